@@ -44,6 +44,17 @@ def actuated(scene: Scene) -> Actuated:
     return Actuated(scene)
 
 
+def start(
+    actuated: Actuated, operator: StartOperator, wanted: int = 2, target: str = "ModelBooster"
+) -> None:
+    """Start an operator, and wait until the decided replicas run on A100."""
+    actuated.boost()
+    operator()
+    actuated.apply(wanted=wanted, target=target)
+    actuated.wait_for("Actuated", text=f"{wanted} x A100")
+    actuated.wait_until_runs("A100", wanted)
+
+
 def lowest(fleet: Fleet, since: int) -> int:
     """Fewest replicas that were available at once since then."""
     return min(sum(state.values()) for state in fleet.history[since - 1 :])
@@ -182,10 +193,7 @@ def test_the_one_backend_of_later_releases_follows(
 def test_an_idle_server_goes_to_zero_and_comes_back(
     actuated: Actuated, fleet: Fleet, operator: StartOperator
 ) -> None:
-    actuated.boost()
-    operator()
-    actuated.apply(wanted=2)
-    actuated.wait_until_runs("A100", 2)
+    start(actuated, operator)
 
     idle = {"arrivalRate": 0, "avgLength": 1}
     actuated.patch("server", "s", {"spec": {"currentAlloc": {"load": idle}}})
@@ -204,10 +212,7 @@ def test_an_idle_server_goes_to_zero_and_comes_back(
 def test_without_a_decision_what_runs_is_kept(
     actuated: Actuated, fleet: Fleet, operator: StartOperator
 ) -> None:
-    actuated.boost()
-    operator()
-    actuated.apply(wanted=2)
-    actuated.wait_until_runs("A100", 2)
+    start(actuated, operator)
     served = len(fleet.history)
     actuated.patch("server", "s", {"spec": {"model": "misspelt"}})
     actuated.ask()
@@ -266,10 +271,7 @@ def test_a_mix_runs_on_its_backends_and_is_known_to_the_next_optimization(
 def test_fields_of_others_stay_theirs_and_ours_are_given_up_with_their_values(
     actuated: Actuated, fleet: Fleet, operator: StartOperator
 ) -> None:
-    actuated.boost()
-    operator()
-    actuated.apply(wanted=2)
-    actuated.wait_for("Actuated", text="2 x A100")
+    start(actuated, operator)
     assert owned_by_us(managed(actuated, BOOSTERS, "m")) == {"minReplicas", "maxReplicas", "name"}
 
     actuated.patch("server", "s", {"spec": {"modelBooster": None}})
@@ -284,10 +286,7 @@ def test_fields_of_others_stay_theirs_and_ours_are_given_up_with_their_values(
 def test_another_target_or_fewer_backends_give_up_what_is_not_needed_any_more(
     actuated: Actuated, fleet: Fleet, operator: StartOperator
 ) -> None:
-    actuated.boost()
-    operator()
-    actuated.apply(wanted=2)
-    actuated.wait_for("Actuated", text="2 x A100")
+    start(actuated, operator)
     only = [{"name": "a100", "accelerator": "A100"}]
     actuated.patch("server", "s", {"spec": {"modelBooster": {"backends": only}}})
 
@@ -335,10 +334,7 @@ def owned_by_us(entries: list[Manifest]) -> set[str]:
 def test_a_writer_who_resets_replicas_is_told_of_and_takes_none_that_were_decided(
     actuated: Actuated, fleet: Fleet, operator: StartOperator
 ) -> None:
-    actuated.boost()
-    operator()
-    actuated.apply(wanted=3, target="ModelServing")
-    actuated.wait_for("Actuated", text="3 x A100")
+    start(actuated, operator, wanted=3, target="ModelServing")
 
     reset = {"spec": {"replicas": 1}}
     actuated.patch(SERVINGS, "m-a100", reset)
@@ -357,10 +353,7 @@ def test_edits_of_a_booster_leave_what_was_decided(
     actuated: Actuated, fleet: Fleet, operator: StartOperator
 ) -> None:
     """Each edit makes the booster's controller set its own number, 0."""
-    actuated.boost()
-    operator()
-    actuated.apply(wanted=3, target="ModelServing")
-    actuated.wait_for("Actuated", text="3 x A100")
+    start(actuated, operator, wanted=3, target="ModelServing")
 
     for edit in range(4):
         actuated.patch(BOOSTERS, "m", {"spec": {"owner": f"owner-{edit}"}})
@@ -378,10 +371,7 @@ def is_passed_on(booster: Manifest) -> bool:
 def test_a_deleted_child_comes_back_with_what_was_decided(
     actuated: Actuated, fleet: Fleet, operator: StartOperator
 ) -> None:
-    actuated.boost()
-    operator()
-    actuated.apply(wanted=3, target="ModelServing")
-    actuated.wait_until_runs("A100", 3)
+    start(actuated, operator, wanted=3, target="ModelServing")
 
     actuated.scene.control_plane.kubectl(
         "delete", SERVINGS, "m-a100", "--namespace", actuated.scene.namespace
@@ -397,10 +387,7 @@ def test_a_deleted_child_comes_back_with_what_was_decided(
 def test_a_move_that_does_not_come_up_keeps_the_old(
     actuated: Actuated, fleet: Fleet, operator: StartOperator
 ) -> None:
-    actuated.boost()
-    operator()
-    actuated.apply(wanted=2)
-    actuated.wait_until_runs("A100", 2)
+    start(actuated, operator)
     fleet.broken.add("m-h100")
     actuated.have_only_h100()
     actuated.ask()
@@ -555,10 +542,7 @@ def test_kinds_that_are_missing_are_named_and_found_later(
 def test_two_servers_do_not_share_a_booster(
     actuated: Actuated, fleet: Fleet, operator: StartOperator
 ) -> None:
-    actuated.boost()
-    operator()
-    actuated.apply(wanted=2)
-    actuated.wait_until_runs("A100", 2)
+    start(actuated, operator)
     second = actuated.get("server", "s")["spec"] | {"name": "T"}
     second.pop("desiredAlloc")
     actuated.scene.apply(objects.manifest("Server", second, name="t"))
