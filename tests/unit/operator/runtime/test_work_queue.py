@@ -80,6 +80,16 @@ async def everybody_had_a_turn() -> None:
         await asyncio.sleep(0)
 
 
+async def waiting() -> tuple[Reconciler, WorkQueue[str]]:
+    """A queue in which a key failed, and waits for its next try for very long."""
+    reconcile = Reconciler([ReconcileResult.FAILED])
+    queue = WorkQueue(reconcile, NEVER)
+    queue.add("a", 1)
+    await reconcile.wait_for_runs(1)
+    await everybody_had_a_turn()
+    return reconcile, queue
+
+
 async def test_a_key_is_reconciled_and_leaves_nothing_behind() -> None:
     reconcile = Reconciler()
     queue = WorkQueue(reconcile)
@@ -147,18 +157,21 @@ async def test_newer_versions_during_a_run_become_one_more_run() -> None:
     assert reconcile.started == ["a", "a"]
 
 
-async def test_the_same_version_during_a_run_changes_nothing() -> None:
+@pytest.mark.parametrize(("version", "runs"), [(1, 1), (None, 2)])
+async def test_the_same_version_during_a_run_changes_nothing_but_none_is_always_another(
+    version: int | None, runs: int
+) -> None:
     reconcile = Reconciler()
     queue = WorkQueue(reconcile)
     reconcile.gate.clear()
-    queue.add("a", 1)
+    queue.add("a", version)
     await reconcile.wait_for_runs(1)
 
-    queue.add("a", 1)
+    queue.add("a", version)
     reconcile.gate.set()
     await all_work_done()
 
-    assert reconcile.started == ["a"]
+    assert len(reconcile.started) == runs
 
 
 async def test_a_key_has_one_worker_at_a_time() -> None:
@@ -219,11 +232,7 @@ async def test_a_newer_version_during_a_failing_run_is_run_at_once_and_counts_an
 
 
 async def test_a_newer_version_ends_the_wait_for_the_next_try() -> None:
-    reconcile = Reconciler([ReconcileResult.FAILED])
-    queue = WorkQueue(reconcile, NEVER)
-    queue.add("a", 1)
-    await reconcile.wait_for_runs(1)
-    await everybody_had_a_turn()
+    reconcile, queue = await waiting()
 
     queue.add("a", 2)
     await all_work_done()
@@ -232,11 +241,7 @@ async def test_a_newer_version_ends_the_wait_for_the_next_try() -> None:
 
 
 async def test_the_same_version_does_not_end_the_wait_for_the_next_try() -> None:
-    reconcile = Reconciler([ReconcileResult.FAILED])
-    queue = WorkQueue(reconcile, NEVER)
-    queue.add("a", 1)
-    await reconcile.wait_for_runs(1)
-    await everybody_had_a_turn()
+    reconcile, queue = await waiting()
 
     queue.add("a", 1)
     await everybody_had_a_turn()
@@ -246,10 +251,7 @@ async def test_the_same_version_does_not_end_the_wait_for_the_next_try() -> None
 
 
 async def test_the_wait_for_the_next_try_of_one_key_holds_up_no_other() -> None:
-    reconcile = Reconciler([ReconcileResult.FAILED])
-    queue = WorkQueue(reconcile, NEVER)
-    queue.add("a", 1)
-    await reconcile.wait_for_runs(1)
+    reconcile, queue = await waiting()
 
     queue.add("b", 1)
     await reconcile.wait_for_runs(2)
@@ -267,10 +269,7 @@ def test_the_wait_doubles_up_to_half_a_minute(failures: int, seconds: float) -> 
 
 
 async def test_closing_cancels_what_runs_and_what_waits() -> None:
-    reconcile = Reconciler([ReconcileResult.FAILED])
-    queue = WorkQueue(reconcile, NEVER)
-    queue.add("waits", 1)
-    await reconcile.wait_for_runs(1)
+    reconcile, queue = await waiting()
     reconcile.gate.clear()
     queue.add("runs", 1)
     await reconcile.wait_for_runs(2)
@@ -351,10 +350,7 @@ async def test_a_closed_queue_takes_nothing() -> None:
 
 
 async def test_keys_that_run_or_wait_for_their_next_try_are_counted() -> None:
-    reconcile = Reconciler([ReconcileResult.FAILED])
-    queue = WorkQueue(reconcile, NEVER)
-    queue.add("waits", 1)
-    await reconcile.wait_for_runs(1)
+    reconcile, queue = await waiting()
     reconcile.gate.clear()
     queue.add("runs", 1)
     await reconcile.wait_for_runs(2)
@@ -365,11 +361,7 @@ async def test_keys_that_run_or_wait_for_their_next_try_are_counted() -> None:
 
 
 async def test_the_longest_run_is_that_of_the_oldest_reconcile_that_runs() -> None:
-    reconcile = Reconciler([ReconcileResult.FAILED])
-    queue = WorkQueue(reconcile, NEVER)
-    queue.add("waits", 1)
-    await reconcile.wait_for_runs(1)
-    await everybody_had_a_turn()
+    reconcile, queue = await waiting()
     idle = queue.longest_run
     reconcile.gate.clear()
     queue.add("runs", 1)
