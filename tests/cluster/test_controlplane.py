@@ -109,10 +109,12 @@ def test_no_process_is_left_when_even_its_supervisor_is_killed(
     starter: subprocess.Popen[str],
 ) -> None:
     session, folder = session_and_folder(starter)
+    before = programs_in_session(session)
 
     os.kill(session, signal.SIGKILL)
     starter.communicate()
 
+    assert {"etcd", "kube-apiserver"} < set(before)
     wait_until_nothing_is_left(session, folder)
 
 
@@ -225,9 +227,10 @@ def test_the_controller_manager_deletes_what_an_owner_leaves_behind(
 
     control_plane.kubectl("delete", "configmap", "owner", "--namespace", namespace)
 
-    wait_until(
+    left = wait_until(
         lambda: [item["metadata"]["name"] for item in control_plane.items("configmap", namespace)],
         lambda names: "owned" not in names,
         "the owned object deleted",
         timeout=30,
     )
+    assert "owner" not in left

@@ -76,9 +76,11 @@ def test_the_crds_are_established_and_structural(control_plane: ControlPlane) ->
 
 
 def test_the_api_server_has_no_warning_about_the_crds(control_plane: ControlPlane) -> None:
-    control_plane.kubectl(
+    said = control_plane.kubectl(
         "replace", "--dry-run=server", "--warnings-as-errors", "--filename", ROOT / "crds"
-    )
+    ).stdout
+
+    assert said.count(" replaced (server dry run)\n") == len(RESOURCES)
 
 
 @pytest.mark.parametrize("resource", RESOURCES, ids=lambda resource: resource.kind)

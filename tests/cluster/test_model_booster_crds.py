@@ -73,6 +73,13 @@ def create(cluster: ControlPlane, *manifests: Manifest, namespace: str) -> None:
     cluster.api.create(manifests, namespace)
 
 
+def assert_accepted(cluster: ControlPlane, *manifests: Manifest, namespace: str) -> None:
+    """Create objects; the API server stores each of them."""
+    stored = cluster.api.create(manifests, namespace)
+
+    assert [m["metadata"]["name"] for m in stored] == [m["metadata"]["name"] for m in manifests]
+
+
 def refusal(cluster: ControlPlane, manifest: Manifest, *, namespace: str) -> str:
     """Why an object cannot be created."""
     with pytest.raises(ApiError) as refused:
@@ -105,13 +112,17 @@ def in_matrixinfer(manifest: Manifest) -> Manifest:
 def test_the_api_server_has_no_warning_about_the_definitions(
     ours: ControlPlane, dialect: str
 ) -> None:
-    ours.kubectl(
-        "replace", "--dry-run=server", "--warnings-as-errors", "--filename", ROOT / "crds" / dialect
-    )
+    folder = ROOT / "crds" / dialect
+
+    said = ours.kubectl(
+        "replace", "--dry-run=server", "--warnings-as-errors", "--filename", folder
+    ).stdout
+
+    assert said.count(" replaced (server dry run)\n") == len(list(folder.glob("*.yaml")))
 
 
 def test_what_a_booster_may_say_is_accepted(ours: ControlPlane, namespace: str) -> None:
-    create(ours, *boosters(DATA / "accepted.yaml"), namespace=namespace)
+    assert_accepted(ours, *boosters(DATA / "accepted.yaml"), namespace=namespace)
 
 
 def test_the_sample_applies(ours: ControlPlane, namespace: str) -> None:
@@ -154,7 +165,7 @@ def good(spec: Manifest) -> Manifest:
 
 
 def test_the_good_booster_of_these_tests_is_accepted(ours: ControlPlane, namespace: str) -> None:
-    create(ours, good({"backends": [GOOD_BACKEND]}), namespace=namespace)
+    assert_accepted(ours, good({"backends": [GOOD_BACKEND]}), namespace=namespace)
 
 
 @pytest.mark.parametrize("strict", [True, False])
@@ -164,7 +175,9 @@ def test_the_children_of_a_sample_are_accepted(
 ) -> None:
     (manifest,) = boosters(SAMPLE / f"{name}.yaml")
 
-    create(ours, *children(manifest, namespace, KTHENA, strict=strict), namespace=namespace)
+    assert_accepted(
+        ours, *children(manifest, namespace, KTHENA, strict=strict), namespace=namespace
+    )
 
 
 @pytest.mark.parametrize("name", BOOSTERS)
@@ -174,8 +187,10 @@ def test_the_children_of_a_model_of_matrixinfer_are_accepted(
     (manifest,) = boosters(SAMPLE / f"{name}.yaml")
     model = in_matrixinfer(manifest)
 
-    create(ours, model, namespace=namespace)
-    create(ours, *children(model, namespace, MATRIXINFER, strict=False), namespace=namespace)
+    assert_accepted(ours, model, namespace=namespace)
+    assert_accepted(
+        ours, *children(model, namespace, MATRIXINFER, strict=False), namespace=namespace
+    )
 
 
 def test_a_gang_policy_stays_and_cannot_change(ours: ControlPlane, namespace: str) -> None:
@@ -218,7 +233,7 @@ class TestRecordings:
         (manifest,) = boosters(path)
         made = children(manifest, namespace_of_originals, KTHENA, strict=strict)
 
-        create(originals, *made, namespace=namespace_of_originals)
+        assert_accepted(originals, *made, namespace=namespace_of_originals)
 
     @pytest.mark.parametrize("name", BOOSTERS)
     def test_the_original_definitions_accept_the_samples_and_their_children(
@@ -227,7 +242,7 @@ class TestRecordings:
         (manifest,) = boosters(SAMPLE / f"{name}.yaml")
         made = children(manifest, namespace_of_originals, KTHENA, strict=False)
 
-        create(originals, manifest, *made, namespace=namespace_of_originals)
+        assert_accepted(originals, manifest, *made, namespace=namespace_of_originals)
 
     def test_both_accept_what_is_unusual(
         self,
@@ -238,8 +253,8 @@ class TestRecordings:
     ) -> None:
         manifests = boosters(DATA / "unusual.yaml")
 
-        create(originals, *manifests, namespace=namespace_of_originals)
-        create(ours, *manifests, namespace=namespace)
+        assert_accepted(originals, *manifests, namespace=namespace_of_originals)
+        assert_accepted(ours, *manifests, namespace=namespace)
 
     @pytest.mark.parametrize("strict", [True, False])
     @pytest.mark.parametrize("path", [*CASES, *EXAMPLES], ids=lambda path: path.stem)
@@ -249,7 +264,7 @@ class TestRecordings:
         (manifest,) = boosters(path)
         made = children(manifest, namespace, KTHENA, strict=strict)
 
-        create(ours, *made, namespace=namespace)
+        assert_accepted(ours, *made, namespace=namespace)
 
     @pytest.mark.parametrize(
         ("name", "answer"),
@@ -275,7 +290,7 @@ class TestRecordings:
     ) -> None:
         (manifest,) = boosters(KTHENA_DATA / "cases/examples/Deepseek-R1-Distill-llama-8B.yaml")
 
-        create(ours, manifest, namespace=namespace)
+        assert_accepted(ours, manifest, namespace=namespace)
 
     def test_children_settle_and_a_new_operator_writes_nothing(
         self, originals: ControlPlane, namespace_of_originals: str

@@ -83,7 +83,7 @@ def _read(facts: Mapping[str, Any], parameters: PerformanceParameters) -> Record
     return Recorded(system, answer)
 
 
-def compare(recorded: Recorded) -> None:
+def assert_same_answer(recorded: Recorded) -> None:
     """Hold our answer, as it goes over the wire, against the recorded one."""
     document = encode_solution(optimize(recorded.system))
     ours, expected = document["allocations"].get("s"), recorded.answer

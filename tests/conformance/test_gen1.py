@@ -108,7 +108,7 @@ def read_recording(path: Path) -> Recorded:
     return Recorded(decode_system(document["request"]), allocations)
 
 
-def compare(recorded: Recorded) -> None:
+def assert_same_answer(recorded: Recorded) -> None:
     """Hold our plan against the recorded one: the exact solver may only be cheaper."""
     solution = optimize(recorded.system)
     if recorded.system.options.milp and not recorded.system.options.unlimited:
@@ -146,14 +146,14 @@ def compare_each(recorded: Recorded, solution: Solution) -> None:
 
 @pytest.mark.parametrize("recorded", recorded_facts().values(), ids=recorded_facts().keys())
 def test_a_known_system_gets_the_known_answer(recorded: Recorded) -> None:
-    compare(recorded)
+    assert_same_answer(recorded)
 
 
 @pytest.mark.shared
 @pytest.mark.skipif(not RECORDINGS.is_dir(), reason="no recordings beside the project")
 @pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.json")), ids=lambda path: path.stem)
 def test_a_recording_is_answered_in_the_same_way(path: Path) -> None:
-    compare(read_recording(path))
+    assert_same_answer(read_recording(path))
 
 
 @pytest.mark.shared

@@ -7,7 +7,13 @@ project and are replayed where they are.
 import pytest
 
 from inferno_optimizer.system import PrefillDecodeParameters, TokenBudgetParameters
-from tests.conformance.later import SHARED, Recorded, compare, read_facts, read_recordings
+from tests.conformance.later import (
+    SHARED,
+    Recorded,
+    assert_same_answer,
+    read_facts,
+    read_recordings,
+)
 
 FACTS = [
     *read_facts("gen2", PrefillDecodeParameters),
@@ -18,14 +24,14 @@ RECORDINGS = {generation: read_recordings(generation) for generation in ("gen2",
 
 @pytest.mark.parametrize("recorded", FACTS)
 def test_a_known_server_gets_the_known_answer(recorded: Recorded) -> None:
-    compare(recorded)
+    assert_same_answer(recorded)
 
 
 @pytest.mark.shared
 @pytest.mark.skipif(not SHARED.is_dir(), reason="no recordings beside the project")
 @pytest.mark.parametrize("recorded", [*RECORDINGS["gen2"], *RECORDINGS["gen3"]])
 def test_a_recording_is_answered_in_the_same_way(recorded: Recorded) -> None:
-    compare(recorded)
+    assert_same_answer(recorded)
 
 
 @pytest.mark.shared

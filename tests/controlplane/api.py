@@ -133,12 +133,15 @@ class Api(AbstractContextManager["Api"]):
         namespace: str | None = None,
         *,
         field_validation: str = "Strict",
-    ) -> None:
-        """Create objects as `kubectl create` does."""
+    ) -> list[Manifest]:
+        """Create objects as `kubectl create` does; returns them as the API server stored them."""
         options = {"fieldManager": CREATOR, "fieldValidation": field_validation}
-        for manifest in manifests:
-            path = self._kind_of(manifest).path(namespace)
-            self._request("POST", path, params=options, json=manifest)
+        return [
+            self._request(
+                "POST", self._kind_of(manifest).path(namespace), params=options, json=manifest
+            )
+            for manifest in manifests
+        ]
 
     def may(self, user: str, attributes: Mapping[str, str]) -> bool:
         """Whether a user may do what the attributes of a resource say: `kubectl auth can-i`."""

@@ -32,9 +32,9 @@ class Promtool:
         """Check a file with groups of rules."""
         self._run("check", "rules", "--lint-fatal", str(rules))
 
-    def test_rules(self, *tests: Path) -> None:
-        """Run unit tests of rules."""
-        self._run("test", "rules", *map(str, tests))
+    def test_rules(self, *tests: Path) -> str:
+        """Run unit tests of rules; returns what it says of them."""
+        return self._run("test", "rules", *map(str, tests))
 
     def check_metrics(self, page: bytes) -> list[str]:
         """Read what an exporter answers to a scrape; what its names and types should be instead."""

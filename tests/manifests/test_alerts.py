@@ -28,7 +28,9 @@ def test_the_rules_are_right(rules: Path, promtool: Path) -> None:
 def test_alerts_fire_when_and_with_what_they_should(rules: Path, promtool: Path) -> None:
     cases = Path(shutil.copy(CASES, rules.parent))
 
-    Promtool(promtool).test_rules(cases)
+    said = Promtool(promtool).test_rules(cases)
+
+    assert said.rstrip().endswith("SUCCESS")
 
 
 def test_every_alert_is_tested() -> None:

@@ -71,6 +71,6 @@ def test_it_ends_when_its_supervisor_is_killed() -> None:
 
         os.kill(processes.supervisor_pid, signal.SIGKILL)
 
-        wait_until(
+        assert not wait_until(
             Path(f"/proc/{pid}").exists, lambda there: not there, "the end of both", PATIENCE_S
         )

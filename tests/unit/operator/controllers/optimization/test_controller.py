@@ -88,6 +88,8 @@ async def test_a_request_that_is_there_and_one_that_comes_are_carried_out(statef
         cluster.add(optimizer())
         await until(cluster, lambda: is_allocated(cluster, "t") and not is_asked(cluster))
 
+    assert is_allocated(cluster, "s")
+
 
 @pytest.mark.parametrize("ask", [OptimizationController.plan_now, OptimizationController.wake])
 async def test_a_namespace_is_planned_now_if_it_is_planned_regularly(
@@ -102,6 +104,8 @@ async def test_a_namespace_is_planned_now_if_it_is_planned_regularly(
         ask(controller, "other")
         ask(controller, "default")
         await until(cluster, lambda: is_allocated(cluster, "t"))
+
+    assert is_allocated(cluster, "s")
 
 
 async def test_it_is_not_ready_before_it_watches_and_says_why() -> None:
