@@ -40,7 +40,7 @@ class Additions:
 
 LIVES = {
     "model-booster": Additions(patches_of=("stateful",)),
-    "remote": Additions(components=("capacity",)),
+    "remote": Additions(components=("capacity", "prometheus")),
 }
 """Overlays that have a whole life, with all that none of the two has by itself."""
 
