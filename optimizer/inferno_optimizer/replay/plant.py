@@ -24,6 +24,7 @@ from inferno_optimizer.replay.curves import (
     located,
 )
 from inferno_optimizer.replay.fleet import ReplayFleet
+from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 
 ROUNDING = 1e-9
@@ -112,6 +113,8 @@ class Plant:
     drained: IntArray = field(init=False)
     refused: IntArray = field(init=False)
     curves: Curves = field(init=False)
+    _sized: SizedFleet = field(init=False)
+    _load: StepLoad = field(init=False)
     _on: np.ndarray[tuple[int, int], np.dtype[np.bool_]] = field(init=False)
     _pairs: tuple[IntArray, ...] = field(init=False)
     _parts: "_Parts" = field(init=False)
@@ -126,6 +129,8 @@ class Plant:
         self.drained = np.zeros(self.fleet.shape, dtype=np.int64)
         self.refused = np.zeros(servers, dtype=np.int64)
         self.curves = Curves(self.fleet, percentiles=self.percentiles)
+        self._sized = SizedFleet(self.fleet)
+        self._load = StepLoad(np.zeros(servers), np.ones((2, servers)))
         self._on = self.ready > 0
         self._pairs = np.nonzero(self._on)
         self._parts = _Parts.of(
@@ -155,8 +160,9 @@ class Plant:
         """Change the replicas as wanted: reductions first, then what the free cards allow.
 
         While replicas of a server start on one accelerator, it keeps those on others. Where there
-        are no cards to start any, it gives up one of the others, but not the last that serves: it
-        may be that somebody waits for its card who has another for it.
+        are no cards to start any, it gives up one of the others if those that remain carry the load
+        of the last step, but not the last that serves: it may be that somebody waits for its card
+        who has another for it.
         """
         change = wanted - self.present
         if not change.any():
@@ -173,9 +179,11 @@ class Plant:
             self._make_room(held)
 
     def _make_room(self, held: IntArray) -> None:
-        """Take away one replica of servers of which none starts elsewhere, but not the last."""
-        spare = (self.ready.sum(axis=1, keepdims=True) > 1) & (_others(self.coming) == 0)
-        self._shrink(np.where(spare, np.minimum(held, 1), 0))
+        """Take one replica of servers of which none starts elsewhere and which can spare it."""
+        fewer = np.where(_others(self.coming) == 0, np.minimum(held, 1), 0)
+        left, able = self.ready - fewer, self._sized.at(self._load.lengths).max_rate
+        spared = left.any(axis=1) & ((left * able).sum(axis=1) >= self._load.rate)
+        self._shrink(np.where(spared[:, None], fewer, 0))
 
     def _granted(self, more: IntArray) -> IntArray:
         """As many of the additional replicas as there are cards for, in the order of servers."""
@@ -224,6 +232,7 @@ class Plant:
 
     def serve(self, load: StepLoad) -> StepResult:
         """Let the requests of a step come, be served and leave."""
+        self._load = load
         parts = self._parts_at(load.lengths)
         server, count, table = parts.server, parts.replicas, parts.table
         before = self.requests[server] * parts.held / count

@@ -111,6 +111,20 @@ def test_a_server_that_finds_no_card_elsewhere_gives_up_one_at_a_time_but_not_th
     assert states == [[0, 2], [0, 1], [0, 1], [0, 1]]
 
 
+@pytest.mark.parametrize(("replicas", "left"), [(0.5, 1), (1.5, 2), (2.5, 3)])
+def test_a_server_that_finds_no_card_elsewhere_keeps_what_carries_its_load(
+    replicas: float, left: int
+) -> None:
+    of, _ = fleet_of(replace(system(), capacity={"B": 0, "S": 5}))
+    stuck = plant(of, 3)
+
+    for _ in range(4):
+        stuck.serve(load(replicas * SMALL_RATE))
+        stuck.carry_out(of.at_home(np.array([2]), np.array([0])))
+
+    assert stuck.present[0].tolist() == [0, left]
+
+
 def test_two_servers_swap_full_pools_and_both_serve_all_the_time() -> None:
     of, _ = fleet_of(replace(system(2), capacity={"B": 3, "S": 3}))
     both = plant(of, 0, lead_s=120.0)
