@@ -121,6 +121,11 @@ class Scene:
         manifest["spec"].update(spec)
         self.cluster.add(manifest)
 
+    async def propose(self, **spec: object) -> None:
+        """Optimize, with an Optimizer whose Plans wait for an approval."""
+        self.write_optimizer(mode="Approve", **spec)
+        await self.optimize()
+
     async def optimize(self) -> ReconcileResult:
         return await reconcile_an_optimizer(INFERNO, self._optimization)
 

@@ -31,8 +31,7 @@ BOMB_BYTES = 256 * 2**20
 
 async def propose(scene: Scene) -> Manifest:
     """A Plan that waits for a person: S gets 2 replicas, T gets 1."""
-    scene.write_optimizer(mode="Approve")
-    await scene.optimize()
+    await scene.propose()
     await scene.advance()
     return deepcopy(scene.plans()["inferno-1"])
 
@@ -219,8 +218,7 @@ async def test_a_foreign_plan_with_the_highest_number_keeps_none_from_being_prop
 )
 async def test_an_answer_that_makes_no_sense_stops_no_other_plan(approval: Manifest) -> None:
     async with scene_of() as scene:
-        scene.write_optimizer(mode="Approve")
-        await scene.optimize()
+        await scene.propose()
         scene.answer("inferno-1", **{"state": "Approved", **approval})
         await scene.advance()
         await scene.advance()

@@ -143,8 +143,7 @@ def mutant(rng: random.Random, plan: Manifest, name: str) -> Manifest:
 
 
 async def propose(scene: Scene) -> Manifest:
-    scene.write_optimizer(mode="Approve")
-    await scene.optimize()
+    await scene.propose()
     await scene.advance()
     return deepcopy(scene.plans()["inferno-1"])
 

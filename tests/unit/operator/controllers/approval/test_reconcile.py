@@ -45,8 +45,7 @@ async def test_an_optimization_that_changes_nothing_writes_no_plan() -> None:
 
 async def test_in_mode_approve_nothing_changes_until_a_person_approves() -> None:
     async with scene_of() as scene:
-        scene.write_optimizer(mode="Approve")
-        await scene.optimize()
+        await scene.propose()
         await scene.advance()
 
         assert scene.desired() == {}
@@ -124,8 +123,7 @@ async def test_a_plan_that_waits_is_not_proposed_again_at_every_interval() -> No
 
 async def test_a_rejected_plan_is_proposed_again_only_on_request_or_with_new_inputs() -> None:
     async with scene_of() as scene:
-        scene.write_optimizer(mode="Approve", interval=60, optimize=False)
-        await scene.optimize()
+        await scene.propose(interval=60, optimize=False)
         scene.answer("inferno-1", "Rejected")
         await scene.advance()
         scene.later(seconds=61)
@@ -157,8 +155,7 @@ async def test_a_plan_whose_inputs_changed_is_superseded_and_not_applied(
     kind: str, name: str, spec: Manifest
 ) -> None:
     async with scene_of() as scene:
-        scene.write_optimizer(mode="Approve")
-        await scene.optimize()
+        await scene.propose()
         await scene.advance()
         scene.change(kind, name, **spec)
         scene.answer("inferno-1", "Approved")
@@ -171,8 +168,7 @@ async def test_a_plan_whose_inputs_changed_is_superseded_and_not_applied(
 
 async def test_an_answer_for_another_plan_is_refused() -> None:
     async with scene_of() as scene:
-        scene.write_optimizer(mode="Approve")
-        await scene.optimize()
+        await scene.propose()
         scene.answer("inferno-1", "Approved", digest="sha256:0")
         await scene.advance()
 
@@ -186,8 +182,7 @@ async def test_an_answer_for_another_plan_is_refused() -> None:
 )
 async def test_an_approval_that_has_ended_is_void(until: str, phase: str) -> None:
     async with scene_of() as scene:
-        scene.write_optimizer(mode="Approve")
-        await scene.optimize()
+        await scene.propose()
         scene.answer("inferno-1", "Approved", until=until)
         await scene.advance()
 
@@ -232,8 +227,7 @@ async def test_a_plan_that_waits_stays_while_measured_loads_move_a_little(
     source = {"source": "vLLM", "labels": {"model_name": "m"}}
     measured = objects.server("S", wanted=5, spec={"measure": source})
     async with scene_of(measured, loads=meter) as scene:
-        scene.write_optimizer(mode="Approve", interval=60, optimize=False)
-        await scene.optimize()
+        await scene.propose(interval=60, optimize=False)
         await scene.advance()
         meter.factor = factor
         scene.later(seconds=61)
@@ -254,8 +248,7 @@ async def test_a_rejected_plan_is_not_proposed_again_because_a_load_moved_a_litt
     source = {"source": "vLLM", "labels": {"model_name": "m"}}
     measured = objects.server("S", wanted=5, spec={"measure": source})
     async with scene_of(measured, loads=meter) as scene:
-        scene.write_optimizer(mode="Approve", interval=60, optimize=False)
-        await scene.optimize()
+        await scene.propose(interval=60, optimize=False)
         scene.answer("inferno-1", "Rejected")
         await scene.advance()
         meter.factor = 1.2
@@ -269,8 +262,7 @@ async def test_an_approved_plan_is_not_applied_if_a_measured_load_has_moved_far(
     meter = Meter()
     source = {"source": "vLLM", "labels": {"model_name": "m"}}
     async with scene_of(objects.server("S", spec={"measure": source}), loads=meter) as scene:
-        scene.write_optimizer(mode="Approve")
-        await scene.optimize()
+        await scene.propose()
         meter.factor = 3.0
         scene.answer("inferno-1", "Approved")
         await scene.advance()
@@ -282,8 +274,7 @@ async def test_an_approved_plan_is_not_applied_if_a_measured_load_has_moved_far(
 
 async def test_a_plan_that_the_api_server_refuses_is_tried_again_and_says_why() -> None:
     async with scene_of() as scene:
-        scene.write_optimizer(mode="Approve")
-        await scene.optimize()
+        await scene.propose()
         scene.answer("inferno-1", "Approved")
         scene.cluster.failing["Server"] = RejectedError("an admission policy says no")
         outcome = await scene.advance()
@@ -299,8 +290,7 @@ async def test_a_plan_that_the_api_server_refuses_is_tried_again_and_says_why() 
 
 async def test_a_plan_without_its_decisions_fails_and_says_so() -> None:
     async with scene_of() as scene:
-        scene.write_optimizer(mode="Approve")
-        await scene.optimize()
+        await scene.propose()
         scene.forge("inferno-1", decisions="x")
         scene.answer("inferno-1", "Approved")
         await scene.advance()
@@ -311,8 +301,7 @@ async def test_a_plan_without_its_decisions_fails_and_says_so() -> None:
 
 async def test_a_newer_plan_supersedes_one_that_waits() -> None:
     async with scene_of() as scene:
-        scene.write_optimizer(mode="Approve")
-        await scene.optimize()
+        await scene.propose()
         await scene.advance()
         scene.change("Server", "s", currentAlloc=objects.running(0, 5))
         scene.change("Optimizer", "inferno", optimize=True)
@@ -324,8 +313,7 @@ async def test_a_newer_plan_supersedes_one_that_waits() -> None:
 
 async def test_a_plan_that_nothing_needs_any_more_is_superseded() -> None:
     async with scene_of(objects.server("S", spec={"desiredAlloc": ONE_REPLICA})) as scene:
-        scene.write_optimizer(mode="Approve")
-        await scene.optimize()
+        await scene.propose()
         await scene.advance()
         scene.change("Server", "s", currentAlloc=objects.running(0, 1))
         scene.change("Optimizer", "inferno", optimize=True)
