@@ -163,17 +163,25 @@ def scene(control_plane: ControlPlane, namespace: str) -> Scene:
     return Scene(control_plane, namespace)
 
 
-def test_the_leader_is_killed_and_the_other_one_finishes(
-    scene: Scene, operator: StartOperator
-) -> None:
+def send_to_a_leader_that_writes(
+    number: signal.Signals, scene: Scene, operator: StartOperator
+) -> tuple[OperatorProcess, str, datetime]:
+    """Send a signal to the first of two operators, which leads; also its name, and when."""
     scene.apply_servers(10)
     first = operator(environment=ELECTION)
     leader = scene.holder()
     operator(environment=ELECTION)
     scene.request_and_wait_for_the_middle()
-    os.kill(first.pid, signal.SIGKILL)
-    killed = datetime.now(UTC)
+    os.kill(first.pid, number)
+    sent = datetime.now(UTC)
     assert 0 < scene.unwritten() < SERVERS
+    return first, leader, sent
+
+
+def test_the_leader_is_killed_and_the_other_one_finishes(
+    scene: Scene, operator: StartOperator
+) -> None:
+    _, leader, killed = send_to_a_leader_that_writes(signal.SIGKILL, scene, operator)
 
     scene.wait_until_done()
 
@@ -191,14 +199,7 @@ def test_the_leader_is_killed_and_the_other_one_finishes(
 def test_a_leader_that_was_paused_writes_nothing_when_it_wakes_up(
     scene: Scene, operator: StartOperator
 ) -> None:
-    scene.apply_servers(10)
-    first = operator(environment=ELECTION)
-    leader = scene.holder()
-    operator(environment=ELECTION)
-    scene.request_and_wait_for_the_middle()
-    os.kill(first.pid, signal.SIGSTOP)
-    paused = datetime.now(UTC)
-    assert 0 < scene.unwritten() < SERVERS
+    first, leader, paused = send_to_a_leader_that_writes(signal.SIGSTOP, scene, operator)
     scene.apply_servers(500)  # what the first one has decided is wrong now
     scene.wait_until_done()
     before = scene.versions()

@@ -26,6 +26,15 @@ def connected(server: Served) -> Iterator[socket.socket]:
         yield connection
 
 
+@contextmanager
+def half_closed(server: Served, sent: bytes) -> Iterator[socket.socket]:
+    """A connection on which the client has sent all that it will send."""
+    with connected(server) as connection:
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+        yield connection
+
+
 def answer(connection: socket.socket) -> tuple[int, bytes]:
     """Status and body of the next answer on a connection."""
     response = HTTPResponse(connection)
@@ -52,9 +61,7 @@ HALF_CLOSED = {
 def test_a_client_that_stops_sending_after_its_request_is_answered(
     stateless: Served, request_bytes: bytes
 ) -> None:
-    with connected(stateless) as connection:
-        connection.sendall(request_bytes)
-        connection.shutdown(socket.SHUT_WR)
+    with half_closed(stateless, request_bytes) as connection:
         status, body = answer(connection)
         closed = connection.recv(1) == b""
 
@@ -65,19 +72,16 @@ def test_a_client_that_stops_sending_after_its_request_is_answered(
 def test_a_client_that_stops_sending_after_two_requests_is_answered_twice(
     stateless: Served,
 ) -> None:
-    with connected(stateless) as connection:
-        connection.sendall(2 * HALF_CLOSED["a look"])
-        connection.shutdown(socket.SHUT_WR)
+    with half_closed(stateless, 2 * HALF_CLOSED["a look"]) as connection:
         received = b"".join(iter(lambda: connection.recv(10_000), b""))
 
     assert received.count(b"HTTP/1.1 200 OK") == 2
 
 
 def test_a_client_that_stops_sending_waits_for_a_long_optimization(tmp_path: Path) -> None:
-    with limited(tmp_path, time_limit=2.0) as server, connected(server) as connection:
-        start = time.monotonic()
-        connection.sendall(post("/optimizeOne", long_question()))
-        connection.shutdown(socket.SHUT_WR)
+    start = time.monotonic()
+    question = post("/optimizeOne", long_question())
+    with limited(tmp_path, time_limit=2.0) as server, half_closed(server, question) as connection:
         status, text = answer(connection)
         seconds = time.monotonic() - start
 
@@ -96,9 +100,7 @@ UNFINISHED = {
 def test_a_client_that_stops_sending_within_its_request_is_told_so(
     stateless: Served, request_bytes: bytes
 ) -> None:
-    with connected(stateless) as connection:
-        connection.sendall(request_bytes)
-        connection.shutdown(socket.SHUT_WR)
+    with half_closed(stateless, request_bytes) as connection:
         status, body = answer(connection)
 
     assert status == 400
