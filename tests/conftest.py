@@ -92,6 +92,12 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(SOAK if config.getoption("--soak") else "tests")
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests of folders that need a control plane, or its programs."""
+    if any(item.path.is_relative_to(ROOT / "tests" / name) for name in ("cluster", "manifests")):
+        item.add_marker(pytest.mark.cluster)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let workers begin with what takes long, so that none of them is alone at the end.
 

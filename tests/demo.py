@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -46,8 +46,13 @@ def main() -> int:
     if kept.running(record):
         print("A demo was left running; end it first: make demo-stop", file=sys.stderr)
         return 1
+    return exit_status(lambda: run(record if arguments.keep else None))
+
+
+def exit_status(demo: Callable[[], None]) -> int:
+    """Run a demo; tell on standard error why it failed."""
     try:
-        run(record if arguments.keep else None)
+        demo()
     except ControlPlaneError as error:
         print(f"The demo failed: {error}", file=sys.stderr)
         return 1

@@ -11,14 +11,6 @@ from tests.controlplane import ControlPlane
 SHARED_MODE = "stateless-remote"
 
 
-@pytest.hookimpl(tryfirst=True)  # before `-m` is looked at
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of this folder."""
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.cluster)
-
-
 @pytest.fixture(scope="session")
 def stateless_remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mode]:
     """The way to run whose optimizer remembers nothing, so that tests share it."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.cluster.motion import Motion, Mover, moving
 from tests.cluster.scene import Scene
-from tests.controlplane import ControlPlane, ControlPlaneError
+from tests.controlplane import ControlPlane
 from tests.controlplane.binaries import Binaries
 from tests.controlplane.cluster import CONTROLLER_MANAGER, DEPLOYMENTS
 from tests.controlplane.operator_process import OperatorProcess
@@ -31,7 +31,7 @@ from tests.day.objects import (
     system_at_start,
 )
 from tests.day.show import Narrator, announcement, policies_table, servers_table, verdict
-from tests.demo import INTERRUPTED, Steps, log_on_failure, start_operator, stop
+from tests.demo import Steps, exit_status, log_on_failure, start_operator, stop
 from tests.engines.fleet import Fleet
 from tests.engines.prometheus import Prometheus
 
@@ -54,15 +54,7 @@ def main() -> int:
         signal.signal(number, _interrupt)
     day = Day(_parser().parse_args().seconds)
     print(f"{announcement(day.seconds)}\n", flush=True)
-    try:
-        run(day)
-    except ControlPlaneError as error:
-        print(f"The demo failed: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\nInterrupted; everything that was started has ended", file=sys.stderr)
-        return INTERRUPTED
-    return 0
+    return exit_status(lambda: run(day))
 
 
 def _interrupt(*_: object) -> None:
