@@ -6,7 +6,6 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import aiohttp
@@ -49,12 +48,7 @@ class ForgetfulProxy:
         assert self._ready.wait(10)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join()
 

@@ -4,7 +4,6 @@ import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 import httpx
@@ -77,12 +76,7 @@ class Api(AbstractContextManager["Api"]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.close()
 
     def get(self, resource: str, name: str, namespace: str | None = None) -> Manifest:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import httpx
@@ -91,12 +90,7 @@ class InferenceSim(AbstractContextManager["InferenceSim"]):
         self._port = on_free_port(self.name, self._start)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._processes.stop(self.name, signal.SIGKILL)
 
     @property

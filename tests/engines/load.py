@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from threading import Event, Thread
-from types import TracebackType
 from typing import Self
 
 import httpx
@@ -63,12 +62,7 @@ class Load(AbstractContextManager["Load"]):
         self._ready.wait()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._main.cancel)
         self._thread.join()
 

@@ -5,7 +5,6 @@ from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from types import TracebackType
 from typing import Self
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -49,12 +48,7 @@ class Scraped:
         self._http.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._http.stop()
 
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote
 
@@ -81,12 +80,7 @@ class RestOptimizer:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.gate.set()
         self.stop()
 
