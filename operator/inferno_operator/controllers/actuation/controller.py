@@ -24,10 +24,8 @@ class ActuationController:
 
     Parameters
     ----------
-    cluster
-        The API server.
-    informers
-        What watches.
+    cluster, informers
+        The API server, and what watches it.
     now
         The time of day.
     """

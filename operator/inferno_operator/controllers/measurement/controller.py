@@ -53,10 +53,8 @@ class MeasurementController:
 
     Parameters
     ----------
-    cluster
-        The API server.
-    informers
-        What watches.
+    cluster, informers
+        The API server, and what watches it.
     survey
         What asks Prometheus; None if the operator does not know where it is.
     interval

@@ -22,10 +22,8 @@ class WorkloadController:
 
     Parameters
     ----------
-    cluster
-        The API server.
-    informers
-        What watches.
+    cluster, informers
+        The API server, and what watches it.
     system_of
         Builds the system that the objects of a namespace describe.
     now
