@@ -125,13 +125,7 @@ def decide(plane: ControlPlane, **replicas: int) -> None:
     """Write a decision on the Server, as an optimization does."""
     ((accelerator, count),) = replicas.items()
     desired = {"accelerator": accelerator, "numReplicas": count}
-    condition = {
-        "type": "Allocated",
-        "status": "True",
-        "reason": "Allocated",
-        "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
+    condition = objects.condition("Allocated", "Allocated")
     plane.patch("server", "chat", {"spec": {"desiredAlloc": desired}}, NAMESPACE)
     plane.patch("server", "chat", {"status": {"conditions": [condition]}}, NAMESPACE, "status")
 

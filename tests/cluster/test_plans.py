@@ -25,7 +25,7 @@ def fill(scene: Scene, *more: Manifest, wanted: int = 2, **optimizer: object) ->
     request = objects.optimizer(optimize=False)
     request["spec"].update(optimizer)
     servers = objects.server("S", wanted=wanted), objects.server("T", wanted=1)
-    system = objects.accelerator(), objects.model(), objects.service_class(), objects.capacity(20)
+    system = objects.system(20)
     scene.apply(*system, *servers, *more, request)
 
 
@@ -161,7 +161,7 @@ def test_an_operator_killed_between_writes_leaves_a_plan_that_the_next_one_compl
     scene: Scene, operator: StartOperator, mode: str
 ) -> None:
     names = [f"s{number:03}" for number in range(120)]
-    system = objects.accelerator(), objects.model(), objects.service_class(), objects.capacity(500)
+    system = objects.system(500)
     request = objects.optimizer(optimize=False)
     request["spec"]["mode"] = mode
     scene.apply(*system, *(objects.server(name, wanted=2) for name in names), request)

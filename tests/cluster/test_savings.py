@@ -13,12 +13,9 @@ from tests.controlplane.waiting import wait_until
 from tests.engines.prometheus import Prometheus
 from tests.plugin import Plugin
 from tests.unit.operator.objects import (
-    accelerator,
-    capacity,
-    model,
     running,
     server,
-    service_class,
+    system,
 )
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
@@ -52,7 +49,7 @@ def savings(scene: Scene) -> Manifest:
 def test_an_account_goes_on_after_a_restart_and_is_shown(
     scene: Scene, operator: StartOperator, prometheus: Prometheus, tmp_path: Path
 ) -> None:
-    scene.apply(accelerator(), model(), service_class(), capacity(100), measured_server())
+    scene.apply(*system(100), measured_server())
     environment = {"INFERNO_PROMETHEUS_URL": prometheus.url, "INFERNO_MEASURE_INTERVAL": "0.1"}
     first = operator(environment=environment)
     written = wait_until(

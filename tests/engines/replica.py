@@ -22,7 +22,7 @@ import numpy as np
 from tests.engines.engine import Engine
 from tests.engines.histogram import Histogram
 from tests.engines.truth import Record
-from tests.engines.workload import Workload
+from tests.engines.workload import Uniform, Workload
 
 
 @dataclass(slots=True, eq=False)
@@ -369,3 +369,12 @@ class Replica:
         intervals = max(request.output_tokens - 1, 1)
         self.record.response_starts.add(self._now, first - request.arrival)
         self.record.response_intervals.add(self._now, (self._now - first) / intervals)
+
+
+def loaded_replica(bounds: Bounds) -> Replica:
+    """A replica that has got 5 requests/s for a minute."""
+    lengths = Workload(Uniform(256, 768), Uniform(100, 300))
+    replica = Replica(Engine(8.0, 0.1, 20.0, 0.0008), lengths, bounds, np.random.default_rng(1))
+    replica.set_rate(5.0, 0.0)
+    replica.advance(60.0)
+    return replica

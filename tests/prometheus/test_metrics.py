@@ -2,16 +2,13 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.engines.engine import Engine
 from tests.engines.exposition import Dialect
 from tests.engines.promtool import Promtool
-from tests.engines.replica import Replica
+from tests.engines.replica import loaded_replica
 from tests.engines.sglang import SGLANG
 from tests.engines.vllm import VLLM, VLLM_OLD
-from tests.engines.workload import Uniform, Workload
 
 NAMES = (
     "metric names should not contain ':'",
@@ -25,14 +22,7 @@ NAMES = (
 def test_promtool_has_nothing_against_the_metrics_but_their_names(
     dialect: Dialect, promtool: Path
 ) -> None:
-    replica = Replica(
-        Engine(8.0, 0.1, 20.0, 0.0008),
-        Workload(Uniform(256, 768), Uniform(100, 300)),
-        dialect.bounds,
-        np.random.default_rng(1),
-    )
-    replica.set_rate(5.0, 0.0)
-    replica.advance(60.0)
+    replica = loaded_replica(dialect.bounds)
 
     problems = Promtool(promtool).check_metrics(dialect.page(replica, "granite"))
 

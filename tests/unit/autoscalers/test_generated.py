@@ -45,13 +45,8 @@ def server(reason: str = "Allocated", **replicas: int) -> Manifest:
     mix = [{"accelerator": name, "numReplicas": count} for name, count in replicas.items() if count]
     desired = {"accelerator": "", "numReplicas": 0, **(mix[0] if mix else {}), "mix": mix}
     fields = {"workloads": WORKLOADS, "actuation": "Publish", "desiredAlloc": desired}
-    condition = {
-        "type": "Allocated",
-        "status": "True" if mix else "False",
-        "reason": reason if mix or reason != "Allocated" else "NoCapacity",
-        "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
+    said = reason if mix or reason != "Allocated" else "NoCapacity"
+    condition = objects.condition("Allocated", said, status=str(bool(mix)))
     manifest = objects.server("S", spec=fields, namespace="default")
     return {**manifest, "status": {"conditions": [condition]}}
 

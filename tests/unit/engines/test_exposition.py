@@ -1,28 +1,13 @@
 """What simulated engines answer to a scrape, read by the parser of `prometheus_client`."""
 
-import numpy as np
 import pytest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.engines.engine import Engine
 from tests.engines.exposition import Dialect, Page
-from tests.engines.replica import Replica
+from tests.engines.replica import Replica, loaded_replica
 from tests.engines.sglang import SGLANG
 from tests.engines.vllm import VLLM, VLLM_OLD
-from tests.engines.workload import Uniform, Workload
-
-
-def simulated(dialect: Dialect) -> Replica:
-    replica = Replica(
-        Engine(8.0, 0.1, 20.0, 0.0008),
-        Workload(Uniform(256, 768), Uniform(100, 300)),
-        dialect.bounds,
-        np.random.default_rng(1),
-    )
-    replica.set_rate(5.0, 0.0)
-    replica.advance(60.0)
-    return replica
 
 
 def families(dialect: Dialect, replica: Replica) -> dict[str, Metric]:
@@ -34,7 +19,7 @@ def families(dialect: Dialect, replica: Replica) -> dict[str, Metric]:
 def test_histograms_are_cumulative_and_end_with_all_values(dialect: Dialect) -> None:
     histograms = [
         family
-        for family in families(dialect, simulated(dialect)).values()
+        for family in families(dialect, loaded_replica(dialect.bounds)).values()
         if family.type == "histogram"
     ]
 
@@ -48,14 +33,14 @@ def test_histograms_are_cumulative_and_end_with_all_values(dialect: Dialect) -> 
 
 @pytest.mark.parametrize("dialect", [VLLM, VLLM_OLD])
 def test_vllm_labels_each_series_with_model_and_engine(dialect: Dialect) -> None:
-    for family in families(dialect, simulated(dialect)).values():
+    for family in families(dialect, loaded_replica(dialect.bounds)).values():
         for sample in family.samples:
             assert sample.labels["model_name"] == 'a "model"'
             assert sample.labels["engine"] == "0"
 
 
 def test_older_releases_of_vllm_have_other_names() -> None:
-    new, old = (set(families(dialect, simulated(dialect))) for dialect in (VLLM, VLLM_OLD))
+    new, old = (set(families(d, loaded_replica(d.bounds))) for d in (VLLM, VLLM_OLD))
 
     assert old - new == {"vllm:time_per_output_token_seconds", "vllm:gpu_cache_usage_perc"}
     assert new - old == {
@@ -67,7 +52,7 @@ def test_older_releases_of_vllm_have_other_names() -> None:
 
 
 def test_sglang_counts_requests_when_they_arrive_without_the_name_of_the_model() -> None:
-    replica = simulated(SGLANG)
+    replica = loaded_replica(SGLANG.bounds)
 
     (sample,) = [
         sample
@@ -80,7 +65,7 @@ def test_sglang_counts_requests_when_they_arrive_without_the_name_of_the_model()
 
 
 def test_a_page_tells_what_the_engine_has_counted() -> None:
-    replica = simulated(VLLM)
+    replica = loaded_replica(VLLM.bounds)
     told = families(VLLM, replica)
 
     def value(family: str, sample: str) -> float:
@@ -96,7 +81,7 @@ def test_a_page_tells_what_the_engine_has_counted() -> None:
 
 @pytest.mark.parametrize("dialect", [VLLM, VLLM_OLD, SGLANG])
 def test_later_pages_are_as_prometheus_client_writes_them(dialect: Dialect) -> None:
-    replica, page = simulated(dialect), Page(dialect, "granite")
+    replica, page = loaded_replica(dialect.bounds), Page(dialect, "granite")
     pages = []
     for time in (60.0, 61.5, 300.0):
         replica.advance(time)

@@ -68,6 +68,14 @@ def service_class(name: str = "C", /, *, priority: int = 1, **metadata: object) 
     return manifest("ServiceClass", spec, **{"name": name.lower(), **metadata})
 
 
+def condition(
+    name: str, reason: str, *, status: str = "True", message: str = "", **fields: object
+) -> Manifest:
+    """A condition that changed when the year began."""
+    said = {"type": name, "status": status, "reason": reason, "message": message}
+    return {**said, "lastTransitionTime": born(0), **fields}
+
+
 def running(replicas: int, wanted: int, accelerator: str = "A") -> Manifest:
     """A current allocation, with a load that takes so many replicas as are wanted."""
     return {
@@ -93,6 +101,11 @@ def server(
 def capacity(cards: int, name: str = "cards", **metadata: object) -> Manifest:
     """So many cards of type T."""
     return manifest("Capacity", {"count": [{"type": "T", "count": cards}]}, name=name, **metadata)
+
+
+def system(cards: int) -> tuple[Manifest, ...]:
+    """What servers need besides: accelerator A, model M, class C, and so many cards."""
+    return accelerator(), model(), service_class(), capacity(cards)
 
 
 def optimizer(

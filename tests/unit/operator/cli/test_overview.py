@@ -15,6 +15,7 @@ from tests.unit.operator.objects import (
     NOW,
     accelerator,
     capacity,
+    condition,
     manifest,
     model,
     observed,
@@ -22,7 +23,7 @@ from tests.unit.operator.objects import (
     performance,
     running,
     server,
-    service_class,
+    system,
 )
 
 Manifest = dict[str, Any]
@@ -34,13 +35,15 @@ PROMISES = manifest(
 )
 
 
-def measured(name: str, itl: float, **condition: str) -> Manifest:
-    """A Server that runs on two cards."""
+def measured(
+    name: str, itl: float, reason: str = "", status: str = "True", message: str = ""
+) -> Manifest:
+    """A Server that runs on two cards; with a reason, its condition Ready."""
     current = {**running(2, 2), "itlAverage": itl, "ttftAverage": 100}
     found = server(name, spec={"currentAlloc": current})
-    if condition:
-        when = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
-        found["status"] = {"conditions": [{"type": "Ready", **when, **condition}]}
+    if reason:
+        ready = condition("Ready", reason, status=status, message=message)
+        found["status"] = {"conditions": [ready]}
     return found
 
 
@@ -63,7 +66,7 @@ def test_cards_are_counted_in_the_same_way_in_every_view() -> None:
     mute = server("Mute", spec={"currentAlloc": {"accelerator": "A", "numReplicas": 1}})
     torn = server("Torn", spec={"currentAlloc": running(1, 1), "minNumReplicas": "1"})
     served = server(wanted=2)
-    scene = [accelerator(), model(), service_class(), capacity(9), served, lost, mute, torn]
+    scene = [*system(9), served, lost, mute, torn]
     asking = optimizer()
     observations = [observed(item) for item in (*scene, asking)]
     solution = decide(observations, "default", None).solution
@@ -83,9 +86,8 @@ def test_cards_are_counted_in_the_same_way_in_every_view() -> None:
 
 def test_warnings_are_told_below_the_servers() -> None:
     warned = measured("S", 30, status="True", reason="Allocated", message="2 x A")
-    when = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
-    told = {"type": "Warnings", "status": "True", "reason": "Implausible", "message": "a large one"}
-    warned["status"]["conditions"].append({**when, **told})
+    told = condition("Warnings", "Implausible", message="a large one")
+    warned["status"]["conditions"].append(told)
     known, unknown = performance(), performance("Gone")
 
     shown = lines(warned, PROMISES, accelerator(), model(data=[known, unknown]), optimizer())
@@ -128,13 +130,7 @@ def test_of_counted_cards_those_of_others_and_the_limit_are_shown() -> None:
 
 
 def test_cards_that_are_not_counted_yet_are_told_and_do_not_hide_the_rest() -> None:
-    told = {
-        "type": "Counted",
-        "status": "False",
-        "reason": "Rejected",
-        "message": "no right",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
+    told = condition("Counted", "Rejected", status="False", message="no right")
     counting = manifest("Capacity", {"fromNodes": True}, name="cards")
 
     found = overview([observed({**counting, "status": {"conditions": [told]}})])

@@ -12,13 +12,11 @@ from inferno_optimizer.errors import InputError
 from inferno_optimizer.system import Certificate, Solution, SolverStatus
 from tests.unit.operator.objects import (
     accelerator,
-    capacity,
-    model,
     observed,
     optimizer,
     running,
     server,
-    service_class,
+    system,
 )
 
 Manifest = dict[str, Any]
@@ -29,7 +27,7 @@ NEEDS_TWO = {"accelerator": "A", "numReplicas": 2, "maxBatch": 1}
 def planned(*manifests: Manifest) -> tuple[PlanPreview, str]:
     """The plan of a namespace, and how it is shown."""
     all_or_nothing = optimizer(parameters={"saturationPolicy": "None"})
-    others = [accelerator(), model(), service_class(), capacity(4), all_or_nothing]
+    others = [*system(4), all_or_nothing]
     observations = [observed(m) for m in (*others, *manifests)]
     outcome = decide(observations, "default", None)
     plan = preview(observations, outcome.snapshot, outcome.solution)

@@ -5,18 +5,24 @@ from collections.abc import Sequence
 from inferno_operator.cli.overview import overview
 from inferno_operator.cli.tables.order import RowOrder
 from inferno_operator.cli.tables.screen import Screen
-from tests.unit.operator.objects import NOW, Manifest, observed, running, server, service_class
+from tests.unit.operator.objects import (
+    NOW,
+    Manifest,
+    condition,
+    observed,
+    running,
+    server,
+    service_class,
+)
 
 HIGH, LOW = service_class("High", priority=1), service_class("Low", priority=9)
-REFUSED = {"type": "Ready", "status": "False", "reason": "NoCapacity"}
 
 
 def placed(name: str, class_name: str, message: str = "") -> Manifest:
     """A Server of a class; with a message there are no cards for it."""
     found = server(name, spec={"class": class_name, "currentAlloc": running(2, 2)})
-    when = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
-    conditions = [{**REFUSED, **when, "message": message}] if message else []
-    return {**found, "status": {"conditions": conditions}}
+    refused = condition("Ready", "NoCapacity", status="False", message=message)
+    return {**found, "status": {"conditions": [refused] if message else []}}
 
 
 def shown(

@@ -29,7 +29,6 @@ from tests.rest_optimizer import Failure, RestOptimizer
 from tests.unit.operator.objects import (
     Manifest,
     accelerator,
-    capacity,
     model,
     observed,
     optimizer,
@@ -37,9 +36,10 @@ from tests.unit.operator.objects import (
     running,
     server,
     service_class,
+    system,
 )
 
-SCENE = (accelerator(), model(), service_class(), capacity(4))
+SCENE = system(4)
 KINDS = [RemoteOptimizer, StatefulRemoteOptimizer]
 
 

@@ -41,12 +41,9 @@ from tests.unit.operator.adapters.prometheus.serving import (
 )
 from tests.unit.operator.objects import (
     Manifest,
-    accelerator,
-    capacity,
-    model,
     optimizer,
     server,
-    service_class,
+    system,
 )
 
 ROOT = Path(__file__).parents[5]
@@ -77,7 +74,7 @@ class World:
         self.elapsed = timedelta(0)
         self.cluster = FakeCluster()
         for namespace in NAMESPACES:
-            shared = (accelerator(), model(), service_class(), capacity(1000), optimizer())
+            shared = (*system(1000), optimizer())
             for item in shared:
                 self.cluster.add(in_namespace(item, namespace))
             for number in range(2):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from inferno_operator.cli.kubectl.progress import RequestStage, progress
-from tests.unit.operator.objects import observed, optimizer
+from tests.unit.operator.objects import condition, observed, optimizer
 
 Manifest = dict[str, Any]
 
@@ -13,15 +13,10 @@ REQUESTED = 3
 
 
 def told(status: str, reason: str, generation: int = REQUESTED) -> Manifest:
-    condition = {
-        "type": "Optimized",
-        "status": status,
-        "reason": reason,
-        "message": "so it is",
-        "observedGeneration": generation,
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
-    return {"conditions": [condition]}
+    said = condition(
+        "Optimized", reason, status=status, message="so it is", observedGeneration=generation
+    )
+    return {"conditions": [said]}
 
 
 def done(requested: int) -> Manifest:

@@ -66,14 +66,8 @@ class Scene:
         stored = self.cluster.objects["Server", SERVER]
         mix = [{"accelerator": a, "numReplicas": n} for a, n in replicas.items() if n]
         stored["spec"]["desiredAlloc"] = {"accelerator": "A", "numReplicas": 1, "mix": mix}
-        condition = {
-            "type": ALLOCATED,
-            "status": "True",
-            "reason": "Allocated",
-            "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-            "observedGeneration": stored["metadata"]["generation"],
-        }
+        generation = stored["metadata"]["generation"]
+        condition = objects.condition(ALLOCATED, "Allocated", observedGeneration=generation)
         others = stored.get("status", {}).get("conditions", [])
         kept = [each for each in others if each["type"] != ALLOCATED]
         stored["status"] = {"conditions": [*kept, condition]}

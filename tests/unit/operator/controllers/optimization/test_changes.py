@@ -35,7 +35,6 @@ from tests.unit.operator.objects import (
     Manifest,
     accelerator,
     born,
-    capacity,
     is_cleared,
     manifest,
     model,
@@ -45,9 +44,10 @@ from tests.unit.operator.objects import (
     running,
     server,
     service_class,
+    system,
 )
 
-SCENE = (accelerator(), model(), service_class(), capacity(4), optimizer(optimize=False))
+SCENE = (*system(4), optimizer(optimize=False))
 TWO = Allocation("A", 2, 1, 20.0, 999.0, 0.25, Load(90.0, 1))
 CERTIFICATE = Certificate("greedy", SolverStatus.FEASIBLE, 0.0, None, 0.0)
 
@@ -452,7 +452,7 @@ def test_what_an_undecided_server_runs_on_is_given_to_nobody_else(trouble: dict[
     fine = server(wanted=2, creationTimestamp=born(1))
     spec = {"currentAlloc": running(2, 2), **trouble}
     undecided = server("U", spec=spec, creationTimestamp=born(2))
-    scene = (accelerator(), model(), service_class(), capacity(3), optimizer())
+    scene = (*system(3), optimizer())
 
     updates = plan(*scene, fine, undecided)
 

@@ -20,15 +20,12 @@ from tests.unit.operator.background import in_background, started
 from tests.unit.operator.objects import (
     NOW,
     Manifest,
-    accelerator,
-    capacity,
-    model,
     optimizer,
     server,
-    service_class,
+    system,
 )
 
-SCENE = (accelerator(), model(), service_class(), capacity(4), server("S"))
+SCENE = (*system(4), server("S"))
 PATIENCE_S = 10.0
 
 

@@ -22,15 +22,12 @@ from tests.controlplane.waiting import wait_until
 from tests.unit.operator.objects import (
     NOW,
     Manifest,
-    accelerator,
-    capacity,
-    model,
     optimizer,
     server,
-    service_class,
+    system,
 )
 
-SCENE = (accelerator(), model(), service_class(), capacity(4), server("S"), optimizer())
+SCENE = (*system(4), server("S"), optimizer())
 
 T = ("Server", Key("default", "t"))
 

@@ -38,11 +38,11 @@ from tests.unit.operator.objects import (
     performance,
     running,
     server,
-    service_class,
+    system,
 )
 
 INFERNO = Key("default", "inferno")
-SCENE = (accelerator(), model(), service_class(), capacity(4))
+SCENE = system(4)
 FIRST_WRITE = 7
 """Number of the first call after the Optimizer is read and written and five kinds are listed."""
 
@@ -886,9 +886,7 @@ def measured_scene(*others: Manifest, cards: int = 8) -> FakeCluster:
     subject = server("S", spec={"currentAlloc": running(4, 1)})
     subject["spec"]["measure"] = {"source": "vLLM", "labels": {"model_name": "m"}}
     subject["spec"]["desiredAlloc"] = {"accelerator": "A", "numReplicas": 4}
-    return filled(
-        FakeCluster(), accelerator(), model(), service_class(), capacity(cards), subject, *others
-    )
+    return filled(FakeCluster(), *system(cards), subject, *others)
 
 
 async def plans_after(cluster: FakeCluster, *seconds: int) -> list[int]:

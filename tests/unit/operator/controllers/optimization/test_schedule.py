@@ -15,14 +15,11 @@ from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator.objects import (
     NOW,
     Manifest,
-    accelerator,
     born,
-    capacity,
-    model,
     observed,
     optimizer,
     server,
-    service_class,
+    system,
 )
 
 INTERVAL = 60
@@ -81,7 +78,7 @@ def test_one_that_goes_is_no_rival() -> None:
 
 def scene(*manifests: Manifest) -> FakeCluster:
     cluster = FakeCluster()
-    for item in (accelerator(), model(), service_class(), capacity(4), server("S"), *manifests):
+    for item in (*system(4), server("S"), *manifests):
         cluster.add(item)
     return cluster
 

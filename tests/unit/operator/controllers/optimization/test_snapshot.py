@@ -26,6 +26,7 @@ from tests.unit.operator.objects import (
     running,
     server,
     service_class,
+    system,
 )
 
 DEFAULTS: dict[str, Any] = {
@@ -398,9 +399,7 @@ def test_a_load_in_tokens_of_later_models_is_read() -> None:
     load = {"arrivalRate": 60, "avgInTokens": 100, "avgOutTokens": 200}
     current = {**running(2, 2), "ttftAverage": 7.5, "load": load}
 
-    found = snapshot(
-        accelerator(), model(), service_class(), capacity(2), server(spec={"currentAlloc": current})
-    )
+    found = snapshot(*system(2), server(spec={"currentAlloc": current}))
 
     assert found.system.servers[0].load == core.Load(60, input_tokens=100, output_tokens=200)
     assert found.system.servers[0].current.ttft_ms == 7.5

@@ -19,12 +19,9 @@ from inferno_operator.runtime.observer import Observer, ServerSpending
 from tests.unit.operator.background import started
 from tests.unit.operator.objects import (
     NOW,
-    accelerator,
-    capacity,
-    model,
     running,
     server,
-    service_class,
+    system,
 )
 
 STEP_S = 60.0
@@ -50,7 +47,7 @@ class Scene:
 
     def __init__(self, **spec: Any) -> None:  # noqa: ANN401 - fields of a manifest
         self.cluster = FakeCluster()
-        for manifest in (accelerator(), model(), service_class(), capacity(100)):
+        for manifest in system(100):
             self.cluster.add(manifest)
         fields = {
             "measure": MEASURE,

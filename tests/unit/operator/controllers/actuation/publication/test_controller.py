@@ -46,15 +46,8 @@ class CutCluster(FakeCluster):
 
 def decided(replicas: int, name: str = "S") -> dict[str, Any]:
     desired = {"accelerator": "A", "numReplicas": replicas}
-    condition = {
-        "type": "Allocated",
-        "status": "True",
-        "reason": "Allocated",
-        "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
     manifest = objects.server(name, spec={"desiredAlloc": desired})
-    return {**manifest, "status": {"conditions": [condition]}}
+    return {**manifest, "status": {"conditions": [objects.condition("Allocated", "Allocated")]}}
 
 
 @asynccontextmanager

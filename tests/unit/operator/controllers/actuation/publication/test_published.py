@@ -29,14 +29,10 @@ def server(
     manifest = objects.server("S", spec={"workloads": NAMED, **decided, **spec}, generation=1)
     if reason is None:
         return manifest
-    condition = {
-        "type": "Allocated",
-        "status": "True" if reason in ("Allocated", "BestEffort") else "False",
-        "reason": reason,
-        "message": message,
-        "observedGeneration": about,
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
+    status = "True" if reason in ("Allocated", "BestEffort") else "False"
+    condition = objects.condition(
+        "Allocated", reason, status=status, message=message, observedGeneration=about
+    )
     return {**manifest, "status": {"conditions": [condition]}}
 
 
