@@ -180,7 +180,7 @@ def _optimization(
         observer=parts.metrics,
         loads=measurement,
         machines=machines,
-        plans=plans.gate,
+        approver=plans.approver,
         locks=plans.locks,
         writes=plans.writes,
     )

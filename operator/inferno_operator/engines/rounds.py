@@ -139,7 +139,7 @@ class _Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ServerAnswer:
     """What Prometheus says about a server, and what to say if it has no series."""
 
     reading: Reading
@@ -168,7 +168,7 @@ class Rounds:
 
     async def ask(
         self, chunk: SeriesGroup, number: int, namespaces: Namespaces, effort: Effort
-    ) -> AsyncIterator[Mapping[Values, Told]]:
+    ) -> AsyncIterator[Mapping[Values, ServerAnswer]]:
         """Yield what is told of the servers of a group, of most of them first.
 
         Parameters
@@ -187,14 +187,14 @@ class Rounds:
         memory.surveys += 1
         memory.suspects.begin(chunk, memory.surveys)
         left_out = memory.suspects.left_out.items()
-        yield {values: Told(self._left_out(problem)) for values, (_, problem) in left_out}
-        asking = _Asking(self._prometheus, memory, namespaces, effort)
+        yield {values: ServerAnswer(self._left_out(problem)) for values, (_, problem) in left_out}
+        queries = _RoundQueries(self._prometheus, memory, namespaces, effort)
         others = memory.suspects.others(chunk)
         apart, memory.suspects.apart = memory.suspects.apart, []
         if others:
-            yield await self._usual(replace(chunk, values=others), asking, memory)
+            yield await self._usual(replace(chunk, values=others), queries, memory)
         for values, problem in apart:
-            yield await self._apart(replace(chunk, values=values, is_part=True), asking, problem)
+            yield await self._apart(replace(chunk, values=values, is_part=True), queries, problem)
 
     def keep(self, parts: Container[GroupPart]) -> None:
         """Forget all groups but these."""
@@ -202,30 +202,32 @@ class Rounds:
             del self._memory[part]
 
     async def _usual(
-        self, group: SeriesGroup, asking: "_Asking", memory: _Memory
-    ) -> Mapping[Values, Told]:
+        self, group: SeriesGroup, queries: "_RoundQueries", memory: _Memory
+    ) -> Mapping[Values, ServerAnswer]:
         """Ask about servers that share their queries."""
         brief = _brief_window(memory.interval, memory.short)
         windows = replace(group.windows, short=memory.short, brief=brief)
         round_ = _Round(group, windows, time=self._clock())
-        await asking.needed(round_)
+        await queries.needed(round_)
         memory.interval = round_.interval = _interval(round_) or memory.interval
         memory.short = _short_window(memory.interval, group.windows)
-        await asking.young(round_)
-        await asking.slow(round_)
-        return _told(round_, await self._look_for_missing(round_, asking))
+        await queries.young(round_)
+        await queries.slow(round_)
+        return _server_answers(round_, await self._look_for_missing(round_, queries))
 
     async def _apart(
-        self, group: SeriesGroup, asking: "_Asking", problem: str
-    ) -> Mapping[Values, Told]:
+        self, group: SeriesGroup, queries: "_RoundQueries", problem: str
+    ) -> Mapping[Values, ServerAnswer]:
         """Ask about servers of which one made queries fail, as far as there is time."""
         round_ = _Round(group, group.windows, is_apart=True, time=self._clock())
-        await asking.suspected(round_, problem)
+        await queries.suspected(round_, problem)
         round_.interval = _interval(round_)
-        await asking.young(round_)
-        return _told(round_, await self._look_for_missing(round_, asking))
+        await queries.young(round_)
+        return _server_answers(round_, await self._look_for_missing(round_, queries))
 
-    async def _look_for_missing(self, round_: _Round, asking: "_Asking") -> Mapping[Values, str]:
+    async def _look_for_missing(
+        self, round_: _Round, queries: "_RoundQueries"
+    ) -> Mapping[Values, str]:
         """Find out when servers without series reported last, and what is wrong otherwise."""
         reporting = round_.tables.get(REPLICAS)
         if reporting is None or round_.has_failed:
@@ -234,7 +236,7 @@ class Rounds:
         if not absent:
             return {}
         group = replace(round_.group, values=absent)
-        await asking.optional(round_, promql.last_seen(group, MEMORY_SECONDS))
+        await queries.optional(round_, promql.last_seen(group, MEMORY_SECONDS))
         seen = round_.tables.get(LAST_SEEN, {})
         missing = replace(group, values=tuple(v for v in absent if v not in seen))
         return await self._diagnosis.hints(missing)
@@ -243,7 +245,7 @@ class Rounds:
         return Reading(refused=_blamed(problem), time=self._clock())
 
 
-class _Asking:
+class _RoundQueries:
     """Asks the queries of a round, one after the other: an answer takes memory."""
 
     def __init__(
@@ -474,9 +476,9 @@ def _brief_window(interval: float, short: int) -> int:
     return seconds if interval and 2 * seconds <= short else 0
 
 
-def _told(round_: _Round, hints: Mapping[Values, str]) -> Mapping[Values, Told]:
-    answered = {v: Told(_reading(round_, v), hints.get(v, "")) for v in round_.group.values}
-    return {**answered, **{v: Told(reading) for v, reading in round_.failures.items()}}
+def _server_answers(round_: _Round, hints: Mapping[Values, str]) -> Mapping[Values, ServerAnswer]:
+    answered = {v: ServerAnswer(_reading(round_, v), hints.get(v, "")) for v in round_.group.values}
+    return {**answered, **{v: ServerAnswer(reading) for v, reading in round_.failures.items()}}
 
 
 def _reading(round_: _Round, values: Values) -> Reading:

@@ -22,7 +22,7 @@ from inferno_operator.engines.promql import (
     windows_of,
 )
 from inferno_operator.engines.reading import Reading, Values
-from inferno_operator.engines.rounds import Effort, GroupPart, Rounds, Told
+from inferno_operator.engines.rounds import Effort, GroupPart, Rounds, ServerAnswer
 from inferno_operator.resources import CUSTOM, Measure, Queries
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.prometheus import Prometheus
@@ -138,8 +138,8 @@ class Survey:
                 await take(self._unasked(members, chunk, effort.down or _LATE))
                 self._seconds[part] = 0.0
                 continue
-            async for told in self._rounds.ask(chunk, part[1], members.first, effort):
-                await take(_results(members, chunk.source, told))
+            async for answers in self._rounds.ask(chunk, part[1], members.first, effort):
+                await take(_results(members, chunk.source, answers))
             self._seconds[part] = asyncio.get_running_loop().time() - began
 
     def _grouped(
@@ -168,8 +168,8 @@ class Survey:
         return measure.source, label_names(measure.labels), windows_of(measure, self._windows)
 
     def _unasked(self, members: "_Members", chunk: SeriesGroup, problem: str) -> Results:
-        told = Told(Reading(unavailable=problem, time=self._clock()))
-        return _results(members, chunk.source, dict.fromkeys(chunk.values, told))
+        answer = ServerAnswer(Reading(unavailable=problem, time=self._clock()))
+        return _results(members, chunk.source, dict.fromkeys(chunk.values, answer))
 
 
 _OWN_QUERIES: GroupIdentity = (CUSTOM, (), WINDOWS)
@@ -197,10 +197,12 @@ class _Members:
         return {values: keys[0].namespace for values, keys in self.keys.items()}
 
 
-def _results(members: _Members, source: MetricSource, told: Mapping[Values, Told]) -> Results:
+def _results(
+    members: _Members, source: MetricSource, answers: Mapping[Values, ServerAnswer]
+) -> Results:
     return {
         key: SurveyResult(item.reading, source, item.hint)
-        for values, item in told.items()
+        for values, item in answers.items()
         for key in members.keys[values]
     }
 

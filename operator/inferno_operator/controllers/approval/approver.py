@@ -9,7 +9,7 @@ from inferno_operator.controllers.approval.additions import additions
 from inferno_operator.controllers.approval.guard import hold_of
 from inferno_operator.controllers.approval.proposal import Proposal, is_undecided, proposal_of
 from inferno_operator.controllers.approval.seal import is_of
-from inferno_operator.controllers.approval.store import Book
+from inferno_operator.controllers.approval.store import PlanStore
 from inferno_operator.controllers.approval.transitions import (
     Next,
     is_close,
@@ -28,11 +28,11 @@ from inferno_optimizer.errors import InfernoError
 SERVER = kind_of(Server)
 
 
-class Gate:
+class PlanApprover:
     """Lets optimizations write what needs no approval, and records what they decide."""
 
-    def __init__(self, book: Book, now: Now) -> None:
-        self._book = book
+    def __init__(self, store: PlanStore, now: Now) -> None:
+        self._store = store
         self._now = now
 
     async def permit(self, optimization: Optimization) -> Permission:
@@ -44,10 +44,10 @@ class Gate:
             Plans may have to wait for approval, but there can be none.
         """
         optimizer, proposal = optimization.optimizer, proposal_of(optimization)
-        trouble = self._book.trouble()
+        trouble = self._store.trouble()
         if isinstance(trouble, GoneError | RejectedError):
             return _unrecorded(optimization, proposal, trouble, self._now())
-        plans = await self._book.plans(optimizer.metadata.namespace)
+        plans = await self._store.plans(optimizer.metadata.namespace)
         if proposal is None:
             await self._withdraw(plans, optimizer)
             return Permission(_permitted(optimization))
@@ -56,7 +56,7 @@ class Gate:
             message = f"Plan {refused} was rejected; set spec.optimize to propose it again"
             return Permission(_withheld(optimization, proposal.steps), message)
         known = self._known(plans, proposal, optimization)
-        plan = known or await self._book.create(optimizer, proposal)
+        plan = known or await self._store.create(optimizer, proposal)
         return self._decided(plan, optimization, proposal)
 
     async def permit_additions(self, optimization: Optimization) -> Permission:
@@ -69,15 +69,15 @@ class Gate:
 
     async def _is_refused(self, proposal: Proposal, optimization: Optimization) -> bool:
         """Whether a person rejected it, or could not because there are no Plans."""
-        if isinstance(self._book.trouble(), GoneError | RejectedError):
+        if isinstance(self._store.trouble(), GoneError | RejectedError):
             return optimization.optimizer.spec.guard is not None
-        plans = await self._book.plans(optimization.optimizer.metadata.namespace)
+        plans = await self._store.plans(optimization.optimizer.metadata.namespace)
         return _rejected(plans, proposal, optimization) is not None
 
     async def written(self, permission: Permission) -> None:
         """Note on the Plan that its decisions are written."""
         if permission.plan is not None and permission.afterwards is not None:
-            await self._book.write(permission.plan, permission.afterwards)
+            await self._store.write(permission.plan, permission.afterwards)
 
     async def _withdraw(self, plans: Sequence[Observation], optimizer: Optimizer) -> None:
         """Finish the Plans that wait, as nothing is to be changed any more."""
@@ -87,7 +87,7 @@ class Gate:
                 continue
             if plan.status.phase == "Proposed":
                 why = "a newer optimization changes nothing"
-                await self._book.write(
+                await self._store.write(
                     observation, status.superseded(observation, why, self._now())
                 )
 

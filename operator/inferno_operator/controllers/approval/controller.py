@@ -4,10 +4,10 @@ import asyncio
 from collections import defaultdict
 from functools import partial
 
-from inferno_operator.controllers.approval.approver import Gate
+from inferno_operator.controllers.approval.approver import PlanApprover
 from inferno_operator.controllers.approval.ports import KeySource
 from inferno_operator.controllers.approval.reconcile import Context, reconcile
-from inferno_operator.controllers.approval.store import FOLLOWED, OPTIMIZER, PLAN, Book
+from inferno_operator.controllers.approval.store import FOLLOWED, OPTIMIZER, PLAN, PlanStore
 from inferno_operator.controllers.optimization.ports import Loads
 from inferno_operator.controllers.optimization.source import ObjectSource
 from inferno_operator.resources.objects import Now
@@ -33,7 +33,7 @@ class PlansController:
 
     Attributes
     ----------
-    gate
+    approver
         Where optimizations ask what they may write.
     locks
         Allow one writer of decisions per namespace at a time.
@@ -49,11 +49,11 @@ class PlansController:
         key: KeySource,
     ) -> None:
         self._objects = informers.subscribe(FOLLOWED, self._changed)
-        book = Book(self._objects, cluster, now, key)
-        self.gate = Gate(book, now)
+        store = PlanStore(self._objects, cluster, now, key)
+        self.approver = PlanApprover(store, now)
         self.locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.writes: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        context = Context(cluster, book, source, loads, now, self.locks, self.writes)
+        context = Context(cluster, store, source, loads, now, self.locks, self.writes)
         self.queue: WorkQueue[str] = WorkQueue(partial(reconcile, context=context))
 
     async def run(self) -> None:

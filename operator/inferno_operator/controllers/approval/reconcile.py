@@ -26,7 +26,7 @@ from inferno_operator.controllers.approval.inputs import (
     moved_load,
 )
 from inferno_operator.controllers.approval.seal import is_of
-from inferno_operator.controllers.approval.store import OPTIMIZER, SERVER, Book
+from inferno_operator.controllers.approval.store import OPTIMIZER, SERVER, PlanStore
 from inferno_operator.controllers.approval.totals import cards_then, totals_of
 from inferno_operator.controllers.approval.transitions import (
     Next,
@@ -76,7 +76,7 @@ class Context:
     """
 
     cluster: Cluster
-    book: Book
+    store: PlanStore
     source: ObjectSource
     loads: Loads
     now: Now
@@ -95,19 +95,19 @@ async def reconcile(namespace: str, context: Context) -> ReconcileResult:
 
 
 async def _reconcile(namespace: str, context: Context) -> ReconcileResult:
-    book, steps = context.book, _Steps()
-    for observation in await book.strangers(namespace):
+    store, steps = context.store, _Steps()
+    for observation in await store.strangers(namespace):
         await steps.take(_dismiss(observation, context), observation)
-    for observation, newer in replaced(await book.plans(namespace)):
+    for observation, newer in replaced(await store.plans(namespace)):
         update = status.superseded(observation, f"Plan {newer} is newer", context.now())
-        await steps.take(book.write(observation, update), observation)
+        await steps.take(store.write(observation, update), observation)
     waits = [
         await steps.take(_advance(observation, context), observation)
-        for observation in await book.plans(namespace)
+        for observation in await store.plans(namespace)
     ]
-    plans, strangers = await book.plans(namespace), await book.strangers(namespace)
-    for observation in pruned(plans, strangers, book.history(namespace)):
-        await steps.take(book.delete(observation), observation)
+    plans, strangers = await store.plans(namespace), await store.strangers(namespace)
+    for observation in pruned(plans, strangers, store.history(namespace)):
+        await steps.take(store.delete(observation), observation)
     if steps.failed:
         return ReconcileResult.FAILED
     return ReconcileResult.due_after(min(filter(None, waits), default=None))
@@ -138,7 +138,7 @@ async def _dismiss(observation: Observation, context: Context) -> None:
         return
     is_read = observation.resource is not None
     update = status.stranger if is_read else status.unreadable
-    await context.book.write(observation, update(observation, context.now()))
+    await context.store.write(observation, update(observation, context.now()))
 
 
 async def _advance(observation: Observation, context: Context) -> float | None:
@@ -154,7 +154,7 @@ async def _advance(observation: Observation, context: Context) -> float | None:
     following = next_of(observation, plan, optimizer, context.now())
     if following.update is None:
         return await _carry_out(observation, plan, optimizer, following, context)
-    await context.book.write(observation, following.update)
+    await context.store.write(observation, following.update)
     return following.again_after
 
 
@@ -175,7 +175,7 @@ async def _carry_out(
     """Write the decisions of a Plan on the Servers, if its inputs are still the same."""
     namespace = plan.metadata.namespace
     # Servers that were never measured are waited for now; under the lock, others would wait, too.
-    servers = [o for o in context.book.servers(namespace) if o.deleted is None]
+    servers = [o for o in context.store.servers(namespace) if o.deleted is None]
     await context.loads.with_loads(servers)
     async with context.writes[namespace]:
         found = await context.source.objects(namespace)
@@ -192,17 +192,17 @@ async def _carry_out_with(
     context: Context,
 ) -> float | None:
     """Write the decisions of a Plan on Servers as they are now, while nobody else writes any."""
-    book, by = context.book, following.by
+    store, by = context.store, following.by
     checked = _checked(observation, plan, optimizer, objects, context.now())
     if isinstance(checked, Update):
-        await book.write(observation, checked)
+        await store.write(observation, checked)
         return None
     if plan.status.phase != "Approved":
-        observation = await book.write(observation, status.approved(observation, by))
+        observation = await store.write(observation, status.approved(observation, by))
     await _write(observation, checked, objects, context)
     logger.info("%s: written on %d Servers by %s", observation.reference, len(checked), by)
     after = written(observation, plan, optimizer.spec.mode, by, context.now())
-    await book.write(observation, after)
+    await store.write(observation, after)
     return SOONEST
 
 
@@ -257,20 +257,20 @@ async def _write(
     try:
         await writer.write_all(updates, digest(observation, updates))
     except RejectedError as error:
-        await context.book.write(observation, status.not_written(observation, error))
+        await context.store.write(observation, status.not_written(observation, error))
         raise
 
 
 async def _follow(observation: Observation, plan: Plan, context: Context) -> float | None:
     """Note how many Servers run what a Plan decided; returns the seconds until another look."""
-    found = arrivals(plan, context.book.servers(plan.metadata.namespace))
+    found = arrivals(plan, context.store.servers(plan.metadata.namespace))
     if found.is_complete:  # a Server of before the decision looks as if it ran it
         listing = await context.cluster.list(SERVER, plan.metadata.namespace)
         found = arrivals(plan, [observe(Server, manifest) for manifest in listing.manifests])
     now, by = context.now(), plan.status.by
     if found.is_complete:
-        await context.book.write(observation, status.done(observation, by, found, now))
+        await context.store.write(observation, status.done(observation, by, found, now))
         return None
-    await context.book.write(observation, status.acting(observation, by, found))
+    await context.store.write(observation, status.acting(observation, by, found))
     age = status.acting_for(observation, now).total_seconds()
     return min(max(age / 10, SOONEST), LATEST)

@@ -20,13 +20,13 @@ OPTIMIZER = kind_of(Optimizer)
 SERVER = kind_of(Server)
 
 FOLLOWED = PLAN, OPTIMIZER, SERVER
-"""The kinds that a `Book` reads from memory."""
+"""The kinds that a `PlanStore` reads from memory."""
 
 PATIENCE_SECONDS = 10.0
 """Seconds until the Plans must be known."""
 
 
-class Book:
+class PlanStore:
     """The Plans that there are.
 
     Parameters

@@ -14,9 +14,9 @@ from inferno_operator.controllers.measurement.quality import measured, with_targ
 from inferno_operator.controllers.measurement.sleepers import (
     demand_sources,
     sleeping,
-    told_of,
     wanted,
     with_demand,
+    with_requests_seen,
 )
 from inferno_operator.engines.demand import DemandReading, DemandSurvey
 from inferno_operator.engines.survey import Results, Survey, SurveyResult
@@ -82,7 +82,7 @@ async def look_for_demand(context: Context) -> set[Key]:
     for key, reading in readings.items():
         known = context.measured.get(key) or last_good(servers[key])
         if known is not None:
-            context.measured[key] = told_of(reading, known)
+            context.measured[key] = with_requests_seen(reading, known)
     return wanted({k: reading for k, reading in readings.items() if k in context.measured})
 
 

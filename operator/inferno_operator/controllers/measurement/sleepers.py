@@ -97,7 +97,7 @@ def _without_replicas(newest: Measured, server: Server, reading: DemandReading) 
     return newest.model_copy(update={**told, "arrival_rate": 0.0, "waiting": None})
 
 
-def told_of(reading: DemandReading, measured: Measured) -> Measured:
+def with_requests_seen(reading: DemandReading, measured: Measured) -> Measured:
     """Return what was measured of a Server without replicas, with what is seen now."""
     known = measured.demand or MeasuredDemand()
     seen = {"requests": reading.requests, "message": reading.problem, "idle_since": None}

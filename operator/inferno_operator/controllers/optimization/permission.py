@@ -49,7 +49,7 @@ class Permission:
     afterwards: Update | None = None
 
 
-class Plans(Protocol):
+class Approver(Protocol):
     """Records what optimizations decide, and says what may be written."""
 
     async def permit(self, optimization: Optimization) -> Permission:
@@ -65,7 +65,7 @@ class Plans(Protocol):
         """Note that everything that was permitted is written."""
 
 
-class Unrecorded:
+class ApproveAll:
     """Permits everything, and records nothing."""
 
     async def permit(self, optimization: Optimization) -> Permission:

@@ -35,7 +35,7 @@ class Machines(Protocol):
         """Return the nodes; none if they are not counted."""
 
 
-class Uncounted:
+class NoNodes:
     """Knows no nodes: the cards are those that Capacity objects declare."""
 
     async def nodes(self, namespace: str) -> Sequence[Node]:

@@ -22,16 +22,16 @@ from inferno_operator.controllers.optimization.nodes import (
 )
 from inferno_operator.controllers.optimization.noise import recent
 from inferno_operator.controllers.optimization.permission import (
+    ApproveAll,
+    Approver,
     Optimization,
-    Plans,
-    Unrecorded,
 )
 from inferno_operator.controllers.optimization.ports import (
     Loads,
     Machines,
+    NoNodes,
     SystemOptimizer,
     TypedLoads,
-    Uncounted,
 )
 from inferno_operator.controllers.optimization.schedule import ScheduleStep, next_step
 from inferno_operator.controllers.optimization.snapshot import Snapshot, build_system
@@ -88,8 +88,8 @@ class Context:
     time_limit: float = 30.0
     observer: Observer = field(default_factory=Observer)
     loads: Loads = field(default_factory=TypedLoads)
-    machines: Machines = field(default_factory=Uncounted)
-    plans: Plans = field(default_factory=Unrecorded)
+    machines: Machines = field(default_factory=NoNodes)
+    approver: Approver = field(default_factory=ApproveAll)
     locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     writes: defaultdict[str, asyncio.Lock] = field(
         default_factory=lambda: defaultdict(asyncio.Lock)
@@ -195,7 +195,7 @@ async def _optimize(
         observations, solution = await _up_to_date(observations, placed.solution, key, context)
         updates = _updates(observations, snapshot, solution, key, context)
         crowded = _crowded(observations, updates, snapshot, key, context)
-        permission = await context.plans.permit(
+        permission = await context.approver.permit(
             Optimization(
                 optimizer,
                 observations,
@@ -208,7 +208,7 @@ async def _optimize(
         permitted = [u for u in permission.updates if u.reference.uid not in crowded]
         await writer.write_all(permitted, status.digest(observation, permitted))
         note_numbers(permitted, context)
-        await context.plans.written(permission)
+        await context.approver.written(permission)
     troubles = [*placed.problems, *plan_troubles(observations, snapshot)]
     done = status.optimized(observation, solution, context.now(), troubles, permission.message)
     observation = await _write_status(observation, done, writer)

@@ -67,7 +67,7 @@ async def _wake(optimizer: Optimizer, where: Nodes, key: Key, context: Context) 
     placed = await solve_on_nodes(system, Nodes(where.nodes, spanning(resources)), Greedy())
     solution = placed.solution
     updates = waking_updates(observations, solution)
-    permission = await context.plans.permit_additions(
+    permission = await context.approver.permit_additions(
         Optimization(optimizer, observations, updates, snapshot, solution, is_requested=False)
     )
     decisions = {decision.server: decision for decision in solution.decisions}

@@ -7,11 +7,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from inferno_operator.controllers.approval.approver import Gate
+from inferno_operator.controllers.approval.approver import PlanApprover
 from inferno_operator.controllers.approval.reconcile import Context
 from inferno_operator.controllers.approval.reconcile import reconcile as reconcile_a_namespace
 from inferno_operator.controllers.approval.seal import Seal, optimizer_of, plan_digest
-from inferno_operator.controllers.approval.store import FOLLOWED, Book
+from inferno_operator.controllers.approval.store import FOLLOWED, PlanStore
 from inferno_operator.controllers.optimization.ports import Loads, TypedLoads
 from inferno_operator.controllers.optimization.reconcile import Context as OptimizationContext
 from inferno_operator.controllers.optimization.reconcile import reconcile as reconcile_an_optimizer
@@ -99,15 +99,15 @@ class Scene:
         self.objects = Informers(cluster).subscribe(FOLLOWED)
         source = OnDemand(cluster)
         locks, writes = (defaultdict[str, asyncio.Lock](asyncio.Lock) for _ in range(2))
-        book = Book(self.objects, cluster, self.clock, key)
-        self._plans = Context(cluster, book, source, loads, self.clock, locks, writes)
+        store = PlanStore(self.objects, cluster, self.clock, key)
+        self._plans = Context(cluster, store, source, loads, self.clock, locks, writes)
         self._optimization = OptimizationContext(
             cluster,
             source,
             FakeOptimizer(),
             self.clock,
             loads=loads,
-            plans=Gate(book, self.clock),
+            approver=PlanApprover(store, self.clock),
             locks=locks,
             writes=writes,
         )

@@ -16,12 +16,12 @@ from inferno_operator.resources.objects import Key, Kind, Manifest, kind_of
 from inferno_operator.resources.observation import readable
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.ports import FieldManager
+from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.system import Allocation, Decision, Reason, Solution, System
 from tests.unit.operator.objects import (
     NOW,
     accelerator,
-    capacity,
     manifest,
     model,
     observed,
@@ -32,6 +32,7 @@ from tests.unit.operator.objects import (
     server,
     service_class,
     sleeper,
+    system,
 )
 
 INFERNO = Key("default", "inferno")
@@ -87,7 +88,7 @@ def scene(cards: int, *, a: int = 2, b: int = 1) -> Recorder:
     cluster, asked = Recorder(), optimizer()
     asked["spec"]["interval"] = 60
     servers = (server("A", wanted=a), server("B", wanted=b), sleeper())
-    for each in (accelerator(), model(), service_class(), capacity(cards), *servers, asked):
+    for each in (*system(cards), *servers, asked):
         cluster.add(each)
     see_requests(cluster, 0.0)
     return cluster
@@ -95,6 +96,16 @@ def scene(cards: int, *, a: int = 2, b: int = 1) -> Recorder:
 
 def context_of(cluster: FakeCluster, solver: FakeOptimizer) -> Context:
     return Context(cluster, OnDemand(cluster), solver, lambda: NOW)
+
+
+async def wake_beside_an_optimization(cluster: FakeCluster) -> "asyncio.Task[ReconcileResult]":
+    """Wake a Server in the middle of an optimization, which is returned."""
+    context = context_of(cluster, Turns(10 * STEPS))
+    solving = asyncio.create_task(reconcile(INFERNO, context))
+    await turns(5 * STEPS)
+    see_requests(cluster, 1.0)
+    await wake(INFERNO, context)
+    return solving
 
 
 @pytest.mark.parametrize("cards", [1, 2, 3])
@@ -114,12 +125,8 @@ async def test_cards_are_never_exceeded_whenever_a_server_wakes(cards: int, held
 
 async def test_an_optimization_that_ends_later_leaves_a_server_what_it_got() -> None:
     cluster = scene(4, a=1)
-    context = context_of(cluster, Turns(10 * STEPS))
 
-    solving = asyncio.create_task(reconcile(INFERNO, context))
-    await turns(5 * STEPS)
-    see_requests(cluster, 1.0)
-    await wake(INFERNO, context)
+    solving = await wake_beside_an_optimization(cluster)
     woke = decided(cluster, "s"), solving.done()
     await solving
 
@@ -129,13 +136,8 @@ async def test_an_optimization_that_ends_later_leaves_a_server_what_it_got() -> 
 
 async def test_what_does_not_fit_beside_a_server_that_woke_waits_for_the_next_plan() -> None:
     cluster = scene(2, a=1)
-    context = context_of(cluster, Turns(10 * STEPS))
 
-    solving = asyncio.create_task(reconcile(INFERNO, context))
-    await turns(5 * STEPS)
-    see_requests(cluster, 1.0)
-    await wake(INFERNO, context)
-    await solving
+    await (await wake_beside_an_optimization(cluster))
 
     assert decided(cluster, "s") == 1
     assert decided(cluster, "a") + decided(cluster, "b") == 1
@@ -185,13 +187,8 @@ async def test_a_server_does_not_wake_on_cards_of_a_server_that_nobody_can_read(
 async def test_a_plan_beside_a_wake_leaves_the_cards_of_a_server_that_nobody_can_read() -> None:
     cluster = scene(3, a=1)
     add_unreadable(cluster, runs=1)
-    context = context_of(cluster, Turns(10 * STEPS))
 
-    solving = asyncio.create_task(reconcile(INFERNO, context))
-    await turns(5 * STEPS)
-    see_requests(cluster, 1.0)
-    await wake(INFERNO, context)
-    await solving
+    await (await wake_beside_an_optimization(cluster))
 
     assert decided(cluster, "s") == 1
     assert decided(cluster, "a") + decided(cluster, "b") == 1
@@ -260,7 +257,7 @@ async def test_a_server_that_needs_approval_does_not_wake() -> None:
     cluster = scene(4)
     see_requests(cluster, 1.0)
     context = Context(
-        cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, plans=NothingAllowed()
+        cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, approver=NothingAllowed()
     )
 
     await wake(INFERNO, context)
