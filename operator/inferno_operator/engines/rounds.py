@@ -1,4 +1,4 @@
-"""Asks Prometheus about groups of servers; one server that makes it fail is left out by name."""
+"""Asks Prometheus about groups of servers; leaves out a server that makes the queries fail."""
 
 import asyncio
 import logging
@@ -65,7 +65,7 @@ PROBE = "vector(1)"
 
 DIVISION_QUERIES = 60
 DIVISION_SECONDS = 20.0
-"""What a survey may spend on finding out who makes Prometheus fail."""
+"""Most queries, and time [s], in which a survey looks for servers that make Prometheus fail."""
 
 PART_SECONDS = 3.0
 """Time limit of a query of several suspects [s]."""
@@ -169,7 +169,7 @@ class Rounds:
     async def ask(
         self, chunk: SeriesGroup, number: int, namespaces: Namespaces, effort: Effort
     ) -> AsyncIterator[Mapping[Values, ServerAnswer]]:
-        """Yield what is told of the servers of a group, of most of them first.
+        """Yield answers about the servers of a group: first about those that share queries.
 
         Parameters
         ----------
@@ -218,7 +218,7 @@ class Rounds:
     async def _apart(
         self, group: SeriesGroup, queries: "_RoundQueries", problem: str
     ) -> Mapping[Values, ServerAnswer]:
-        """Ask about servers of which one made queries fail, as far as there is time."""
+        """Ask about a few servers, one of which made queries fail, as far as there is time."""
         round_ = _Round(group, group.windows, is_apart=True, time=self._clock())
         await queries.suspected(round_, problem)
         round_.interval = _interval(round_)
@@ -268,7 +268,7 @@ class _RoundQueries:
                     await self._failed(round_, query, error)
 
     async def suspected(self, round_: _Round, problem: str) -> None:
-        """Ask the same about servers of which one made queries fail."""
+        """Ask the same about a few servers, one of which made queries fail."""
         suspects = round_.group.values
         if not self._effort.is_left or self._effort.down:
             self._suspect(round_, suspects, problem)
@@ -279,7 +279,7 @@ class _RoundQueries:
             self._memory.suspects.suspect(suspects, problem)
 
     async def young(self, round_: _Round) -> None:
-        """Ask since when servers are known that are not known for the long window."""
+        """Ask when servers were first seen that have no samples of the whole long window."""
         replicas = round_.tables.get(REPLICAS, {})
         young = tuple(v for v in round_.group.values if "young" in replicas.get(v, {}))
         if young and not round_.has_failed:
@@ -308,7 +308,7 @@ class _RoundQueries:
                 await self._answers_others(error)
 
     async def _failed(self, round_: _Round, query: Query, error: InfernoError) -> None:
-        """Divide the group after a failure of a query; else the failure is that of all."""
+        """Divide the group after a failure of a query, or note the failure for all its servers."""
         logger.warning("%s: %s: %s", query.group.name, query.name, error)
         if await self._is_of_a_server(round_, error) and await self._divided(
             round_, query, str(error)
@@ -341,10 +341,10 @@ class _RoundQueries:
         return self._effort.answers
 
     async def _divided(self, round_: _Round, query: Query, problem: str) -> bool:
-        """Ask a query of ever smaller parts, until who makes it fail is alone.
+        """Ask a query about ever smaller parts, until each server that makes it fail is alone.
 
-        Returns whether the round goes on, with those who are answered; then the others are
-        suspects. It does not if all fail, unless they are suspects already.
+        Returns whether the round goes on with the servers about which there is an answer; the
+        others are suspects then. If all parts fail, it goes on only with former suspects.
         """
         failing = deque([(query.group, problem)])  # as text: an error keeps its answer in memory
         alone: list[tuple[Values, str]] = []
@@ -377,9 +377,9 @@ class _RoundQueries:
         _keep(round_, query, await self._prometheus.query(query.expression))
 
     async def _ask_suspects(self, round_: _Round, query: Query) -> None:
-        """Ask a query about servers of which one made it fail.
+        """Ask a query about a few servers, one of which made it fail.
 
-        Several have a shorter time limit; one alone has the usual one, before it is accused.
+        The time limit is short for several servers, and the usual one for a server alone.
         """
         self._effort.queries -= 1
         count = len(query.group.values)

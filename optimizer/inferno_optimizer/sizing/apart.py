@@ -203,7 +203,7 @@ class SizedPairs:
 
     @property
     def units(self) -> IntArray:
-        """How often the smallest group with the same ratio of both roles is there; at least 1."""
+        """How many smallest groups with the same ratio of both roles there are; at least 1."""
         return np.maximum(np.gcd(self.prefill, self.decode), 1)
 
     @property
@@ -277,7 +277,7 @@ def size_pairs(
 
 
 def _roles(catalogue: Catalogue, cases: Sequence[Case], types: tuple[str, ...]) -> Pairs:
-    """The pairs of a case and a role, as if the role were all that its replicas do."""
+    """The pairs of a case and a role, sized as if a replica did nothing else than its role."""
     profiles = tuple(map(_without_prompts, catalogue.system.roles))
     system = replace(catalogue.system, profiles=profiles)
     alike = [
@@ -287,7 +287,7 @@ def _roles(catalogue: Catalogue, cases: Sequence[Case], types: tuple[str, ...]) 
 
 
 def _without_prompts(role: RoleProfile) -> PerformanceProfile:
-    """A profile of replicas that compute no prompts; of those for prefill it is not used."""
+    """The profile of a role as if its replicas computed no prompts; not used for prefill."""
     return PerformanceProfile(
         role.model,
         role.accelerator,

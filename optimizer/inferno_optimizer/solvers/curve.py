@@ -16,7 +16,7 @@ class CurveRecorder:
     Parameters
     ----------
     clock
-        Seconds that only ever grow; the first point of the curve is at the time from now.
+        A monotonic clock [s]; times of the curve count from now on.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -43,8 +43,8 @@ class CurveRecorder:
         priorities
             Of each level.
         besides, value
-            Load by priority, and the value, of what every plan has besides; all priorities are
-            in it.
+            What every plan serves besides what the search decides: load by priority, with all
+            priorities, and its value.
         """
         return tuple(
             _point(seconds, progress, priorities, besides, value)

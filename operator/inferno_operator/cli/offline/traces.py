@@ -30,6 +30,7 @@ ONLY_CLIENT = "all"
 """The client of requests without one."""
 
 TOLERANCE_S = 1e-6
+"""Difference of two times that rounding explains [s]."""
 
 GZIP = b"\x1f\x8b"
 
@@ -224,9 +225,9 @@ def _counted(rows: Sequence[TraceRow]) -> Trace:
         return sums
 
     count = total(row.rate for row in rows)
-    own = np.where(count > 0, count, np.nan)
+    requests = np.where(count > 0, count, np.nan)
     lengths = (
-        total(row.input_tokens for row in rows) / own,
-        total(row.output_tokens for row in rows) / own,
+        total(row.input_tokens for row in rows) / requests,
+        total(row.output_tokens for row in rows) / requests,
     )
     return with_lengths(tuple(clients), REQUESTS_STEP_S, count / REQUESTS_STEP_S, lengths)

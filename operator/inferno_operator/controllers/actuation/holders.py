@@ -1,4 +1,4 @@
-"""The fields that have the number of replicas of a backend, in the objects of all releases; pure.
+"""The fields that hold the number of replicas of a backend, in the objects of all releases; pure.
 
 =================  ========================================================================
 object             fields of its spec
@@ -10,7 +10,7 @@ binding            `scalingConfiguration`, `optimizerConfiguration.params[]` (v0
 AutoscalingPolicy  `homogeneousTarget`, `heterogeneousTarget.params[]` (v1.0)
 =================  ========================================================================
 
-The fields of an object tell which release it is of.
+The release of an object shows in the fields that it has.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -138,8 +138,8 @@ def booster_holders(kind: Kind, booster: Manifest) -> dict[str, Holder]:
 def target_holders(kind: Kind, scaler: Manifest, target: Kind) -> dict[str, Holder]:
     """Return the holders of a binding or policy by name of the object that it scales.
 
-    Targets of other kinds than `target` and of other namespaces are left out, and those that scale
-    a role of the object: its number of replicas does not follow from the bounds of a role.
+    Targets of other kinds than `target` and of other namespaces are left out. So are targets that
+    scale a role of the object, as the bounds of a role do not determine its number of replicas.
     """
     found = {}
     for holder in _parts(kind, scaler):
@@ -156,8 +156,8 @@ def _is_beside(scaler: Manifest, reference: Manifest, target: Kind) -> bool:
     An empty kind or namespace is like one that is left out: the usual kind, the same namespace.
     """
     namespace = Key.of(scaler).namespace
-    own = (reference.get("kind") or target.kind, reference.get("namespace") or namespace)
-    return own == (target.kind, namespace)
+    named = (reference.get("kind") or target.kind, reference.get("namespace") or namespace)
+    return named == (target.kind, namespace)
 
 
 def _parts(kind: Kind, scaler: Manifest) -> Iterator[Holder]:

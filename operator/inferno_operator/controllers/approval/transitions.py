@@ -115,7 +115,7 @@ def _is_finished_of(observation: Observation, optimizer: str) -> bool:
 def arrivals(plan: Plan, servers: Iterable[Observation]) -> Arrivals:
     """Return which Servers of a Plan run what was decided.
 
-    A Server that names nothing to scale, or is only published, has nothing to wait for.
+    Nothing is awaited for a Server that names nothing to scale, or is only published.
     """
     by_name = {o.reference.key.name: o for o in servers}
     changed = sorted(decided(plan))
@@ -130,10 +130,10 @@ def _lag(observation: Observation) -> str:
         return ""
     if not (server.spec.workloads or server.spec.model_booster):
         return ""
-    name, told = server.metadata.name, observation.status.condition(ACTUATED)
-    if told is None or told.observed_generation != observation.generation:
+    name, actuated = server.metadata.name, observation.status.condition(ACTUATED)
+    if actuated is None or actuated.observed_generation != observation.generation:
         return f"{name} (not reported yet)"
-    return "" if told.status == "True" else f"{name} ({told.reason})"
+    return "" if actuated.status == "True" else f"{name} ({actuated.reason})"
 
 
 def decided(plan: Plan) -> Mapping[str, tuple[Placement, ...]]:
@@ -156,9 +156,9 @@ def is_same(plan: Plan, proposal: Proposal) -> bool:
     """
     if plan.spec.inputs_digest != proposal.spec.inputs_digest:
         return False
-    known = decided(plan)
+    placed = decided(plan)
     return all(
-        name in known and replicas(known[name]) == replicas(step.after)
+        name in placed and replicas(placed[name]) == replicas(step.after)
         for name, step in proposal.steps.items()
     )
 

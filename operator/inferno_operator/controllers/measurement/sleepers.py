@@ -1,4 +1,4 @@
-"""Servers without replicas: what they are told, and who of them is wanted; pure."""
+"""Servers without replicas: the requests that are seen for them; pure."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ DIGITS = 3
 
 
 def demand_sources(servers: Mapping[Key, Observation]) -> dict[Key, DemandSource]:
-    """Return what sees the requests of Servers, of those that say it."""
+    """Return `spec.measure.demand` of the Servers that have it."""
     return {
         key: server.spec.measure.demand
         for key, observation in servers.items()
@@ -27,7 +27,7 @@ def demand_sources(servers: Mapping[Key, Observation]) -> dict[Key, DemandSource
 
 
 def sleeping(servers: Mapping[Key, Observation]) -> dict[Key, DemandSource]:
-    """Return what sees the requests of Servers without replicas."""
+    """Return the same of the Servers without replicas."""
     return demand_sources(
         {
             key: observation
@@ -89,12 +89,12 @@ def _without_replicas(newest: Measured, server: Server, reading: DemandReading) 
     if newest.quality not in UNSEEN or reading.requests is None or runs:
         return newest
     if reading.requests:
-        told = {"quality": "Partial", "message": "requests come, and no replica serves yet"}
-        return newest.model_copy(update=told)
+        change = {"quality": "Partial", "message": "requests come, and no replica serves yet"}
+        return newest.model_copy(update=change)
     if not server.sleeps:
         return newest
-    told = {"quality": "Idle", "message": "no replica runs, and no request is seen"}
-    return newest.model_copy(update={**told, "arrival_rate": 0.0, "waiting": None})
+    change = {"quality": "Idle", "message": "no replica runs, and no request is seen"}
+    return newest.model_copy(update={**change, "arrival_rate": 0.0, "waiting": None})
 
 
 def with_requests_seen(reading: DemandReading, measured: Measured) -> Measured:

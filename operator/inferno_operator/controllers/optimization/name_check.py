@@ -1,4 +1,4 @@
-"""Watch Servers, and tell those at once that name what does not exist."""
+"""Watch Servers, and report at once on those that name what does not exist."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ from inferno_operator.runtime.work_queue import ReconcileResult, WorkQueue
 from inferno_optimizer.errors import InfernoError
 
 SETTLE_SECONDS = 1.0
-"""How long other Servers are awaited, which are often applied together, and with their classes."""
+"""How long other changes are awaited [s]: Servers are often applied together with their classes."""
 
 SERVER = kind_of(Server)
 NAMES = "name", "class", "model"
@@ -61,11 +61,11 @@ class NameCheck:
         await self.queue.close()
 
     def _changed(self, difference: ObjectDifference) -> None:
-        """Ask for a check if a Server has other names than before, or nothing was said of it."""
+        """Ask for a check if a Server has other names than before, or has no condition yet."""
         server = difference.after
         if server is None or not difference.concerns(_names):
             return
-        if difference.before is not None or not _is_told(server):
+        if difference.before is not None or not _is_reported(server):
             self.queue.add(difference.place.key.namespace)
 
     async def _check(self, namespace: str) -> ReconcileResult:
@@ -85,7 +85,7 @@ def _names(server: Manifest) -> tuple[object, ...]:
     return server["metadata"].get("uid"), *(spec.get(name) for name in NAMES)
 
 
-def _is_told(server: Manifest) -> bool:
-    """Whether something was said of a Server."""
+def _is_reported(server: Manifest) -> bool:
+    """Whether a Server has the condition Allocated."""
     conditions = server.get("status", {}).get("conditions", ())
     return any(condition["type"] == ALLOCATED for condition in conditions)

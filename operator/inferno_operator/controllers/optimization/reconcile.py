@@ -72,13 +72,30 @@ logger = logging.getLogger(__name__)
 class Context:
     """What reconciles need.
 
-    `time_limit` is that of the exact solver [s]; `observer` receives a call for each
-    optimization; `loads` knows measured loads, `machines` the nodes; `plans` says what may be
-    written; `locks` allow one optimization per namespace at a time, and `writes` one who decides
-    from what stands and writes that, for a moment; `woken` has what Servers without replicas got
-    that no optimization has seen yet, by namespace and uid; `urgent` are Optimizers that do not
-    wait for their interval; `written` has the time at which the numbers of Servers were written
-    last, by uid; `recent` what is known of the Servers of each namespace from the last plans.
+    Attributes
+    ----------
+    cluster, source
+        Where objects are written, and where all objects of a namespace are read.
+    optimizer, time_limit
+        What optimizes, and the time limit of its exact solver [s].
+    observer
+        Receives a call for each optimization.
+    loads, machines
+        Know the measured loads, and the nodes.
+    approver
+        Says which updates may be written.
+    locks, writes
+        Of each namespace: held during an optimization; and while updates are decided from the
+        newest objects and written, which is short.
+    woken
+        Decisions for Servers that got their first replica during an optimization, by namespace
+        and uid, until an optimization has seen them.
+    urgent
+        Optimizers that do not wait for their interval.
+    written
+        When the numbers of each Server were written last, by uid.
+    recent
+        The last plans for the Servers of each namespace, by uid.
     """
 
     cluster: Cluster
@@ -221,7 +238,7 @@ async def _optimize(
 def _calm(
     snapshot: Snapshot, key: Key, resources: Sequence[Resource], context: Context
 ) -> Snapshot:
-    """Return a snapshot in which measured Servers stay where they have moved only just."""
+    """Return a snapshot in which measured Servers that moved lately stay where they are."""
     servers, before = measured_servers(resources), context.recent.get(key.namespace, {})
     recent = context.recent[key.namespace] = before_plan(before, servers, context.now())
     return replace(snapshot, system=with_destinations(snapshot.system, recent, servers))
@@ -282,7 +299,7 @@ def _updates(
     key: Key,
     context: Context,
 ) -> list[Update]:
-    """Return the updates of all objects, without numbers of Servers that were written only just."""
+    """Return the updates of all objects, but no numbers of Servers that got others a moment ago."""
     kept = recent(context.written, context.now())
     context.written.clear()
     context.written.update(kept)

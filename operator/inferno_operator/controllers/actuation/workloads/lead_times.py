@@ -16,7 +16,8 @@ MOVED = 0.1
 def lead_times(scaled: ScaledServer) -> tuple[MeasuredLeadTime, ...]:
     """Return the lead times of a Server by accelerator, in the order of its workloads.
 
-    That of an accelerator without a ready pod, or where it has hardly moved, is the one before.
+    An accelerator keeps its earlier lead time if it has no ready pod, or if the new one hardly
+    differs.
     """
     return tuple(_lead_times(scaled))
 
