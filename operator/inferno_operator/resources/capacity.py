@@ -66,7 +66,7 @@ class CountedCards(Part):
     total: NonNegativeInteger
     """Cards of the nodes that take new pods."""
     others: NonNegativeInteger
-    """Cards of these that pods request which do not belong to Servers of this namespace."""
+    """Cards of these that are requested by pods of others than the Servers of this namespace."""
     ours: NonNegativeInteger
     """Cards of these that the pods of the Servers of this namespace request."""
     free: NonNegativeInteger
@@ -87,7 +87,7 @@ class CountedNode(Part):
     total: NonNegativeInteger
     """Cards of the node."""
     others: NonNegativeInteger
-    """Cards that pods request which do not belong to Servers of this namespace."""
+    """Cards that are requested by pods of others than the Servers of this namespace."""
     ours: NonNegativeInteger
     """Cards that the pods of the Servers of this namespace request."""
 

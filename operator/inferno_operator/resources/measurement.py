@@ -120,9 +120,9 @@ class MeasuringWindows(Part):
     )
 
     short_seconds: WindowSeconds = SHORT_SECONDS
-    """In which an increase is seen; four scrape intervals if that is more [s]."""
+    """Time in which an increase is seen; at least four scrape intervals [s]."""
     long_seconds: WindowSeconds = LONG_SECONDS
-    """Of which the rate and the lengths are means, while chance explains the short window [s]."""
+    """Time over which rate and lengths are averaged while short windows show only chance [s]."""
 
 
 class Measure(Part):
@@ -200,9 +200,9 @@ class Ahead(Part):
     seconds: Number
     """Time until a replica that is decided now serves [s]."""
     growth: Number
-    """By how much the load may have grown by then; it is multiplied by this."""
+    """Factor by which the load may have grown by then."""
     history_seconds: Number
-    """Time over which loads are known that this follows from; 0 while it is the default [s]."""
+    """Length of the recorded loads that the growth follows from; 0 where it is a default [s]."""
 
 
 class Measured(Part):

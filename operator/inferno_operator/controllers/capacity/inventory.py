@@ -77,7 +77,7 @@ class TypedNode:
     machine, resource, type
         The node, and the name and the type of its cards.
     total, others, ours
-        All cards; those that pods request which do not belong to Servers of the namespace; and
+        All cards; those requested by pods of others than the Servers of the namespace; and
         those that pods of its Servers request.
     holdings
         The cards by who uses them.
