@@ -335,11 +335,11 @@ class Server:
     `keep_accelerator` pins the server to the accelerator of `current`; with `max_batch_size` 0
     the performance profile determines the batch. `max_queue_size` limits the waiting requests of
     a replica with a profile of generation 3; with 0, a replica rejects requests while its batch
-    is full. `accelerators` names the only accelerators that the server may use, because only for
-    these something runs it; empty means any. `prefill_accelerators` and `decode_accelerators` are
-    the same for replicas of these roles, of which there are none where only `accelerators` are
-    named. `destination` is the accelerator that the server is
-    moving to, or has moved to only just, so that another move has not paid for itself yet.
+    is full. `accelerators` names the only accelerators that the server may use, as it has workloads
+    only there; empty means any. `prefill_accelerators` and `decode_accelerators` are the same for
+    replicas of these roles, which are not used where only `accelerators` are named. `destination`
+    is the accelerator that the server is moving to, or has moved to lately, so that another move
+    has not paid for itself yet.
     """
 
     name: str

@@ -18,7 +18,7 @@ from inferno_optimizer.calibration.windows import Window
 from inferno_optimizer.errors import InputError
 
 COLUMNS = ("concurrency", "input_tokens", "output_tokens", "itl_ms", "ttft_ms")
-"""Of the file, as `inferno calibrate` reads it."""
+"""Columns of the file, as `inferno calibrate` reads it."""
 
 PARTS = 8
 """A run takes at most this part of the time."""

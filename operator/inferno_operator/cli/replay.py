@@ -39,10 +39,10 @@ BEST = "@best"
 SECONDS_PER_HOUR = 3600.0
 
 WORST_TOLD = 10
-"""Times at which targets were missed that are told of each policy."""
+"""Most times at which targets were missed that are shown for each policy."""
 
 TOLD_STEPS = 1000
-"""Steps of a replay after which it is told how far it is."""
+"""Steps of a replay between two messages about its progress."""
 
 Warn = Callable[[Iterable[str]], None]
 

@@ -61,7 +61,7 @@ STEP_SECONDS = 60
 """Time between two moments at which the newest sample is looked for [s]."""
 
 LOW_QUANTILE, LOW_SECONDS = 0.1, 3600
-"""Of the shares of cached tokens in a long time [s], the one that plans count on."""
+"""Plans count on this quantile of the shares of cached tokens in this time [s]."""
 
 FEW, FEW_COUNT = "few ", "number of few "
 """Prefixes of the parts with means of few requests, and with their number."""

@@ -38,7 +38,7 @@ MEANS, REPLICAS, SINCE, LAST_SEEN, CUSTOM_ANSWERS, COVS = (
 """Names of queries."""
 
 WARNINGS = 5
-"""Warnings of Prometheus that are told of a server."""
+"""Most warnings of Prometheus that are reported about a server."""
 
 LARGEST = 1e10
 """Largest plausible number: beyond every rate, length and count, and beyond a Unix time [s]."""

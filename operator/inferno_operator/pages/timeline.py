@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Self
 
 UNITS = ((3 * 86400.0, 86400.0, "days"), (3 * 3600.0, 3600.0, "hours"), (0.0, 60.0, "minutes"))
-"""From which length on [s], how long it is [s], and the name of each unit."""
+"""Units of an axis: the shortest axis that has it [s], its length [s], and its name."""
 
 SHORTEST_S = 60.0
 """Shortest axis [s]."""

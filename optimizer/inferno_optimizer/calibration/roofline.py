@@ -91,10 +91,10 @@ PRECISIONS: Mapping[str, Precision] = {
     "int4": Precision(FOUR_BITS, FOUR_BITS),
     "mxfp4": Precision(experts=FOUR_BITS),
 }
-"""By the usual names; with mxfp4 the experts have four bits, and all else has sixteen."""
+"""Precisions by their usual names; mxfp4 has four bits for experts, and sixteen for all else."""
 
 CACHE_BYTES: Mapping[str, float] = {"bf16": 2.0, "fp8": 1.0}
-"""Of each number in the cache."""
+"""Bytes of each number in the cache, by the name of its precision."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ class Cards(ArrayTable):
         return np.bincount(self.type, taken, types).astype(np.int64)
 
     def of(self, owners: IntArray) -> "Cards":
-        """Those of some owners, which get the numbers of their places; no owner twice."""
+        """The cards of some distinct owners, which are numbered anew by their positions."""
         place = np.full(int(self.owner.max(initial=-1)) + 1, -1)
         place[owners] = np.arange(len(owners))
         kept = self.take(np.flatnonzero(place[self.owner] >= 0))

@@ -269,7 +269,7 @@ def _short(field: str) -> str:
 def _refuse_new_problems(before: System, after: System, change: FieldChange) -> None:
     """Raise an error if the change causes a problem; ignore the problems that existed before.
 
-    A count of a type that no accelerator has, or the lack of one, is told of beside the plan.
+    Counts of types that no accelerator has, and missing counts, are reported beside the plan.
     """
     known = frozenset(find_problems(before))
     for problem in find_problems(after):

@@ -40,15 +40,15 @@ class Card(Part):
 
 
 class KnownError(Part):
-    """What estimates of models with or without experts, on one or several cards, are off by."""
+    """The errors of estimates of models with or without experts, on one or several cards."""
 
     experts: bool
     several: bool
     entries: int
     median: int
-    """Of the entries [percent]."""
+    """Median error of the entries [%]."""
     largest: int
-    """Of the entries [percent]."""
+    """Largest error of the entries [%]."""
 
     @property
     def kind(self) -> str:

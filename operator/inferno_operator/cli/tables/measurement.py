@@ -108,7 +108,7 @@ def _of_schedule(item: ServerMeasurement) -> Iterator[str]:
 
 
 def _of_caches(found: Measured | None) -> Iterator[str]:
-    """Yield how many input tokens are in prefix caches; nothing if none are, or nobody tells."""
+    """Yield how many input tokens are in prefix caches; nothing if none are, or it is not known."""
     if found is not None and found.load is not None and found.load.cached_tokens:
         inputs, cached = found.load.avg_in_tokens or 0, found.load.cached_tokens
         yield (

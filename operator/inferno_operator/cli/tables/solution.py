@@ -32,7 +32,7 @@ DANGLING = UNMATCHED | {Reason.UNKNOWN_ACCELERATOR}
 """Problems of objects that are no servers, and that the plan does not tell."""
 
 DIGITS = 9
-"""Of a gap, of which the rest is rounding."""
+"""Decimals of a gap; further ones are rounding."""
 
 NAMES_SHOWN = 5
 """Largest number of servers that a note names."""

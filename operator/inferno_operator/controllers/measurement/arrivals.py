@@ -83,7 +83,7 @@ def arrival_rate(reading: Reading) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class _KnownTime:
-    """Of which parts of windows the rates of a reading are.
+    """The parts of the windows that the rates of a reading cover.
 
     Prometheus divides by the whole window. What it counts begins half an interval before the
     first sample in it, and ends half an interval after the last one, where these are not near

@@ -129,15 +129,15 @@ def plan_updates(
 ) -> list[Update]:
     """The updates of all observed objects after an optimization.
 
-    `recent` has the uids of the Servers whose numbers were written only just: see `noise`. `moved`
-    has by uid when Servers moved last to another accelerator.
+    `recent` has the uids of the Servers whose numbers were written a moment ago: see `noise`.
+    `moved` has the time of the last move of each Server to another accelerator, by uid.
     """
     plan = _Plan(snapshot, solution, moved)
     return [quiet(plan.update(o), o, is_recent=o.reference.uid in recent) for o in observations]
 
 
 def quiet(update: Update, observation: Observation, *, is_recent: bool) -> Update:
-    """The update without numbers that differ too little, or were written only just."""
+    """The update without numbers that differ too little, or that follow others within a moment."""
     if update.moves:
         return update
     verdicts = (_steady(update.status, verdict, is_recent=is_recent) for verdict in update.verdicts)
