@@ -2,7 +2,11 @@
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from inferno_operator.cli.inferno.main import main
 from tests.in_process import called
@@ -11,6 +15,12 @@ ROOT = Path(__file__).parents[2]
 SMALL = ROOT / "tests/data/systems/small.json"
 SAMPLE = ROOT / "samples/small"
 PROGRAM = Path(sys.executable).with_name("inferno")
+
+
+def write(file: Path, *manifests: Mapping[str, Any]) -> Path:
+    """Write manifests into a file."""
+    file.write_text(yaml.safe_dump_all(manifests))
+    return file
 
 
 def inferno(

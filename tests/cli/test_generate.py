@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.program import ROOT, SAMPLE, inferno
+from tests.cli.program import ROOT, SAMPLE, inferno, write
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
@@ -33,11 +33,6 @@ def server(
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "servers.yaml"
-
-
-def write(file: Path, *servers: Manifest) -> Path:
-    file.write_text(yaml.safe_dump_all(servers))
-    return file
 
 
 def generated(*arguments: str | Path) -> list[Manifest]:

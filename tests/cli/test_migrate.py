@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.program import ROOT, inferno
+from tests.cli.program import ROOT, inferno, write
 
 Manifest = dict[str, Any]
 
@@ -22,11 +22,6 @@ PARMS = {
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "wva.yaml"
-
-
-def write(file: Path, *objects: Manifest) -> Path:
-    file.write_text(yaml.safe_dump_all(objects))
-    return file
 
 
 def migrated(path: Path) -> tuple[dict[tuple[str, str], Manifest], list[str]]:

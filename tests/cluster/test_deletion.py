@@ -20,6 +20,7 @@ from tests.cluster.scene import (
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.errors import ApiError
+from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
 from tests.deployment.make import Make
 from tests.reference.shown import run, shown
@@ -80,12 +81,18 @@ def test_objects_are_held_in_one_mode_only_and_can_be_deleted_in_all(
     assert is_gone(scene.control_plane, "namespace", scene.namespace, None)
 
 
+def start_and_hold(scene: Scene, operator: StartOperator, holding: Mode) -> OperatorProcess:
+    """Start an operator that holds the objects of the sample."""
+    scene.apply_sample("small")
+    process = in_mode(operator, holding.environment)()
+    scene.wait_until_held(holding)
+    return process
+
+
 def test_the_optimizer_is_told_before_an_object_goes(
     scene: Scene, operator: StartOperator, holding: Mode
 ) -> None:
-    scene.apply_sample("small")
-    in_mode(operator, holding.environment)()
-    scene.wait_until_held(holding)
+    start_and_hold(scene, operator, holding)
     wait_until(lambda: len(holding.told), lambda count: count == 2, "two servers told", 30.0)
 
     delete(scene, "server", "free-granite-13b")
@@ -97,9 +104,7 @@ def test_an_optimizer_that_is_gone_for_good_holds_no_object(
     scene: Scene, operator: StartOperator, holding: Mode
 ) -> None:
     assert holding.optimizer is not None
-    scene.apply_sample("small")
-    in_mode(operator, holding.environment)()
-    scene.wait_until_held(holding)
+    start_and_hold(scene, operator, holding)
     holding.optimizer.stop()
 
     delete(scene, "inferno", "--all")
@@ -110,9 +115,7 @@ def test_an_optimizer_that_is_gone_for_good_holds_no_object(
 def test_an_operator_that_ends_lets_go_of_everything(
     scene: Scene, operator: StartOperator, holding: Mode
 ) -> None:
-    scene.apply_sample("small")
-    process = in_mode(operator, holding.environment)()
-    scene.wait_until_held(holding)
+    process = start_and_hold(scene, operator, holding)
 
     assert process.stop() == 0
 
@@ -124,9 +127,7 @@ def test_an_operator_that_ends_lets_go_of_everything(
 def test_what_another_mode_left_is_taken_off_at_the_start(
     scene: Scene, operator: StartOperator, holding: Mode, mode: Mode
 ) -> None:
-    scene.apply_sample("small")
-    process = in_mode(operator, holding.environment)()
-    scene.wait_until_held(holding)
+    process = start_and_hold(scene, operator, holding)
     process.kill()
     left = {"metadata": {"finalizers": [FINALIZER, "example.com/other"]}}
     scene.control_plane.patch("optimizer", "inferno", left, scene.namespace)
@@ -167,9 +168,7 @@ def test_switching_through_all_ways_to_run_leaves_nothing_behind(
 def test_the_definitions_can_be_deleted_while_the_operator_is_at_work(
     scene: Scene, operator: StartOperator, holding: Mode, definitions_anew: Make
 ) -> None:
-    scene.apply_sample("small")
-    process = in_mode(operator, holding.environment)()
-    scene.wait_until_held(holding)
+    process = start_and_hold(scene, operator, holding)
     definitions_anew("uninstall")
     definitions_anew("install")
     scene.control_plane.wait_until_served(ROOT / "crds")
@@ -185,9 +184,7 @@ def test_the_definitions_can_be_deleted_while_the_operator_is_at_work(
 def test_an_operator_at_work_keeps_objects_whose_definitions_are_deleted(
     scene: Scene, operator: StartOperator, holding: Mode
 ) -> None:
-    scene.apply_sample("small")
-    process = in_mode(operator, holding.environment)()
-    scene.wait_until_held(holding)
+    process = start_and_hold(scene, operator, holding)
     held = ("accelerators,capacities,models,servers,serviceclasses", scene.namespace)
     before = scene.control_plane.items(*held)
     scene.control_plane.kubectl("delete", "--filename", ROOT / "crds", "--wait=false")

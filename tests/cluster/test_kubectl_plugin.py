@@ -185,13 +185,14 @@ def test_waiting_without_an_operator_ends_and_says_so(fleet: Scene, plugin: Plug
     ]
 
 
+def waiting(plugin: Plugin) -> "subprocess.Popen[str]":
+    """The program that waits for the end of an optimization."""
+    command = plugin.command("optimize", "--wait")
+    return subprocess.Popen(command, env=plugin.environment, stderr=subprocess.PIPE, text=True)
+
+
 def test_a_request_that_somebody_withdraws_is_not_waited_for(fleet: Scene, plugin: Plugin) -> None:
-    process = subprocess.Popen(
-        plugin.command("optimize", "--wait"),
-        env=plugin.environment,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = waiting(plugin)
     wait_until(
         lambda: fleet.optimizer("fleet")["spec"]["optimize"], bool, "the request", PATIENCE_S
     )
@@ -204,12 +205,7 @@ def test_a_request_that_somebody_withdraws_is_not_waited_for(fleet: Scene, plugi
 
 
 def test_ctrl_c_ends_the_waiting_but_not_the_request(fleet: Scene, plugin: Plugin) -> None:
-    process = subprocess.Popen(
-        plugin.command("optimize", "--wait"),
-        env=plugin.environment,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = waiting(plugin)
     assert process.stderr is not None
     assert process.stderr.readline() == "asked; waiting for the operator to begin\n"
     process.send_signal(signal.SIGINT)

@@ -276,15 +276,22 @@ async def test_a_released_lease_is_taken_at_once() -> None:
     assert asyncio.get_running_loop().time() - started < TIMING.duration / 2
 
 
-async def test_a_lease_of_another_is_not_released() -> None:
+async def overtaken() -> tuple[Election, FakeLeaseStore]:
+    """The election of a leader whose lease another one has taken."""
     store = FakeLeaseStore()
     first = election(store, "first")
     await first.acquire()
     assert store.lease is not None
     store.lease = replace(store.lease, holder="second", version="7")
+    return first, store
+
+
+async def test_a_lease_of_another_is_not_released() -> None:
+    first, store = await overtaken()
 
     await first.release()
 
+    assert store.lease is not None
     assert store.lease.holder == "second"
 
 
@@ -333,11 +340,7 @@ async def test_a_leader_whose_api_server_hangs_gives_up() -> None:
 
 
 async def test_a_leader_that_sees_another_one_gives_up_and_names_it() -> None:
-    store = FakeLeaseStore()
-    first = election(store, "first")
-    await first.acquire()
-    assert store.lease is not None
-    store.lease = replace(store.lease, holder="second", version="7")
+    first, _ = await overtaken()
 
     with pytest.raises(LeadershipLostError, match="second leads now"):
         await soon(asyncio.create_task(first.keep()))

@@ -40,6 +40,10 @@ from tests.unit.operator.objects import (
 )
 
 SCENE = system(4)
+HURRIED = service_class("D")
+HURRIED["spec"]["data"] = [{"model": "M", "slo-itl": 1}]
+"""A class whose target no accelerator attains."""
+
 KINDS = [RemoteOptimizer, StatefulRemoteOptimizer]
 
 
@@ -118,9 +122,7 @@ async def test_an_optimizer_without_reasons_gets_ours(
     remote: RemoteOptimizer, rest: RestOptimizer
 ) -> None:
     rest.original = True
-    hurried = service_class("D")
-    hurried["spec"]["data"] = [{"model": "M", "slo-itl": 1}]
-    system = system_of(hurried, server("S", wanted=9), server("T", spec={"class": "D"}))
+    system = system_of(HURRIED, server("S", wanted=9), server("T", spec={"class": "D"}))
     options = replace(system.options, saturation_policy=SaturationPolicy.NONE)
     system = replace(system, options=options)
 
@@ -135,11 +137,9 @@ async def test_cards_of_undecided_servers_are_held_back_from_an_optimizer_that_c
     remote: RemoteOptimizer, rest: RestOptimizer
 ) -> None:
     rest.original = True
-    hurried = service_class("D")
-    hurried["spec"]["data"] = [{"model": "M", "slo-itl": 1}]
     out_of_reach = server("T", spec={"class": "D", "currentAlloc": running(3, 3)})
     unknown = server("U", spec={"model": "gone", "currentAlloc": running(1, 1)})
-    system = system_of(hurried, server("S", wanted=2), out_of_reach, unknown)
+    system = system_of(HURRIED, server("S", wanted=2), out_of_reach, unknown)
 
     solution = await remote.optimize(system)
 

@@ -105,6 +105,15 @@ def test_json_and_yaml_are_told_apart_where_no_name_tells(text: str) -> None:
     assert document.content == {"kind": "A"}
 
 
+def be_kubectl(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write a kubectl that is found before all others."""
+    program = folder / "bin" / "kubectl"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+
+
 class TestSampleData:
     """The layout of the published sample data: one file a section."""
 
@@ -167,11 +176,7 @@ class TestKustomization:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "kustomization.yaml").write_text("namePrefix: x-\nresources: []\n")
-        kubectl = tmp_path / "bin" / "kubectl"
-        kubectl.parent.mkdir()
-        kubectl.write_text('#!/bin/sh\n[ "$1" = kustomize ] && echo "kind: \'$2\'"\n')
-        kubectl.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{kubectl.parent}{os.pathsep}{os.environ['PATH']}")
+        be_kubectl(tmp_path, '[ "$1" = kustomize ] && echo "kind: \'$2\'"', monkeypatch)
 
         assert contents(tmp_path) == [{"kind": str(tmp_path)}]
 
@@ -179,11 +184,7 @@ class TestKustomization:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "kustomization.yaml").write_text("namePrefix: x-\n")
-        kubectl = tmp_path / "bin" / "kubectl"
-        kubectl.parent.mkdir()
-        kubectl.write_text("#!/bin/sh\necho error: no resources >&2\nexit 1\n")
-        kubectl.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{kubectl.parent}{os.pathsep}{os.environ['PATH']}")
+        be_kubectl(tmp_path, "echo error: no resources >&2\nexit 1", monkeypatch)
 
         assert refusal(tmp_path).endswith("kubectl kustomize: error: no resources")
 

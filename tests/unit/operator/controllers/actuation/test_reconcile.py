@@ -242,12 +242,18 @@ async def test_in_a_fight_what_was_decided_keeps_running_and_the_writer_is_named
     assert "only to keep replicas" in told["message"]
 
 
-async def test_an_edit_during_a_move_does_not_take_the_old_replicas() -> None:
+async def about_to_move() -> Scene:
+    """A Server that runs on A and is decided to run on B."""
     scene = Scene(target="ModelServing")
     scene.decide(A=3)
     await scene.actuate()
     scene.run_all()
     scene.decide(B=3)
+    return scene
+
+
+async def test_an_edit_during_a_move_does_not_take_the_old_replicas() -> None:
+    scene = await about_to_move()
     await scene.actuate(after=MINUTE)
     for edit in range(3):
         scene.edit(f"engine:{edit}", replicas=0)
@@ -276,11 +282,7 @@ async def test_an_edit_leaves_what_an_autoscaler_runs_below_a_ceiling() -> None:
 
 
 async def test_a_serving_that_is_being_deleted_replaces_no_other() -> None:
-    scene = Scene(target="ModelServing")
-    scene.decide(A=3)
-    await scene.actuate()
-    scene.run_all()
-    scene.decide(B=3)
+    scene = await about_to_move()
     await scene.actuate()
     scene.run_all()
     scene.stored(KTHENA.serving, "m-b")["metadata"]["deletionTimestamp"] = objects.born(0)

@@ -15,6 +15,7 @@ from inferno_operator.controllers.approval.contents import UnreadablePlanError, 
 from inferno_operator.controllers.approval.store import OPTIMIZER
 from inferno_operator.resources.objects import Key, Kind
 from inferno_operator.runtime.ports import RejectedError
+from inferno_operator.runtime.work_queue import ReconcileResult
 from tests.unit.operator import objects
 from tests.unit.operator.controllers.approval.scene import (
     INFERNO,
@@ -34,6 +35,13 @@ async def propose(scene: Scene) -> Manifest:
     await scene.propose()
     await scene.advance()
     return deepcopy(scene.plans()["inferno-1"])
+
+
+async def carry_out_forged(scene: Scene, **spec: object) -> ReconcileResult:
+    """Change what the Plan says, and approve it."""
+    scene.forge("inferno-1", **spec)
+    scene.answer("inferno-1", "Approved")
+    return await scene.advance()
 
 
 def copy_of(plan: Manifest, name: str, **spec: object) -> Manifest:
@@ -253,9 +261,7 @@ NONSENSE = {
 async def test_decisions_that_cannot_be_read_fail_alone_even_with_a_stolen_key(packed: str) -> None:
     async with scene_of() as scene:
         await propose(scene)
-        scene.forge("inferno-1", decisions=packed)
-        scene.answer("inferno-1", "Approved")
-        outcome = await scene.advance()
+        outcome = await carry_out_forged(scene, decisions=packed)
 
         assert not outcome.failed
         assert scene.phases() == {"inferno-1": "Failed"}
@@ -285,9 +291,7 @@ async def test_decisions_that_cannot_be_read_fail_alone_even_with_a_stolen_key(p
 async def test_a_decision_out_of_range_is_not_carried_out(allocation: Manifest) -> None:
     async with scene_of() as scene:
         plan = await propose(scene)
-        scene.forge("inferno-1", decisions=desired(plan, **allocation))
-        scene.answer("inferno-1", "Approved")
-        await scene.advance()
+        await carry_out_forged(scene, decisions=desired(plan, **allocation))
 
         assert scene.phases() == {"inferno-1": "Failed"}
         assert scene.told("inferno-1")[0] == "Unreadable"
@@ -312,9 +316,7 @@ async def test_a_decision_out_of_range_is_not_carried_out(allocation: Manifest) 
 async def test_a_decision_of_another_shape_is_not_carried_out(fields: Manifest) -> None:
     async with scene_of() as scene:
         plan = await propose(scene)
-        scene.forge("inferno-1", decisions=changed(plan, **fields))
-        scene.answer("inferno-1", "Approved")
-        await scene.advance()
+        await carry_out_forged(scene, decisions=changed(plan, **fields))
 
         assert scene.phases() == {"inferno-1": "Failed"}
         assert scene.desired() == {}
@@ -328,9 +330,7 @@ async def test_decisions_that_are_not_what_the_plan_says_are_not_carried_out(
 ) -> None:
     async with scene_of() as scene:
         plan = await propose(scene)
-        scene.forge("inferno-1", decisions=desired(plan, **allocation))
-        scene.answer("inferno-1", "Approved")
-        await scene.advance()
+        await carry_out_forged(scene, decisions=desired(plan, **allocation))
 
         assert scene.told("inferno-1")[0] == "Contradiction"
         assert scene.phases() == {"inferno-1": "Failed"}
@@ -352,9 +352,7 @@ async def test_totals_and_steps_that_are_not_those_of_the_decisions_are_found(
 ) -> None:
     async with scene_of() as scene:
         await propose(scene)
-        scene.forge("inferno-1", **spec)
-        scene.answer("inferno-1", "Approved")
-        await scene.advance()
+        await carry_out_forged(scene, **spec)
 
         assert scene.told("inferno-1")[0] == "Contradiction"
         assert scene.desired() == {}

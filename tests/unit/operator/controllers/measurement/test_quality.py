@@ -121,12 +121,19 @@ def known(seconds: float, samples: float) -> Parts:
     return {"since": NOW - seconds, "until": NOW, "samples": samples}
 
 
+def young(counted: float, seconds: float, samples: float) -> Reading:
+    """A server that is known for some seconds, in which so many requests were counted."""
+    return reading(
+        replicas={**REPORTING, "young": 2.0},
+        known_since=known(seconds, samples),
+        load_short={"0": counted / 60},
+        load_long={"0": counted / 300},
+    )
+
+
 def test_what_is_counted_is_divided_by_the_time_that_is_known() -> None:
     """57.9 requests/s for 27 s, scraped every 3 s: rate() counts 28.5 s in a window of 60."""
-    young = {**REPORTING, "young": 2.0}
-    counted = 57.9 * (27 + 1.5)
-    rates = {"load_short": {"0": counted / 60}, "load_long": {"0": counted / 300}}
-    subject = reading(replicas=young, known_since=known(27, 10), **rates)
+    subject = young(57.9 * (27 + 1.5), 27, 10)
 
     found = judge(replace(subject, interval=3.0))
 
@@ -136,10 +143,7 @@ def test_what_is_counted_is_divided_by_the_time_that_is_known() -> None:
 
 def test_the_first_scrapes_of_a_server_tell_how_often_it_is_scraped() -> None:
     """Four scrapes, 5 s apart; those of other servers are not known, or 30 s apart."""
-    young = {**REPORTING, "young": 2.0}
-    counted = 8.0 * 17.5
-    rates = {"load_short": {"0": counted / 60}, "load_long": {"0": counted / 300}}
-    subject = reading(replicas=young, known_since=known(15, 4), **rates)
+    subject = young(8.0 * 17.5, 15, 4)
 
     found = [judge(replace(subject, interval=interval)) for interval in (0.0, 30.0)]
 
@@ -159,10 +163,7 @@ def test_the_first_scrapes_of_a_server_tell_how_often_it_is_scraped() -> None:
 def test_a_first_measurement_is_made_of_enough_requests(
     rate: float, seconds: float, samples: float, *, is_known: bool
 ) -> None:
-    young = {**REPORTING, "young": 2.0}
-    counted = rate * (seconds + seconds / (samples - 1) / 2)
-    rates = {"load_short": {"0": counted / 60}, "load_long": {"0": counted / 300}}
-    subject = reading(replicas=young, known_since=known(seconds, samples), **rates)
+    subject = young(rate * (seconds + seconds / (samples - 1) / 2), seconds, samples)
 
     found = judge(subject)
     later = judge(subject, BEFORE)

@@ -251,11 +251,17 @@ async def test_an_optimizer_that_asks_for_nothing_writes_on_nobody_else() -> Non
     assert not solver.systems
 
 
-async def test_what_is_settled_stays_untouched() -> None:
+async def settled() -> FakeCluster:
+    """A cluster whose request was carried out; later writes and events are counted anew."""
     cluster = scene()
     await until_settled(cluster)
     cluster.writes.clear()
     cluster.events.clear()
+    return cluster
+
+
+async def test_what_is_settled_stays_untouched() -> None:
+    cluster = await settled()
 
     outcome = await reconciled(cluster, now=LATER)
 
@@ -265,10 +271,7 @@ async def test_what_is_settled_stays_untouched() -> None:
 
 
 async def test_asking_again_with_nothing_changed_writes_the_optimizer_only() -> None:
-    cluster = scene()
-    await until_settled(cluster)
-    cluster.writes.clear()
-    cluster.events.clear()
+    cluster = await settled()
     change(cluster, optimize=True)
 
     await until_settled(cluster)
@@ -278,9 +281,7 @@ async def test_asking_again_with_nothing_changed_writes_the_optimizer_only() -> 
 
 
 async def test_only_servers_that_differ_are_written() -> None:
-    cluster = scene()
-    await until_settled(cluster)
-    cluster.writes.clear()
+    cluster = await settled()
     busier = find(cluster, "Server", "t")
     cluster.add({**busier, "spec": {**busier["spec"], "currentAlloc": running(0, 2)}})
     change(cluster, optimize=True)
