@@ -153,8 +153,8 @@ class _NamespaceObjects:
                 " label model_name of its metrics"
             )
         accelerator = self.settings.accelerator_of(variant.runs_on)
-        told = [p.acc_count for p in variant.profiles if p.acc in (None, variant.runs_on)]
-        count = variant.count or next(filter(None, told), None)
+        counts = [p.acc_count for p in variant.profiles if p.acc in (None, variant.runs_on)]
+        count = variant.count or next(filter(None, counts), None)
         if count is None:
             self._tell(f"{variant.title}: 1 {accelerator} for each replica: nothing tells how many")
         placed = _Placed(variant, model, accelerator, count or 1)

@@ -255,9 +255,9 @@ def _counted(resources: Iterable[Resource]) -> Mapping[str, CountedCards]:
 def _not_counted(resources: Iterable[Resource]) -> Iterator[str]:
     """Yield why the cards of a Capacity are not counted now."""
     for resource in resources:
-        told = resource.status.condition(COUNTED)
-        if isinstance(resource, Capacity) and told is not None and told.status != "True":
-            yield f"Capacity {resource.metadata.name}: {told.reason}: {told.message}"
+        counted = resource.status.condition(COUNTED)
+        if isinstance(resource, Capacity) and counted is not None and counted.status != "True":
+            yield f"Capacity {resource.metadata.name}: {counted.reason}: {counted.message}"
 
 
 def _cards(

@@ -83,8 +83,8 @@ def _figures(system: System, solution: Solution, short: int, money: Money) -> It
     yield KeyFigure("Servers", str(len(system.servers)), f"{short} get less than they need")
     gap = solution.certificate.gap
     proven = "not known" if gap is None else f"{100 * gap:.2g} %"
-    told = "no bound is proven" if gap is None else "at most, as proven"
-    yield KeyFigure("From the best plan", proven, told)
+    proof = "no bound is proven" if gap is None else "at most, as proven"
+    yield KeyFigure("From the best plan", proven, proof)
 
 
 def _short_of(system: System, solution: Solution) -> list[Decision]:

@@ -141,6 +141,6 @@ class Capacity(Resource):
     @property
     def is_uncounted(self) -> bool:
         """Whether the cards are to be counted, and never were."""
-        told = self.status.condition("Counted")
-        is_counted = self.status.counted or (told is not None and told.status == "True")
+        condition = self.status.condition("Counted")
+        is_counted = self.status.counted or (condition is not None and condition.status == "True")
         return self.spec.from_nodes and not is_counted

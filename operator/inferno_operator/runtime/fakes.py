@@ -325,14 +325,14 @@ def _entries(stored: Manifest) -> Sequence[Any]:
 
 def _own(stored: dict[str, Any], spec: Manifest, manager: str) -> None:
     """Make a manager the only owner of the fields of a spec, and of no others."""
-    mine = {f"f:{name}": _fields(value) for name, value in spec.items()}
+    fields_of_spec = {f"f:{name}": _fields(value) for name, value in spec.items()}
     entries = _copied(_entries(stored))
     others = [entry for entry in entries if entry.get("manager") != manager]
     for entry in others:
         fields = entry.get("fieldsV1", {}).get("f:spec", {})
-        for name in mine.keys() & fields.keys():
+        for name in fields_of_spec.keys() & fields.keys():
             del fields[name]
-    entry = {"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": mine}}
+    entry = {"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": fields_of_spec}}
     stored["metadata"]["managedFields"] = [*others, entry]
 
 

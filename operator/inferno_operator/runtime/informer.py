@@ -131,9 +131,9 @@ class Informer:
 
     @staticmethod
     def _tell(differences: Iterable[ObjectDifference], followers: Iterable[Follower]) -> None:
-        told = tuple(followers)
+        all_followers = tuple(followers)
         for difference in differences:
-            for follower in told:
+            for follower in all_followers:
                 follower.changed(difference)
 
     def _lost(self, error: InfernoError) -> None:

@@ -91,8 +91,8 @@ def contents_told(answers: Mapping[str, object], profiles: Iterable[object]) -> 
         "serviceClassData": answers["getServiceClasses"],
         "serverData": answers["getServers"],
     }
-    told = contents(decode_system({"system": system}))
-    return {**told, MODELS: _by_name(map(str, _items(answers, "getModels")))}
+    stored = contents(decode_system({"system": system}))
+    return {**stored, MODELS: _by_name(map(str, _items(answers, "getModels")))}
 
 
 def operations(held: Contents, wanted: Contents) -> tuple[Operation, ...]:

@@ -205,9 +205,9 @@ def _plausible(document: object, system: System) -> tuple[Solution, str]:
     is_ours = has_certificate(document)
     solution = decode_solution(document, system)
     sizes = Sizes.of(system, is_ours=is_ours)
-    told = solution if is_ours else tell_best_effort(solution, sizes)
-    doubt = next(find_doubts(told, sizes), "")
-    return (told if is_ours or doubt else keep_running(told, sizes)), doubt
+    explained = solution if is_ours else tell_best_effort(solution, sizes)
+    doubt = next(find_doubts(explained, sizes), "")
+    return (explained if is_ours or doubt else keep_running(explained, sizes)), doubt
 
 
 async def _replace(client: RestClient, wanted: Contents) -> None:

@@ -148,10 +148,10 @@ def _warnings(document: Mapping[str, Any]) -> Iterator[str]:
     """Yield why an answer may be incomplete."""
     if document.get("isPartial"):  # VictoriaMetrics says so instead
         yield "the answer is partial"
-    told = document.get("warnings") or []
-    if not isinstance(told, list) or not all(isinstance(text, str) for text in told):
+    warnings = document.get("warnings") or []
+    if not isinstance(warnings, list) or not all(isinstance(text, str) for text in warnings):
         raise UnusableError("the answer has warnings that are not a list of texts")
-    doubts = [text for text in told if not text.startswith(INFO)]
+    doubts = [text for text in warnings if not text.startswith(INFO)]
     yield from map(shortened, doubts[:WARNINGS])
     if len(doubts) > WARNINGS:
         yield f"and {len(doubts) - WARNINGS} more warnings"

@@ -131,5 +131,5 @@ def _answer(
 
     end = None if until is None else deadline(until, now())
     plan = run(place, lambda session: answer_plan(session, name, state, end))
-    told = f"Plan {name}: {state.lower()}; {summary(plan, money)}"
-    show(output, lambda: {"plan": name, "state": state, "digest": plan.spec.digest}, lambda: [told])
+    line = f"Plan {name}: {state.lower()}; {summary(plan, money)}"
+    show(output, lambda: {"plan": name, "state": state, "digest": plan.spec.digest}, lambda: [line])

@@ -29,8 +29,8 @@ def measurement_parts(
 ) -> Iterator[Part]:
     """Yield the measurements, what to do where one is not fresh, and the queries."""
     yield TextTable(HEADINGS, [_row(item, now) for item in found])
-    told = ((item.server.metadata.name, note) for item in found for note in _notes(item))
-    if notes := list(grouped(told)):
+    named_notes = ((item.server.metadata.name, note) for item in found for note in _notes(item))
+    if notes := list(grouped(named_notes)):
         yield ""
         yield from notes
     for query in asked:

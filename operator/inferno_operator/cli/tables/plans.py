@@ -71,8 +71,8 @@ def _taken(reduction: Reduction | None) -> Iterator[str]:
 
 def why(plan: Plan) -> str:
     """Return what the operator says of a Plan."""
-    told = (condition.message for condition in plan.status.conditions)
-    return next(told, "the operator has not looked at it yet")
+    messages = (condition.message for condition in plan.status.conditions)
+    return next(messages, "the operator has not looked at it yet")
 
 
 def _row(plan: Plan, now: datetime, money: Money) -> tuple[str, ...]:

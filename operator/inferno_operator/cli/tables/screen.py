@@ -86,5 +86,5 @@ def _importance(view: ServerView) -> tuple[bool, int, str]:
 
 
 def _left_out(*counts: tuple[int, int, str]) -> str:
-    told = [f"{missing} of {total} {what}" for missing, total, what in counts if missing]
-    return f"no room for {' and '.join(told) or 'all lines'}; --once shows all"
+    left_out = [f"{missing} of {total} {what}" for missing, total, what in counts if missing]
+    return f"no room for {' and '.join(left_out) or 'all lines'}; --once shows all"

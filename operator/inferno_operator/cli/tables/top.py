@@ -188,10 +188,10 @@ def _missed(views: Sequence[ServerView]) -> str:
     missed, unknown = sum(view.misses_target for view in known), len(views) - len(known)
     if not unknown:
         return f"{missed} of {len(views)} servers miss a target now"
-    told = f"of {unknown} of {len(views)} servers no latency with a target is known"
+    note = f"of {unknown} of {len(views)} servers no latency with a target is known"
     unmeasured = sum(view.is_measured and view.measured is None for view in views)
-    told += f" ({unmeasured} not measured yet)" if unmeasured else ""
-    return f"{missed} of {len(known)} known servers miss a target now; {told}" if known else told
+    note += f" ({unmeasured} not measured yet)" if unmeasured else ""
+    return f"{missed} of {len(known)} known servers miss a target now; {note}" if known else note
 
 
 def _cards(cards: Sequence[CardUse], money: Money) -> TextTable:

@@ -140,13 +140,13 @@ class Move:
         return f"{count} on {self._title(name)} available"
 
     def _excess(self, name: str) -> str:
-        told = (
+        excess = (
             f"{self._running(name)} replicas on {self._title(name)}, {self._wanted[name]} decided"
         )
         keeps = is_autoscaled(self._reference, self._world, self._backends[name])
         if keeps and self._now[name] == self._final[name]:
-            return f"{told}: its autoscaler may keep 1, as there is no smaller maximum"
-        return told
+            return f"{excess}: its autoscaler may keep 1, as there is no smaller maximum"
+        return excess
 
     def _title(self, name: str) -> str:
         backend = self._backends[name]

@@ -177,14 +177,14 @@ def _unrecorded(
     spec = optimization.optimizer.spec
     if spec.mode == "Approve" or spec.guard is not None:
         raise RejectedError(f"mode Approve and guards need Plans: {trouble}") from trouble
-    told = f"decisions are not recorded as Plans: {trouble}"
+    reason = f"decisions are not recorded as Plans: {trouble}"
     hold = hold_of(optimization.optimizer, proposal.spec.totals, now) if proposal else None
     if proposal is None or hold is None:
-        return Permission(optimization.updates, told)
+        return Permission(optimization.updates, reason)
     added = additions(optimization, proposal, now)
     return Permission(
         _withheld(optimization, proposal.steps.keys() - added),
-        f"not carried out: {hold.message}{_apart(added)}; {told}",
+        f"not carried out: {hold.message}{_apart(added)}; {reason}",
     )
 
 

@@ -45,8 +45,8 @@ def hold_of(optimizer: Optimizer, totals: PlanTotals, now: datetime) -> Hold | N
     end = max(filter(None, (window.end(now) for window in guard.freeze)), default=None)
     if end is None:
         return None
-    told = end.strftime("%Y-%m-%d %H:%M UTC")
-    return Hold("Frozen", f"plans are frozen until {told} (spec.guard.freeze)", end)
+    until = end.strftime("%Y-%m-%d %H:%M UTC")
+    return Hold("Frozen", f"plans are frozen until {until} (spec.guard.freeze)", end)
 
 
 def _beyond(guard: Guard, totals: PlanTotals) -> Iterator[str]:

@@ -133,8 +133,8 @@ class _Steps:
 
 async def _dismiss(observation: Observation, context: Context) -> None:
     """Finish a Plan that the operator did not make, or cannot read."""
-    told = observation.status
-    if isinstance(told, PlanStatus) and told.phase in FINISHED:
+    before = observation.status
+    if isinstance(before, PlanStatus) and before.phase in FINISHED:
         return
     is_read = observation.resource is not None
     update = status.stranger if is_read else status.unreadable

@@ -133,11 +133,11 @@ def _update(
 ) -> Update:
     """Return an update with all fields of the status that the operator owns."""
     before = observation.status
-    told = before if isinstance(before, PlanStatus) else PlanStatus()
+    kept = before if isinstance(before, PlanStatus) else PlanStatus()
     status = PlanStatus(
         phase=phase,
-        by=by or told.by,
-        arrived=told.arrived if arrived is None else arrived,
+        by=by or kept.by,
+        arrived=kept.arrived if arrived is None else arrived,
         finished=finished,
     )
     extra: Manifest = {

@@ -74,7 +74,7 @@ def cards_then(
 
 def _holds(server: Server, catalogue: Catalogue) -> Allocation | None:
     """Return what an optimization leaves to a Server: what runs, if none can be decided."""
-    told = server.status.condition(ALLOCATED)
-    if told is None or told.reason not in UNDECIDED:
+    allocated = server.status.condition(ALLOCATED)
+    if allocated is None or allocated.reason not in UNDECIDED:
         return standing(server, catalogue)
     return server.spec.current_alloc if catalogue.system.options.hold_undecided else None

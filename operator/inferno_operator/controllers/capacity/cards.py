@@ -58,10 +58,10 @@ class CardTypes:
 
     def type_of(self, machine: Machine, resource: str) -> str | None:
         """Return the type of the cards of a node; None if it is no accelerator's."""
-        told = (resource, *(machine.labels.get(name) for name in self._labels))
-        if told not in self._known:
-            self._known[told] = self._type_of(machine, resource)
-        return self._known[told]
+        key = (resource, *(machine.labels.get(name) for name in self._labels))
+        if key not in self._known:
+            self._known[key] = self._type_of(machine, resource)
+        return self._known[key]
 
     def _type_of(self, machine: Machine, resource: str) -> str | None:
         """Return the type of the cards of a node.

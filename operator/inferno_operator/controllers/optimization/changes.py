@@ -273,9 +273,9 @@ def server_update(
     )
     verdicts = (ready, *_warnings(decision.warnings), allocated)
     spec = _spec_change(observation, decision)
-    told = ServerStatus(moved=moved).to_json() if moved else {}
+    status = ServerStatus(moved=moved).to_json() if moved else {}
     return Update.of(
-        observation, verdicts, active=decision.reason.decided, spec=spec, extra_status=told
+        observation, verdicts, active=decision.reason.decided, spec=spec, extra_status=status
     )
 
 

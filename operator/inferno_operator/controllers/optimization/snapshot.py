@@ -461,8 +461,8 @@ def _capacity(resources: Iterable[Capacity]) -> Mapping[str, int]:
 def _counted(capacity: Capacity, declared: Mapping[str, int]) -> dict[str, int]:
     """The counted cards by type, and not more than are declared where any are."""
     if capacity.is_uncounted:
-        told = capacity.status.condition(COUNTED)
-        why = told.message if told else "see its condition Counted"
+        counted = capacity.status.condition(COUNTED)
+        why = counted.message if counted else "see its condition Counted"
         raise UnavailableError(f"Capacity {capacity.metadata.name!r} is not counted yet: {why}")
     return {
         cards.type: min(cards.available, declared.get(cards.type, cards.available))

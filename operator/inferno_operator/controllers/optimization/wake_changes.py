@@ -84,8 +84,8 @@ def waiting_updates(observations: Iterable[Observation], solution: Solution) -> 
     for observation in filter(is_wanted, observations):
         server = observation.resource
         if isinstance(server, Server) and (found := refused.get(server.spec.name)):
-            told = replace(found, message=f"requests wait for a first replica: {found.message}")
-            yield replace(server_update(observation, told), spec=None)
+            waiting = replace(found, message=f"requests wait for a first replica: {found.message}")
+            yield replace(server_update(observation, waiting), spec=None)
 
 
 def with_woken(

@@ -166,8 +166,8 @@ def _of_autoscaler(
     form = read_form(AnnotatedAutoscaler, content, document.origin)
     spec, metadata = form.spec, form.metadata
     title = f"{content['kind']} {_named(metadata.namespace, metadata.name)}"
-    told = {**metadata.labels, **metadata.annotations}
-    if told.get(ROLE) == PREFILL:
+    labels = {**metadata.labels, **metadata.annotations}
+    if labels.get(ROLE) == PREFILL:
         notes.append(f"{title}: {ROLE}: {PREFILL}: left out: replicas of a Server do both phases")
         return None
     least = spec.min_replicas if spec.min_replicas is not None else spec.min_replica_count
@@ -176,9 +176,9 @@ def _of_autoscaler(
         title=title,
         namespace=metadata.namespace,
         workload=spec.scale_target_ref,
-        model=told.get(MODEL_ID),
-        hint=told.get(ACCELERATOR),
-        cost=_cost(told.get(COST), title, notes),
+        model=labels.get(MODEL_ID),
+        hint=labels.get(ACCELERATOR),
+        cost=_cost(labels.get(COST), title, notes),
         least=least,
         most=most,
     )

@@ -252,9 +252,9 @@ class _Reader:
     ) -> ForeignWriter | None:
         """Return the manager that has changed the number of replicas after this operator."""
         name, before = last_writer(manifest), observation.status.condition(ACTUATED)
-        told = before if before is not None and before.reason == "ForeignWriter" else None
-        if name is None or (place not in self._memory.written and told is None):
+        foreign = before if before is not None and before.reason == "ForeignWriter" else None
+        if name is None or (place not in self._memory.written and foreign is None):
             return None
-        since = told.last_transition_time if told else self._now
+        since = foreign.last_transition_time if foreign else self._now
         until = self._memory.seen.setdefault(place, since) + PAUSE
         return ForeignWriter(name, until) if self._now < until else None

@@ -227,17 +227,17 @@ async def _report(
         reference = Reference.of(SERVER, written)
         generation = written["metadata"]["generation"]
     verdict, before = _verdict(scaled, targets, steps), scaled.condition
-    told = condition(scaled.observation.status, verdict, generation, context.now())
+    actuated = condition(scaled.observation.status, verdict, generation, context.now())
     newest = lead_times(scaled)
-    if told is None and newest == scaled.server.status.lead_times:
+    if actuated is None and newest == scaled.server.status.lead_times:
         return None
     status = {
-        "conditions": [found.to_json() for found in (told or before,) if found is not None],
+        "conditions": [found.to_json() for found in (actuated or before,) if found is not None],
         "leadTimes": [found.to_json() for found in newest],
     }
     body = reference.manifest_at_version(status=status)
     context.world.written(await context.cluster.apply(SERVER, body, FieldManager.ACTUATION))
-    if verdict is None or told is None:
+    if verdict is None or actuated is None:
         return None
     is_news = before is None or before.reason != verdict.reason
     return _event(reference, verdict) if is_news else None

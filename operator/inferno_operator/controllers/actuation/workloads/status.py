@@ -90,18 +90,18 @@ def tells_given_up(condition: Condition | None) -> bool:
 
 def progress_verdict(server: ServerTargets, progress: ServerProgress) -> Verdict:
     """Return the verdict on the progress of a server."""
-    told = _progress(server.targets)
+    message = _progress(server.targets)
     if progress.state == State.STEADY:
-        return Verdict(ACTUATED, holds=True, reason="Actuated", message=told)
+        return Verdict(ACTUATED, holds=True, reason="Actuated", message=message)
     if progress.state != State.BLOCKED:
-        return Verdict(ACTUATED, holds=None, reason="Moving", message=told)
+        return Verdict(ACTUATED, holds=None, reason="Moving", message=message)
     if server.is_held:
-        return refusal("Blocked", f"{told}; {_UNSCHEDULED}")
+        return refusal("Blocked", f"{message}; {_UNSCHEDULED}")
     if server.is_overdue:
-        return refusal("Blocked", f"{told}; {_OVERDUE}")
+        return refusal("Blocked", f"{message}; {_OVERDUE}")
     if progress.missing:
-        return refusal("NoRoom", f"{told}; {_no_room(progress.missing)}")
-    return refusal("Blocked", f"{told}; {_LOADED}")
+        return refusal("NoRoom", f"{message}; {_no_room(progress.missing)}")
+    return refusal("Blocked", f"{message}; {_LOADED}")
 
 
 _UNSCHEDULED = (
