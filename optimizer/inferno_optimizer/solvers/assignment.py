@@ -132,13 +132,13 @@ class OneMoreCard:
 
     def add_gain(self, level: int, gain: FloatArray) -> None:
         """Tell of the gain of a level where no more important one gains anything."""
-        mine = (self.level == NO_LEVEL) & (gain > SMALLEST_GAIN)
-        self.level[mine], self.gain[mine] = level, gain[mine]
+        first_gain = (self.level == NO_LEVEL) & (gain > SMALLEST_GAIN)
+        self.level[first_gain], self.gain[first_gain] = level, gain[first_gain]
 
     def add_price(self, price: FloatArray) -> None:
         """Tell of the price where no level gains anything."""
-        mine = self.level == NO_LEVEL
-        self.price[mine] = price[mine]
+        without_gain = self.level == NO_LEVEL
+        self.price[without_gain] = price[without_gain]
 
     def tell(self, card_type: int, level: int, worth: float) -> None:
         """Tell what solving again with a card of a type shows: a gain of a level, or a price."""

@@ -162,8 +162,8 @@ class Ledger:
 
     def _needs(self, row: int) -> Iterable[tuple[int, int]]:
         """Type and number of the cards that a replica of a row takes."""
-        mine = slice(self._first[row], self._first[row + 1])
-        return zip(self._type[mine], self._cards[mine], strict=True)
+        needs = slice(self._first[row], self._first[row + 1])
+        return zip(self._type[needs], self._cards[needs], strict=True)
 
     def _spend(self, row: int, replicas: int) -> None:
         """Take the cards of replicas of a row; of a negative number, give them back."""
@@ -173,12 +173,12 @@ class Ledger:
     def _given_back(self, row: int) -> Counter[int]:
         """Cards by type that the case of a row has otherwise."""
         case, back = self._case[row], Counter[int]()
-        mine = self._rows[case]
+        held = self._rows[case]
         if case in self._kept:
             for part in self._kept[case]:
                 back[part.type] += part.cards * part.replicas
-        elif mine not in (NO_ROW, row):
-            for card_type, cards in self._needs(mine):
+        elif held not in (NO_ROW, row):
+            for card_type, cards in self._needs(held):
                 back[card_type] += self._given[case] * cards
         return back
 

@@ -51,8 +51,8 @@ def _rows(candidates: Candidates) -> IntArray:
     catalogue, current = Catalogue(candidates.system), [c.server.current for c in candidates.cases]
     runs_on = np.array([NO_ROW if a.mix else catalogue.place(a) for a in current], np.int64)
     pairs, rows = candidates.pairs, np.full(len(current), NO_ROW)
-    mine = np.flatnonzero(candidates.usable & (runs_on[pairs.case] == pairs.accelerator))
-    rows[pairs.case[mine]] = mine
+    running = np.flatnonzero(candidates.usable & (runs_on[pairs.case] == pairs.accelerator))
+    rows[pairs.case[running]] = running
     return rows
 
 

@@ -89,9 +89,9 @@ def _round_robin_by_priority(ledger: Ledger, unserved: Sequence[UnservedCase]) -
 
 def _first_with_room(ledger: Ledger, entry: UnservedCase) -> int | None:
     """The row that a case has, else its best row of which a replica fits."""
-    mine = next((row for row in entry.rows if ledger.given(row) > 0), None)
-    if mine is not None:
-        return mine if ledger.room(mine) > 0 else None
+    given = next((row for row in entry.rows if ledger.given(row) > 0), None)
+    if given is not None:
+        return given if ledger.room(given) > 0 else None
     return next((row for row in entry.rows if ledger.room(row) > 0), None)
 
 

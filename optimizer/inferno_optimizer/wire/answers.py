@@ -71,8 +71,8 @@ def solution_of(answer: Answer, system: System) -> Solution:
     _refuse(_contradictions(answer, catalogue, decided))
     silent = [server for server in system.servers if server.name not in decided]
     decided |= {decision.server: decision for decision in _unexplained(catalogue, silent)}
-    told = (_in_our_words(decided[server.name], server) for server in system.servers)
-    decisions = warned(catalogue, told)
+    reworded_decisions = (_in_our_words(decided[server.name], server) for server in system.servers)
+    decisions = warned(catalogue, reworded_decisions)
     capacity = capacity_of(catalogue, decisions, answer.marginal)
     if not system.options.unlimited:
         _refuse(_excess(capacity))
@@ -121,8 +121,8 @@ def _runs_on(server: Server) -> set[str]:
 def _misfits(
     server: Server, allocation: Allocation, stays: Container[str], catalogue: Catalogue
 ) -> Iterator[str]:
-    told = [part.role for part in allocation.roles]
-    if told and told != [Role.PREFILL, Role.DECODE]:
+    role_names = [part.role for part in allocation.roles]
+    if role_names and role_names != [Role.PREFILL, Role.DECODE]:
         yield "roles: expected one for prefill and one for decode"
     for part in allocation.parts:
         yield from _negative(part)

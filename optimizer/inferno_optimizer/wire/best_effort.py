@@ -30,8 +30,8 @@ def tell_best_effort(solution: Solution, sizes: Sizes) -> Solution:
     sizes
         The sizes of the servers of the system that was sent to it.
     """
-    told = {decision.server: decision for decision in _shortened(solution, sizes)}
-    decisions = tuple(told.get(decision.server, decision) for decision in solution.decisions)
+    shortened = {decision.server: decision for decision in _shortened(solution, sizes)}
+    decisions = tuple(shortened.get(decision.server, decision) for decision in solution.decisions)
     return replace(solution, decisions=decisions)
 
 

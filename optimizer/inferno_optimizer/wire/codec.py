@@ -275,5 +275,5 @@ def _certificate(solution: Solution) -> dict[str, Any]:
     failures = list(certificate.failures)
     estimated = [use.type for use in solution.capacity if use.estimated]
     worth = {"prices": prices, "gains": gains, "estimated": estimated}
-    told = worth | {"curve": curve, "failures": failures}
-    return proof | {key: values for key, values in told.items() if values}
+    optional = worth | {"curve": curve, "failures": failures}
+    return proof | {key: values for key, values in optional.items() if values}

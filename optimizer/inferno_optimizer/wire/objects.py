@@ -145,8 +145,8 @@ def _profile(  # noqa: PLR0913 - an argument for each key
 
 def _not_told(profile: PerformanceProfile) -> Container[str]:
     """Keys that are not written: parameters of other generations, and bounds that are not set."""
-    mine = _PARAMETERS[profile.parameters.generation]
-    others = {key for keys in _PARAMETERS.values() for key in keys} - {*mine}
+    own_keys = _PARAMETERS[profile.parameters.generation]
+    others = {key for keys in _PARAMETERS.values() for key in keys} - {*own_keys}
     bounds = {"maxTokens": profile.max_tokens, "maxNumSeqs": profile.max_sequences}
     return others | {key for key, bound in bounds.items() if not bound}
 
@@ -316,10 +316,10 @@ def _write_tail(tail: Tail | None) -> object:
         return None
     wait = _Percentiles(tail.wait_p90, tail.wait_p95, tail.wait_p99)
     ttft = _Percentiles(tail.ttft_p90, tail.ttft_p95, tail.ttft_p99)
-    told = {"wait": wait, "ttft": ttft}
+    by_name = {"wait": wait, "ttft": ttft}
     if tail.itl_p90:
-        told["itl"] = _Percentiles(tail.itl_p90, tail.itl_p95, tail.itl_p99)
-    return {name: _PERCENTILE.write(values) for name, values in told.items()}
+        by_name["itl"] = _Percentiles(tail.itl_p90, tail.itl_p95, tail.itl_p99)
+    return {name: _PERCENTILE.write(values) for name, values in by_name.items()}
 
 
 _TAIL: tuple[str, FieldKind[Any]] = (

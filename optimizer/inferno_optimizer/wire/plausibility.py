@@ -57,16 +57,16 @@ def _too_few(
     """What an allocation lacks, unless it is best effort."""
     if sizes.suffices(server, allocation) or _is_best_effort(decision, allocation, sizes):
         return
-    told = f"allocation of server {server.name!r}: numReplicas: {allocation.replicas}"
+    field = f"allocation of server {server.name!r}: numReplicas: {allocation.replicas}"
     if not allocation.replicas:
         data = data_of(server, Catalogue(sizes.system))
-        yield f"{told}, although it has a load or a minimum; does the optimizer read {data}?"
+        yield f"{field}, although it has a load or a minimum; does the optimizer read {data}?"
     elif allocation.replicas < server.min_replicas:
-        yield f"{told}, although minNumReplicas is {server.min_replicas}"
+        yield f"{field}, although minNumReplicas is {server.min_replicas}"
     else:
         share = 100 * sizes.share(server.name, allocation)
         yield (
-            f"{told}, although {allocation.placement} carry {share:.3g} % of its load within"
+            f"{field}, although {allocation.placement} carry {share:.3g} % of its load within"
             f" the targets"
         )
 

@@ -46,14 +46,14 @@ def keep_running(solution: Solution, sizes: Sizes) -> Solution:
     options, candidates = sizes.system.options, sizes.candidates
     if options.unlimited or options.saturation_policy is not SaturationPolicy.HOLD:
         return solution
-    told = {decision.server: decision for decision in solution.decisions}
-    decided = {i: told[case.server.name] for i, case in enumerate(candidates.cases)}
+    by_server = {decision.server: decision for decision in solution.decisions}
+    decided = {i: by_server[case.server.name] for i, case in enumerate(candidates.cases)}
     parts = dict(_parts(decided, sizes))
     if not _is_reduced(decided, parts, candidates):
         return solution
     anew = _planned_anew(solution, decided, parts, candidates)
     catalogue = Catalogue(sizes.system)
-    decisions = warned(catalogue, ({**told, **anew}[name] for name in told))
+    decisions = warned(catalogue, ({**by_server, **anew}[name] for name in by_server))
     cost = sum(d.allocation.cost for d in decisions if d.allocation is not None)
     return replace(
         solution,
@@ -126,5 +126,5 @@ def _is_followed(plan: Assignment, case: int, decision: Decision, parts: Parts) 
     """Whether a case has in a plan what was decided, which may be nothing."""
     if case not in parts or decision.allocation is None:
         return True
-    told = (parts[case].row, decision.allocation.replicas)
-    return told == (int(plan.rows[case]), int(plan.replicas[case]))
+    decided = (parts[case].row, decision.allocation.replicas)
+    return decided == (int(plan.rows[case]), int(plan.replicas[case]))

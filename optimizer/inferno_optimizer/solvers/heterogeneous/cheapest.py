@@ -57,10 +57,12 @@ class Mixes:
 
     def among(self, others: "Mixes") -> BoolArray:
         """Which of these, no two of which are of the same case, are among others."""
-        mine = np.full((int(max(self.place.max(initial=0), others.place.max(initial=0))) + 1), -1)
-        mine[self.place] = np.arange(len(self.place))
-        others = others.take(mine[others.place] >= 0)
-        mate = mine[others.place]
+        position = np.full(
+            (int(max(self.place.max(initial=0), others.place.max(initial=0))) + 1), -1
+        )
+        position[self.place] = np.arange(len(self.place))
+        others = others.take(position[others.place] >= 0)
+        mate = position[others.place]
         same = np.all(self.counts[mate] == others.counts, axis=1)
         result = np.zeros(len(self.place), dtype=np.bool_)
         result[mate[same]] = True
@@ -308,9 +310,11 @@ class _Items:
     def undominated(self, parts: _Parts, item: int) -> IntArray:
         """Parts that no other one of the case replaces: one that lacks no more and costs less."""
         last = item + 1 == self.type.shape[1]
-        mine = self.type[parts.place, item]
+        card_type = self.type[parts.place, item]
         going_on = (
-            np.zeros(len(mine), np.bool_) if last else (self.type[parts.place, item + 1] == mine)
+            np.zeros(len(card_type), np.bool_)
+            if last
+            else (self.type[parts.place, item + 1] == card_type)
         )
         left = np.where(going_on, parts.left, 0)
         order = np.lexsort((parts.value, parts.need, left, parts.floor, parts.place))

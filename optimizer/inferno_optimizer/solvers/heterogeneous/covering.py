@@ -57,8 +57,8 @@ class CoverInequalities:
         """Those of cases at some places, where they are among these."""
         order = np.full(int(max(self.place.max(initial=-1), places.max(initial=-1))) + 1, -1)
         order[places] = np.arange(len(places))
-        mine = self.take(order[self.place] >= 0)
-        return CoverInequalities(order[mine.place], mine.weight, mine.least)
+        kept = self.take(order[self.place] >= 0)
+        return CoverInequalities(order[kept.place], kept.weight, kept.least)
 
     def violated(
         self,

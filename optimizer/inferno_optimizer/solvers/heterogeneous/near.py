@@ -98,8 +98,8 @@ class NearMixes:
         """Those of some of the cases, in the places that these have among themselves."""
         position = np.full(len(self.listed), -1)
         position[cases] = np.arange(len(cases))
-        mine = self.mixes.take(position[self.mixes.place] >= 0)
-        return replace(mine, place=position[mine.place])
+        kept = self.mixes.take(position[self.mixes.place] >= 0)
+        return replace(kept, place=position[kept.place])
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,8 +190,10 @@ class MixProgram:
         problem.setObjective(pulp.LpAffineExpression([(columns[i], cost) for i, cost in terms]))
         matrix, least = self._rows
         for row, limit in enumerate(least.tolist()):
-            mine = slice(matrix.starts[row], matrix.starts[row + 1])
-            terms = zip(matrix.columns[mine].tolist(), matrix.values[mine].tolist(), strict=True)
+            entries = slice(matrix.starts[row], matrix.starts[row + 1])
+            terms = zip(
+                matrix.columns[entries].tolist(), matrix.values[entries].tolist(), strict=True
+            )
             problem += pulp.LpAffineExpression([(columns[i], a) for i, a in terms]) >= limit
         start = {} if known is None else self._start(columns, known)
         engines = ENGINES if watch is None else watched(watch, columns)
