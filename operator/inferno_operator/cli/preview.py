@@ -105,7 +105,7 @@ def _server_document(item: Preview) -> dict[str, Any]:
 
 def _troubles(updates: Iterable[Update]) -> Iterator[str]:
     for update in updates:
-        reference, verdict = update.reference, update.verdicts[0]
+        reference, verdict = update.reference, update.ready
         if reference.kind != SERVER and verdict.holds is False:
             yield f"{reference.kind.kind} {reference.key.name}: {verdict.message}"
 
@@ -116,7 +116,7 @@ def runs(allocation: Allocation | None) -> bool:
 
 
 def _preview(observation: Observation, update: Update, catalogue: Catalogue) -> Preview:
-    name, verdict = observation.reference.key.name, update.verdicts[0]
+    name, verdict = observation.reference.key.name, update.ready
     resource = observation.resource
     if not isinstance(resource, Server):
         return Preview(name, "", None, None, None, Action.NONE, verdict.reason, verdict.message)

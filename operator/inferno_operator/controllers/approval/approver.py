@@ -118,9 +118,9 @@ class PlanApprover:
         is_acting = plan.status.phase == "Acting"
         following = Next() if is_acting else next_of(observation, plan, optimizer, now)
         if following.update is not None:
-            told = following.update.verdicts[0].message
+            why = following.update.main.message
             added = () if plan.status.approval else additions(optimization, proposal, now)
-            message = f"Plan {plan.metadata.name} is not carried out at once: {told}{_apart(added)}"
+            message = f"Plan {plan.metadata.name} is not carried out at once: {why}{_apart(added)}"
             return Permission(_withheld(optimization, proposal.steps.keys() - set(added)), message)
         after = written(observation, plan, optimizer.spec.mode, following.by, now)
         return Permission(_permitted(optimization), plan=observation, afterwards=after)

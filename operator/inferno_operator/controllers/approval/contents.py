@@ -89,6 +89,11 @@ class StoredDecision:
         )
 
     @property
+    def allocated(self) -> Verdict:
+        """The verdict Allocated."""
+        return self.verdicts[-1]
+
+    @property
     def after(self) -> ServerAllocation:
         """What is decided."""
         return ServerAllocation.model_validate(self.spec["desiredAlloc"])
@@ -96,7 +101,7 @@ class StoredDecision:
     @property
     def step(self) -> PlanStep:
         """The change as a Plan lists it."""
-        verdict, after = self.verdicts[-1], self.after
+        verdict, after = self.allocated, self.after
         return PlanStep(
             server=self.server,
             before=self.before,

@@ -77,7 +77,7 @@ def proposal_of(optimization: Optimization) -> Proposal | None:
 
 def is_undecided(update: Update) -> bool:
     """Whether no decision was possible for a Server."""
-    return update.verdicts[-1].reason in UNDECIDED
+    return update.main.reason in UNDECIDED
 
 
 def _changes(

@@ -50,7 +50,7 @@ class _Change:
     @property
     def is_served(self) -> bool:
         """Whether the whole load is served."""
-        return bool(self.after) and self.decision.verdicts[-1].reason == Reason.ALLOCATED
+        return bool(self.after) and self.decision.allocated.reason == Reason.ALLOCATED
 
 
 def standing(server: Server, catalogue: Catalogue) -> ServerAllocation | None:

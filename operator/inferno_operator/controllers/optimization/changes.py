@@ -79,6 +79,16 @@ class Update:
             spec is not None and not is_same_placement(_desired(observation), spec["desiredAlloc"]),
         )
 
+    @property
+    def ready(self) -> Verdict:
+        """The verdict Ready."""
+        return self.verdicts[0]
+
+    @property
+    def main(self) -> Verdict:
+        """The reported verdict: Allocated of a Server, Optimized of an Optimizer, else Ready."""
+        return self.verdicts[-1]
+
     def status_after(self, written: Manifest | None, now: datetime) -> Manifest | None:
         """The status, after the write of the spec if there was one; None if it is there."""
         generation = self.generation
@@ -102,7 +112,7 @@ class Update:
 
     def events(self) -> Iterator[Event]:
         """The events to emit: for new placements and reasons, and for new problems."""
-        verdict = self.verdicts[-1]  # the main condition: Allocated of a Server, otherwise Ready
+        verdict = self.main
         news = self.moves or _is_news(self.status, verdict)
         if news and (verdict.type == ALLOCATED or verdict.holds is False):
             yield Event(self.reference, _severity(verdict), verdict.reason, verdict.message)

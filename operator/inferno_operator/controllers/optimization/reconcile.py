@@ -232,7 +232,7 @@ async def _optimize(
     if step.is_requested:
         await clear_request(observation.reference, context.cluster)
     context.observer.optimized(key, snapshot.system, solution)
-    logger.info("%s: %s", observation.reference, done.verdicts[-1].message)
+    logger.info("%s: %s", observation.reference, done.main.message)
 
 
 def _calm(

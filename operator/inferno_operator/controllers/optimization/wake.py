@@ -80,7 +80,7 @@ async def _wake(optimizer: Optimizer, where: Nodes, key: Key, context: Context) 
     await context.writer.write_all([*permission.updates, *waiting_updates(observations, solution)])
     note_numbers(permission.updates, context)
     for update in permission.updates:
-        logger.info("%s wakes: %s", update.reference, update.verdicts[-1].message)
+        logger.info("%s wakes: %s", update.reference, update.main.message)
 
 
 async def _objects(namespace: str, context: Context) -> Sequence[Observation]:

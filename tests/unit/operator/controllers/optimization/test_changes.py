@@ -127,7 +127,7 @@ def test_warnings_are_a_condition_of_their_own_which_goes_with_them() -> None:
     update = decide(server(), warned)
 
     assert said(update)["Warnings"] == (True, "Implausible", "a large batch; no input")
-    assert update.verdicts[-1].type == "Allocated"
+    assert update.main.type == "Allocated"
 
     after = carried_out(server(), update)
     assert decide(after, warned).status_at(2, LATER) is None
