@@ -17,7 +17,7 @@ class Wanted:
     """Wanted replicas by place; None leaves them as they are, for the reason in `why`.
 
     `reason` is the word for `why` in the condition `Actuated`.
-    `fresh` is False while `desiredAlloc` and the condition `Allocated` are not written both:
+    `fresh` is False while only one of `desiredAlloc` and the condition `Allocated` is written:
     then nothing is changed or reported.
     """
 

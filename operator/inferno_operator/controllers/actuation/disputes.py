@@ -71,7 +71,7 @@ class Disputes:
     def fights(self, found: Iterable[Fight], uids: Iterable[str], now: datetime) -> Sequence[Fight]:
         """Return the fights about some objects: those found now, and those that still last.
 
-        A fight in which a field was set nevertheless would else be told for a moment only.
+        A fight in which a field was set all the same is remembered: it would be gone in a moment.
         """
         self._raised = {uid: fight for uid, fight in self._raised.items() if fight.until > now}
         self._raised |= {fight.uid: fight for fight in found if fight.has_raised}

@@ -81,7 +81,7 @@ def _quota(quota: Manifest, resources: Iterable[str], others: Iterable[Pod]) -> 
 
 
 def _node_pools(pools: Iterable[Manifest], nodes: Sequence[TypedNode]) -> Iterator[Bound]:
-    """Yield what NodePools with a limit leave: of their nodes count at most so many cards."""
+    """Yield the limits of NodePools: the most cards of their nodes that count."""
     others = sum(node.others for node in nodes)
     for pool in pools:
         name, limits = pool["metadata"]["name"], pool.get("spec", {}).get("limits", {})
