@@ -9,7 +9,11 @@ from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.system import IDLE, Reason
 
-UNDECIDED = frozenset(reason for reason in Reason if not reason.decided)
+PROPOSED = "Proposed"
+"""The reason of a Server without a decision whose first one is in a Plan that waits."""
+
+UNDECIDED = frozenset({*(reason.value for reason in Reason if not reason.decided), PROPOSED})
+"""Reasons of the condition `Allocated` for which what runs stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)

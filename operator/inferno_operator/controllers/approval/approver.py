@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from inferno_operator.controllers.actuation.decision import PROPOSED, UNDECIDED
 from inferno_operator.controllers.approval import status
 from inferno_operator.controllers.approval.additions import additions
 from inferno_operator.controllers.approval.guard import hold_of
@@ -20,6 +21,7 @@ from inferno_operator.controllers.approval.transitions import (
 from inferno_operator.controllers.optimization.changes import Update
 from inferno_operator.controllers.optimization.permission import Optimization, Permission
 from inferno_operator.resources import Optimizer, Plan, Server
+from inferno_operator.resources.conditions import ALLOCATED, READY, Verdict
 from inferno_operator.resources.objects import Now, kind_of
 from inferno_operator.resources.observation import Observation, readable
 from inferno_operator.runtime.ports import GoneError, RejectedError
@@ -54,7 +56,7 @@ class PlanApprover:
         refused = _rejected(plans, proposal, optimization)
         if refused is not None and not optimization.is_requested:
             message = f"Plan {refused} was rejected; set spec.optimize to propose it again"
-            return Permission(_withheld(optimization, proposal.steps), message)
+            return _waiting(optimization, proposal.steps, message)
         known = self._known(plans, proposal, optimization)
         plan = known or await self._store.create(optimizer, proposal)
         return self._decided(plan, optimization, proposal)
@@ -121,7 +123,7 @@ class PlanApprover:
             why = following.update.main.message
             added = () if plan.status.approval else additions(optimization, proposal, now)
             message = f"Plan {plan.metadata.name} is not carried out at once: {why}{_apart(added)}"
-            return Permission(_withheld(optimization, proposal.steps.keys() - set(added)), message)
+            return _waiting(optimization, proposal.steps.keys() - set(added), message)
         after = written(observation, plan, optimizer.spec.mode, following.by, now)
         return Permission(_permitted(optimization), plan=observation, afterwards=after)
 
@@ -148,11 +150,22 @@ def _permitted(optimization: Optimization) -> list[Update]:
     return [_without_clearing(update) for update in updates]
 
 
-def _withheld(optimization: Optimization, servers: Collection[str]) -> list[Update]:
-    """Return the updates without those of Servers that change."""
-    return [
-        _without_clearing(update) for update in optimization.updates if not _is_of(update, servers)
-    ]
+def _waiting(optimization: Optimization, servers: Collection[str], why: str) -> Permission:
+    """Permit nothing of these Servers but to tell those without a decision what it waits for."""
+    updates = []
+    for observation, update in zip(optimization.observations, optimization.updates, strict=True):
+        if not _is_of(update, servers):
+            updates.append(_without_clearing(update))
+        elif _lacks_decision(observation):
+            verdicts = (Verdict(kind, False, PROPOSED, why) for kind in (READY, ALLOCATED))
+            updates.append(Update.of(observation, tuple(verdicts), active=False))
+    return Permission(updates, why)
+
+
+def _lacks_decision(observation: Observation) -> bool:
+    """Whether no decision stands for a Server: it has none yet, or none was possible."""
+    told = observation.status.condition(ALLOCATED)
+    return told is None or told.reason in UNDECIDED
 
 
 def _is_of(update: Update, servers: Collection[str]) -> bool:
@@ -182,10 +195,8 @@ def _unrecorded(
     if proposal is None or hold is None:
         return Permission(optimization.updates, reason)
     added = additions(optimization, proposal, now)
-    return Permission(
-        _withheld(optimization, proposal.steps.keys() - added),
-        f"not carried out: {hold.message}{_apart(added)}; {reason}",
-    )
+    why = f"not carried out: {hold.message}{_apart(added)}; {reason}"
+    return _waiting(optimization, proposal.steps.keys() - added, why)
 
 
 def _apart(added: Collection[str]) -> str:

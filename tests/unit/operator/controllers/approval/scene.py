@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
+from inferno_operator.controllers.actuation.decision import Wanted, wanted
 from inferno_operator.controllers.approval.approver import PlanApprover
 from inferno_operator.controllers.approval.reconcile import Context
 from inferno_operator.controllers.approval.reconcile import reconcile as reconcile_a_namespace
@@ -17,8 +18,9 @@ from inferno_operator.controllers.optimization.reconcile import Context as Optim
 from inferno_operator.controllers.optimization.reconcile import reconcile as reconcile_an_optimizer
 from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.controllers.optimization.wake import wake
-from inferno_operator.resources import Plan, parse
+from inferno_operator.resources import Plan, Server, parse
 from inferno_operator.resources.objects import Key, Kind, Manifest
+from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Listing
@@ -202,6 +204,15 @@ class Scene:
         """Reason and message of the condition of a Plan."""
         (condition,) = self.plans()[name]["status"]["conditions"]
         return condition["reason"], condition["message"]
+
+    def conditions(self) -> dict[str, list[Manifest]]:
+        """The conditions of the Servers."""
+        found = self.cluster.objects.items()
+        return {k.name: m["status"]["conditions"] for (kind, k), m in found if kind == "Server"}
+
+    def wanted(self, server: str) -> Wanted:
+        """What actuation reads from a Server."""
+        return wanted(observe(Server, self.cluster.objects["Server", Key(NAMESPACE, server)]))
 
     def optimized(self) -> str:
         """What the Optimizer says of its last optimization."""

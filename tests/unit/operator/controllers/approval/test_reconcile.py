@@ -336,6 +336,46 @@ async def test_mode_approve_clears_no_decision_because_of_a_typing_error() -> No
         assert list(scene.phases()) == ["inferno-1"]
 
 
+async def test_a_server_without_a_decision_names_the_plan_that_waits() -> None:
+    async with scene_of() as scene:
+        scene.change("Server", "s", model="typo")
+        scene.write_optimizer(mode="Approve")
+        await scene.optimize()
+        scene.change("Server", "s", model="M")
+        scene.change("Optimizer", "inferno", optimize=True)
+        await scene.optimize()
+        told = {
+            name: {(c["type"], c["status"], c["reason"]) for c in conditions}
+            for name, conditions in scene.conditions().items()
+        }
+        (message,) = {c["message"] for c in scene.conditions()["s"]}
+        waits = {(type_, "False", "Proposed") for type_ in ("Ready", "Allocated")}
+
+        assert told == {"s": waits, "t": waits}
+        assert "kubectl inferno approve inferno-2" in message
+        assert scene.wanted("s").replicas is None
+
+        scene.answer("inferno-2", "Approved")
+        await scene.advance()
+
+        assert {c["reason"] for c in scene.conditions()["s"]} == {"Allocated"}
+        assert scene.wanted("s").replicas == {"A": 2}
+
+
+async def test_a_server_with_a_decision_keeps_its_words_while_a_plan_waits() -> None:
+    async with scene_of() as scene:
+        scene.write_optimizer()
+        await scene.optimize()
+        before = scene.conditions()["s"]
+        scene.change("Server", "s", currentAlloc=objects.running(0, 3))
+        scene.change("Optimizer", "inferno", optimize=True, mode="Approve")
+        await scene.optimize()
+        await scene.advance()
+
+        assert scene.phases()["inferno-2"] == "Proposed"
+        assert scene.conditions()["s"] == before
+
+
 async def test_finished_plans_beyond_the_history_are_deleted_the_oldest_first() -> None:
     async with scene_of() as scene:
         scene.write_optimizer(history=2)
