@@ -169,6 +169,17 @@ def working(message: str) -> Iterator[Callable[[str], None]]:
         yield lambda news: status.update(Text(news))
 
 
+def _yaml_text(document: object) -> str:
+    """Return a document as YAML; members of enumerations are texts, as in JSON."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        pass
+
+    Dumper.add_multi_representer(str, yaml.SafeDumper.represent_str)
+    return str(yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True))
+
+
 def show(
     output: Format,
     document: Callable[[], object],
@@ -191,9 +202,7 @@ def show(
     if output is Format.JSON:
         typer.echo(json.dumps(document(), indent=2, ensure_ascii=False))
     elif output is Format.YAML:
-        import yaml
-
-        typer.echo(yaml.safe_dump(document(), sort_keys=False, allow_unicode=True), nl=False)
+        typer.echo(_yaml_text(document()), nl=False)
     elif output is Format.CSV:
         from inferno_operator.cli.tables.solution import csv_text
 

@@ -1,11 +1,14 @@
 """What would happen to each Server, in a word, and what is in the way."""
 
+import json
 from typing import Any
 
 import pytest
+import yaml
 
+from inferno_operator.cli.console import Format, show
 from inferno_operator.cli.kubectl.dry_run import decide
-from inferno_operator.cli.preview import Action, PlanPreview, preview
+from inferno_operator.cli.preview import Action, PlanPreview, plan_document, preview
 from inferno_operator.cli.tables.plan import changes_table, plan_parts
 from inferno_operator.cli.tables.solution import csv_text
 from inferno_optimizer.errors import InputError
@@ -53,6 +56,20 @@ def test_csv_has_the_servers_that_change_also_if_there_are_none() -> None:
 
     assert [row.split(",")[0] for row in rows] == [changing.servers[0].name]
     assert nothing == [headings]
+
+
+def test_json_and_yaml_of_a_plan_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    changing, _ = planned(server(wanted=2))
+    solution = Solution((), Certificate("none", SolverStatus.OPTIMAL, 0.0, None, 0.0), ())
+
+    def shown(output: Format) -> str:
+        show(output, lambda: plan_document("inferno", (), changing, solution), tuple)
+        return capsys.readouterr().out
+
+    as_json = json.loads(shown(Format.JSON))
+
+    assert yaml.safe_load(shown(Format.YAML)) == as_json
+    assert as_json["servers"][0]["reason"] == "Allocated"
 
 
 def desires(wanted: int, **desired: object) -> Manifest:
