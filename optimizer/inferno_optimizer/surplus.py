@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from inferno_optimizer.decisions import decide_rows, size_servers
+from inferno_optimizer.sizing.candidates import PENALTY_SHARE
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.system import (
@@ -21,8 +22,14 @@ from inferno_optimizer.system import (
 LARGEST_CUT = 0.25
 """Share of the replicas that a plan takes at most; it may take one in any case."""
 
-PAYBACK_S = 3600.0
-"""Time in which a move to another accelerator is to pay for itself [s]."""
+
+def payback_s(lead_s: float) -> float:
+    """Return the time in which a move to another accelerator pays for itself [s].
+
+    For a lead time [s], a server that moves pays for what it leaves and for what it moves to. A
+    plan has it move only if that saves more than `PENALTY_SHARE` of both costs.
+    """
+    return lead_s / PENALTY_SHARE
 
 
 def kept_replicas(

@@ -14,7 +14,7 @@ from inferno_optimizer.replay.plans import NONE, FleetPlans
 from inferno_optimizer.replay.policy import Policy, Seen, Setting
 from inferno_optimizer.replay.recent import RecentMeans, RecentValues
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.surplus import LARGEST_CUT, PAYBACK_S, kept_replicas
+from inferno_optimizer.surplus import LARGEST_CUT, kept_replicas, payback_s
 from inferno_optimizer.system import Options
 
 
@@ -43,8 +43,6 @@ class PlanningRules:
         Reductions go to the most that was planned in this time, or in two lead times.
     largest_cut
         Share of the replicas that a reduction takes at most; at least one replica.
-    pay_back_s
-        For this time a server that has changed its accelerator pays for another change.
     """
 
     ahead: bool = True
@@ -56,7 +54,6 @@ class PlanningRules:
     catch_up_s: float = 60.0
     window_s: float = 300.0
     largest_cut: float = LARGEST_CUT
-    pay_back_s: float = PAYBACK_S
 
 
 def planner(rules: PlanningRules) -> Policy:
@@ -149,7 +146,7 @@ class Planner:
 
     def _optimized(self, seen: Seen) -> IntArray:
         """The plan of the optimizer for this load, from what is there."""
-        paid = seen.time_s - self._moved_s >= self._rules.pay_back_s
+        paid = seen.time_s - self._moved_s >= payback_s(self._setting.lead_s)
         destination = np.where(paid | (not self._rules.ahead), NONE, self._place)
         plan = self._plans.plan(self._load[0], self._load[1:], seen.present, destination)
         self._note_moves(plan, seen)

@@ -11,11 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from inferno_operator.resources import Resource, Server
-from inferno_optimizer.surplus import PAYBACK_S, kept_replicas
+from inferno_optimizer.surplus import kept_replicas, payback_s
 from inferno_optimizer.system import Solution, System
-
-PAYBACK = timedelta(seconds=PAYBACK_S)
-"""How long a Server stays where it has moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +124,7 @@ def _is_move(before: str, after: str) -> bool:
 
 def _up_to_date(known: RecentPlans | None, server: Server, now: datetime) -> RecentPlans:
     desired, window = server.spec.desired_alloc, timedelta(seconds=server.window_seconds)
+    payback = timedelta(seconds=payback_s(server.lead_seconds))
     accelerator = desired.accelerator if desired and desired.num_replicas else ""
     if known is None:
         standing = (PastPlan(now, accelerator, desired.num_replicas),) if desired else ()
@@ -135,7 +133,7 @@ def _up_to_date(known: RecentPlans | None, server: Server, now: datetime) -> Rec
     return RecentPlans(
         tuple(plan for plan in known.plans if abs(now - plan.time) < window),
         accelerator,
-        moved if moved is not None and abs(now - moved) < PAYBACK else None,
+        moved if moved is not None and abs(now - moved) < payback else None,
     )
 
 

@@ -3,6 +3,8 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -123,11 +125,14 @@ def test_a_move_to_another_accelerator_keeps_nothing() -> None:
     assert operator.plans(30, 3, accelerator="B") == 3
 
 
-def test_a_server_that_moves_stays_where_it_goes_for_an_hour() -> None:
-    operator = Operator()
+@pytest.mark.parametrize(("lead", "stays"), [(360, 3600), (120, 1200), (30, 300)])
+def test_a_server_that_moves_stays_until_a_tenth_saved_has_paid_for_what_ran_twice(
+    lead: int, stays: int
+) -> None:
+    operator = Operator(startupSeconds=lead)
 
     found = []
-    for time, accelerator in ((0, "A"), (30, "B"), (60, "B"), (3659, "B"), (3660, "B")):
+    for time, accelerator in ((0, "A"), (30, "B"), (60, "B"), (stays + 59, "B"), (stays + 60, "B")):
         operator.plans(time, 3, accelerator)
         found.append(operator.destination)
 
@@ -135,7 +140,7 @@ def test_a_server_that_moves_stays_where_it_goes_for_an_hour() -> None:
 
 
 def test_an_operator_that_just_started_knows_of_the_last_move() -> None:
-    operator = Operator()
+    operator = Operator(startupSeconds=360)
 
     found = []
     for time, accelerator in ((0, "A"), (30, "B"), (60, "B"), (3629, "B"), (3630, "B")):
