@@ -177,7 +177,7 @@ def _sums_up_to_batch(
     first_moment = np.zeros_like(arrival_rate)
     weight = np.ones_like(arrival_rate)  # the weight of the last state summed
     start = 1
-    while start <= batch[0]:
+    while start <= batch[0] and weight.any():  # far beyond few requests, all weights are 0
         active = int(np.count_nonzero(batch >= start))  # a prefix, because N is descending
         mine = slice(rows.start, rows.start + active)
         width = min(max(STATES, CELLS // active), int(batch[0]) - start + 1)

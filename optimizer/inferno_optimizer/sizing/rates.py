@@ -302,21 +302,13 @@ def size(replicas: Replicas) -> Sizing:
     highest = HIGHEST_SHARE / model.intervals(every, batch)
     lowest = np.minimum(LOWEST_SHARE / model.intervals(every, np.ones_like(batch)), highest)
     least = replicas.averages(lowest)
-    rate = _highest_rate(replicas, lowest, highest, replicas.excess_of(least))
-    rate = np.minimum(rate, np.where(replicas.limits.throughput, THROUGHPUT_SHARE, 1.0) * highest)
+    search = _Search.done(replicas, lowest, highest, least)
+    if replicas.limits.throughput.any():
+        search.limit(np.where(replicas.limits.throughput, THROUGHPUT_SHARE, 1.0) * highest)
     wait, ttft = replicas.delays(least)
     itl = replicas.itl(least)
-    return Sizing(_counted(replicas, rate), itl.ms(), wait.ms(), ttft.ms())
-
-
-def _counted(replicas: Replicas, rate: FloatArray) -> FloatArray:
-    """The rate of a replica at its highest arrival rate, as its model counts requests."""
-    if not replicas.model.rated_by_throughput:
-        return rate
-    sized = np.flatnonzero(rate > 0)
-    result = np.zeros_like(rate)
-    result[sized] = replicas.take(sized).averages(rate[sized]).throughput
-    return result
+    rate = search.accepted if model.rated_by_throughput else search.rate
+    return Sizing(rate, itl.ms(), wait.ms(), ttft.ms())
 
 
 def highest_rate(replicas: Replicas, lowest: FloatArray, highest: FloatArray) -> FloatArray:
@@ -324,21 +316,48 @@ def highest_rate(replicas: Replicas, lowest: FloatArray, highest: FloatArray) ->
 
     If all targets are met at the highest rate, no search is needed.
     """
-    return _highest_rate(replicas, lowest, highest, replicas.excess(lowest))
+    return _Search.done(replicas, lowest, highest, replicas.averages(lowest)).rate
 
 
-def _highest_rate(
-    replicas: Replicas, lowest: FloatArray, highest: FloatArray, at_lowest: FloatArray
-) -> FloatArray:
-    """The same, with the excess at the lowest rate."""
-    at_highest = replicas.excess(highest)
-    result = np.where(at_highest <= 0, highest, 0.0)
-    rows = np.flatnonzero((at_lowest <= 0) & (at_highest > 0))
-    result[rows] = np.exp(
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The search for the highest rates at which the targets are met, 0 where there is none.
+
+    `rate` is the highest one so far, and `accepted` is the rate of accepted requests at it.
+    """
+
+    replicas: Replicas
+    rate: FloatArray
+    accepted: FloatArray
+
+    @classmethod
+    def done(
+        cls, replicas: Replicas, lowest: FloatArray, highest: FloatArray, least: Averages
+    ) -> Self:
+        """The search between two rates; `least` are the averages at the lowest one."""
+        at_lowest = replicas.excess_of(least)
+        met = at_lowest <= 0
+        search = cls(replicas, np.where(met, lowest, 0.0), np.where(met, least.throughput, 0.0))
+        at_highest = search._excess(np.arange(len(highest)), highest)
+        rows = np.flatnonzero(met & (at_highest > 0))
         last_feasible(
-            lambda some, x: replicas.take(rows[some]).excess(np.exp(x)),
+            lambda some, x: search._excess(rows[some], np.exp(x)),
             ends=np.log(np.stack((lowest[rows], highest[rows]))),
             values=np.stack((at_lowest[rows], at_highest[rows])),
         )
-    )
-    return result
+        return search
+
+    def limit(self, most: FloatArray) -> None:
+        """Let no rate exceed these."""
+        rows = np.flatnonzero(self.rate > most)
+        self.rate[rows] = most[rows]
+        self.accepted[rows] = self.replicas.take(rows).averages(most[rows]).throughput
+
+    def _excess(self, rows: IntArray, rate: FloatArray) -> FloatArray:
+        """The excess of some replicas; the last rate that meets the targets is the highest one."""
+        some = self.replicas.take(rows)
+        queue = some.averages(rate)
+        excess = some.excess_of(queue)
+        met = excess <= 0
+        self.rate[rows[met]], self.accepted[rows[met]] = rate[met], queue.throughput[met]
+        return excess
