@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from inferno_optimizer.sizing.queueing import (
     ArrayTable,
@@ -82,6 +83,9 @@ class PerformanceModel(Protocol):
     def loaded(self, arrival_rate: FloatArray) -> DepartureIntervals:
         """Times between departures that give the queue its distribution at a rate."""
 
+    def may_fall(self, arrival_rate: FloatArray) -> npt.NDArray[np.bool_]:
+        """Whether latencies may be higher at a lower rate, by more than rounding."""
+
     def itl_ms(self, averages: Averages) -> FloatArray:
         """Mean inter-token latency [ms]."""
 
@@ -112,6 +116,10 @@ class SteadyModel(ArrayTable):
     def loaded(self, arrival_rate: FloatArray) -> DepartureIntervals:  # noqa: ARG002 - does not matter
         """The times between departures, at any rate."""
         return self.intervals
+
+    def may_fall(self, arrival_rate: FloatArray) -> npt.NDArray[np.bool_]:
+        """Never; the falls of generation 3, which are slight, are those of the original."""
+        return np.zeros(len(arrival_rate), dtype=np.bool_)
 
     def itl_spread(self, averages: Averages) -> None:
         """None: it is the same for all requests."""

@@ -1,11 +1,11 @@
 """Computes the highest arrival rate at which one replica meets all of its targets.
 
-Latencies never decrease with the arrival rate, so the highest rate is where the first latency
+Latencies hardly ever decrease with the arrival rate, so the highest rate is where the first latency
 reaches its target: a single root per replica, found by bracketing for all replicas at once.
-(In generation 3, a latency may decrease slightly at some rates, see `TokenBudgetModel`; in
-generation 4 the time to first token and percentiles may, where prompts take so much time that
-nearly every step has one: steps then vary less. There may be several roots, and the search finds
-one of them.) See `sizing.md`, section "The highest rate".
+In generation 4 the time to first token and percentiles may decrease where prefills take most of
+the time; lower rates are tried there, so that targets hold at all rates up to the highest one. (In
+generation 3, a latency may decrease slightly at some rates, see `TokenBudgetModel`; the search
+finds one of several roots.) See `sizing.md`, section "The highest rate".
 """
 
 from collections.abc import Sequence
@@ -45,6 +45,9 @@ THROUGHPUT_SHARE = 0.9
 
 ROUNDING = 1e-12
 """A latency that exceeds its target by less than this share meets the target."""
+
+SPAN, POINTS = 2.0, 32
+"""Where latencies may fall: how far below the highest rate others are tried, and how many."""
 
 MEAN_FACTOR = float(-np.log(0.05))
 """Ratio of the 95th percentile to the mean of an exponential wait, as in the original."""
@@ -340,11 +343,10 @@ class _Search:
         search = cls(replicas, np.where(met, lowest, 0.0), np.where(met, least.throughput, 0.0))
         at_highest = search._excess(np.arange(len(highest)), highest)
         rows = np.flatnonzero(met & (at_highest > 0))
-        last_feasible(
-            lambda some, x: search._excess(rows[some], np.exp(x)),
-            ends=np.log(np.stack((lowest[rows], highest[rows]))),
-            values=np.stack((at_lowest[rows], at_highest[rows])),
-        )
+        ends, values = np.stack((lowest, highest)), np.stack((at_lowest, at_highest))
+        search._between(rows, ends[:, rows], values[:, rows])
+        falling = np.flatnonzero(replicas.model.may_fall(search.rate))
+        search._descend(falling, lowest[falling])
         return search
 
     def limit(self, most: FloatArray) -> None:
@@ -352,6 +354,25 @@ class _Search:
         rows = np.flatnonzero(self.rate > most)
         self.rate[rows] = most[rows]
         self.accepted[rows] = self.replicas.take(rows).averages(most[rows]).throughput
+
+    def _between(self, rows: IntArray, ends: FloatArray, values: FloatArray) -> None:
+        """Search between two rates of each row, with the excess at both; shape (2, rows)."""
+        last_feasible(
+            lambda some, x: self._excess(rows[some], np.exp(x)), ends=np.log(ends), values=values
+        )
+
+    def _descend(self, rows: IntArray, lowest: FloatArray) -> None:
+        """Let no lower rate miss a target: search below the first of some points that does."""
+        found = self.rate[rows]
+        points = np.geomspace(np.maximum(lowest, found / SPAN), found, POINTS, endpoint=False)
+        trial = np.concatenate((lowest[None], points))
+        several = self.replicas.take(np.repeat(rows, len(trial)))
+        excess = several.excess(trial.T.ravel()).reshape(-1, len(trial)).T
+        missed = excess[1:] > 0
+        some = np.flatnonzero(missed.any(axis=0))
+        place = np.argmax(missed[:, some], axis=0) + np.arange(2)[:, None]
+        self._excess(rows[some], trial[place[0], some])
+        self._between(rows[some], trial[place, some], excess[place, some])
 
     def _excess(self, rows: IntArray, rate: FloatArray) -> FloatArray:
         """The excess of some replicas; the last rate that meets the targets is the highest one."""

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_optimizer.sizing.performance import Requests
+from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.sizing.rates import Latencies, Replicas, TargetLimits, highest_rate, size
 from inferno_optimizer.sizing.step_model import StepModel
 from inferno_optimizer.system import StepParameters, Target
@@ -167,6 +168,72 @@ def test_the_highest_rate_is_the_last_that_meets_the_targets(
     assert rate > 0
     assert replicas.excess(np.array([rate * (1 - 1e-6)])) <= 0
     assert rate == highest or replicas.excess(np.array([rate * (1 + 1e-6)])) > 0
+
+
+def wild(number: int) -> StepModel:
+    """Replicas whose prompts may take any share of the time; by falling batch."""
+    random = np.random.default_rng(1)
+    batch = np.sort(random.integers(1, 301, number))[::-1]
+    inputs, outputs = (
+        np.exp(random.uniform(0, np.log(most), number)).astype(np.int64) for most in (9000, 1500)
+    )
+    parameters = [
+        StepParameters(
+            alpha=random.uniform(1, 40),
+            kappa=0.0,
+            delta=random.uniform(0, 0.1),
+            u=random.uniform(0, 1e-3),
+            ahead=random.uniform(0, 2),
+            budget=float(random.choice([0, 512, 2048, 8192])),
+            overhead=random.uniform(0, 512),
+        )
+        for _ in range(number)
+    ]
+    cov, one = random.uniform(0.05, 1, number), np.ones(number)
+    asked = Requests(batch, outputs, inputs, np.zeros_like(batch), one, cov, inputs, one)
+    return StepModel.of(parameters, np.arange(number), asked)
+
+
+def ttft_at(model: StepModel, rate: FloatArray, percentile: float) -> FloatArray:
+    """Time to first token, or a percentile of it [ms]."""
+    targets = TargetLimits.of([Target(ttft_ms=1.0, ttft_percentile=percentile)] * len(rate))
+    replicas = Replicas(model, targets)
+    return replicas.delays(replicas.averages(rate))[1].ms()
+
+
+@pytest.mark.parametrize("percentile", [0.0, 95.0])
+def test_targets_hold_at_all_rates_up_to_the_highest_one_where_latencies_fall(
+    percentile: float,
+) -> None:
+    model = wild(4000)
+    model = model.take(np.flatnonzero(model.may_fall(0.9 * model.batch / model.full_ms)))
+    highest, shares = 0.999 * model.batch / model.full_ms, np.linspace(0.3, 1.0, 60)
+    ttft = np.stack([ttft_at(model, share * highest, percentile) for share in shares])
+    peak = np.maximum.accumulate(ttft)
+    rows = np.flatnonzero((ttft < 0.93 * peak).any(axis=0))
+    later = np.argmin(ttft[:, rows] / peak[:, rows], axis=0)
+    limits = 1.001 * ttft[later, rows]  # met, and before that missed
+    targets = [Target(ttft_ms=limit, ttft_percentile=percentile) for limit in limits.tolist()]
+    replicas = Replicas(model.take(rows), TargetLimits.of(targets))
+
+    rate = highest_rate(replicas, 0.05 * highest[rows], highest[rows])
+
+    missed, far = (np.argmax(ttft[:, rows] > more * limits, axis=0) for more in (1.0, 1.06))
+    assert len(rows) > 3
+    assert (rate < shares[far] * highest[rows]).all()
+    assert (rate > shares[missed - 1] * highest[rows] * (1 - 1e-9)).all()
+
+
+@pytest.mark.parametrize("percentile", [0.0, 95.0])
+def test_latencies_fall_only_where_prefills_take_most_of_the_time(percentile: float) -> None:
+    model, shares = wild(1000), np.linspace(0.1, 0.999, 40)
+    ttft = np.zeros(1000)
+
+    for share in shares:
+        rate = share * model.batch / model.full_ms
+        found = ttft_at(model, rate, percentile)
+        assert model.may_fall(rate)[found < ttft * (1 - 1e-4)].all()
+        ttft = np.maximum(ttft, found)
 
 
 def test_a_percentile_of_the_inter_token_latency_is_met_where_it_is_predicted() -> None:
