@@ -16,7 +16,8 @@ import numpy as np
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.goals import Floor, Goal
-from inferno_optimizer.solvers.partial.position import OpenColumns, Position, Terms
+from inferno_optimizer.solvers.partial.open_columns import OpenColumns
+from inferno_optimizer.solvers.partial.position import Position, Terms
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Vertex
 

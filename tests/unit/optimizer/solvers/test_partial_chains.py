@@ -13,7 +13,8 @@ from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.partial.chains import EjectionChains
 from inferno_optimizer.solvers.partial.filling import filled
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind
-from inferno_optimizer.solvers.partial.position import OpenColumns, Position, Terms
+from inferno_optimizer.solvers.partial.open_columns import OpenColumns
+from inferno_optimizer.solvers.partial.position import Position, Terms
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Basis, Relaxation, Start, Vertex
 from inferno_optimizer.solvers.partial.repair import is_kept
