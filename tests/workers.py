@@ -10,6 +10,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 CLUSTER = PurePath("tests/cluster")
 DEPLOYMENT = CLUSTER / "deployment"
+PROMETHEUS = PurePath("tests/prometheus")
 TOGETHER = (
     tuple(DEPLOYMENT / f"test_{name}.py" for name in ("deployment", "image", "monitoring", "rbac")),
     (DEPLOYMENT,),
@@ -29,7 +30,8 @@ image is with the overlays, so that one worker makes it; the other deployments n
 class Turn(IntEnum):
     """When a group is given to a worker: the longest first, so that all workers end together.
 
-    What computes all the time comes early, beside the deployments, which wait a lot.
+    What computes all the time comes early, beside the deployments, which wait a lot. A test with a
+    real Prometheus waits too, and one of them may be all that there is in its file.
     """
 
     DEPLOYMENT = 0
@@ -87,7 +89,7 @@ def turn_of(nodeid: str, *, slow: bool) -> Turn:
         return Turn.DEPLOYMENT
     if path.is_relative_to(CLUSTER):
         return Turn.SLOW_ON_CLUSTER if slow else Turn.ON_CLUSTER
-    return Turn.SLOW if slow else Turn.OTHERS
+    return Turn.SLOW if slow or path.is_relative_to(PROMETHEUS) else Turn.OTHERS
 
 
 def _path(nodeid: str) -> PurePath:
