@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from tests.controlplane.errors import WaitTimeoutError
 
-POLL_INTERVAL_S = 0.1
+FIRST_INTERVAL_S, LONGEST_INTERVAL_S = 0.005, 0.1
+"""Between two probes: what is done at once is seen at once, and what takes long is asked rarely."""
 
 State = TypeVar("State")
 
@@ -22,11 +23,12 @@ def wait_until(
     WaitTimeoutError
         After `timeout` seconds; names `what` did not happen and shows the last result.
     """
-    deadline = time.monotonic() + timeout
+    deadline, interval = time.monotonic() + timeout, FIRST_INTERVAL_S
     while not done(state := probe()):
         if time.monotonic() > deadline:
             raise WaitTimeoutError(f"{what}: not within {timeout:g} s\nlast seen: {_show(state)}")
-        time.sleep(POLL_INTERVAL_S)
+        time.sleep(interval)
+        interval = min(2 * interval, LONGEST_INTERVAL_S)
     return state
 
 
