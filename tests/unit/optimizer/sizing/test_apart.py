@@ -74,15 +74,18 @@ def test_no_cheaper_numbers_meet_the_targets(
     found = sized(system)
 
     demand = max(rate / 60_000, target.tokens_per_second / 256_000)
-    meeting = {
-        (a * prices[0] + b * prices[1], a, b)
-        for a, b in product(range(1, 25), range(1, 25))
-        if found.apart.excess(np.array([demand / a]), np.array([demand / b]))[0] <= 0
-    }
-    cheapest = min(meeting)[0]
-    a, b = int(found.prefill[0]), int(found.decode[0])
-    assert a * prices[0] + b * prices[1] == cheapest
-    assert (cheapest, a, b) in meeting
+
+    def meets(a: int, b: int) -> bool:
+        excess: float = found.apart.excess(np.array([demand / a]), np.array([demand / b]))[0]
+        return excess <= 0
+
+    def cost(a: int, b: int) -> float:
+        return a * prices[0] + b * prices[1]
+
+    chosen = int(found.prefill[0]), int(found.decode[0])
+    cheaper = [pair for pair in product(range(1, 25), repeat=2) if cost(*pair) < cost(*chosen)]
+    assert meets(*chosen)
+    assert not any(meets(*pair) for pair in cheaper)
 
 
 def test_an_attainable_target_is_met_by_the_numbers_that_are_found() -> None:
