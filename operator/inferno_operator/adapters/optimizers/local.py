@@ -1,5 +1,6 @@
 """Runs the embedded optimizer in a worker process."""
 
+import asyncio
 import logging
 
 from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
@@ -24,16 +25,28 @@ class LocalOptimizer:
 
     def __init__(self) -> None:
         self._limiter = CapacityLimiter(WORKERS)
+        self._is_warm = asyncio.Event()
+        self._is_warm.set()
 
     async def warm_up(self) -> None:
-        """Start a worker process, so that the first request does not wait for it."""
+        """Start a worker process, so that the first request does not wait for it.
+
+        Requests meanwhile wait for this process: another one would not start sooner.
+        """
+        self._is_warm.clear()
         try:
-            await self.optimize(System(capacity={}))
+            await self._solve(System(capacity={}))
         except SolverError as error:
             logger.warning("not ready to solve yet: %s", error)
+        finally:
+            self._is_warm.set()
 
     async def optimize(self, system: System) -> Solution:
         """Optimize in a process that is killed when the task is cancelled."""
+        await self._is_warm.wait()
+        return await self._solve(system)
+
+    async def _solve(self, system: System) -> Solution:
         try:
             return await to_process.run_sync(
                 optimize, system, cancellable=True, limiter=self._limiter

@@ -98,3 +98,11 @@ async def test_the_process_is_there_before_the_first_request() -> None:
 
     assert len(process) == 1
     assert children() - before == process
+
+
+async def test_a_request_meanwhile_waits_for_that_process_and_starts_no_other() -> None:
+    optimizer, before = LocalOptimizer(), children()
+
+    await asyncio.gather(optimizer.warm_up(), optimizer.optimize(SYSTEM))
+
+    assert len(children() - before) == 1
