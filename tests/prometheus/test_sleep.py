@@ -37,10 +37,10 @@ from tests.unit.operator.objects import (
     service_class,
 )
 
-WINDOWS = RateWindows(short=10, long=20)
+WINDOWS = RateWindows(short=4, long=8)
 """Windows for replicas that are scraped every second."""
 
-LEAD_S, PLAN_S, MEASURE_S = 2, 5, 1.0
+LEAD_S, PLAN_S, MEASURE_S = 2, 3, 1.0
 WAKE_S = 5.0
 PATIENCE_S = 120.0
 NAME, KEY = "chat", Key("default", "s")
