@@ -240,9 +240,24 @@ class Motion(threading.Thread):
         if self.error is not None:
             raise self.error
 
+    def environment(self, measure_s: float) -> Mapping[str, str]:
+        """Variables of an operator that measures these servers every so many seconds."""
+        return {
+            "INFERNO_PROMETHEUS_URL": self._prometheus.url,
+            "INFERNO_MEASURE_INTERVAL": str(measure_s),
+        }
+
+    def time_of(self, moment: datetime) -> float:
+        """The time of the fleet at a moment [s]."""
+        return moment.timestamp() - self._fleet.began
+
     def all_serve(self) -> bool:
         """Whether each server has a replica that serves."""
         return all(_serving(server) for server in self.servers.values())
+
+    def all_have_served(self, seconds: float) -> bool:
+        """Whether all servers have served for so long, such as a first rate needs."""
+        return self.elapsed > max(seen.first for seen in self.seen.values()) + seconds
 
     def all_decided(self) -> bool:
         """Whether each server has a decision."""
@@ -306,8 +321,8 @@ class Motion(threading.Thread):
                 seen.placements.append((self.elapsed, replicas))
             measured = manifest.get("status", {}).get("measured", {})
             if measured.get("arrivalRate") is not None:
-                moment = datetime.fromisoformat(measured["time"]).timestamp()
-                seen.measured[moment - self._fleet.began] = measured["arrivalRate"] / 60
+                moment = self.time_of(datetime.fromisoformat(measured["time"]))
+                seen.measured[moment] = measured["arrivalRate"] / 60
 
 
 def _serving(server: Server) -> bool:
@@ -327,19 +342,24 @@ def _settings(name: str) -> Settings:
 
 @contextmanager
 def moving(
-    kubeconfig: Path,
     scene: Scene,
-    fleet: Fleet,
-    prometheus: Prometheus,
+    prometheus_program: Path,
     movers: list[Mover],
+    *,
+    scrape_s: float,
     pods: PodTimes = USUAL_TIMES,
     others: Sequence[Target] = (),
 ) -> Iterator[Motion]:
-    """Run pods and engines, and move the loads, until the block ends."""
-    new_client = config.new_client_from_config
+    """Run pods, engines and a Prometheus, and move the loads, until the block ends."""
+    plane, new_client = scene.control_plane, config.new_client_from_config
+    name, kubeconfig = f"prometheus-{scene.namespace}", str(plane.kubeconfig)
     with (
-        new_client(str(kubeconfig)) as seen,  # type: ignore[no-untyped-call]  # nobody typed it
-        new_client(str(kubeconfig)) as changed,  # type: ignore[no-untyped-call]
+        Fleet(seed=1) as fleet,
+        Prometheus(
+            plane.processes, prometheus_program, name=name, scrape_interval_s=scrape_s
+        ) as prometheus,
+        new_client(kubeconfig) as seen,  # type: ignore[no-untyped-call]  # nobody typed it
+        new_client(kubeconfig) as changed,  # type: ignore[no-untyped-call]
     ):
         kubelet = Kubelet(changed, scene.namespace, pods.cold_start_s, pods.ending_s, SPREAD)
         motion = Motion(seen, scene, fleet, prometheus, movers, others)

@@ -19,7 +19,7 @@ STARTS_WITHIN_S, ENDS_WITHIN_S = 120.0, 30.0
 LONGEST_S = 360.0
 INTERRUPTED = 130
 
-LOGS = ("etcd.log", "kube-controller-manager.log", "prometheus.log")
+LOGS = ("etcd.log", "kube-controller-manager.log", "prometheus-day.log")
 """Interrupted as soon as a program has one."""
 
 LATER = ("kube-apiserver.log", "operator.log", "01:00 ", "Replay the load")

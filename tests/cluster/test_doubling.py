@@ -20,11 +20,8 @@ from tests.cluster.motion import (
 )
 from tests.cluster.scene import Scene
 from tests.conftest import StartOperator
-from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
 from tests.day.objects import queries
-from tests.engines.fleet import Fleet
-from tests.engines.prometheus import Prometheus
 
 pytestmark = [
     pytest.mark.usefixtures("crds_installed", "deployment_controllers"),
@@ -109,27 +106,15 @@ def test_a_load_that_doubles_hurts_less_who_looks_ahead_and_not_who_knew(
         pytest.skip("it takes nine minutes: make soak")
     moment = next_minute(POD_TIMES.cold_start_s + PATIENCE_S + BEFORE_S)
     known = movers(lambda _: 2.0 if datetime.now(UTC) >= moment else 1.0)
-    with (
-        Processes() as processes,
-        Fleet(seed=1) as fleet,
-        Prometheus(processes, prometheus_program, scrape_interval_s=SCRAPE_S) as prometheus,
-        moving(
-            scene.control_plane.kubeconfig, scene, fleet, prometheus, known, POD_TIMES
-        ) as motion,
-    ):
+    with moving(scene, prometheus_program, known, scrape_s=SCRAPE_S, pods=POD_TIMES) as motion:
         scene.apply(*doubling_manifests(known, moment))
         follow_only(scene, [mover.name for mover in known if mover.name.startswith("reactive")])
         wait_until(motion.all_serve, bool, "replicas that serve", PATIENCE_S)
-        operator(
-            environment={
-                "INFERNO_PROMETHEUS_URL": prometheus.url,
-                "INFERNO_MEASURE_INTERVAL": str(MEASURE_S),
-            }
-        )
+        operator(environment=motion.environment(MEASURE_S))
         end = moment + timedelta(seconds=AFTER_S)
         left = (end - datetime.now(UTC)).total_seconds()
         wait_until(lambda: datetime.now(UTC), lambda now: now >= end, "the end", left + 60.0)
-        doubled = moment.timestamp() - fleet.began
+        doubled = motion.time_of(moment)
         shares = {way: within(motion, way, doubled, doubled + AFTER_S) for way in WAYS}
         print(f"\nwithin targets in the {AFTER_S:g} s after the load doubled")
         for way, share in shares.items():

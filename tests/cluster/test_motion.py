@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,10 +17,7 @@ from tests.cluster.motion import (
 )
 from tests.cluster.scene import Scene
 from tests.conftest import StartOperator
-from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
-from tests.engines.fleet import Fleet
-from tests.engines.prometheus import Prometheus
 
 pytestmark = [
     pytest.mark.usefixtures("crds_installed", "deployment_controllers"),
@@ -85,37 +81,20 @@ def movers(length: float) -> list[Mover]:
     ]
 
 
-@pytest.fixture
-def processes() -> Iterator[Processes]:
-    """What runs beside the control plane."""
-    with Processes() as running:
-        yield running
-
-
 def test_moving_loads_keep_their_targets_and_noise_changes_nothing(
     scene: Scene,
     operator: StartOperator,
-    processes: Processes,
     prometheus_program: Path,
     soak: bool,
 ) -> None:
     if not soak:
         pytest.skip("it takes 23 minutes on a quiet machine: make soak")
     length, fleet_of = LONG_S, movers(LONG_S)
-    with (
-        Fleet(seed=1) as fleet,
-        Prometheus(processes, prometheus_program, scrape_interval_s=5.0) as prometheus,
-        moving(scene.control_plane.kubeconfig, scene, fleet, prometheus, fleet_of) as motion,
-    ):
+    with moving(scene, prometheus_program, fleet_of, scrape_s=5.0) as motion:
         scene.apply(*manifests(fleet_of, CARDS, interval=15))
         wait_until(motion.all_serve, bool, "replicas that serve", 90.0)
         motion.begin()
-        operator(
-            environment={
-                "INFERNO_PROMETHEUS_URL": prometheus.url,
-                "INFERNO_MEASURE_INTERVAL": "10",
-            }
-        )
+        operator(environment=motion.environment(10))
         wait_until(lambda: motion.elapsed, lambda t: t > length, "the end", length + 60.0)
         _show(motion, length)
 

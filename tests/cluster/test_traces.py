@@ -2,23 +2,22 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from inferno_operator.cli.offline.traces import read_trace
 from inferno_optimizer.replay.trace import Trace
-from tests.cluster.motion import Manifest, Motion, Mover, PodTimes, manifests, moving
+from tests.cluster.motion import Manifest, Mover, PodTimes, manifests, moving
 from tests.cluster.scene import Scene
 from tests.conftest import StartOperator
-from tests.controlplane.processes import ROOT, Processes
+from tests.controlplane.processes import ROOT
 from tests.controlplane.waiting import wait_until
 from tests.day.account import Bill, compared, counted
 from tests.day.course import SECONDS_PER_HOUR, Role, rate_of
 from tests.day.objects import system_at_start
 from tests.day.show import policies_table, servers_table
-from tests.engines.fleet import Fleet
-from tests.engines.prometheus import Prometheus
 
 pytestmark = [
     pytest.mark.usefixtures("crds_installed", "deployment_controllers"),
@@ -52,6 +51,9 @@ WINDOW_S = 60
 """Two lead times; an hour of the recorded day passes in 50 s."""
 
 SCRAPE_S = 2.0
+FIRST_RATE_S = 20 * SCRAPE_S
+"""How long servers have served before a first rate is known."""
+
 PATIENCE_S = 120.0
 
 POLICIES = ("clairvoyant", "hpa", "static-peak")
@@ -86,12 +88,6 @@ def trace_manifests(movers: list[Mover]) -> Iterator[Manifest]:
         yield manifest
 
 
-def has_served(motion: Motion) -> bool:
-    """Whether all servers have served for as long as a first rate needs."""
-    first = max(seen.first for seen in motion.seen.values())
-    return motion.elapsed > first + 20 * SCRAPE_S
-
-
 def test_two_recorded_days_keep_their_targets_for_less_than_an_hpa(
     scene: Scene,
     operator: StartOperator,
@@ -101,22 +97,11 @@ def test_two_recorded_days_keep_their_targets_for_less_than_an_hpa(
     if not soak:
         pytest.skip("it takes 22 minutes on a quiet machine: make soak")
     movers = recorded_movers()
-    with (
-        Processes() as processes,
-        Fleet(seed=1) as fleet,
-        Prometheus(processes, prometheus_program, scrape_interval_s=SCRAPE_S) as prometheus,
-        moving(
-            scene.control_plane.kubeconfig, scene, fleet, prometheus, movers, POD_TIMES
-        ) as motion,
-    ):
+    with moving(scene, prometheus_program, movers, scrape_s=SCRAPE_S, pods=POD_TIMES) as motion:
         scene.apply(*trace_manifests(movers))
-        wait_until(lambda: has_served(motion), bool, "replicas that serve", PATIENCE_S)
-        operator(
-            environment={
-                "INFERNO_PROMETHEUS_URL": prometheus.url,
-                "INFERNO_MEASURE_INTERVAL": str(MEASURE_S),
-            }
-        )
+        served = partial(motion.all_have_served, FIRST_RATE_S)
+        wait_until(served, bool, "replicas that serve", PATIENCE_S)
+        operator(environment=motion.environment(MEASURE_S))
         wait_until(motion.all_decided, bool, "a decision for each server", PATIENCE_S)
         motion.begin()
         bill = Bill(motion)

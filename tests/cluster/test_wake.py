@@ -18,12 +18,9 @@ from tests.cluster.motion import Motion, Mover, PodTimes, manifests, moving
 from tests.cluster.scene import Scene
 from tests.conftest import StartOperator
 from tests.controlplane.operator_process import OperatorProcess
-from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
 from tests.day.objects import queries
-from tests.engines.fleet import Fleet
 from tests.engines.gateway import Gateway
-from tests.engines.prometheus import Prometheus
 from tests.rest_optimizer import RestOptimizer
 
 Manifest = dict[str, Any]
@@ -170,26 +167,21 @@ class Sleeper:
 def sleeping(scene: Scene, prometheus_program: Path) -> Iterator[tuple[Sleeper, dict[str, str]]]:
     """Run a Server that sleeps, and what is around it; with the environment of operators."""
     with (
-        Processes() as processes,
         RestOptimizer() as rest,
-        Fleet(seed=1) as fleet,
         Gateway(NAME) as gateway,
-        Prometheus(processes, prometheus_program) as prometheus,
         moving(
-            scene.control_plane.kubeconfig,
             scene,
-            fleet,
-            prometheus,
+            prometheus_program,
             [Mover(NAME, _silence, ACCELERATORS, 1)],
-            POD_TIMES,
-            [gateway.target],
+            scrape_s=1.0,
+            pods=POD_TIMES,
+            others=[gateway.target],
         ) as motion,
     ):
         scene.apply(*sleeper_manifests())
         wait_until(motion.all_serve, bool, "a replica that serves", PATIENCE_S)
         environment = {
-            "INFERNO_PROMETHEUS_URL": prometheus.url,
-            "INFERNO_MEASURE_INTERVAL": str(MEASURE_S),
+            **motion.environment(MEASURE_S),
             "INFERNO_LEADER_ELECTION": "true",
             "INFERNO_HOST": "127.0.0.1",
             "INFERNO_PORT": str(rest.port),

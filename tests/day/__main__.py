@@ -32,8 +32,6 @@ from tests.day.objects import (
 )
 from tests.day.show import Narrator, announcement, policies_table, servers_table, verdict
 from tests.demo import Steps, exit_status, log_on_failure, start_operator, stop
-from tests.engines.fleet import Fleet
-from tests.engines.prometheus import Prometheus
 
 NAMESPACE = "day"
 DAY_S = 240.0
@@ -94,33 +92,16 @@ def running(
     """Run servers, engines, Prometheus and the operator."""
     scene = Scene(control_plane, NAMESPACE)
     step("Start Prometheus and the simulated engines")
-    with (
-        Fleet(seed=1) as fleet,
-        Prometheus(
-            control_plane.processes, prometheus_program, scrape_interval_s=SCRAPE_S
-        ) as prometheus,
-        moving(control_plane.kubeconfig, scene, fleet, prometheus, movers, POD_TIMES) as motion,
-    ):
+    with moving(scene, prometheus_program, movers, scrape_s=SCRAPE_S, pods=POD_TIMES) as motion:
         scene.apply(*day_manifests(movers))
-        wait_until(partial(_has_served, motion), bool, "replicas that serve", SERVING_TIMEOUT_S)
+        served = partial(motion.all_have_served, 2 * RATE_S)
+        wait_until(served, bool, "replicas that serve", SERVING_TIMEOUT_S)
         step("Start the operator, with the rights of its service account and no others")
-        operator = start_operator(
-            control_plane,
-            {
-                "INFERNO_PROMETHEUS_URL": prometheus.url,
-                "INFERNO_MEASURE_INTERVAL": str(MEASURE_INTERVAL_S),
-            },
-        )
+        operator = start_operator(control_plane, motion.environment(MEASURE_INTERVAL_S))
         with log_on_failure(operator):
             operator.wait_until_ready()
             wait_until(motion.all_decided, bool, "a decision for each server", DECIDED_TIMEOUT_S)
             yield motion, operator
-
-
-def _has_served(motion: Motion) -> bool:
-    """Whether all servers have served for as long as a rate needs."""
-    first = max(seen.first for seen in motion.seen.values())
-    return motion.elapsed > first + 2 * RATE_S
 
 
 def pass_day(motion: Motion, operator: OperatorProcess, day: Day) -> Bill:
