@@ -93,13 +93,29 @@ def test_a_cluster_without_our_definitions_is_told_so(
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("text", ["", "[", "kind: Config\n", "current-context: gone\n"])
-def test_a_kubeconfig_that_is_none_is_one_line(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "not a kubeconfig\n"),
+        (b"- a list\n", "not a kubeconfig\n"),
+        (b"\xff", "not UTF-8 text (byte 1)\n"),
+        (None, "Is a directory\n"),
+        (b"[", ""),
+        (b"kind: Config\n", ""),
+        (b"current-context: gone\n", ""),
+    ],
+)
+def test_a_kubeconfig_that_is_none_is_one_line(
+    tmp_path: Path, content: bytes | None, words: str
+) -> None:
     path = tmp_path / "kubeconfig"
-    path.write_text(text)
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
 
     done = plugin("top", "--kubeconfig", path)
 
     assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith(f"kubectl inferno: no access to a cluster: {path}: ")
+    assert done.stderr.startswith(f"kubectl inferno: no access to a cluster: {path}: {words}")
     assert done.stderr.count("\n") == 1

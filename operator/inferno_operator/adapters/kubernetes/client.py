@@ -1,6 +1,7 @@
 """Connections to the API server, and the translation of its errors to `InfernoError`."""
 
 import json
+import os
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -42,6 +43,9 @@ TIMEOUT = 30.0
 
 CONNECTIONS = 32
 
+UNUSABLE = (config.ConfigException, yaml.YAMLError, TypeError, OSError, UnicodeDecodeError)
+"""What the client raises for a kubeconfig that cannot be used."""
+
 RETRIABLE = frozenset(
     {
         HTTPStatus.REQUEST_TIMEOUT,
@@ -65,12 +69,25 @@ async def client(connections: int = CONNECTIONS) -> AsyncIterator[CustomObjectsA
     configuration.client_session_kwargs = {"trust_env": False}
     try:
         await _load(configuration)
-    except (config.ConfigException, yaml.YAMLError, TypeError) as error:
-        text = " ".join(str(error).split())
-        raise InputError(f"no access to a cluster: {text}") from error
+    except UNUSABLE as error:
+        raise no_access(os.environ.get("KUBECONFIG", ""), error) from error
     configuration.proxy = configuration.proxy or _proxy(configuration.host)
     async with ApiClient(configuration) as connection:
         yield CustomObjectsApi(connection)
+
+
+def no_access(paths: str, error: Exception) -> InputError:
+    """Return what is said of kubeconfigs, or of what a pod has instead, that cannot be used."""
+    match error:
+        case TypeError():  # the client takes for granted that it is an object
+            text = "not a kubeconfig"
+        case UnicodeDecodeError():
+            text = f"not UTF-8 text (byte {error.start + 1})"
+        case OSError():
+            text = error.strerror or str(error)
+        case _:
+            text = " ".join(str(error).split())
+    return InputError(": ".join(filter(None, ("no access to a cluster", paths, text))))
 
 
 async def _load(configuration: Configuration) -> None:

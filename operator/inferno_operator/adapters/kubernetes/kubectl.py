@@ -7,7 +7,6 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
 from kubernetes.aio import config
 from kubernetes.aio.client import (
     ApiClient,
@@ -16,7 +15,13 @@ from kubernetes.aio.client import (
 )
 
 from inferno_operator.adapters.kubernetes.api_server import ApiReader
-from inferno_operator.adapters.kubernetes.client import MERGE, TIMEOUT, answer_to
+from inferno_operator.adapters.kubernetes.client import (
+    MERGE,
+    TIMEOUT,
+    UNUSABLE,
+    answer_to,
+    no_access,
+)
 from inferno_operator.resources import GROUP, SYSTEM_RESOURCES, VERSION, Optimizer, Plan, Resource
 from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.resources.observation import Observation, observe
@@ -189,9 +194,8 @@ async def _load(place: KubectlOptions, configuration: Configuration) -> str:
         loader = await config.load_kube_config(  # type: ignore[no-untyped-call]  # the client has no types there
             paths, place.context, configuration, persist_config=False
         )
-    except (config.ConfigException, yaml.YAMLError, TypeError) as error:
-        text = " ".join(str(error).split())
-        raise InputError(f"no access to a cluster: {paths}: {text}") from error
+    except UNUSABLE as error:
+        raise no_access(paths, error) from error
     context = loader.current_context["context"]
     return place.namespace or context.get("namespace") or "default"
 
