@@ -1,7 +1,9 @@
 """`kubectl inferno console` on a real API server: what it shows, and who may approve there."""
 
+import signal
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from http import HTTPStatus
 from pathlib import Path
@@ -15,6 +17,7 @@ from tests.cluster.scene import Scene
 from tests.cluster.test_plans import fill, phases, wait_for_phases
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
+from tests.controlplane.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
@@ -25,6 +28,7 @@ class Opened:
     def __init__(self, address: str) -> None:
         parts = urlsplit(address)
         self.address, self.origin = address, f"{parts.scheme}://{parts.netloc}"
+        self.shown = 0
         self.browser = httpx.Client(base_url=self.origin, trust_env=False, timeout=30)
         assert self.browser.get(address).status_code == HTTPStatus.SEE_OTHER
 
@@ -32,6 +36,16 @@ class Opened:
         answer = self.browser.get(path)
         assert answer.status_code == 200, answer.text
         return answer.text
+
+    def until_the_end(self, path: str) -> None:
+        """Ask for a page again and again until nobody answers; the page of news takes long."""
+        try:
+            while True:
+                with self.browser.stream("GET", path) as answer:
+                    for _ in answer.iter_lines():
+                        self.shown += 1
+        except httpx.TransportError:
+            return
 
     def form(self, path: str, name: str) -> dict[str, str]:
         """Hidden fields of the form that does something."""
@@ -131,3 +145,31 @@ def test_news_arrive_when_something_changes(proposed: Scene, tmp_path: Path) -> 
         first = next(line for line in lines if line)
         plane.patch("server", "s", {"metadata": {"labels": {"seen": "yes"}}}, namespace)
         assert next(line for line in lines if line.startswith("data")) != first
+
+
+def test_ctrl_c_ends_with_one_line_whatever_is_served(scene: Scene, tmp_path: Path) -> None:
+    fill(scene)
+    kubeconfig = user_in(scene.control_plane, scene.namespace, "ann", "inferno-view")
+    log, options = tmp_path / "log", ("--namespace", scene.namespace)
+
+    with (
+        log.open("w") as written,
+        subprocess.Popen(
+            [*COMMAND, "--kubeconfig", str(kubeconfig), *options],
+            stdout=subprocess.PIPE,
+            stderr=written,
+            text=True,
+        ) as process,
+        ThreadPoolExecutor() as threads,
+    ):
+        assert process.stdout is not None
+        opened = Opened(process.stdout.readline().strip())
+        pages = [threads.submit(opened.until_the_end, f"/next?q={n}") for n in range(3)]
+        news = [threads.submit(opened.until_the_end, "/news") for _ in range(3)]
+        wait_until(lambda: opened.shown, lambda shown: shown >= 6, "pages are shown", 60)
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=30)
+        assert {page.exception() for page in (*pages, *news)} == {None}
+
+    assert (process.returncode, rest) == (0, "the console has ended\n")
+    assert log.read_text() == ""

@@ -7,20 +7,35 @@ import time
 import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
-from inferno_operator.cli.kubectl.console.access import LocalAccess
+from inferno_operator.cli.kubectl.console.access import LocalAccess, said
 from inferno_operator.cli.kubectl.console.app import console_app
 from inferno_operator.cli.kubectl.console.news import News
+from inferno_optimizer.api.stopping import RunningRequests, StoppingServer
 from inferno_optimizer.errors import InputError
 
 LOOPBACK = "127.0.0.1"
 CLOSE_S = 1
 """How long open pages may end what they do [s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where a console listens, and with which certificate; without one, a proxy ends TLS."""
+
+    host: str
+    port: int = 0
+    certificate: Path | None = None
+    private_key: Path | None = None
+
+
+LOCAL = Listener(LOOPBACK)
 
 
 async def serve(session: Session, port: int, tell: Callable[[str], None], *, browser: bool) -> None:
@@ -47,29 +62,13 @@ async def serve(session: Session, port: int, tell: Callable[[str], None], *, bro
     await session.optimizers()
     with _listening(port) as listening:
         access, news = LocalAccess(listening.getsockname()[1]), News(session, time.process_time)
-        config = uvicorn.Config(
-            console_app(session, access, news),
-            lifespan="off",
-            access_log=False,  # addresses hold the token
-            log_level="warning",
-            server_header=False,
-            timeout_graceful_shutdown=CLOSE_S,
-        )
+        server = _server(console_app(session, access, news))
         tell(access.address)
         if browser:
             await asyncio.to_thread(webbrowser.open, access.address)
         async with news.followed():
-            await uvicorn.Server(config).serve([listening])
-
-
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """Where a console listens, and with which certificate; without one, a proxy ends TLS."""
-
-    host: str
-    port: int
-    certificate: Path | None = None
-    private_key: Path | None = None
+            await server.serve([listening])
+    tell("the console has ended")
 
 
 async def serve_hosted(console: ASGIApp, listener: Listener) -> None:
@@ -80,23 +79,29 @@ async def serve_hosted(console: ASGIApp, listener: Listener) -> None:
     InputError
         The certificate or its key cannot be used.
     """
+    server = _server(console, listener)
+    try:
+        server.config.load()
+    except OSError as error:  # ssl.SSLError is one
+        raise InputError(f"--certificate {listener.certificate}: {error}") from error
+    await server.serve()
+
+
+def _server(console: ASGIApp, listener: Listener = LOCAL) -> StoppingServer:
+    """A server that ends without a word, whatever it serves then."""
+    requests = RunningRequests(console, said(HTTPStatus.SERVICE_UNAVAILABLE, "the console ends"))
     config = uvicorn.Config(
-        console,
+        requests,
         host=listener.host,
         port=listener.port,
         ssl_certfile=listener.certificate,
         ssl_keyfile=listener.private_key,
         lifespan="off",
-        access_log=False,
+        access_log=False,  # addresses hold the token
         log_level="warning",
         server_header=False,
-        timeout_graceful_shutdown=CLOSE_S,
     )
-    try:
-        config.load()
-    except OSError as error:  # ssl.SSLError is one
-        raise InputError(f"--certificate {listener.certificate}: {error}") from error
-    await uvicorn.Server(config).serve()
+    return StoppingServer(config, requests, CLOSE_S)
 
 
 def _listening(port: int) -> socket.socket:
