@@ -122,8 +122,8 @@ def test_only_a_signed_visit_of_a_valid_token_opens_pages(scene: Scene, tmp_path
         again.cookies.set(name, cookie)
         plane.kubectl("delete", "serviceaccount", "ann", "--namespace", namespace)
         wait_until(
-            lambda: ann.get("/plans").status_code,
-            lambda status: status == 401,
+            lambda: {ann.get(path).status_code for path in ("/plans", "/")},
+            lambda statuses: statuses == {401},
             "the API server refuses the token",
             60,
         )

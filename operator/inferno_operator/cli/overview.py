@@ -210,7 +210,9 @@ def _view(observation: Observation, targets: Targets, catalogue: Catalogue) -> S
     measured = resource.status.measured if measures else None
     current = priced_current(with_last_good(resource), catalogue)
     ready = observation.status.condition(READY)
-    spec = resource.spec.model_copy(update={"current_alloc": current})
+    spec = resource.spec
+    if current is not spec.current_alloc:  # priced or loaded; most are as they were read
+        spec = spec.model_copy(update={"current_alloc": current})
     target = targets.get((spec.service_class, spec.model))
     reason, message = (ready.reason, ready.message) if ready else ("", "")
     warnings = observation.status.condition(WARNINGS)

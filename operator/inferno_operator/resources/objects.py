@@ -45,6 +45,14 @@ HORIZONTAL_POD_AUTOSCALER = Kind(
 )
 
 
+def without_managers(manifest: Manifest) -> Manifest:
+    """Return an object without the field that says who manages its fields, often the largest."""
+    metadata = manifest["metadata"]
+    if "managedFields" not in metadata:
+        return manifest
+    return {**manifest, "metadata": {k: v for k, v in metadata.items() if k != "managedFields"}}
+
+
 def kind_of(resource: type[Resource]) -> Kind:
     """Return the kind of a resource class."""
     return Kind(GROUP, resource.kind, resource.plural, VERSION)

@@ -36,10 +36,12 @@ class ObjectDifference:
 class Cache:
     """The objects of a kind, in a namespace or in all namespaces.
 
-    The methods that change the cache return the differences.
+    The methods that change the cache return the differences. If objects are only `decoded`, each is
+    decoded at once, and of its manifest only the metadata is kept.
     """
 
     kind: Kind
+    decoded: bool = False
     _objects: dict[str, dict[Key, Manifest]] = field(default_factory=dict)
     """By namespace: what is asked for costs no more than what is found."""
     _observations: dict[Key, Observation] = field(default_factory=dict)
@@ -106,6 +108,9 @@ class Cache:
         self._observations.pop(key, None)
         objects = self._objects.setdefault(key.namespace, {})
         before = objects.pop(key, None)
+        if after is not None and self.decoded:
+            self._observations[key] = observe(DECODED[self.kind], after)
+            after = {"metadata": after["metadata"]}
         if after is not None:
             objects[key] = after
         elif not objects:

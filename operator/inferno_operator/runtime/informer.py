@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Protocol
 
 from inferno_operator.resources import GROUP
-from inferno_operator.resources.objects import Kind, Manifest, Place
+from inferno_operator.resources.objects import Kind, Manifest, Place, without_managers
 from inferno_operator.runtime.cache import Cache, ObjectDifference
 from inferno_operator.runtime.ports import Listing, ObjectChange, Reader
 from inferno_operator.runtime.work_queue import Backoff
@@ -47,6 +47,8 @@ class Informer:
         The API server.
     area
         The objects to watch.
+    decoded
+        Whether the cache keeps them only decoded.
 
     Attributes
     ----------
@@ -58,11 +60,11 @@ class Informer:
         Why they are not, if the API server has answered.
     """
 
-    def __init__(self, reader: Reader, area: Area) -> None:
+    def __init__(self, reader: Reader, area: Area, *, decoded: bool = False) -> None:
         self._reader = reader
         self._area = area
         self._followers: list[Follower] = []
-        self.cache = Cache(area[0])
+        self.cache = Cache(area[0], decoded)
         self.is_complete = False
         self.error: InfernoError | None = None
 
@@ -124,10 +126,7 @@ class Informer:
 
     def _kept(self, manifest: Manifest) -> Manifest:
         """Return what is kept of an object: who manages the fields of ours is not read."""
-        metadata = manifest["metadata"]
-        if self.cache.kind.group != GROUP or "managedFields" not in metadata:
-            return manifest
-        return {**manifest, "metadata": {k: v for k, v in metadata.items() if k != "managedFields"}}
+        return without_managers(manifest) if self.cache.kind.group == GROUP else manifest
 
     @staticmethod
     def _tell(differences: Iterable[ObjectDifference], followers: Iterable[Follower]) -> None:

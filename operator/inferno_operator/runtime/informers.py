@@ -34,10 +34,14 @@ class Informers:
         The API server.
     namespaces
         The namespaces to watch; if empty, all.
+    decoded
+        Whether caches keep objects only decoded: for those who read all of ours again and again.
     """
 
-    def __init__(self, reader: Reader, namespaces: Sequence[str] = ()) -> None:
-        self._reader = reader
+    def __init__(
+        self, reader: Reader, namespaces: Sequence[str] = (), *, decoded: bool = False
+    ) -> None:
+        self._reader, self._decoded = reader, decoded
         self.namespaces = namespaces
         self._informers: dict[Area, tuple[Informer, asyncio.Task[None]]] = {}
 
@@ -68,7 +72,7 @@ class Informers:
     def informer(self, area: Area) -> tuple[Informer, asyncio.Task[None]]:
         """Return the informer of an area, and its task; it begins if nobody follows the area."""
         if area not in self._informers:
-            informer = Informer(self._reader, area)
+            informer = Informer(self._reader, area, decoded=self._decoded)
             self._informers[area] = informer, asyncio.create_task(informer.run())
         return self._informers[area]
 

@@ -6,7 +6,7 @@ managers do not change.
 
 import logging
 from base64 import b64decode, b64encode
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -31,7 +31,7 @@ from inferno_operator.adapters.kubernetes.client import (
     url_path_of,
 )
 from inferno_operator.adapters.kubernetes.events import event_manifest
-from inferno_operator.adapters.kubernetes.watch import PAGE_SIZE, changes, listing
+from inferno_operator.adapters.kubernetes.watch import PAGE_SIZE, changes, first_page, listing
 from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Now, Reference
 from inferno_operator.runtime.ports import (
     ConflictError,
@@ -67,11 +67,17 @@ async def connect(watches: int, now: Now, instance: str) -> AsyncIterator["ApiSe
 
 
 class ApiReader:
-    """Reads objects of any kind; pods in pages of `page_size`."""
+    """Reads objects of any kind, in pages of `page_size`; of lists it keeps what `kept` returns."""
 
-    def __init__(self, api: CustomObjectsApi, page_size: int = PAGE_SIZE) -> None:
+    def __init__(
+        self,
+        api: CustomObjectsApi,
+        page_size: int = PAGE_SIZE,
+        kept: Callable[[Manifest], Manifest] = lambda manifest: manifest,
+    ) -> None:
         self._api = api
         self._page_size = page_size
+        self._kept = kept
 
     async def verbs(self, group: str, version: str) -> Mapping[str, frozenset[str]]:
         """Return what the API server offers to do with each kind of a group, in the plural."""
@@ -112,7 +118,11 @@ class ApiReader:
 
     async def list(self, kind: Kind, namespace: str) -> Listing:
         """List all objects of a kind in a namespace, or in all namespaces ("")."""
-        return await listing(self._api, kind, namespace, self._page_size)
+        return await listing(self._api, kind, namespace, self._page_size, self._kept)
+
+    async def try_list(self, kind: Kind, namespace: str) -> None:
+        """List one object at most: raises what the API server says to a list that it refuses."""
+        await first_page(self._api, kind, namespace, 1)
 
     def watch(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[ObjectChange, None]:
         """Yield the changes since a version, in order, until the watch ends."""

@@ -2,10 +2,11 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from kubernetes.aio import config
 from kubernetes.aio.client import (
@@ -23,7 +24,7 @@ from inferno_operator.adapters.kubernetes.client import (
     no_access,
 )
 from inferno_operator.resources import GROUP, SYSTEM_RESOURCES, VERSION, Optimizer, Plan, Resource
-from inferno_operator.resources.objects import Key, kind_of
+from inferno_operator.resources.objects import Key, Kind, kind_of, without_managers
 from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.runtime.ports import FieldManager, GoneError, Listing, RejectedError
 from inferno_optimizer.errors import InputError
@@ -32,6 +33,8 @@ APPROVER = "inferno-approve"
 """The ClusterRole whose rights an answer to a Plan takes."""
 
 DEFAULT_KUBECONFIG = "~/.kube/config"
+
+Result = TypeVar("Result")
 
 CONNECTIONS = 2 * len(SYSTEM_RESOURCES)
 """One watch and one call for each kind."""
@@ -60,12 +63,22 @@ class Session:
     def __init__(self, api: CustomObjectsApi, namespace: str) -> None:
         self._api = api
         self.namespace = namespace
-        self.reader = ApiReader(api)
+        self.reader = ApiReader(api, kept=without_managers)
 
     async def objects(self) -> list[Observation]:
         """Return all objects of our kinds that are not being deleted."""
         lists = await asyncio.gather(*map(self._observed, SYSTEM_RESOURCES))
         return [o for found in lists for o in found if o.deleted is None]
+
+    async def check_rights(self, kinds: Iterable[type[Resource]]) -> None:
+        """Ask the API server whether the user may list kinds in the namespace.
+
+        Raises
+        ------
+        InfernoError
+            The answer of the API server to a list that it refuses.
+        """
+        await asyncio.gather(*(self._read(kind, self.reader.try_list) for kind in kinds))
 
     async def optimizers(self) -> list[Observation]:
         """Return the Optimizers of the namespace."""
@@ -146,8 +159,13 @@ class Session:
         return [observe(kind, manifest) for manifest in (await self._list(kind)).manifests]
 
     async def _list(self, kind: type[Resource]) -> Listing:
+        return await self._read(kind, self.reader.list)
+
+    async def _read(
+        self, kind: type[Resource], read: Callable[[Kind, str], Awaitable[Result]]
+    ) -> Result:
         try:
-            return await self.reader.list(kind_of(kind), self.namespace)
+            return await read(kind_of(kind), self.namespace)
         except GoneError as error:
             raise InputError(
                 f"the cluster has no {kind.plural}.{GROUP}: install the custom resource definitions"

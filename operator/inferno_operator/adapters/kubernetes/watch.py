@@ -21,33 +21,43 @@ REDUCED: Mapping[Kind, Callable[[Manifest], Manifest]] = {NODE: reduced_node, PO
 """Kinds of which only some fields are kept."""
 
 PAGE_SIZE = 500
-"""Most pods in one answer."""
+"""Most objects in one answer."""
 
 PATIENCE = 60
 """Additional seconds until the client ends a watch that the API server did not end."""
 
 
 async def listing(
-    api: CustomObjectsApi, kind: Kind, namespace: str, page_size: int = PAGE_SIZE
+    api: CustomObjectsApi,
+    kind: Kind,
+    namespace: str,
+    page_size: int = PAGE_SIZE,
+    kept: Callable[[Manifest], Manifest] = lambda manifest: manifest,
 ) -> Listing:
-    """List all objects of a kind in a namespace, or in all namespaces (""); pods in pages."""
+    """List what is kept of all objects of a kind in a namespace, or in all namespaces ("")."""
     header = {"apiVersion": kind.api_version, "kind": kind.kind}
     manifests: list[Manifest] = []
     version = 0
     async with aclosing(_pages(api, kind, namespace, page_size)) as pages:
         async for page in pages:
             version = int(page["metadata"]["resourceVersion"])
-            manifests += ({**header, **_read(kind, item)} for item in page["items"])
+            manifests += ({**header, **kept(_read(kind, item))} for item in page["items"])
     return Listing(kind, namespace, version, tuple(manifests))
+
+
+async def first_page(api: CustomObjectsApi, kind: Kind, namespace: str, page_size: int) -> Manifest:
+    """Return the first page of a list as the API server has it."""
+    async with aclosing(_pages(api, kind, namespace, page_size)) as pages:
+        return await anext(pages)
 
 
 async def _pages(
     api: CustomObjectsApi, kind: Kind, namespace: str, page_size: int
 ) -> AsyncGenerator[Manifest, None]:
-    """Yield the list of a kind: pods in pages, for a cluster may have some hundred MB of them."""
+    """Yield the list of a kind: a whole one may have some hundred MB, which both sides hold."""
     about = f"{kind} of {namespace or 'all namespaces'}"
     path = _path(kind, namespace)
-    limit = {"limit": str(page_size)} if kind == POD else {}
+    limit = {"limit": str(page_size)}
     more: dict[str, str] = {}
     while True:
         call = get(api.api_client, path, {**limit, **more})

@@ -201,6 +201,18 @@ def test_an_object_is_decoded_once_for_each_version() -> None:
     assert newest.reference.version == "2"
 
 
+def test_what_is_kept_only_decoded_is_what_is_decoded_later() -> None:
+    only, whole, key = Cache(SERVER, decoded=True), Cache(SERVER), Key("one", "s")
+    manifest = versioned(server("S"), "one", "s", 1, "u")
+    for cache in (only, whole):
+        cache.written(manifest)
+
+    assert only.observation(key) == whole.observation(key)
+    assert only.get(key) == {"metadata": manifest["metadata"]}
+    only.apply(ObjectChange(2, manifest, gone=True))
+    assert only.observation(key) is None
+
+
 def test_a_difference_concerns_those_who_read_the_part_that_differs() -> None:
     cache = Cache(SERVER)
     (came,) = cache.written(versioned(server("S"), "one", "s", 1, "u"))

@@ -99,13 +99,13 @@ class _Console:
         self.made = SharedPages(news, time.monotonic)
 
     async def fleet(self, request: Request) -> Response:
-        seen = await self._read(request, self._objects)
+        seen = await self._read(request, self._news.watched.objects)
         page = await asyncio.to_thread(fleet_view, seen, self._session.namespace, now())
         return self._answer(request, page)
 
     async def next_plan(self, request: Request) -> Response:
         changes = [word for text in request.query_params.getlist("set") for word in text.split()]
-        seen = await self._read(request, self._session.objects)
+        seen = await self._read(request, self._news.watched.objects)
         outcome = await self._decided(seen, request, changes)
         return self._answer(request, await asyncio.to_thread(next_view, seen, outcome, changes))
 
@@ -118,31 +118,37 @@ class _Console:
         return self._answer(request, plan_view(seen, self._session.namespace, name))
 
     async def server(self, request: Request) -> Response:
-        name, seen = request.path_params["name"], await self._read(request, self._session.objects)
+        name, seen = (
+            request.path_params["name"],
+            await self._read(request, self._news.watched.objects),
+        )
         outcome = await self._decided(seen, request, ())
         view = partial(server_view, seen, outcome, self._session.namespace, name, now())
         return self._answer(request, await asyncio.to_thread(view))
 
     async def capacity(self, request: Request) -> Response:
-        seen = await self._read(request, self._objects)
+        seen = await self._read(request, self._news.watched.objects)
         return self._answer(request, await asyncio.to_thread(capacity_view, seen, now()))
 
     async def models(self, request: Request) -> Response:
-        seen = await self._read(request, self._session.objects)
+        seen = await self._read(request, self._news.watched.objects)
         return self._answer(request, await asyncio.to_thread(models_view, seen))
 
     async def model(self, request: Request) -> Response:
-        name, seen = request.path_params["name"], await self._read(request, self._session.objects)
+        name, seen = (
+            request.path_params["name"],
+            await self._read(request, self._news.watched.objects),
+        )
         view = partial(model_view, seen, self._session.namespace, name, now())
         return self._answer(request, await asyncio.to_thread(view))
 
     async def history(self, request: Request) -> Response:
-        seen = await self._read(request, self._objects)
+        seen = await self._read(request, self._news.watched.objects)
         view = partial(history_view, seen, self._session.namespace, now())
         return self._answer(request, await asyncio.to_thread(view))
 
     async def data(self, request: Request) -> Response:
-        seen = await self._read(request, self._session.objects)
+        seen = await self._read(request, self._news.watched.objects)
         return self._answer(request, await asyncio.to_thread(data_view, seen, now()))
 
     async def answer(self, request: Request) -> Response:
@@ -183,11 +189,6 @@ class _Console:
         """Read objects, for a page that is old as soon as anything changes from now on."""
         request.state.version = self._news.version
         return await read()
-
-    async def _objects(self) -> Sequence[Observation]:
-        """The objects of the namespace, with its Plans."""
-        objects, plans = await asyncio.gather(self._session.objects(), self._session.plans())
-        return [*objects, *plans]
 
     async def _decided(
         self, seen: Sequence[Observation], request: Request, changes: Sequence[str]

@@ -5,10 +5,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
-from inferno_operator.resources import SYSTEM_RESOURCES, Plan
-from inferno_operator.resources.objects import kind_of
+from inferno_operator.cli.kubectl.console.watched import WatchedNamespace
 from inferno_operator.runtime.cache import ObjectDifference
-from inferno_operator.runtime.informers import Informers
 
 TOGETHER_S = 0.5
 """Changes within this time are one piece of news [s]."""
@@ -41,9 +39,7 @@ class News:
 
     def __init__(self, session: Session, busy: Callable[[], float]) -> None:
         self._busy = busy
-        informers = Informers(session.reader, (session.namespace,))
-        kinds = [*map(kind_of, SYSTEM_RESOURCES), kind_of(Plan)]
-        self._objects = informers.subscribe(kinds, self._changed)
+        self.watched = WatchedNamespace(session, self._changed)
         self._pages: set[asyncio.Event] = set()
         self._change = asyncio.Event()
         self._over = asyncio.Event()
@@ -53,7 +49,7 @@ class News:
     @asynccontextmanager
     async def followed(self) -> AsyncIterator[None]:
         """Watch as long as this is open; then what pages are told ends, too."""
-        tasks = [asyncio.create_task(work) for work in (self._objects.run(), self._spread())]
+        tasks = [asyncio.create_task(work) for work in (self.watched.run(), self._spread())]
         try:
             yield
         finally:

@@ -1,0 +1,74 @@
+"""What pages are made of: the objects as they are now, for those who may still list them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from inferno_operator.cli.kubectl.console.watched import KINDS, WatchedNamespace
+from inferno_operator.resources import Resource, Server
+from inferno_operator.runtime.fakes import FakeCluster
+from inferno_operator.runtime.ports import RejectedError
+from tests.unit.operator.objects import server
+
+
+class Person:
+    """Stands in for a session: somebody who may list kinds, or not."""
+
+    def __init__(self) -> None:
+        self.reader, self.namespace, self.asked = FakeCluster(), "default", 0
+        self.refusal: RejectedError | None = None
+
+    async def check_rights(self, kinds: Iterable[type[Resource]]) -> None:
+        assert tuple(kinds) == KINDS
+        self.asked += 1
+        if self.refusal:
+            raise self.refusal
+
+
+@asynccontextmanager
+async def watched_by(person: Person) -> AsyncIterator[WatchedNamespace]:
+    session: Any = person
+    watched = WatchedNamespace(session, lambda _: None)
+    task = asyncio.create_task(watched.run())
+    yield watched
+    task.cancel()
+
+
+async def names(watched: WatchedNamespace) -> list[str]:
+    return [o.resource.spec.name for o in await watched.objects() if isinstance(o.resource, Server)]
+
+
+async def test_objects_are_those_of_now_without_those_that_are_being_deleted() -> None:
+    person = Person()
+    person.reader.add(server("S"))
+    person.reader.add(server("T", deletionTimestamp="2026-01-01T00:00:00Z"))
+    async with watched_by(person) as watched:
+        assert await names(watched) == ["S"]
+        person.reader.add(server("U"))
+        await asyncio.sleep(1)
+
+        assert await names(watched) == ["S", "U"]
+
+
+async def test_who_may_list_no_more_sees_nothing_of_what_is_known() -> None:
+    person = Person()
+    async with watched_by(person) as watched:
+        await watched.objects()
+        person.refusal = RejectedError("HTTP 403: cannot list")
+
+        with pytest.raises(RejectedError, match="cannot list"):
+            await watched.objects()
+        assert person.asked == 2
+
+
+async def test_why_objects_are_not_known_is_said() -> None:
+    person = Person()
+    person.reader.rejected["Server"] = RejectedError("HTTP 403: cannot watch")
+    async with watched_by(person) as watched:
+        await asyncio.sleep(1)
+
+        with pytest.raises(RejectedError, match="cannot watch"):
+            await watched.objects()
