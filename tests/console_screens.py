@@ -75,6 +75,7 @@ def pages(seen: Sequence[Observation]) -> Mapping[str, View]:
         "/next": partial(next_page, WHAT_IF),
         "/plans": partial(plans_view, seen, NOW),
         "/plans/fleet-8": partial(plan_view, seen, NAMESPACE, "fleet-8"),
+        "/plans/fleet-7": partial(plan_view, seen, NAMESPACE, "fleet-7", "fleet-8"),
         "/servers/premium-mistral-7b": partial(server_page, "premium-mistral-7b"),
         "/capacity": partial(capacity_view, seen, NOW),
         "/models": partial(models_view, seen),

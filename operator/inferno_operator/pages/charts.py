@@ -91,6 +91,15 @@ def front_chart(frame: Frame, points: Sequence[Named], words: str) -> Chart:
     return _chart((frame.line(front, "bound"), *_dots(frame, points)), frame, words)
 
 
+def agreement_chart(
+    frame: Frame, points: Sequence[Named], named: Container[str], words: str
+) -> Chart:
+    """Return points, the names of some, and a dashed line where both values are the same."""
+    end = min(frame.x_most, frame.y_most)
+    line = frame.line([(0.0, 0.0), (end, end)], "bound")
+    return _chart((line, *_dots(frame, points, named)), frame, words)
+
+
 def limit_chart(frame: Frame, points: Sequence[Named], limit: float, words: str) -> Chart:
     """Return points, the names of the best ones, and a dashed line at the most that they may be.
 

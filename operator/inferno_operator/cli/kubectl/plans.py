@@ -46,30 +46,42 @@ def plans(
 @app.command(
     epilog="Example: kubectl inferno diff fleet-17"
     "\n\nExample: kubectl inferno diff fleet-17 -n llm -o yaml"
+    "\n\nExample: kubectl inferno diff fleet-17 fleet-18"
 )
 @somewhere
 def diff(
     place: "KubectlOptions",
     name: PlanName,
+    other: Annotated[
+        str | None, typer.Argument(metavar="OTHER", help="A Plan to compare it with.")
+    ] = None,
     output: Output = Format.TABLE,
     *,
     currency: Currency = IN_CENTS,
 ) -> None:
     """Show what a Plan changes: each Server before and after, and the cost.
 
-    A Plan that is still to be carried out is refused if its decisions are not what it shows.
+    Of two Plans, show the Servers that they leave in different states. A Plan that is still to be
+    carried out is refused if its decisions are not what it shows.
     """
     from inferno_operator.cli.kubectl.answer import check_text, choose_plan, in_order
-    from inferno_operator.cli.tables.plans import diff_parts
+    from inferno_operator.cli.tables.plans import diff_parts, difference_parts
 
-    async def read(session: "Session") -> "Plan":
-        return choose_plan(in_order(await session.plans()), session.namespace, name)
+    async def read(session: "Session") -> "list[Plan]":
+        plans = in_order(await session.plans())
+        return [choose_plan(plans, session.namespace, each) for each in (name, other) if each]
 
     money = money_of(currency)
     chosen = run(place, read)
-    if not chosen.is_finished:
-        check_text(chosen)
-    show(output, chosen.to_json, lambda: diff_parts(chosen, money))
+    for plan in chosen:
+        if not plan.is_finished:
+            check_text(plan)
+    if other:
+        first, second = chosen
+        document = [plan.to_json() for plan in chosen]
+        show(output, lambda: document, lambda: difference_parts(first, second, money))
+    else:
+        show(output, chosen[0].to_json, lambda: diff_parts(chosen[0], money))
 
 
 @app.command(

@@ -11,6 +11,9 @@ from inferno_operator.cli.tables.solution import Part, TextTable, grouped
 from inferno_operator.cli.tables.top import age
 from inferno_operator.resources import Placement, Plan, PlanStep, Reduction
 
+UNCHANGED = "as before"
+"""Shown of a Server that a Plan does not change."""
+
 PHASE_UNKNOWN = "-"
 """Shown until the operator has looked at a Plan."""
 
@@ -43,6 +46,42 @@ def diff_parts(plan: Plan, money: Money = CENTS) -> Iterator[Part]:
     yield summary(plan, money)
     yield from _taken(spec.totals.reduction)
     yield f"{plan.status.phase or PHASE_UNKNOWN}: {why(plan)}"
+
+
+def difference_parts(plan: Plan, other: Plan, money: Money = CENTS) -> Iterator[Part]:
+    """Yield the Servers that two Plans leave in different states, and what both cost.
+
+    A Plan leaves the Servers that it does not list as they were.
+    """
+    names = plan.metadata.name, other.metadata.name
+    first, second = ({step.server: step for step in p.spec.steps} for p in (plan, other))
+    rows = [
+        (server, *_after(first.get(server), money), *_after(second.get(server), money))
+        for server in sorted({*first, *second})
+        if _left(first.get(server)) != _left(second.get(server))
+    ]
+    if rows:
+        headings = [text for name in names for text in (f"{name} TO", f">{name} CHANGE")]
+        yield TextTable(("SERVER", *headings), rows)
+    else:
+        yield f"{names[0]} and {names[1]} leave all Servers in the same state"
+    yield ""
+    for each in (plan, other):
+        if each.spec.steps_omitted:
+            omitted = each.spec.steps_omitted
+            yield f"{each.metadata.name}: Servers that it does not list: {omitted}"
+        yield f"{each.metadata.name}: {summary(each, money)}"
+
+
+def _left(step: PlanStep | None) -> Sequence[Placement] | None:
+    """What runs after a step; None if the Plan does not change the Server."""
+    return step.after if step else None
+
+
+def _after(step: PlanStep | None, money: Money) -> tuple[str, str]:
+    if step is None:
+        return UNCHANGED, ""
+    return placed_cell(step.after), money.change(step.cost_change)
 
 
 def summary(plan: Plan, money: Money = CENTS) -> str:

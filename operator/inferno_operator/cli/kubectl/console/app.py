@@ -115,7 +115,8 @@ class _Console:
 
     async def plan(self, request: Request) -> Response:
         name, seen = request.path_params["name"], await self._read(request, self._session.plans)
-        return self._answer(request, plan_view(seen, self._session.namespace, name))
+        other = request.query_params.get("with", "")
+        return self._answer(request, plan_view(seen, self._session.namespace, name, other))
 
     async def server(self, request: Request) -> Response:
         name, seen = (

@@ -101,7 +101,7 @@ def _charts(cards: Sequence[CardUse], plans: Sequence[Plan], now: datetime) -> I
         most = max(item.available, *(count for _, count in given), 1)
         frame = Frame(item.type, line.label, "cards", line.end, most * ABOVE)
         there = [(0.0, float(item.available)), (line.end, float(item.available))]
-        words = f"{item.type}: {given[-1][1]:g} cards by the last Plan; dashed: {item.available}"
+        words = f"{item.type}: {given[-1][1]:g} by the last Plan; dashed: {item.available}"
         lines = (("bound", there), ("line", stairs(given, line.end)))
         yield line_chart(frame, lines, f"{words} are there now")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from statistics import median
 
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.kubectl.selection import choose_model
@@ -9,7 +10,7 @@ from inferno_operator.cli.options.currency import CENTS
 from inferno_operator.cli.tables.cluster import cost, cost_cell, placement
 from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_operator.cli.tables.top import age, condition_parts
-from inferno_operator.pages.charts import Chart, fit_chart
+from inferno_operator.pages.charts import Chart, Named, agreement_chart, fit_chart
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.pages.svg import Frame
 from inferno_operator.resources import (
@@ -24,6 +25,9 @@ from inferno_operator.resources.observation import Observation, readable
 
 ABOVE = 1.05
 """Height of an axis, where the highest value is 1."""
+
+MARKED = 3
+"""Servers farthest from what was predicted, which have their names in a chart."""
 
 Line = tuple[float, float]
 """Time of a decode step alone, and what each request of the batch adds [ms]."""
@@ -54,7 +58,7 @@ def model_view(
         parts=tuple(_parts(model, found, servers, now)),
         document=lambda: {"model": model.to_json(), "servers": [s.to_json() for s in servers]},
         figures=tuple(_figures(model, servers)),
-        charts=tuple(_charts(model, found)),
+        charts=(*_charts(model, found), *agreements(servers)),
     )
 
 
@@ -215,3 +219,33 @@ def _chart(data: PerformanceData, expected: DecodeParms, upper: DecodeParms) -> 
         f" request, with its upper confidence; dashed, as typed: {alone:.3g} ms + {slope:.3g} ms"
     )
     return fit_chart(frame, typed, fitted, highest, words)
+
+
+def agreements(servers: Sequence[Server]) -> Iterator[Chart]:
+    """Yield what was predicted of each latency against what is measured of it, by Server."""
+    for title, field in (("ITL", "itl_average"), ("TTFT", "ttft_average")):
+        points = [
+            Named(server.metadata.name, predicted, found)
+            for server in servers
+            if (predicted := getattr(server.spec.desired_alloc, field, None))
+            and (found := getattr(server.status.measured, field, None))
+        ]
+        if points:
+            yield _agreement(title, points)
+
+
+def _agreement(title: str, points: Sequence[Named]) -> Chart:
+    """Predicted and measured values of one latency [ms]; both axes have the same length."""
+    most = max(max(point.x, point.y) for point in points) * ABOVE
+    frame = Frame(f"{title}, measured and predicted", "predicted [ms]", "measured [ms]", most, most)
+    farthest = {point.name for point in sorted(points, key=_error)[-MARKED:]}
+    words = (
+        f"{title} of {len(points)} Servers, predicted and measured; dashed: both the same;"
+        f" the median difference is {median(map(_error, points)):.0%}"
+    )
+    return agreement_chart(frame, points, farthest, words)
+
+
+def _error(point: Named) -> float:
+    """By how much of the prediction the measured value differs from it."""
+    return abs(point.y - point.x) / point.x

@@ -47,6 +47,8 @@ class ConsolePage:
         Pictures above the tables.
     links
         Pages that answer what a person may ask next.
+    others
+        What this may be compared with, by name.
     """
 
     title: str
@@ -57,3 +59,4 @@ class ConsolePage:
     changes: Sequence[str] | None = None
     charts: Sequence[Chart] = ()
     links: Sequence[PageLink] = ()
+    others: Sequence[str] = ()

@@ -13,7 +13,7 @@ from inferno_operator.cli.preview import plan_document, preview
 from inferno_operator.cli.tables.cluster import cost, placement
 from inferno_operator.cli.tables.measurement import comparison_parts
 from inferno_operator.cli.tables.plan import plan_parts
-from inferno_operator.cli.tables.plans import diff_parts, plans_parts
+from inferno_operator.cli.tables.plans import diff_parts, difference_parts, plans_parts
 from inferno_operator.cli.tables.solution import option_parts, saved_work_parts
 from inferno_operator.cli.tables.top import condition_parts, top_parts
 from inferno_operator.cli.tables.what_if import remedy_parts
@@ -52,7 +52,7 @@ def _figures(seen: Overview, waiting: int) -> Iterator[KeyFigure]:
     missed = sum(view.misses_target for view in known)
     yield KeyFigure("Cost now", f"{running:.2f}", "cents/hour")
     yield KeyFigure("Cost desired", f"{desired:.2f}", f"{desired - running:+.2f} cents/hour")
-    yield KeyFigure("Servers", str(len(seen.servers)), f"of {len(known)} latencies are known")
+    yield KeyFigure("Servers", str(len(seen.servers)), f"latencies are known of {len(known)}")
     yield KeyFigure("Miss a target", str(missed), "now")
     yield KeyFigure("Plans that wait", str(waiting), "for approval")
 
@@ -87,14 +87,30 @@ def plans_view(observations: Sequence[Observation], now: datetime) -> ConsolePag
     )
 
 
-def plan_view(observations: Sequence[Observation], namespace: str, name: str) -> ConsolePage:
-    """What one Plan changes, and the form to answer it while it needs an answer."""
-    plan = choose_plan(in_order(observations), namespace, name)
+def plan_view(
+    observations: Sequence[Observation], namespace: str, name: str, other: str = ""
+) -> ConsolePage:
+    """What one Plan changes, and the form to answer it while it needs an answer.
+
+    With another one: the Servers that the two leave in different states.
+    """
+    plans = in_order(observations)
+    plan = choose_plan(plans, namespace, name)
+    others = [each.metadata.name for each in plans if each is not plan]
+    if other:
+        second = choose_plan(plans, namespace, other)
+        return ConsolePage(
+            title=f"Plans {name} and {other}",
+            parts=tuple(difference_parts(plan, second)),
+            document=lambda: [plan.to_json(), second.to_json()],
+            others=others,
+        )
     return ConsolePage(
         title=f"Plan {name}",
         parts=tuple(diff_parts(plan)),
         document=plan.to_json,
         form=_form_of(plan),
+        others=others,
     )
 
 

@@ -11,7 +11,8 @@ from inferno_operator.cli.kubectl.answer import (
     deadline,
     in_order,
 )
-from inferno_operator.cli.tables.plans import diff_parts, plans_parts
+from inferno_operator.cli.tables.plans import diff_parts, difference_parts, plans_parts
+from inferno_operator.cli.tables.solution import TextTable, name_of
 from inferno_operator.resources import Plan, parse
 from inferno_optimizer.errors import InputError
 from tests.unit.operator import objects
@@ -127,6 +128,36 @@ def test_a_diff_shows_each_server_before_and_after() -> None:
         "2 Servers change; cost 100.00 -> 99.50 cents/hour (-0.50)",
         "Proposed: the Optimizer has mode Approve",
     ]
+
+
+def test_two_plans_differ_in_what_they_leave_running() -> None:
+    second = [MOVE | {"to": CLEAR["from"], "costChange": 0.0}, CLEAR, MOVE | {"server": "u"}]
+    pair = plan("fleet-1", steps=[MOVE, CLEAR]), plan("fleet-2", steps=second, stepsOmitted=1)
+
+    table, *lines = difference_parts(*pair)
+    assert isinstance(table, TextTable)
+    assert [name_of(heading) for heading in table.headings] == [
+        "SERVER",
+        *("fleet-1 TO", "fleet-1 CHANGE"),
+        *("fleet-2 TO", "fleet-2 CHANGE"),
+    ]
+    moved = ("1 x A (batch 8) + 3 x B (batch 16)", "+20.00")
+    assert [tuple(row) for row in table.rows] == [
+        ("s", *moved, "2 x A (batch 8)", "+0.00"),
+        ("u", "as before", "", *moved),
+    ]
+    assert lines == [
+        "",
+        "fleet-1: 2 Servers change; cost 100.00 -> 99.50 cents/hour (-0.50)",
+        "fleet-2: Servers that it does not list: 1",
+        "fleet-2: 2 Servers change; cost 100.00 -> 99.50 cents/hour (-0.50)",
+    ]
+
+
+def test_equal_plans_have_no_difference() -> None:
+    first, *_ = difference_parts(plan("fleet-1", steps=[MOVE]), plan("fleet-2", steps=[MOVE]))
+
+    assert first == "fleet-1 and fleet-2 leave all Servers in the same state"
 
 
 def test_why_several_servers_get_too_little_is_one_sentence() -> None:

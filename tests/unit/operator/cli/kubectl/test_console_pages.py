@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import ceil
+from statistics import median
 
 import pytest
 
@@ -16,9 +17,11 @@ from inferno_operator.cli.kubectl.console.capacity import capacity_view
 from inferno_operator.cli.kubectl.console.data import data_view
 from inferno_operator.cli.kubectl.console.history import history_view, is_move
 from inferno_operator.cli.kubectl.console.html import ROWS, PageQuery, Pages
-from inferno_operator.cli.kubectl.console.models import model_view, models_view
+from inferno_operator.cli.kubectl.console.models import agreements, model_view, models_view
 from inferno_operator.cli.kubectl.console.page import ConsolePage
+from inferno_operator.cli.kubectl.console.views import plan_view
 from inferno_operator.cli.tables.solution import TextTable, first_table
+from inferno_operator.pages.svg import LEFT, RIGHT, WIDTH
 from inferno_operator.resources import Accelerator, Model, Placement, Plan, PlanStep, Server
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InputError
@@ -160,7 +163,7 @@ def test_a_chart_of_cards_ends_at_the_last_plan_that_took_effect(seen: list[Obse
 
     words = [chart.words for chart in capacity_view(seen, NOW).charts]
 
-    matches = [re.fullmatch(r"(\S+): (\d+) cards by .*", text) for text in words]
+    matches = [re.fullmatch(r"(\S+): (\d+) by the last .*", text) for text in words]
     told = {found[1]: found[2] for found in matches if found}
     assert {name: int(count) for name, count in told.items() if count != "0"} == expected
 
@@ -225,11 +228,31 @@ def test_a_model_shows_the_time_of_a_step_alone_and_with_a_full_batch(
     a100 = accelerators.index("A100")  # alpha 12.32, beta 0.41, batch 64 in the sample
     assert float(column(page, "ALONE:STEP")[a100]) == pytest.approx(12.32 + 0.41, rel=5e-3)
     assert float(column(page, "FULL:STEP")[a100]) == pytest.approx(12.32 + 64 * 0.41, rel=5e-3)
-    assert [chart.words.split(":")[0] for chart in page.charts] == [
+    assert [chart.words.split(":")[0] for chart in page.charts][:3] == [
         "Step on L4",
         "Step on L40S",
         "Step on A100",
     ]
+
+
+def test_a_model_shows_measured_latencies_against_predicted_ones(seen: list[Observation]) -> None:
+    """The dots lie where the numbers of the objects say, on axes that are equally long."""
+    servers = [s for s in objects(seen, Server) if s.spec.model == "mistral_7b"]
+    known = [s for s in servers if s.status.measured and s.status.measured.itl_average]
+    predicted = [s.spec.desired_alloc.itl_average for s in known]
+    measured = [s.status.measured.itl_average for s in known]
+    assert len(known) > 1
+
+    (chart,) = [c for c in agreements(servers) if c.words.startswith("ITL")]
+
+    dots = [(float(x), float(y)) for x, y in re.findall(r'cx="(.*?)" cy="(.*?)"', chart.svg)]
+    across = sorted(x for x, _ in dots)
+    most = max(*predicted, *measured) * 1.05
+    scale = (WIDTH - LEFT - RIGHT) / most
+    assert across == pytest.approx([LEFT + scale * p for p in sorted(predicted)], abs=0.06)
+    errors = [abs(m - p) / p for p, m in zip(predicted, measured, strict=True)]
+    assert f"{len(known)} Servers" in chart.words
+    assert chart.words.endswith(f"{median(errors):.0%}")
 
 
 def test_what_runs_of_a_model_is_on_its_page(seen: list[Observation]) -> None:
@@ -302,3 +325,18 @@ def test_many_notes_are_folded() -> None:
     assert "note 4" in before
     assert "note 5" not in before
     assert "3 more notes" in folded
+
+
+def test_a_plan_is_compared_with_any_other_one(seen: list[Observation]) -> None:
+    names = [plan.metadata.name for plan in objects(seen, Plan)]
+
+    alone = plan_view(seen, NAMESPACE, "fleet-8")
+    page = plan_view(seen, NAMESPACE, "fleet-8", "fleet-2")
+
+    assert set(alone.others) == {*names} - {"fleet-8"}
+    assert page.form is None  # what two Plans would do is no Plan to approve
+    document = json.loads(json.dumps(page.document()))
+    assert [item["metadata"]["name"] for item in document] == ["fleet-8", "fleet-2"]
+    assert "<option selected>fleet-2</option>" in html(page, "with=fleet-2")
+    with pytest.raises(InputError, match="Plan llm/fleet-99"):
+        plan_view(seen, NAMESPACE, "fleet-8", "fleet-99")
