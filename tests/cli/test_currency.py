@@ -98,6 +98,8 @@ def test_every_command_that_prints_money_has_the_option() -> None:
         "diff",
         "approve",
         "reject",
+        "console",
+        "console-server",
     )
     offline = ("optimize", "explain", "report", "replay", "floor")
 

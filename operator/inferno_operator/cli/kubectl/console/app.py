@@ -42,6 +42,7 @@ from inferno_operator.cli.kubectl.console.views import (
 from inferno_operator.cli.kubectl.dry_run import DryRun, decide
 from inferno_operator.cli.kubectl.places import now
 from inferno_operator.cli.kubectl.reply import answer_plan
+from inferno_operator.cli.options.currency import Money
 from inferno_operator.cli.tables.order import ordered
 from inferno_operator.cli.tables.solution import csv_text
 from inferno_operator.resources.observation import Observation
@@ -60,17 +61,19 @@ MOST_FORM = 16_384
 """Largest form that is read [bytes]."""
 
 
-def console_app(session: Session, access: LocalAccess, news: News) -> ASGIApp:
+def console_app(session: Session, access: LocalAccess, news: News, money: Money) -> ASGIApp:
     """Return the console of a namespace, for those who may ask."""
-    return Guarded(pages_of(session, access, news), access)
+    return Guarded(pages_of(session, access, news, money), access)
 
 
-def pages_of(session: Session, forms: Forms, news: News, *, hosted: bool = False) -> ASGIApp:
+def pages_of(
+    session: Session, forms: Forms, news: News, money: Money, *, hosted: bool = False
+) -> ASGIApp:
     """Return the pages of a namespace, with the rights of a session.
 
     `hosted` pages have a button to log out.
     """
-    console = _Console(session, forms, news, hosted=hosted)
+    console = _Console(session, forms, news, money, hosted=hosted)
     shared = console.made.shared
     routes = [
         Route("/", shared(console.fleet)),
@@ -92,31 +95,35 @@ def pages_of(session: Session, forms: Forms, news: News, *, hosted: bool = False
 
 
 class _Console:
-    def __init__(self, session: Session, forms: Forms, news: News, *, hosted: bool) -> None:
-        self._session, self._forms, self._news = session, forms, news
-        self._pages = Pages(session.namespace, forms.form_token, hosted=hosted)
+    def __init__(
+        self, session: Session, forms: Forms, news: News, money: Money, *, hosted: bool
+    ) -> None:
+        self._session, self._forms, self._news, self._money = session, forms, news, money
+        self._pages = Pages(session.namespace, forms.form_token, money, hosted=hosted)
         self._one_solve = asyncio.Lock()
         self.made = SharedPages(news, time.monotonic)
 
     async def fleet(self, request: Request) -> Response:
         seen = await self._read(request, self._news.watched.objects)
-        page = await asyncio.to_thread(fleet_view, seen, self._session.namespace, now())
-        return self._answer(request, page)
+        view = partial(fleet_view, seen, self._session.namespace, now(), self._money)
+        return self._answer(request, await asyncio.to_thread(view))
 
     async def next_plan(self, request: Request) -> Response:
         changes = [word for text in request.query_params.getlist("set") for word in text.split()]
         seen = await self._read(request, self._news.watched.objects)
         outcome = await self._decided(seen, request, changes)
-        return self._answer(request, await asyncio.to_thread(next_view, seen, outcome, changes))
+        view = partial(next_view, seen, outcome, changes, self._money)
+        return self._answer(request, await asyncio.to_thread(view))
 
     async def plans(self, request: Request) -> Response:
         seen = await self._read(request, self._session.plans)
-        return self._answer(request, plans_view(seen, now()))
+        return self._answer(request, plans_view(seen, now(), self._money))
 
     async def plan(self, request: Request) -> Response:
         name, seen = request.path_params["name"], await self._read(request, self._session.plans)
         other = request.query_params.get("with", "")
-        return self._answer(request, plan_view(seen, self._session.namespace, name, other))
+        page = plan_view(seen, self._session.namespace, name, other, self._money)
+        return self._answer(request, page)
 
     async def server(self, request: Request) -> Response:
         name, seen = (
@@ -124,28 +131,32 @@ class _Console:
             await self._read(request, self._news.watched.objects),
         )
         outcome = await self._decided(seen, request, ())
-        view = partial(server_view, seen, outcome, self._session.namespace, name, now())
+        view = partial(
+            server_view, seen, outcome, self._session.namespace, name, now(), self._money
+        )
         return self._answer(request, await asyncio.to_thread(view))
 
     async def capacity(self, request: Request) -> Response:
         seen = await self._read(request, self._news.watched.objects)
-        return self._answer(request, await asyncio.to_thread(capacity_view, seen, now()))
+        return self._answer(
+            request, await asyncio.to_thread(capacity_view, seen, now(), self._money)
+        )
 
     async def models(self, request: Request) -> Response:
         seen = await self._read(request, self._news.watched.objects)
-        return self._answer(request, await asyncio.to_thread(models_view, seen))
+        return self._answer(request, await asyncio.to_thread(models_view, seen, self._money))
 
     async def model(self, request: Request) -> Response:
         name, seen = (
             request.path_params["name"],
             await self._read(request, self._news.watched.objects),
         )
-        view = partial(model_view, seen, self._session.namespace, name, now())
+        view = partial(model_view, seen, self._session.namespace, name, now(), self._money)
         return self._answer(request, await asyncio.to_thread(view))
 
     async def history(self, request: Request) -> Response:
         seen = await self._read(request, self._news.watched.objects)
-        view = partial(history_view, seen, self._session.namespace, now())
+        view = partial(history_view, seen, self._session.namespace, now(), self._money)
         return self._answer(request, await asyncio.to_thread(view))
 
     async def data(self, request: Request) -> Response:

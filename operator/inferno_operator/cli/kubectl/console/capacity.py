@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 from inferno_operator.cli.kubectl.answer import in_order
 from inferno_operator.cli.kubectl.console.page import ConsolePage, PageLink
+from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.overview import CardUse, overview, overview_document
 from inferno_operator.cli.tables.solution import Part, TextTable, one_more_card
 from inferno_operator.pages.charts import Chart, line_chart
@@ -24,13 +25,15 @@ MORE = (1, 4)
 COUNTED = ("TOTAL", "OTHERS", "OURS", "FREE")
 
 
-def capacity_view(observations: Sequence[Observation], now: datetime) -> ConsolePage:
+def capacity_view(
+    observations: Sequence[Observation], now: datetime, money: Money = CENTS
+) -> ConsolePage:
     """The cards by type: there, in use, planned, held; and what was planned over time."""
     cards = overview(observations).cards
     plans = [plan for plan in reversed(in_order(observations)) if plan.status.took_effect]
     return ConsolePage(
         title="Cards by type",
-        parts=tuple(_parts(cards)),
+        parts=tuple(_parts(cards, money)),
         document=lambda: _document(observations, plans),
         figures=tuple(_figures(cards)),
         charts=tuple(_charts(cards, plans, now)),
@@ -54,7 +57,7 @@ def _taken(item: CardUse) -> int:
     return (item.planned or 0) + (item.held or 0)
 
 
-def _parts(cards: Sequence[CardUse]) -> Iterator[Part]:
+def _parts(cards: Sequence[CardUse], money: Money) -> Iterator[Part]:
     if not cards:
         yield "no cards: there is no Capacity, and no Server that runs"
         return
@@ -62,21 +65,21 @@ def _parts(cards: Sequence[CardUse]) -> Iterator[Part]:
     headings = ("CARDS", ">IN USE/THERE", ">PLANNED/THERE", ">HELD", ">ONE MORE CARD")
     limit = ("LIMITED BY",) if counted else ()
     counts = [f">{name}" for name in counted]
-    rows = [_row(item, counted=bool(counted)) for item in cards]
+    rows = [_row(item, money, counted=bool(counted)) for item in cards]
     yield TextTable((*headings, *counts, *limit), rows)
     yield (
         "Held cards belong to Servers for which no decision is possible. One more card saves so"
-        " many cents/hour, or serves so many more requests/min; a tilde marks an estimate."
+        f" many {money.rate}, or serves so many more requests/min; a tilde marks an estimate."
     )
 
 
-def _row(item: CardUse, *, counted: bool) -> Sequence[str]:
+def _row(item: CardUse, money: Money, *, counted: bool) -> Sequence[str]:
     return (
         item.type,
         f"{item.running}/{item.available}",
         "-" if item.planned is None else f"{item.planned}/{item.available}",
         "-" if item.held is None else str(item.held),
-        one_more_card(item.price, item.gain, estimated=item.estimated),
+        one_more_card(item.price, item.gain, money, estimated=item.estimated),
         *(_counts(item) if counted else ()),
     )
 

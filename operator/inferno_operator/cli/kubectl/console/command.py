@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from inferno_operator.cli.kubectl.places import run, somewhere
+from inferno_operator.cli.options.currency import IN_CENTS, Currency, money_of
 from inferno_optimizer.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def console(
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the address in the browser.")
     ] = True,
+    currency: Currency = IN_CENTS,
 ) -> None:
     """Show the namespace as pages in a browser on this machine, until Ctrl-C.
 
@@ -37,8 +39,9 @@ def console(
     """
     from inferno_operator.cli.kubectl.console.serve import serve
 
+    money = money_of(currency)
     try:
-        run(place, lambda session: serve(session, port, typer.echo, browser=browser))
+        run(place, lambda session: serve(session, port, money, typer.echo, browser=browser))
     except KeyboardInterrupt:
         raise typer.Exit from None
 
@@ -72,6 +75,7 @@ def console_server(  # noqa: PLR0913 - the options of a server
     api_server_ca: Annotated[
         Path, typer.Option(help="Authorities that sign the certificate of the API server.")
     ] = Path("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"),
+    currency: Currency = IN_CENTS,
 ) -> None:
     """Serve the console to many people, each with the rights of the token they log in with.
 
@@ -86,7 +90,8 @@ def console_server(  # noqa: PLR0913 - the options of a server
 
     server = ApiServerAddress(api_server, api_server_ca)
     key = read_key(key_file)
-    console = hosted_console(server, namespace, origin, key, asyncio.sleep, time.monotonic)
+    money = money_of(currency)
+    console = hosted_console(server, namespace, origin, key, asyncio.sleep, time.monotonic, money)
     try:
         asyncio.run(serve_hosted(console, Listener(host, port, certificate, private_key)))
     except KeyboardInterrupt:

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from inferno_operator.cli.kubectl.answer import in_order
 from inferno_operator.cli.kubectl.console.page import ConsolePage
+from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.savings import SpendingRow, accounts, saved, savings_document
 from inferno_operator.cli.tables.plans import PHASE_UNKNOWN, placed_cell
 from inferno_operator.cli.tables.savings import savings_parts
@@ -21,18 +22,20 @@ ABOVE = 1.1
 """Height of an axis, where the highest value is 1."""
 
 
-def history_view(observations: Sequence[Observation], namespace: str, now: datetime) -> ConsolePage:
+def history_view(
+    observations: Sequence[Observation], namespace: str, now: datetime, money: Money = CENTS
+) -> ConsolePage:
     """What was decided for each Server and why, the newest first; and the ledger."""
     plans, ledger = in_order(observations), _ledger(observations, namespace)
     return ConsolePage(
         title="History",
-        parts=tuple(_parts(plans, ledger)),
+        parts=tuple(_parts(plans, ledger, money)),
         document=lambda: {
             "plans": [plan.to_json() for plan in plans],
             "ledger": savings_document(ledger),
         },
-        figures=tuple(_figures(plans, ledger)),
-        charts=tuple(_charts(plans, now)),
+        figures=tuple(_figures(plans, ledger, money)),
+        charts=tuple(_charts(plans, now, money)),
     )
 
 
@@ -50,7 +53,9 @@ def is_move(step: PlanStep) -> bool:
     return bool(before - after) and bool(after - before)
 
 
-def _figures(plans: Sequence[Plan], ledger: Sequence[SpendingRow]) -> Iterator[KeyFigure]:
+def _figures(
+    plans: Sequence[Plan], ledger: Sequence[SpendingRow], money: Money
+) -> Iterator[KeyFigure]:
     done = [plan for plan in plans if plan.status.took_effect]
     steps = [step for plan in done for step in plan.spec.steps]
     yield KeyFigure("Plans", str(len(plans)), f"{len(done)} took effect")
@@ -58,19 +63,21 @@ def _figures(plans: Sequence[Plan], ledger: Sequence[SpendingRow]) -> Iterator[K
     yield KeyFigure("Moves", str(sum(map(is_move, steps))), "to another accelerator")
     for name, cents, share in saved(ledger[-1]) if ledger else ():
         less = "saved" if cents >= 0 else "more"
-        yield KeyFigure(f"Against {name}", f"{abs(cents):.0f}", f"cents {less} ({abs(share):.0%})")
+        told = f"{money.unit} {less} ({abs(share):.0%})"
+        yield KeyFigure(f"Against {name}", f"{abs(cents) / money.cents:.0f}", told)
 
 
-def _parts(plans: Sequence[Plan], ledger: Sequence[SpendingRow]) -> Iterator[Part]:
+def _parts(plans: Sequence[Plan], ledger: Sequence[SpendingRow], money: Money) -> Iterator[Part]:
     if plans:
         headings = ("WHEN", "PLAN", "SERVER", "FROM", "TO", ">CHANGE", "REASON", "PHASE", "WHY")
-        yield TextTable(headings, [_row(plan, step) for plan in plans for step in plan.spec.steps])
+        rows = [_row(plan, step, money) for plan in plans for step in plan.spec.steps]
+        yield TextTable(headings, rows)
         yield from _omitted(plans)
     else:
         yield "no Plans in this namespace: nothing was changed yet"
     if ledger:
-        yield "The ledger: costs in cents, over the time in which the load was known."
-        yield from savings_parts(ledger)
+        yield f"The ledger: costs in {money.unit}, over the time in which the load was known."
+        yield from savings_parts(ledger, money)
     else:
         yield "no Server has an account yet: those with spec.measure get one"
 
@@ -82,7 +89,7 @@ def _omitted(plans: Sequence[Plan]) -> Iterator[str]:
             yield f"{plan.metadata.name}: and {plan.spec.steps_omitted} more changes"
 
 
-def _row(plan: Plan, step: PlanStep) -> Sequence[str]:
+def _row(plan: Plan, step: PlanStep, money: Money) -> Sequence[str]:
     born = plan.metadata.creation_timestamp
     return (
         f"{born:%Y-%m-%d %H:%M:%S}" if born else "-",
@@ -90,14 +97,14 @@ def _row(plan: Plan, step: PlanStep) -> Sequence[str]:
         step.server,
         placed_cell(step.before),
         placed_cell(step.after),
-        f"{step.cost_change:+.2f}",
+        money.change(step.cost_change),
         step.reason,
         plan.status.phase or PHASE_UNKNOWN,
         step.message,
     )
 
 
-def _charts(plans: Sequence[Plan], now: datetime) -> Iterator[Chart]:
+def _charts(plans: Sequence[Plan], now: datetime, money: Money) -> Iterator[Chart]:
     """Yield the cost by the Plans that took effect, and how many Servers each changed."""
     done = [plan for plan in reversed(plans) if plan.status.took_effect]
     born = [(plan, moment) for plan in done if (moment := plan.metadata.creation_timestamp)]
@@ -105,12 +112,12 @@ def _charts(plans: Sequence[Plan], now: datetime) -> Iterator[Chart]:
         return
     line = Timeline.of((moment for _, moment in born), now)
     totals = [(line.at(moment), plan.spec.totals) for plan, moment in born]
-    costs = [(at, found.cost_after) for at, found in totals]
+    costs = [(at, found.cost_after / money.cents) for at, found in totals]
     changed = [(at, float(found.servers)) for at, found in totals]
     yield line_chart(
-        _frame("Cost decided", line, "cents/hour", costs),
+        _frame("Cost decided", line, money.rate, costs),
         [("line", stairs(costs, line.end))],
-        f"Cost decided over time, now {costs[-1][1]:.2f} cents/hour",
+        f"Cost decided over time, now {costs[-1][1]:.2f} {money.rate}",
     )
     yield line_chart(
         _frame("Servers that a Plan changes", line, "Servers", changed),

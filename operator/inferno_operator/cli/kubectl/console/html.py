@@ -1,7 +1,7 @@
 """Pages as HTML: addresses sort, filter and page tables, rows link to what they are about."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from urllib.parse import quote, urlencode
@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from inferno_operator.cli.kubectl.console.page import ConsolePage
+from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.savings import TOTAL
 from inferno_operator.cli.tables.order import RowOrder, ordered
 from inferno_operator.cli.tables.rich import style_of
@@ -29,11 +30,13 @@ NAVIGATION = (
 
 UNITS = {
     **dict.fromkeys(("LOAD", "RATE"), "requests/min"),
-    **dict.fromkeys(("COST", "CHANGE", "VALUE", "PRICE"), "cents/hour"),
     **dict.fromkeys(("ITL", "TTFT", "WAIT", "ITL/SLO", "TTFT/SLO", "WAIT/SLO", "STEP"), "ms"),
     **dict.fromkeys(("IN", "OUT"), "tokens"),
 }
 """Units of columns of numbers, by the last word of their names."""
+
+COSTS = ("COST", "CHANGE", "VALUE", "PRICE")
+"""Columns of costs, by the last word of their names."""
 
 LONG = 32
 """Cells with more characters may have several lines."""
@@ -88,9 +91,15 @@ class Pages:
     """Renders pages of a namespace."""
 
     def __init__(
-        self, namespace: str, form_token: Callable[[str], str], *, hosted: bool = False
+        self,
+        namespace: str,
+        form_token: Callable[[str], str],
+        money: Money = CENTS,
+        *,
+        hosted: bool = False,
     ) -> None:
         self._namespace = namespace
+        self._units = {**UNITS, **dict.fromkeys(COSTS, money.rate)}
         loaders = [PackageLoader(__package__), PackageLoader("inferno_operator.pages")]
         self._environment = Environment(
             loader=ChoiceLoader(loaders),
@@ -113,7 +122,7 @@ class Pages:
             version=version,
             namespace=self._namespace,
             navigation=NAVIGATION,
-            parts=list(_shown(parts, main, query)),
+            parts=list(_shown(parts, main, query, self._units)),
         )
 
     def problem(self, title: str, text: str) -> str:
@@ -179,7 +188,7 @@ class _Notes:
 
 
 def _shown(
-    parts: Sequence[Part], main: TextTable | None, query: PageQuery
+    parts: Sequence[Part], main: TextTable | None, query: PageQuery, units: Mapping[str, str]
 ) -> Iterator[_Table | _Notes]:
     """Yield tables, and the lines between them."""
     lines = list[str]()
@@ -189,7 +198,7 @@ def _shown(
             continue
         yield from _notes(lines)
         lines = []
-        yield _table(part, query if part is main else None)
+        yield _table(part, query if part is main else None, units)
     yield from _notes(lines)
 
 
@@ -198,10 +207,10 @@ def _notes(lines: Sequence[str]) -> Iterator[_Notes]:
         yield _Notes(lines[:NOTES_SHOWN], lines[NOTES_SHOWN:])
 
 
-def _table(table: TextTable, query: PageQuery | None) -> _Table:
+def _table(table: TextTable, query: PageQuery | None, units: Mapping[str, str]) -> _Table:
     excerpt = _excerpt(len(table.rows), query) if query else None
     rows = table.rows[excerpt.first : excerpt.last] if excerpt else table.rows
-    headings = tuple(_headings(table, query))
+    headings = tuple(_headings(table, query, units))
     return _Table(headings, [tuple(_cells(table, row)) for row in rows], excerpt)
 
 
@@ -216,12 +225,14 @@ def _excerpt(count: int, query: PageQuery) -> _Rows | None:
     return _Rows(first, last, count, before, after)
 
 
-def _headings(table: TextTable, query: PageQuery | None) -> Iterator[_Cell]:
+def _headings(
+    table: TextTable, query: PageQuery | None, units: Mapping[str, str]
+) -> Iterator[_Cell]:
     for heading in table.headings:
         name = name_of(heading)
         link = query.sorted_by(name) if query else ""
         is_number = heading.startswith(">")
-        unit = UNITS.get(name.split()[-1], "") if is_number else ""
+        unit = units.get(name.split()[-1], "") if is_number else ""
         yield _Cell(name, is_number, link=link, unit=unit)
 
 

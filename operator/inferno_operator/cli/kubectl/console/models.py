@@ -6,7 +6,7 @@ from statistics import median
 
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.kubectl.selection import choose_model
-from inferno_operator.cli.options.currency import CENTS
+from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.tables.cluster import cost, cost_cell, placement
 from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_operator.cli.tables.top import age, condition_parts
@@ -33,11 +33,11 @@ Line = tuple[float, float]
 """Time of a decode step alone, and what each request of the batch adds [ms]."""
 
 
-def models_view(observations: Sequence[Observation]) -> ConsolePage:
+def models_view(observations: Sequence[Observation], money: Money = CENTS) -> ConsolePage:
     """All Models: where they may run, whether they are calibrated, and what runs."""
     models, servers = _models(observations), _servers(observations)
     headings = ("MODEL", "NAME", ">ACCELERATORS", "CALIBRATE", "CALIBRATED")
-    rows = [_summary(model, _of(model, servers)) for model in models]
+    rows = [_summary(model, _of(model, servers), money) for model in models]
     table = TextTable((*headings, ">SERVERS", ">REPLICAS", ">COST"), rows)
     return ConsolePage(
         title="Models",
@@ -47,7 +47,11 @@ def models_view(observations: Sequence[Observation]) -> ConsolePage:
 
 
 def model_view(
-    observations: Sequence[Observation], namespace: str, name: str, now: datetime
+    observations: Sequence[Observation],
+    namespace: str,
+    name: str,
+    now: datetime,
+    money: Money = CENTS,
 ) -> ConsolePage:
     """What a Model does on each accelerator, where the numbers come from, and what runs."""
     model = choose_model(observations, namespace, name)
@@ -55,9 +59,9 @@ def model_view(
     found = {data.acc: data for data in model.status.calibration}
     return ConsolePage(
         title=f"Model {model.metadata.name}",
-        parts=tuple(_parts(model, found, servers, now)),
+        parts=tuple(_parts(model, found, servers, now, money)),
         document=lambda: {"model": model.to_json(), "servers": [s.to_json() for s in servers]},
-        figures=tuple(_figures(model, servers)),
+        figures=tuple(_figures(model, servers, money)),
         charts=(*_charts(model, found), *agreements(servers)),
     )
 
@@ -76,7 +80,7 @@ def _of(model: Model, servers: Sequence[Server]) -> list[Server]:
     return [server for server in servers if server.spec.model == model.spec.name]
 
 
-def _summary(model: Model, servers: Sequence[Server]) -> Sequence[str]:
+def _summary(model: Model, servers: Sequence[Server], money: Money) -> Sequence[str]:
     told = model.status.condition(CALIBRATED)
     return (
         model.metadata.name,
@@ -86,7 +90,7 @@ def _summary(model: Model, servers: Sequence[Server]) -> Sequence[str]:
         told.reason if told else "-",
         str(len(servers)),
         str(_replicas(servers)),
-        f"{_cost(servers):.2f}",
+        money.amount(_cost(servers)),
     )
 
 
@@ -104,12 +108,13 @@ def _cost(servers: Sequence[Server]) -> float:
     return sum(cost(server.spec.current_alloc) for server in servers)
 
 
-def _figures(model: Model, servers: Sequence[Server]) -> Iterator[KeyFigure]:
+def _figures(model: Model, servers: Sequence[Server], money: Money) -> Iterator[KeyFigure]:
     usable = [data for data in model.status.calibration if data.decode_parms or data.step_parms]
     yield KeyFigure("Accelerators", str(len(model.spec.data)), "with performance data")
     yield KeyFigure("Calibrated", str(len(usable)), f"calibrate: {model.spec.calibrate}")
     yield KeyFigure("Servers", str(len(servers)))
-    yield KeyFigure("Replicas", str(_replicas(servers)), f"{_cost(servers):.2f} cents/hour now")
+    cost_now = f"{money.amount(_cost(servers))} {money.rate} now"
+    yield KeyFigure("Replicas", str(_replicas(servers)), cost_now)
 
 
 def _parts(
@@ -117,6 +122,7 @@ def _parts(
     found: Mapping[str, CalibratedData],
     servers: Sequence[Server],
     now: datetime,
+    money: Money,
 ) -> Iterator[Part]:
     parameters = (">MAX BATCH", ">ALONE:STEP", ">FULL:STEP", ">CALIBRATED:STEP")
     facts = ("CALIBRATION", ">WINDOWS", ">BATCHES", ">AGE")
@@ -128,7 +134,7 @@ def _parts(
     )
     yield from (f"{data.acc}: {data.message}" for data in found.values() if data.message)
     if servers:
-        yield _runs(servers)
+        yield _runs(servers, money)
     yield from condition_parts(model.status.conditions, now)
 
 
@@ -172,14 +178,14 @@ def _facts(found: CalibratedData, now: datetime) -> Sequence[str]:
     )
 
 
-def _runs(servers: Sequence[Server]) -> TextTable:
+def _runs(servers: Sequence[Server], money: Money) -> TextTable:
     rows = [
         (
             server.metadata.name,
             server.spec.service_class,
             placement(server.spec.current_alloc),
             placement(server.spec.desired_alloc),
-            cost_cell(server.spec.current_alloc, CENTS),
+            cost_cell(server.spec.current_alloc, money),
         )
         for server in servers
     ]

@@ -17,6 +17,7 @@ from inferno_operator.adapters.kubernetes.kubectl import Session
 from inferno_operator.cli.kubectl.console.access import LocalAccess, said
 from inferno_operator.cli.kubectl.console.app import console_app
 from inferno_operator.cli.kubectl.console.news import News
+from inferno_operator.cli.options.currency import Money
 from inferno_optimizer.api.stopping import RunningRequests, StoppingServer
 from inferno_optimizer.errors import InputError
 
@@ -38,7 +39,9 @@ class Listener:
 LOCAL = Listener(LOOPBACK)
 
 
-async def serve(session: Session, port: int, tell: Callable[[str], None], *, browser: bool) -> None:
+async def serve(
+    session: Session, port: int, money: Money, tell: Callable[[str], None], *, browser: bool
+) -> None:
     """Serve the console.
 
     Parameters
@@ -47,6 +50,8 @@ async def serve(session: Session, port: int, tell: Callable[[str], None], *, bro
         The namespace, and the rights of the user.
     port
         Where to listen on the loopback address; 0 takes a free one.
+    money
+        The unit of costs.
     tell
         Receives the address.
     browser
@@ -62,7 +67,7 @@ async def serve(session: Session, port: int, tell: Callable[[str], None], *, bro
     await session.optimizers()
     with _listening(port) as listening:
         access, news = LocalAccess(listening.getsockname()[1]), News(session, time.process_time)
-        server = _server(console_app(session, access, news))
+        server = _server(console_app(session, access, news, money))
         tell(access.address)
         if browser:
             await asyncio.to_thread(webbrowser.open, access.address)

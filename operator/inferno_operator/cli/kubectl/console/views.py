@@ -8,6 +8,7 @@ from inferno_operator.cli.kubectl.console.page import ConsolePage, PlanForm
 from inferno_operator.cli.kubectl.dry_run import DryRun
 from inferno_operator.cli.kubectl.selection import choose_server
 from inferno_operator.cli.measurement import reported
+from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.overview import Overview, overview, overview_document
 from inferno_operator.cli.preview import plan_document, preview
 from inferno_operator.cli.tables.cluster import cost, placement
@@ -33,25 +34,29 @@ ABOVE = 1.1
 """Height of an axis, where the highest value is 1."""
 
 
-def fleet_view(observations: Sequence[Observation], namespace: str, now: datetime) -> ConsolePage:
+def fleet_view(
+    observations: Sequence[Observation], namespace: str, now: datetime, money: Money = CENTS
+) -> ConsolePage:
     """The Servers now, their targets, and the cards."""
     seen = overview(observations)
     return ConsolePage(
         title=f"Servers in {namespace}",
-        parts=tuple(top_parts(seen, now)),
+        parts=tuple(top_parts(seen, now, money)),
         document=lambda: overview_document(seen),
-        figures=tuple(_figures(seen, _waiting(observations))),
+        figures=tuple(_figures(seen, _waiting(observations), money)),
     )
 
 
-def _figures(seen: Overview, waiting: int) -> Iterator[KeyFigure]:
+def _figures(seen: Overview, waiting: int, money: Money) -> Iterator[KeyFigure]:
     specs = [view.spec for view in seen.servers if view.spec]
     running = sum(cost(spec.current_alloc) for spec in specs)
     desired = sum(cost(spec.desired_alloc) for spec in specs)
     known = [view for view in seen.servers if view.is_known]
     missed = sum(view.misses_target for view in known)
-    yield KeyFigure("Cost now", f"{running:.2f}", "cents/hour")
-    yield KeyFigure("Cost desired", f"{desired:.2f}", f"{desired - running:+.2f} cents/hour")
+    yield KeyFigure("Cost now", money.amount(running), money.rate)
+    yield KeyFigure(
+        "Cost desired", money.amount(desired), f"{money.change(desired - running)} {money.rate}"
+    )
     yield KeyFigure("Servers", str(len(seen.servers)), f"latencies are known of {len(known)}")
     yield KeyFigure("Miss a target", str(missed), "now")
     yield KeyFigure("Plans that wait", str(waiting), "for approval")
@@ -63,7 +68,10 @@ def _waiting(observations: Sequence[Observation]) -> int:
 
 
 def next_view(
-    observations: Sequence[Observation], outcome: DryRun, changes: Sequence[str]
+    observations: Sequence[Observation],
+    outcome: DryRun,
+    changes: Sequence[str],
+    money: Money = CENTS,
 ) -> ConsolePage:
     """What an optimization would change now; with changes, what it would if they were made."""
     planned = preview(observations, outcome.snapshot, outcome.solution)
@@ -71,24 +79,30 @@ def next_view(
     warnings = tuple(f"warning: {change}" for change in outcome.idle)
     return ConsolePage(
         title=f"Next plan of {name}" + (", what if" if changes else ""),
-        parts=(*warnings, *plan_parts(planned, outcome.solution)),
+        parts=(*warnings, *plan_parts(planned, outcome.solution, money)),
         document=lambda: plan_document(name, changes, planned, outcome.solution),
         changes=changes,
     )
 
 
-def plans_view(observations: Sequence[Observation], now: datetime) -> ConsolePage:
+def plans_view(
+    observations: Sequence[Observation], now: datetime, money: Money = CENTS
+) -> ConsolePage:
     """All recorded Plans, the newest first."""
     plans = in_order(observations)
     return ConsolePage(
         title="Plans",
-        parts=tuple(plans_parts(plans, now)),
+        parts=tuple(plans_parts(plans, now, money)),
         document=lambda: [plan.to_json() for plan in plans],
     )
 
 
 def plan_view(
-    observations: Sequence[Observation], namespace: str, name: str, other: str = ""
+    observations: Sequence[Observation],
+    namespace: str,
+    name: str,
+    other: str = "",
+    money: Money = CENTS,
 ) -> ConsolePage:
     """What one Plan changes, and the form to answer it while it needs an answer.
 
@@ -101,13 +115,13 @@ def plan_view(
         second = choose_plan(plans, namespace, other)
         return ConsolePage(
             title=f"Plans {name} and {other}",
-            parts=tuple(difference_parts(plan, second)),
+            parts=tuple(difference_parts(plan, second, money)),
             document=lambda: [plan.to_json(), second.to_json()],
             others=others,
         )
     return ConsolePage(
         title=f"Plan {name}",
-        parts=tuple(diff_parts(plan)),
+        parts=tuple(diff_parts(plan, money)),
         document=plan.to_json,
         form=_form_of(plan),
         others=others,
@@ -132,6 +146,7 @@ def server_view(
     namespace: str,
     name: str,
     now: datetime,
+    money: Money = CENTS,
 ) -> ConsolePage:
     """Every option of a Server, what would serve it, what is measured, and its conditions."""
     chosen = choose_server(observations, namespace, name)
@@ -144,7 +159,7 @@ def server_view(
     return ConsolePage(
         title=f"Server {chosen.metadata.name}",
         parts=(
-            *option_parts(options),
+            *option_parts(options, money),
             *saved_work_parts(system, chosen.spec.name),
             *remedy_parts(decision, found),
             *(part for item in measurements for part in comparison_parts(item)),
@@ -154,31 +169,33 @@ def server_view(
             "options": encode_explanation(options),
             "remedies": encode_remedies(found),
         },
-        figures=tuple(_figures_of(chosen)),
-        charts=tuple(_choices(options, target)),
+        figures=tuple(_figures_of(chosen, money)),
+        charts=tuple(_choices(options, target, money)),
     )
 
 
-def _figures_of(server: Server) -> Iterator[KeyFigure]:
+def _figures_of(server: Server, money: Money) -> Iterator[KeyFigure]:
     spec = server.spec
     current, desired = spec.current_alloc, spec.desired_alloc
     yield KeyFigure("Model", spec.model, f"class {spec.service_class}")
     load = f"{current.load.arrival_rate:g}" if current and current.load else "-"
     yield KeyFigure("Load", load, "requests/min")
-    yield KeyFigure("Now", placement(current), f"{cost(current):.2f} cents/hour")
-    yield KeyFigure("Desired", placement(desired), f"{cost(desired):.2f} cents/hour")
+    for title, found in (("Now", current), ("Desired", desired)):
+        yield KeyFigure(title, placement(found), f"{money.amount(cost(found))} {money.rate}")
 
 
-def _choices(options: Sequence[Option], target: Target) -> Iterator[Chart]:
+def _choices(options: Sequence[Option], target: Target, money: Money) -> Iterator[Chart]:
     """Yield what each accelerator would cost against the latencies that have a target."""
     possible = [option for option in options if not option.reason]
     named = (("ITL", "itl_ms", target.itl_ms), ("TTFT", "ttft_ms", target.ttft_ms))
     for title, field, limit in named if possible else ():
         if limit:
-            points = [Named(o.accelerator, o.cost, getattr(o, field)) for o in possible]
+            points = [
+                Named(o.accelerator, o.cost / money.cents, getattr(o, field)) for o in possible
+            ]
             widest = max(point.x for point in points) * ABOVE or 1.0
             highest = max(limit, *(point.y for point in points)) * ABOVE
-            frame = Frame(f"Cost and {title}", "cents/hour", "ms", widest, highest)
+            frame = Frame(f"Cost and {title}", money.rate, "ms", widest, highest)
             words = (
                 f"{title} of each accelerator against its cost; dashed: the target, {limit:g} ms"
             )

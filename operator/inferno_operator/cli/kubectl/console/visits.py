@@ -20,6 +20,7 @@ from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress, conne
 from inferno_operator.cli.kubectl.console.access import Forms
 from inferno_operator.cli.kubectl.console.app import pages_of
 from inferno_operator.cli.kubectl.console.news import News
+from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_optimizer.errors import UnavailableError
 
 VISIT_S = 8 * 3600
@@ -59,10 +60,14 @@ class Visits:
         Signs cookies.
     sleep
         Waits for the end of a visit.
+    money
+        The unit of costs.
     """
 
-    def __init__(self, server: ApiServerAddress, key: str, sleep: Sleep) -> None:
-        self._server, self._sleep = server, sleep
+    def __init__(
+        self, server: ApiServerAddress, key: str, sleep: Sleep, money: Money = CENTS
+    ) -> None:
+        self._server, self._sleep, self._money = server, sleep, money
         self._signer = Signer(key, salt=SALT)
         self._visits: dict[str, Visit] = {}
 
@@ -86,7 +91,7 @@ class Visits:
             await stack.enter_async_context(news.followed())
             name = secrets.token_urlsafe(32)
             stay = asyncio.create_task(self._stay(name, stack.pop_all()))
-            pages = pages_of(session, forms, news, hosted=True)
+            pages = pages_of(session, forms, news, self._money, hosted=True)
             self._visits[name] = Visit(user, pages, forms, stay)
         return self._signer.sign(name).decode()
 

@@ -16,11 +16,19 @@ import pytest
 from inferno_operator.cli.kubectl.console.capacity import capacity_view
 from inferno_operator.cli.kubectl.console.data import data_view
 from inferno_operator.cli.kubectl.console.history import history_view, is_move
-from inferno_operator.cli.kubectl.console.html import ROWS, PageQuery, Pages
+from inferno_operator.cli.kubectl.console.html import COSTS, ROWS, PageQuery, Pages
 from inferno_operator.cli.kubectl.console.models import agreements, model_view, models_view
 from inferno_operator.cli.kubectl.console.page import ConsolePage
-from inferno_operator.cli.kubectl.console.views import plan_view
-from inferno_operator.cli.tables.solution import TextTable, first_table
+from inferno_operator.cli.kubectl.console.views import (
+    fleet_view,
+    next_view,
+    plan_view,
+    plans_view,
+    server_view,
+)
+from inferno_operator.cli.kubectl.dry_run import DryRun, decide
+from inferno_operator.cli.options.currency import CENTS, Money, money_of
+from inferno_operator.cli.tables.solution import TextTable, first_table, name_of
 from inferno_operator.pages.svg import LEFT, RIGHT, WIDTH
 from inferno_operator.resources import Accelerator, Model, Placement, Plan, PlanStep, Server
 from inferno_operator.resources.observation import Observation
@@ -36,6 +44,53 @@ VIEWS: dict[str, View] = {
     "/history": lambda seen: history_view(seen, NAMESPACE, NOW),
     "/data": lambda seen: data_view(seen, NOW),
 }
+
+EUR = money_of("EUR")
+
+PRICED: dict[str, Callable[[Sequence[Observation], Money], ConsolePage]] = {
+    "/": lambda seen, money: fleet_view(seen, NAMESPACE, NOW, money),
+    "/next": lambda seen, money: next_view(seen, decided(seen), (), money),
+    "/plans": lambda seen, money: plans_view(seen, NOW, money),
+    "/plans/fleet-8": lambda seen, money: plan_view(seen, NAMESPACE, "fleet-8", "", money),
+    "/plans/fleet-7": lambda seen, money: plan_view(seen, NAMESPACE, "fleet-7", "fleet-8", money),
+    "/servers/premium-mistral-7b": lambda seen, money: server_view(
+        seen, decided(seen), NAMESPACE, "premium-mistral-7b", NOW, money
+    ),
+    "/capacity": lambda seen, money: capacity_view(seen, NOW, money),
+    "/models": models_view,
+    "/models/mistral-7b": lambda seen, money: model_view(seen, NAMESPACE, "mistral-7b", NOW, money),
+    "/history": lambda seen, money: history_view(seen, NAMESPACE, NOW, money),
+}
+
+
+def decided(seen: Sequence[Observation]) -> DryRun:
+    return decide(seen, NAMESPACE, None, ["server.*.load.arrivalRate*=1.5"])
+
+
+def costs(page: ConsolePage) -> list[float]:
+    """The values of all columns of costs."""
+    return [
+        float(row[place])
+        for table in page.parts
+        if isinstance(table, TextTable)
+        for place, heading in enumerate(table.headings)
+        if name_of(heading).split()[-1] in COSTS
+        for row in table.rows
+        if re.fullmatch(r"[+-]?\d+\.\d+", row[place])
+    ]
+
+
+@pytest.mark.parametrize("path", PRICED)
+def test_a_page_in_another_currency_has_a_hundredth_of_each_cost(
+    seen: list[Observation], path: str
+) -> None:
+    in_cents, page = PRICED[path](seen, CENTS), PRICED[path](seen, EUR)
+
+    assert len(costs(in_cents)) > 0 or path == "/capacity"
+    assert costs(page) == pytest.approx([cost / 100 for cost in costs(in_cents)], abs=0.0051)
+    shown = Pages(NAMESPACE, str.upper, EUR).html(page, path, PageQuery())
+    assert "EUR/hour" in shown
+    assert "cents" not in shown
 
 
 @pytest.fixture(scope="module")
