@@ -56,6 +56,20 @@ class FieldUpdate:
         return self.news
 
 
+@dataclass(slots=True)
+class _Write:
+    """An update, and its object after the last write, if there was one."""
+
+    update: Writable
+    written: Manifest | None = None
+
+    @property
+    def reference(self) -> Reference:
+        """The object as it is known."""
+        reference = self.update.reference
+        return Reference.of(reference.kind, self.written) if self.written else reference
+
+
 class Writer:
     """Writes updates as one field manager; `now` gives the time of conditions."""
 
@@ -67,31 +81,38 @@ class Writer:
     async def write_all(self, updates: Iterable[Writable], digest: Sequence[Event] = ()) -> None:
         """Write updates, several at once; raises the first failure after all are tried.
 
-        The events in `digest`, if any, replace the events of the single objects.
+        The events in `digest`, if any, replace the events of the single objects. Some specs are
+        written before the first of their statuses: the API server computes a write twice if its
+        cache does not show the one before yet.
         """
-        write = self._write if digest else self.write
-        await write_each(updates, write)
+        report = self._write_status if digest else self._report
+        await write_each(map(_Write, updates), self._write_spec, report)
         await self._publish(digest)
 
     async def write(self, update: Writable) -> Manifest | None:
         """Write an update of one object and its events; returns None if nothing changes."""
-        written = await self._write(update)
-        await self._publish(update.events())
-        return written
+        write = _Write(update)
+        await self._write_spec(write)
+        await self._report(write)
+        return write.written
 
     async def _publish(self, events: Iterable[Event]) -> None:
         for event in events:
             await self._cluster.publish(event)
 
-    async def _write(self, update: Writable) -> Manifest | None:
-        reference, written = update.reference, None
+    async def _write_spec(self, write: "_Write") -> None:
+        update = write.update
         if update.spec is not None:
-            written = await self.apply(reference, spec=update.spec)
-            reference = Reference.of(reference.kind, written)
-        status = update.status_after(written, self._now())
+            write.written = await self.apply(update.reference, spec=update.spec)
+
+    async def _write_status(self, write: "_Write") -> None:
+        status = write.update.status_after(write.written, self._now())
         if status is not None:
-            written = await self.apply(reference, status=status)
-        return written
+            write.written = await self.apply(write.reference, status=status)
+
+    async def _report(self, write: "_Write") -> None:
+        await self._write_status(write)
+        await self._publish(write.update.events())
 
     async def apply(self, reference: Reference, **fields: Manifest) -> Manifest:
         """Set and own exactly these fields of the spec or the status, even if the object changed.

@@ -4,7 +4,7 @@ import pytest
 
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Event, Key, Reference, kind_of
-from inferno_operator.runtime.concurrency import AT_A_TIME
+from inferno_operator.runtime.concurrency import AT_A_TIME, CONCURRENT_WRITES
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.leader_election import LeadershipLostError
 from inferno_operator.runtime.observer import Observer
@@ -96,3 +96,20 @@ async def test_the_first_failure_is_raised_after_all_are_tried() -> None:
         await scene.writer.write_all(FieldUpdate(each, {"active": True}) for each in references)
 
     assert len(scene.cluster.writes) == AT_A_TIME
+
+
+async def test_specs_are_written_before_statuses_and_no_status_after_a_spec_that_failed() -> None:
+    scene = Scene()
+    names = [f"s{number}" for number in range(2 * CONCURRENT_WRITES)]
+    keys = [scene.cluster.add(server(name)) for name in names]
+    references = [Reference.of(SERVER, scene.cluster.objects["Server", key]) for key in keys]
+    scene.cluster.failures = [UnavailableError("away")]
+
+    with pytest.raises(UnavailableError, match="away"):
+        await scene.writer.write_all(
+            FieldUpdate(each, {"active": True}, DESIRED) for each in references
+        )
+
+    assert scene.cluster.writes == [
+        f"{part} Server {name}" for part in ("apply", "status") for name in names[1:]
+    ]
