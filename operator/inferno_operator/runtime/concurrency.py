@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 CONCURRENT_WRITES = 16
 
-AT_A_TIME = 100
+AT_A_TIME = 2 * CONCURRENT_WRITES
 """Items that take one step together, before they take the next one."""
 
 logger = logging.getLogger(__name__)

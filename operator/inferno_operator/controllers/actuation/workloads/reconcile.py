@@ -189,10 +189,15 @@ async def _report_all(
     supply: Supply,
     context: Context,
 ) -> None:
-    """Report on all Servers; if very many change, only the first problems get an event."""
+    """Report on all Servers; if very many change, only the first problems get an event.
+
+    Servers that have changed since they were read are left to the next reconcile.
+    """
     events: list[Event] = []
 
     async def report(pair: tuple[ScaledServer, ServerTargets]) -> None:
+        if not context.world.is_newest(pair[0].observation.reference):
+            return
         event = await _report(*pair, steps, supply, context)
         if event is not None:
             events.append(event)

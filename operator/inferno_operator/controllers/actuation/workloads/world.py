@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from inferno_operator.controllers.actuation.recommendation import OPTIMIZER, is_change_of_mode
 from inferno_operator.controllers.actuation.release import SERVER
-from inferno_operator.resources.objects import POD, Key, Kind, Manifest, Place
+from inferno_operator.resources.objects import POD, Key, Kind, Manifest, Place, Reference
 from inferno_operator.resources.observation import Observation
 from inferno_operator.resources.pods import PodIndex
 from inferno_operator.runtime.cache import ObjectDifference, version_of
@@ -81,6 +81,11 @@ class WorkloadObjects:
     def servers(self, namespace: str) -> list[Observation]:
         """Return the Servers of a namespace that are not being deleted."""
         return [o for o in self._servers.observations(SERVER, namespace) if o.deleted is None]
+
+    def is_newest(self, reference: Reference) -> bool:
+        """Whether no newer version of a Server is known; one that is causes a reconcile."""
+        newest = self._servers.get(reference.place)
+        return newest is not None and version_of(newest) <= int(reference.version)
 
     def pods(self, namespace: str) -> PodIndex:
         """Return the pods of a namespace."""

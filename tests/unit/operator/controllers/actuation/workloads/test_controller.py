@@ -1,7 +1,7 @@
 """The controller of workloads with a cluster in memory and pods that start and end."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,7 +16,7 @@ from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.objects import EVENTS, POD, Key, Kind, kind_of
 from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster
 from inferno_operator.runtime.informers import Informers
-from inferno_operator.runtime.ports import RejectedError, Served
+from inferno_operator.runtime.ports import RejectedError, Scale, Served, StaleError
 from inferno_optimizer.system import IDLE
 from tests.unit.operator import objects
 from tests.unit.operator.background import in_background, started
@@ -281,6 +281,43 @@ async def test_numbers_of_replicas_are_written_before_reports_while_a_plan_arriv
         await scene.until(lambda: scene.reason() == "Moving")
 
     assert not [write for write in first if "Server" in write]
+
+
+class BusyCluster(FakeCluster):
+    """Somebody changes the Server while its workload is scaled, and the watch shows it."""
+
+    refused = 0
+
+    async def set_scale(self, scale: Scale, replicas: int, manager: str) -> Scale:
+        """Set the number of replicas, and change the Server."""
+        written = await super().set_scale(scale, replicas, manager)
+        stored = self.objects["Server", Key("default", "s")]
+        self.add({**stored, "metadata": {**stored["metadata"], "labels": {"by": "somebody"}}})
+        await asyncio.sleep(1)
+        return written
+
+    async def apply(
+        self, kind: Kind, manifest: Mapping[str, Any], manager: str, *, force: bool = True
+    ) -> Mapping[str, Any]:
+        """Apply, and count what is refused because the object changed."""
+        try:
+            return await super().apply(kind, manifest, manager, force=force)
+        except StaleError:
+            self.refused += 1
+            raise
+
+
+async def test_a_server_that_changes_while_it_is_scaled_is_reported_as_it_is_then() -> None:
+    cluster = BusyCluster()
+    scene = Scene(cluster=cluster)
+    scene.add("S", workload("A", "a"))
+    scene.deploy("a")
+    scene.decide("S", A=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+
+    assert cluster.refused == 0
 
 
 async def test_nothing_is_written_once_everything_has_arrived() -> None:
