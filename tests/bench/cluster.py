@@ -24,11 +24,8 @@ WRITERS = 8
 DECISION_S = 300.0
 IDLE_S = 60.0
 CALM_S = 3.0
-WRITES = re.compile(
-    r'^apiserver_request_total\{.*,group="(?:inferno\.platform\.ai|apps)".*,resource="(?P<resource>\w+)"'
-    r'.*verb="(?:APPLY|DELETE|PATCH|POST|PUT)".*\} (?P<count>\S+)$',
-    re.MULTILINE,
-)
+WRITES = frozenset({"APPLY", "DELETE", "PATCH", "POST", "PUT"})
+WRITTEN = frozenset(PLURALS.values()) - {PLURALS["Optimizer"]} | {"deployments", "plans"}
 
 
 def operator(*, servers: int, accelerators: int = 20, solver: str = "greedy") -> Numbers:
@@ -117,18 +114,17 @@ class Bench:
 
     def wait_until_calm(self) -> None:
         """Wait until nobody writes to our objects for a while."""
-        before = -1.0
+        before = -1
         while (now := self.writes()) != before:
             before = now
             time.sleep(CALM_S)
 
-    def writes(self) -> float:
+    def writes(self) -> int:
         """Writes to our objects but the Optimizer's that the API server has counted."""
-        metrics = self._control_plane.kubectl("get", "--raw", "/metrics").stdout
         return sum(
-            float(found["count"])
-            for found in WRITES.finditer(metrics)
-            if found["resource"] != PLURALS["Optimizer"]
+            count
+            for (verb, resource, _), count in self._control_plane.requests().items()
+            if verb in WRITES and resource.partition("/")[0] in WRITTEN
         )
 
     def at_rest(self, pid: int) -> Numbers:

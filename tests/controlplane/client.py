@@ -3,10 +3,12 @@
 import functools
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.controlplane.api import Api, Manifest
 from tests.controlplane.errors import ApiError, KubectlError
@@ -124,6 +126,18 @@ class Client:
         manifest = wait_until(state, met, what, timeout)
         assert not isinstance(manifest, str)
         return manifest
+
+    def requests(self) -> Counter[tuple[str, str, str]]:
+        """Count the requests until now by verb, resource with its subresource, and status code."""
+        lines = self.kubectl("get", "--raw", "/metrics").stdout.splitlines(keepends=True)
+        text = "".join(line for line in lines if line.startswith("apiserver_request_total{"))
+        counts = Counter[tuple[str, str, str]]()
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                told = sample.labels
+                parts = filter(None, (told["resource"], told["subresource"]))
+                counts[told["verb"], "/".join(parts), told["code"]] += int(sample.value)
+        return counts
 
     def create_namespace(self, name: str) -> None:
         """Create a namespace."""

@@ -1,0 +1,85 @@
+"""What the API server is asked for each Server, so that it does not become more."""
+
+from collections import Counter
+
+import pytest
+
+from tests.cluster.scene import Manifest, Scene, condition, many_servers
+from tests.conftest import StartOperator
+from tests.controlplane.deployments import deployment
+from tests.controlplane.waiting import wait_until
+
+pytestmark = pytest.mark.usefixtures("crds_installed")
+
+SERVERS = 50
+ACCELERATORS = ("A100", "G2")
+ROOM = {"spec": {"count": [{"type": name, "count": 999} for name in ACCELERATORS]}}
+
+Requests = Counter[tuple[str, str, str]]
+
+
+def test_a_decision_is_two_writes_of_each_server_and_none_if_nothing_changes(
+    scene: Scene, operator: StartOperator
+) -> None:
+    scene.apply_sample("small")
+    scene.apply(*many_servers(SERVERS))
+    operator()
+    count = len(scene.servers())
+
+    first, again = requests_to_optimize(scene), requests_to_optimize(scene)
+
+    assert first == {("APPLY", "servers", "200"): count, ("APPLY", "servers/status", "200"): count}
+    assert again == {}
+
+
+def test_replicas_of_workloads_are_two_writes_more(scene: Scene, operator: StartOperator) -> None:
+    scene.apply_sample("small")
+    scene.control_plane.patch("capacity", "capacity", ROOM, scene.namespace)
+    servers = many_servers(SERVERS)
+    for server in servers:
+        deploy(scene, server)
+    scene.apply(*servers)
+    operator()
+    wait_until_actuated(scene, "Held")
+
+    asked = requests_to_optimize(scene, "Moving")
+
+    assert asked["PATCH", "deployments/scale", "200"] == SERVERS
+    assert 4 * SERVERS <= asked.total() < 4.3 * SERVERS  # two Servers have no workloads
+
+
+def deploy(scene: Scene, server: Manifest) -> None:
+    """Create a Deployment on each accelerator for a Server, and name them in it."""
+    name = server["metadata"]["name"]
+    places = {accelerator: f"{name}-{accelerator.lower()}" for accelerator in ACCELERATORS}
+    scene.control_plane.api.create(map(deployment, places.values()), scene.namespace)
+    server["spec"]["workloads"] = [
+        {"accelerator": accelerator, "name": name} for accelerator, name in places.items()
+    ]
+
+
+def wait_until_actuated(scene: Scene, reason: str) -> None:
+    """Wait until all Servers with workloads have this reason in the condition Actuated."""
+
+    def reasons() -> list[str]:
+        told = (condition(server, "Actuated") for server in scene.servers().values())
+        return [found["reason"] for found in told if found]
+
+    wait_until(reasons, lambda told: told == [reason] * SERVERS, f"all {reason}", 60.0)
+
+
+def requests_to_optimize(scene: Scene, actuated: str = "") -> Requests:
+    """Return the requests about single Servers and Deployments until all is written."""
+    before = scene.control_plane.requests()
+    scene.request("inferno")
+    scene.wait_until_done("inferno")
+    if actuated:
+        wait_until_actuated(scene, actuated)
+    asked = scene.control_plane.requests() - before
+    return Counter(
+        {
+            (verb, resource, code): count
+            for (verb, resource, code), count in asked.items()
+            if resource.startswith(("servers", "deployments")) and verb not in ("LIST", "WATCH")
+        }
+    )
