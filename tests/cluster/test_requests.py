@@ -1,9 +1,11 @@
 """What the API server is asked for each Server, so that it does not become more."""
 
+import json
 from collections import Counter
 
 import pytest
 
+from inferno_operator.runtime.ports import FieldManager
 from tests.cluster.scene import Manifest, Scene, condition, many_servers
 from tests.conftest import StartOperator
 from tests.controlplane.deployments import deployment
@@ -46,6 +48,35 @@ def test_replicas_of_workloads_are_two_writes_more(scene: Scene, operator: Start
 
     assert asked["PATCH", "deployments/scale", "200"] == SERVERS
     assert 4 * SERVERS <= asked.total() < 4.3 * SERVERS  # two Servers have no workloads
+
+
+def test_the_owner_of_a_decision_is_kept_in_one_entry(
+    scene: Scene, operator: StartOperator
+) -> None:
+    scene.apply_sample("small")
+    operator()
+
+    requests_to_optimize(scene)
+
+    for fields in owned_fields(scene):
+        conditions = fields["f:status"]["f:conditions"]
+        assert fields["f:spec"] == {"f:desiredAlloc": {}}
+        assert list(conditions.values()) == [{}, {}]  # Allocated and Ready
+
+
+def owned_fields(scene: Scene) -> list[Manifest]:
+    """Return the fields that the operator owns of each Server, in the terms of `managedFields`."""
+    command = ("get", "servers", "--namespace", scene.namespace, "--output=json")
+    servers = json.loads(scene.control_plane.kubectl(*command, "--show-managed-fields").stdout)
+    return [
+        {
+            part: fields
+            for entry in server["metadata"]["managedFields"]
+            if entry["manager"] == FieldManager.DECISIONS
+            for part, fields in entry["fieldsV1"].items()
+        }
+        for server in servers["items"]
+    ]
 
 
 def deploy(scene: Scene, server: Manifest) -> None:

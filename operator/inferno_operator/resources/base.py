@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from inferno_operator.resources.schema import (
+    ATOMIC,
     Integer,
     Items,
     NonEmptyText,
@@ -44,6 +45,8 @@ class Metadata(Part):
 
 class Condition(Part):
     """One aspect of the object's state, as `metav1.Condition` has it."""
+
+    model_config = ConfigDict(json_schema_extra=ATOMIC)
 
     type: Annotated[str, Field(max_length=316, pattern=r"^[A-Za-z0-9]([A-Za-z0-9_./-]*)$")]
     """Name of the aspect, such as Ready."""

@@ -2,10 +2,11 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from inferno_operator.resources.allocation import Load
 from inferno_operator.resources.schema import (
+    ATOMIC,
     Fraction,
     Items,
     NonNegativeInteger,
@@ -207,6 +208,8 @@ class Ahead(Part):
 
 class Measured(Part):
     """What was measured; a quantity that is not known is absent."""
+
+    model_config = ConfigDict(json_schema_extra=ATOMIC)
 
     time: Time
     """When the numbers were measured."""

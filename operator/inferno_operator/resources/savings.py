@@ -1,6 +1,9 @@
 """Savings: what a server cost since it is counted, beside what other policies would have cost."""
 
+from pydantic import ConfigDict
+
 from inferno_operator.resources.schema import (
+    ATOMIC,
     Items,
     NonEmptyText,
     NonNegativeInteger,
@@ -23,6 +26,8 @@ class PolicySpending(Part):
 
 class Savings(Part):
     """The account of a server; costs are in cents, over the time that is counted."""
+
+    model_config = ConfigDict(json_schema_extra=ATOMIC)
 
     since: Time
     """When the account began."""

@@ -13,6 +13,7 @@ from inferno_operator.resources.model_booster import ModelBoosterRef
 from inferno_operator.resources.recurrence import MAX_WINDOWS, RecurringWindow
 from inferno_operator.resources.savings import Savings
 from inferno_operator.resources.schema import (
+    ATOMIC,
     Items,
     NonEmptyText,
     NonNegativeInteger,
@@ -84,7 +85,7 @@ class ServerSpec(Part):
     """Most requests that wait at a replica, for models with perfParms; others have a rule."""
     current_alloc: ServerAllocation | None = None
     """What runs now; its load is the input of the optimization."""
-    desired_alloc: ServerAllocation | None = None
+    desired_alloc: Annotated[ServerAllocation | None, Field(json_schema_extra=ATOMIC)] = None
     """The decision, written by the operator."""
     model_booster: ModelBoosterRef | None = None
     """The ModelBooster to scale; absent means that nothing but this object is written."""
