@@ -51,10 +51,8 @@ class DemandSurvey:
 
     Parameters
     ----------
-    prometheus
-        What to ask.
-    catalogue
-        The sources.
+    prometheus, catalogue
+        What to ask, and the sources.
     windows
         The long one is that in which requests count that have arrived.
     """

@@ -59,10 +59,8 @@ class Survey:
 
     Parameters
     ----------
-    prometheus
-        What to ask.
-    catalogue
-        The sources.
+    prometheus, catalogue
+        What to ask, and the sources.
     clock
         The time of day, Unix time [s].
     windows

@@ -203,16 +203,9 @@ async def connect(
     observer: Observer | None = None,
     clock: Callable[[], float] = time.time,
 ) -> AsyncIterator[PrometheusClient]:
-    """Yield a client; connections are opened by its queries, so this does not fail.
+    """Yield a client of an endpoint; its queries open connections, so this does not fail.
 
-    Parameters
-    ----------
-    endpoint
-        Address and credentials.
-    observer
-        Learns how each query ends.
-    clock
-        The time of day, Unix time [s].
+    `observer` learns how each query ends; `clock` is the time of day, Unix time [s].
     """
     async with httpx.AsyncClient(
         base_url=endpoint.url,
