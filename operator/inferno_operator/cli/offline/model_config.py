@@ -2,6 +2,8 @@
 
 Publishers name the same figure differently; the tuples of names are in the order in which they are
 tried. A model that also sees or hears has the figures of its language model in `text_config`.
+Llama 4 has names of its own: `interleave_moe_layer_step`, `intermediate_size_mlp` for layers
+without experts, `attention_chunk_size` for a window, and one shared expert that no field names.
 """
 
 import json
@@ -16,7 +18,19 @@ from inferno_optimizer.errors import InputError, UnsupportedError
 EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts")
 ACTIVE_EXPERTS = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token")
 EXPERT_WIDTH = ("moe_intermediate_size", "intermediate_size")
-WINDOWED, WHOLE = "sliding_attention", "full_attention"
+DENSE_WIDTH = ("intermediate_size_mlp", "intermediate_size")
+EXPERT_STEP = ("decoder_sparse_step", "interleave_moe_layer_step")
+WINDOW = ("sliding_window", "attention_chunk_size")
+WINDOWED, WHOLE = ("sliding_attention", "chunked_attention"), "full_attention"
+
+WITHOUT_POSITIONS = 4
+"""One of so many layers of Llama 4 attends to all tokens, unless its config says otherwise."""
+
+NO_ATTENTION = (
+    *("linear_attn_config", "linear_num_key_heads", "hybrid_override_pattern"),
+    *("mamba_d_state", "ssm_cfg"),
+)
+"""Fields of models with layers that are not attention, such as Kimi Linear, Qwen3-Next, Jamba."""
 
 QUANTIZED = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "awq": "int4", "gptq": "int4"}
 """Precision of weights by the method in `quantization_config`."""
@@ -67,6 +81,7 @@ class _Figures:
     origin: str
 
     def architecture(self) -> Architecture:
+        self.check_layers()
         layers, hidden = self.number("num_hidden_layers"), self.number("hidden_size")
         heads = self.number("num_attention_heads")
         experts = self.number(*EXPERTS, default=0)
@@ -85,7 +100,7 @@ class _Figures:
             windowed,
             window,
             dense,
-            self.number("intermediate_size") if dense else 0,
+            self.number(*DENSE_WIDTH) if dense else 0,
             experts,
             self.number(*ACTIVE_EXPERTS) if experts else 0,
             width,
@@ -119,31 +134,44 @@ class _Figures:
 
     def dense_layers(self, layers: int) -> int:
         """Layers without experts, of a model that has some."""
-        each = self.number("decoder_sparse_step", default=1)
+        each = self.number(*EXPERT_STEP, default=1)
         first = self.number("first_k_dense_replace", default=len(self.listed("mlp_only_layers")))
         return first + (layers - first) * (each - 1) // each
 
     def shared_width(self, width: int) -> int:
         """Inner width of what every token passes beside its experts."""
-        shared = self.number("n_shared_experts", "num_shared_experts", default=0)
+        is_llama4 = "interleave_moe_layer_step" in self.config
+        shared = self.number("n_shared_experts", "num_shared_experts", default=int(is_llama4))
         return self.number("shared_expert_intermediate_size", default=shared * width)
 
     def windows(self, layers: int) -> tuple[int, int]:
         """How many layers keep the last tokens only, and how many tokens."""
         kinds = self.listed("layer_types")
-        if strange := sorted(set(kinds) - {WINDOWED, WHOLE}):
+        if strange := sorted(set(kinds) - {*WINDOWED, WHOLE}):
             raise UnsupportedError(
                 f"{self.origin}: layer_types: {strange[0]!r} is not attention to all or to the last"
                 " tokens; such a model has to be measured"
             )
-        window = self.number("sliding_window", default=0)
+        window = self.number(*WINDOW, default=0)
         if not window or self.config.get("use_sliding_window") is False:
             return 0, 0
         if kinds:
-            return kinds.count(WINDOWED), window
-        pattern = self.number("sliding_window_pattern", default=0)
+            return sum(map(kinds.count, WINDOWED)), window
+        chunks = WITHOUT_POSITIONS if "attention_chunk_size" in self.config else 0
+        pattern = self.number("sliding_window_pattern", "nope_layer_interval", default=chunks)
         return layers - (layers // pattern if pattern else 0), window
 
-    def listed(self, name: str) -> list[str]:
+    def check_layers(self) -> None:
+        """Refuse a model whose fields tell of layers that are not attention."""
+        found = [name for name in NO_ATTENTION if self.config.get(name)]
+        if 0 in self.listed("attn_type_list"):  # MiniMax: 1 is attention to all
+            found.append("attn_type_list")
+        if found:
+            raise UnsupportedError(
+                f"{self.origin}: {found[0]}: the model has layers that are not attention; such a"
+                " model has to be measured"
+            )
+
+    def listed(self, name: str) -> list[Any]:
         """A list; none where it is absent."""
         return list(self.config.get(name) or ())

@@ -36,6 +36,52 @@ def test_the_cache_of_a_token_is_as_published(name: str, kib: float) -> None:
     assert model.layers * model.cached(1) * 2 / 1024 == kib
 
 
+LLAMA_4: Mapping[str, Any] = {
+    "hidden_size": 5120,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 40,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 8192,
+    "intermediate_size_mlp": 16384,
+    "num_experts_per_tok": 1,
+    "attention_chunk_size": 8192,
+    "vocab_size": 202048,
+}
+"""What both models have: their config.json on Hugging Face."""
+
+
+@pytest.mark.parametrize(("experts", "step", "billions"), [(16, 1, 109), (128, 2, 400)])
+def test_llama_4_has_the_parameters_that_its_publisher_states(
+    experts: int, step: int, billions: float
+) -> None:
+    """Scout and Maverick, both with 17 billion for a token: their model card."""
+    given = {**LLAMA_4, "num_local_experts": experts, "interleave_moe_layer_step": step}
+
+    found = architecture({"text_config": given}, "config.json")
+
+    assert found.parameters / 1e9 == pytest.approx(billions, rel=0.015)
+    assert (found.active + found.embedding) / 1e9 == pytest.approx(17, rel=0.02)
+    assert (found.windowed_layers, found.window) == (36, 8192)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("linear_attn_config", {"kda_layers": [1]}),
+        ("linear_num_key_heads", 16),
+        ("hybrid_override_pattern", "M-M*"),
+        ("mamba_d_state", 16),
+        ("attn_type_list", [0, 0, 1]),
+    ],
+)
+def test_a_field_of_layers_that_are_no_attention_is_named(field: str, value: object) -> None:
+    with pytest.raises(UnsupportedError, match=f"^config.json: {field}: .*to be measured$"):
+        architecture({**CONFIG, field: value}, "config.json")
+    known = architecture({**CONFIG, "attn_type_list": [1, 1]}, "config.json")
+    assert known == architecture(CONFIG, "config.json")
+
+
 def test_layers_by_type_are_counted_by_type() -> None:
     kinds = ["sliding_attention", "full_attention"] * 16
     model = architecture({**CONFIG, "sliding_window": 128, "layer_types": kinds}, "config.json")
