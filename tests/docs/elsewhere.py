@@ -8,6 +8,7 @@ ELSEWHERE = {
     "inferno calibrate --prometheus": "tests/prometheus/test_guide.py",
     "inferno measure": "tests/prometheus/test_guide.py",
     "inferno operator": "tests/cli/test_operator.py",
+    "inferno study": "tests/cli/test_study.py",
     "inferno report": "tests/unit/operator/cli/test_report.py",
     "inferno serve": "tests/rest/test_start.py",
     "kubectl get servers --namespace demo-small": ".ci/run",  # `make demo` runs it

@@ -18,7 +18,7 @@ PROGRAMS = {"inferno": inferno.app, "kubectl inferno": kubectl.app}
 PAGES: Mapping[str, tuple[str, ...]] = {
     "optimize": ("sample", "optimize", "explain", "report"),
     "measure": ("measure", "calibrate", "bench"),
-    "replay": ("replay", "floor"),
+    "replay": ("replay", "study", "floor"),
     "catalogue": ("catalogue",),
     "others": ("generate", "migrate"),
     "programs": ("operator", "serve"),

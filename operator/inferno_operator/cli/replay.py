@@ -3,20 +3,17 @@
 import csv
 import importlib
 import io
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from multiprocessing import active_children, get_context
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 from pydantic.alias_generators import to_camel
 
+from inferno_operator.cli.executors import completed, processes
 from inferno_operator.cli.offline.traces import place_of_client
 from inferno_operator.resources import Load, Measure
 from inferno_optimizer.errors import InfernoError, InputError
@@ -195,7 +192,8 @@ def find_policy(name: str) -> NamedPolicy:
     return NamedPolicy(name, found)
 
 
-def _policy_of(name: str) -> NamedPolicy:
+def policy_of(name: str) -> NamedPolicy:
+    """The policy of a name that may end in `@best`; see `find_policy`."""
     return find_policy(name.removesuffix(BEST))
 
 
@@ -205,7 +203,7 @@ def replays(
     """Replay with each policy, and with the bound of hindsight; so many at the same time."""
     wanted = list(dict.fromkeys((BOUND.name, *names)))
     for name in wanted:
-        _policy_of(name)  # an unknown one is refused before the first replay
+        policy_of(name)  # an unknown one is refused before the first replay
     accounts = dict(_accounts(scenario, wanted, tell, jobs))
     bound = accounts[BOUND.name]
     return [Replayed(name, accounts[name], bound) for name in names]
@@ -218,35 +216,11 @@ def _accounts(
     if jobs == 1:
         yield from ((name, run(scenario, name, tell)) for name in names)
         return
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as executor, _ended_together(executor):
-        with _interrupts_ignored():  # by the processes that start here, too
-            waiting = {executor.submit(run, scenario, name): name for name in names}
-        for future in as_completed(waiting):
-            yield waiting[future], future.result()
-            tell(f"replayed {waiting[future]}")
-
-
-@contextmanager
-def _ended_together(executor: ProcessPoolExecutor) -> Iterator[None]:
-    """End the processes of an executor at once where one of them, or this one, fails."""
-    others = set(active_children())
-    try:
-        yield
-    except BaseException:
-        executor.shutdown(wait=False, cancel_futures=True)
-        for process in set(active_children()) - others:
-            process.terminate()
-        raise
-
-
-@contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Ignore Ctrl-C, as processes do for ever that are started meanwhile."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    calls = {name: (scenario, name) for name in names}
+    with processes(jobs) as executor:
+        for name, account in completed(executor, run, calls):
+            yield name, account
+            tell(f"replayed {name}")
 
 
 def _silent(_: str) -> None:
@@ -262,7 +236,7 @@ def run(scenario: Scenario, name: str, tell: Callable[[str], None] = _silent) ->
         A policy of the user fails.
     """
     steps = scenario.trace.steps
-    policy = _policy_of(name)
+    policy = policy_of(name)
     home = (
         best_homes(scenario.believed, scenario.trace)
         if name.endswith(BEST)

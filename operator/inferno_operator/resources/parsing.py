@@ -2,8 +2,8 @@
 
 import re
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import get_args
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar, get_args
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -20,6 +20,8 @@ from inferno_operator.resources.server import Server
 from inferno_operator.resources.service_class import ServiceClass
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import alternatives, nearest
+
+Form = TypeVar("Form", bound=Part)
 
 SYSTEM_RESOURCES: tuple[type[Resource], ...] = (
     Accelerator,
@@ -107,18 +109,40 @@ def unknown_fields(manifest: Mapping[str, object]) -> tuple[ManifestError, ...]:
     tuple[ManifestError, ...]
         An error for each, which names the known fields that are like it.
     """
-    resource = _resource_of(manifest)
+    unknown = _unknown(_resource_of(manifest), manifest)
+    return tuple(error for path, error in unknown if path[0] not in _NOT_OURS)
+
+
+def read_part(part: type[Form], content: object) -> Form:
+    """Return an object that is no custom resource, with all of its fields.
+
+    Raises
+    ------
+    ManifestError
+        It is no object, or a field is missing, unknown or has a bad value; the error is about an
+        object without a kind and a name.
+    """
+    if not isinstance(content, Mapping):
+        raise ManifestError({}, "it", "must be an object")
+    for _, error in _unknown(part, content):
+        raise error
     try:
-        resource.model_validate(manifest, by_alias=True, by_name=False, extra="forbid")
+        return part.model_validate(content, by_alias=True, by_name=False)
+    except ValidationError as invalid:
+        raise bad_manifest(content, invalid) from invalid
+
+
+def _unknown(
+    part: type[Part], content: Mapping[str, object]
+) -> Iterator[tuple[tuple[int | str, ...], ManifestError]]:
+    """Yield the places of the fields that a part does not have, and what to say of them."""
+    try:
+        part.model_validate(content, by_alias=True, by_name=False, extra="forbid")
     except ValidationError as invalid:
         errors = invalid.errors(include_url=False, include_input=False)
-        unknown = [error["loc"] for error in errors if error["type"] == "extra_forbidden"]
-        return tuple(
-            ManifestError(manifest, _path(path), f"is unknown{_alternatives(resource, path)}")
-            for path in unknown
-            if path[0] not in _NOT_OURS
-        )
-    return ()
+        for path in (error["loc"] for error in errors if error["type"] == "extra_forbidden"):
+            hint = _alternatives(part, path)
+            yield path, ManifestError(content, _path(path), f"is unknown{hint}")
 
 
 def _alternatives(part: type[Part], path: Sequence[int | str]) -> str:

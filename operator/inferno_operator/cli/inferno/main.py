@@ -12,6 +12,7 @@ from inferno_operator.cli.inferno import (
     programs,
     replay,
     sample,
+    study,
 )
 
 app = typer.Typer(
@@ -35,7 +36,7 @@ def inferno(_version: Version = False) -> None:
     """
 
 
-for commands in (sample, optimization, measurement, generate, replay, programs):
+for commands in (sample, optimization, measurement, generate, replay, study, programs):
     app.add_typer(commands.app)
 app.add_typer(migrate.app, name="migrate")
 app.add_typer(catalogue.app, name="catalogue")

@@ -1,0 +1,114 @@
+"""`inferno study`: many replays of policies, loads, fleets and settings."""
+# ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from inferno_operator.cli.console import (
+    INTERRUPTED,
+    Format,
+    Lenient,
+    Output,
+    show,
+    warn,
+    working,
+)
+from inferno_operator.cli.options.currency import IN_CENTS, Currency, money_of
+from inferno_operator.cli.options.replay import Jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from inferno_operator.cli.study import Result, StudyRun
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Example: inferno study samples/studies/slower.yaml --jobs 2"
+    "\n\nExample: inferno study samples/studies/eighteen.yaml --scheduler tcp://scheduler:8786 "
+    "-o csv"
+)
+def study(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The study, YAML or JSON.")],
+    output: Output = Format.TABLE,
+    *,
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keeps the results, which are not computed again: one JSON line for each replay. "
+            "By default a file of the current folder with the name of the study, and .jsonl.",
+            show_default=False,
+        ),
+    ] = None,
+    jobs: Jobs = 1,
+    scheduler: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Replay on a Dask cluster, by the address of its scheduler; it needs the extra "
+            "study.",
+        ),
+    ] = "",
+    currency: Currency = IN_CENTS,
+    lenient: Lenient = False,
+) -> None:
+    """Replay each policy of a study with each of its fleets, loads and settings.
+
+    The study names fleets, traces, settings and policies. Each replay is one row. What was
+    computed once is kept, so that an interrupted study goes on where it was.
+    """
+    from inferno_operator.cli.offline.study import read_study
+    from inferno_operator.cli.offline.system import refuse_unknown
+    from inferno_operator.cli.study import known_results, runs_of, studied
+    from inferno_operator.cli.tables.study import study_parts
+
+    money = money_of(currency)
+    wanted, kept = read_study(file), results or Path(f"{file.stem}.jsonl")
+    runs = runs_of(wanted, file.parent, warn if lenient else refuse_unknown, _once())
+    known = known_results(kept)
+    missing = [each for each in runs if each.key not in known]
+    found = studied(wanted, runs, known | _computed(missing, kept, jobs, scheduler))
+    show(output, lambda: [one.document() for one in found], lambda: study_parts(found, money))
+
+
+def _once() -> "Callable[[Iterable[str]], None]":
+    """Return a function that warns of each thing once."""
+    told = set[str]()
+
+    def warn_once(warnings: "Iterable[str]") -> None:
+        new = [warning for warning in dict.fromkeys(warnings) if warning not in told]
+        told.update(new)
+        warn(new)
+
+    return warn_once
+
+
+def _computed(
+    missing: "Sequence[StudyRun]", kept: Path, jobs: int, scheduler: str
+) -> "dict[str, Result]":
+    """Compute results and keep them by their keys; Ctrl-C ends the command."""
+    from inferno_operator.cli.executors import dask_cluster, processes
+    from inferno_operator.cli.study import added_to, finished
+
+    found: dict[str, Result] = {}
+    if not missing:
+        return found
+    try:
+        with (
+            added_to(kept) as add,
+            working("replaying") as tell,
+            dask_cluster(scheduler) if scheduler else processes(jobs) as executor,
+        ):
+            for run, result in finished(missing, executor):
+                add(run, result)
+                found[run.key] = result
+                tell(f"replayed {run} ({len(found)} of {len(missing)})")
+    except KeyboardInterrupt:
+        done = f"{len(found)} of {len(missing)} replays are done and kept in {kept}"
+        warn([f"interrupted: {done}; the same command goes on"])
+        raise typer.Exit(INTERRUPTED) from None
+    return found

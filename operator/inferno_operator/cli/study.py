@@ -1,0 +1,218 @@
+"""Studies: many replays, whose results are kept in a file as soon as there are some."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from inferno_operator.cli.executors import completed
+from inferno_operator.cli.offline.files import read_bytes
+from inferno_operator.cli.offline.manifests import read_documents
+from inferno_operator.cli.offline.study import StudiedFleet, StudiedTrace, Study, StudySetting
+from inferno_operator.cli.offline.system import OnUnknown, measures_of, system_of
+from inferno_operator.cli.offline.traces import read_trace
+from inferno_operator.cli.replay import (
+    Replayed,
+    ReplayedLoad,
+    ReplayOptions,
+    Row,
+    Warn,
+    policy_of,
+    run,
+    scenario_of,
+    share_of,
+)
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.replay.plant import LeadTime
+from inferno_optimizer.replay.policies import BOUND
+from inferno_optimizer.replay.replay import Scenario
+
+NAMES = ("fleet", "trace", "setting", "policy")
+KEY = "key"
+
+Result = Mapping[str, Any]
+"""What a replay came to, as JSON: the columns of `Row`, `hours` and `cardHours`."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyRun:
+    """A replay of a study, and what its parts are called there.
+
+    `key` is a digest of all that the result depends on: objects, load, setting, policy, version.
+    A policy of the user is known by its name only.
+    """
+
+    fleet: str
+    trace: str
+    setting: str
+    policy: str
+    key: str
+    scenario: Scenario
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What its parts are called, by what they are."""
+        return {name: getattr(self, name) for name in NAMES}
+
+    def __str__(self) -> str:
+        return ", ".join(self.names.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Studied:
+    """A run and its result, beside that of the bound of hindsight for the same load."""
+
+    run: StudyRun
+    result: Result
+    bound: Result
+
+    @property
+    def regret(self) -> float:
+        """Cost above that of the bound [cents]."""
+        return float(self.result["cost"] - self.bound["cost"])
+
+    @property
+    def share_of_optimum(self) -> float:
+        """Cost of the bound divided by the cost."""
+        return share_of(self.bound["cost"], self.result["cost"])
+
+    def document(self) -> dict[str, Any]:
+        """All of it as JSON; costs in cents."""
+        own = {"regret": self.regret, "shareOfOptimum": self.share_of_optimum}
+        return {**self.run.names, **self.result, **own}
+
+
+def runs_of(study: Study, folder: Path, unknown: OnUnknown, warn: Warn) -> list[StudyRun]:
+    """The replays of a study, in its order; each load is also replayed with the bound.
+
+    Parameters
+    ----------
+    study
+        What is replayed.
+    folder
+        Where its paths begin.
+    unknown, warn
+        Called with unknown fields, and with what was assumed.
+    """
+    policies = list(dict.fromkeys((BOUND.name, *study.policies)))
+    for policy in policies:
+        policy_of(policy)  # an unknown one is refused before the first replay
+    return [
+        StudyRun(fleet.name, trace.name, setting.name, policy, _key(inputs, policy), scenario)
+        for fleet, trace in product(study.fleets, study.traces)
+        for setting, inputs, scenario in _scenarios(study, fleet, trace, folder, unknown, warn)
+        for policy in policies
+    ]
+
+
+def _scenarios(
+    study: Study,
+    fleet: StudiedFleet,
+    trace: StudiedTrace,
+    folder: Path,
+    unknown: OnUnknown,
+    warn: Warn,
+) -> Iterator[tuple[StudySetting, Mapping[str, object], Scenario]]:
+    """Yield the settings, what the result depends on, and what is replayed."""
+    file = str(folder / trace.file)
+    documents = read_documents(str(folder / path) for path in fleet.paths)
+    load = ReplayedLoad(read_trace(file), file)
+    system, measures = system_of(documents, unknown, warn, load.means), measures_of(documents)
+    for setting in study.settings:
+        options = ReplayOptions(
+            step_s=setting.step_seconds,
+            hours=trace.hours,
+            scale=trace.scale,
+            slower=setting.slower,
+            error=setting.error,
+            lead=LeadTime(setting.lead_time_seconds, setting.lead_time_cov),
+            seed=setting.seed,
+            measures=measures,
+        )
+        inputs = {
+            "objects": [document.content for document in documents],
+            "load": hashlib.sha256(read_bytes(file)).hexdigest(),
+            "trace": trace.model_dump(exclude={"name", "file"}),
+            "setting": setting.model_dump(exclude={"name"}),
+        }
+        yield setting, inputs, scenario_of(system, load, options, warn)
+
+
+def _key(inputs: Mapping[str, object], policy: str) -> str:
+    whole = {**inputs, "policy": policy, "version": version("inferno-operator")}
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+
+
+def finished(runs: Sequence[StudyRun], executor: Executor) -> Iterator[tuple[StudyRun, Result]]:
+    """Yield the result of each run, as soon as there is one."""
+    by_key = {each.key: each for each in runs}
+    calls = {key: (each.scenario, each.policy) for key, each in by_key.items()}
+    for key, result in completed(executor, result_of, calls):
+        yield by_key[key], result
+
+
+def result_of(scenario: Scenario, policy: str) -> Result:
+    """Replay, and return the sums over all servers; the bound is another run of the study."""
+    account = run(scenario, policy)
+    row = Row.of(Replayed(policy, account, account), "", slice(None)).document()
+    return {**row, "hours": account.hours, "cardHours": account.card_hours}
+
+
+def known_results(file: Path) -> dict[str, Result]:
+    """The results of earlier runs by their keys; none without the file.
+
+    A last line that was cut short, as by a crash, is left out.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or is not one of results.
+    """
+    if not file.exists():
+        return {}
+    lines = read_bytes(str(file)).splitlines(keepends=True)
+    whole = [line for line in lines if line.endswith(b"\n")]
+    return dict(_parsed(line, f"{file}:{number}") for number, line in enumerate(whole, start=1))
+
+
+def _parsed(line: bytes, place: str) -> tuple[str, Result]:
+    try:
+        found = json.loads(line)
+        return found.pop(KEY), {name: found[name] for name in found if name not in NAMES[:-1]}
+    except (ValueError, KeyError, AttributeError) as error:
+        raise InputError(f"{place}: is not a result of a study; name another file") from error
+
+
+@contextmanager
+def added_to(file: Path) -> Iterator[Callable[[StudyRun, Result], None]]:
+    """Add results to a file, each as a line that is there even if this process is killed then."""
+    with file.open("a+b") as results:
+        results.seek(0)
+        results.truncate(results.read().rfind(b"\n") + 1)  # a line that was cut short
+
+        def add(run: StudyRun, result: Result) -> None:
+            line = json.dumps({KEY: run.key, **run.names, **result})
+            results.write(f"{line}\n".encode())
+            results.flush()
+
+        yield add
+
+
+def studied(study: Study, runs: Sequence[StudyRun], results: Mapping[str, Result]) -> list[Studied]:
+    """What all runs came to, in the order of the study, without a bound that nobody asked for."""
+    bounds = {
+        (each.fleet, each.trace, each.setting): results[each.key]
+        for each in runs
+        if each.policy == BOUND.name
+    }
+    return [
+        Studied(each, results[each.key], bounds[each.fleet, each.trace, each.setting])
+        for each in runs
+        if each.policy in study.policies
+    ]

@@ -1,0 +1,33 @@
+"""Text output of `inferno study`: costs in cents/hour, or in a currency."""
+
+from collections.abc import Iterator, Sequence
+
+from inferno_operator.cli.options.currency import Money
+from inferno_operator.cli.study import Studied
+from inferno_operator.cli.tables.solution import Part, TextTable
+
+
+def study_parts(found: Sequence[Studied], money: Money) -> Iterator[Part]:
+    """Yield a row for each run."""
+    yield TextTable(
+        (
+            *("FLEET", "TRACE", "SETTING", "POLICY", ">COST/H", ">REGRET/H", ">OF OPTIMUM"),
+            *(">WITHIN", ">REPLICAS", ">CARDS", ">MOVES"),
+        ),
+        [_row(one, money) for one in found],
+    )
+    yield from money.named()
+
+
+def _row(one: Studied, money: Money) -> Sequence[str]:
+    result, hours = one.result, one.result["hours"]
+    return (
+        *one.run.names.values(),
+        money.amount(result["cost"] / hours),
+        money.change(one.regret / hours),
+        f"{one.share_of_optimum:.1%}",
+        f"{result['within']:.2%}",
+        f"{result['replicas']:.2f}",
+        f"{sum(result['cardHours'].values()) / hours:.2f}",
+        str(result["moves"]),
+    )
