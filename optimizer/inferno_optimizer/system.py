@@ -6,7 +6,6 @@ Units: time in ms, arrival rates in requests/min, costs in cents/hour, capacity 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
-from types import MappingProxyType
 from typing import ClassVar
 
 DEFAULT_CLASS = "Free"
@@ -429,7 +428,7 @@ class System:
     profiles: tuple[PerformanceProfile, ...] = ()
     classes: tuple[ServiceClass, ...] = ()
     servers: tuple[Server, ...] = ()
-    capacity: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    capacity: Mapping[str, int] = field(default_factory=dict)
     options: Options = Options()
     held: Mapping[str, int] = field(default_factory=dict)  # a dict: it must be picklable
     held_cost: float = 0.0

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.program import PROGRAM, ROOT, inferno
 from tests.controlplane.waiting import wait_until
+from tests.generate import fleet as generated
 
 EPISODE = ROOT / "samples/episode"
 LOAD = ROOT / "samples/traces/slo-aware.csv"
@@ -157,6 +158,18 @@ def test_any_number_of_jobs_has_the_same_result(tmp_path: Path) -> None:
     one, several = (
         replay(*options, "-o", "json", "--jobs", jobs, cwd=tmp_path) for jobs in ("1", "3")
     )
+
+    assert several.returncode == 0, several.stderr
+    assert one.stdout == several.stdout
+
+
+def test_system_data_is_replayed_side_by_side(tmp_path: Path) -> None:
+    """What is sent to other processes has to be pickled, such as the cards."""
+    fleet = tmp_path / "fleet.json"
+    fleet.write_text(json.dumps(generated(2, 2, seed=1, demand=0.7)))
+    options = ("--trace", LOAD, "--step", "60", "--policy", "hpa", "-o", "json")
+
+    one, several = (inferno("replay", fleet, *options, "--jobs", jobs) for jobs in ("1", "2"))
 
     assert several.returncode == 0, several.stderr
     assert one.stdout == several.stdout

@@ -4,7 +4,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import starmap
 from operator import attrgetter
-from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from inferno_optimizer.explain.options import Option
@@ -98,7 +97,7 @@ def _unique(*names: str) -> Callable[[Iterable[T]], tuple[T, ...]]:
 
 
 def _mapping(pairs: Iterable[tuple[str, T]]) -> Mapping[str, T]:
-    return MappingProxyType(dict(pairs))
+    return dict(pairs)
 
 
 class _Prefill(NamedTuple):
