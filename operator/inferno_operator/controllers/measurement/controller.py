@@ -26,7 +26,7 @@ from inferno_operator.controllers.measurement.urgency import (
 )
 from inferno_operator.engines.demand import DemandSurvey
 from inferno_operator.engines.survey import Survey
-from inferno_operator.resources import Load, Measured, Server
+from inferno_operator.resources import Load, Measure, Measured, Server
 from inferno_operator.resources.objects import Key, Now
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.cycles import Cycles
@@ -113,9 +113,7 @@ class MeasurementController:
             await self._context.servers.complete()
             self.queue.start()
             if self._past is not None:
-                known = self.servers()
-                measures = {k: s.spec.measure for k, s in known if s.spec.measure}
-                await self._past.fill(self._context.lookahead, measures)
+                await self._past.fill(self._context.lookahead, self._measures())
 
     async def stop(self) -> None:
         """Stop measuring."""
@@ -125,6 +123,9 @@ class MeasurementController:
         """Return the Servers that are measured."""
         known = ((key, o) for key, o in self._context.servers.all().items() if _asks(o))
         return [(key, o.resource) for key, o in known if isinstance(o.resource, Server)]
+
+    def _measures(self) -> dict[Key, Measure]:
+        return {key: s.spec.measure for key, s in self.servers() if s.spec.measure}
 
     def measured(self) -> Mapping[Key, Measured]:
         """Return what was measured last of each Server."""
@@ -183,7 +184,8 @@ class MeasurementController:
         self._context.observer.measuring_ended(asyncio.get_running_loop().time() - began)
         missed = missed_now(self._context.measured)
         loads = {k: found.load for k, found in self._context.measured.items() if found.load}
-        for namespace in sorted(with_news(self._missed, missed) | with_jumps(self._loads, loads)):
+        jumps = with_jumps(self._loads, loads, self._measures())
+        for namespace in sorted(with_news(self._missed, missed) | jumps):
             self._ask_for_plan(namespace)
         self._missed, self._loads = missed, loads
         return ReconcileResult.due_after(self._interval)

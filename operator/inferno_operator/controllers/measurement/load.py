@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from inferno_operator.engines.promql import WINDOWS, windows_of
+from inferno_operator.engines.promql import windows_of
 from inferno_operator.resources import (
     DIGITS,
     Load,
@@ -107,12 +107,12 @@ def _accepts_other(old: Load, new: Load) -> bool:
     return differs(old.tokens_per_step or 1.0, new.tokens_per_step or 1.0)
 
 
-def jumped(old: Load | None, new: Load) -> bool:
+def jumped(old: Load | None, new: Load, measure: Measure | None = None) -> bool:
     """Whether so much more arrives that a plan is needed now."""
     if old is None:
         return True
     largest = max(old.arrival_rate, new.arrival_rate) / SECONDS_PER_MINUTE
-    by_chance = float(noise(largest, WINDOWS.long, JUMP_NOISE))
+    by_chance = float(noise(largest, windows_of(measure).long, JUMP_NOISE))
     return new.arrival_rate > old.arrival_rate + max(JUMP, by_chance) * new.arrival_rate
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from inferno_operator.controllers.measurement.load import jumped
-from inferno_operator.resources import Load, Measured
+from inferno_operator.resources import Load, Measure, Measured
 from inferno_operator.resources.measurement import USABLE
 from inferno_operator.resources.objects import Key
 
@@ -28,6 +28,12 @@ def with_news(before: Missed, now: Missed) -> set[str]:
     return {key.namespace for key, state in now.items() if before.get(key) != state}
 
 
-def with_jumps(before: Mapping[Key, Load], now: Mapping[Key, Load]) -> set[str]:
+def with_jumps(
+    before: Mapping[Key, Load], now: Mapping[Key, Load], measures: Mapping[Key, Measure]
+) -> set[str]:
     """Return the namespaces of Servers whose load is known for the first time, or has jumped."""
-    return {key.namespace for key, load in now.items() if jumped(before.get(key), load)}
+    return {
+        key.namespace
+        for key, load in now.items()
+        if jumped(before.get(key), load, measures.get(key))
+    }

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from inferno_operator.controllers.measurement.load import (
     IDLE,
+    jumped,
     load,
     load_moved,
     measured_server,
@@ -19,7 +20,7 @@ from inferno_operator.controllers.measurement.load import (
     with_scheduled_replicas,
 )
 from inferno_operator.controllers.optimization.snapshot import build_system
-from inferno_operator.resources import Load, Measured, MeasuredReplicas, Server, Target
+from inferno_operator.resources import Load, Measure, Measured, MeasuredReplicas, Server, Target
 from inferno_operator.resources.objects import Manifest
 from inferno_optimizer.optimize import optimize
 from tests.unit.operator.objects import (
@@ -516,3 +517,15 @@ def test_a_load_moves_with_the_tokens_of_a_step() -> None:
     assert load_moved(fast, fast.model_copy(update={"tokens_per_step": 1.5}))
     assert load_moved(fast, fast.model_copy(update={"tokens_per_step": None}))
     assert not load_moved(fast, fast.model_copy(update={"tokens_per_step": 2.52}))
+
+
+@pytest.mark.parametrize(("long", "is_seen"), [(60, False), (300, False), (3600, True)])
+def test_a_jump_is_what_chance_does_not_explain_in_the_window_of_the_server(
+    long: int, is_seen: bool
+) -> None:
+    """Of n requests five standard deviations are 5 / sqrt(n): 29 % in 300 s at 1/s."""
+    windows = {"shortSeconds": 60, "longSeconds": long}
+    measure = Measure.model_validate({"source": "vLLM", "labels": {"m": "a"}, "windows": windows})
+    before, now = (Load(arrival_rate=rate, avg_out_tokens=10) for rate in (45.0, 60.0))
+
+    assert jumped(before, now, measure) is is_seen
