@@ -3,12 +3,15 @@
 See `assignment.md`, section "Exact, one row for each server".
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import OneMoreCard, Timer
 from inferno_optimizer.solvers.exact.one_more_card import solve_with_one_more, value_of_one_more
 from inferno_optimizer.solvers.exact.packing import add, fill, stand
+from inferno_optimizer.solvers.exact.patience import Patience
 from inferno_optimizer.solvers.exact.prices import price
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
 from inferno_optimizer.solvers.exact.settings import DEFAULTS, ExactSettings
@@ -171,10 +174,17 @@ class _RowSearch:
             self._goal,
             self.incumbent,
             levels.tolerance.share,
-            time,
+            self._patient(time),
             levels.settings,
             stands=levels.stands,
         ).run()
+
+    def _patient(self, time: GoalTime) -> GoalTime:
+        """Less time for a level that gains nothing, if there is another level after it."""
+        if self._level is None or self._level == len(self._levels.loads) - 1:
+            return time
+        patience = Patience(self.incumbent, time.left, self._levels.settings)
+        return replace(time, left=patience.seconds_left)
 
     @property
     def _total(self) -> float:
