@@ -1,9 +1,10 @@
 """Who got what, and how many cards are left, while capacity is handed out."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,9 @@ import numpy.typing as npt
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, KeptReplicas, Mix
+
+NOTHING: Mapping[int, int] = MappingProxyType({})
+"""No cards."""
 
 
 class Ledger:
@@ -29,8 +33,7 @@ class Ledger:
         self._case: list[int] = candidates.pairs.case.tolist()
         needs = candidates.needs
         self._first: list[int] = np.searchsorted(needs.owner, range(len(self._case) + 1)).tolist()
-        self._type: list[int] = needs.type.tolist()
-        self._cards: list[int] = needs.count.tolist()
+        self._cards = list(zip(needs.type.tolist(), needs.count.tolist(), strict=True))
         self._wanted: list[int] = candidates.replicas.tolist()
         self._rows = [NO_ROW] * len(candidates.cases)
         self._given = [0] * len(candidates.cases)
@@ -47,12 +50,11 @@ class Ledger:
 
         What its case has otherwise counts as given back.
         """
-        back = self._given_back(row)
-        fitting = (
-            max(self._left[card_type] + back[card_type], 0) // cards
-            for card_type, cards in self._needs(row)
-        )
-        return min(self._wanted[row] - self.given(row), *fitting)
+        back, room = self._given_back(row), self._wanted[row] - self.given(row)
+        for card_type, cards in self._needs(row):
+            left = self._left[card_type] + back.get(card_type, 0)
+            room = min(room, max(left, 0) // cards)
+        return room
 
     def fits(self, row: int) -> bool:
         """Whether all the replicas that a row wants fit; none always do."""
@@ -160,27 +162,27 @@ class Ledger:
                 self._give_back(case)
                 self._keep(case, parts)
 
-    def _needs(self, row: int) -> Iterable[tuple[int, int]]:
+    def _needs(self, row: int) -> Sequence[tuple[int, int]]:
         """Type and number of the cards that a replica of a row takes."""
-        needs = slice(self._first[row], self._first[row + 1])
-        return zip(self._type[needs], self._cards[needs], strict=True)
+        return self._cards[self._first[row] : self._first[row + 1]]
 
     def _spend(self, row: int, replicas: int) -> None:
         """Take the cards of replicas of a row; of a negative number, give them back."""
         for card_type, cards in self._needs(row):
             self._left[card_type] -= replicas * cards
 
-    def _given_back(self, row: int) -> Counter[int]:
+    def _given_back(self, row: int) -> Mapping[int, int]:
         """Cards by type that the case of a row has otherwise."""
-        case, back = self._case[row], Counter[int]()
+        case = self._case[row]
         held = self._rows[case]
         if case in self._kept:
+            back = Counter[int]()
             for part in self._kept[case]:
                 back[part.type] += part.cards * part.replicas
-        elif held not in (NO_ROW, row):
-            for card_type, cards in self._needs(held):
-                back[card_type] += self._given[case] * cards
-        return back
+            return back
+        if held in (NO_ROW, row):
+            return NOTHING
+        return {card_type: self._given[case] * cards for card_type, cards in self._needs(held)}
 
     def _give_back(self, case: int) -> set[int]:
         """Take from a case all that it has; returns the types of the cards."""

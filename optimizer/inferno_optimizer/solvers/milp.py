@@ -126,12 +126,13 @@ def _solve(
 ) -> SolverResult:
     """The answer; the worth of one more card counts no rows that only this card makes possible."""
     options = candidates.system.options
-    sizing = clock() - start
-    deadline = start + options.time_limit - DECISIONS * sizing
+    sized = clock()
+    greedy = solve_greedy(candidates, capacity, stand=_stands(candidates)).assignment
+    sizing, filling = sized - start, clock() - sized  # what a search finds is filled up, too
+    deadline = start + options.time_limit - DECISIONS * sizing - filling
     solve, least = _search(candidates)
     timer = Timer(lambda: deadline - clock(), _reserved(candidates))
     recorder, failures = CurveRecorder(clock), Failures()
-    greedy = solve_greedy(candidates, capacity, stand=_stands(candidates)).assignment
     in_part = options.saturation_policy is not SaturationPolicy.NONE
     if in_part and not options.heterogeneous:
         answer = _with_partial_service(candidates, capacity, timer, greedy, failures)

@@ -18,7 +18,7 @@ from tests.unit.optimizer.enumeration import served
 TICK = 0.01
 """Seconds between two readings of the clock."""
 
-READINGS_BEFORE = 5
+READINGS_BEFORE = 6
 """Sizing and the start of the solver read the clock so often."""
 
 

@@ -194,7 +194,7 @@ def test_a_plan_cut_short_serves_no_less_than_the_greedy_one(readings: int) -> N
 
 @pytest.mark.parametrize("heterogeneous", [False, True])
 @pytest.mark.parametrize(
-    ("policy", "looks"), [(SaturationPolicy.NONE, 8), (SaturationPolicy.HOLD, 9)]
+    ("policy", "looks"), [(SaturationPolicy.NONE, 9), (SaturationPolicy.HOLD, 10)]
 )
 @pytest.mark.parametrize("sizing", [9.0, 11.0])
 def test_where_sizing_takes_nearly_all_of_the_time_the_plan_is_greedy_and_nothing_is_searched(
@@ -248,6 +248,18 @@ def test_decisions_have_time_in_proportion_to_what_sizing_took() -> None:
     optimize(crowded(replace(MILP, time_limit=10.0)), clock=clock)
 
     assert end[-1] <= 10.0 - 3.0
+
+
+def test_no_search_begins_that_leaves_no_time_to_fill_its_plan_up() -> None:
+    """As where the greedy solver, which fills plans up, takes 4 of 10 seconds."""
+    times = itertools.chain([0.0, 1.0, 1.0], itertools.repeat(5.0))
+    system = crowded(replace(MILP, time_limit=10.0))
+    greedy = optimize(replace(system, options=Options()))
+
+    solution = optimize(system, clock=lambda: next(times))
+
+    assert solution.certificate.status is SolverStatus.TIME_LIMIT
+    assert solution.allocations == greedy.allocations
 
 
 def clock_that_stops_after(readings: int) -> Callable[[], float]:
