@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,7 +13,14 @@ from inferno_optimizer.solvers.exact.packing import pack
 from inferno_optimizer.solvers.exact.prices import price
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
 from inferno_optimizer.solvers.exact.settings import ExactSettings, PartSettings, ProgramSizes
-from tests.unit.optimizer.programs import best_of_all, every_choice, random_program, relaxed
+from inferno_optimizer.solvers.incumbent import SearchProgress
+from tests.unit.optimizer.programs import (
+    best_of_all,
+    every_choice,
+    loads,
+    random_program,
+    relaxed,
+)
 
 NO_FLOORS = np.zeros(0)
 LARGE = ExactSettings(sizes=ProgramSizes(small=0, medium=0, large=0))
@@ -87,10 +95,10 @@ def test_a_small_program_is_solved_to_the_best_there_is(seed: int) -> None:
     outcome = solve_by_levels(program, Timer(lambda: 60.0))
 
     levels = int(program.level.max()) + 1
-    loads, value = best_of_all(program, levels)
-    assert tuple(program.served(outcome.plan, levels)) == pytest.approx(loads)
+    most, value = best_of_all(program, levels)
+    assert tuple(program.served(outcome.plan, levels)) == pytest.approx(most)
     assert program.value[outcome.plan].sum() == pytest.approx(value)
-    assert tuple(outcome.most_served) == pytest.approx(loads)
+    assert tuple(outcome.most_served) == pytest.approx(most)
     assert outcome.least_value == pytest.approx(value)
 
 
@@ -112,9 +120,9 @@ def test_every_search_ends_at_the_best_there_is_and_close_to_what_it_proves(
     seed: int, settings: ExactSettings, farthest: float
 ) -> None:
     program, exact = larger_program(seed), exact_plan(seed)
-    least = program.value[exact].sum()
+    least, told = program.value[exact].sum(), list[SearchProgress]()
 
-    outcome = solve_by_levels(program, Timer(lambda: 60.0), settings)
+    outcome = solve_by_levels(program, Timer(lambda: 60.0), settings, observe=told.append)
 
     levels = len(outcome.most_served)
     served, best = program.served(outcome.plan, levels), program.served(exact, levels)
@@ -123,6 +131,33 @@ def test_every_search_ends_at_the_best_there_is_and_close_to_what_it_proves(
     assert program.value[outcome.plan].sum() == pytest.approx(least)
     assert np.all(outcome.most_served >= best * (1 - 1e-9))
     assert least - farthest <= outcome.least_value <= least + 1e-6
+    for progress in told:  # a plan that is the best one hides a bound that is too high
+        before = slice(progress.level)
+        if np.all(progress.served[before] >= best[before]):
+            reached = least if progress.level is None else -best[progress.level]
+            assert progress.bound <= reached + 1e-6
+
+
+@pytest.mark.parametrize("settings", [CUTS, LARGE, STEPS], ids=SEARCHES)
+@pytest.mark.parametrize("seed", range(5))
+def test_floors_are_lowered_only_for_what_is_closer_to_its_bound_and_whole_levels_stay_whole(
+    seed: int, settings: ExactSettings
+) -> None:
+    program, told = larger_program(seed), list[SearchProgress]()
+    all_load = loads(program)
+
+    outcome = solve_by_levels(
+        program, Timer(lambda: 60.0), replace(settings, given_up=0.3), observe=told.append
+    )
+
+    served = program.served(outcome.plan, len(all_load))
+    assert program.served(exact_plan(seed), 1) == all_load[0]
+    assert served[0] == all_load[0]
+    assert np.all(program.used(outcome.plan) <= program.capacity)
+    for before, after in pairwise(told):
+        if before.level == after.level and np.isfinite(before.bound):
+            distance = before.objective - before.bound
+            assert after.objective - after.bound <= distance + 1e-6
 
 
 @pytest.mark.parametrize("seed", range(3))  # without the solver two of them end too early
