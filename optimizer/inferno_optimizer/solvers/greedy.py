@@ -89,7 +89,8 @@ def _hold(ledger: Ledger, entries: Iterable[Entry], running: Running) -> None:
         if row != NO_ROW:
             ledger.hold(row, int(running.replicas[entry.case]))
         elif entry.case in running.parts:
-            ledger.keep(entry.case, running.parts[entry.case])
+            carried = float(running.carried[entry.case])
+            ledger.keep(entry.case, running.parts[entry.case], carried)
 
 
 def _stand(candidates: Candidates, ledger: Ledger, entries: Iterable[Entry]) -> list[Entry]:

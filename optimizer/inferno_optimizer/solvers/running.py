@@ -3,6 +3,9 @@
 What runs on an accelerator without a usable row carries an unknown part of the load. To be safe it
 counts as carrying all of it, and as serving nothing: its server gives it up for all that its
 targets take elsewhere, or for a more important server, and for nothing else.
+
+What runs on several accelerators with usable rows carries the sum of their shares. Its server also
+gives it up for one of them that serves as much, so that no move stays half done if the load grows.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +15,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW, KeptReplicas
 
 
@@ -28,11 +31,15 @@ class Running:
     parts
         What runs of the cases that run without a usable row: on an accelerator that they may not
         use or that misses their targets, or on several ones.
+    carried
+        Share of what a case needs that what runs carries, at most 1, and 1 where that is unknown;
+        shape (cases,).
     """
 
     rows: IntArray
     replicas: IntArray
     parts: Mapping[int, tuple[KeptReplicas, ...]]
+    carried: FloatArray
 
     @classmethod
     def of(cls, candidates: Candidates) -> "Running":
@@ -42,8 +49,11 @@ class Running:
         known = rows != NO_ROW
         replicas, mine = np.zeros_like(now), rows[known]
         replicas[known] = np.clip(candidates.running()[mine], 0, candidates.replicas[mine])
-        others = np.flatnonzero((now > 0) & ~known).tolist()
-        return cls(rows, replicas, dict(_parts(candidates, others)))
+        others = np.flatnonzero((now > 0) & ~known)
+        carried = np.zeros(len(now))
+        carried[known] = replicas[known] / np.maximum(candidates.replicas[mine], 1)
+        carried[others] = _carried(candidates, others)
+        return cls(rows, replicas, dict(_parts(candidates, others.tolist())), carried)
 
 
 def _rows(candidates: Candidates) -> IntArray:
@@ -54,6 +64,28 @@ def _rows(candidates: Candidates) -> IntArray:
     running = np.flatnonzero(candidates.usable & (runs_on[pairs.case] == pairs.accelerator))
     rows[pairs.case[running]] = running
     return rows
+
+
+def _carried(candidates: Candidates, cases: IntArray) -> FloatArray:
+    """Share of what cases need that what they run on several accelerators carries.
+
+    It is 1 where one of these has no usable row, and for whatever else runs.
+    """
+    pairs, place = candidates.pairs, Catalogue(candidates.system).place
+    mixes = {
+        case: mix for case in cases.tolist() if (mix := candidates.cases[case].server.current.mix)
+    }
+    mine = np.flatnonzero(candidates.usable & np.isin(pairs.case, [*mixes]))
+    keys = zip(pairs.case[mine].tolist(), pairs.accelerator[mine].tolist(), strict=True)
+    wanted = dict(zip(keys, candidates.replicas[mine].tolist(), strict=True))
+    carried = np.ones(len(cases))
+    for index, case in enumerate(cases.tolist()):
+        needs = [
+            (part.replicas, wanted.get((case, place(part)), 0)) for part in mixes.get(case, ())
+        ]
+        if needs and all(full for _, full in needs):
+            carried[index] = min(sum(replicas / full for replicas, full in needs), 1.0)
+    return carried
 
 
 def _parts(

@@ -47,14 +47,13 @@ def _exhaustive(ledger: Ledger, unserved: Sequence[UnservedCase]) -> None:
 def _largest_share(ledger: Ledger, unserved: Sequence[UnservedCase]) -> None:
     """One case after the other adds what fits to what it holds, or moves where it gets more.
 
-    What runs on an accelerator without a usable row stays as it is.
+    What runs on an accelerator without a usable row stays as it is, and what runs on several ones
+    until more of the load can be served on one.
     """
     for entry in unserved:
-        if ledger.keeps(entry.case):
-            continue
         held = sorted(entry.rows, key=lambda row: ledger.given(row) == 0)
         row = max(held, key=ledger.share)
-        if ledger.room(row) > 0:
+        if ledger.room(row) > 0 and ledger.share(row) > ledger.kept_share(entry.case):
             ledger.take(row, ledger.room(row))
 
 

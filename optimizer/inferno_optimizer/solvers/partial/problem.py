@@ -124,9 +124,10 @@ class ReplicaProblem(Columns):
         priority = np.array([case.priority for case in chosen], dtype=np.int64)
         columns = _rows(candidates, capacity, running, rows, cases)
         policy = candidates.system.options.saturation_policy
-        held = _held(candidates, running, cases) if policy in HOLDS else np.zeros(len(cases))
-        if policy is SaturationPolicy.HOLD:
-            held[np.isin(cases, [*running.parts])] = 1.0
+        held = running.carried[cases] if policy in HOLDS else np.zeros(len(cases))
+        if policy is not SaturationPolicy.HOLD:
+            held[np.isin(cases, [*running.parts])] = 0.0
+        else:
             columns = columns.followed_by(_kept(candidates, capacity, running, cases))
         columns = columns.by_case()
         return cls(
@@ -287,16 +288,6 @@ def _stays(candidates: Candidates, rows: IntArray) -> tuple[BoolArray, BoolArray
     return alone, nothing
 
 
-def _held(candidates: Candidates, running: Running, cases: IntArray) -> FloatArray:
-    """Share of each case that its present replicas carry on a usable row."""
-    rows = running.rows[cases]
-    known = rows != NO_ROW
-    held = np.zeros(len(cases))
-    wanted = np.maximum(candidates.replicas[rows[known]], 1)
-    held[known] = running.replicas[cases][known] / wanted
-    return held
-
-
 def _kept(candidates: Candidates, capacity: IntArray, running: Running, cases: IntArray) -> Columns:
     """A column for what is kept as it is: single replicas, or a mix as a whole."""
     mine = [(place, case) for place, case in enumerate(cases.tolist()) if case in running.parts]
@@ -310,7 +301,7 @@ def _kept(candidates: Candidates, capacity: IntArray, running: Running, cases: I
         entries += [(column, card_type, count) for card_type, count in needs.items()]
         room = [int(capacity[card_type]) // count for card_type, count in needs.items()]
         most.append(min([steps[-1], *room]))
-    full = np.array(steps, dtype=np.float64)
+    full = np.array(steps) / running.carried[[case for _, case in mine]]
     columns = np.array(entries, dtype=np.int64).reshape(-1, 3)
     nothing = np.zeros(len(mine))
     return Columns(
@@ -318,7 +309,7 @@ def _kept(candidates: Candidates, capacity: IntArray, running: Running, cases: I
         row=np.full(len(mine), NO_ROW),
         most=np.array(most, dtype=np.int64),
         full=full,
-        unit=np.array(cost, dtype=np.float64) / full,
+        unit=np.array(cost, dtype=np.float64) / np.array(steps),
         fixed=nothing,
         runs=np.array(steps, dtype=np.int64),
         stands=nothing.astype(np.int64),

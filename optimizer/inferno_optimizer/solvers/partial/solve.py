@@ -110,16 +110,14 @@ def loads_held(candidates: Candidates, assignment: Assignment) -> Mapping[int, f
     running, policy = Running.of(candidates), candidates.system.options.saturation_policy
     held = dict.fromkeys(sorted({case.priority for case in candidates.cases}), 0.0)
     for place, case in enumerate(candidates.cases) if policy in HOLDS else ():
-        row, now = int(assignment.rows[place]), int(running.rows[place])
-        carried = running.replicas[place] / max(candidates.replicas[now], 1) if now != NO_ROW else 0
-        share = 0.0
-        if place in running.parts and policy is SaturationPolicy.HOLD:
-            carried = 1.0
+        row, share, carried = int(assignment.rows[place]), 0.0, float(running.carried[place])
+        if place in running.parts and policy is not SaturationPolicy.HOLD:
+            carried = 0.0
         if place in assignment.mixes:
             share = 1.0
         elif place in assignment.kept:
             runs = sum(part.replicas for part in running.parts[place])
-            share = sum(part.replicas for part in assignment.kept[place]) / runs
+            share = carried * sum(part.replicas for part in assignment.kept[place]) / runs
         elif row != NO_ROW:
             share = assignment.replicas[place] / max(candidates.replicas[row], 1)
         held[case.priority] += float(min(share, carried)) * weight_of(case)
@@ -143,7 +141,8 @@ def _assignment(
         else:
             parts = running.parts[case]
             single = len(parts) == 1
-            ledger.keep(case, [replace(p, replicas=replicas) for p in parts] if single else parts)
+            kept = [replace(p, replicas=replicas) for p in parts] if single else parts
+            ledger.keep(case, kept, float(running.carried[case]))
     free = np.ones(len(candidates.cases), dtype=np.bool_)
     free[problem.cases] = False
     serve(ledger, entries_by_rank(candidates, free))

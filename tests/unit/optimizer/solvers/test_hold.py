@@ -174,6 +174,25 @@ def test_a_mix_that_runs_stays_until_all_that_is_needed_fits(options: Options) -
 
 
 @by_each_solver
+@pytest.mark.parametrize(
+    ("y", "placement"),
+    [(2, "2 x X + 2 x Y"), (4, "4 x Y"), (6, "6 x Y")],
+)
+def test_a_mix_that_runs_moves_where_more_of_the_load_is_served(
+    options: Options, y: int, placement: str
+) -> None:
+    parts = Allocation("X", 2, cost=20), Allocation("Y", 2, cost=60)
+    demand = Demand("a", {"X": 12, "Y": 6}, current=Allocation("X", 4, cost=80, mix=parts))
+    system = system_of([demand], accelerators(X=10, Y=30), {"X": 5, "Y": y}, options)
+
+    (decision,) = optimize(system).decisions
+
+    # The mix carries 2/12 + 2/6 = 1/2 of what is needed: more than 5 x X or 2 x Y.
+    assert decision.allocation is not None
+    assert decision.allocation.placement == placement
+
+
+@by_each_solver
 def test_cards_of_what_is_kept_count_as_used(options: Options) -> None:
     solution = optimize(on_slow_cards(options, {"X": 2, "Y": 2}))
 
