@@ -339,7 +339,7 @@ TOO_LITTLE = {
     ),
     "another accelerator despite keepAccelerator": Fault(
         changed(lambda answer: answer["allocations"]["T"].update(accelerator="B")),
-        "'T': accelerator: 'B': keepAccelerator pins the server to another accelerator",
+        "'T': accelerator: 'B': the server stays on another accelerator: by keepAccelerator",
     ),
     "other token counts": Fault(
         of_s(load={"arrivalRate": 90, "avgLength": 2}),

@@ -26,7 +26,10 @@ from inferno_optimizer.validation import Problem, find_problems
 NOWHERE_TO_RUN = "no workload or backend: the server names none for this accelerator"
 """Why a server cannot use an accelerator that is not among its own."""
 
-PINNED = "keepAccelerator pins the server to another accelerator"
+PINNED = (
+    "the server stays on another accelerator: by keepAccelerator, or until a first decision while"
+    " its measured load may still grow"
+)
 """Why a server cannot use an accelerator that is not the one it runs on."""
 
 
