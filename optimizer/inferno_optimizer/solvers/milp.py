@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from inferno_optimizer.sizing.candidates import Candidates
+from inferno_optimizer.sizing.candidates import NO_PAIR, Candidates
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.assignment import Assignment, Mix, SolverResult, Timer
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Mix, SolverResult, Timer
 from inferno_optimizer.solvers.curve import CurveRecorder
 from inferno_optimizer.solvers.exact.lexicographic import solve_by_levels
 from inferno_optimizer.solvers.exact.program import Program, weight_of
@@ -60,6 +60,10 @@ servers, and a busy machine slows both down alike."""
 MIXES = 2.0
 """Least time for a search for mixes, as a multiple of the time that sizing took."""
 
+FIRST_OF_PAIRS, FEW_PAIRS = 0.3, 6
+"""Where mixes and roles apart compete: share of the time of the search without mixes; and up to how
+many servers with roles apart each is tried without."""
+
 HALF = 0.5
 
 
@@ -102,23 +106,70 @@ def _has_mixes_and_pairs(candidates: Candidates) -> bool:
 def _solve_beside_pairs(
     candidates: Candidates, capacity: IntArray, clock: Callable[[], float], start: float
 ) -> SolverResult:
-    """The better of two plans: of single rows, some of them apart; and of mixes without these.
+    """The best of some plans; nothing is proven of it, as mixes have no rows with roles apart.
 
-    Nothing is proven of it, as a plan might have both.
+    They are one of single rows, some of them apart; one of mixes without these; and mixes beside
+    what the first has apart, or beside all of that but one.
     """
-    system = candidates.system
-    limit = HALF * system.options.time_limit
-    options = replace(system.options, heterogeneous=False, time_limit=limit)
-    alone = replace(candidates, system=replace(system, options=options))
-    single = _solve(alone, capacity, clock, start)
-    mixed = _solve(candidates, capacity, clock, start)
-    plans = single.assignment, mixed.assignment
-    if _is_better(candidates, *plans):
-        return _unbound(candidates, single)
-    if _is_better(candidates, *reversed(plans)):
-        return _unbound(candidates, mixed)
-    least = min((single, mixed), key=lambda answer: answer.assignment.objective(candidates))
-    return _unbound(candidates, least)
+
+    def solved(some: Candidates, cards: IntArray, share: float, *, mixes: bool) -> SolverResult:
+        options = some.system.options
+        options = replace(options, heterogeneous=mixes, time_limit=share * options.time_limit)
+        system = replace(some.system, options=options)
+        return _solve(replace(some, system=system), cards, clock, start)
+
+    best = single = solved(candidates, capacity, FIRST_OF_PAIRS, mixes=False)
+    kept = _kept_apart(candidates, single.assignment)
+    for number, rows in enumerate(kept, 1):
+        apart = Assignment.of_rows(candidates, rows)
+        others = candidates.usable & (rows == NO_ROW)[candidates.pairs.case]
+        left = capacity - apart.used(candidates)
+        share = FIRST_OF_PAIRS + (1.0 - FIRST_OF_PAIRS) * number / len(kept)
+        found = solved(replace(candidates, usable=others), left, share, mixes=True)
+        answer = _joined(candidates, found, apart)
+        if _is_better_or_cheaper(candidates, answer.assignment, best.assignment):
+            best = answer
+    return _unbound(candidates, best)
+
+
+def _kept_apart(candidates: Candidates, plan: Assignment) -> list[IntArray]:
+    """Rows of each case, of several plans that keep some of what a plan has apart, -1 elsewhere.
+
+    One of them keeps nothing and one keeps all; with few, there is one without each of them.
+    """
+    rows = plan.rows.copy()
+    chosen = np.flatnonzero(rows != NO_ROW)
+    whole = plan.replicas[chosen] == candidates.replicas[rows[chosen]]
+    rows[chosen[(candidates.pair[rows[chosen]] == NO_PAIR) | ~whole]] = NO_ROW
+    apart = np.flatnonzero(rows != NO_ROW).tolist()
+    left_out = [apart, []] if apart else [[]]
+    if 1 < len(apart) <= FEW_PAIRS:
+        left_out.extend([case] for case in apart)
+    kept = []
+    for cases in left_out:
+        kept.append(rows.copy())
+        kept[-1][cases] = NO_ROW
+    return kept
+
+
+def _joined(candidates: Candidates, answer: SolverResult, kept: Assignment) -> SolverResult:
+    """An answer for some cases, and the others as they are kept."""
+    own, mine = kept.rows != NO_ROW, answer.assignment
+    assignment = replace(
+        mine,
+        rows=np.where(own, kept.rows, mine.rows),
+        replicas=np.where(own, kept.replicas, mine.replicas),
+        mixes={**mine.mixes, **kept.mixes},
+    )
+    wanted = _loads(candidates, range(len(candidates.cases)))
+    return replace(
+        answer,
+        assignment=assignment,
+        levels=_with_bounds(loads_served(candidates, assignment), wanted, wanted),
+        marginal=tuple(replace(m, estimated=m != MarginalValue()) for m in answer.marginal),
+        curve=(),
+        objective=None,
+    )
 
 
 def _solve(
@@ -233,6 +284,14 @@ def _is_better(candidates: Candidates, one: Assignment, another: Assignment) -> 
             if abs(mine - its) > _given_up(candidates) * max(mine, its):
                 return mine > its
     return False
+
+
+def _is_better_or_cheaper(candidates: Candidates, one: Assignment, another: Assignment) -> bool:
+    """Whether the first of two plans holds or serves more, or the same at a lower value."""
+    if _is_better(candidates, one, another):
+        return True
+    cheaper = one.objective(candidates) < another.objective(candidates)
+    return cheaper and not _is_better(candidates, another, one)
 
 
 def _unbound(candidates: Candidates, answer: SolverResult) -> SolverResult:

@@ -114,6 +114,20 @@ def random_apart(numbers: random.Random, options: Options, servers: int = 3) -> 
     )
 
 
+def random_competition(numbers: random.Random, options: Options) -> System:
+    """The same with loads for which a mix may be the best; nothing runs."""
+    system = random_apart(numbers, options)
+    loads = (replace(s.load, arrival_rate=numbers.uniform(200, 1500)) for s in system.servers)
+    return replace(
+        system,
+        capacity={name: numbers.randint(2, 7) for name in system.capacity},
+        servers=tuple(
+            replace(server, current=Allocation(load=load))
+            for server, load in zip(system.servers, loads, strict=True)
+        ),
+    )
+
+
 def _steps(numbers: random.Random) -> StepParameters:
     slower = numbers.uniform(1.0, 3.0)
     return replace(STEPS, alpha=STEPS.alpha * numbers.uniform(1.0, 2.0), delta=0.022 * slower)

@@ -106,7 +106,9 @@ class MixTable:
             rows=rows,
             share=np.where(busy, share, 0.0),
             most=np.where(
-                there, np.minimum(alone, capacity[pairs.type[rows]] // pairs.cards[rows]), 0
+                there,
+                np.minimum(alone, capacity[pairs.type[rows]] // np.maximum(pairs.cards[rows], 1)),
+                0,
             ),
             type=pairs.type[rows],
             cards=pairs.cards[rows],
@@ -257,10 +259,9 @@ class _Now:
 
     @classmethod
     def of(cls, candidates: Candidates, cases: IntArray, rows: IntArray) -> "_Now":
-        accelerators = candidates.system.accelerators
-        names = np.array([a.name for a in accelerators], dtype=object)[
-            candidates.pairs.accelerator[rows]
-        ]
+        names = np.array([a.name for a in candidates.system.accelerators], dtype=object)
+        # The last row, which stands in for none, may be of two accelerators, which have no name.
+        names = names[np.where(rows != NO_ROW, candidates.pairs.accelerator[rows], 0)]
         now = cls(
             np.zeros(rows.shape, dtype=np.bool_),
             np.zeros(rows.shape, dtype=np.int64),
