@@ -19,6 +19,11 @@ class State(StrEnum):
     MOVING = "Moving"
     BLOCKED = "Blocked"
 
+    @property
+    def is_in_motion(self) -> bool:
+        """Whether replicas are being started or ended."""
+        return self not in (State.STEADY, State.BLOCKED)
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaTarget:

@@ -189,7 +189,7 @@ async def _report_all(
     supply: Supply,
     context: Context,
 ) -> None:
-    """Report on all Servers; if very many change, only the first problems get an event.
+    """Report on all Servers; if very many change or move, only the first problems get an event.
 
     Servers that have changed since they were read are left to the next reconcile.
     """
@@ -203,7 +203,8 @@ async def _report_all(
             events.append(event)
 
     await write_each(pairs, report)
-    if len(events) > EVENTS:
+    in_motion = sum(found.state.is_in_motion for found in steps.progress.values())
+    if max(len(events), in_motion) > EVENTS:  # a plan arrives a few Servers at a time
         events = [event for event in events if event.type == "Warning"][:EVENTS]
     await write_each(events, context.cluster.publish)
 

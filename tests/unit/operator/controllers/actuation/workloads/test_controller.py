@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -120,6 +121,9 @@ class Scene:
     def reason(self, server: str = "s") -> str:
         reason: str = self.condition(server)["reason"]
         return reason
+
+    def is_moving(self, server: str) -> bool:
+        return self.reason(server) == "Moving"
 
     async def until(self, met: Callable[[], bool]) -> None:
         async with asyncio.timeout(PATIENCE_S):
@@ -281,6 +285,25 @@ async def test_numbers_of_replicas_are_written_before_reports_while_a_plan_arriv
         await scene.until(lambda: scene.reason() == "Moving")
 
     assert not [write for write in first if "Server" in write]
+
+
+async def test_a_plan_of_very_many_servers_that_arrives_in_parts_makes_no_event_for_each() -> None:
+    scene = Scene(a=2 * EVENTS)
+    first = [f"s{number}" for number in range(EVENTS - 100)]
+    second = [f"t{number}" for number in range(200)]
+    for name in (*first, *second):
+        scene.add(name.upper(), workload("A", f"d-{name}"))
+        scene.deploy(f"d-{name}")
+
+    async with running(scene):
+        for names in (first, second):
+            for name in names:
+                scene.decide(name.upper(), A=1)
+            await scene.until(partial(scene.is_moving, names[-1]))
+        await scene.until(lambda: scene.reason(second[-1]) == "Actuated")
+
+    moving = [e.about.key.name for e in scene.cluster.events if e.reason == "Moving"]
+    assert sorted(moving) == sorted(first)
 
 
 class BusyCluster(FakeCluster):
