@@ -138,6 +138,19 @@ def test_every_search_ends_at_the_best_there_is_and_close_to_what_it_proves(
             assert progress.bound <= reached + 1e-6
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_with_cards_for_all_no_bound_is_above_the_sum_of_the_least_values(seed: int) -> None:
+    program, told = larger_program(seed), list[SearchProgress]()
+    ample = replace(program, capacity=np.full(len(program.capacity), 1e4))
+
+    solve_by_levels(ample, Timer(lambda: 60.0), CUTS, observe=told.append)
+
+    least = np.minimum.reduceat(program.value, program.starts).sum()
+    of_value = [progress for progress in told if progress.level is None]
+    assert max(progress.value for progress in of_value) > least  # some are not yet the best
+    assert max(progress.bound for progress in of_value) <= least + 1e-6
+
+
 @pytest.mark.parametrize("settings", [CUTS, LARGE, STEPS], ids=SEARCHES)
 @pytest.mark.parametrize("seed", range(5))
 def test_floors_are_lowered_only_for_what_is_closer_to_its_bound_and_whole_levels_stay_whole(
