@@ -257,9 +257,8 @@ def _with_partial_service(
     )
     if _distance(candidates, answer) <= OPTIMAL:
         return replace(answer, status=SolverStatus.OPTIMAL)
-    served = loads_served(candidates, greedy)
-    if plan.out_of_time and _serves_more(candidates, served, plan.served):
-        levels = _with_bounds(served, plan.most_served, wanted)
+    if _is_better(candidates, greedy, plan.assignment):
+        levels = _with_bounds(loads_served(candidates, greedy), plan.most_served, wanted)
         return replace(fallback, levels=levels, failures=failures.texts)
     return answer
 

@@ -6,11 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NoReturn
 
+import numpy as np
 import pytest
 
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.sizing.candidates import Candidates
+from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Timer
 from inferno_optimizer.solvers.failures import Failures
-from inferno_optimizer.system import Options, Solution, System
+from inferno_optimizer.solvers.partial.solve import PartialPlan, solve_partial
+from inferno_optimizer.system import Options, SaturationPolicy, Solution, System
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import fleet
 from tests.unit.optimizer.enumeration import served
@@ -108,3 +113,22 @@ def test_a_search_that_fails_before_its_first_step_leaves_the_plan_of_the_greedy
     assert solution.certificate.failures == ("search: OutOfOrderError: dial is stuck",)
     assert solution.certificate.bound is None
     assert solution.allocations == greedy.allocations
+
+
+@pytest.mark.parametrize("out_of_time", [False, True])
+def test_a_search_that_ends_with_less_than_greedy_is_not_followed(
+    monkeypatch: pytest.MonkeyPatch, *, out_of_time: bool
+) -> None:
+    system = tight(20, Options(saturation_policy=SaturationPolicy.HOLD))
+    greedy = optimize(system)
+
+    def poor(candidates: Candidates, capacity: IntArray, timer: Timer) -> PartialPlan:
+        plan = solve_partial(candidates, capacity, timer)
+        nothing = Assignment.of_rows(candidates, np.full(len(candidates.cases), NO_ROW))
+        unserved = dict.fromkeys(plan.served, 0.0)
+        return replace(plan, assignment=nothing, served=unserved, out_of_time=out_of_time)
+
+    monkeypatch.setattr("inferno_optimizer.solvers.milp.solve_partial", poor)
+    plan = optimize(replace(system, options=replace(system.options, milp=True)))
+
+    assert served(system, plan) == served(system, greedy)
