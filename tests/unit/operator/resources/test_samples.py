@@ -16,8 +16,11 @@ WVA = "wva"
 CATALOGUE = "catalogue"
 """The config.json of a model."""
 
+STUDIES = "studies"
+"""Replays side by side, and the fleet of one."""
+
 FOLDERS = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
-NAMES = [name for name in FOLDERS if name not in (TRACES, WVA, CATALOGUE)]
+NAMES = [name for name in FOLDERS if name not in (TRACES, WVA, CATALOGUE, STUDIES)]
 
 
 def manifests(sample: str) -> list[dict[str, Any]]:
@@ -35,7 +38,7 @@ def manifests(sample: str) -> list[dict[str, Any]]:
 def test_the_samples_are_those_that_the_documentation_names() -> None:
     own = ["apart", "cached", "episode", "fleet", "measured", "model-booster", "small", "troubles"]
 
-    assert sorted((*own, TRACES, WVA, CATALOGUE)) == FOLDERS
+    assert sorted((*own, TRACES, WVA, CATALOGUE, STUDIES)) == FOLDERS
 
 
 @pytest.mark.parametrize("sample", NAMES)

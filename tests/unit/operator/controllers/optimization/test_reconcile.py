@@ -950,7 +950,7 @@ async def test_a_restart_moves_no_server_back_that_has_moved_only_just() -> None
     cluster.add(server("S", spec={**spec, "currentAlloc": {**running(1, 1, "B"), "cost": 100}}))
     filled(cluster, accelerator("B", cost=100))
     places = []
-    for passed in (30, 60, 3599, 3601):
+    for passed in (30, 60, 1199, 1201):
         await plans_after(cluster, passed)
         places.append(desired(cluster, "s")[0])
 
