@@ -17,6 +17,16 @@ from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW, KeptReplicas
+from inferno_optimizer.system import SaturationPolicy
+
+HOLDS = frozenset(
+    {
+        SaturationPolicy.HOLD,
+        SaturationPolicy.PRIORITY_EXHAUSTIVE,
+        SaturationPolicy.PRIORITY_ROUND_ROBIN,
+    }
+)
+"""Policies with which nobody gives up what runs for an equal or a less important server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,15 @@ class Running:
         carried[known] = replicas[known] / np.maximum(candidates.replicas[mine], 1)
         carried[others] = _carried(candidates, others)
         return cls(rows, replicas, dict(_parts(candidates, others.tolist())), carried)
+
+    def held(self, policy: SaturationPolicy) -> FloatArray:
+        """Share of what a case needs that nobody takes from it with a policy; shape (cases,).
+
+        What runs without a usable row is held with Hold alone.
+        """
+        if policy is SaturationPolicy.HOLD:
+            return self.carried
+        return np.where((self.rows != NO_ROW) & (policy in HOLDS), self.carried, 0.0)
 
 
 def _rows(candidates: Candidates) -> IntArray:

@@ -21,15 +21,6 @@ from inferno_optimizer.solvers.exact.program import BoolArray, weight_of
 from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.system import SaturationPolicy
 
-HOLDS = frozenset(
-    {
-        SaturationPolicy.HOLD,
-        SaturationPolicy.PRIORITY_EXHAUSTIVE,
-        SaturationPolicy.PRIORITY_ROUND_ROBIN,
-    }
-)
-"""Policies with which nobody gives up what runs for an equal or a less important server."""
-
 
 @dataclass(frozen=True)
 class Columns:
@@ -124,10 +115,7 @@ class ReplicaProblem(Columns):
         priority = np.array([case.priority for case in chosen], dtype=np.int64)
         columns = _rows(candidates, capacity, running, rows, cases)
         policy = candidates.system.options.saturation_policy
-        held = running.carried[cases] if policy in HOLDS else np.zeros(len(cases))
-        if policy is not SaturationPolicy.HOLD:
-            held[np.isin(cases, [*running.parts])] = 0.0
-        else:
+        if policy is SaturationPolicy.HOLD:
             columns = columns.followed_by(_kept(candidates, capacity, running, cases))
         columns = columns.by_case()
         return cls(
@@ -136,7 +124,7 @@ class ReplicaProblem(Columns):
             cases=cases,
             level=np.unique(priority, return_inverse=True)[1].astype(np.int64),
             weight=np.array([weight_of(case) for case in chosen], dtype=np.float64),
-            held=held,
+            held=running.held(policy)[cases],
             capacity=capacity,
         )
 

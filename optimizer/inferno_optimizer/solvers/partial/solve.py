@@ -12,8 +12,8 @@ from inferno_optimizer.solvers.exact.program import weight_of
 from inferno_optimizer.solvers.greedy import entries_by_rank, serve
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.partial.levels import solve_by_levels
-from inferno_optimizer.solvers.partial.problem import HOLDS, ReplicaProblem
-from inferno_optimizer.solvers.running import Running
+from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.running import HOLDS, Running
 from inferno_optimizer.solvers.saturation import share_out
 from inferno_optimizer.system import MarginalValue, SaturationPolicy
 
@@ -107,20 +107,19 @@ def loads_served(candidates: Candidates, assignment: Assignment) -> Mapping[int,
 
 def loads_held(candidates: Candidates, assignment: Assignment) -> Mapping[int, float]:
     """Load by priority that an assignment serves of what the present replicas carry."""
-    running, policy = Running.of(candidates), candidates.system.options.saturation_policy
+    running = Running.of(candidates)
+    most = running.held(candidates.system.options.saturation_policy).tolist()
     held = dict.fromkeys(sorted({case.priority for case in candidates.cases}), 0.0)
-    for place, case in enumerate(candidates.cases) if policy in HOLDS else ():
-        row, share, carried = int(assignment.rows[place]), 0.0, float(running.carried[place])
-        if place in running.parts and policy is not SaturationPolicy.HOLD:
-            carried = 0.0
+    for place, case in enumerate(candidates.cases):
+        row, share = int(assignment.rows[place]), 0.0
         if place in assignment.mixes:
             share = 1.0
         elif place in assignment.kept:
             runs = sum(part.replicas for part in running.parts[place])
-            share = carried * sum(part.replicas for part in assignment.kept[place]) / runs
+            share = most[place] * sum(part.replicas for part in assignment.kept[place]) / runs
         elif row != NO_ROW:
             share = assignment.replicas[place] / max(candidates.replicas[row], 1)
-        held[case.priority] += float(min(share, carried)) * weight_of(case)
+        held[case.priority] += float(min(share, most[place])) * weight_of(case)
     return held
 
 
@@ -161,21 +160,14 @@ def _shared_out(
         ledger.take_all(int(assignment.rows[case]))
     line = entries_by_rank(candidates, short)
     if policy in HOLDS:
+        held = running.held(policy)
         for entry in line:
             row, given = int(assignment.rows[entry.case]), int(assignment.replicas[entry.case])
             if row != NO_ROW:
-                ledger.hold(row, min(given, _held_of(candidates, running, entry.case, row)))
+                carry = np.ceil(held[entry.case] * candidates.replicas[row] * (1 - ROUNDING))
+                ledger.hold(row, min(given, int(carry)))
     share_out(ledger, line, policy)
     return ledger.assignment()
-
-
-def _held_of(candidates: Candidates, running: Running, case: int, row: int) -> int:
-    """Replicas of a row that carry what the present replicas of its case carry."""
-    runs = int(running.rows[case])
-    if runs == NO_ROW:
-        return 0
-    share = running.replicas[case] / max(candidates.replicas[runs], 1)
-    return int(np.ceil(share * candidates.replicas[row] * (1 - ROUNDING)))
 
 
 def _counts_of(problem: ReplicaProblem, assignment: Assignment) -> IntArray:
