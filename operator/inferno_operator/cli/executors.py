@@ -5,11 +5,10 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from multiprocessing import active_children, get_context
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 from inferno_optimizer.errors import InputError, UnavailableError
 
-Arguments = ParamSpec("Arguments")
 Name = TypeVar("Name", bound=Hashable)
 Result = TypeVar("Result")
 

@@ -104,7 +104,7 @@ def runs_of(study: Study, folder: Path, unknown: OnUnknown, warn: Warn) -> list[
     for policy in policies:
         policy_of(policy)  # an unknown one is refused before the first replay
     return [
-        StudyRun(fleet.name, trace.name, setting.name, policy, _key(inputs, policy), scenario)
+        StudyRun(fleet.name, trace.name, setting.name, policy, _digest(inputs, policy), scenario)
         for fleet, trace in product(study.fleets, study.traces)
         for setting, inputs, scenario in _scenarios(study, fleet, trace, folder, unknown, warn)
         for policy in policies
@@ -118,12 +118,18 @@ def _scenarios(
     folder: Path,
     unknown: OnUnknown,
     warn: Warn,
-) -> Iterator[tuple[StudySetting, Mapping[str, object], Scenario]]:
-    """Yield the settings, what the result depends on, and what is replayed."""
+) -> Iterator[tuple[StudySetting, str, Scenario]]:
+    """Yield the settings, a digest of what results depend on, and what is replayed."""
     file = str(folder / trace.file)
     documents = read_documents(str(folder / path) for path in fleet.paths)
     load = ReplayedLoad(read_trace(file), file)
     system, measures = system_of(documents, unknown, warn, load.means), measures_of(documents)
+    inputs = _digest(
+        [document.content for document in documents],
+        hashlib.sha256(read_bytes(file)).hexdigest(),
+        trace.model_dump(exclude={"name", "file"}),
+        version("inferno-operator"),
+    )
     for setting in study.settings:
         options = ReplayOptions(
             step_s=setting.step_seconds,
@@ -135,18 +141,12 @@ def _scenarios(
             seed=setting.seed,
             measures=measures,
         )
-        inputs = {
-            "objects": [document.content for document in documents],
-            "load": hashlib.sha256(read_bytes(file)).hexdigest(),
-            "trace": trace.model_dump(exclude={"name", "file"}),
-            "setting": setting.model_dump(exclude={"name"}),
-        }
-        yield setting, inputs, scenario_of(system, load, options, warn)
+        made = _digest(inputs, setting.model_dump(exclude={"name"}))
+        yield setting, made, scenario_of(system, load, options, warn)
 
 
-def _key(inputs: Mapping[str, object], policy: str) -> str:
-    whole = {**inputs, "policy": policy, "version": version("inferno-operator")}
-    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def finished(runs: Sequence[StudyRun], executor: Executor) -> Iterator[tuple[StudyRun, Result]]:
