@@ -96,10 +96,6 @@ def _unique(*names: str) -> Callable[[Iterable[T]], tuple[T, ...]]:
     return lambda values: tuple({name(value): value for value in values}.values())
 
 
-def _mapping(pairs: Iterable[tuple[str, T]]) -> Mapping[str, T]:
-    return dict(pairs)
-
-
 class _Prefill(NamedTuple):
     gamma: float
     delta: float
@@ -522,7 +518,7 @@ _TARGETS = List(
             "slo-itl-percentile": ("target.itl_percentile", NUMBER),
         },
     ),
-    collect=_mapping,
+    collect=dict,
     spread=lambda targets: starmap(_ModelTarget, targets.items()),
 )
 
@@ -578,7 +574,7 @@ _CAPACITY = List(
     "capacity",
     ("type",),
     Object(_CardCount, {"type": ("type", TEXT), "count": ("cards", INTEGER)}),
-    collect=_mapping,
+    collect=dict,
     spread=lambda capacity: starmap(_CardCount, capacity.items()),
 )
 

@@ -104,13 +104,13 @@ class _Console:
         self.made = SharedPages(news, time.monotonic)
 
     async def fleet(self, request: Request) -> Response:
-        seen = await self._read(request, self._news.watched.objects)
+        seen = await self._objects(request)
         view = partial(fleet_view, seen, self._session.namespace, now(), self._money)
         return self._answer(request, await asyncio.to_thread(view))
 
     async def next_plan(self, request: Request) -> Response:
         changes = [word for text in request.query_params.getlist("set") for word in text.split()]
-        seen = await self._read(request, self._news.watched.objects)
+        seen = await self._objects(request)
         outcome = await self._decided(seen, request, changes)
         view = partial(next_view, seen, outcome, changes, self._money)
         return self._answer(request, await asyncio.to_thread(view))
@@ -126,10 +126,7 @@ class _Console:
         return self._answer(request, page)
 
     async def server(self, request: Request) -> Response:
-        name, seen = (
-            request.path_params["name"],
-            await self._read(request, self._news.watched.objects),
-        )
+        name, seen = request.path_params["name"], await self._objects(request)
         outcome = await self._decided(seen, request, ())
         view = partial(
             server_view, seen, outcome, self._session.namespace, name, now(), self._money
@@ -137,30 +134,27 @@ class _Console:
         return self._answer(request, await asyncio.to_thread(view))
 
     async def capacity(self, request: Request) -> Response:
-        seen = await self._read(request, self._news.watched.objects)
+        seen = await self._objects(request)
         return self._answer(
             request, await asyncio.to_thread(capacity_view, seen, now(), self._money)
         )
 
     async def models(self, request: Request) -> Response:
-        seen = await self._read(request, self._news.watched.objects)
+        seen = await self._objects(request)
         return self._answer(request, await asyncio.to_thread(models_view, seen, self._money))
 
     async def model(self, request: Request) -> Response:
-        name, seen = (
-            request.path_params["name"],
-            await self._read(request, self._news.watched.objects),
-        )
+        name, seen = request.path_params["name"], await self._objects(request)
         view = partial(model_view, seen, self._session.namespace, name, now(), self._money)
         return self._answer(request, await asyncio.to_thread(view))
 
     async def history(self, request: Request) -> Response:
-        seen = await self._read(request, self._news.watched.objects)
+        seen = await self._objects(request)
         view = partial(history_view, seen, self._session.namespace, now(), self._money)
         return self._answer(request, await asyncio.to_thread(view))
 
     async def data(self, request: Request) -> Response:
-        seen = await self._read(request, self._news.watched.objects)
+        seen = await self._objects(request)
         return self._answer(request, await asyncio.to_thread(data_view, seen, now()))
 
     async def answer(self, request: Request) -> Response:
@@ -194,6 +188,10 @@ class _Console:
         if request.query_params.get("format") == "json":
             return JSONResponse({"error": str(error)}, status)
         return HTMLResponse(self._pages.problem("This does not work", str(error)), status)
+
+    async def _objects(self, request: Request) -> Sequence[Observation]:
+        """The objects of the namespace, with its Plans."""
+        return await self._read(request, self._news.watched.objects)
 
     async def _read(
         self, request: Request, read: Callable[[], Awaitable[Sequence[Observation]]]
