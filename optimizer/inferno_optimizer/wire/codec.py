@@ -1,8 +1,9 @@
 """Converts between JSON documents of the REST API and System or Solution.
 
-`objects` defines the keys of each object. Reading follows the published API: keys match
-regardless of case, unknown keys are ignored, absent and null values are zero, and of items with
-the same name the last one counts. Unlike in the original, errors name the object and the field.
+`objects`, `profiles`, `allocations` and `results` define the keys of each object. Reading follows
+the published API: keys match regardless of case, unknown keys are ignored, absent and null values
+are zero, and of items with the same name the last one counts. Unlike in the original, errors name
+the object and the field.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,11 +17,11 @@ from inferno_optimizer.explain.comparison import Comparison, served
 from inferno_optimizer.explain.options import Option
 from inferno_optimizer.explain.remedies import Remedy
 from inferno_optimizer.system import Allocation, Decision, MarginalValue, Reason, Solution, System
+from inferno_optimizer.wire.allocations import ANSWER
 from inferno_optimizer.wire.answers import Answer, solution_of
 from inferno_optimizer.wire.fields import NUMBER, TEXTS, FieldKind, MisfitError, value_of
-from inferno_optimizer.wire.objects import (
-    ANSWER,
-    BODY,
+from inferno_optimizer.wire.objects import BODY, SECTIONS, SYSTEM
+from inferno_optimizer.wire.results import (
     CERTIFICATE,
     CURVE_POINT,
     GAIN,
@@ -28,8 +29,6 @@ from inferno_optimizer.wire.objects import (
     OPTION,
     REASON_GIVEN,
     REFUSAL,
-    SECTIONS,
-    SYSTEM,
 )
 
 

@@ -1,4 +1,4 @@
-"""Kinds of values in JSON documents, which `objects` combines into tables.
+"""Kinds of values in JSON documents, of which other modules make tables of keys.
 
 A value that does not fit raises a `MisfitError`; each level that the error passes adds its key,
 so that the message has the path of the value. Keys match regardless of case; absent and null
@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -30,6 +31,7 @@ Schema = Mapping[str, Any]
 
 T = TypeVar("T")
 C = TypeVar("C")
+E = TypeVar("E", bound=StrEnum)
 
 
 class MisfitError(Exception):
@@ -172,6 +174,18 @@ def optional(kind: FieldKind[T]) -> Scalar[T | None]:
         return None if value is None else kind.write(value)
 
     return Scalar(None, kind.read, write, kind.schema, kind.unknown)
+
+
+def choice(zero: E, known: Iterable[E], what: str) -> Scalar[E]:
+    """The kind of a member of an enumeration; `what` is what messages call one."""
+    members = {str(member): member for member in known}
+
+    def read(value: object) -> E:
+        if member := members.get(read_text(value)):
+            return member
+        raise MisfitError(f"{value!r} is not {what} that is known")
+
+    return Scalar(zero, read, str)
 
 
 def within(kind: str, largest: float) -> Schema:
@@ -377,3 +391,9 @@ class Section(Generic[T]):
     def write(self, value: T, /) -> dict[str, Any]:
         """Write the object with the key."""
         return {self._key: self._kind.write(value)}
+
+
+def last_of_each(*names: str) -> Callable[[Iterable[T]], tuple[T, ...]]:
+    """A function that collects values; of values with the same name it keeps the last one."""
+    name = attrgetter(*names)
+    return lambda values: tuple({name(value): value for value in values}.values())

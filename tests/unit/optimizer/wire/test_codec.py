@@ -46,7 +46,7 @@ from inferno_optimizer.wire.codec import (
     encode_system,
     is_system,
 )
-from inferno_optimizer.wire.objects import CERTIFICATE
+from inferno_optimizer.wire.results import CERTIFICATE
 from tests.generate import fleet
 
 SMALL = json.loads((Path(__file__).parents[3] / "data/systems/small.json").read_text())
