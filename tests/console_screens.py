@@ -20,12 +20,12 @@ from playwright.sync_api import Browser, sync_playwright
 from inferno_operator.cli.kubectl.console.app import MEDIA
 from inferno_operator.cli.kubectl.console.capacity import capacity_view
 from inferno_operator.cli.kubectl.console.data import data_view
+from inferno_operator.cli.kubectl.console.fleet import fleet_view
 from inferno_operator.cli.kubectl.console.history import history_view
 from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, static_file
 from inferno_operator.cli.kubectl.console.models import model_view, models_view
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.kubectl.console.views import (
-    fleet_view,
     next_view,
     plan_view,
     plans_view,

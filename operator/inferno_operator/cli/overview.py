@@ -237,15 +237,16 @@ def _headrooms(
     return () if measured is None else measured_headrooms(measured, target)
 
 
+def latest_optimization(optimizers: Iterable[Optimizer]) -> LastOptimization | None:
+    """Return the result of the newest optimization; None before the first one."""
+    plans = [optimizer.status.last_optimization for optimizer in optimizers]
+    return max((plan for plan in plans if plan), key=lambda plan: plan.time, default=None)
+
+
 def _latest_use(optimizers: Iterable[Optimizer]) -> Mapping[str, CapacityUse]:
     """Return the use of cards by type in the newest plan."""
-    plans = [optimizer.status.last_optimization for optimizer in optimizers]
-    latest = max((plan for plan in plans if plan), key=_time, default=None)
+    latest = latest_optimization(optimizers)
     return {use.type: use for use in latest.capacity} if latest else {}
-
-
-def _time(plan: LastOptimization) -> Any:  # noqa: ANN401 - a sort key
-    return plan.time
 
 
 def _counted(resources: Iterable[Resource]) -> Mapping[str, CountedCards]:

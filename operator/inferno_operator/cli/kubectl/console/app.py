@@ -26,6 +26,7 @@ from inferno_operator.cli.kubectl.answer import PlanAnswer
 from inferno_operator.cli.kubectl.console.access import Forms, Guarded, LocalAccess
 from inferno_operator.cli.kubectl.console.capacity import capacity_view
 from inferno_operator.cli.kubectl.console.data import data_view
+from inferno_operator.cli.kubectl.console.fleet import fleet_view
 from inferno_operator.cli.kubectl.console.history import history_view
 from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, static_file
 from inferno_operator.cli.kubectl.console.models import model_view, models_view
@@ -33,7 +34,6 @@ from inferno_operator.cli.kubectl.console.news import News
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.kubectl.console.shared import SharedPages
 from inferno_operator.cli.kubectl.console.views import (
-    fleet_view,
     next_view,
     plan_view,
     plans_view,

@@ -1,6 +1,6 @@
 """The objects of a namespace -> the page of its past: decisions, moves, and what they cost."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from datetime import datetime
 
 from inferno_operator.cli.kubectl.answer import in_order
@@ -17,6 +17,7 @@ from inferno_operator.pages.timeline import Timeline
 from inferno_operator.resources import Plan, PlanStep
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InputError
+from inferno_optimizer.replay.ledger import COMPARED
 
 ABOVE = 1.1
 """Height of an axis, where the highest value is 1."""
@@ -26,7 +27,7 @@ def history_view(
     observations: Sequence[Observation], namespace: str, now: datetime, money: Money = CENTS
 ) -> ConsolePage:
     """What was decided for each Server and why, the newest first; and the ledger."""
-    plans, ledger = in_order(observations), _ledger(observations, namespace)
+    plans, ledger = in_order(observations), ledger_of(observations, namespace)
     return ConsolePage(
         title="History",
         parts=tuple(_parts(plans, ledger, money)),
@@ -34,12 +35,13 @@ def history_view(
             "plans": [plan.to_json() for plan in plans],
             "ledger": savings_document(ledger),
         },
-        figures=tuple(_figures(plans, ledger, money)),
+        figures=(*_figures(plans), *savings_figures(ledger, money)),
         charts=tuple(_charts(plans, now, money)),
     )
 
 
-def _ledger(observations: Sequence[Observation], namespace: str) -> Sequence[SpendingRow]:
+def ledger_of(observations: Sequence[Observation], namespace: str) -> Sequence[SpendingRow]:
+    """The accounts of the Servers and their sum; nothing if none is counted."""
     try:
         return accounts(observations, namespace)
     except InputError:  # nothing is counted, which is no error here
@@ -53,17 +55,22 @@ def is_move(step: PlanStep) -> bool:
     return bool(before - after) and bool(after - before)
 
 
-def _figures(
-    plans: Sequence[Plan], ledger: Sequence[SpendingRow], money: Money
-) -> Iterator[KeyFigure]:
+def _figures(plans: Sequence[Plan]) -> Iterator[KeyFigure]:
     done = [plan for plan in plans if plan.status.took_effect]
     steps = [step for plan in done for step in plan.spec.steps]
     yield KeyFigure("Plans", str(len(plans)), f"{len(done)} took effect")
     yield KeyFigure("Changes of Servers", str(len(steps)), "in these Plans")
     yield KeyFigure("Moves", str(sum(map(is_move, steps))), "to another accelerator")
-    for name, cents, share in saved(ledger[-1]) if ledger else ():
+
+
+def savings_figures(
+    ledger: Sequence[SpendingRow], money: Money, policies: Container[str] = COMPARED
+) -> Iterator[KeyFigure]:
+    """What all Servers cost less than with some other policies, since they are counted."""
+    compared = saved(ledger[-1]) if ledger else ()
+    for name, cents, share in (found for found in compared if found[0] in policies):
         less = "saved" if cents >= 0 else "more"
-        told = f"{money.unit} {less} ({abs(share):.0%})"
+        told = f"{money.unit} {less} ({abs(share):.0%}) since {ledger[-1].since[:10]}"
         yield KeyFigure(f"Against {name}", f"{abs(cents) / money.cents:.0f}", told)
 
 

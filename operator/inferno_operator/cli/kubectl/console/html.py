@@ -122,6 +122,7 @@ class Pages:
             version=version,
             namespace=self._namespace,
             navigation=NAVIGATION,
+            before=list(_shown(page.before, None, query, self._units)),
             parts=list(_shown(parts, main, query, self._units)),
         )
 

@@ -26,6 +26,15 @@ class PageLink:
 
 
 @dataclass(frozen=True, slots=True)
+class PageNotice:
+    """What a person should know first, and the page on which to go on; `action` is its button."""
+
+    text: str
+    address: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
 class ConsolePage:
     """All that a page shows.
 
@@ -49,6 +58,10 @@ class ConsolePage:
         Pages that answer what a person may ask next.
     others
         What this may be compared with, by name.
+    notice
+        What a person should know first.
+    before
+        Tables and lines above the main table, which nobody sorts or filters.
     """
 
     title: str
@@ -60,3 +73,5 @@ class ConsolePage:
     charts: Sequence[Chart] = ()
     links: Sequence[PageLink] = ()
     others: Sequence[str] = ()
+    notice: PageNotice | None = None
+    before: Sequence[Part] = ()

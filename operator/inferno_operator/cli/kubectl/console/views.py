@@ -9,14 +9,13 @@ from inferno_operator.cli.kubectl.dry_run import DryRun
 from inferno_operator.cli.kubectl.selection import choose_server
 from inferno_operator.cli.measurement import reported
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.overview import Overview, overview, overview_document
 from inferno_operator.cli.preview import plan_document, preview
 from inferno_operator.cli.tables.cluster import cost, placement
 from inferno_operator.cli.tables.measurement import comparison_parts
 from inferno_operator.cli.tables.plan import plan_parts
 from inferno_operator.cli.tables.plans import diff_parts, difference_parts, plans_parts
 from inferno_operator.cli.tables.solution import option_parts, saved_work_parts
-from inferno_operator.cli.tables.top import condition_parts, top_parts
+from inferno_operator.cli.tables.top import condition_parts
 from inferno_operator.cli.tables.what_if import remedy_parts
 from inferno_operator.pages.charts import Chart, Named, limit_chart
 from inferno_operator.pages.figures import KeyFigure
@@ -32,39 +31,6 @@ from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
 
 ABOVE = 1.1
 """Height of an axis, where the highest value is 1."""
-
-
-def fleet_view(
-    observations: Sequence[Observation], namespace: str, now: datetime, money: Money = CENTS
-) -> ConsolePage:
-    """The Servers now, their targets, and the cards."""
-    seen = overview(observations)
-    return ConsolePage(
-        title=f"Servers in {namespace}",
-        parts=tuple(top_parts(seen, now, money)),
-        document=lambda: overview_document(seen),
-        figures=tuple(_figures(seen, _waiting(observations), money)),
-    )
-
-
-def _figures(seen: Overview, waiting: int, money: Money) -> Iterator[KeyFigure]:
-    specs = [view.spec for view in seen.servers if view.spec]
-    running = sum(cost(spec.current_alloc) for spec in specs)
-    desired = sum(cost(spec.desired_alloc) for spec in specs)
-    known = [view for view in seen.servers if view.is_known]
-    missed = sum(view.misses_target for view in known)
-    yield KeyFigure("Cost now", money.amount(running), money.rate)
-    yield KeyFigure(
-        "Cost desired", money.amount(desired), f"{money.change(desired - running)} {money.rate}"
-    )
-    yield KeyFigure("Servers", str(len(seen.servers)), f"latencies are known of {len(known)}")
-    yield KeyFigure("Miss a target", str(missed), "now")
-    yield KeyFigure("Plans that wait", str(waiting), "for approval")
-
-
-def _waiting(observations: Sequence[Observation]) -> int:
-    plans = in_order(observations)
-    return sum(plan.status.phase == "Proposed" for plan in plans)
 
 
 def next_view(

@@ -15,12 +15,12 @@ import pytest
 
 from inferno_operator.cli.kubectl.console.capacity import capacity_view
 from inferno_operator.cli.kubectl.console.data import data_view
+from inferno_operator.cli.kubectl.console.fleet import fleet_view
 from inferno_operator.cli.kubectl.console.history import history_view, is_move
 from inferno_operator.cli.kubectl.console.html import COSTS, ROWS, PageQuery, Pages
 from inferno_operator.cli.kubectl.console.models import agreements, model_view, models_view
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.kubectl.console.views import (
-    fleet_view,
     next_view,
     plan_view,
     plans_view,
@@ -30,7 +30,15 @@ from inferno_operator.cli.kubectl.dry_run import DryRun, decide
 from inferno_operator.cli.options.currency import CENTS, Money, money_of
 from inferno_operator.cli.tables.solution import TextTable, first_table, name_of
 from inferno_operator.pages.svg import LEFT, RIGHT, WIDTH
-from inferno_operator.resources import Accelerator, Model, Placement, Plan, PlanStep, Server
+from inferno_operator.resources import (
+    Accelerator,
+    Model,
+    Optimizer,
+    Placement,
+    Plan,
+    PlanStep,
+    Server,
+)
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InputError
 from tests.past import NAMESPACE, NOW, world
@@ -395,3 +403,88 @@ def test_a_plan_is_compared_with_any_other_one(seen: list[Observation]) -> None:
     assert "<option selected>fleet-2</option>" in html(page, "with=fleet-2")
     with pytest.raises(InputError, match="Plan llm/fleet-99"):
         plan_view(seen, NAMESPACE, "fleet-8", "fleet-99")
+
+
+def test_the_fleet_says_what_was_saved_against_static_replicas_and_the_hpa(
+    seen: list[Observation],
+) -> None:
+    ledgers = [s.status.savings for s in objects(seen, Server) if s.status.savings]
+    paid, static = (sum(getattr(o, f) for o in ledgers) for f in ("paid", "static_peak"))
+
+    shown = figures(fleet_view(seen, NAMESPACE, NOW))
+
+    assert shown["Against static-peak"] == f"{static - paid:.0f}"
+    assert shown["Against hpa"] == figures(history_view(seen, NAMESPACE, NOW))["Against hpa"]
+
+
+def test_the_fleet_counts_the_servers_of_each_class_that_miss_a_target(
+    seen: list[Observation],
+) -> None:
+    slow = [with_measured_itl(o, 1e6) if o.kind is Server else o for o in seen]
+    of_class: dict[str, list[Server]] = {}
+    for server in objects(slow, Server):
+        of_class.setdefault(server.spec.service_class, []).append(server)
+
+    page = fleet_view(slow, NAMESPACE, NOW)
+
+    (table,) = page.before
+    assert isinstance(table, TextTable)
+    rows = [dict(zip(map(name_of, table.headings), row, strict=True)) for row in table.rows]
+    assert [row["CLASS"] for row in rows] == ["Premium", "Bronze", "Free"]  # by priority
+    for row in rows:
+        servers = of_class[row["CLASS"]]
+        measured = [s for s in servers if s.status.measured and s.status.measured.itl_average]
+        running = [s.spec.current_alloc for s in servers]
+        cost = sum(found.cost or 0.0 for found in running if found)
+        assert row["SERVERS"] == str(len(servers))
+        assert row["MISS A TARGET"].split(" of ")[0] == str(len(measured))
+        assert float(row["COST"]) == pytest.approx(cost, abs=0.01)
+
+
+def with_measured_itl(observation: Observation, itl_ms: float) -> Observation:
+    """A Server that is measured to need so long for a token."""
+    server = observation.resource
+    assert isinstance(server, Server)
+    found = server.status.measured
+    if found is None or not found.itl_average:
+        return observation
+    measured = found.model_copy(update={"itl_average": itl_ms})
+    status = server.status.model_copy(update={"measured": measured})
+    return replace(observation, resource=server.model_copy(update={"status": status}))
+
+
+@pytest.mark.parametrize(
+    ("objective", "bound", "shown"),
+    [(-10.0, -12.5, "2.50"), (-10.0, None, "-"), (5.0, 5.0, "0.00")],
+)
+def test_the_fleet_says_how_much_less_any_plan_can_cost(
+    seen: list[Observation], objective: float, bound: float | None, shown: str
+) -> None:
+    proven = [with_proof(o, objective, bound) if o.kind is Optimizer else o for o in seen]
+
+    assert figures(fleet_view(proven, NAMESPACE, NOW))["Could cost less by"] == shown
+
+
+def with_proof(observation: Observation, objective: float, bound: float | None) -> Observation:
+    """An Optimizer whose last plan has such a certificate."""
+    optimizer = observation.resource
+    assert isinstance(optimizer, Optimizer)
+    last = optimizer.status.last_optimization
+    assert last is not None
+    assert last.certificate is not None
+    proof = last.certificate.model_copy(update={"objective": objective, "bound": bound})
+    result = last.model_copy(update={"certificate": proof})
+    status = optimizer.status.model_copy(update={"last_optimization": result})
+    return replace(observation, resource=optimizer.model_copy(update={"status": status}))
+
+
+def test_the_fleet_leads_to_the_newest_plan_that_waits_or_to_the_next_one(
+    seen: list[Observation],
+) -> None:
+    waits = fleet_view(seen, NAMESPACE, NOW)
+    quiet = fleet_view([o for o in seen if o.kind is not Plan], NAMESPACE, NOW)
+
+    assert '<a class="primary" href="/plans/fleet-8">' in html(waits)
+    assert "fleet-8 waits for approval: 5 Servers change" in html(waits)
+    assert '<a class="primary" href="/next">' in html(quiet)
+    assert json.loads(json.dumps(waits.document()))["waiting"] == ["fleet-8"]

@@ -1,0 +1,143 @@
+"""The objects of a namespace -> the page that the console begins with."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+from inferno_operator.cli.kubectl.answer import in_order
+from inferno_operator.cli.kubectl.console.history import ledger_of, savings_figures
+from inferno_operator.cli.kubectl.console.page import ConsolePage, PageNotice
+from inferno_operator.cli.options.currency import CENTS, Money
+from inferno_operator.cli.overview import (
+    Overview,
+    ServerView,
+    latest_optimization,
+    overview,
+    overview_document,
+)
+from inferno_operator.cli.savings import savings_document
+from inferno_operator.cli.tables.cluster import cost
+from inferno_operator.cli.tables.plans import summary
+from inferno_operator.cli.tables.solution import TextTable
+from inferno_operator.cli.tables.top import top_parts
+from inferno_operator.pages.figures import KeyFigure
+from inferno_operator.resources import LastOptimization, Plan
+from inferno_operator.resources.observation import Observation
+from inferno_optimizer.replay.ledger import STATIC_PEAK
+
+WAITS = "Proposed"
+"""Phase of a Plan that waits for approval."""
+
+BESIDE = (STATIC_PEAK, "hpa")
+"""The policies that the page compares with; the page of the past has all."""
+
+
+def fleet_view(
+    observations: Sequence[Observation], namespace: str, now: datetime, money: Money = CENTS
+) -> ConsolePage:
+    """The Servers now, their targets and the cards; what waits, and how good the plan is."""
+    seen, ledger = overview(observations), ledger_of(observations, namespace)
+    waiting = [plan for plan in in_order(observations) if plan.status.phase == WAITS]
+    classes = classes_of(seen.servers)
+    return ConsolePage(
+        title=f"Servers in {namespace}",
+        parts=tuple(top_parts(seen, now, money)),
+        document=lambda: {
+            **overview_document(seen),
+            "classes": [_class_document(name, views) for name, views in classes.items()],
+            "waiting": [plan.metadata.name for plan in waiting],
+            "ledger": savings_document(ledger),
+        },
+        figures=(*_figures(seen, money), *savings_figures(ledger, money, BESIDE)),
+        notice=_notice(waiting, money),
+        before=(_classes_table(classes, money),) if classes else (),
+    )
+
+
+def _figures(seen: Overview, money: Money) -> Iterator[KeyFigure]:
+    specs = [view.spec for view in seen.servers if view.spec]
+    running = sum(cost(spec.current_alloc) for spec in specs)
+    desired = sum(cost(spec.desired_alloc) for spec in specs)
+    known = [view for view in seen.servers if view.is_known]
+    missed = sum(view.misses_target for view in known)
+    yield KeyFigure("Cost now", money.amount(running), money.rate)
+    yield KeyFigure(
+        "Cost desired", money.amount(desired), f"{money.change(desired - running)} {money.rate}"
+    )
+    yield _proof(latest_optimization(seen.optimizers), money)
+    yield KeyFigure("Servers", str(len(seen.servers)), f"latencies are known of {len(known)}")
+    yield KeyFigure("Miss a target", str(missed), "now")
+
+
+def _proof(last: LastOptimization | None, money: Money) -> KeyFigure:
+    """How far the last plan may be from the best one, as its certificate says."""
+    title, found = "Could cost less by", last.certificate if last else None
+    if found is None:
+        return KeyFigure(title, "-", "no plan was made yet")
+    if found.objective is None or found.bound is None:
+        return KeyFigure(title, "-", f"the solver {found.solver} proves no bound")
+    less = money.amount(max(found.objective - found.bound, 0.0))
+    return KeyFigure(title, less, f"{money.rate} at most, proven for the load it serves")
+
+
+def classes_of(views: Sequence[ServerView]) -> Mapping[str, Sequence[ServerView]]:
+    """Servers that can be read by class, the most important class first."""
+    found: dict[str, list[ServerView]] = {}
+    for view in sorted(views, key=lambda view: view.priority):
+        if view.spec:
+            found.setdefault(view.spec.service_class, []).append(view)
+    return found
+
+
+def _classes_table(classes: Mapping[str, Sequence[ServerView]], money: Money) -> TextTable:
+    headings = ("CLASS", ">PRIORITY", ">SERVERS", ">MISS A TARGET", ">LOAD", ">COST")
+    rows = [
+        (
+            name,
+            str(views[0].priority),
+            str(len(views)),
+            "{} of {}".format(*_missed(views)),
+            f"{_load(views):g}",
+            money.amount(_cost(views)),
+        )
+        for name, views in classes.items()
+    ]
+    return TextTable(headings, rows)
+
+
+def _missed(views: Sequence[ServerView]) -> tuple[int, int]:
+    """Servers that miss a target now, and those of which it is known."""
+    known = [view for view in views if view.is_known]
+    return sum(view.misses_target for view in known), len(known)
+
+
+def _load(views: Sequence[ServerView]) -> float:
+    running = [view.spec.current_alloc for view in views if view.spec]
+    return round(sum(part.load.arrival_rate for part in running if part and part.load), 2)
+
+
+def _cost(views: Sequence[ServerView]) -> float:
+    return sum(cost(view.spec.current_alloc) for view in views if view.spec)
+
+
+def _class_document(name: str, views: Sequence[ServerView]) -> Mapping[str, object]:
+    missed, known = _missed(views)
+    return {
+        "name": name,
+        "priority": views[0].priority,
+        "servers": len(views),
+        "missed": missed,
+        "known": known,
+        "load": _load(views),
+        "cost": _cost(views),
+    }
+
+
+def _notice(waiting: Sequence[Plan], money: Money) -> PageNotice:
+    """The newest Plan that waits for approval, or the way to the next one."""
+    if not waiting:
+        return PageNotice("No Plan waits for approval.", "/next", "Compute the next plan")
+    newest, others = waiting[0], len(waiting) - 1
+    more = f" {others} more wait." if others else ""
+    name = newest.metadata.name
+    text = f"{name} waits for approval: {summary(newest, money)}.{more}"
+    return PageNotice(text, f"/plans/{name}", "Look at it and decide")
