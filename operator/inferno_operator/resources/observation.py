@@ -18,7 +18,7 @@ from inferno_operator.resources.objects import Key, Manifest, Reference, kind_of
 from inferno_operator.resources.running import remains_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Observation:
     """An object; if its spec is invalid, `resource` is None, and `problem` has the reason.
 

@@ -16,6 +16,9 @@ from inferno_operator.runtime.ports import Listing, ObjectChange
 DECODED: Mapping[Kind, type[Resource]] = {kind_of(resource): resource for resource in RESOURCES}
 """Our kinds; objects of other kinds stay manifests."""
 
+Decode = Callable[[type[Resource], Manifest], Observation]
+"""Reads an object of one of our kinds."""
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectDifference:
@@ -36,12 +39,12 @@ class ObjectDifference:
 class Cache:
     """The objects of a kind, in a namespace or in all namespaces.
 
-    The methods that change the cache return the differences. If objects are only `decoded`, each is
-    decoded at once, and of its manifest only the metadata is kept.
+    The methods that change the cache return the differences. With `decode`, each object is decoded
+    at once, and of its manifest only the metadata is kept.
     """
 
     kind: Kind
-    decoded: bool = False
+    decode: Decode | None = None
     _objects: dict[str, dict[Key, Manifest]] = field(default_factory=dict)
     """By namespace: what is asked for costs no more than what is found."""
     _observations: dict[Key, Observation] = field(default_factory=dict)
@@ -108,8 +111,8 @@ class Cache:
         self._observations.pop(key, None)
         objects = self._objects.setdefault(key.namespace, {})
         before = objects.pop(key, None)
-        if after is not None and self.decoded:
-            self._observations[key] = observe(DECODED[self.kind], after)
+        if after is not None and self.decode:
+            self._observations[key] = self.decode(DECODED[self.kind], after)
             after = {"metadata": after["metadata"]}
         if after is not None:
             objects[key] = after

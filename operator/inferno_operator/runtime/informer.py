@@ -8,7 +8,7 @@ from typing import Protocol
 
 from inferno_operator.resources import GROUP
 from inferno_operator.resources.objects import Kind, Manifest, Place, without_managers
-from inferno_operator.runtime.cache import Cache, ObjectDifference
+from inferno_operator.runtime.cache import Cache, Decode, ObjectDifference
 from inferno_operator.runtime.ports import Listing, ObjectChange, Reader
 from inferno_operator.runtime.work_queue import Backoff
 from inferno_optimizer.errors import InfernoError
@@ -47,8 +47,8 @@ class Informer:
         The API server.
     area
         The objects to watch.
-    decoded
-        Whether the cache keeps them only decoded.
+    decode
+        How the cache decodes them if it keeps them only decoded; None if it does not.
 
     Attributes
     ----------
@@ -60,11 +60,11 @@ class Informer:
         Why they are not, if the API server has answered.
     """
 
-    def __init__(self, reader: Reader, area: Area, *, decoded: bool = False) -> None:
+    def __init__(self, reader: Reader, area: Area, decode: Decode | None = None) -> None:
         self._reader = reader
         self._area = area
         self._followers: list[Follower] = []
-        self.cache = Cache(area[0], decoded)
+        self.cache = Cache(area[0], decode)
         self.is_complete = False
         self.error: InfernoError | None = None
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from inferno_operator.resources.objects import Kind, Manifest, Place
 from inferno_operator.resources.observation import Observation
-from inferno_operator.runtime.cache import ObjectDifference
+from inferno_operator.runtime.cache import Decode, ObjectDifference
 from inferno_operator.runtime.informer import Area, Informer
 from inferno_operator.runtime.ports import Reader
 from inferno_optimizer.errors import InfernoError, UnavailableError
@@ -34,14 +34,15 @@ class Informers:
         The API server.
     namespaces
         The namespaces to watch; if empty, all.
-    decoded
-        Whether caches keep objects only decoded: for those who read all of ours again and again.
+    decode
+        How caches decode objects if they keep them only decoded, which is for those who read all of
+        ours again and again; None if they do not.
     """
 
     def __init__(
-        self, reader: Reader, namespaces: Sequence[str] = (), *, decoded: bool = False
+        self, reader: Reader, namespaces: Sequence[str] = (), decode: Decode | None = None
     ) -> None:
-        self._reader, self._decoded = reader, decoded
+        self._reader, self._decode = reader, decode
         self.namespaces = namespaces
         self._informers: dict[Area, tuple[Informer, asyncio.Task[None]]] = {}
 
@@ -72,7 +73,7 @@ class Informers:
     def informer(self, area: Area) -> tuple[Informer, asyncio.Task[None]]:
         """Return the informer of an area, and its task; it begins if nobody follows the area."""
         if area not in self._informers:
-            informer = Informer(self._reader, area, decoded=self._decoded)
+            informer = Informer(self._reader, area, self._decode)
             self._informers[area] = informer, asyncio.create_task(informer.run())
         return self._informers[area]
 

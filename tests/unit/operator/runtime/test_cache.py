@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from inferno_operator.resources import SYSTEM_RESOURCES, Server
 from inferno_operator.resources.objects import Key, Kind, Place, kind_of
+from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.cache import Cache, ObjectDifference
 from inferno_operator.runtime.ports import Listing, ObjectChange
 from tests.unit.operator.objects import (
@@ -202,7 +203,7 @@ def test_an_object_is_decoded_once_for_each_version() -> None:
 
 
 def test_what_is_kept_only_decoded_is_what_is_decoded_later() -> None:
-    only, whole, key = Cache(SERVER, decoded=True), Cache(SERVER), Key("one", "s")
+    only, whole, key = Cache(SERVER, observe), Cache(SERVER), Key("one", "s")
     manifest = versioned(server("S"), "one", "s", 1, "u")
     for cache in (only, whole):
         cache.written(manifest)

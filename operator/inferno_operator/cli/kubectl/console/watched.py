@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from inferno_operator.adapters.kubernetes.kubectl import Session
 from inferno_operator.resources import SYSTEM_RESOURCES, Plan, Resource
 from inferno_operator.resources.objects import kind_of
-from inferno_operator.resources.observation import Observation
+from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.informers import Informers
 
@@ -32,7 +32,7 @@ class WatchedNamespace:
 
     def __init__(self, session: Session, changed: Callable[[ObjectDifference], None]) -> None:
         self._session = session
-        informers = Informers(session.reader, (session.namespace,), decoded=True)
+        informers = Informers(session.reader, (session.namespace,), observe)
         self._objects = informers.subscribe(map(kind_of, KINDS), changed)
 
     async def run(self) -> None:
