@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
 from inferno_operator.cli.kubectl.console.watched import WatchedNamespace
-from inferno_operator.runtime.cache import ObjectDifference
+from inferno_operator.resources.observation import observe
+from inferno_operator.runtime.cache import Decode, ObjectDifference
 
 TOGETHER_S = 0.5
 """Changes within this time are one piece of news [s]."""
@@ -35,11 +36,15 @@ class News:
         The namespace, and the rights of a person.
     busy
         Seconds that this process has spent on processors.
+    decode
+        Decodes the objects that are read.
     """
 
-    def __init__(self, session: Session, busy: Callable[[], float]) -> None:
+    def __init__(
+        self, session: Session, busy: Callable[[], float], decode: Decode = observe
+    ) -> None:
         self._busy = busy
-        self.watched = WatchedNamespace(session, self._changed)
+        self.watched = WatchedNamespace(session, self._changed, decode)
         self._pages: set[asyncio.Event] = set()
         self._change = asyncio.Event()
         self._over = asyncio.Event()

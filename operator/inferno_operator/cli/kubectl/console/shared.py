@@ -52,6 +52,7 @@ class SharedPages:
             made = self._made.get(address)
             if made is None or not self._is_new(made):
                 made = self._begun(endpoint(request))
+                self._made = {a: m for a, m in self._made.items() if self._is_new(m)}
                 if len(self._made) >= MOST:
                     self.forget()
                 self._made[address] = made

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress, connect_as
 from inferno_operator.cli.kubectl.console.access import Forms
 from inferno_operator.cli.kubectl.console.app import pages_of
+from inferno_operator.cli.kubectl.console.decoded import DecodedObjects
 from inferno_operator.cli.kubectl.console.news import News
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_optimizer.errors import UnavailableError
@@ -69,6 +70,7 @@ class Visits:
     ) -> None:
         self._server, self._sleep, self._money = server, sleep, money
         self._signer = Signer(key, salt=SALT)
+        self._decoded = DecodedObjects()
         self._visits: dict[str, Visit] = {}
 
     async def begin(self, token: str, namespace: str) -> str:
@@ -87,7 +89,7 @@ class Visits:
             await self._end_oldest(user)
             if len(self._visits) >= MOST:
                 raise UnavailableError(f"{MOST} people are logged in already; try again later")
-            forms, news = Forms(), News(session, time.process_time)
+            forms, news = Forms(), News(session, time.process_time, self._decoded.decode)
             await stack.enter_async_context(news.followed())
             name = secrets.token_urlsafe(32)
             stay = asyncio.create_task(self._stay(name, stack.pop_all()))

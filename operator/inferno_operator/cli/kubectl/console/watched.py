@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from inferno_operator.adapters.kubernetes.kubectl import Session
 from inferno_operator.resources import SYSTEM_RESOURCES, Plan, Resource
 from inferno_operator.resources.objects import kind_of
-from inferno_operator.resources.observation import Observation, observe
-from inferno_operator.runtime.cache import ObjectDifference
+from inferno_operator.resources.observation import Observation
+from inferno_operator.runtime.cache import Decode, ObjectDifference
 from inferno_operator.runtime.informers import Informers
 
 KINDS: Sequence[type[Resource]] = (*SYSTEM_RESOURCES, Plan)
@@ -28,11 +28,15 @@ class WatchedNamespace:
         The namespace, and the rights of a person.
     changed
         Called at each change.
+    decode
+        Decodes what was read.
     """
 
-    def __init__(self, session: Session, changed: Callable[[ObjectDifference], None]) -> None:
+    def __init__(
+        self, session: Session, changed: Callable[[ObjectDifference], None], decode: Decode
+    ) -> None:
         self._session = session
-        informers = Informers(session.reader, (session.namespace,), observe)
+        informers = Informers(session.reader, (session.namespace,), decode)
         self._objects = informers.subscribe(map(kind_of, KINDS), changed)
 
     async def run(self) -> None:

@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
+from inferno_operator.cli.kubectl.console.decoded import DecodedObjects
 from inferno_operator.cli.kubectl.console.watched import KINDS, WatchedNamespace
 from inferno_operator.resources import Resource, Server
+from inferno_operator.resources.objects import Key, kind_of
+from inferno_operator.resources.observation import observe
+from inferno_operator.runtime.cache import Decode
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.ports import RejectedError
 from tests.unit.operator.objects import server
@@ -29,9 +33,9 @@ class Person:
 
 
 @asynccontextmanager
-async def watched_by(person: Person) -> AsyncIterator[WatchedNamespace]:
+async def watched_by(person: Person, decode: Decode = observe) -> AsyncIterator[WatchedNamespace]:
     session: Any = person
-    watched = WatchedNamespace(session, lambda _: None)
+    watched = WatchedNamespace(session, lambda _: None, decode)
     task = asyncio.create_task(watched.run())
     yield watched
     task.cancel()
@@ -72,3 +76,38 @@ async def test_why_objects_are_not_known_is_said() -> None:
 
         with pytest.raises(RejectedError, match="cannot watch"):
             await watched.objects()
+
+
+async def test_what_two_people_read_is_in_memory_once() -> None:
+    ann, bob, decode = Person(), Person(), DecodedObjects().decode
+    for person in (ann, bob):
+        person.reader.add(server("S", uid="s"))
+    async with watched_by(ann, decode) as first, watched_by(bob, decode) as second:
+        (seen,), (same,) = await first.objects(), await second.objects()
+        assert same is seen
+
+        bob.reader.add(server("S", uid="s", labels={"is": "newer"}))
+        await asyncio.sleep(1)
+
+        (seen,), (newer,) = await first.objects(), await second.objects()
+        assert int(newer.reference.version) > int(seen.reference.version)
+
+
+async def test_nobody_sees_what_only_others_read() -> None:
+    ann, bob, decode = Person(), Person(), DecodedObjects().decode
+    bob.reader.add(server("S", uid="s"))
+    for name in ("S", "T"):
+        ann.reader.add(server(name, uid=name.lower()))
+    async with watched_by(ann, decode) as first, watched_by(bob, decode) as second:
+        assert (await names(first), await names(second)) == (["S", "T"], ["S"])
+
+
+async def test_what_nobody_keeps_is_forgotten() -> None:
+    person, decoded = Person(), DecodedObjects()
+    person.reader.add(server("S", uid="s"))
+    async with watched_by(person, decoded.decode) as watched:
+        assert len(await watched.objects()) == len(decoded) == 1
+        person.reader.remove(kind_of(Server), Key("default", "s"))
+        await asyncio.sleep(1)
+
+        assert len(await watched.objects()) == len(decoded) == 0
