@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, sync_playwright
 
+from inferno_operator.cli.kubectl.answer import in_order
 from inferno_operator.cli.kubectl.console.app import MEDIA
 from inferno_operator.cli.kubectl.console.capacity import capacity_view
 from inferno_operator.cli.kubectl.console.data import data_view
@@ -25,11 +26,12 @@ from inferno_operator.cli.kubectl.console.history import history_view
 from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, static_file
 from inferno_operator.cli.kubectl.console.models import model_view, models_view
 from inferno_operator.cli.kubectl.console.page import ConsolePage
+from inferno_operator.cli.kubectl.console.past import PlanLoads
+from inferno_operator.cli.kubectl.console.server import server_view
 from inferno_operator.cli.kubectl.console.views import (
     next_view,
     plan_view,
     plans_view,
-    server_view,
 )
 from inferno_operator.cli.kubectl.dry_run import DryRun, decide
 from inferno_operator.resources.observation import Observation
@@ -68,7 +70,8 @@ def pages(seen: Sequence[Observation]) -> Mapping[str, View]:
         return next_view(seen, solved(changes), changes)
 
     def server_page(name: str) -> ConsolePage:
-        return server_view(seen, solved(), NAMESPACE, name, NOW)
+        past = PlanLoads().loads(in_order(seen))
+        return server_view(seen, solved(), NAMESPACE, name, NOW, past=past)
 
     return {
         "/": partial(fleet_view, seen, NAMESPACE, NOW),

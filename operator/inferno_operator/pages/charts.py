@@ -6,13 +6,19 @@ from html import escape
 
 from markupsafe import Markup
 
-from inferno_operator.pages.svg import HEIGHT, WIDTH, Frame, Points
+from inferno_operator.pages.svg import BOTTOM, HEIGHT, TOP, WIDTH, Frame, Points
 
 COLOURS = 9
 """Colours of the style sheet."""
 
-NAME_WIDTH, LINE, ABOVE, BELOW = 90.0, 12.0, 8.0, 16.0
-"""Size of the name of a point, and how far above or below the point it is [px]."""
+LETTER, LINE, ABOVE, BELOW = 6.6, 12.0, 8.0, 16.0
+"""Size of a letter of the name of a point, and how far above or below the point it is [px]."""
+
+RADIUS = 4.0
+"""Of a point [px]."""
+
+NAME_PLACES = 8
+"""How many lines above and below a point its name may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +47,31 @@ class Named:
     y: float
 
 
-def line_chart(frame: Frame, lines: Sequence[tuple[str, Points]], words: str) -> Chart:
-    """Return lines, each with its class in the style sheet."""
-    return _chart((frame.line(points, kind) for kind, points in lines), frame, words)
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A place in a picture that something takes [px]."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def hides(self, other: "Box") -> bool:
+        """Whether two boxes have a point in common."""
+        across = self.left < other.right and other.left < self.right
+        return across and self.top < other.bottom and other.top < self.bottom
+
+
+def line_chart(
+    frame: Frame,
+    lines: Sequence[tuple[str, Points]],
+    words: str,
+    marks: Sequence[Named] = (),
+    named: Container[str] = (),
+) -> Chart:
+    """Return lines, each with its class in the style sheet, and points, some with their names."""
+    drawn = (frame.line(points, kind) for kind, points in lines)
+    return _chart((*drawn, *_dots(frame, marks, named)), frame, words)
 
 
 def fit_chart(
@@ -122,30 +150,45 @@ def front_of(points: Sequence[Named]) -> list[Named]:
 def _dots(
     frame: Frame, points: Sequence[Named], named: Container[str] | None = None
 ) -> Iterator[str]:
-    """Yield points with their names; a name that would hide another one is lower.
+    """Yield points with their names, where these hide nothing.
 
-    Without `named` all have names, above them. Otherwise these have, below them, where nothing is
-    if they are the lowest ones; of the others the browser tells it.
+    Without `named` all have names, above them if there is room; otherwise these have, below them.
+    Of the others the browser tells it.
     """
-    taken: list[tuple[float, float]] = []
-    for point in sorted(points, key=lambda p: (-p.y, p.x)):
-        x, y = frame.place(point.x, point.y)
+    places = [frame.place(point.x, point.y) for point in points]
+    taken = [Box(x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in places]
+    for point, (x, y) in sorted(
+        zip(points, places, strict=True), key=lambda item: (-item[0].y, item[0].x)
+    ):
         title = f"{point.name}: {point.x:.4g}, {point.y:.4g}"
         yield (
-            f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="4">'
+            f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="{RADIUS:g}">'
             f"<title>{escape(title)}</title></circle>"
         )
         if named is not None and point.name not in named:
             continue
-        low = y - ABOVE if named is None else y + BELOW
-        while any(abs(x - left) < NAME_WIDTH and abs(low - top) < LINE for left, top in taken):
-            low += LINE
-        taken.append((x, low))
         anchor = "end" if x > WIDTH / 2 else "start"
+        boxes = [_name_box(x, low, point.name, anchor) for low in _lines(y, above=named is None)]
+        box = next((b for b in boxes if not any(map(b.hides, taken))), boxes[0])
+        taken.append(box)
         yield (
-            f'<text class="label" x="{x:.1f}" y="{low:.1f}" text-anchor="{anchor}">'
+            f'<text class="label" x="{x:.1f}" y="{box.bottom:.1f}" text-anchor="{anchor}">'
             f"{escape(point.name)}</text>"
         )
+
+
+def _lines(y: float, *, above: bool) -> list[float]:
+    """Where the name of a point may stand inside the axes, the best place first."""
+    up = [y - ABOVE - LINE * step for step in range(NAME_PLACES)]
+    down = [y + BELOW + LINE * step for step in range(NAME_PLACES)]
+    tried = [low for pair in zip(up, down, strict=True) for low in (pair if above else pair[::-1])]
+    inside = [low for low in tried if TOP <= low <= HEIGHT - BOTTOM]
+    return inside or tried
+
+
+def _name_box(x: float, low: float, name: str, anchor: str) -> Box:
+    left = x - LETTER * len(name) if anchor == "end" else x
+    return Box(left, low - LINE + 1, left + LETTER * len(name), low)
 
 
 def _chart(parts: Iterable[str], frame: Frame, words: str, legend: Sequence[Legend] = ()) -> Chart:

@@ -187,7 +187,7 @@ class Candidates:
         row gets zeros. 0 replicas count as 1.
         """
         found = Latencies.zeros(len(rows))
-        rate = self.pairs.demand[rows] / np.maximum(replicas, 1)
+        rate = self.pairs.demand[rows] / np.where(replicas > 0, replicas, 1)
         for group in self.pairs.groups:
             mine, place = group.among(rows)
             if not mine.size:

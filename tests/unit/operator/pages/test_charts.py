@@ -1,11 +1,20 @@
 """Charts of pages."""
 
 import re
+from itertools import combinations, product
 
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from inferno_operator.pages.charts import Named, front_chart, front_of, line_chart, stacked_chart
-from inferno_operator.pages.svg import Frame
+from inferno_operator.pages.charts import (
+    Named,
+    front_chart,
+    front_of,
+    limit_chart,
+    line_chart,
+    stacked_chart,
+)
+from inferno_operator.pages.svg import BOTTOM, HEIGHT, TOP, Frame
 
 FRAME = Frame("Replicas", "hours", "replicas", 2.0, 10.0)
 
@@ -22,11 +31,40 @@ def test_the_front_has_what_nothing_else_beats() -> None:
     assert [point.name for point in front_of(points)] == ["as cheap, and better", "dear"]
 
 
-def test_names_of_points_at_one_place_are_below_each_other() -> None:
-    chart = front_chart(FRAME, [Named(name, 1.0, 5.0) for name in "abc"], "three")
-    heights = [float(y) for y in re.findall(r'class="label" x="[\d.]+" y="([\d.]+)"', chart.svg)]
+NAMES = re.compile(r'class="label" x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)">(\w+)<')
 
-    assert [high - heights[0] for high in heights] == pytest.approx([0.0, 12.0, 24.0])
+
+def names_in(svg: str) -> list[tuple[float, float, float, float]]:
+    """Left, top, right and bottom of each name: letters of 6 px, lines of 12 px."""
+    return [
+        (float(x) - (6 * len(name) if anchor == "end" else 0), float(y) - 10,
+         float(x) + (0 if anchor == "end" else 6 * len(name)), float(y))
+        for x, y, anchor, name in NAMES.findall(svg)
+    ]  # fmt: skip
+
+
+def apart(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return (
+        one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+    )  # boxes (left, top, right, bottom)
+
+
+@given(st.lists(st.tuples(st.floats(0, 2), st.floats(0, 10)), min_size=2, max_size=5))
+def test_names_of_points_hide_neither_each_other_nor_points(
+    places: list[tuple[float, float]],
+) -> None:
+    points = [Named(name, x, y) for name, (x, y) in zip("abcde", places, strict=False)]
+
+    for chart in (
+        front_chart(FRAME, points, "points"),
+        limit_chart(FRAME, points, 5.0, "points"),
+    ):
+        names = names_in(chart.svg)
+        dots = re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', chart.svg)
+        boxes = [(float(x) - 3, float(y) - 3, float(x) + 3, float(y) + 3) for x, y in dots]
+        assert all(apart(one, other) for one, other in combinations(names, 2))
+        assert all(apart(name, dot) for name, dot in product(names, boxes))
+        assert all(top >= TOP - 10 and bottom <= HEIGHT - BOTTOM for _, top, _, bottom in names)
 
 
 def test_areas_lie_on_another_and_have_a_legend() -> None:

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
-from inferno_operator.cli.kubectl.answer import PlanAnswer
+from inferno_operator.cli.kubectl.answer import PlanAnswer, in_order
 from inferno_operator.cli.kubectl.console.access import Forms, Guarded, LocalAccess
 from inferno_operator.cli.kubectl.console.capacity import capacity_view
 from inferno_operator.cli.kubectl.console.data import data_view
@@ -32,12 +32,13 @@ from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, static_f
 from inferno_operator.cli.kubectl.console.models import model_view, models_view
 from inferno_operator.cli.kubectl.console.news import News
 from inferno_operator.cli.kubectl.console.page import ConsolePage
+from inferno_operator.cli.kubectl.console.past import PlanLoads
+from inferno_operator.cli.kubectl.console.server import server_view
 from inferno_operator.cli.kubectl.console.shared import SharedPages
 from inferno_operator.cli.kubectl.console.views import (
     next_view,
     plan_view,
     plans_view,
-    server_view,
 )
 from inferno_operator.cli.kubectl.dry_run import DryRun, decide
 from inferno_operator.cli.kubectl.places import now
@@ -100,7 +101,7 @@ class _Console:
     ) -> None:
         self._session, self._forms, self._news, self._money = session, forms, news, money
         self._pages = Pages(session.namespace, forms.form_token, money, hosted=hosted)
-        self._one_solve = asyncio.Lock()
+        self._one_solve, self._past = asyncio.Lock(), PlanLoads()
         self.made = SharedPages(news, time.monotonic)
 
     async def fleet(self, request: Request) -> Response:
@@ -128,9 +129,12 @@ class _Console:
     async def server(self, request: Request) -> Response:
         name, seen = request.path_params["name"], await self._objects(request)
         outcome = await self._decided(seen, request, ())
-        view = partial(
-            server_view, seen, outcome, self._session.namespace, name, now(), self._money
-        )
+
+        def view() -> ConsolePage:
+            past = self._past.loads(in_order(seen))
+            namespace = self._session.namespace
+            return server_view(seen, outcome, namespace, name, now(), self._money, past)
+
         return self._answer(request, await asyncio.to_thread(view))
 
     async def capacity(self, request: Request) -> Response:

@@ -3,6 +3,8 @@
 What they show is computed here again from the objects themselves.
 """
 
+import base64
+import gzip
 import json
 import re
 from collections import Counter
@@ -11,8 +13,10 @@ from dataclasses import replace
 from math import ceil
 from statistics import median
 
+import numpy as np
 import pytest
 
+from inferno_operator.cli.kubectl.answer import in_order
 from inferno_operator.cli.kubectl.console.capacity import capacity_view
 from inferno_operator.cli.kubectl.console.data import data_view
 from inferno_operator.cli.kubectl.console.fleet import fleet_view
@@ -20,15 +24,18 @@ from inferno_operator.cli.kubectl.console.history import history_view, is_move
 from inferno_operator.cli.kubectl.console.html import COSTS, ROWS, PageQuery, Pages
 from inferno_operator.cli.kubectl.console.models import agreements, model_view, models_view
 from inferno_operator.cli.kubectl.console.page import ConsolePage
+from inferno_operator.cli.kubectl.console.past import PlanLoads
+from inferno_operator.cli.kubectl.console.server import server_view
 from inferno_operator.cli.kubectl.console.views import (
     next_view,
     plan_view,
     plans_view,
-    server_view,
 )
 from inferno_operator.cli.kubectl.dry_run import DryRun, decide
 from inferno_operator.cli.options.currency import CENTS, Money, money_of
 from inferno_operator.cli.tables.solution import TextTable, first_table, name_of
+from inferno_operator.controllers.approval.contents import pack
+from inferno_operator.pages.charts import Chart
 from inferno_operator.pages.svg import LEFT, RIGHT, WIDTH
 from inferno_operator.resources import (
     Accelerator,
@@ -488,3 +495,89 @@ def test_the_fleet_leads_to_the_newest_plan_that_waits_or_to_the_next_one(
     assert "fleet-8 waits for approval: 5 Servers change" in html(waits)
     assert '<a class="primary" href="/next">' in html(quiet)
     assert json.loads(json.dumps(waits.document()))["waiting"] == ["fleet-8"]
+
+
+SERVER = "premium-mistral-7b"
+
+
+@pytest.fixture(scope="module")
+def server_page(seen: list[Observation]) -> ConsolePage:
+    outcome = decide(seen, NAMESPACE, None)
+    past = PlanLoads().loads(in_order(seen))
+    return server_view(seen, outcome, NAMESPACE, SERVER, NOW, past=past)
+
+
+def charts_of(page: ConsolePage, title: str) -> list[Chart]:
+    return [chart for chart in page.charts if f">{title}</text>" in chart.svg]
+
+
+def test_a_server_shows_the_load_that_each_plan_was_made_for(
+    seen: list[Observation], server_page: ConsolePage
+) -> None:
+    plans = list(objects(seen, Plan))
+    server = next(s for s in objects(seen, Server) if s.metadata.name == SERVER)
+    made_for = [
+        next(
+            item["currentAlloc"]["load"]["arrivalRate"]
+            for item in json.loads(gunzipped(plan.spec.inputs))["system"]["serverData"]["servers"]
+            if item["name"] == server.spec.name
+        )
+        for plan in plans
+    ]
+
+    loads = json.loads(json.dumps(server_page.document()))["loads"]
+    assert [rate for _, rate in loads][:-1] == made_for
+    assert loads[-1] == ["2026-11-24T12:00:00Z", server.spec.current_alloc.load.arrival_rate]
+    (chart,) = charts_of(server_page, "Load")
+    changed = [p for p in plans if any(s.server == SERVER for s in p.spec.steps)]
+    took_effect = [p.metadata.name for p in changed if p.status.phase == "Done"]
+    assert sorted(re.findall(r"<title>(fleet-\d)", chart.svg)) == took_effect
+    assert len(charts_of(server_page, "Replicas decided")) == 1
+
+
+def gunzipped(packed: str) -> bytes:
+    return gzip.decompress(base64.b64decode(packed))
+
+
+def test_a_server_shows_how_latencies_grow_until_a_target_is_missed(
+    server_page: ConsolePage,
+) -> None:
+    """At the highest rate the mean ITL, the only latency that counts here, is its target."""
+    document = json.loads(json.dumps(server_page.document()))
+    curve = document["curve"]
+    best = next(o for o in document["options"] if o["accelerator"] == curve["accelerator"])
+
+    assert curve["maxRate"] == pytest.approx(best["maxRate"])
+    at_most = np.interp(curve["maxRate"], curve["rates"], curve["itl"])
+    assert at_most == pytest.approx(40.0, rel=0.05)  # slo-itl of Premium for this model
+    (chart,) = charts_of(server_page, "ITL and load of one replica")
+    assert f"the most that keeps all targets, {curve['maxRate']:.4g} requests/min" in chart.words
+    assert "target, 40 ms" in chart.words
+
+
+def test_plans_whose_inputs_cannot_be_read_are_no_part_of_the_past(
+    seen: list[Observation],
+) -> None:
+    plans = in_order(seen)
+    broken = [
+        plan.model_copy(
+            update={"spec": plan.spec.model_copy(update={"inputs": text, "digest": text})}
+        )
+        for plan, text in zip(plans, ("", "x", "H4sIAAAAAAAA", pack([1])), strict=False)
+    ]
+
+    assert PlanLoads().loads(broken) == []
+    assert len(PlanLoads().loads(plans)) == len(plans)
+
+
+def test_a_plan_is_unpacked_once() -> None:
+    plans, past = in_order(world()), PlanLoads()
+    before = past.loads(plans)
+    emptied = [
+        plan.model_copy(update={"spec": plan.spec.model_copy(update={"inputs": ""})})
+        for plan in plans
+    ]
+
+    assert past.loads(emptied) == before  # of the same digests
+    assert past.loads([]) == []
+    assert past.loads(emptied) == []
