@@ -35,9 +35,10 @@ from inferno_operator.cli.kubectl.console.views import (
 )
 from inferno_operator.cli.kubectl.dry_run import DryRun, decide
 from inferno_operator.resources.observation import Observation
+from inferno_optimizer.errors import InfernoError
 from tests.browser.chromium import INSTALL, OFFLINE, chromium
 from tests.controlplane.processes import ROOT
-from tests.past import NAMESPACE, NOW, world
+from tests.past import NAMESPACE, NOW, failing_world, large_world, world
 
 FOLDER = ROOT / "build" / "screens"
 DOCS = ROOT / "docs" / "pictures"
@@ -50,12 +51,21 @@ SHOWN = {
 """Pages that the documentation shows the tops of, and the pictures."""
 
 SMALL = {"width": 960, "height": 600}
-WIDTHS = (360, 768, 1280)
+WIDTHS = (360, 1280, 1920)
 SCHEMES = ("light", "dark")
 HEIGHT = 900
+SERVER = "premium-mistral-7b"
 WHAT_IF = ("capacity.MI300X+=4",)
 
 View = Callable[[], ConsolePage]
+
+WORLDS: Mapping[str, Callable[[], Sequence[Observation]]] = {
+    "past": world,
+    "large": large_world,
+    "empty": list,
+    "failing": failing_world,
+}
+"""What may be in the namespace."""
 
 
 def pages(seen: Sequence[Observation]) -> Mapping[str, View]:
@@ -73,13 +83,15 @@ def pages(seen: Sequence[Observation]) -> Mapping[str, View]:
         past = PlanLoads().loads(in_order(seen))
         return server_view(seen, solved(), NAMESPACE, name, NOW, past=past)
 
+    server = next((o.reference.key.name for o in seen if SERVER in o.reference.key.name), SERVER)
+
     return {
         "/": partial(fleet_view, seen, NAMESPACE, NOW),
         "/next": partial(next_page, WHAT_IF),
         "/plans": partial(plans_view, seen, NOW),
         "/plans/fleet-8": partial(plan_view, seen, NAMESPACE, "fleet-8"),
         "/plans/fleet-7": partial(plan_view, seen, NAMESPACE, "fleet-7", "fleet-8"),
-        "/servers/premium-mistral-7b": partial(server_page, "premium-mistral-7b"),
+        f"/servers/{server}": partial(server_page, server),
         "/capacity": partial(capacity_view, seen, NOW),
         "/models": partial(models_view, seen),
         "/models/mistral-7b": partial(model_view, seen, NAMESPACE, "mistral-7b", NOW),
@@ -100,7 +112,10 @@ def served(views: Mapping[str, View]) -> Iterator[str]:
             if name in MEDIA:
                 self._answer(MEDIA[name], static_file(name))
             elif path in views:
-                text = html.html(views[path](), path, PageQuery())
+                try:
+                    text = html.html(views[path](), path, PageQuery())
+                except InfernoError as error:
+                    text = html.problem("This does not work", str(error))
                 self._answer("text/html; charset=utf-8", text.encode())
             else:
                 self.send_error(404)
@@ -158,6 +173,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.console_screens", description=__doc__)
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where to write them")
     parser.add_argument("--only", nargs="+", metavar="PATH", help="only these pages, such as /data")
+    parser.add_argument("--world", choices=WORLDS, default="past", help="what the namespace has")
     parser.add_argument("--docs", action="store_true", help="the pictures of the documentation")
     arguments = parser.parse_args()
     program = chromium()
@@ -166,7 +182,7 @@ def main() -> int:
         return 1
     folder = DOCS if arguments.docs else arguments.folder
     folder.mkdir(parents=True, exist_ok=True)
-    views = pages(world())
+    views = pages(WORLDS[arguments.world]())
     with sync_playwright() as playwright, served(views) as origin:
         browser = playwright.chromium.launch(executable_path=program, args=list(OFFLINE))
         paths = arguments.only or list(views)

@@ -17,7 +17,7 @@ from inferno_operator.controllers.optimization.changes import Update, plan_updat
 from inferno_operator.controllers.optimization.permission import Optimization
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.status import optimized
-from inferno_operator.resources import API_VERSION, RESOURCES, Optimizer
+from inferno_operator.resources import API_VERSION, RESOURCES, Optimizer, Plan, Server
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import Observation, observe, readable
 from inferno_optimizer.optimize import optimize
@@ -248,3 +248,83 @@ def _calibrated(data: Manifest, place: int) -> Manifest:
         "expected": rounded,
         "decodeParms": upper,
     }
+
+
+COPIES = 10
+"""Servers in a large namespace for each of the sample."""
+
+LONG = "-for-the-customers-of-the-northern-region"
+"""Makes a name about as long as Kubernetes allows where pods have it, too."""
+
+
+def large_world() -> list[Observation]:
+    """The same namespace with `COPIES` of each Server, which have long names; solved greedily."""
+    return [copy for observation in world() for copy in _copies(observation)]
+
+
+def _copies(observation: Observation) -> Iterator[Observation]:
+    server = observation.resource
+    if isinstance(server, Optimizer):
+        document = server.to_json()
+        document["spec"]["data"]["optimizer"]["milpSolver"] = False
+        yield _observed(document)
+        return
+    if not isinstance(server, Server):
+        yield observation
+        return
+    for number in range(COPIES):
+        name = f"{server.metadata.name}{LONG}-{number}"[:63]
+        metadata = server.metadata.model_copy(update={"name": name})
+        spec = server.spec.model_copy(update={"name": name})
+        copy = server.model_copy(update={"metadata": metadata, "spec": spec})
+        key = Key(NAMESPACE, name)
+        reference = replace(observation.reference, key=key, uid=f"{name}-uid")
+        yield replace(observation, resource=copy, reference=reference)
+
+
+def failing_world() -> list[Observation]:
+    """The same namespace when all is wrong: targets missed, nothing decided, nothing measured."""
+    return [_failing(o, place) for place, o in enumerate(world())]
+
+
+def _failing(observation: Observation, place: int) -> Observation:
+    resource = observation.resource
+    told = {
+        "type": "Ready",
+        "status": "False",
+        "reason": "NoCapacity",
+        "message": "needs 4 cards of H100, A100, MI300X or MI250, and all of these are in use by"
+        " Servers of more important classes; 2 more cards of MI250 would serve it",
+        "lastTransitionTime": "2026-11-24T11:58:00Z",
+    }
+    if isinstance(resource, Server):
+        if place % 4 == 0:
+            problem = "spec.currentAlloc.load.arrivalRate is not a number: 'a lot'"
+            return replace(observation, resource=None, problem=problem)
+        document = resource.to_json()
+        current = document["spec"].get("currentAlloc", {})
+        current |= {"itlAverage": 870.0, "waitAverage": 125_000.0}
+        measured = document["status"].get("measured")
+        if measured:
+            measured |= {
+                "quality": "Partial", "itlAverage": 870.0, "waitAverage": 125_000.0,
+                "message": "the newest sample is 7 minutes old: look at the targets of Prometheus",
+            }  # fmt: skip
+        document["status"]["conditions"] = [told, {**told, "type": "Allocated"}]
+        return _observed(document)
+    if isinstance(resource, Plan):
+        document = resource.to_json()
+        document["status"] = {
+            "phase": "Failed",
+            "conditions": [{**told, "type": "CarriedOut", "reason": "Disputed"}],
+        }
+        return _observed(document)
+    if isinstance(resource, Optimizer):
+        document = resource.to_json()
+        reason = {"type": "Optimized", "reason": "Unavailable"}
+        text = (
+            "the optimizer at http://inferno-optimizer:3302 does not answer: timed out after 60 s"
+        )
+        document["status"] = {"conditions": [{**told, **reason, "message": text}]}
+        return _observed(document)
+    return observation

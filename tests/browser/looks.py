@@ -18,6 +18,11 @@ WIDER = """() => [...document.querySelectorAll("body, main, header, h1, p, form"
 """Elements that end beyond the window; tables may, in a region that scrolls."""
 
 
+STICKY = """() => [...document.querySelectorAll("td:first-child")]
+  .filter(e => e.getBoundingClientRect().width > innerWidth * 0.6).map(e => e.outerHTML)"""
+"""First cells of rows, which stay while others scroll, that leave no room for the others."""
+
+
 @dataclass
 class Watched:
     """A page, and what goes wrong while it is shown."""
@@ -29,6 +34,13 @@ class Watched:
     def outside(self, origin: str) -> list[str]:
         """Requests to anywhere else."""
         return [address for address in self.requests if not address.startswith(origin)]
+
+    def cut_off(self) -> Iterator[str]:
+        """What is wider than the window, or hides the rest of a table, at every width."""
+        for width in WIDTHS:
+            self.page.set_viewport_size({"width": width, "height": 900})
+            for found in (WIDER, STICKY):
+                yield from (f"{width} px: {text}" for text in self.page.evaluate(found))
 
     def faults(self) -> Iterator[str]:
         """What is wider than the window, and what is hard to read or to reach, in every look."""

@@ -12,7 +12,7 @@ from tests.cluster.console import running_console, running_hosted_console, token
 from tests.cluster.scene import Scene
 from tests.cluster.test_plans import fill, wait_for_phases
 from tests.conftest import ROOT, StartOperator
-from tests.console_screens import pages, served
+from tests.console_screens import WORLDS, pages, served
 from tests.controlplane import ControlPlane
 from tests.in_process import called
 from tests.past import world
@@ -69,6 +69,17 @@ def test_every_page_of_a_fleet_with_a_past_is_easy_to_read(browser: Browser) -> 
             seen.page.goto(origin + path)
             assert list(seen.faults()) == [], path
         assert seen.outside(origin) == []
+
+
+@pytest.mark.parametrize("name", ["large", "empty", "failing"])
+def test_nothing_is_cut_off_whatever_the_namespace_has(name: str, browser: Browser) -> None:
+    views = pages(WORLDS[name]())
+
+    with served(views) as origin, watched(browser) as seen:
+        for path in views:
+            seen.page.goto(origin + path)
+            assert list(seen.cut_off()) == [], path
+            assert seen.page.locator("main").inner_text().strip(), path
 
 
 @pytest.mark.cluster

@@ -17,8 +17,8 @@ from inferno_operator.cli.overview import (
 from inferno_operator.cli.savings import savings_document
 from inferno_operator.cli.tables.cluster import cost
 from inferno_operator.cli.tables.plans import summary
-from inferno_operator.cli.tables.solution import TextTable
-from inferno_operator.cli.tables.top import top_parts
+from inferno_operator.cli.tables.solution import Part, TextTable
+from inferno_operator.cli.tables.top import notes_of, servers_table, summary_parts
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.resources import LastOptimization, Plan
 from inferno_operator.resources.observation import Observation
@@ -40,7 +40,7 @@ def fleet_view(
     classes = classes_of(seen.servers)
     return ConsolePage(
         title=f"Servers in {namespace}",
-        parts=tuple(top_parts(seen, now, money)),
+        parts=tuple(_parts(seen, now, money)),
         document=lambda: {
             **overview_document(seen),
             "classes": [_class_document(name, views) for name, views in classes.items()],
@@ -48,9 +48,17 @@ def fleet_view(
             "ledger": savings_document(ledger),
         },
         figures=(*_figures(seen, money), *savings_figures(ledger, money, BESIDE)),
-        notice=_notice(waiting, money),
-        before=(_classes_table(classes, money),) if classes else (),
+        notice=_notice(seen, waiting, money),
+        before=((_classes_table(classes, money),) if classes else ()) + tuple(notes_of(seen)),
     )
+
+
+def _parts(seen: Overview, now: datetime, money: Money) -> Iterator[Part]:
+    if seen.servers:
+        yield servers_table(seen.servers, money)
+    else:
+        yield "no Servers in this namespace"
+    yield from summary_parts(seen, now, money)
 
 
 def _figures(seen: Overview, money: Money) -> Iterator[KeyFigure]:
@@ -64,8 +72,8 @@ def _figures(seen: Overview, money: Money) -> Iterator[KeyFigure]:
         "Cost desired", money.amount(desired), f"{money.change(desired - running)} {money.rate}"
     )
     yield _proof(latest_optimization(seen.optimizers), money)
-    yield KeyFigure("Servers", str(len(seen.servers)), f"latencies are known of {len(known)}")
-    yield KeyFigure("Miss a target", str(missed), "now")
+    told = f"of {len(known)} Servers with known latencies, of {len(seen.servers)} in all"
+    yield KeyFigure("Miss a target now", str(missed), told)
 
 
 def _proof(last: LastOptimization | None, money: Money) -> KeyFigure:
@@ -132,10 +140,11 @@ def _class_document(name: str, views: Sequence[ServerView]) -> Mapping[str, obje
     }
 
 
-def _notice(waiting: Sequence[Plan], money: Money) -> PageNotice:
-    """The newest Plan that waits for approval, or the way to the next one."""
+def _notice(seen: Overview, waiting: Sequence[Plan], money: Money) -> PageNotice | None:
+    """The newest Plan that waits for approval, or the way to the next one if it can be computed."""
     if not waiting:
-        return PageNotice("No Plan waits for approval.", "/next", "Compute the next plan")
+        text, action = "No Plan waits for approval.", "Compute the next plan"
+        return PageNotice(text, "/next", action) if seen.servers and seen.optimizers else None
     newest, others = waiting[0], len(waiting) - 1
     more = f" {others} more wait." if others else ""
     name = newest.metadata.name

@@ -38,8 +38,8 @@ UNITS = {
 COSTS = ("COST", "CHANGE", "VALUE", "PRICE")
 """Columns of costs, by the last word of their names."""
 
-LONG = 32
-"""Cells with more characters may have several lines."""
+LONG = 28
+"""Cells with more characters may have several lines, names without a space, too."""
 
 NOTES_SHOWN = 5
 """Lines of text in a row that are shown at once."""
@@ -156,7 +156,8 @@ class _Cell:
     @property
     def kind(self) -> str:
         """Classes in the style sheet."""
-        words = "words" if not self.number and len(self.text) > LONG else ""
+        long = not self.number and len(self.text) > LONG
+        words = ("words" if " " in self.text else "name") if long else ""
         return " ".join(filter(None, ("number" if self.number else "", words, self.style)))
 
 
