@@ -1,7 +1,7 @@
 """Lists every option of one server with its numbers, and why an option is excluded."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -71,6 +71,34 @@ def explain(system: System, server_name: str) -> tuple[Option, ...]:
         if profile.model == server.model and profile.accelerator not in sized
     ]
     return tuple(options)
+
+
+def next_best(system: System, chosen: Mapping[str, str]) -> Mapping[str, Option]:
+    """The best option of some servers on another accelerator than the chosen one, by server.
+
+    Parameters
+    ----------
+    system
+        The servers, as they were sized.
+    chosen
+        By name of a server the accelerator that it gets, "" for none; of several, one.
+
+    Returns
+    -------
+    Mapping[str, Option]
+        Without the servers that have no other option, or cannot be sized. An option says what a
+        server needs, not whether there are cards for it.
+    """
+    catalogue = Catalogue(system.by_name())
+    found = (catalogue.case(s) for s in catalogue.system.servers if s.name in chosen)
+    cases = [case for case in found if isinstance(case, Case)]
+    candidates = build_candidates(catalogue, cases)
+    others: dict[str, Option] = {}
+    for row in candidates.ranked().tolist():
+        name = cases[int(candidates.pairs.case[row])].server.name
+        if name not in others and candidates.placement(row) != chosen[name]:
+            others[name] = _option(candidates, row)
+    return others
 
 
 def unknown_server(system: System, name: str) -> InputError:

@@ -3,7 +3,8 @@
 Costs are in cents/hour where no currency is asked for.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from inferno_operator.cli.options.currency import CENTS, Money
@@ -32,11 +33,25 @@ def plans_parts(plans: Sequence[Plan], now: datetime, money: Money = CENTS) -> I
         yield from grouped((plan.metadata.name, why(plan)) for plan in waiting)
 
 
-def diff_parts(plan: Plan, money: Money = CENTS) -> Iterator[Part]:
-    """Yield what a Plan changes, its totals, and where it is."""
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """What else a Server could get, and what that costs more than what is decided [cents/hour]."""
+
+    placement: str
+    price: float
+
+
+def diff_parts(
+    plan: Plan, money: Money = CENTS, alternatives: Mapping[str, Alternative] | None = None
+) -> Iterator[Part]:
+    """Yield what a Plan changes, its totals, and where it is.
+
+    `alternatives` are by name of the Server; None if nobody asks for them.
+    """
     spec = plan.spec
-    rows = [_step_row(step, money) for step in spec.steps]
-    yield TextTable(("SERVER", "FROM", "TO", ">CHANGE", "REASON"), rows)
+    rows = [_step_row(step, money, alternatives) for step in spec.steps]
+    besides = ("BEST ELSEWHERE", ">BEST ELSEWHERE:PRICE") if alternatives is not None else ()
+    yield TextTable(("SERVER", "FROM", "TO", ">CHANGE", *besides, "REASON"), rows)
     yield ""
     if notes := list(_notes(spec.steps)):
         yield from notes
@@ -128,9 +143,19 @@ def _row(plan: Plan, now: datetime, money: Money) -> tuple[str, ...]:
     )
 
 
-def _step_row(step: PlanStep, money: Money) -> tuple[str, ...]:
-    change = money.change(step.cost_change)
-    return (step.server, placed_cell(step.before), placed_cell(step.after), change, step.reason)
+def _step_row(
+    step: PlanStep, money: Money, alternatives: Mapping[str, Alternative] | None
+) -> tuple[str, ...]:
+    other = alternatives.get(step.server) if alternatives is not None else None
+    price = (other.placement, money.change(other.price)) if other else ("-", "")
+    return (
+        step.server,
+        placed_cell(step.before),
+        placed_cell(step.after),
+        money.change(step.cost_change),
+        *(price if alternatives is not None else ()),
+        step.reason,
+    )
 
 
 def placed_cell(placements: Iterable[Placement]) -> str:

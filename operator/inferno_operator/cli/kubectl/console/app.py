@@ -46,6 +46,7 @@ from inferno_operator.cli.kubectl.reply import answer_plan
 from inferno_operator.cli.options.currency import Money
 from inferno_operator.cli.tables.order import ordered
 from inferno_operator.cli.tables.solution import csv_text
+from inferno_operator.resources import Server
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.ports import RejectedError, UnauthenticatedError
 from inferno_optimizer.errors import InfernoError, InputError
@@ -123,8 +124,9 @@ class _Console:
     async def plan(self, request: Request) -> Response:
         name, seen = request.path_params["name"], await self._read(request, self._session.plans)
         other = request.query_params.get("with", "")
-        page = plan_view(seen, self._session.namespace, name, other, self._money)
-        return self._answer(request, page)
+        known = [*seen, *await self._servers()]
+        view = partial(plan_view, known, self._session.namespace, name, other, self._money)
+        return self._answer(request, await asyncio.to_thread(view))
 
     async def server(self, request: Request) -> Response:
         name, seen = request.path_params["name"], await self._objects(request)
@@ -196,6 +198,13 @@ class _Console:
     async def _objects(self, request: Request) -> Sequence[Observation]:
         """The objects of the namespace, with its Plans."""
         return await self._read(request, self._news.watched.objects)
+
+    async def _servers(self) -> Sequence[Observation]:
+        """The Servers; none for those who may only see Plans."""
+        try:
+            return [o for o in await self._news.watched.objects() if o.kind is Server]
+        except RejectedError:
+            return ()
 
     async def _read(
         self, request: Request, read: Callable[[], Awaitable[Sequence[Observation]]]

@@ -6,6 +6,7 @@ from datetime import datetime
 from inferno_operator.cli.kubectl.answer import in_order
 from inferno_operator.cli.kubectl.console.history import ledger_of, savings_figures
 from inferno_operator.cli.kubectl.console.page import ConsolePage, PageNotice
+from inferno_operator.cli.kubectl.console.proof import could_cost_less
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.overview import (
     Overview,
@@ -20,7 +21,7 @@ from inferno_operator.cli.tables.plans import summary
 from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_operator.cli.tables.top import notes_of, servers_table, summary_parts
 from inferno_operator.pages.figures import KeyFigure
-from inferno_operator.resources import LastOptimization, Plan
+from inferno_operator.resources import Plan
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.replay.ledger import STATIC_PEAK
 
@@ -71,20 +72,10 @@ def _figures(seen: Overview, money: Money) -> Iterator[KeyFigure]:
     yield KeyFigure(
         "Cost desired", money.amount(desired), f"{money.change(desired - running)} {money.rate}"
     )
-    yield _proof(latest_optimization(seen.optimizers), money)
+    last = latest_optimization(seen.optimizers)
+    yield could_cost_less(last.certificate if last else None, money)
     told = f"of {len(known)} Servers with known latencies, of {len(seen.servers)} in all"
     yield KeyFigure("Miss a target now", str(missed), told)
-
-
-def _proof(last: LastOptimization | None, money: Money) -> KeyFigure:
-    """How far the last plan may be from the best one, as its certificate says."""
-    title, found = "Could cost less by", last.certificate if last else None
-    if found is None:
-        return KeyFigure(title, "-", "no plan was made yet")
-    if found.objective is None or found.bound is None:
-        return KeyFigure(title, "-", f"the solver {found.solver} proves no bound")
-    less = money.amount(max(found.objective - found.bound, 0.0))
-    return KeyFigure(title, less, f"{money.rate} at most, proven for the load it serves")
 
 
 def classes_of(views: Sequence[ServerView]) -> Mapping[str, Sequence[ServerView]]:

@@ -1,17 +1,21 @@
 """The objects of a namespace -> pages as values, with what the commands print; pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 
 from inferno_operator.cli.kubectl.answer import check_open, check_text, choose_plan, in_order
+from inferno_operator.cli.kubectl.console.alternatives import alternatives_of
 from inferno_operator.cli.kubectl.console.page import ConsolePage, PlanForm
+from inferno_operator.cli.kubectl.console.proof import could_cost_less
 from inferno_operator.cli.kubectl.dry_run import DryRun
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.preview import plan_document, preview
 from inferno_operator.cli.tables.plan import plan_parts
-from inferno_operator.cli.tables.plans import diff_parts, difference_parts, plans_parts
-from inferno_operator.resources import Plan
-from inferno_operator.resources.observation import Observation
+from inferno_operator.cli.tables.plans import Alternative, diff_parts, difference_parts, plans_parts
+from inferno_operator.pages.figures import KeyFigure
+from inferno_operator.resources import Plan, Server
+from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.errors import InputError
 
 ABOVE = 1.1
@@ -70,13 +74,39 @@ def plan_view(
             document=lambda: [plan.to_json(), second.to_json()],
             others=others,
         )
+    servers = [r for r in readable(observations) if isinstance(r, Server)]
+    possible = alternatives_of(plan, servers)
     return ConsolePage(
         title=f"Plan {name}",
-        parts=tuple(diff_parts(plan, money)),
-        document=plan.to_json,
+        parts=(*diff_parts(plan, money, possible or None), *_explained(possible, money)),
+        document=lambda: {
+            **plan.to_json(),
+            "alternatives": {server: asdict(other) for server, other in possible.items()},
+        },
+        figures=tuple(_figures(plan, money)),
         form=_form_of(plan),
         others=others,
     )
+
+
+def _explained(possible: Mapping[str, Alternative], money: Money) -> Iterator[str]:
+    if possible:
+        yield (
+            "Best elsewhere is what a Server needs on the best other accelerator, whether cards are"
+            f" free or not; its price is how many {money.rate} more than what is decided."
+        )
+
+
+def _figures(plan: Plan, money: Money) -> Iterator[KeyFigure]:
+    totals, proof = plan.spec.totals, plan.spec.certificate
+    yield KeyFigure("Servers that change", str(totals.servers), plan.status.phase or "")
+    change = totals.cost_after - totals.cost_before
+    told = f"{money.amount(totals.cost_after)} {money.rate} after it"
+    yield KeyFigure("Change of cost", money.change(change), told)
+    yield could_cost_less(proof, money)
+    if taken := totals.reduction:
+        told = f"{taken.load_lost:g} requests/min not served any more"
+        yield KeyFigure("Replicas taken away", f"{taken.replicas_taken:g}", told)
 
 
 def _form_of(plan: Plan) -> PlanForm | None:

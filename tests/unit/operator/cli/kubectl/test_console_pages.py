@@ -48,6 +48,8 @@ from inferno_operator.resources import (
 )
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InputError
+from inferno_optimizer.explain.options import explain
+from inferno_optimizer.wire.codec import decode_system
 from tests.past import NAMESPACE, NOW, world
 
 View = Callable[[Sequence[Observation]], ConsolePage]
@@ -581,3 +583,42 @@ def test_a_plan_is_unpacked_once() -> None:
     assert past.loads(emptied) == before  # of the same digests
     assert past.loads([]) == []
     assert past.loads(emptied) == []
+
+
+def test_a_plan_says_what_else_each_server_could_get_and_its_price(seen: list[Observation]) -> None:
+    """Of the options of a Server, the best one on another accelerator, as its own page has them."""
+    plan = next(p for p in objects(seen, Plan) if p.metadata.name == "fleet-7")
+    system = decode_system(json.loads(gunzipped(plan.spec.inputs)))
+    names = {s.metadata.name: s.spec.name for s in objects(seen, Server)}
+    prices = {a.spec.name: a.spec.cost for a in objects(seen, Accelerator)}
+    counts = {(p.model, p.accelerator): max(p.accelerator_count, 1) for p in system.profiles}
+    models = {s.name: s.model for s in system.servers}
+
+    page = plan_view(seen, NAMESPACE, "fleet-7")
+
+    rows = dict(
+        zip(
+            column(page, "SERVER"),
+            cells(page, "BEST ELSEWHERE", "BEST ELSEWHERE:PRICE"),
+            strict=True,
+        )
+    )
+    assert len(rows) == len(plan.spec.steps) > 3
+    for step in plan.spec.steps:
+        (after,), name = step.after, names[step.server]
+        usable = (o for o in explain(system, name) if not o.reason)
+        best = next(o for o in usable if o.accelerator != after.accelerator)
+        each = prices[after.accelerator] * counts[models[name], after.accelerator]
+        placement, price = rows[step.server]
+        assert placement == f"{best.replicas} x {best.accelerator}"
+        assert float(price) == pytest.approx(best.cost - after.replicas * each, abs=0.006)
+    document = json.loads(json.dumps(page.document()))
+    assert document["alternatives"].keys() == rows.keys()
+
+
+def test_who_sees_plans_only_gets_a_plan_without_other_options(seen: list[Observation]) -> None:
+    page = plan_view([o for o in seen if o.kind is Plan], NAMESPACE, "fleet-7")
+
+    table = first_table(page.parts)
+    assert table is not None
+    assert list(table.headings) == ["SERVER", "FROM", "TO", ">CHANGE", "REASON"]
