@@ -92,7 +92,7 @@ class Planner:
         self._measured.add(seen.load.rate)
         self._usual.add(seen.load.rate)
         self._lengths.add(seen.load.lengths)
-        self._bound.add(seen.load.rate)
+        self._bound.add(self._arrivals())
         self._learn(seen)
         if seen.time_s < self._due_s:
             return seen.present
@@ -115,7 +115,7 @@ class Planner:
     def _planned_load(self, seen: Seen) -> FloatArray:
         """What is measured or will be after a lead time, and what waits; rates in requests/s."""
         rate = self._arrivals()
-        ahead = rate * self._bound.ratio if self._rules.ahead else rate
+        ahead = rate * np.maximum(self._bound.ratio, 1.0) if self._rules.ahead else rate
         planned = ahead + self._backlog(seen, rate) / self._rules.catch_up_s
         return self._followed(np.vstack((planned, self._lengths.mean())))
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from inferno_operator.controllers.measurement.lookahead import LoadHistory
 from inferno_optimizer.forecast import FIRST_RATIO, ConformalBound
 from inferno_optimizer.replay.fleet import fleet_of
 from inferno_optimizer.replay.floor import floor_of
@@ -15,7 +16,7 @@ from inferno_optimizer.replay.recent import RecentMeans
 from inferno_optimizer.replay.replay import Scenario, replay
 from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from tests.unit.optimizer.replay.fleets import fleet, load, plant, system, trace
+from tests.unit.optimizer.replay.fleets import INPUT, fleet, load, plant, system, trace
 
 BOUNDED = ["hpa", "keda-slo", "inferno", "inferno-reactive", "static-peak"]
 
@@ -206,6 +207,24 @@ def test_chance_changes_no_plan_of_a_day_after_the_first_hours(rate: float) -> N
 
     assert len(np.unique(replicas[150:])) == 1
     assert np.count_nonzero(np.diff(replicas[5:])) <= 1  # when there is a history to look ahead by
+
+
+@pytest.mark.parametrize("rate", [1.0, 2.0, 5.0])
+def test_the_chance_of_a_minute_is_not_taken_for_growth(rate: float) -> None:
+    """Plans are made for means of five minutes, and so is the growth of the operator."""
+    counts = np.random.default_rng(1).poisson(60.0 * rate, 24 * 60)
+    history = LoadHistory()
+    for minute, mean in enumerate(np.convolve(counts, np.full(5, 0.2), "valid")):
+        history.add(60.0 * minute, mean)
+    long_answers = np.full((len(counts), 1), 1024.0)
+    shown = scenario(counts / 60)
+    shown = replace(shown, trace=replace(shown.trace, output_tokens=long_answers))
+    sized = SizedFleet(shown.fleet).at(np.array([[INPUT], [1024.0]]))
+
+    replicas = replay(shown, POLICIES["inferno"], shown.fleet.home).history.replicas[-1, 0]
+
+    growth = history.growth(120.0 + 60.0) or 0.0
+    assert replicas <= np.ceil(growth * rate / sized.max_rate[0, 1])
 
 
 def test_the_bound_of_a_load_covers_the_share_that_it_names() -> None:
