@@ -1,6 +1,6 @@
 """`python -m inferno_operator`: the same as `inferno`."""
 
-from inferno_operator.cli.inferno.main import main
+from inferno_operator.cli.entry import inferno
 
 if __name__ == "__main__":  # not in the processes that solve: they import this module too
-    main()
+    inferno()

@@ -292,6 +292,30 @@ def test_an_interrupt_is_quiet(tmp_path: Path) -> None:
         assert (process.returncode, stdout, stderr) == (130, b"", b"")
 
 
+@pytest.mark.parametrize("module", ["typer", "numpy"])
+def test_an_interrupt_is_quiet_while_modules_are_imported(module: str, tmp_path: Path) -> None:
+    """As an extension module does it, whose initialization fails where Ctrl-C stops it."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    (tmp_path / f"{module}.py").write_text(
+        f"try:\n    open({str(fifo)!r}).read()\n"
+        "except KeyboardInterrupt as error:\n"
+        "    raise ImportError('initialization failed') from error\n"
+    )
+    with subprocess.Popen(
+        [PROGRAM, "optimize", SMALL],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        with fifo.open("wb"):
+            process.send_signal(signal.SIGINT)
+            stdout, stderr = process.communicate(timeout=60)
+
+        assert process.returncode in (130, -signal.SIGINT)
+        assert (stdout, stderr) == (b"", b"")
+
+
 @pytest.mark.parametrize("output", ["table", "json", "yaml"])
 def test_a_reader_that_goes_away_is_no_reason_for_noise(output: str) -> None:
     with subprocess.Popen(

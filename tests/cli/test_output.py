@@ -152,11 +152,6 @@ def test_the_version_is_that_of_the_project() -> None:
     assert importlib.metadata.version(project["name"]) == project["version"]
 
 
-@pytest.mark.parametrize("command", [[], ["optimize"], ["explain"], ["operator"]])
-def test_every_help_has_an_example(command: list[str]) -> None:
-    assert "Example: " in run(*command, "--help")
-
-
 def test_the_module_is_the_same_program() -> None:
     result = subprocess.run(
         [sys.executable, "-m", "inferno_operator", "--version"], capture_output=True, check=True

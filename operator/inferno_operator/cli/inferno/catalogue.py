@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from inferno_operator.cli.console import Format, Output, show
+from inferno_operator.cli.console import Format, Output, examples, show
 from inferno_operator.cli.options.estimate import (
     CachePrecision,
     CardCount,
@@ -20,7 +20,7 @@ from inferno_operator.cli.options.estimate import (
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
-@app.callback()
+@app.callback(epilog=examples("inferno catalogue show llama_13b -o yaml"))
 def published() -> None:
     """Show figures that others have published, and estimate what nobody has.
 
@@ -28,7 +28,7 @@ def published() -> None:
     """
 
 
-@app.command("list", epilog="Example: inferno catalogue list")
+@app.command("list", epilog=examples("inferno catalogue list"))
 def list_models(output: Output = Format.TABLE) -> None:
     """List the models, their accelerators and sources."""
     from inferno_operator.cli.offline.catalogue import read_catalogue
@@ -38,7 +38,7 @@ def list_models(output: Output = Format.TABLE) -> None:
     show(output, known.to_json, lambda: catalogue_parts(known))
 
 
-@app.command("show", epilog="Example: inferno catalogue show llama_13b -o yaml")
+@app.command("show", epilog=examples("inferno catalogue show llama_13b -o yaml"))
 def show_model(
     model: Annotated[str, typer.Argument(metavar="NAME", help="The name of the model.")],
     output: Output = Format.TABLE,
@@ -52,7 +52,7 @@ def show_model(
     show(output, lambda: model_manifest(model, figures), lambda: figures_parts(known, figures))
 
 
-@app.command("accelerators", epilog="Example: inferno catalogue accelerators")
+@app.command("accelerators", epilog=examples("inferno catalogue accelerators"))
 def list_accelerators(output: Output = Format.TABLE) -> None:
     """List the cards that an estimate may be of, as their vendors publish them."""
     from inferno_operator.cli.offline.hardware import read_hardware
@@ -62,7 +62,7 @@ def list_accelerators(output: Output = Format.TABLE) -> None:
     show(output, known.to_json, lambda: hardware_parts(known))
 
 
-@app.command("models", epilog="Example: inferno catalogue models")
+@app.command("models", epilog=examples("inferno catalogue models"))
 def list_known_models(output: Output = Format.TABLE) -> None:
     """List the models whose config.json is known: for `inferno catalogue estimate --model`."""
     from inferno_operator.cli.offline.hardware import read_models
@@ -74,10 +74,11 @@ def list_known_models(output: Output = Format.TABLE) -> None:
 
 @app.command(
     "estimate",
-    epilog="Example: inferno catalogue estimate --model Llama-3.1-70B --accelerator H200 "
-    "--accelerator-count 2 --dtype fp8"
-    "\n\nExample: inferno catalogue estimate --model-config config.json --accelerator MI300X "
-    "-o table",
+    epilog=examples(
+        "inferno catalogue estimate --model Llama-3.1-70B --accelerator H200 "
+        "--accelerator-count 2 --dtype fp8",
+        "inferno catalogue estimate --model-config config.json --accelerator MI300X -o table",
+    ),
 )
 def estimate_model(  # noqa: PLR0913 - an argument for each option
     *,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from inferno_operator.cli.console import Lenient, warn
+from inferno_operator.cli.console import Lenient, examples, warn
 from inferno_operator.cli.options.autoscalers import (
     MOST,
     SECRET,
@@ -23,9 +23,11 @@ app = typer.Typer()
 
 
 @app.command(
-    epilog="Example: inferno generate keda servers.yaml --namespace llm"
-    "\n\nExample: inferno generate keda --for kserve servers.yaml"
-    "\n\nExample: kubectl get servers -o yaml | inferno generate keda - | kubectl apply -f -"
+    epilog=examples(
+        "inferno generate keda servers.yaml --namespace llm",
+        "inferno generate keda --for kserve servers.yaml",
+        "kubectl get servers -o yaml | inferno generate keda - | kubectl apply -f -",
+    )
 )
 def generate(  # noqa: PLR0913 - an argument for each option
     autoscaler: Kind,

@@ -2,7 +2,7 @@
 
 import typer
 
-from inferno_operator.cli.console import HELP, Version, run_app
+from inferno_operator.cli.console import HELP, Version, examples, run_app
 from inferno_operator.cli.inferno import (
     catalogue,
     generate,
@@ -28,7 +28,7 @@ def main() -> None:
     run_app(app, "inferno")
 
 
-@app.callback(epilog="Example: inferno optimize samples/small")
+@app.callback(epilog=examples("inferno optimize samples/small"))
 def inferno(_version: Version = False) -> None:
     """Decide where LLM inference runs.
 

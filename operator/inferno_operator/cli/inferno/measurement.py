@@ -13,6 +13,7 @@ from inferno_operator.cli.console import (
     Format,
     Lenient,
     Output,
+    examples,
     show,
     warn,
     working,
@@ -52,9 +53,11 @@ app = typer.Typer()
 
 
 @app.command(
-    epilog="Example: inferno measure --prometheus http://localhost:9090 samples/measured"
-    "\n\nExample: inferno measure --prometheus https://thanos/prometheus --token-file token "
-    "fleet.yaml -o yaml | inferno optimize -"
+    epilog=examples(
+        "inferno measure --prometheus http://localhost:9090 samples/measured",
+        "inferno measure --prometheus https://thanos/prometheus --token-file token "
+        "fleet.yaml -o yaml | inferno optimize -",
+    )
 )
 @prometheus_options
 def measure(
@@ -99,10 +102,12 @@ def measure(
 
 
 @app.command(
-    epilog="Example: inferno calibrate runs.csv --model llama-8b --accelerator H100"
-    "\n\nExample: inferno calibrate *.json --model llama-8b --accelerator H100 --plot fit.svg"
-    "\n\nExample: inferno calibrate --prometheus http://localhost:9090 "
-    "--labels namespace=prod,model_name=llama-8b --model llama-8b --accelerator H100"
+    epilog=examples(
+        "inferno calibrate runs.csv --model llama-8b --accelerator H100",
+        "inferno calibrate *.json --model llama-8b --accelerator H100 --plot fit.svg",
+        "inferno calibrate --prometheus http://localhost:9090 "
+        "--labels namespace=prod,model_name=llama-8b --model llama-8b --accelerator H100",
+    )
 )
 @prometheus_options
 def calibrate(  # noqa: PLR0913 - an argument for each option
@@ -159,9 +164,12 @@ def _print_model(pair: "CalibratedPair", found: "Laws", measured: "Measurements"
 
 
 @app.command(
-    epilog="Example: inferno bench http://localhost:8000 --model llama-8b --accelerator H100"
-    "\n\nExample: inferno bench https://llm.example.com --key-file key --yes --minutes 10 "
-    "--shape 1024/256 --shape 4096/64 --max-concurrency 128 --model llama-8b --accelerator H100"
+    epilog=examples(
+        "inferno bench http://localhost:8000 --model llama-8b --accelerator H100",
+        "inferno bench https://llm.example.com --key-file key --yes --minutes 10 "
+        "--shape 1024/256 --shape 4096/64 --max-concurrency 128 --model llama-8b "
+        "--accelerator H100",
+    )
 )
 def bench(  # noqa: PLR0913 - an argument for each option
     url: EngineUrl,

@@ -5,21 +5,23 @@ from typing import Annotated
 
 import typer
 
-from inferno_operator.cli.console import warn
+from inferno_operator.cli.console import examples, warn
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
-@app.callback()
+@app.callback(epilog=examples("inferno migrate wva samples/wva"))
 def others() -> None:
     """Make our objects from those of other autoscalers."""
 
 
 @app.command(
     "wva",
-    epilog="Example: inferno migrate wva samples/wva"
-    "\n\nExample: kubectl get variantautoscalings,hpa,scaledobjects,configmaps,deployments -A "
-    "-o yaml | inferno migrate wva - > inferno.yaml",
+    epilog=examples(
+        "inferno migrate wva samples/wva",
+        "kubectl get variantautoscalings,hpa,scaledobjects,configmaps,deployments -A "
+        "-o yaml | inferno migrate wva - > inferno.yaml",
+    ),
 )
 def migrate_wva(
     paths: Annotated[

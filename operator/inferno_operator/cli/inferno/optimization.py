@@ -14,6 +14,7 @@ from inferno_operator.cli.console import (
     Output,
     TimeLimit,
     TracePlot,
+    examples,
     limited,
     show,
     traced,
@@ -34,12 +35,14 @@ app = typer.Typer()
 
 
 @app.command(
-    epilog="Example: kubectl get inferno -o yaml | inferno optimize - -o json"
-    "\n\nExample: inferno optimize samples/fleet --set 'server.*.load.arrivalRate*=1.5'"
-    "\n\nExample: inferno optimize samples/fleet --fail-on unserved --fail-on 'gap>0.01'"
-    "\n\nExample: inferno optimize samples/fleet --set accelerator.B200.type=B200 "
-    "--set accelerator.B200.cost=100 --set capacity.B200=8 --set 'model.*.B200=H100' "
-    "--set 'model.*.B200.alpha*=0.5'"
+    epilog=examples(
+        "kubectl get inferno -o yaml | inferno optimize - -o json",
+        "inferno optimize samples/fleet --set 'server.*.load.arrivalRate*=1.5'",
+        "inferno optimize samples/fleet --fail-on unserved --fail-on 'gap>0.01'",
+        "inferno optimize samples/fleet --set accelerator.B200.type=B200 "
+        "--set accelerator.B200.cost=100 --set capacity.B200=8 --set 'model.*.B200=H100' "
+        "--set 'model.*.B200.alpha*=0.5'",
+    )
 )
 def optimize(  # noqa: PLR0913 - an argument for each option
     paths: Paths,
@@ -123,7 +126,7 @@ def _show_comparison(
     )
 
 
-@app.command(epilog="Example: inferno explain samples/small Premium-granite-13b")
+@app.command(epilog=examples("inferno explain samples/small Premium-granite-13b"))
 def explain(
     paths: Paths,
     server: Annotated[str, typer.Argument(metavar="SERVER", help="Its name (spec.name).")],
@@ -163,7 +166,7 @@ def explain(
     )
 
 
-@app.command(epilog="Example: inferno report samples/fleet --html plan.html")
+@app.command(epilog=examples("inferno report samples/fleet --html plan.html"))
 def report(
     paths: Paths,
     html: Annotated[

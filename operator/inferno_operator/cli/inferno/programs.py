@@ -12,6 +12,7 @@ import typer
 
 from inferno_operator.cli.console import (
     TimeLimit,
+    examples,
 )
 from inferno_operator.settings import HEALTH_PORT, VARIABLES, Variable
 
@@ -44,7 +45,7 @@ def _option(variable: Variable) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
 
 
-@app.command(epilog="Example: inferno operator --namespace llm --leader-election")
+@app.command(epilog=examples("inferno operator --namespace llm --leader-election"))
 @_configurable
 def operator(
     *,
@@ -72,7 +73,7 @@ def operator(
     run({**os.environ, **given}, health_port, json_logs=log_format is LogFormat.JSON)
 
 
-@app.command(epilog="Example: inferno serve --stateful --port 3302")
+@app.command(epilog=examples("inferno serve --stateful --port 3302"))
 def serve(  # noqa: PLR0913 - an argument for each option
     *,
     stateful: Annotated[

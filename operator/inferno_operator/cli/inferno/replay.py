@@ -11,6 +11,7 @@ from inferno_operator.cli.console import (
     Format,
     Lenient,
     Output,
+    examples,
     show,
     warn,
     working,
@@ -53,12 +54,14 @@ app = typer.Typer()
 
 
 @app.command(
-    epilog="Example: inferno replay samples/fleet --trace samples/traces/servegen-m-large.csv "
-    "--scale 0.3 --policy inferno --policy hpa --html replay.html"
-    "\n\nExample: inferno replay samples/measured --prometheus http://localhost:9090 --from 7d "
-    "--keep week.csv.gz --policy inferno --policy hpa"
-    "\n\nExample: inferno replay samples/episode --trace samples/traces/slo-aware.csv --step 5 "
-    "--lead-time 100 --policy keda-slo --policy mine:Mine"
+    epilog=examples(
+        "inferno replay samples/fleet --trace samples/traces/servegen-m-large.csv "
+        "--scale 0.3 --policy inferno --policy hpa --html replay.html",
+        "inferno replay samples/measured --prometheus http://localhost:9090 --from 7d "
+        "--keep week.csv.gz --policy inferno --policy hpa",
+        "inferno replay samples/episode --trace samples/traces/slo-aware.csv --step 5 "
+        "--lead-time 100 --policy keda-slo --policy mine:Mine",
+    )
 )
 @prometheus_options
 def replay(  # noqa: PLR0913 - an argument for each option
@@ -183,8 +186,9 @@ def _write_page(
 
 
 @app.command(
-    epilog="Example: inferno floor samples/fleet --trace samples/traces/servegen-m-large.csv "
-    "--scale 0.3"
+    epilog=examples(
+        "inferno floor samples/fleet --trace samples/traces/servegen-m-large.csv --scale 0.3"
+    )
 )
 def floor(  # noqa: PLR0913 - an argument for each option
     paths: Paths,

@@ -3,12 +3,16 @@
 
 import typer
 
+from inferno_operator.cli.console import examples
+
 app = typer.Typer()
 
 
 @app.command(
-    epilog="Example: inferno sample | inferno optimize -"
-    "\n\nExample: inferno sample > sample.yaml && inferno explain sample.yaml Free-granite-13b"
+    epilog=examples(
+        "inferno sample | inferno optimize -",
+        "inferno sample > sample.yaml && inferno explain sample.yaml Free-granite-13b",
+    )
 )
 def sample() -> None:
     """Print a small system: two servers of one model, and what they may run on.

@@ -11,6 +11,7 @@ from inferno_operator.cli.console import (
     Format,
     Lenient,
     Output,
+    examples,
     show,
     warn,
     working,
@@ -27,9 +28,10 @@ app = typer.Typer()
 
 
 @app.command(
-    epilog="Example: inferno study samples/studies/slower.yaml --jobs 2"
-    "\n\nExample: inferno study samples/studies/eighteen.yaml --scheduler tcp://scheduler:8786 "
-    "-o csv"
+    epilog=examples(
+        "inferno study samples/studies/slower.yaml --jobs 2",
+        "inferno study samples/studies/eighteen.yaml --scheduler tcp://scheduler:8786 -o csv",
+    )
 )
 def study(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The study, YAML or JSON.")],

@@ -17,6 +17,7 @@ from inferno_operator.cli.console import (
     Output,
     TimeLimit,
     Version,
+    examples,
     run_app,
     show,
     warn,
@@ -68,7 +69,7 @@ def main() -> None:
     run_app(app, "kubectl inferno")
 
 
-@app.callback(epilog="Example: kubectl inferno top --namespace llm")
+@app.callback(epilog=examples("kubectl inferno top --namespace llm"))
 @somewhere
 def kubectl_inferno(_place: "KubectlOptions", _version: Version = False) -> None:
     """Look at LLM servers and decide where they run.
@@ -78,8 +79,10 @@ def kubectl_inferno(_place: "KubectlOptions", _version: Version = False) -> None
 
 
 @app.command(
-    epilog="Example: kubectl inferno plan"
-    "\n\nExample: kubectl inferno plan fleet -n llm --set 'server.*.load.arrivalRate*=1.5'"
+    epilog=examples(
+        "kubectl inferno plan",
+        "kubectl inferno plan fleet -n llm --set 'server.*.load.arrivalRate*=1.5'",
+    )
 )
 @somewhere
 def plan(  # noqa: PLR0913 - an argument for each option
@@ -122,8 +125,10 @@ def plan(  # noqa: PLR0913 - an argument for each option
 
 
 @app.command(
-    epilog="Example: kubectl inferno optimize --wait"
-    "\n\nExample: kubectl inferno optimize fleet -n llm --wait --timeout 60 -o json"
+    epilog=examples(
+        "kubectl inferno optimize --wait",
+        "kubectl inferno optimize fleet -n llm --wait --timeout 60 -o json",
+    )
 )
 @somewhere
 def optimize(
@@ -155,8 +160,10 @@ def optimize(
 
 
 @app.command(
-    epilog="Example: kubectl inferno explain premium-granite-13b"
-    "\n\nExample: kubectl inferno explain Premium-granite_13b -n llm -o yaml"
+    epilog=examples(
+        "kubectl inferno explain premium-granite-13b",
+        "kubectl inferno explain Premium-granite_13b -n llm -o yaml",
+    )
 )
 @somewhere
 def explain(
@@ -217,8 +224,10 @@ def explain(
 
 
 @app.command(
-    epilog="Example: kubectl inferno generate keda | kubectl apply -f -"
-    "\n\nExample: kubectl inferno generate hpa premium-granite-13b -n llm"
+    epilog=examples(
+        "kubectl inferno generate keda | kubectl apply -f -",
+        "kubectl inferno generate hpa premium-granite-13b -n llm",
+    )
 )
 @somewhere
 def generate(
@@ -255,9 +264,11 @@ def generate(
 
 
 @app.command(
-    epilog="Example: kubectl inferno top --namespace llm"
-    "\n\nExample: kubectl inferno top --once -o json"
-    "\n\nExample: kubectl inferno top --filter 'premium h100' --sort -cost"
+    epilog=examples(
+        "kubectl inferno top --namespace llm",
+        "kubectl inferno top --once -o json",
+        "kubectl inferno top --filter 'premium h100' --sort -cost",
+    )
 )
 @somewhere
 def top(
@@ -295,8 +306,7 @@ def top(
 
 
 @app.command(
-    epilog="Example: kubectl inferno savings --namespace llm"
-    "\n\nExample: kubectl inferno savings -o json"
+    epilog=examples("kubectl inferno savings --namespace llm", "kubectl inferno savings -o json")
 )
 @somewhere
 def savings(
@@ -317,8 +327,10 @@ def savings(
 
 
 @app.command(
-    epilog="Example: kubectl inferno measure --namespace llm"
-    "\n\nExample: kubectl inferno measure premium-granite-13b --prometheus http://localhost:9090"
+    epilog=examples(
+        "kubectl inferno measure --namespace llm",
+        "kubectl inferno measure premium-granite-13b --prometheus http://localhost:9090",
+    )
 )
 @somewhere
 @prometheus_options

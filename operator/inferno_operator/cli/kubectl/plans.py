@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from inferno_operator.cli.console import Format, Output, show
+from inferno_operator.cli.console import Format, Output, examples, show
 from inferno_operator.cli.kubectl.places import now, run, somewhere
 from inferno_operator.cli.options.currency import IN_CENTS, Currency, Money, money_of
 
@@ -20,8 +20,7 @@ PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="Its name.")]
 
 
 @app.command(
-    epilog="Example: kubectl inferno plans --namespace llm"
-    "\n\nExample: kubectl inferno plans -o json"
+    epilog=examples("kubectl inferno plans --namespace llm", "kubectl inferno plans -o json")
 )
 @somewhere
 def plans(
@@ -44,9 +43,11 @@ def plans(
 
 
 @app.command(
-    epilog="Example: kubectl inferno diff fleet-17"
-    "\n\nExample: kubectl inferno diff fleet-17 -n llm -o yaml"
-    "\n\nExample: kubectl inferno diff fleet-17 fleet-18"
+    epilog=examples(
+        "kubectl inferno diff fleet-17",
+        "kubectl inferno diff fleet-17 -n llm -o yaml",
+        "kubectl inferno diff fleet-17 fleet-18",
+    )
 )
 @somewhere
 def diff(
@@ -85,8 +86,9 @@ def diff(
 
 
 @app.command(
-    epilog="Example: kubectl inferno approve fleet-17"
-    "\n\nExample: kubectl inferno approve fleet-17 -n llm --until 2h"
+    epilog=examples(
+        "kubectl inferno approve fleet-17", "kubectl inferno approve fleet-17 -n llm --until 2h"
+    )
 )
 @somewhere
 def approve(
@@ -111,7 +113,7 @@ def approve(
     _answer(place, name, "Approved", until, output, money_of(currency))
 
 
-@app.command(epilog="Example: kubectl inferno reject fleet-17 --namespace llm")
+@app.command(epilog=examples("kubectl inferno reject fleet-17 --namespace llm"))
 @somewhere
 def reject(
     place: "KubectlOptions",

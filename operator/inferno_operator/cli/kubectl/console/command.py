@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from inferno_operator.cli.console import examples
 from inferno_operator.cli.kubectl.places import run, somewhere
 from inferno_operator.cli.options.currency import IN_CENTS, Currency, money_of
 from inferno_optimizer.errors import InputError
@@ -17,8 +18,10 @@ app = typer.Typer()
 
 
 @app.command(
-    epilog="Example: kubectl inferno console --namespace llm"
-    "\n\nExample: kubectl inferno console --port 8000 --no-browser"
+    epilog=examples(
+        "kubectl inferno console --namespace llm",
+        "kubectl inferno console --port 8000 --no-browser",
+    )
 )
 @somewhere
 def console(
@@ -47,10 +50,12 @@ def console(
 
 
 @app.command(
-    epilog="Example: kubectl inferno console-server --origin https://inferno.example.com"
-    " --key-file /secrets/key --certificate /tls/tls.crt --private-key /tls/tls.key"
-    "\n\nExample: kubectl inferno console-server --origin https://inferno.example.com"
-    " --key-file /secrets/key --port 8080"
+    epilog=examples(
+        "kubectl inferno console-server --origin https://inferno.example.com"
+        " --key-file /secrets/key --certificate /tls/tls.crt --private-key /tls/tls.key",
+        "kubectl inferno console-server --origin https://inferno.example.com"
+        " --key-file /secrets/key --port 8080",
+    )
 )
 def console_server(  # noqa: PLR0913 - the options of a server
     *,
