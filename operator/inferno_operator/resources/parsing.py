@@ -167,12 +167,18 @@ def _part_of(annotation: object) -> type[Part]:
 
 def bad_manifest(manifest: Mapping[str, object], invalid: ValidationError) -> ManifestError:
     """What is wrong with a manifest, that did not fit its model."""
-    first, *others = invalid.errors(include_url=False)
+    errors = invalid.errors(include_url=False)
+    first, *others = (error for error in errors if not _follows(error))
     shown = [f"{_path(error['loc'])} {_problem(error)}" for error in others[: PROBLEMS_SHOWN - 1]]
     left_out = len(others) - len(shown)
     more = f" (and {left_out} more)" if left_out else ""
     problem = "; ".join((_problem(first), *shown)) + more
     return ManifestError(manifest, _path(first["loc"]), problem)
+
+
+def _follows(error: ErrorDetails) -> bool:
+    """Whether an error follows from others: a list is too short without its wrong items."""
+    return error["type"] == "too_short" and bool(error["input"])
 
 
 def _resource_of(manifest: Mapping[str, object]) -> type[Resource]:

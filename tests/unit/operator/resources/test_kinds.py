@@ -106,6 +106,10 @@ def test_an_error_names_the_object_and_the_field_in_one_line(refused: Manifest) 
             server(modelBooster={"name": "b", "backends": []}),
             "Server example: spec.modelBooster.backends must not be empty, not []",
         ),
+        (
+            server(modelBooster={"name": "b", "backends": [{"name": "a"}]}),
+            "Server example: spec.modelBooster.backends[0].accelerator is missing",
+        ),
     ],
 )
 def test_the_text_of_an_error_tells_what_to_change(bad: Manifest, message: str) -> None:
