@@ -8,6 +8,7 @@ from inferno_operator.resources import Condition, Status
 
 READY = "Ready"
 ALLOCATED = "Allocated"
+ACTUATED = "Actuated"
 OPTIMIZED = "Optimized"
 CALIBRATED = "Calibrated"
 COUNTED = "Counted"

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from inferno_operator.resources.objects import Manifest
@@ -21,8 +21,12 @@ FINISHED = frozenset({"Succeeded", "Failed"})
 
 METADATA = "name", "namespace", "uid", "resourceVersion", "labels", "creationTimestamp"
 CONTAINER = "name", "resources", "restartPolicy"
+CONTAINER_STATUS = "state", "lastState"
 NODE_SPEC = "unschedulable", "taints"
 """The fields of pods, containers and nodes that the operator reads."""
+
+CONTAINER_STATUSES = "initContainerStatuses", "containerStatuses"
+POD_CONDITIONS = frozenset({"Ready", "PodScheduled"})
 
 
 def reduced(pod: Manifest) -> Manifest:
@@ -37,7 +41,11 @@ def reduced(pod: Manifest) -> Manifest:
         **_only(pod, ("apiVersion", "kind")),
         "metadata": _only(metadata, (*METADATA, "deletionTimestamp")),
         "spec": {**_only(spec, ("nodeName",)), **containers},
-        "status": {**_only(status, ("phase",)), **_readiness(status)},
+        "status": {
+            **_only(status, ("phase",)),
+            **_conditions(status, POD_CONDITIONS),
+            **_troubles(status),
+        },
     }
 
 
@@ -48,7 +56,7 @@ def reduced_node(node: Manifest) -> Manifest:
         **_only(node, ("apiVersion", "kind")),
         "metadata": _only(metadata, METADATA),
         "spec": _only(spec, NODE_SPEC),
-        "status": {**_only(status, ("allocatable",)), **_readiness(status)},
+        "status": {**_only(status, ("allocatable",)), **_conditions(status, {"Ready"})},
     }
 
 
@@ -58,8 +66,21 @@ def _wants_cards(container: Manifest) -> bool:
     return any("/" in name for part in ("limits", "requests") for name in resources.get(part, ()))
 
 
-def _readiness(status: Manifest) -> Manifest:
-    return {"conditions": [c for c in status.get("conditions", ()) if c["type"] == "Ready"]}
+def _conditions(status: Manifest, types: Collection[str]) -> Manifest:
+    return {"conditions": [c for c in status.get("conditions", ()) if c["type"] in types]}
+
+
+def _troubles(status: Manifest) -> Manifest:
+    """The states of the containers that wait or have ended before."""
+    found = {
+        part: [_only(each, CONTAINER_STATUS) for each in status.get(part, ()) if _has_trouble(each)]
+        for part in CONTAINER_STATUSES
+    }
+    return {part: states for part, states in found.items() if states}
+
+
+def _has_trouble(container: Manifest) -> bool:
+    return bool(container.get("lastState")) or "waiting" in container.get("state", {})
 
 
 def _only(whole: Manifest, names: Iterable[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Protocol
 from inferno_operator.resources import GROUP
 from inferno_operator.resources.objects import Kind, Manifest, Place, without_managers
 from inferno_operator.runtime.cache import Cache, Decode, ObjectDifference
-from inferno_operator.runtime.ports import Listing, ObjectChange, Reader
+from inferno_operator.runtime.ports import Listing, ObjectChange, Reader, RejectedError
 from inferno_operator.runtime.work_queue import Backoff
 from inferno_optimizer.errors import InfernoError
 
@@ -137,7 +137,8 @@ class Informer:
 
     def _lost(self, error: InfernoError) -> None:
         if str(self.error) != str(error):  # a kind that is not installed is logged once
-            logger.info("%s; listing again", error)
+            lasts = isinstance(error, RejectedError)  # such as rights that are missing
+            logger.log(logging.WARNING if lasts else logging.INFO, "%s; listing again", error)
         self.is_complete, self.error = False, error
         for follower in tuple(self._followers):
             follower.lost(self._area, error)

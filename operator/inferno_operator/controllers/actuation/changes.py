@@ -11,7 +11,6 @@ from inferno_operator.controllers.actuation.decision import Wanted
 from inferno_operator.controllers.actuation.holders import Write
 from inferno_operator.controllers.actuation.move import Move
 from inferno_operator.controllers.actuation.status import (
-    ACTUATED,
     RECHECK,
     autoscaled,
     booster_in_use,
@@ -21,7 +20,7 @@ from inferno_operator.controllers.actuation.status import (
 )
 from inferno_operator.controllers.actuation.targets import ScaledObjects
 from inferno_operator.resources import ModelBoosterRef, Status
-from inferno_operator.resources.conditions import Verdict
+from inferno_operator.resources.conditions import ACTUATED, Verdict
 from inferno_operator.resources.objects import Kind, Place
 
 MOVE_TIMEOUT = timedelta(minutes=10)

@@ -8,8 +8,9 @@ from inferno_operator.controllers.actuation.index import ServerIndex
 from inferno_operator.controllers.actuation.recommendation import OPTIMIZER, is_change_of_mode
 from inferno_operator.controllers.actuation.reconcile import Context, reconcile
 from inferno_operator.controllers.actuation.release import SERVER, reference_of
-from inferno_operator.controllers.actuation.status import ACTUATED, RELEASED
+from inferno_operator.controllers.actuation.status import RELEASED
 from inferno_operator.controllers.actuation.targets import scaled_places
+from inferno_operator.resources.conditions import ACTUATED
 from inferno_operator.resources.dialects import DIALECTS
 from inferno_operator.resources.objects import Key, Manifest, Now, Place
 from inferno_operator.runtime.cache import ObjectDifference, generation_of

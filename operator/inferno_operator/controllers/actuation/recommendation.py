@@ -9,8 +9,8 @@ Optimizer is deleted, what it recommended stays a recommendation until there is 
 from collections.abc import Collection
 
 from inferno_operator.controllers.actuation.decision import Wanted, wanted
-from inferno_operator.controllers.actuation.status import ACTUATED
 from inferno_operator.resources import Optimizer
+from inferno_operator.resources.conditions import ACTUATED
 from inferno_operator.resources.objects import Manifest, kind_of
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.cache import ObjectDifference

@@ -34,7 +34,6 @@ from inferno_operator.controllers.actuation.release import (
     release_fields,
 )
 from inferno_operator.controllers.actuation.status import (
-    ACTUATED,
     RELEASED,
     condition,
     conflict,
@@ -51,7 +50,7 @@ from inferno_operator.controllers.actuation.targets import (
     serving_places,
 )
 from inferno_operator.resources import Accelerator, Model, ModelBoosterRef, Server
-from inferno_operator.resources.conditions import Verdict
+from inferno_operator.resources.conditions import ACTUATED, Verdict
 from inferno_operator.resources.objects import Key, Kind, Manifest, Now, Place, Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe, readable
 from inferno_operator.runtime.ports import (

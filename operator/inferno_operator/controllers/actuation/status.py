@@ -5,11 +5,8 @@ from datetime import datetime, timedelta
 
 from inferno_operator.controllers.actuation.targets import dialect
 from inferno_operator.resources import Condition, ModelBoosterRef, Status
-from inferno_operator.resources.conditions import Verdict, merge_conditions
+from inferno_operator.resources.conditions import ACTUATED, Verdict, merge_conditions
 from inferno_operator.resources.objects import Kind, Place
-
-ACTUATED = "Actuated"
-"""The type of the condition."""
 
 RELEASED = "Released"
 """The reason of the condition when actuation owns no fields any more."""

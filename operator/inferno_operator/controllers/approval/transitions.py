@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from inferno_operator.controllers.actuation.status import ACTUATED
 from inferno_operator.controllers.approval import status
 from inferno_operator.controllers.approval.contents import (
     unpack_decisions,
@@ -23,6 +22,7 @@ from inferno_operator.resources import (
     Resource,
     Server,
 )
+from inferno_operator.resources.conditions import ACTUATED
 from inferno_operator.resources.observation import Observation
 
 SOMEBODY = "somebody"

@@ -141,7 +141,8 @@ def _update(observation: Observation, result: SurveyResult, context: Context) ->
     """Judge a reading, keep what was measured, and return what to write."""
     key, server = observation.reference.key, observation.resource
     before = context.measured.get(key) or last_good(observation)
-    newest = measured(result.reading, result.source, before, result.hint)
+    hint = status.hint(observation, result.hint)
+    newest = measured(result.reading, result.source, before, hint)
     if isinstance(server, Server):
         mean_rate = context.lookahead.mean_rate(key)
         newest = with_demand(newest, server, before, _reading(server, key, context), mean_rate)

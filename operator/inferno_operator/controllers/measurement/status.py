@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from inferno_operator.controllers.measurement.load import differs, load, load_moved
 from inferno_operator.resources import Measure, Measured, Server, ServerStatus, Status
-from inferno_operator.resources.conditions import Verdict, changed, merge_conditions
+from inferno_operator.resources.conditions import ACTUATED, Verdict, changed, merge_conditions
 from inferno_operator.resources.objects import Event, Manifest
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.updates import FieldUpdate
@@ -38,6 +38,23 @@ def verdict(measured: Measured, now: datetime) -> Verdict:
         known = measured.arrival_rate is not None
         holds = None if known and now - measured.time < PATIENCE else False
     return Verdict(MEASURED, holds, measured.quality, measured.message)
+
+
+def hint(observation: Observation, otherwise: str) -> str:
+    """Return what to say if there are no series: that no replica is ready, if that is known."""
+    server, actuated = observation.resource, observation.status.condition(ACTUATED)
+    if actuated is None or not isinstance(server, Server) or _replicas(server):
+        return otherwise
+    return f"no replica is ready, says the condition {ACTUATED}: {actuated.message}"
+
+
+def _replicas(server: Server) -> int:
+    """The ready replicas that the operator knows of."""
+    current = server.spec.current_alloc
+    if current is None:
+        return 0
+    apart = current.roles.by_place.values() if current.roles else ()
+    return current.num_replicas + sum(place.num_replicas for place in apart)
 
 
 def unconfigured() -> Verdict:
@@ -95,7 +112,7 @@ def _is_news(status: Status, before: Measured | None, measured: Measured, judged
         judged.status,
         judged.reason,
         measured.misses_targets,
-    )
+    ) or (judged.holds is False and old.message != judged.message)
 
 
 def _is_due(before: Measured, measured: Measured, measure: Measure | None, now: datetime) -> bool:

@@ -12,7 +12,7 @@ from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informer import Area
 from inferno_operator.runtime.informers import Informers, Subscription
-from inferno_operator.runtime.ports import GoneError, Listing, ObjectChange
+from inferno_operator.runtime.ports import GoneError, Listing, ObjectChange, RejectedError
 from inferno_optimizer.errors import InfernoError, UnavailableError
 from tests.unit.operator.background import in_background
 from tests.unit.operator.objects import server
@@ -179,6 +179,20 @@ async def test_a_failure_is_logged_once_however_often_it_comes(
 
     assert len(seen.errors) == 2
     assert caplog.messages == ["away; listing again"]
+
+
+async def test_rights_that_are_missing_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = FakeCluster()
+    lacking = 'nodes is forbidden: User "u" cannot list resource "nodes" at the cluster scope'
+    cluster.failures = [RejectedError(lacking) for _ in range(2)]
+    cluster.add(server("a"))
+
+    async with running(cluster, SERVER) as (_, seen):
+        await seen.until("a")
+
+    assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
+        ("WARNING", f"{lacking}; listing again")
+    ]
 
 
 class Counting(Breaking):

@@ -1,10 +1,16 @@
 """How many of some pods serve, start or end; pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from inferno_operator.resources.objects import Manifest
+from inferno_operator.resources.pods import CONTAINER_STATUSES
+from inferno_operator.runtime.texts import shortened
+
+STARTS = frozenset({"", "ContainerCreating", "PodInitializing"})
+"""What containers wait for that will start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +31,8 @@ class PodCounts:
         while counts until it was ready again.
     ready_since
         When the ready ones became ready.
+    troubles
+        How many of those that are not ready are so because of what, in the words of Kubernetes.
     """
 
     live: int = 0
@@ -34,6 +42,7 @@ class PodCounts:
     changed: datetime | None = None
     start_seconds: Mapping[str, float] = field(default_factory=dict)
     ready_since: tuple[datetime, ...] = ()
+    troubles: Mapping[str, int] = field(default_factory=dict)
 
 
 def count_pods(pods: Iterable[Manifest], given_up: datetime) -> PodCounts:
@@ -54,7 +63,26 @@ def count_pods(pods: Iterable[Manifest], given_up: datetime) -> PodCounts:
             if _is_ready(pod)
         },
         ready_since=tuple(_changed(pod) for pod in live if _is_ready(pod)),
+        troubles=Counter(filter(None, map(_trouble, unready))),
     )
+
+
+def _trouble(pod: Manifest) -> str:
+    """Return why a pod that is not ready will hardly become so by itself; "" if nothing tells.
+
+    It is the same while a container that crashes runs again, and while an image is pulled again.
+    """
+    scheduled = _condition(pod, "PodScheduled")
+    if scheduled.get("reason") == "Unschedulable":
+        return shortened(f"Unschedulable, {scheduled.get('message', '')}".rstrip(", ."))
+    status = pod.get("status", {})
+    for container in (c for part in CONTAINER_STATUSES for c in status.get(part, ())):
+        if ended := container.get("lastState", {}).get("terminated"):
+            return f"CrashLoopBackOff, {ended.get('reason', 'ended')}"
+        reason = container.get("state", {}).get("waiting", {}).get("reason", "")
+        if reason not in STARTS:
+            return "ImagePullBackOff" if reason == "ErrImagePull" else str(reason)
+    return ""
 
 
 def _created(pod: Manifest) -> datetime:
@@ -72,6 +100,10 @@ def _is_ready(pod: Manifest) -> bool:
 
 
 def _readiness(pod: Manifest) -> Manifest:
-    """Return the condition Ready of a pod; empty if it has none."""
+    return _condition(pod, "Ready")
+
+
+def _condition(pod: Manifest, type_: str) -> Manifest:
+    """Return a condition of a pod; empty if it has none."""
     conditions = pod.get("status", {}).get("conditions", ())
-    return next((c for c in conditions if c["type"] == "Ready"), {})
+    return next((c for c in conditions if c["type"] == type_), {})

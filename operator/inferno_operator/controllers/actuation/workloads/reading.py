@@ -6,7 +6,7 @@ from datetime import datetime
 
 from inferno_operator.controllers.actuation.autoscalers import list_autoscalers
 from inferno_operator.controllers.actuation.recommendation import decision_for
-from inferno_operator.controllers.actuation.status import ACTUATED, PAUSE, RECHECK, refusal
+from inferno_operator.controllers.actuation.status import PAUSE, RECHECK, refusal
 from inferno_operator.controllers.actuation.workloads import status
 from inferno_operator.controllers.actuation.workloads.conflicts import (
     ForeignWriter,
@@ -21,7 +21,7 @@ from inferno_operator.controllers.actuation.workloads.scaled_server import (
 )
 from inferno_operator.controllers.actuation.workloads.world import WorkloadObjects
 from inferno_operator.resources import Server, Workload
-from inferno_operator.resources.conditions import Verdict
+from inferno_operator.resources.conditions import ACTUATED, Verdict
 from inferno_operator.resources.objects import (
     POD,
     Key,

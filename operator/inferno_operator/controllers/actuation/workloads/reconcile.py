@@ -264,7 +264,7 @@ def _verdict(scaled: ScaledServer, targets: ServerTargets, steps: ReplicaSteps) 
         return None
     if scaled.obstacle is not None:
         return scaled.obstacle
-    return progress_verdict(targets, steps.progress[targets.name])
+    return progress_verdict(targets, steps.progress[targets.name], scaled.troubles)
 
 
 def _event(reference: Reference, verdict: Verdict) -> Event:

@@ -5,18 +5,19 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from inferno_operator.controllers.actuation.decision import Wanted, placements
-from inferno_operator.controllers.actuation.status import ACTUATED, RECHECK, refusal
+from inferno_operator.controllers.actuation.status import RECHECK, refusal
 from inferno_operator.controllers.actuation.workloads.conflicts import ForeignWriter
 from inferno_operator.controllers.actuation.workloads.fleet import ReplicaTarget, ServerTargets
 from inferno_operator.controllers.actuation.workloads.pods import PodCounts
 from inferno_operator.controllers.actuation.workloads.status import (
     no_workload,
+    pod_troubles,
     published,
     tells_given_up,
 )
 from inferno_operator.controllers.actuation.workloads.supply import Supply
 from inferno_operator.resources import Condition, Server, Workload, moved
-from inferno_operator.resources.conditions import ALLOCATED, Verdict
+from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, Verdict
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.ports import Scale
 from inferno_optimizer.system import Reason, Role
@@ -118,9 +119,14 @@ class ScaledServer:
         if unknown := sorted(self.wanted.replicas.keys() - known):
             return no_workload(unknown)
         if self.server.spec.actuation == "Publish":
-            return published(self.wanted.replicas)
+            return published(self.wanted.replicas, self.troubles)
         foreign = self.foreign
         return refusal("ForeignWriter", foreign.message) if foreign else None
+
+    @property
+    def troubles(self) -> str:
+        """What hinders its pods, to be said after what runs."""
+        return pod_troubles(item.pods for item in self.found)
 
     @property
     def foreign(self) -> ForeignWriter | None:

@@ -1,16 +1,18 @@
 """What the condition `Actuated` says of a Server whose workloads are scaled; pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from inferno_operator.controllers.actuation.status import ACTUATED, refusal
+from inferno_operator.controllers.actuation.status import refusal
 from inferno_operator.controllers.actuation.workloads.fleet import (
     ReplicaTarget,
     ServerProgress,
     ServerTargets,
     State,
 )
+from inferno_operator.controllers.actuation.workloads.pods import PodCounts
 from inferno_operator.resources import Condition, Workload
-from inferno_operator.resources.conditions import Verdict
+from inferno_operator.resources.conditions import ACTUATED, Verdict
 
 INSTEAD: Mapping[str, str] = {
     "InferenceService": "the Deployment that it owns",
@@ -72,9 +74,9 @@ def in_use(workload: Workload, other: str) -> Verdict:
     return refusal("Conflict", message)
 
 
-def published(wanted: Mapping[str, int]) -> Verdict:
+def published(wanted: Mapping[str, int], troubles: str) -> Verdict:
     """Return the verdict that the decision is left to others."""
-    message = f"{_sum(wanted)}; spec.actuation is Publish: the operator scales nothing"
+    message = f"{_sum(wanted)}{troubles}; spec.actuation is Publish: the operator scales nothing"
     return Verdict(ACTUATED, holds=True, reason="Published", message=message)
 
 
@@ -88,9 +90,9 @@ def tells_given_up(condition: Condition | None) -> bool:
     return condition is not None and condition.message.endswith(_UNSCHEDULED)
 
 
-def progress_verdict(server: ServerTargets, progress: ServerProgress) -> Verdict:
-    """Return the verdict on the progress of a server."""
-    message = _progress(server.targets)
+def progress_verdict(server: ServerTargets, progress: ServerProgress, troubles: str) -> Verdict:
+    """Return the verdict on the progress of a server whose pods have these troubles."""
+    message = f"{_progress(server.targets)}{troubles}"
     if progress.state == State.STEADY:
         return Verdict(ACTUATED, holds=True, reason="Actuated", message=message)
     if progress.state != State.BLOCKED:
@@ -102,6 +104,12 @@ def progress_verdict(server: ServerTargets, progress: ServerProgress) -> Verdict
     if progress.missing:
         return refusal("NoRoom", f"{message}; {_no_room(progress.missing)}")
     return refusal("Blocked", f"{message}; {_LOADED}")
+
+
+def pod_troubles(pods: Iterable[PodCounts]) -> str:
+    """Return what hinders pods, to be said after what runs; "" if nothing does."""
+    total = sum((Counter(found.troubles) for found in pods), Counter[str]())
+    return "".join(f"; not ready: {n} x {why}" for why, n in sorted(total.items()))
 
 
 _UNSCHEDULED = (

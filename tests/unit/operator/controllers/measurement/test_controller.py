@@ -83,6 +83,10 @@ class Scene:
     def stored(self) -> Manifest:
         return self.cluster.objects["Server", self.key]
 
+    def message(self) -> str:
+        (found,) = (c for c in self.stored["status"]["conditions"] if c["type"] == "Measured")
+        return str(found["message"])
+
     def condition(self) -> tuple[str, str]:
         (found,) = (c for c in self.stored["status"]["conditions"] if c["type"] == "Measured")
         return found["status"], found["reason"]
@@ -99,6 +103,27 @@ async def test_a_measured_server_gets_its_load_and_its_status() -> None:
     assert scene.stored["status"]["measured"]["quality"] == "Fresh"
     assert scene.stored["status"]["measured"]["ttftAverage"] == 100
     assert scene.condition() == ("True", "Fresh")
+
+
+async def test_a_server_without_a_ready_replica_tells_what_hinders_its_pods() -> None:
+    scene = Scene()
+    scene.table.rows.clear()
+    actuated = {
+        "type": "Actuated",
+        "status": "Unknown",
+        "reason": "Moving",
+        "message": "0 x A100 (2 wanted); not ready: 2 x ImagePullBackOff",
+        "lastTransitionTime": START.isoformat(),
+    }
+
+    async with scene.running():
+        await scene.cycles(1)
+        before = scene.message()
+        scene.cluster.add({**scene.stored, "status": {"conditions": [actuated]}})
+        await scene.cycles(1)
+
+    assert "correct spec.measure" in before
+    assert scene.message().endswith("says the condition Actuated: " + actuated["message"])
 
 
 async def test_numbers_that_do_not_move_are_not_written_again() -> None:

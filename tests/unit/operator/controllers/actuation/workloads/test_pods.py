@@ -96,3 +96,50 @@ def test_a_reduced_pod_is_counted_like_the_whole_one() -> None:
 
     assert count_pods([reduced(whole)], objects.NOW) == count_pods([whole], objects.NOW)
     assert "managedFields" not in reduced(whole)["metadata"]
+
+
+def container(**state: object) -> Manifest:
+    """A pod that has a node and whose container is in a state, as the kubelet reports it."""
+    found = pod()
+    found["status"]["containerStatuses"] = [{"name": "vllm", "restartCount": 3, **state}]
+    return found
+
+
+def waiting(reason: str) -> Manifest:
+    return {"waiting": {"reason": reason, "message": "back-off 5m0s restarting"}}
+
+
+KILLED = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
+NO_NODE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
+}
+
+
+@pytest.mark.parametrize(
+    ("trouble", "told"),
+    [
+        (
+            container(state=waiting("CrashLoopBackOff"), lastState=KILLED),
+            "CrashLoopBackOff, OOMKilled",
+        ),
+        (container(state={"running": {}}, lastState=KILLED), "CrashLoopBackOff, OOMKilled"),
+        (container(state=waiting("ImagePullBackOff")), "ImagePullBackOff"),
+        (container(state=waiting("ErrImagePull")), "ImagePullBackOff"),
+        (container(state=waiting("CreateContainerConfigError")), "CreateContainerConfigError"),
+        (container(state=waiting("ContainerCreating")), None),
+        (container(state={"running": {}}), None),
+        (
+            {**pod(node=""), "status": {"phase": "Pending", "conditions": [NO_NODE]}},
+            "Unschedulable, 0/3 nodes are available: 3 Insufficient nvidia.com/gpu",
+        ),
+        (pod(node=""), None),
+    ],
+)
+def test_a_pod_that_does_not_become_ready_says_why(trouble: Manifest, told: str | None) -> None:
+    counted = count_pods([reduced(trouble), reduced(trouble), pod(ready=3)], objects.NOW)
+
+    assert counted.troubles == ({told: 2} if told else {})
+    assert counted == count_pods([trouble, trouble, pod(ready=3)], objects.NOW)
