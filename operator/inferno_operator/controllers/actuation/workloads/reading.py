@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from inferno_operator.controllers.actuation.autoscalers import list_autoscalers
+from inferno_operator.controllers.actuation.lead_times import FirstStarts
+from inferno_operator.controllers.actuation.pods import count_pods
 from inferno_operator.controllers.actuation.recommendation import decision_for
 from inferno_operator.controllers.actuation.status import PAUSE, RECHECK, refusal
 from inferno_operator.controllers.actuation.workloads import status
@@ -13,7 +15,6 @@ from inferno_operator.controllers.actuation.workloads.conflicts import (
     autoscaler_of,
     last_writer,
 )
-from inferno_operator.controllers.actuation.workloads.pods import count_pods
 from inferno_operator.controllers.actuation.workloads.scaled_server import (
     PATIENCE,
     ObservedWorkload,
@@ -36,9 +37,6 @@ from inferno_operator.runtime.ports import Cluster, Served
 
 TRIES = 3
 """Failed writes in a row after which a Server is blocked."""
-
-LONGEST_START_SECONDS = 3600.0
-"""A pod that took longer to be ready has been ready before."""
 
 KindName = tuple[str, str]
 """The apiVersion and the kind of a workload."""
@@ -70,7 +68,7 @@ class Memory:
     uids
         The uids of the workloads: one that was created again has nobody to fight with.
     starts
-        Time from created to ready by uid of the pods of each workload, when they were ready first.
+        How long pods took to start.
     """
 
     kinds: dict[KindName, Served] = field(default_factory=dict)
@@ -78,7 +76,7 @@ class Memory:
     seen: dict[Place, datetime] = field(default_factory=dict)
     failures: dict[Place, Failure] = field(default_factory=dict)
     uids: dict[Place, str] = field(default_factory=dict)
-    starts: dict[Place, Mapping[str, float]] = field(default_factory=dict)
+    starts: FirstStarts = field(default_factory=FirstStarts)
 
     def saw(self, place: Place, uid: str) -> None:
         """Take note of a workload; forget another one of the same name."""
@@ -87,13 +85,6 @@ class Memory:
             self.seen.pop(place, None)
             self.failures.pop(place, None)
         self.uids[place] = uid
-
-    def saw_ready(self, place: Place, seconds: Mapping[str, float]) -> tuple[float, ...]:
-        """Take note of the ready pods of a workload; returns how long each took to start."""
-        known = self.starts.get(place, {})
-        newest = {uid: known.get(uid, found) for uid, found in seconds.items()}
-        self.starts[place] = newest
-        return tuple(found for found in newest.values() if found < LONGEST_START_SECONDS)
 
     def wrote(self, place: Place) -> None:
         """Remember that a write succeeded."""
@@ -244,7 +235,7 @@ class _Reader:
             foreign = self._writer(place, manifest, observation)
         problem = self._memory.obstacle(place, self._now)
         is_behind = self._world.is_behind(place)
-        starts = self._memory.saw_ready(place, pods.start_seconds)
+        starts = self._memory.starts.saw_ready(place, pods.start_seconds)
         return ObservedWorkload(workload, scale, pods, foreign, problem, is_behind, starts)
 
     def _writer(

@@ -14,15 +14,15 @@ from inferno_operator.controllers.actuation.current import (
     has_changed,
     has_changed_apart,
 )
+from inferno_operator.controllers.actuation.lead_times import lead_times
+from inferno_operator.controllers.actuation.prompt_caches import (
+    cold_replicas,
+    warm_after,
+)
 from inferno_operator.controllers.actuation.recommendation import recommended_by
 from inferno_operator.controllers.actuation.release import SERVER
 from inferno_operator.controllers.actuation.status import condition
 from inferno_operator.controllers.actuation.workloads.fleet import ReplicaSteps, ServerTargets
-from inferno_operator.controllers.actuation.workloads.lead_times import lead_times
-from inferno_operator.controllers.actuation.workloads.prompt_caches import (
-    cold_replicas,
-    warm_after,
-)
 from inferno_operator.controllers.actuation.workloads.reading import (
     Memory,
     read_scaled_servers,
@@ -120,7 +120,8 @@ async def _reconcile(
     await _report_all(pairs, steps, supply, context)
     if failures:
         return ReconcileResult.FAILED
-    looks = (look for pair in pairs for look in (due_after(*pair, now), warm_after(pair[0], now)))
+    looks = [due_after(*pair, now) for pair in pairs]
+    looks += [warm_after(scaled.server, scaled.ready_since, now) for scaled in servers]
     return ReconcileResult.due_after(min(filter(None, looks), default=None))
 
 
@@ -221,7 +222,7 @@ async def _report(
     Returns the event that the condition has another reason, if it has.
     """
     reference, generation = scaled.observation.reference, scaled.observation.generation
-    cold = cold_replicas(scaled, context.now())
+    cold = cold_replicas(scaled.server, scaled.ready_since, context.now())
     if _runs_something_else(scaled, cold):
         costs = supply.unit_costs(scaled.server.spec.model)
         current = current_allocation(scaled.server, scaled.together, costs, cold)
@@ -234,7 +235,7 @@ async def _report(
         generation = written["metadata"]["generation"]
     verdict, before = _verdict(scaled, targets, steps), scaled.condition
     actuated = condition(scaled.observation.status, verdict, generation, context.now())
-    newest = lead_times(scaled)
+    newest = lead_times(scaled.server, scaled.start_seconds)
     if actuated is None and newest == scaled.server.status.lead_times:
         return None
     status = {

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from inferno_operator.controllers.actuation.decision import Wanted, placements
-from inferno_operator.controllers.actuation.status import RECHECK, refusal
+from inferno_operator.controllers.actuation.pods import PodCounts
+from inferno_operator.controllers.actuation.prompt_caches import ReadySince
+from inferno_operator.controllers.actuation.status import ACTUATED, RECHECK, refusal
 from inferno_operator.controllers.actuation.workloads.conflicts import ForeignWriter
 from inferno_operator.controllers.actuation.workloads.fleet import ReplicaTarget, ServerTargets
-from inferno_operator.controllers.actuation.workloads.pods import PodCounts
 from inferno_operator.controllers.actuation.workloads.status import (
     no_workload,
     pod_troubles,
@@ -81,6 +82,16 @@ class ScaledServer:
     def together(self) -> Mapping[str, int]:
         """The ready replicas that do both, by accelerator."""
         return {item.workload.accelerator: item.pods.ready for item in self.undivided}
+
+    @property
+    def ready_since(self) -> ReadySince:
+        """When the replicas that do both became ready, by accelerator."""
+        return {item.workload.accelerator: item.pods.ready_since for item in self.undivided}
+
+    @property
+    def start_seconds(self) -> Mapping[str, tuple[float, ...]]:
+        """Time from created to ready of the ready pods, by place [s]."""
+        return {item.workload.place: item.start_seconds for item in self.found}
 
     @property
     def apart(self) -> Mapping[Role, tuple[str, int]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.actuation.workloads.pods import (
+from inferno_operator.controllers.actuation.pods import (
     PodCounts,
     count_pods,
 )
