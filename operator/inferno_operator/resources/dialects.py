@@ -99,6 +99,10 @@ class Dialect:
         """Return the key of a label on children."""
         return self.label_prefix + name
 
+    def pod_label(self, name: str) -> str:
+        """Return the key of a label that the controller of servings sets on pods."""
+        return self.pod_prefix + name
+
 
 _WORKLOAD = "workload.serving.volcano.sh"
 _NETWORKING = "networking.serving.volcano.sh"

@@ -1,13 +1,14 @@
 """Watch Servers and, if any Server refers to them, ModelBoosters and their children."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from inferno_operator.controllers.actuation.index import ServerIndex
 from inferno_operator.controllers.actuation.recommendation import OPTIMIZER, is_change_of_mode
 from inferno_operator.controllers.actuation.reconcile import Context, reconcile
 from inferno_operator.controllers.actuation.release import SERVER, reference_of
+from inferno_operator.controllers.actuation.serving_pods import ServingPods
 from inferno_operator.controllers.actuation.status import RELEASED
 from inferno_operator.controllers.actuation.targets import scaled_places
 from inferno_operator.resources.conditions import ACTUATED
@@ -35,11 +36,14 @@ class ActuationController:
         self._informers = informers
         self._index = ServerIndex()
         self._objects = informers.subscribe([SERVER, OPTIMIZER], self._changed, listed=self._sweep)
-        self._watched: dict[str, asyncio.Task[None]] = {}
-        """Running subscriptions to ModelBoosters and their children, by name of the dialect."""
+        self._watched: dict[str, Sequence[asyncio.Task[None]]] = {}
+        """Running subscriptions to ModelBoosters, their children and pods, by dialect."""
         self._swept: set[str] = set()
         """Namespaces, or all of them (""), in which fields without a Server were released."""
-        context = Context(cluster, now, self._index)
+        self._pods: dict[str, ServingPods] = {}
+        """The pods of servings, by name of the dialect."""
+        self._now = now
+        context = Context(cluster, now, self._index, pods=self._pods)
         self.queue: WorkQueue[Key] = WorkQueue(partial(reconcile, context=context))
 
     async def run(self) -> None:
@@ -49,9 +53,10 @@ class ActuationController:
     async def stop(self) -> None:
         """Stop reconciling and watching."""
         await self.queue.close()
-        for task in self._watched.values():
+        tasks = [task for tasks in self._watched.values() for task in tasks]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._watched.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _sweep(self, area: Area) -> None:
         """Release, after the first list, what Servers owned that were deleted meanwhile."""
@@ -107,9 +112,16 @@ class ActuationController:
             subscription = self._informers.subscribe(
                 kinds, references.changed, listed=references.listed
             )
-            self._watched[name] = asyncio.create_task(subscription.run())
+            pods = ServingPods(
+                self._informers, dialect, references.pods_changed, references.reread, self._now
+            )
+            self._pods[name] = pods
+            runs = subscription.run(), pods.run()
+            self._watched[name] = [asyncio.create_task(run) for run in runs]
         for name in self._watched.keys() - wanted:
-            self._watched.pop(name).cancel()
+            del self._pods[name]
+            for task in self._watched.pop(name):
+                task.cancel()
 
 
 class _References:
@@ -125,7 +137,15 @@ class _References:
     def listed(self, area: Area) -> None:
         """Take a list of a kind: any of its objects may have changed."""
         del area
+        self.reread()
+
+    def reread(self) -> None:
+        """Take note that any object may have changed."""
         self._ask(self._index.of_dialects([self._dialect]))
+
+    def pods_changed(self, serving: Place) -> None:
+        """Take a change of the pods of a serving."""
+        self._ask(self._index.servers(serving))
 
     def changed(self, difference: ObjectDifference) -> None:
         """Take the creation, change or deletion of an object."""

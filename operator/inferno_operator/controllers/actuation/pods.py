@@ -1,6 +1,6 @@
 """How many of some pods serve, start or end; pure."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -83,6 +83,22 @@ def _trouble(pod: Manifest) -> str:
         if reason not in STARTS:
             return "ImagePullBackOff" if reason == "ErrImagePull" else str(reason)
     return ""
+
+
+def whole_replicas(pods: Iterable[Manifest], group: str) -> list[Manifest]:
+    """Return, of each replica whose pods are all ready, the pod that became ready last.
+
+    `group` is the label with the replica of a pod: it serves when all its pods are ready.
+    """
+    replicas: defaultdict[str, list[Manifest]] = defaultdict(list)
+    for pod in pods:
+        metadata = pod["metadata"]
+        replicas[metadata["labels"].get(group, metadata["name"])].append(pod)
+    return [max(found, key=_changed) for found in replicas.values() if all(map(_serves, found))]
+
+
+def _serves(pod: Manifest) -> bool:
+    return _is_ready(pod) and "deletionTimestamp" not in pod["metadata"]
 
 
 def _created(pod: Manifest) -> datetime:

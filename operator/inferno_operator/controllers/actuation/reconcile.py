@@ -21,6 +21,7 @@ from inferno_operator.controllers.actuation.current import (
 from inferno_operator.controllers.actuation.disputes import Disputes, Fight
 from inferno_operator.controllers.actuation.holders import Write
 from inferno_operator.controllers.actuation.index import ServerIndex
+from inferno_operator.controllers.actuation.lead_times import FirstStarts
 from inferno_operator.controllers.actuation.ownership import (
     backend_key,
     owned_backends,
@@ -33,6 +34,8 @@ from inferno_operator.controllers.actuation.release import (
     release,
     release_fields,
 )
+from inferno_operator.controllers.actuation.serving_pods import ServingPods
+from inferno_operator.controllers.actuation.starts import Starts, read_starts
 from inferno_operator.controllers.actuation.status import (
     RELEASED,
     condition,
@@ -49,7 +52,7 @@ from inferno_operator.controllers.actuation.targets import (
     revision,
     serving_places,
 )
-from inferno_operator.resources import Accelerator, Model, ModelBoosterRef, Server
+from inferno_operator.resources import Accelerator, MeasuredLeadTime, Model, ModelBoosterRef, Server
 from inferno_operator.resources.conditions import ACTUATED, Verdict
 from inferno_operator.resources.objects import Key, Kind, Manifest, Now, Place, Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe, readable
@@ -70,13 +73,16 @@ logger = logging.getLogger(__name__)
 class Context:
     """What reconciles need.
 
-    `disputes` remembers what was taken over from other managers.
+    `pods` has the pods of servings by dialect; `disputes` remembers what was taken over from
+    other managers, and `first_starts` how long pods took.
     """
 
     cluster: Cluster
     now: Now
     index: ServerIndex = field(default_factory=ServerIndex)
     disputes: Disputes = field(default_factory=Disputes)
+    pods: Mapping[str, ServingPods] = field(default_factory=dict)
+    first_starts: FirstStarts = field(default_factory=FirstStarts)
 
 
 async def reconcile(key: Key, context: Context) -> ReconcileResult:
@@ -108,16 +114,20 @@ async def _actuate(manifest: Manifest, context: Context) -> ReconcileResult:
     try:
         inputs = await _read(observation, reference, context)
         plan = await _execute(decide(inputs, context.now()), inputs, context)
-        current = await _current(observation, inputs, context)
+        starts = _starts(observation, reference, context)
+        current = await _current(observation, inputs, starts, context)
     except (StaleError, UnavailableError):
         raise  # a later reconcile may succeed, and the progress of the move is not known
     except InfernoError as error:
-        await _report(observation, manifest, refusal(error.reason, str(error)), context)
+        times, verdict = _told_lead_times(observation), refusal(error.reason, str(error))
+        await _report(observation, manifest, verdict, times, context)
         raise
     if current is not None:
         manifest = await _report_current(observation, current, context)
-    await _report(observation, manifest, plan.verdict, context)
-    return ReconcileResult.due_after(plan.again_after)
+    times = starts.lead_times if starts else _told_lead_times(observation)
+    await _report(observation, manifest, plan.verdict, times, context)
+    looks = plan.again_after, starts.warm_after if starts else None
+    return ReconcileResult.due_after(min(filter(None, looks), default=None))
 
 
 async def _release(observation: Observation, context: Context) -> ReconcileResult:
@@ -127,7 +137,7 @@ async def _release(observation: Observation, context: Context) -> ReconcileResul
         return ReconcileResult.SETTLED
     await release(observation.reference.key.namespace, context.cluster)
     newest = await context.cluster.get(SERVER, observation.reference.key)
-    await _report(observation, newest, released(), context)
+    await _report(observation, newest, released(), (), context)
     return ReconcileResult.SETTLED
 
 
@@ -282,19 +292,34 @@ async def _drop_backends(write: Write, booster: Manifest, context: Context) -> N
         await release_fields(write.reference.kind, booster, context.cluster)
 
 
-async def _current(observation: Observation, inputs: Inputs, context: Context) -> Manifest | None:
+def _starts(
+    observation: Observation, reference: ModelBoosterRef, context: Context
+) -> Starts | None:
+    """Return what the pods of the Server tell; None while they are awaited."""
+    server, pods = observation.resource, context.pods.get(reference.dialect)
+    if not isinstance(server, Server):
+        return None
+    return read_starts(server, reference, pods, context.first_starts, context.now())
+
+
+async def _current(
+    observation: Observation, inputs: Inputs, starts: Starts | None, context: Context
+) -> Manifest | None:
     """Return the current allocation of the Server, if its spec has another one."""
     server = observation.resource
     if not isinstance(server, Server) or inputs.workload is None or not inputs.workload.servings:
         return None
+    if starts is None:
+        return None  # the list of pods that is awaited causes a reconcile
     count = running(inputs.reference, inputs.workload)
-    if not has_changed(server, count):
+    cold = {name: min(starts.cold.get(name, 0), count[name]) for name in count}
+    if not has_changed(server, count, cold):
         return None
     found = []
     for kind in (Accelerator, Model):
         listing = await context.cluster.list(kind_of(kind), server.metadata.namespace)
         found += [observe(kind, manifest) for manifest in listing.manifests]
-    return current_allocation(server, count, unit_costs(readable(found), server.spec.model))
+    return current_allocation(server, count, unit_costs(readable(found), server.spec.model), cold)
 
 
 async def _report_current(
@@ -306,13 +331,27 @@ async def _report_current(
 
 
 async def _report(
-    observation: Observation, manifest: Manifest, verdict: Verdict | None, context: Context
+    observation: Observation,
+    manifest: Manifest,
+    verdict: Verdict | None,
+    times: Sequence[MeasuredLeadTime],
+    context: Context,
 ) -> None:
-    """Write the condition on the Server, unless it has the condition already."""
+    """Write the condition and the lead times on the Server, unless it has them already."""
     generation = manifest["metadata"]["generation"]
     wanted = condition(observation.status, verdict, generation, context.now())
-    if wanted is None:
+    if wanted is None and times == _told_lead_times(observation):
         return
-    reference = Reference.of(SERVER, manifest)
-    body = reference.manifest_at_version(status={"conditions": [wanted.to_json()]})
+    conditions = filter(None, [wanted or observation.status.condition(ACTUATED)])
+    status = {
+        "conditions": [found.to_json() for found in conditions],
+        "leadTimes": [found.to_json() for found in times],
+    }
+    body = Reference.of(SERVER, manifest).manifest_at_version(status=status)
     await context.cluster.apply(SERVER, body, FieldManager.ACTUATION)
+
+
+def _told_lead_times(observation: Observation) -> Sequence[MeasuredLeadTime]:
+    """Return the lead times that the Server has."""
+    server = observation.resource
+    return server.status.lead_times if isinstance(server, Server) else ()

@@ -139,6 +139,6 @@ def _selectors(
         yield workload.accelerator, selectors.get((namespace, workload), "")
     booster = server.spec.model_booster
     if booster is not None:
-        label = f"{DIALECTS[booster.dialect].pod_prefix}name"
+        label = DIALECTS[booster.dialect].pod_label("name")
         for backend in booster.backends:
             yield backend.accelerator, f"{label}={booster.serving_of(backend)}"

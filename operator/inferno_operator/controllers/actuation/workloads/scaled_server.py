@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from inferno_operator.controllers.actuation.decision import Wanted, placements
 from inferno_operator.controllers.actuation.pods import PodCounts
 from inferno_operator.controllers.actuation.prompt_caches import ReadySince
-from inferno_operator.controllers.actuation.status import ACTUATED, RECHECK, refusal
+from inferno_operator.controllers.actuation.status import RECHECK, refusal
 from inferno_operator.controllers.actuation.workloads.conflicts import ForeignWriter
 from inferno_operator.controllers.actuation.workloads.fleet import ReplicaTarget, ServerTargets
 from inferno_operator.controllers.actuation.workloads.status import (

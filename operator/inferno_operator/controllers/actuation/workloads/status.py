@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from inferno_operator.controllers.actuation.pods import PodCounts
 from inferno_operator.controllers.actuation.status import refusal
 from inferno_operator.controllers.actuation.workloads.fleet import (
     ReplicaTarget,
@@ -10,7 +11,6 @@ from inferno_operator.controllers.actuation.workloads.fleet import (
     ServerTargets,
     State,
 )
-from inferno_operator.controllers.actuation.workloads.pods import PodCounts
 from inferno_operator.resources import Condition, Workload
 from inferno_operator.resources.conditions import ACTUATED, Verdict
 

@@ -74,7 +74,7 @@ def _target(conversion: Conversion, backend: ModelBackend) -> Json:
     dialect = conversion.dialect
     name = conversion.booster.child_name(backend)
     reference = {"kind": dialect.serving.kind, "name": name}
-    labels = {f"{dialect.pod_prefix}role": "leader"}
+    labels = {dialect.pod_label("role"): "leader"}
     endpoint: Json = {} if conversion.strict else {"port": runtime_port(backend)}
     if conversion.booster.is_single:
         endpoint["labelSelector"] = {"matchLabels": labels}

@@ -39,7 +39,7 @@ def _selector(conversion: Conversion, backend: ModelBackend) -> dict[str, str]:
     labels = conversion.pod_labels(backend)
     selector = {key: labels[key] for key in keys}
     if conversion.pods.labels_all and not conversion.strict:  # the other pods have these labels too
-        selector[f"{conversion.dialect.pod_prefix}entry"] = "true"
+        selector[conversion.dialect.pod_label("entry")] = "true"
     return selector
 
 
