@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+from inferno_operator.resources.dialects import KTHENA, Dialect
 from tests.cluster.scene import Scene, condition
 from tests.unit.operator import objects
 
@@ -15,8 +16,9 @@ SERVINGS = "modelservings.workload.serving.volcano.sh"
 class Actuated:
     """A namespace in which Server `s` refers to ModelBooster `m` with an A100 and an H100."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Scene, dialect: Dialect = KTHENA) -> None:
         self.scene = scene
+        self.dialect = dialect
 
     def apply(
         self,
@@ -29,7 +31,8 @@ class Actuated:
     ) -> None:
         """Ask for so many replicas; there are so many cards."""
         backends = [{"name": name.lower(), "accelerator": name} for name in ("A100", "H100")]
-        refers = {"name": "m", "backends": backends, **reference}
+        dialect = self.dialect.name
+        refers = {"name": "m", "dialect": dialect, "backends": backends, **reference}
         counts = [{"type": "A100", "count": a100}, {"type": "H100", "count": h100}]
         self.scene.apply(
             accelerator("A100", cost=10),
@@ -45,7 +48,12 @@ class Actuated:
         )
 
     def boost(self, name: str = "m", *backends: Manifest) -> None:
-        self.scene.apply(booster(name, *(backends or (backend("a100"), backend("h100")))))
+        header = {
+            "apiVersion": self.dialect.booster.api_version,
+            "kind": self.dialect.booster.kind,
+        }
+        made = booster(name, *(backends or (backend("a100"), backend("h100"))))
+        self.scene.apply({**made, **header})
 
     def ask(self) -> None:
         self.scene.request("inferno")
@@ -99,11 +107,11 @@ class Actuated:
         return self.scene.control_plane.wait_for("server", "s", runs, self.scene.namespace, 30.0)
 
     def bounds(self) -> dict[str, tuple[int, int]]:
-        spec = self.get(BOOSTERS, "m")["spec"]
+        spec = self.get(str(self.dialect.booster), "m")["spec"]
         return {b["name"]: (b["minReplicas"], b["maxReplicas"]) for b in spec["backends"]}
 
     def replicas(self) -> dict[str, int]:
-        items = self.scene.control_plane.items(SERVINGS, self.scene.namespace)
+        items = self.scene.control_plane.items(str(self.dialect.serving), self.scene.namespace)
         return {item["metadata"]["name"]: item["spec"]["replicas"] for item in items}
 
 

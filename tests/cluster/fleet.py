@@ -8,7 +8,7 @@ from typing import Any
 from kubernetes import config
 from kubernetes.client import ApiClient, CustomObjectsApi
 
-from inferno_operator.resources.dialects import KTHENA
+from inferno_operator.resources.dialects import KTHENA, Dialect
 from inferno_operator.resources.objects import Kind
 from tests.cluster.ticking import Ticking
 
@@ -22,8 +22,8 @@ class Fleet(Ticking):
 
     Parameters
     ----------
-    api, namespace
-        Where it works.
+    api, namespace, dialect
+        Where it works, and on which kinds.
 
     Attributes
     ----------
@@ -35,8 +35,9 @@ class Fleet(Ticking):
         ModelServings of which no further replica comes up.
     """
 
-    def __init__(self, api: ApiClient, namespace: str) -> None:
+    def __init__(self, api: ApiClient, namespace: str, dialect: Dialect = KTHENA) -> None:
         super().__init__()
+        self._booster, self._serving = dialect.booster, dialect.serving
         self._objects = CustomObjectsApi(api)
         self._namespace = namespace
         self.available: dict[str, int] = {}
@@ -46,8 +47,8 @@ class Fleet(Ticking):
 
     def tick(self) -> None:
         """Make and scale what is missing; one more replica of each comes up."""
-        servings = {item["metadata"]["name"]: item for item in self._list(KTHENA.serving)}
-        boosters = self._list(KTHENA.booster) if self.makes_servings else []
+        servings = {item["metadata"]["name"]: item for item in self._list(self._serving)}
+        boosters = self._list(self._booster) if self.makes_servings else []
         for booster in boosters:
             metadata = booster["metadata"]
             news = booster.get("status", {}).get("observedGeneration") != metadata["generation"]
@@ -59,7 +60,7 @@ class Fleet(Ticking):
                 elif news:
                     self._scale(servings[name], backend)
             if news:
-                self._tell(KTHENA.booster, booster, {})
+                self._tell(self._booster, booster, {})
         for name in self.available.keys() - servings.keys():
             del self.available[name]
             self.history.append(dict(self.available))
@@ -77,7 +78,7 @@ class Fleet(Ticking):
         return kind.group, kind.version, self._namespace, kind.plural, name
 
     def _create(self, name: str, replicas: int) -> None:
-        kind = KTHENA.serving
+        kind = self._serving
         role: Manifest = {
             "name": "leader",
             "entryTemplate": {"spec": CONTAINERS},
@@ -105,7 +106,7 @@ class Fleet(Ticking):
             wanted = min(max(replicas, wanted), backend["maxReplicas"])
         if wanted != replicas:
             self._objects.patch_namespaced_custom_object(
-                *self._path(KTHENA.serving, serving["metadata"]["name"]),
+                *self._path(self._serving, serving["metadata"]["name"]),
                 {"spec": {"replicas": wanted}},
                 field_manager="booster-controller",
                 _content_type=MERGE,
@@ -122,7 +123,7 @@ class Fleet(Ticking):
             self.history.append(dict(self.available))
         told = status.get("observedGeneration"), status.get("availableReplicas")
         if told != (metadata["generation"], now):
-            self._tell(KTHENA.serving, serving, {"availableReplicas": now, "replicas": wanted})
+            self._tell(self._serving, serving, {"availableReplicas": now, "replicas": wanted})
 
     def _tell(self, kind: Kind, manifest: Manifest, status: Mapping[str, int]) -> None:
         metadata = manifest["metadata"]
@@ -144,11 +145,11 @@ CONTAINERS = {"containers": [{"name": "engine", "image": "example.com/engine"}]}
 
 
 @contextmanager
-def running_fleet(kubeconfig: Path, namespace: str) -> Iterator[Fleet]:
+def running_fleet(kubeconfig: Path, namespace: str, dialect: Dialect = KTHENA) -> Iterator[Fleet]:
     """A fleet that works until the block ends."""
     new_client = config.new_client_from_config
     with new_client(str(kubeconfig)) as api:  # type: ignore[no-untyped-call]  # nobody typed it
-        fleet = Fleet(api, namespace)
+        fleet = Fleet(api, namespace, dialect)
         fleet.start()
         try:
             yield fleet

@@ -36,6 +36,18 @@ def has_changed(server: Server, running: Mapping[str, int], cold: Mapping[str, i
     return reported != {name: (n, cold.get(name, 0)) for name, n in running.items() if n}
 
 
+def is_mistyped(
+    server: Server, running: Mapping[str, int], unit_costs: Mapping[str, float]
+) -> bool:
+    """Whether replicas run on an accelerator that there is not, and others were reported before.
+
+    A mistyped name must not replace the accelerator whose cards the replicas hold.
+    """
+    reported = {part.accelerator for part in placements(server.spec.current_alloc)}
+    unknown = (name for name, n in running.items() if n and name not in unit_costs)
+    return bool(reported) and any(name not in reported for name in unknown)
+
+
 def current_allocation(
     server: Server,
     running: Mapping[str, int],

@@ -15,6 +15,7 @@ from inferno_operator.controllers.actuation.changes import ActuationPlan, Inputs
 from inferno_operator.controllers.actuation.current import (
     current_allocation,
     has_changed,
+    is_mistyped,
     running,
     unit_costs,
 )
@@ -319,7 +320,12 @@ async def _current(
     for kind in (Accelerator, Model):
         listing = await context.cluster.list(kind_of(kind), server.metadata.namespace)
         found += [observe(kind, manifest) for manifest in listing.manifests]
-    return current_allocation(server, count, unit_costs(readable(found), server.spec.model), cold)
+    costs = unit_costs(readable(found), server.spec.model)
+    return (
+        None
+        if is_mistyped(server, count, costs)
+        else current_allocation(server, count, costs, cold)
+    )
 
 
 async def _report_current(

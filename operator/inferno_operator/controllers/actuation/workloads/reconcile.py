@@ -13,6 +13,7 @@ from inferno_operator.controllers.actuation.current import (
     current_apart,
     has_changed,
     has_changed_apart,
+    is_mistyped,
 )
 from inferno_operator.controllers.actuation.lead_times import lead_times
 from inferno_operator.controllers.actuation.prompt_caches import (
@@ -223,8 +224,9 @@ async def _report(
     """
     reference, generation = scaled.observation.reference, scaled.observation.generation
     cold = cold_replicas(scaled.server, scaled.ready_since, context.now())
-    if _runs_something_else(scaled, cold):
-        costs = supply.unit_costs(scaled.server.spec.model)
+    costs = supply.unit_costs(scaled.server.spec.model)
+    mistyped = is_mistyped(scaled.server, scaled.running, costs)
+    if not mistyped and _runs_something_else(scaled, cold):
         current = current_allocation(scaled.server, scaled.together, costs, cold)
         if scaled.apart:
             current = current_apart(scaled.server, scaled.apart, costs)

@@ -7,6 +7,7 @@ import pytest
 from inferno_operator.controllers.actuation.current import (
     current_allocation,
     has_changed,
+    is_mistyped,
     running,
     unit_costs,
 )
@@ -94,6 +95,25 @@ def test_cold_replicas_are_told_of_each_accelerator_and_of_all() -> None:
     assert not has_changed(server(currentAlloc=found), counts, cold)
     assert has_changed(server(currentAlloc=found), counts)
     assert has_changed(server(currentAlloc=found), counts, {"A": 1, "B": 1})
+
+
+@pytest.mark.parametrize(
+    ("before", "counts", "mistyped"),
+    [
+        (2, {"A": 2}, False),
+        (2, {"Z": 2}, True),
+        (2, {"A": 1, "Z": 1}, True),
+        (2, {"A": 2, "Z": 0}, False),
+        (0, {"Z": 2}, False),  # nothing else is known of it
+    ],
+)
+def test_a_mistyped_accelerator_is_told_from_one_that_was_reported(
+    before: int, counts: dict[str, int], mistyped: bool
+) -> None:
+    reported = server(currentAlloc=objects.running(before, 2))
+
+    assert is_mistyped(reported, counts, COSTS) is mistyped
+    assert not is_mistyped(server(currentAlloc=objects.running(2, 2, "Z")), {"Z": 3}, COSTS)
 
 
 @pytest.mark.parametrize("counts", [{"A": 2, "B": 0}, {"A": 0, "B": 0}])

@@ -343,6 +343,22 @@ async def test_a_server_that_changes_while_it_is_scaled_is_reported_as_it_is_the
     assert cluster.refused == 0
 
 
+async def test_a_mistyped_accelerator_does_not_replace_the_one_that_holds_the_cards() -> None:
+    scene = one_server(2, decided=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.server()["spec"]["currentAlloc"]["numReplicas"] == 2)
+        stored = scene.server()
+        spec = {**stored["spec"], "workloads": [workload("Z", "a")]}
+        scene.cluster.add({**stored, "spec": spec})
+        await scene.until(lambda: scene.reason() == "NotFound")
+        await asyncio.sleep(60)
+        current = scene.server()["spec"]["currentAlloc"]
+
+    assert (current["accelerator"], current["numReplicas"], current["cost"]) == ("A", 2, 20)
+    assert scene.replicas("a") == 2
+
+
 async def test_nothing_is_written_once_everything_has_arrived() -> None:
     scene = one_server(2, decided=2)
 
