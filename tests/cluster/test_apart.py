@@ -1,13 +1,23 @@
 """A server goes from replicas that do both to prefill and decode apart, with operators killed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 import pytest
 import yaml
 
+from inferno_operator.resources.dialects import KTHENA, MATRIXINFER
 from tests.cluster.kubelet import Witness, running_pods
+from tests.cluster.role_pods import (
+    Role,
+    objects_of,
+    of_disaggregated_set,
+    of_leader_worker_set,
+    of_serving,
+    running_roles,
+)
 from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
@@ -16,7 +26,7 @@ from tests.controlplane.waiting import wait_until
 
 Manifest = dict[str, Any]
 
-pytestmark = pytest.mark.usefixtures("crds_installed", "deployment_controllers")
+pytestmark = pytest.mark.usefixtures("crds_installed", "deployment_controllers", "definitions")
 
 CARDS = {"H100": 12, "L40S": 10}
 TOGETHER, PREFILL, DECODE = "both-h100", "prefill-l40s", "decode-h100"
@@ -25,15 +35,58 @@ LOOSE, TIGHT = 40, 16
 
 SECONDS = 120.0
 
+KINDS: Mapping[str, tuple[Callable[[str, int], Role], int]] = {
+    "LeaderWorkerSets": (of_leader_worker_set, 2),
+    "scalers of a DisaggregatedSet": (of_disaggregated_set, 2),
+    "one ModelServing": (of_serving(KTHENA), 1),
+    "one ModelServing of several pods": (of_serving(KTHENA), 2),
+    "one ModelInfer": (of_serving(MATRIXINFER), 1),
+}
+"""What runs the roles, and pods of each replica; each pod has a card."""
 
-def manifests(itl: int) -> Iterator[Manifest]:
-    """The sample with one of its servers, on Deployments."""
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What runs the roles of a server.
+
+    Attributes
+    ----------
+    workloads
+        The workloads of both roles.
+    manifests
+        The objects.
+    pods
+        Pods of a replica.
+    """
+
+    workloads: Sequence[Manifest]
+    manifests: Sequence[Manifest]
+    pods: int = 1
+
+
+@pytest.fixture(scope="module")
+def definitions(control_plane: ControlPlane) -> None:
+    """The kinds that have roles are served."""
+    for folder in ("crds/kthena", "crds/matrixinfer", "tests/data/workloads"):
+        control_plane.install_crds(ROOT / folder)
+
+
+def cards_for(runs: Runs) -> Mapping[str, int]:
+    """The cards that there are."""
+    return {name: count * runs.pods for name, count in CARDS.items()}
+
+
+def manifests(itl: int, runs: Runs) -> Iterator[Manifest]:
+    """The sample with one of its servers."""
     for found in yaml.safe_load_all((ROOT / "samples/apart/fleet.yaml").read_text()):
         kind, spec = found["kind"], found["spec"]
         if kind == "ServiceClass":
             spec["data"][0]["slo-itl"] = itl
+        elif kind == "Model":
+            for data in spec["data"]:
+                data["accCount"] *= runs.pods
         elif kind == "Capacity":
-            spec["count"] = [{"type": name, "count": count} for name, count in CARDS.items()]
+            spec["count"] = [{"type": n, "count": c} for n, c in cards_for(runs).items()]
         elif kind == "Optimizer":
             spec["optimize"] = True
             spec["guard"] = dict.fromkeys(
@@ -42,31 +95,45 @@ def manifests(itl: int) -> Iterator[Manifest]:
         elif kind == "Server":
             if spec["name"] != "documents":
                 continue
-            spec["workloads"] = [
-                {"accelerator": "H100", "name": TOGETHER},
-                {"accelerator": "L40S", "role": "Prefill", "name": PREFILL},
-                {"accelerator": "H100", "role": "Decode", "name": DECODE},
-            ]
+            spec["workloads"] = [{"accelerator": "H100", "name": TOGETHER}, *runs.workloads]
             load = spec["currentAlloc"]["load"]
             spec["currentAlloc"] = {"accelerator": "", "numReplicas": 0, "load": load}
         yield found
 
 
+@pytest.fixture(params=["Deployments", *KINDS])
+def runs(
+    request: pytest.FixtureRequest, control_plane: ControlPlane, scene: Scene
+) -> Iterator[Runs]:
+    """What runs the roles, with somebody who creates their pods."""
+    places = ("L40S", "Prefill", PREFILL), ("H100", "Decode", DECODE)
+    if request.param not in KINDS:
+        workloads = [{"accelerator": a, "role": role, "name": name} for a, role, name in places]
+        yield Runs(workloads, [deployment(name) for _, _, name in places])
+        return
+    role_of, pods = KINDS[request.param]
+    roles = [role_of(name, pods) for _, _, name in places]
+    workloads = [role.workload(a, name) for role, (a, name, _) in zip(roles, places, strict=True)]
+    with running_roles(control_plane.kubeconfig, scene.namespace, roles):
+        yield Runs(workloads, list(objects_of(roles)), pods)
+
+
 @pytest.fixture
-def witness(control_plane: ControlPlane, scene: Scene) -> Iterator[Witness]:
+def witness(control_plane: ControlPlane, scene: Scene, runs: Runs) -> Iterator[Witness]:
     """Pods start and end in the test's namespace, and somebody counts their cards."""
-    with running_pods(control_plane.kubeconfig, scene.namespace, CARDS) as witness:
+    with running_pods(control_plane.kubeconfig, scene.namespace, cards_for(runs)) as witness:
         yield witness
 
 
 def test_both_roles_move_together_with_the_operator_killed_in_between(
-    scene: Scene, operator: StartOperator, witness: Witness
+    scene: Scene, operator: StartOperator, witness: Witness, runs: Runs
 ) -> None:
     chance = Random(1)  # noqa: S311 - the same moments each run
     scene.apply(
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}},
-        *map(deployment, (TOGETHER, PREFILL, DECODE)),
-        *manifests(LOOSE),
+        deployment(TOGETHER),
+        *runs.manifests,
+        *manifests(LOOSE, runs),
     )
     running = operator()
     wait_until(lambda: _server(scene), _has_arrived, "replicas that do both", SECONDS)
@@ -81,7 +148,7 @@ def test_both_roles_move_together_with_the_operator_killed_in_between(
 
     def look() -> bool:
         serving = witness.serving()
-        apart = all(serving[role] >= least[role] for role in least)
+        apart = all(serving[role] >= least[role] * runs.pods for role in least)
         if serving["both"] < together and not apart:
             gaps.append(dict(serving))
         return apart and not serving["both"] and _has_arrived(_server(scene))

@@ -78,10 +78,11 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Kind and key of an object."""
+    """Kind and key of an object; of one with several numbers of replicas, also the part."""
 
     kind: Kind
     key: Key
+    part: str = ""
 
     @classmethod
     def of(cls, kind: Kind, manifest: Manifest) -> "Place":
@@ -89,8 +90,8 @@ class Place:
         return cls(kind, Key.of(manifest))
 
     def __str__(self) -> str:
-        """Return kind, namespace and name."""
-        return f"{self.kind.kind} {self.key}"
+        """Return kind, namespace, name and part."""
+        return f"{self.kind.kind} {self.key}{self.part and f' ({self.part})'}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class FakeCluster:
     objects
         The objects, by name of their kind and by key.
     writes
-        The writes, in order, as "apply Server s": apply, status, merge, scale, managers or
+        The writes, in order, as "apply Server s": apply, status, merge, scale, role, managers or
         delete.
     failures
         Errors that the next calls raise, one each.
@@ -129,12 +129,29 @@ class FakeCluster:
     async def set_scale(self, scale: Scale, replicas: int, manager: str) -> Scale:
         """Set the number of replicas; `manager` owns it from then on."""
         reference = scale.reference
+        if scale.role:
+            return self._set_role(scale, replicas, manager)
         stored = self._for_write("scale", reference.kind, reference.manifest_at_version())
         self._set_spec(stored, {"spec": {"replicas": replicas}})
         fields: Manifest = {"f:spec": {"f:replicas": {}}}
         entry = {"manager": manager, "subresource": "scale", "fieldsV1": fields}
         stored["metadata"]["managedFields"] = [entry]
         return self._scale(reference.kind, self._written("scale", stored))
+
+    def _set_role(self, scale: Scale, replicas: int, manager: str) -> Scale:
+        kind = scale.reference.kind
+        stored = self._for_write("role", kind, scale.reference.manifest())
+        role = stored["spec"]["template"]["roles"][scale.index]
+        if (role["name"], role["replicas"]) != (scale.role, scale.replicas):
+            raise StaleError(f"{scale.place} changed")
+        role["replicas"] = replicas
+        stored["metadata"]["generation"] += 1
+        fields: Manifest = {"f:spec": {"f:template": {"f:roles": {}}}}
+        stored["metadata"]["managedFields"] = [{"manager": manager, "fieldsV1": fields}]
+        found = Scale.of_role(kind, self._written("role", stored), scale.role)
+        if found is None:
+            raise GoneError(f"{scale.place} does not exist")
+        return found
 
     @staticmethod
     def _scale(kind: Kind, stored: Manifest) -> Scale:

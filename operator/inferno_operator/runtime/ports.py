@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Reference
+from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Place, Reference
+from inferno_operator.resources.serving_roles import find_role, role_selector
 from inferno_optimizer.errors import InfernoError, UnavailableError
 
 
@@ -42,6 +43,10 @@ class GoneError(InfernoError):
     """The object or its kind does not exist, or an object of the same name has another uid."""
 
     reason = "Gone"
+
+
+class UnscaledError(GoneError):
+    """The object has no number of replicas yet: what there is stays until somebody sets one."""
 
 
 class RejectedError(InfernoError):
@@ -83,7 +88,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The scale subresource of an object, at a version of the object.
+    """The scale subresource of an object, at a version of the object; or a role of a serving.
 
     Parameters
     ----------
@@ -93,11 +98,34 @@ class Scale:
         The number of replicas that the object asks for.
     selector
         The selector of its pods, as text; "" if the object has not published it yet.
+    is_unset
+        Whether the object has no number yet: what there is stays.
+    role, index
+        The role of which this is the number, and its place in the list of roles; the role is ""
+        if the number is that of the scale subresource.
     """
 
     reference: Reference
     replicas: int
     selector: str
+    is_unset: bool = False
+    role: str = ""
+    index: int = 0
+
+    @classmethod
+    def of_role(cls, kind: Kind, serving: Manifest, role: str) -> "Scale | None":
+        """Return the number of a role of a serving; None if it has no such role."""
+        found = find_role(serving, role)
+        if found is None:
+            return None
+        index, replicas = found
+        selector = role_selector(kind, Key.of(serving).name, role)
+        return cls(Reference.of(kind, serving), replicas, selector, role=role, index=index)
+
+    @property
+    def place(self) -> Place:
+        """The place of the object, and the role."""
+        return Place(self.reference.kind, self.reference.key, self.role)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +164,7 @@ class Reader(Protocol):
         """Return one object."""
 
     async def scale(self, kind: Kind, key: Key) -> Scale:
-        """Return the scale subresource of one object."""
+        """Return the scale subresource of one object; `UnscaledError` if it has no number yet."""
 
     async def list(self, kind: Kind, namespace: str) -> Listing:
         """List all objects of a kind in a namespace, or in all namespaces ("")."""
@@ -172,10 +200,10 @@ class Cluster(Reader, Protocol):
         """Set the fields of a manifest, by a merge patch."""
 
     async def set_scale(self, scale: Scale, replicas: int, manager: str) -> Scale:
-        """Set the number of replicas, by a patch of the scale subresource that was read.
+        """Set the number of replicas, by a patch of the scale subresource or role that was read.
 
-        Returns the scale subresource after the write. It raises `StaleError` if the object
-        changed since the scale subresource was read.
+        Returns it after the write. It raises `StaleError` if the object changed since the scale
+        subresource was read, or the number of the role.
         """
 
     async def set_managers(self, reference: Reference, entries: Sequence[Any]) -> None:

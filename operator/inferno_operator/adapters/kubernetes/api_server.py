@@ -33,19 +33,28 @@ from inferno_operator.adapters.kubernetes.client import (
 from inferno_operator.adapters.kubernetes.events import event_manifest
 from inferno_operator.adapters.kubernetes.watch import PAGE_SIZE, changes, first_page, listing
 from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Now, Reference
+from inferno_operator.resources.serving_roles import role_patch
 from inferno_operator.runtime.ports import (
     ConflictError,
     GoneError,
     Listing,
     ObjectChange,
+    RejectedError,
     Scale,
     Served,
     StaleError,
+    UnscaledError,
 )
-from inferno_optimizer.errors import InfernoError
+from inferno_optimizer.errors import InfernoError, UnavailableError
 
 IGNORE = "Ignore"
 """Field validation is off: the operator sends no unknown or repeated fields."""
+
+NO_NUMBER = "the spec replicas field"
+"""Start of the API server's message that an object has no number of replicas."""
+
+TEST_FAILED = "test failed"
+"""Part of the API server's message that a JSON patch found another value than it expects."""
 
 OWNED_BY_OTHERS = "Apply failed with"
 """Start of the API server's message that another manager owns fields of an apply."""
@@ -114,7 +123,13 @@ class ApiReader:
         call = self._api.get_namespaced_custom_object_scale(
             *path_of(kind, key), _request_timeout=TIMEOUT
         )
-        return _scale(kind, await answer_to(call, f"scale of {kind.kind} {key}"))
+        try:
+            answer: Manifest = await answer_to(call, f"scale of {kind.kind} {key}")
+        except UnavailableError as error:
+            if NO_NUMBER not in str(error):
+                raise
+            raise UnscaledError(str(error)) from error
+        return _scale(kind, answer)
 
     async def list(self, kind: Kind, namespace: str) -> Listing:
         """List all objects of a kind in a namespace, or in all namespaces ("")."""
@@ -162,16 +177,34 @@ class ApiServer(ApiReader):
         await answer_to(call, f"{kind.kind} {key}")
 
     async def set_scale(self, scale: Scale, replicas: int, manager: str) -> Scale:
-        """Set the number of replicas, by a patch of the scale subresource that was read."""
+        """Set the number of replicas, by a patch of the scale subresource or role that was read."""
         reference = scale.reference
+        if scale.role:
+            return await self._set_role(scale, replicas, manager)
         path = url_path_of(reference.kind, reference.key, "scale")
         metadata = {"resourceVersion": reference.version, "uid": reference.uid}
         body = {"metadata": metadata, "spec": {"replicas": replicas}}
         call = self._patch(path, body, MERGE, manager)
         return _scale(reference.kind, await answer_to(call, f"scale of {reference}"))
 
+    async def _set_role(self, scale: Scale, replicas: int, manager: str) -> Scale:
+        reference, role = scale.reference, scale.role
+        body = role_patch(reference.uid, role, scale.index, scale.replicas, replicas)
+        path = url_path_of(reference.kind, reference.key)
+        call = self._patch(path, body, JSON_PATCH, manager)
+        try:
+            answer: Manifest = await answer_to(call, f"role {role} of {reference}")
+        except RejectedError as error:
+            if TEST_FAILED not in str(error):
+                raise
+            raise StaleError(str(error)) from error
+        found = Scale.of_role(reference.kind, answer, role)
+        if found is None:
+            raise GoneError(f"{reference} has no role {role!r}")
+        return found
+
     async def _patch(
-        self, path: str, body: Manifest, content_type: str, manager: str, **options: str
+        self, path: str, body: object, content_type: str, manager: str, **options: str
     ) -> Any:  # noqa: ANN401 - JSON
         options["fieldManager"] = manager
         return await received(patch(self._api.api_client, path, body, content_type, **options))

@@ -9,12 +9,16 @@ from inferno_operator.resources import Server, Workload
 from inferno_operator.resources.dialects import DIALECTS
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.pods import PodIndex
+from inferno_operator.resources.serving_roles import role_selector, serving_role
 from inferno_operator.runtime.ports import GoneError, Reader
 
 CONCURRENT_READS = 16
 
 ONLY_LEADERS = frozenset(
-    {"leaderworkerset.sigs.k8s.io/worker-index", "modelserving.volcano.sh/entry"}
+    {
+        "leaderworkerset.sigs.k8s.io/worker-index",
+        *(dialect.pod_label("entry") for dialect in DIALECTS.values()),
+    }
 )
 """Labels by which selectors of scale subresources select only the first pod of each replica."""
 
@@ -82,7 +86,11 @@ class Selectors:
 
     async def _selector(self, namespace: str, workload: Workload) -> str:
         served = await self.reader.find(workload.api_version, workload.kind)
-        if served is None or not served.is_scalable:
+        if served is None:
+            return ""
+        if role := serving_role(workload):
+            return whole_replicas(role_selector(served.kind, workload.name, role))
+        if not served.is_scalable:
             return ""
         try:
             scale = await self.reader.scale(served.kind, Key(namespace, workload.name))

@@ -38,12 +38,14 @@ def autoscaler_of(place: Place, autoscalers: Iterable[Manifest]) -> ForeignWrite
     return None if name is None else ForeignWriter(name)
 
 
-def last_writer(manifest: Manifest) -> str | None:
+def last_writer(manifest: Manifest, part: str = "") -> str | None:
     """Return the manager that has set the number of replicas last; None if the operator has.
 
-    The API server notes no time with managers that use the scale subresource.
+    The API server notes no time with managers that use the scale subresource. All roles of a
+    serving, one of which is the `part`, have the same managers.
     """
-    owners = [entry for entry in manifest["metadata"].get("managedFields", ()) if _sets(entry)]
+    sets = _sets_roles if part else _sets
+    owners = [entry for entry in manifest["metadata"].get("managedFields", ()) if sets(entry)]
     managers = [entry.get("manager", "") for entry in owners]
     if not managers or FieldManager.ACTUATION in managers:
         return None
@@ -52,3 +54,8 @@ def last_writer(manifest: Manifest) -> str | None:
 
 def _sets(entry: Manifest) -> bool:
     return "f:replicas" in entry.get("fieldsV1", {}).get("f:spec", {})
+
+
+def _sets_roles(entry: Manifest) -> bool:
+    spec = entry.get("fieldsV1", {}).get("f:spec", {})
+    return "f:roles" in spec.get("f:template", {})

@@ -1,7 +1,7 @@
 """Read the workloads of Servers: their kinds, numbers of replicas, pods and other writers."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from inferno_operator.controllers.actuation.autoscalers import list_autoscalers
@@ -32,11 +32,17 @@ from inferno_operator.resources.objects import (
 )
 from inferno_operator.resources.observation import Observation
 from inferno_operator.resources.pods import PodIndex
+from inferno_operator.resources.serving_roles import find_role, groups_of, serving_role
 from inferno_operator.runtime.cache import version_of
 from inferno_operator.runtime.ports import Cluster, Served
 
 TRIES = 3
 """Failed writes in a row after which a Server is blocked."""
+
+FIRST_PODS: Mapping[str, str] = {
+    "DisaggregatedSetRoleScaler": "leaderworkerset.sigs.k8s.io/worker-index=0,"
+}
+"""Terms that select the first pod of each replica, where the scale subresource selects all."""
 
 KindName = tuple[str, str]
 """The apiVersion and the kind of a workload."""
@@ -140,7 +146,7 @@ async def read_scaled_servers(
     """
     naming = [observation for observation in observations if workloads_of(observation)]
     served = await _served(naming, cluster, memory)
-    kinds = {each.kind for each in served.values() if each and each.is_scalable} | {POD}
+    kinds = {place.kind for place in _places(naming, served)} | {POD}
     world.watch(sorted(kinds, key=str))
     if any(not world.is_complete(kind) and not world.trouble(kind) for kind in kinds):
         return None
@@ -161,12 +167,18 @@ def _places(
     for observation in observations:
         for workload in workloads_of(observation):
             found = served[workload.api_version, workload.kind]
-            if found is not None and found.is_scalable:
+            if found is not None and _is_scalable(workload, found):
                 yield _place(found.kind, observation, workload)
 
 
+def _is_scalable(workload: Workload, served: Served) -> bool:
+    """Whether a workload has a number of replicas: that of its kind, or that of a role."""
+    return served.is_scalable or bool(serving_role(workload))
+
+
 def _place(kind: Kind, observation: Observation, workload: Workload) -> Place:
-    return Place(kind, Key(observation.reference.key.namespace, workload.name))
+    key = Key(observation.reference.key.namespace, workload.name)
+    return Place(kind, key, serving_role(workload))
 
 
 async def _served(
@@ -185,6 +197,14 @@ async def _served(
 def _age(observation: Observation) -> tuple[object, str]:
     resource = observation.resource
     return resource.age if resource else ("", "")
+
+
+def _problem_of_roles(serving: Manifest, workload: Workload, role: str) -> Verdict | None:
+    """Return why the number of a role is not that of the replicas; None if it is."""
+    if find_role(serving, role) is None:
+        return status.no_role(workload, role)
+    groups = groups_of(serving)
+    return None if groups == 1 else status.several_groups(workload, groups)
 
 
 class _Reader:
@@ -207,7 +227,7 @@ class _Reader:
         served = self._area.served[workload.api_version, workload.kind]
         if served is None:
             return ObservedWorkload(workload, problem=status.not_served(workload))
-        if not served.is_scalable:
+        if not _is_scalable(workload, served):
             return ObservedWorkload(workload, problem=status.no_scale(workload))
         trouble = self._world.trouble(served.kind) or self._world.trouble(POD)
         if trouble is not None:
@@ -224,12 +244,19 @@ class _Reader:
     ) -> ObservedWorkload:
         """Return a workload with its number of replicas and its pods, if it exists."""
         manifest, scale = self._world.get(place), self._world.scale(place)
+        if place.part and manifest is not None:
+            problem = _problem_of_roles(manifest, workload, place.part)
+            if problem is not None:
+                return ObservedWorkload(workload, problem=problem)
         if manifest is None or scale is None:
             return ObservedWorkload(workload, problem=status.not_found(workload))
         if "deletionTimestamp" in manifest["metadata"]:
             return ObservedWorkload(workload, problem=status.is_deleted(workload))
         self._memory.saw(place, scale.reference.uid)
-        pods = count_pods(self._area.pods.selected(scale.selector), self._now - PATIENCE)
+        selector = scale.selector and FIRST_PODS.get(workload.kind, "") + scale.selector
+        pods = count_pods(self._area.pods.selected(selector), self._now - PATIENCE)
+        if scale.is_unset:
+            scale = replace(scale, replicas=pods.live)
         foreign = autoscaler_of(place, self._area.autoscalers)
         if foreign is None and version_of(manifest) >= int(scale.reference.version):
             foreign = self._writer(place, manifest, observation)
@@ -242,7 +269,7 @@ class _Reader:
         self, place: Place, manifest: Manifest, observation: Observation
     ) -> ForeignWriter | None:
         """Return the manager that has changed the number of replicas after this operator."""
-        name, before = last_writer(manifest), observation.status.condition(ACTUATED)
+        name, before = last_writer(manifest, place.part), observation.status.condition(ACTUATED)
         foreign = before if before is not None and before.reason == "ForeignWriter" else None
         if name is None or (place not in self._memory.written and foreign is None):
             return None

@@ -157,7 +157,7 @@ async def _write(steps: ReplicaSteps, servers: Iterable[ScaledServer], context: 
             await _set_scale(scale, replicas, context)
         except InfernoError as error:
             failures += 1
-            logger.info("%s: not scaled to %d: %s", scale.reference, replicas, error)
+            logger.info("%s: not scaled to %d: %s", scale.place, replicas, error)
 
     scales = {
         (scaled.server.metadata.name, item.workload.place): item.scale
@@ -170,7 +170,7 @@ async def _write(steps: ReplicaSteps, servers: Iterable[ScaledServer], context: 
 
 
 async def _set_scale(scale: Scale, replicas: int, context: Context) -> None:
-    place, memory = scale.reference.place, context.memory
+    place, memory = scale.place, context.memory
     try:
         context.world.scaled(
             await context.cluster.set_scale(scale, replicas, FieldManager.ACTUATION)
@@ -182,7 +182,7 @@ async def _set_scale(scale: Scale, replicas: int, context: Context) -> None:
         memory.failed(place, str(error), context.now())
         raise
     memory.wrote(place)
-    logger.info("%s: scaled from %d to %d replicas", scale.reference, scale.replicas, replicas)
+    logger.info("%s: scaled from %d to %d replicas", place, scale.replicas, replicas)
 
 
 async def _report_all(

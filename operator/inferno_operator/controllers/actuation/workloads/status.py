@@ -49,6 +49,24 @@ def not_found(workload: Workload) -> Verdict:
     return refusal("NotFound", message)
 
 
+def no_role(workload: Workload, role: str) -> Verdict:
+    """Return the verdict that a serving does not have the role of a workload."""
+    message = (
+        f"{workload.kind} {workload.name!r} has no role {role!r}: add it there, or correct"
+        f" spec.workloads"
+    )
+    return refusal("NotFound", message)
+
+
+def several_groups(workload: Workload, groups: int) -> Verdict:
+    """Return the verdict that each number of a role counts in several groups, or in none."""
+    message = (
+        f"{workload.kind} {workload.name!r} has {groups} groups: set its spec.replicas to 1, as"
+        f" the operator scales the roles of one group"
+    )
+    return refusal("SeveralGroups", message)
+
+
 def is_deleted(workload: Workload) -> Verdict:
     """Return the verdict that a workload is being deleted, and its pods with it."""
     message = (

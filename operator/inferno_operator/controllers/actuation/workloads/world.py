@@ -13,7 +13,7 @@ from inferno_operator.resources.pods import PodIndex
 from inferno_operator.runtime.cache import ObjectDifference, version_of
 from inferno_operator.runtime.informer import Area
 from inferno_operator.runtime.informers import Informers, Subscription
-from inferno_operator.runtime.ports import Cluster, GoneError, Scale
+from inferno_operator.runtime.ports import Cluster, GoneError, Scale, UnscaledError
 from inferno_optimizer.errors import InfernoError
 
 CONCURRENT_READS = 16
@@ -103,9 +103,23 @@ class WorkloadObjects:
             async with limit:
                 self.forget(place)
                 with suppress(GoneError):
-                    self._scales[place] = await self._cluster.scale(place.kind, place.key)
+                    if (found := await self._read_scale(place)) is not None:
+                        self._scales[place] = found
 
         await asyncio.gather(*map(read, filter(self._is_outdated, places)))
+
+    async def _read_scale(self, place: Place) -> Scale | None:
+        """Return the scale subresource of an object, or a role, which stands in the object."""
+        manifest = self.get(place)
+        if manifest is None:
+            return None
+        if place.part:
+            return Scale.of_role(place.kind, manifest, place.part)
+        try:
+            return await self._cluster.scale(place.kind, place.key)
+        except UnscaledError:
+            selector = manifest.get("status", {}).get("selector", "")
+            return Scale(Reference.of(place.kind, manifest), 0, selector, is_unset=True)
 
     def scale(self, place: Place) -> Scale | None:
         """Return the scale subresource as it was read or written; None if there is none."""
@@ -127,8 +141,8 @@ class WorkloadObjects:
 
     def scaled(self, scale: Scale) -> None:
         """Take the scale subresource as the API server returned it to a write."""
-        self._scales[scale.reference.place] = scale
-        self._written.add(scale.reference.place)
+        self._scales[scale.place] = scale
+        self._written.add(scale.place)
 
     def written(self, manifest: Manifest) -> None:
         """Take a Server as the API server returned it to a write."""
