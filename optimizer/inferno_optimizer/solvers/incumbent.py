@@ -100,6 +100,14 @@ class Incumbent(Generic[Plan]):
         """Whether anybody wants to know of improvements."""
         return self._tell is not None
 
+    def distance(self, gap: float) -> float:
+        """How far from its bound a plan with this relative gap is."""
+        return gap * max(1.0, abs(self.value))
+
+    def is_within(self, gap: float) -> bool:
+        """Whether the relative gap of the plan is no larger."""
+        return self.value - self.bound <= self.distance(gap)
+
     def offer(self, plan: Plan) -> bool:
         """Accept a feasible plan if its objective is lower; return whether it is."""
         return self.offer_at(plan, self.floors, self.bound)

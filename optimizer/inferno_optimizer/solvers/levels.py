@@ -205,7 +205,7 @@ class _Driver(Generic[Plan]):
         served, most = -incumbent.value, min(-incumbent.bound, total)
         is_whole = self._floors.whole == level and served >= total * (1 - SLACK)
         whole = self._floors.whole + (is_whole and self._tolerance.keeps_whole)
-        loads = np.append(incumbent.floors, self._tolerance.floor(served, most))
+        loads = np.append(self._floors.loads, self._tolerance.floor(served, most))
         self._floors = Floors(loads, whole)
         self._bounds = np.append(self._bounds, most)
 

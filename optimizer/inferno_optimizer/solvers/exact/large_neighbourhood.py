@@ -22,12 +22,12 @@ from inferno_optimizer.solvers.levels import Floors
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """An objective to be minimized, shape (rows,), and floors; `good_enough` ends the search."""
+    """An objective to be minimized, shape (rows,), and floors; the relative gap ends the search."""
 
     program: Program
     objective: FloatArray
     floors: Floors
-    good_enough: float
+    gap: float
 
 
 def improve(
@@ -55,7 +55,7 @@ def improve(
     random = np.random.default_rng(0)  # always the same parts: plans are to be repeatable
     failures = 0
     while failures < patience * (settings.growth + 1) and seconds_left() > 0:
-        if incumbent.value <= task.good_enough:
+        if incumbent.is_within(task.gap):
             break
         part = _part(task.program, incumbent.plan, failures // patience, random, settings)
         found = _solve(task, incumbent.plan, part, seconds_left(), settings)

@@ -125,9 +125,10 @@ class _RowSearch:
         self._rows = _rows_up_to(levels.program, goal.level)
         program = levels.program if goal.level is None else levels.program.take(self._rows)
         objective = _objective(program, goal.level)
-        self._goal = RowGoal(program, objective, goal.floors.whole, goal.level is None)
+        self._goal = RowGoal(program, objective, goal.floors, goal.level is None)
+        known = fill(program, plan[self._rows])
         self.incumbent = Incumbent(
-            fill(program, plan[self._rows]),
+            known,
             lambda chosen: float(objective @ chosen),
             progress_of(
                 levels.observe,
@@ -135,7 +136,7 @@ class _RowSearch:
                 lambda chosen: program.served(chosen, len(levels.loads)),
                 lambda chosen: float(program.value @ chosen),
             ),
-            goal.floors.loads,
+            self._aims(known, goal.floors.loads),
         )
 
     def improve(self, time: GoalTime) -> None:
@@ -151,7 +152,7 @@ class _RowSearch:
                 program,
                 self._goal.objective,
                 floors,
-                self._goal.whole,
+                self._goal.floors.whole,
                 time.left_in_all,
                 self._levels.settings.prices,
             )
@@ -164,6 +165,11 @@ class _RowSearch:
         chosen = np.zeros_like(self._known)
         chosen[self._rows[self.incumbent.plan]] = True
         return add(self._levels.program, chosen, self._known)
+
+    def _aims(self, known: BoolArray, floors: FloatArray) -> FloatArray:
+        """Loads that the search aims at: above the floors, as what is rounded misses some of it."""
+        served = self._goal.program.served(known, len(floors))
+        return floors + self._levels.settings.kept_back * np.maximum(served - floors, 0.0)
 
     def _search(self, time: GoalTime) -> None:
         levels = self._levels

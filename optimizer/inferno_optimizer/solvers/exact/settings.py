@@ -289,6 +289,9 @@ class ExactSettings:
     given_up
         Share of a level's load that later levels may trade away, in a program that is not small.
         To keep the last request of a level would leave the later levels hardly any other plan.
+    kept_back
+        Part of that which a level leaves to the next ones, and each of these to its rounded plans:
+        they miss what is aimed at by 1e-5 to 4e-4 of the load.
     level_time
         What a level may take [share of the remaining time]; what comes later is worth less. With
         60 % the last levels starved (6.1 % of priority 3 in `o-1000-0.5`), with equal shares for
@@ -323,6 +326,7 @@ class ExactSettings:
     """
 
     given_up: float = 5e-4
+    kept_back: float = 0.5
     level_time: float = 0.5
     last_level_time: float = 0.75
     in_vain: float = 8.0

@@ -37,15 +37,15 @@ class RowGoal:
     ----------
     program, objective
         The rows, and what is minimized; shape (rows,).
-    whole
-        The first so many levels are served entirely.
+    floors
+        Loads that every choice keeps, and levels that are served entirely.
     is_last
         Whether it is the value, after which there is no other goal.
     """
 
     program: Program
     objective: FloatArray
-    whole: int
+    floors: Floors
     is_last: bool
 
 
@@ -53,8 +53,8 @@ def solve_all_rows(
     goal: RowGoal, incumbent: Incumbent[BoolArray], seconds_left: Callable[[], float]
 ) -> None:
     """Let the MILP solver look for the best choice of all rows."""
-    task = Task(goal.program, goal.objective, Floors(incumbent.floors, goal.whole), -np.inf)
-    _solve_rows(task, incumbent, leave_everything_open(goal.program), seconds_left, 0.0)
+    task = Task(goal.program, goal.objective, Floors(incumbent.floors, goal.floors.whole), 0.0)
+    _solve_rows(task, incumbent, leave_everything_open(goal.program), seconds_left)
 
 
 def _solve_rows(
@@ -62,12 +62,13 @@ def _solve_rows(
     incumbent: Incumbent[BoolArray],
     opening: Neighbourhood,
     seconds_left: Callable[[], float],
-    gap: float,
 ) -> None:
     """Let the MILP solver look for a better choice than the incumbent among all open rows."""
     columns = BinaryColumns(task.program, opening, task.floors.loads, task.floors.whole)
     watching = incumbent if incumbent.observed else None
-    limits = SearchLimits(seconds_left(), gap)  # it takes a while to build so many columns
+    limits = SearchLimits(
+        seconds_left(), incumbent.distance(task.gap)
+    )  # it takes a while to build so many columns
     found = columns.minimize(task.objective, limits, incumbent.plan, watching)
     if found is not None:
         incumbent.offer(found.chosen)
@@ -84,7 +85,7 @@ class PricedSearch:
     incumbent
         The choice to begin with, and the floors that it keeps.
     tolerance
-        Share of the floors that a better choice may miss.
+        Share of the load of a level that later goals may take.
     stands
         Whether there is a plan already: most of the cases may stay as they are.
     time
@@ -105,7 +106,6 @@ class PricedSearch:
     ) -> None:
         self._goal, self._program, self._incumbent = goal, goal.program, incumbent
         self._tolerance, self._settings, self._stands = tolerance, settings, stands
-        self._lowest = incumbent.floors * (1 - tolerance)
         self._may_end = stands and not goal.is_last  # and then it takes no time from the others
         self._first_seconds_left = time.left_in_all if self._may_end else time.left
         self._seconds_left, self._gap = time.left, settings.gap
@@ -113,7 +113,7 @@ class PricedSearch:
             goal.program,
             goal.objective,
             incumbent.floors,
-            goal.whole,
+            goal.floors.whole,
             self._first_seconds_left,
             settings.prices,
         )
@@ -144,30 +144,24 @@ class PricedSearch:
         steady = self._settings.steady * self._tolerance * abs(self._prices.bound)
         return self._incumbent.value <= self._prices.bound + steady
 
-    @property
-    def _good_enough(self) -> float:
-        """An objective that is so close, relative, to what is proven."""
-        proven = self._prices.proven
-        return proven + self._gap * max(1.0, abs(proven))
-
     def _is_open(self) -> bool:
         """Whether the incumbent is not yet good enough."""
-        return self._incumbent.value > self._good_enough
+        return not self._incumbent.is_within(self._gap)
 
     def _floors(self) -> Floors:
         """Loads that every choice keeps."""
-        return Floors(self._incumbent.floors, self._goal.whole)
+        return Floors(self._incumbent.floors, self._goal.floors.whole)
 
     def _gap_of_level(self) -> float:
         """Relative distance from the bound at which a level is searched no further.
 
-        Later objectives may take what the tolerance allows; but where all might be served, that
-        is what is looked for.
+        Later objectives may take what the tolerance allows, and a part of that is left to them; but
+        where all might be served, that is what is looked for.
         """
         everything = self._prices.objective[self._program.starts].sum()
         serves_less = self._prices.proven > everything * (1 - SLACK)
-        gap = self._settings.gap
-        return max(gap, self._tolerance) if serves_less else gap
+        gap, ahead = self._settings.gap, (1 - self._settings.kept_back) * self._tolerance
+        return max(gap, ahead) if serves_less else gap
 
     def _search(self, packed: BoolArray) -> None:
         """Search around first choices, until one is good enough."""
@@ -193,7 +187,7 @@ class PricedSearch:
             prices.objective[rows],
             incumbent.floors,
             prices.loads,
-            self._goal.whole,
+            self._goal.floors.whole,
             self._settings.relaxation,
         )
         reserved = (1 - self._settings.cut_time) * self._seconds_left()
@@ -210,7 +204,7 @@ class PricedSearch:
         cases are a large part of the load.
         """
         floors = self._incumbent.floors
-        if len(floors) == self._goal.whole or self._seconds_left() <= 0:
+        if len(floors) == self._goal.floors.whole or self._seconds_left() <= 0:
             return
         served = completed(self._program, known, floors, self._prices)
         rows, kept = _with_all_of(self._program, served, len(floors))
@@ -242,12 +236,12 @@ class PricedSearch:
                 break
 
     def _offer(self, found: BoolArray, lowest: FloatArray | None = None) -> None:
-        """Offer what was found; floors that it misses are lowered, down to the lowest ones."""
+        """Offer what was found; floors that it misses are lowered, down to those of the goal."""
         program, prices, incumbent = self._program, self._prices, self._incumbent
         floors = np.minimum(incumbent.floors, program.served(found, len(incumbent.floors)))
-        if np.any(floors < (self._lowest if lowest is None else lowest)):
+        if np.any(floors < (self._goal.floors.loads if lowest is None else lowest)):
             return
-        if not program.serves_all_of(found, self._goal.whole):
+        if not program.serves_all_of(found, self._goal.floors.whole):
             return
         lowered = prices.lowered(incumbent.floors - floors)
         if prices.objective @ found - lowered.bound >= incumbent.value - prices.bound:
@@ -258,8 +252,8 @@ class PricedSearch:
     def _refine(self) -> None:
         """Solve all rows of which a better choice may consist, and parts of them, in turn."""
         left, settings = self._seconds_left, self._settings
-        task = Task(self._program, self._prices.objective, self._floors(), self._good_enough)
-        rows = np.count_nonzero(self._better_rows(task))
+        task = Task(self._program, self._prices.objective, self._floors(), self._gap)
+        rows = np.count_nonzero(self._better_rows())
         is_few = rows <= settings.sizes.medium
         if is_few:
             later = (1 - settings.proof_time) * left()
@@ -273,20 +267,19 @@ class PricedSearch:
 
     def _solve_together(self, task: Task, seconds_left: Callable[[], float]) -> None:
         """Let the MILP solver have all rows that matter, if there is time for so many."""
-        better = self._better_rows(task)
+        better = self._better_rows()
         rows = np.count_nonzero(better)
-        least_time = self._settings.seconds_per_column * rows
-        if 0 < rows <= self._settings.sizes.large and seconds_left() > least_time:
+        if not 0 < rows <= self._settings.sizes.large:
+            return
+        if seconds_left() > self._settings.seconds_per_column * rows:
             opening = Neighbourhood(np.zeros_like(better), better)
-            gap = task.good_enough - self._prices.proven
-            _solve_rows(task, self._incumbent, opening, seconds_left, gap)
+            _solve_rows(task, self._incumbent, opening, seconds_left)
 
-    def _better_rows(self, task: Task) -> BoolArray:
+    def _better_rows(self) -> BoolArray:
         """Rows of which a better choice may consist; none if the incumbent is good enough."""
-        value = self._incumbent.value
-        if value <= task.good_enough:
-            return np.zeros(len(task.objective), dtype=np.bool_)
-        better: BoolArray = self._prices.excess <= value - self._prices.bound
+        if not self._is_open():
+            return np.zeros(len(self._program.case), dtype=np.bool_)
+        better: BoolArray = self._prices.excess <= self._incumbent.value - self._prices.bound
         return better
 
 

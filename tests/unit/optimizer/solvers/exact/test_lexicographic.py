@@ -173,6 +173,20 @@ def test_floors_are_lowered_only_for_what_is_closer_to_its_bound_and_whole_level
             assert after.objective - after.bound <= distance + 1e-6
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_all_later_goals_together_take_no_more_of_a_level_than_its_tolerance(seed: int) -> None:
+    program = random_program(seed, cases=40, levels=4)
+    reached, tolerance = dict[int | None, float](), 0.05
+
+    def observe(progress: SearchProgress) -> None:
+        reached[progress.level] = -progress.objective
+
+    outcome = solve_by_levels(program, Timer(lambda: 60.0), STEPS, tolerance, observe)
+
+    for level, served in enumerate(program.served(outcome.plan, 4)):
+        assert served >= reached[level] * (1 - tolerance)
+
+
 @pytest.mark.parametrize("seed", range(3))  # without the solver two of them end too early
 def test_what_the_solution_of_parts_leaves_open_goes_to_the_solver(seed: int) -> None:
     program = random_program(seed, cases=60)

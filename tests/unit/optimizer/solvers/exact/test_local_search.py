@@ -259,7 +259,7 @@ def test_parts_that_are_solved_again_only_improve_a_choice(seed: int) -> None:
     known = fill(program, nothing(program))
     floors = Floors(program.served(known, 2), 0)
     objective = np.where(program.level == 2, -program.weight, 0.0)
-    task = Task(program, objective, floors, good_enough=-np.inf)
+    task = Task(program, objective, floors, gap=0.0)
 
     incumbent = Incumbent(known, lambda chosen: float(objective @ chosen))
 
