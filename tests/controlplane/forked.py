@@ -1,9 +1,12 @@
 """Python programs that begin as copies of this process, which has imported what they need.
 
-Importing takes an operator two seconds of a core, and tests start hundreds of them.
+Importing takes an operator two seconds of a core, and tests start hundreds of them. The processes
+that solve, which it starts itself, import for half a second: they begin as copies of the operator.
 """
 
+import gc
 import importlib
+import io
 import os
 import signal
 import subprocess
@@ -11,8 +14,9 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from tests.controlplane.parent_death import die_with_parent
 
@@ -20,6 +24,8 @@ POLL_INTERVAL_S = 0.01
 ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 READ_ENVIRONMENT = {"kubernetes.config.kube_config", "kubernetes.aio.config.kube_config"}
 """Modules that take a variable of the environment, KUBECONFIG, when they are imported."""
+COPIED = {"anyio.to_process": "process_worker", "inferno_optimizer.api.worker": "main"}
+"""Modules that solve, run with `python -m`, and the function that this calls."""
 
 
 class Forked:
@@ -96,19 +102,56 @@ def _prepare(
 ) -> None:
     """Make a new process look as if it had been started with these arguments and variables."""
     die_with_parent()
-    for number in ENDING_SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _reset_signals()
     os.chdir(folder)
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     for descriptor in (1, 2):
         os.dup2(output.fileno(), descriptor)
-    os.environ.clear()
-    os.environ.update(environment)
+    _set_variables(environment)
     for name in READ_ENVIRONMENT & sys.modules.keys():
         importlib.reload(sys.modules[name])
     sys.argv = [sys.argv[0], *arguments]
+    subprocess.Popen = _Copying  # type: ignore[assignment, misc]
+
+
+class _Copying(subprocess.Popen[bytes]):
+    """Starts a process as always, but where it would run a module of `COPIED`."""
+
+    def __init__(self, args: Sequence[str], **options: Any) -> None:  # noqa: ANN401 - handed on
+        python, *rest = args
+        module, *arguments = rest[rest.index("-m") + 1 :] if "-m" in rest else [""]
+        if python == sys.executable and module in COPIED:
+            # It runs in the new process, with its streams, and does not return to replace it.
+            options["preexec_fn"] = partial(_solve, module, arguments, options.get("env"))
+        super().__init__(args, **options)
+
+
+def _solve(module: str, arguments: Sequence[str], environment: Mapping[str, str] | None) -> None:
+    """Be the program that a module is, as `python -u -m` would be."""
+    call = getattr(importlib.import_module(module), COPIED[module])
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # one of them tells the starter that we run
+    _reset_signals()
+    gc.enable()  # no process is started with it
+    if environment is not None:
+        _set_variables(environment)
+    sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)))
+    sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), write_through=True)
+    sys.argv = [module, *arguments]
+    _end_with(call)
+
+
+def _reset_signals() -> None:
+    """Handle signals as a new interpreter does."""
+    signal.set_wakeup_fd(-1)
+    for number in ENDING_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _set_variables(environment: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
 
 
 def _end_with(call: object) -> NoReturn:
