@@ -225,6 +225,19 @@ async def test_what_is_applied_again_changes_nothing(scene: Scene, api: ApiServe
     assert first["metadata"]["generation"] == second["metadata"]["generation"] == 2
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["Modèle 中 \U0001f680", 'a "b" \\ \t\n', "\x7f \x85 \x9f \u2028 \u2029 \ufeff \ufffe \uffff"],
+    ids=["letters", "quotes", "controls"],
+)
+async def test_any_text_is_applied_as_it_is(scene: Scene, api: ApiServer, text: str) -> None:
+    reference = scene.create("Server")
+
+    applied = await apply_spec(api, reference, {"desiredAlloc": {**TWO, "accelerator": text}})
+
+    assert applied["spec"]["desiredAlloc"]["accelerator"] == text
+
+
 @pytest.mark.parametrize("kind", SPECS)
 async def test_a_status_is_applied_and_the_spec_stays(
     scene: Scene, api: ApiServer, kind: str
