@@ -2,18 +2,19 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from itertools import compress, islice
 from typing import TypeVar
 
 from inferno_operator.runtime.ports import GoneError
+from inferno_optimizer.errors import InfernoError
 
 T = TypeVar("T")
 
 CONCURRENT_WRITES = 16
 
-AT_A_TIME = 2 * CONCURRENT_WRITES
-"""Items that take one step together, before they take the next one."""
+APART = 2 * CONCURRENT_WRITES
+"""Steps of other items between two steps of an item, while there are that many."""
 
 logger = logging.getLogger(__name__)
 
@@ -24,23 +25,24 @@ async def write_each(items: Iterable[T], *steps: Callable[[T], Awaitable[object]
     Some items take a step before they take the next one. An item takes no further step after one
     that failed, or after its object was deleted.
     """
-    limit = asyncio.Semaphore(CONCURRENT_WRITES)
+    waiting = deque((item, steps) for item in items)
+    failures: list[InfernoError] = []
 
-    async def attempt(step: Callable[[T], Awaitable[object]], item: T) -> bool:
-        async with limit:
+    async def work() -> None:
+        while waiting:
+            item, (step, *others) = waiting.popleft()
             try:
                 await step(item)
             except GoneError as error:
                 logger.info("%s: not written, the object was deleted", error)
-                return False
-        return True
+            except InfernoError as error:
+                failures.append(error)
+            else:
+                if others:
+                    waiting.insert(APART, (item, tuple(others)))
 
-    remaining, failures = iter(items), list[BaseException]()
-    while batch := tuple(islice(remaining, AT_A_TIME)):
-        for step in steps:
-            attempts = (attempt(step, item) for item in batch)
-            results = await asyncio.gather(*attempts, return_exceptions=True)
-            failures += [result for result in results if isinstance(result, BaseException)]
-            batch = tuple(compress(batch, (result is True for result in results)))
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(CONCURRENT_WRITES, len(waiting))):
+            group.create_task(work())
     if failures:
         raise failures[0]

@@ -1,0 +1,39 @@
+"""Many writes take as long as their number says, whatever single ones take."""
+
+import asyncio
+
+from inferno_operator.runtime.concurrency import CONCURRENT_WRITES, write_each
+
+ITEMS = 15 * (CONCURRENT_WRITES - 1)
+
+
+async def test_a_slow_write_keeps_no_others_waiting() -> None:
+    loop = asyncio.get_running_loop()
+    start, running, most = loop.time(), 0, 0
+
+    async def write(number: int) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(10.0 if number == 0 else 1.0)
+        running -= 1
+
+    await write_each(range(ITEMS), write, write)
+
+    assert loop.time() - start <= 2 * ITEMS / (CONCURRENT_WRITES - 1) + 2.0
+    assert most == CONCURRENT_WRITES
+
+
+async def test_some_items_take_a_step_before_the_first_takes_the_next() -> None:
+    steps: list[tuple[int, int]] = []
+
+    async def first(number: int) -> None:
+        steps.append((1, number))
+
+    async def second(number: int) -> None:
+        steps.append((2, number))
+
+    await write_each(range(ITEMS), first, second)
+
+    apart = [steps.index((2, number)) - steps.index((1, number)) for number in range(ITEMS)]
+    assert min(apart[:-CONCURRENT_WRITES]) >= CONCURRENT_WRITES
