@@ -8,9 +8,9 @@ import numpy as np
 from inferno_optimizer.sizing.candidates import ROUNDING, Candidates
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Timer
-from inferno_optimizer.solvers.exact.program import weight_of
 from inferno_optimizer.solvers.greedy import entries_by_rank, serve
 from inferno_optimizer.solvers.ledger import Ledger
+from inferno_optimizer.solvers.loads import added, loads_of, loads_served, priorities_of
 from inferno_optimizer.solvers.partial.levels import solve_by_levels
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.running import HOLDS, Running
@@ -56,13 +56,10 @@ def solve_partial(candidates: Candidates, capacity: IntArray, timer: Timer) -> P
     outcome = solve_by_levels(
         problem, timer, options.priority_tolerance, delayed=options.delayed_best_effort
     )
-    priorities = sorted({candidates.cases[case].priority for case in problem.cases.tolist()})
+    priorities = priorities_of(candidates, problem.cases)
     assignment = _assignment(candidates, capacity, problem, outcome.counts, running)
     besides = np.setdiff1d(np.flatnonzero(assignment.rows != NO_ROW), problem.cases)
     most = dict(zip(priorities, outcome.most_served(), strict=True))
-    for case in besides.tolist():
-        priority, load = candidates.cases[case].priority, weight_of(candidates.cases[case])
-        most[priority] = most.get(priority, 0.0) + load
     served = loads_served(candidates, assignment)
     if options.saturation_policy in IN_TURN:
         assignment = _shared_out(candidates, capacity, assignment, running)
@@ -71,7 +68,7 @@ def solve_partial(candidates: Candidates, capacity: IntArray, timer: Timer) -> P
     return PartialPlan(
         assignment=assignment,
         served=served,
-        most_served=most,
+        most_served=added(most, loads_of(candidates, besides.tolist())),
         objective=value + others,
         least_value=min(outcome.least_value, value) + others,
         one_more=outcome.one_more.described(priorities),
@@ -91,36 +88,6 @@ def _other_value(candidates: Candidates, problem: ReplicaProblem, assignment: As
     besides = np.setdiff1d(np.flatnonzero(assignment.rows != NO_ROW), problem.cases)
     costs = [candidates.cases[case].server.current.cost for case in problem.cases.tolist()]
     return float(candidates.value[assignment.rows[besides]].sum()) - float(np.sum(costs))
-
-
-def loads_served(candidates: Candidates, assignment: Assignment) -> Mapping[int, float]:
-    """Load that an assignment serves by priority, partial service included."""
-    served = {case.priority: 0.0 for case in candidates.cases}
-    for case in np.flatnonzero(assignment.rows != NO_ROW).tolist():
-        wanted = int(candidates.replicas[assignment.rows[case]])
-        share = int(assignment.replicas[case]) / wanted if wanted else 1.0
-        served[candidates.cases[case].priority] += share * weight_of(candidates.cases[case])
-    for case in assignment.mixes:
-        served[candidates.cases[case].priority] += weight_of(candidates.cases[case])
-    return dict(sorted(served.items()))
-
-
-def loads_held(candidates: Candidates, assignment: Assignment) -> Mapping[int, float]:
-    """Load by priority that an assignment serves of what the present replicas carry."""
-    running = Running.of(candidates)
-    most = running.held(candidates.system.options.saturation_policy).tolist()
-    held = dict.fromkeys(sorted({case.priority for case in candidates.cases}), 0.0)
-    for place, case in enumerate(candidates.cases):
-        row, share = int(assignment.rows[place]), 0.0
-        if place in assignment.mixes:
-            share = 1.0
-        elif place in assignment.kept:
-            runs = sum(part.replicas for part in running.parts[place])
-            share = most[place] * sum(part.replicas for part in assignment.kept[place]) / runs
-        elif row != NO_ROW:
-            share = assignment.replicas[place] / max(candidates.replicas[row], 1)
-        held[case.priority] += float(min(share, most[place])) * weight_of(case)
-    return held
 
 
 def _assignment(

@@ -1,0 +1,157 @@
+"""Plans that serve servers entirely or not at all: one row for each, or a mix of rows.
+
+What a search leaves goes to whom it fits, and is shared out in part if the policy says so.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from inferno_optimizer.sizing.candidates import Candidates
+from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.solvers.assignment import Assignment, Mix, Timer
+from inferno_optimizer.solvers.curve import CurveRecorder
+from inferno_optimizer.solvers.exact.lexicographic import solve_by_levels
+from inferno_optimizer.solvers.exact.program import Program
+from inferno_optimizer.solvers.greedy import entries_by_rank, serve
+from inferno_optimizer.solvers.heterogeneous.levels import solve_mixes
+from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
+from inferno_optimizer.solvers.ledger import Ledger
+from inferno_optimizer.solvers.loads import added, loads_of, loads_wanted, priorities_of
+from inferno_optimizer.solvers.partial.levels import solve_by_levels as solve_partial_by_levels
+from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.saturation import share_out
+from inferno_optimizer.system import CurvePoint, MarginalValue
+
+
+@dataclass(frozen=True, slots=True)
+class EntirePlan:
+    """An assignment, and what is proven: the most load by priority, and the least value.
+
+    `one_more` tells what one more card of each type is worth, in the time that remains.
+    `failures` are steps that ended with an error.
+    """
+
+    assignment: Assignment
+    most_served: Mapping[int, float]
+    least_value: float
+    one_more: Callable[[], tuple[MarginalValue, ...]]
+    out_of_time: bool
+    curve: tuple[CurvePoint, ...] = ()
+    failures: tuple[str, ...] = ()
+
+
+Solve = Callable[[Candidates, IntArray, Timer, CurveRecorder], EntirePlan]
+"""A search, with the time that remains and what records its progress."""
+
+
+def unproven(candidates: Candidates, assignment: Assignment, *, out_of_time: bool) -> EntirePlan:
+    """An assignment of which nothing is proven."""
+    most = loads_wanted(candidates)
+    return EntirePlan(assignment, most, -math.inf, tuple, out_of_time)
+
+
+def solve_single(
+    candidates: Candidates, capacity: IntArray, timer: Timer, recorder: CurveRecorder
+) -> EntirePlan:
+    """One row for each case."""
+    options = candidates.system.options
+    room = candidates.fitting(capacity)
+    rows = np.flatnonzero(candidates.usable & (candidates.replicas <= room))
+    if not len(rows):
+        return EntirePlan(_filled(candidates, capacity, rows), {}, 0.0, tuple, out_of_time=False)
+    program = Program.of(candidates, rows, capacity)
+    undominated = program.undominated()
+    rows = rows[undominated]
+    outcome = solve_by_levels(
+        program.take(undominated),
+        timer,
+        tolerance=options.priority_tolerance,
+        observe=recorder.observe if options.trace else None,
+    )
+    priorities = priorities_of(candidates, candidates.pairs.case[rows])
+    return EntirePlan(
+        _filled(candidates, capacity, rows[outcome.plan]),
+        dict(zip(priorities, outcome.most_served.tolist(), strict=True)),
+        outcome.least_value,
+        lambda: outcome.one_more().described(priorities),
+        outcome.out_of_time,
+        recorder.curve(priorities, loads_of(candidates, ()), 0.0),
+        outcome.failures,
+    )
+
+
+def solve_whole(
+    candidates: Candidates, capacity: IntArray, timer: Timer, recorder: CurveRecorder
+) -> EntirePlan:
+    """One row for each case, where some take cards of several types.
+
+    Cases that need no replicas are not in the program; `_filled` serves them.
+    """
+    problem = ReplicaProblem.whole(candidates, capacity)
+    tolerance = candidates.system.options.priority_tolerance
+    outcome = solve_partial_by_levels(problem, timer, tolerance, delayed=False)
+    assignment = _filled(candidates, capacity, problem.row[outcome.counts > 0])
+    priorities = priorities_of(candidates, problem.cases)
+    most = dict(zip(priorities, outcome.most_served(), strict=True))
+    besides, value = _served_besides(candidates, assignment, problem.cases)
+    return EntirePlan(
+        assignment,
+        added(most, besides),
+        outcome.least_value + value,
+        lambda: outcome.one_more.described(priorities),
+        outcome.out_of_time,
+        recorder.curve(priorities, besides, value),
+    )
+
+
+def solve_mixed(
+    candidates: Candidates, capacity: IntArray, timer: Timer, recorder: CurveRecorder
+) -> EntirePlan:
+    """A mix of rows for each case.
+
+    Cases that need no replicas are not in the program; `_filled` serves them.
+    """
+    table, options = MixTable.of(candidates, capacity), candidates.system.options
+    observe = recorder.observe if options.trace else None
+    outcome = solve_mixes(table, capacity, timer, options.priority_tolerance, observe)
+    singles, mixes = table.given(outcome.plan)
+    assignment = _filled(candidates, capacity, singles, mixes)
+    priorities = priorities_of(candidates, table.case)
+    most = dict(zip(priorities, outcome.most_served.tolist(), strict=True))
+    besides, value = _served_besides(candidates, assignment, table.case)
+    return EntirePlan(
+        assignment,
+        added(most, besides),
+        outcome.least_value + value,
+        lambda: outcome.one_more().described(priorities),
+        outcome.out_of_time,
+        recorder.curve(priorities, besides, value),
+        outcome.failures,
+    )
+
+
+def _served_besides(
+    candidates: Candidates, assignment: Assignment, cases: IntArray
+) -> tuple[dict[int, float], float]:
+    """Load by priority, and value, of what is served besides the cases of a program."""
+    others = np.setdiff1d(assignment.served(candidates), cases)
+    value = float(candidates.value[assignment.rows[others]].sum())
+    return loads_of(candidates, others.tolist()), value
+
+
+def _filled(
+    candidates: Candidates, capacity: IntArray, chosen: IntArray, mixes: Iterable[Mix] = ()
+) -> Assignment:
+    """The chosen rows, and what fits besides: rounding or time may have left it behind."""
+    ledger = Ledger(candidates, capacity)
+    for mix in mixes:
+        ledger.take_mix(mix)
+    for row in chosen.tolist():
+        if ledger.fits(row):  # a solver's tolerance could let a card too many pass
+            ledger.take_all(row)
+    unserved = serve(ledger, entries_by_rank(candidates, ledger.unserved()))
+    share_out(ledger, unserved, candidates.system.options.saturation_policy)
+    return ledger.assignment()
