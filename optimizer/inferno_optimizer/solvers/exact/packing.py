@@ -8,6 +8,7 @@ from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.prices import RowPrices
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
 from inferno_optimizer.solvers.exact.settings import DEFAULTS, PackingSettings
+from inferno_optimizer.solvers.levels import Floors
 
 
 def pack(
@@ -104,17 +105,16 @@ def insert(
     return chosen
 
 
-def completed(
-    program: Program, chosen: BoolArray, floors: FloatArray, prices: RowPrices
-) -> BoolArray:
+def completed(program: Program, chosen: BoolArray, floors: Floors, prices: RowPrices) -> BoolArray:
     """Cases that a choice serves, and as many more as the floors of the first levels take.
 
     Those come first that cost the least for their load. Shape (cases,).
     """
-    served, first = program.has_row(chosen), program.starts
+    first = program.starts
     level, weight = program.level[first], program.weight[first]
+    served = program.has_row(chosen) | (level < floors.whole)
     cost = np.minimum.reduceat(prices.excess, first) / weight
-    for mine, floor in enumerate(floors.tolist()):
+    for mine, floor in enumerate(floors.loads.tolist()):
         missing = floor - float(weight[served & (level == mine)].sum())
         others = np.flatnonzero(~served & (level == mine))
         others = others[np.argsort(cost[others], kind="stable")]

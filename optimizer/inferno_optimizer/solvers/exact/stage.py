@@ -203,11 +203,11 @@ class PricedSearch:
         take; nobody else is. So every choice keeps the floors, which rounding misses where single
         cases are a large part of the load.
         """
-        floors = self._incumbent.floors
-        if len(floors) == self._goal.floors.whole or self._seconds_left() <= 0:
+        floors = self._floors()
+        if len(floors.loads) == floors.whole or self._seconds_left() <= 0:
             return
         served = completed(self._program, known, floors, self._prices)
-        rows, kept = _with_all_of(self._program, served, len(floors))
+        rows, kept = _with_all_of(self._program, served, len(floors.loads))
         objective = self._prices.objective[rows]
         nearby = _NearbySearch(kept, objective, self._seconds_left, self._settings)
         for found in nearby.choices(known[rows]):

@@ -12,7 +12,12 @@ from inferno_optimizer.solvers.exact.lexicographic import solve_by_levels
 from inferno_optimizer.solvers.exact.packing import pack
 from inferno_optimizer.solvers.exact.prices import price
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
-from inferno_optimizer.solvers.exact.settings import ExactSettings, PartSettings, ProgramSizes
+from inferno_optimizer.solvers.exact.settings import (
+    ExactSettings,
+    ExchangeSettings,
+    PartSettings,
+    ProgramSizes,
+)
 from inferno_optimizer.solvers.incumbent import SearchProgress
 from tests.unit.optimizer.programs import (
     best_of_all,
@@ -35,6 +40,8 @@ STEPS = replace(
     parts=PartSettings(growth=0, patience=0, patience_with_few=0),
 )
 """The same without the MILP solver, which would make good for a step that finds nothing."""
+
+NO_EXCHANGES = ExchangeSettings(each=0, rows=0, left_out=0, nodes=1, cut_rounds=0)
 
 SEARCHES = ("cuts", "prices", "steps")
 
@@ -61,6 +68,20 @@ def test_no_choice_is_better_than_its_excess_allows(seed: int) -> None:
         left_out = np.setdiff1d(program.place, program.place[chosen])
         allowed = prices.bound + prices.excess[chosen].sum() + prices.left_out[left_out].sum()
         assert objective[chosen].sum() >= allowed - 1e-6
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_with_lower_floors_prices_prove_no_more_than_the_relaxation_with_these(seed: int) -> None:
+    program = random_program(seed, cases=60)
+    program = replace(program, capacity=program.capacity / 4)
+    floors, lower = 0.6 * loads(program)[:1], 0.3 * loads(program)[:1]
+    objective = np.where(program.level == 1, -program.weight, 0.0)
+    prices = price(program, objective, floors, 0)
+
+    lowered = prices.lowered(floors - lower)
+
+    optimum = relaxed(program, objective.tolist(), lower.tolist())
+    assert max(lowered.bound, lowered.proven) <= optimum + 1e-6
 
 
 @pytest.mark.parametrize("card_type", range(3))
@@ -131,11 +152,30 @@ def test_every_search_ends_at_the_best_there_is_and_close_to_what_it_proves(
     assert program.value[outcome.plan].sum() == pytest.approx(least)
     assert np.all(outcome.most_served >= best * (1 - 1e-9))
     assert least - farthest <= outcome.least_value <= least + 1e-6
-    for progress in told:  # a plan that is the best one hides a bound that is too high
+    no_bound_is_above_the_best(program, exact, told)
+
+
+def no_bound_is_above_the_best(
+    program: Program, exact: BoolArray, told: list[SearchProgress]
+) -> None:
+    """A bound that is too high is hidden once the plan is the best one."""
+    least, best = program.value[exact].sum(), program.served(exact, len(loads(program)))
+    for progress in told:
         before = slice(progress.level)
         if np.all(progress.served[before] >= best[before]):
             reached = least if progress.level is None else -best[progress.level]
             assert progress.bound <= reached + 1e-6
+
+
+@pytest.mark.parametrize("seed", range(6))  # with 2 the solver ends early with a plan of 174 of 181
+def test_a_solver_that_ends_before_the_best_plan_proves_no_more_than_that_has(seed: int) -> None:
+    program, told = random_program(seed, cases=40), list[SearchProgress]()
+    early = replace(STEPS, seconds_per_column=0.0, gap=0.05, cut_rounds=0, exchanges=NO_EXCHANGES)
+
+    solve_by_levels(program, Timer(lambda: 60.0), early, 0.0, told.append)
+
+    exact = solve_by_levels(program, Timer(lambda: 60.0), tolerance=0.0).plan
+    no_bound_is_above_the_best(program, exact, told)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -171,6 +211,20 @@ def test_floors_are_lowered_only_for_what_is_closer_to_its_bound_and_whole_level
         if before.level == after.level and np.isfinite(before.bound):
             distance = before.objective - before.bound
             assert after.objective - after.bound <= distance + 1e-6
+
+
+@pytest.mark.parametrize("seed", range(8, 12))
+def test_a_level_that_hardly_fits_is_served_entirely_in_spite_of_a_large_tolerance(
+    seed: int,
+) -> None:
+    program = random_program(seed, cases=30, levels=2)
+    first = program.take(program.level == 0)
+    of_each = np.isin(np.arange(len(first.case)), first.starts)
+    hardly = replace(program, capacity=np.ceil(1.1 * first.used(of_each)))
+
+    outcome = solve_by_levels(hardly, Timer(lambda: 60.0), replace(STEPS, given_up=0.3))
+
+    assert program.served(outcome.plan, 1)[0] == loads(program)[0]
 
 
 @pytest.mark.parametrize("seed", range(4))

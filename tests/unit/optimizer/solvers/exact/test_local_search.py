@@ -322,7 +322,7 @@ def test_a_choice_is_completed_to_what_the_floors_take_and_hardly_more(seed: int
     prices = price(program, np.where(program.level == 2, -program.weight, 0.0), floors, 0)
     known = fill(replace(program, level=program.level.max() - program.level), nothing(program))
 
-    served = completed(program, known, floors, prices)
+    served = completed(program, known, Floors(floors, 0), prices)
 
     first = program.starts
     load = np.bincount(program.level[first][served], program.weight[first][served], 3)
