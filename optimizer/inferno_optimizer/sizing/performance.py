@@ -23,6 +23,7 @@ from inferno_optimizer.sizing.queueing import (
     DepartureIntervals,
     FloatArray,
     IntArray,
+    averages,
 )
 from inferno_optimizer.sizing.spread import Spread
 from inferno_optimizer.system import (
@@ -83,6 +84,9 @@ class PerformanceModel(Protocol):
     def loaded(self, arrival_rate: FloatArray) -> DepartureIntervals:
         """Times between departures that give the queue its distribution at a rate."""
 
+    def averages(self, arrival_rate: FloatArray) -> Averages:
+        """Averages of the queues at a rate; the rows are in descending order of batch."""
+
     def may_fall(self, arrival_rate: FloatArray) -> npt.NDArray[np.bool_]:
         """Whether latencies may be higher at a lower rate, by more than rounding."""
 
@@ -109,6 +113,13 @@ class PerformanceModel(Protocol):
 class SteadyModel(ArrayTable):
     """Replicas whose service time depends on the batch alone, the same for all requests."""
 
+    batch: IntArray
+
+    @property
+    def queue_limit(self) -> IntArray:
+        """Largest number of requests in a replica, waiting and in service."""
+        raise NotImplementedError
+
     def intervals(self, rows: slice, states: FloatArray) -> FloatArray:
         """Mean time between departures [ms], see `queueing.DepartureIntervals`."""
         raise NotImplementedError
@@ -116,6 +127,10 @@ class SteadyModel(ArrayTable):
     def loaded(self, arrival_rate: FloatArray) -> DepartureIntervals:  # noqa: ARG002 - does not matter
         """The times between departures, at any rate."""
         return self.intervals
+
+    def averages(self, arrival_rate: FloatArray) -> Averages:
+        """Averages of the queues at a rate."""
+        return averages(arrival_rate, self.batch, self.queue_limit, self.intervals)
 
     def may_fall(self, arrival_rate: FloatArray) -> npt.NDArray[np.bool_]:
         """Never; the falls of generation 3, which are slight, are those of the original."""
@@ -135,7 +150,6 @@ class LinearModel(SteadyModel):
     mu(n) = n / (fixed + slope n) never decreases with n.
     """
 
-    batch: IntArray
     fixed: FloatArray
     slope: FloatArray
 
@@ -270,7 +284,6 @@ class TokenBudgetModel(SteadyModel):
 
     rated_by_throughput: ClassVar[bool] = True
 
-    batch: IntArray
     alpha: FloatArray
     beta: FloatArray
     gamma: FloatArray

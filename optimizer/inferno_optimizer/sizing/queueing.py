@@ -150,9 +150,24 @@ def _averages_of_rows(
     intervals: DepartureIntervals,
 ) -> Averages:
     """Averages of one slice of the queues."""
-    total, in_service, full = _sums_up_to_batch(arrival_rate, batch, rows, intervals)
+    sums = _sums_up_to_batch(arrival_rate, batch, rows, intervals)
+    interval = intervals(rows, batch.astype(np.float64))
+    return with_queue(arrival_rate, batch, queue_limit, interval, sums)
+
+
+def with_queue(
+    arrival_rate: FloatArray,
+    batch: IntArray,
+    queue_limit: IntArray,
+    interval: FloatArray,
+    sums: tuple[FloatArray, FloatArray, FloatArray],
+) -> Averages:
+    """Averages of queues with the states beyond a full batch, where `interval` is 1 / mu(N) [ms].
+
+    `sums` are those of p(n) and n p(n) over n = 0..N, and p(N), all times one factor per queue.
+    """
+    total, in_service, full = sums
     states, places = batch.astype(np.float64), (queue_limit - batch).astype(np.float64)
-    interval = intervals(rows, states)
     load = arrival_rate * interval
     scale, tail, tail_waiting, last = _tail(load, places)
     total = total * scale + full * tail

@@ -21,7 +21,6 @@ from inferno_optimizer.sizing.queueing import (
     Averages,
     FloatArray,
     IntArray,
-    averages,
     distinct_rows,
 )
 from inferno_optimizer.sizing.roots import last_feasible
@@ -141,9 +140,7 @@ class Replicas:
 
     def averages(self, arrival_rate: FloatArray) -> Averages:
         """Averages of the replicas' queues at these rates [requests/ms]."""
-        model = self.model
-        intervals = model.loaded(arrival_rate)
-        return averages(arrival_rate, model.batch, model.queue_limit, intervals)
+        return self.model.averages(arrival_rate)
 
     def itl(self, queue: Averages) -> "Latency":
         """The mean inter-token latency of a request."""

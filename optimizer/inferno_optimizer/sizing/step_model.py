@@ -9,12 +9,12 @@ decode".
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from inferno_optimizer.sizing.octaves import LogRatios, last_likely, sums_up_to
 from inferno_optimizer.sizing.performance import QUEUE_PER_BATCH, Requests, columns_of
 from inferno_optimizer.sizing.queueing import (
     Averages,
@@ -22,14 +22,11 @@ from inferno_optimizer.sizing.queueing import (
     FloatArray,
     IntArray,
     distinct_rows,
+    with_queue,
 )
 from inferno_optimizer.sizing.spread import Spread
 from inferno_optimizer.sizing.step_law import MOST_BUSY, Lengths, StepLaw
 from inferno_optimizer.system import StepParameters
-
-FIRST_OCTAVE = 8
-NODES = 6
-"""States below which every ratio is computed, and nodes of an interpolation in an octave above."""
 
 SAME_CROWD = 2.0 * np.exp(-1.0)
 """Share of the variance of the requests in the batch that their mean over a stay has.
@@ -134,6 +131,39 @@ class StepModel(StepLaw):
         exponential ones; the probability of the full batch grows, so that as many wait at all.
         """
         return _Ratios(self, arrival_rate)
+
+    def averages(self, arrival_rate: FloatArray) -> Averages:
+        """Averages of the queues at these rates; the rows are in descending order of batch."""
+        last = last_likely(self.batch, self._log_ratios(arrival_rate))
+        order = np.argsort(-last, kind="stable")
+        model, rate = self.take(order), arrival_rate[order]
+        found = model.averages_up_to(last[order], rate)
+        return found.take(np.argsort(order))
+
+    def averages_up_to(self, last: IntArray, arrival_rate: FloatArray) -> Averages:
+        """The same without the states from `last` to a full batch; it is in descending order."""
+        total, moment, full = sums_up_to(last, self._log_ratios(arrival_rate))
+        beyond, more = self.full_batch(arrival_rate)
+        full = np.where(last == self.batch, full, 0.0)
+        added = full * (more - 1.0)
+        sums = total + added, moment + added * self.batch, full * more
+        interval = beyond / arrival_rate
+        return with_queue(arrival_rate, self.batch, self.queue_limit, interval, sums)
+
+    def full_batch(self, arrival_rate: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The ratio of two states beyond a full batch, and a factor of the probability of that."""
+        full = arrival_rate * self.full_ms / self.batch
+        factor = self.wait_factor(full)
+        stable = full < 1.0
+        beyond = np.power(full, np.where(stable, 1.0 / factor, 1.0))
+        room = np.where(stable, 1.0 - full, 1.0)
+        return beyond, np.where(stable, (1.0 - beyond) / room, 1.0 / factor)
+
+    def _log_ratios(self, arrival_rate: FloatArray) -> LogRatios:
+        def log_ratios(rows: slice, states: FloatArray) -> FloatArray:
+            return self.rows(rows).log_ratio(states, arrival_rate[rows])
+
+        return log_ratios
 
     def log_ratio(self, states: FloatArray, arrival_rate: FloatArray) -> FloatArray:
         """Logarithm of the ratio of two states, (lambda S(n) / n)^power; it is smooth in ln n."""
@@ -302,81 +332,17 @@ class StepModel(StepLaw):
 
 
 class _Ratios:
-    """Times between departures at arrival rates, see `StepModel.loaded`.
-
-    Ratios are interpolated in each octave of n, so that they do not depend on how the states are
-    divided into blocks.
-    """
+    """Times between departures at arrival rates, see `StepModel.loaded`."""
 
     def __init__(self, model: StepModel, arrival_rate: FloatArray) -> None:
         self._model, self._rate = model, arrival_rate
-        self._known: dict[tuple[int, int], FloatArray] = {}
-        full = arrival_rate * model.full_ms / model.batch
-        factor = model.wait_factor(full)
-        stable = full < 1.0
-        self._beyond = np.power(full, np.where(stable, 1.0 / factor, 1.0))
-        room = np.where(stable, 1.0 - full, 1.0)
-        self._more = np.where(stable, (1.0 - self._beyond) / room, 1.0 / factor)
-        self._log_rate = np.log(arrival_rate)
+        self._beyond, self._more = model.full_batch(arrival_rate)
 
     def __call__(self, rows: slice, states: FloatArray) -> FloatArray:
         """1 / mu(n) of the queues `rows` [ms], see `queueing.DepartureIntervals`."""
         if states.ndim == 1:
             return np.asarray(self._beyond[rows] / self._rate[rows])
-        first, width = int(states[0, 0]), len(states)
-        ratios = np.empty((width, rows.stop - rows.start))
-        for octave in range(_octave_of(first), _octave_of(first + width - 1) + 1):
-            start, design = _design(octave)
-            low, high = max(start, first), min(start + len(design), first + width)
-            part = ratios[low - first : high - first]
-            np.matmul(design[low - start : high - start], self._values(octave, rows), out=part)
-        np.exp(ratios, out=ratios)
-        last = self._model.batch[rows] - first
-        full = np.flatnonzero((last >= 0) & (last < width))
-        ratios[last[full], full] *= self._more[rows][full]
-        return ratios
-
-    def _values(self, octave: int, rows: slice) -> FloatArray:
-        """Logarithms of the ratios, divided by the rate, at the nodes of an octave.
-
-        Later blocks have a part of the rows of the earlier ones, from the same first row on.
-        """
-        key = octave, rows.start
-        if key not in self._known:
-            model, nodes = self._model.rows(rows), _nodes(octave)[:, None]
-            values = model.log_ratio(nodes, self._rate[rows])
-            self._known[key] = values - self._log_rate[rows]
-        return self._known[key][:, : rows.stop - rows.start]
-
-
-def _octave_of(state: int) -> int:
-    """The number of the octave of a state; the first one has all states below `FIRST_OCTAVE`."""
-    return (state // FIRST_OCTAVE).bit_length()
-
-
-def _states(octave: int) -> FloatArray:
-    """The states of an octave."""
-    first = FIRST_OCTAVE << octave >> 1 if octave else 1
-    return np.arange(first, FIRST_OCTAVE << octave, dtype=np.float64)
-
-
-@cache
-def _nodes(octave: int) -> FloatArray:
-    """Chebyshev points of an octave in ln n; the first octave has a node at each state."""
-    states = _states(octave)
-    if octave == 0:
-        return states
-    first, last = np.log(states[0]), np.log(states[-1])
-    points = np.cos(np.pi * np.arange(NODES) / (NODES - 1))
-    return np.asarray(np.exp((points * (last - first) + first + last) / 2.0))
-
-
-@cache
-def _design(octave: int) -> tuple[int, FloatArray]:
-    """The first state of an octave, and the factors of `_Ratios._values` in each state."""
-    states, nodes = np.log(_states(octave)), np.log(_nodes(octave))
-    weights = np.ones((len(states), len(nodes)))
-    for place, node in enumerate(nodes):
-        for other in np.delete(nodes, place):
-            weights[:, place] *= (states - other) / (node - other)
-    return int(_states(octave)[0]), weights
+        model = self._model.rows(rows)
+        ratios = np.exp(model.log_ratio(states, self._rate[rows]))
+        ratios *= np.where(states == model.batch, self._more[rows], 1.0)
+        return np.asarray(ratios / self._rate[rows])
