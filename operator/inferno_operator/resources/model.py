@@ -216,6 +216,20 @@ class RejectedWindows(Part):
     """How many."""
 
 
+class HardlyKnownParameter(Part):
+    """A parameter of stepParms that the windows hardly tell apart from the others.
+
+    Plans for the lengths of the windows are right all the same; for other lengths they may not be.
+    """
+
+    name: str
+    """The field of stepParms."""
+    error: Number
+    """Standard error, relative to the parameter."""
+    share: Number
+    """Largest share of a measured latency that it makes."""
+
+
 class CalibratedData(Part):
     """What was measured of the replicas on one accelerator, and the parameters that follow."""
 
@@ -254,6 +268,9 @@ class CalibratedData(Part):
     step_parms: StepParms | None = None
     """Upper confidence (90 %) of the step time, if it fits better; what calibrate: Use takes then
     instead of decodeParms and prefillParms."""
+    hardly_known: Items[HardlyKnownParameter] = ()
+    """Parameters of stepParms with a standard error above half of their value, which make more than
+    5 % of a latency."""
     perf_parms: PerfParms | None = None
     """Parameters of the third generation, if they fit better."""
 

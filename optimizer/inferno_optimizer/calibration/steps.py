@@ -48,6 +48,28 @@ REACH = 2.0
 """How far beyond the lengths of the runs the parameters hold, as a factor."""
 
 
+DOUBTFUL = 0.5
+"""Standard error of a parameter, relative to its value, above which it is hardly known."""
+
+SLIGHT = 0.05
+"""Share of all times below which it does not matter that a parameter is hardly known."""
+
+FITTED = ("alpha", "kappa", "delta", "u", "ahead")
+"""The parameters that are fitted, in the order of the columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class HardlyKnown:
+    """A parameter that the runs hardly tell: its standard error, relative to its value.
+
+    `share` is the largest share of a fitted time that it has.
+    """
+
+    name: str
+    error: float
+    share: float
+
+
 @dataclass(frozen=True, slots=True)
 class StepFit:
     """Parameters of generation 4, and how far each run is from them.
@@ -72,6 +94,18 @@ class StepFit:
     ttft: tuple[float, ...]
     doubt: float
     shares: tuple[float, ...]
+
+    @property
+    def hardly_known(self) -> tuple[HardlyKnown, ...]:
+        """The parameters that matter, and have a standard error above `DOUBTFUL`."""
+        values = [getattr(self.parameters, name) for name in FITTED]
+        return tuple(
+            HardlyKnown(name, error / value, share)
+            for name, value, error, share in zip(
+                FITTED, values, self.errors, self.shares, strict=True
+            )
+            if error > DOUBTFUL * value > 0 and share > SLIGHT
+        )
 
     @property
     def upper(self) -> StepParameters:

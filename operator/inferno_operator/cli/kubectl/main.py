@@ -185,10 +185,12 @@ def explain(
     from inferno_operator.cli.kubectl.dry_run import decide
     from inferno_operator.cli.kubectl.selection import choose_server
     from inferno_operator.cli.measurement import reported
+    from inferno_operator.cli.tables.calibration import doubt_parts
     from inferno_operator.cli.tables.measurement import comparison_parts
     from inferno_operator.cli.tables.solution import option_parts, saved_work_parts
     from inferno_operator.cli.tables.top import condition_parts
     from inferno_operator.cli.tables.what_if import remedy_parts
+    from inferno_operator.resources import Model
     from inferno_operator.resources.observation import readable
     from inferno_optimizer.explain.options import explain
     from inferno_optimizer.explain.remedies import remedies
@@ -198,7 +200,9 @@ def explain(
     namespace, observations = _read(place)
     chosen = choose_server(observations, namespace, server)
     name, conditions = chosen.spec.name, chosen.status.conditions
-    measurements = [item for item in reported(readable(observations)) if item.server is chosen]
+    objects = readable(observations)
+    models = [m for m in objects if isinstance(m, Model) and m.spec.name == chosen.spec.model]
+    measurements = [item for item in reported(objects) if item.server is chosen]
     with working("looking for what would serve it"):
         outcome = decide(observations, namespace, optimizer, time_limit=time_limit)
         system, solution = outcome.snapshot.system, outcome.solution
@@ -215,6 +219,7 @@ def explain(
         },
         lambda: (
             *option_parts(options, money),
+            *doubt_parts(models),
             *saved_work_parts(system, name),
             *remedy_parts(decision, found),
             *(part for item in measurements for part in comparison_parts(item)),

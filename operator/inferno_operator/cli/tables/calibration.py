@@ -1,21 +1,18 @@
 """A calibration as the manifest of a Model, with standard errors as comments; pure."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from math import ceil
 
 from inferno_operator.cli.offline.calibration import Measurements
 from inferno_operator.cli.offline.manifests import object_name
-from inferno_operator.resources import API_VERSION
+from inferno_operator.resources import API_VERSION, Model, StepParms
 from inferno_optimizer.calibration.calibrate import Calibration
 from inferno_optimizer.calibration.choice import Laws
-from inferno_optimizer.calibration.steps import StepFit
+from inferno_optimizer.calibration.steps import FITTED, StepFit
 from inferno_optimizer.calibration.verdict import Facts, LineFit
-
-DOUBTFUL = 0.5
-"""Standard error of a parameter, relative to its value, above which it is hardly known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +69,30 @@ def named(found: Laws) -> Iterator[str]:
         yield f"{found.lines.used[place].replica}: is far from what fits the other runs: {away}"
 
 
+def doubt_parts(models: Iterable[Model]) -> Iterator[str]:
+    """Yield a warning for each accelerator of models with parameters that are hardly known."""
+    for model in models:
+        for row in (row for row in model.status.calibration if row.hardly_known):
+            names = ", ".join(
+                f"{one.name} (± {one.error:.0%}, at most {one.share:.0%} of a latency)"
+                for one in row.hardly_known
+            )
+            yield ""
+            yield (
+                f"warning: stepParms of {model.spec.name} on {row.acc}: measurements hardly tell"
+                f" {names}{_held(row.step_parms)}"
+            )
+
+
+def _held(steps: StepParms | None) -> str:
+    """For which lengths steps hold all the same."""
+    if steps is None:
+        return ""
+    inputs = f"{steps.min_in_tokens} to {steps.max_in_tokens} input"
+    outputs = f"{steps.min_out_tokens} to {steps.max_out_tokens} output"
+    return f"; plans hold for {inputs} and {outputs} tokens"
+
+
 def _lines(result: Calibration) -> list[str]:
     facts, expected = result.facts, result.expected
     return [
@@ -89,10 +110,13 @@ def _lines(result: Calibration) -> list[str]:
 def _steps(fit: StepFit) -> list[str]:
     """Parameters of the steps, with standard errors where there are any."""
     found = fit.parameters
-    names = ("alpha", "kappa", "delta", "u", "ahead", "budget", "overhead")
+    names = (*FITTED, "budget", "overhead")
     values = [getattr(found, name) for name in names]
-    known = zip(values, fit.errors, fit.shares, strict=False)
-    errors = [f" # ± {error:.2g}{_weak(value, error, share)}" for value, error, share in known]
+    weak = {
+        one.name: f", hardly known; at most {one.share:.0%} of a time" for one in fit.hardly_known
+    }
+    known = zip(FITTED, fit.errors, strict=True)
+    errors = [f" # ± {error:.2g}{weak.get(name, '')}" for name, error in known]
     return [
         "    stepParms:",
         *(
@@ -104,11 +128,6 @@ def _steps(fit: StepFit) -> list[str]:
         f"      minOutTokens: {found.min_output_tokens}",
         f"      maxOutTokens: {found.max_output_tokens}",
     ]
-
-
-def _weak(value: float, error: float, share: float) -> str:
-    """What is said of a parameter whose error is large beside its value."""
-    return f", hardly known; at most {share:.0%} of a time" if error > DOUBTFUL * value > 0 else ""
 
 
 def _both(found: Laws, measurements: str) -> list[str]:

@@ -15,6 +15,7 @@ from inferno_operator.resources import (
     DecodeParms,
     FittedDecode,
     FittedPrefill,
+    HardlyKnownParameter,
     Model,
     PerformanceData,
     PerfParms,
@@ -24,6 +25,7 @@ from inferno_operator.resources import (
 )
 from inferno_optimizer.calibration.calibrate import Calibration, Evidence, calibrate
 from inferno_optimizer.calibration.choice import Laws, laws
+from inferno_optimizer.calibration.steps import StepFit
 from inferno_optimizer.calibration.verdict import CalibrationReason, LineFit
 from inferno_optimizer.calibration.windows import Window, lagged
 from inferno_optimizer.system import PrefillDecodeParameters, TokenBudgetParameters
@@ -171,6 +173,7 @@ def _row(told: _Told, result: Calibration) -> CalibratedData:
         decode_parms=decode_parms,
         prefill_parms=prefill_parms,
         step_parms=_step_parms(told, result, found),
+        hardly_known=_hardly_known(told, result, found),
         perf_parms=_perf_parms(result.budget) if result.budget else None,
     )
 
@@ -192,7 +195,8 @@ def _verdict(told: _Told, result: Calibration, found: Laws | None) -> tuple[Cali
         steps, lines = found.from_steps.mean, found.from_lines.mean
         reason = result.reason if result.reason.usable else CalibrationReason.CALIBRATED
         rest = f"; {result.message}" if result.reason.usable else ""
-        return reason, f"stepParms fit better: windows are {steps:.1%} off, not {lines:.1%}{rest}"
+        off = f"stepParms fit better: windows are {steps:.1%} off, not {lines:.1%}"
+        return reason, f"{off}{_doubts(found.chosen_steps)}{rest}"
     if told.typed_steps and result.reason.usable:
         return result.reason, f"{result.message}; {TYPED_STEPS_STAY}"
     return result.reason, result.message
@@ -217,6 +221,31 @@ def _step_parms(told: _Told, result: Calibration, found: Laws | None) -> StepPar
         )
     refused = not result.reason.usable
     return told.before.step_parms if told.before and refused else None
+
+
+def _doubts(steps: StepFit) -> str:
+    """What is said of parameters that the windows hardly tell."""
+    if not steps.hardly_known:
+        return ""
+    names, valid = ", ".join(one.name for one in steps.hardly_known), steps.parameters
+    inputs = f"{valid.min_input_tokens} to {valid.max_input_tokens} input"
+    outputs = f"{valid.min_output_tokens} to {valid.max_output_tokens} output"
+    return f"; {names} hardly known, so plans hold for {inputs} and {outputs} tokens only"
+
+
+def _hardly_known(
+    told: _Told, result: Calibration, found: Laws | None
+) -> tuple[HardlyKnownParameter, ...]:
+    """The parameters of the step time that are hardly known; as before after a refusal."""
+    if found and found.chosen_steps:
+        return tuple(
+            HardlyKnownParameter(
+                name=one.name, error=_rounded(one.error), share=_rounded(one.share)
+            )
+            for one in found.chosen_steps.hardly_known
+        )
+    refused = not result.reason.usable
+    return told.before.hardly_known if told.before and refused else ()
 
 
 def _usable(

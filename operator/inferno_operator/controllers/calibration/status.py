@@ -71,7 +71,7 @@ def verdict(rows: Sequence[CalibratedData]) -> Verdict:
 
 def noticeable(old: CalibratedData, new: CalibratedData) -> bool:
     """Whether a calibration differs enough from the one in the status to be written."""
-    if (old.acc, old.reason) != (new.acc, new.reason):
+    if _words(old) != _words(new):
         return True
     if abs(new.rows - old.rows) > NOTICEABLE_ROWS * old.rows:
         return True
@@ -79,6 +79,10 @@ def noticeable(old: CalibratedData, new: CalibratedData) -> bool:
     return len(before) != len(after) or any(
         abs(b - a) > NOTICEABLE * abs(a) for a, b in zip(before, after, strict=True)
     )
+
+
+def _words(row: CalibratedData) -> tuple[str, ...]:
+    return row.acc, row.reason, *(one.name for one in row.hardly_known)
 
 
 def _parameters(row: CalibratedData) -> list[float]:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from inferno_operator.cli.tables.calibration import doubt_parts
 from inferno_operator.cli.tables.rich import rich_text
 from inferno_operator.cli.tables.solution import (
     TextTable,
@@ -13,6 +14,7 @@ from inferno_operator.cli.tables.solution import (
     saved_work_parts,
     solution_parts,
 )
+from inferno_operator.resources import API_VERSION, Model, parse
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.options import explain
 from inferno_optimizer.optimize import optimize
@@ -206,3 +208,32 @@ def test_it_is_said_how_many_tokens_of_an_answer_a_step_makes() -> None:
         "",
         f"{said}; profiles with stepParms count on it",
     ]
+
+
+def test_it_is_said_which_parameters_measurements_hardly_tell_and_for_which_lengths_they_hold() -> (
+    None
+):
+    lengths = {"minInTokens": 256, "maxInTokens": 1024, "minOutTokens": 64, "maxOutTokens": 256}
+    row = {
+        "acc": "H100",
+        "reason": "Calibrated",
+        "time": "2026-01-01T00:00:00Z",
+        "stepParms": {"alpha": 9, "kappa": 0.001, "delta": 0.02, **lengths},
+        "hardlyKnown": [{"name": "kappa", "error": 0.81, "share": 0.13}],
+    }
+    manifest = {
+        "apiVersion": API_VERSION,
+        "kind": "Model",
+        "metadata": {"name": "llm"},
+        "spec": {"name": "llm"},
+        "status": {"calibration": [row, {**row, "acc": "A100", "hardlyKnown": []}]},
+    }
+    model = parse(manifest)
+    assert isinstance(model, Model)
+
+    _, told = doubt_parts([model])
+
+    assert told == (
+        "warning: stepParms of llm on H100: measurements hardly tell kappa (± 81%, at most 13% of a"
+        " latency); plans hold for 256 to 1024 input and 64 to 256 output tokens"
+    )

@@ -1,9 +1,10 @@
 """What the status of a Model tells of its parameters."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
 
+import numpy as np
 import pytest
 
 from inferno_operator.controllers.calibration.parameters import (
@@ -12,7 +13,13 @@ from inferno_operator.controllers.calibration.parameters import (
     prior,
     with_prefill_batch,
 )
-from inferno_operator.resources import CalibratedData, Model, PerformanceData, parse
+from inferno_operator.resources import (
+    CalibratedData,
+    HardlyKnownParameter,
+    Model,
+    PerformanceData,
+    parse,
+)
 from inferno_optimizer.calibration.windows import Window
 from inferno_optimizer.system import PrefillDecodeParameters
 from tests.unit.operator import objects
@@ -104,10 +111,13 @@ def test_a_change_of_the_engine_is_told() -> None:
 STEPS: Mapping[str, object] = {"stepParms": {"alpha": 9, "kappa": 0.002, "delta": 0.03}}
 
 
-def mixed(count: int = 36) -> list[Window]:
+def mixed(
+    count: int = 36,
+    inputs: Sequence[int] = range(256, 769, 32),
+    outputs: Sequence[int] = range(100, 301, 20),
+) -> list[Window]:
     """Windows of a replica that computes prompts in its decode steps, the newest last."""
-    lengths = tuple(range(256, 769, 32)), tuple(range(100, 301, 20))
-    engine = MixedEngine(8.0, 0.001, 0.0, 0.03, *lengths)
+    engine = MixedEngine(8.0, 0.001, 0.0, 0.03, tuple(inputs), tuple(outputs))
     rates = [0.5 + 1.5 * (7 * number % count) / 5 for number in range(count)]
     seen = windows(engine, rates)
     start = NOW.timestamp() - seen[-1].end
@@ -126,6 +136,23 @@ def test_steps_are_told_where_they_fit_better(fields: Mapping[str, object]) -> N
     assert row.step_parms.ahead == pytest.approx(0, abs=0.1)
 
 
+def test_parameters_that_the_windows_hardly_tell_are_named_with_the_lengths_that_hold() -> None:
+    random = np.random.default_rng(2)
+    noisy = [
+        replace(window, itl_ms=window.itl_ms * random.uniform(0.8, 1.2))
+        for window in mixed(inputs=(512,), outputs=(128,))
+    ]
+
+    (known,), (doubtful,) = rows(mixed(), model(STEPS)), rows(noisy, model(STEPS))
+
+    assert (known.hardly_known, "hardly known" in known.message) == ((), False)
+    (extra,) = doubtful.hardly_known
+    assert extra.name == "u"  # the engine has none, and noise looks like a little
+    assert extra.error > 0.5
+    assert 0.05 < extra.share < 0.1
+    assert "; u hardly known, so plans hold for 256 to 1024 input and" in doubtful.message
+
+
 def test_typed_steps_stay_where_lines_fit_better() -> None:
     (row,) = rows(spread(), model(STEPS))
 
@@ -142,6 +169,15 @@ def test_steps_stay_after_a_refusal_as_they_were() -> None:
 
     assert refused.reason == "NoSpread"
     assert refused.step_parms == before[0].step_parms is not None
+
+
+def test_what_is_hardly_known_stays_after_a_refusal_with_its_parameters() -> None:
+    doubt = HardlyKnownParameter(name="kappa", error=0.8, share=0.13)
+    before = [row.model_copy(update={"hardly_known": (doubt,)}) for row in rows(mixed())]
+
+    (refused,) = rows(steady(), model(STEPS, before))
+
+    assert refused.hardly_known == (doubt,)
 
 
 def test_a_single_window_shows_no_line() -> None:
