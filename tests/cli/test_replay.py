@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.models import performing
 from tests.cli.program import PROGRAM, ROOT, inferno
 from tests.controlplane.waiting import wait_until
 from tests.generate import fleet as generated
@@ -97,29 +98,8 @@ def test_replicas_may_perform_otherwise_than_the_models_say() -> None:
     assert len(seeds) > 1
 
 
-def models(file: Path, slower: float, accelerator: str = "2xH100") -> Path:
-    """The Model of the episode as a file, with other times."""
-    decode, prefill = ({"alpha": 14 * slower, "beta": 0.45 * slower}, {"gamma": 290 * slower})
-    data = {
-        "acc": accelerator,
-        "accCount": 1,
-        "decodeParms": decode,
-        "prefillParms": {**prefill, "delta": 0.0021 * slower},
-        "maxBatchSize": 64,
-        "atTokens": 1000,
-    }
-    model = {
-        "apiVersion": "inferno.platform.ai/v1alpha1",
-        "kind": "Model",
-        "metadata": {"name": "qwen3-32b"},
-        "spec": {"name": "qwen3-32b", "data": [data]},
-    }
-    file.write_text(json.dumps(model))
-    return file
-
-
 def test_a_file_may_say_how_replicas_really_perform(tmp_path: Path) -> None:
-    truth = models(tmp_path / "models.json", slower=1.2)
+    truth = performing(tmp_path / "models.json", slower=1.2)
 
     told, computed, believed = (
         json.loads(replay("--policy", "hpa", "-o", "json", *options).stdout)
@@ -130,7 +110,7 @@ def test_a_file_may_say_how_replicas_really_perform(tmp_path: Path) -> None:
 
 
 def test_a_truth_about_what_the_fleet_has_not_is_refused(tmp_path: Path) -> None:
-    truth = models(tmp_path / "models.json", slower=1.2, accelerator="2xH200")
+    truth = performing(tmp_path / "models.json", slower=1.2, accelerator="2xH200")
 
     done = replay("--policy", "hpa", "--truth", truth)
 

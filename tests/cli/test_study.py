@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.models import performing
 from tests.cli.program import PROGRAM, ROOT, inferno
 from tests.controlplane.waiting import wait_until
 
@@ -136,6 +137,19 @@ def test_what_changes_is_computed_anew(tmp_path: Path) -> None:
     assert all("slower" in line for line in lines)
 
 
+def test_a_file_may_say_how_replicas_really_perform(expected: bytes, tmp_path: Path) -> None:
+    settings = [{"name": "slower", "stepSeconds": 30, "truth": "models.json"}]
+    slower = [row for row in expected.decode().splitlines() if ",believed," not in row]
+    performing(tmp_path / "models.json", slower=1.2)
+    found = study(tmp_path, "-o", "csv", changes={"settings": settings})
+
+    performing(tmp_path / "models.json", slower=1.3)
+    other = study(tmp_path, "-o", "csv", changes={"settings": settings})
+
+    assert found.stdout.decode().splitlines() == slower
+    assert other.stdout != found.stdout
+
+
 STUCK = """\
 import pathlib
 import threading
@@ -185,6 +199,10 @@ def test_an_interrupt_keeps_what_is_done(tmp_path: Path) -> None:
         (
             {"settings": [{"name": "a", "slowr": 2}]},
             "study.yaml:1: settings[0].slowr is unknown; did you mean slower",
+        ),
+        (
+            {"settings": [{"name": "a", "truth": "none.yaml"}]},
+            "none.yaml: No such file or directory",
         ),
         ({"fleets": [{"name": "a", "paths": ["none"]}]}, "none: No such file or directory"),
     ],

@@ -131,6 +131,8 @@ def _scenarios(
         version("inferno-operator"),
     )
     for setting in study.settings:
+        truth_file = str(folder / setting.truth) if setting.truth else ""
+        true = read_documents([truth_file]) if truth_file else []
         options = ReplayOptions(
             step_s=setting.step_seconds,
             hours=trace.hours,
@@ -139,9 +141,12 @@ def _scenarios(
             error=setting.error,
             lead=LeadTime(setting.lead_time_seconds, setting.lead_time_cov),
             seed=setting.seed,
+            truth=system_of(true, unknown).profiles if true else (),
+            truth_file=truth_file,
             measures=measures,
         )
-        made = _digest(inputs, setting.model_dump(exclude={"name"}))
+        performing = [document.content for document in true]
+        made = _digest(inputs, setting.model_dump(exclude={"name", "truth"}), performing)
         yield setting, made, scenario_of(system, load, options, warn)
 
 

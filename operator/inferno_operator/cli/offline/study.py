@@ -47,6 +47,8 @@ class StudySetting(Part):
     slower: Annotated[Number, Field(ge=0.1)] = 1
     error: Annotated[Number, Field(ge=0, le=0.9)] = 0
     seed: int = 0
+    truth: str = ""
+    """A file with how replicas really perform, from the folder of the study."""
 
 
 class Study(Part):
