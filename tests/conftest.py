@@ -167,18 +167,24 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture(scope="session")
-def start_in_vain() -> Iterator[StartInVain]:
-    """Start operators that end at once, for something is wrong."""
+def processes() -> Iterator[Processes]:
+    """Programs that need no control plane, the same ones for the whole run."""
     with Processes() as processes:
-        numbers = itertools.count(1)
+        yield processes
 
-        def start(*arguments: str, **environment: str) -> tuple[int, list[str]]:
-            name = f"operator-{next(numbers)}"
-            status, lines = refusal_to_start(processes, name, arguments, environment)
-            assert "Traceback" not in "".join(lines)
-            return status, lines
 
-        yield start
+@pytest.fixture(scope="session")
+def start_in_vain(processes: Processes) -> StartInVain:
+    """Start operators that end at once, for something is wrong."""
+    numbers = itertools.count(1)
+
+    def start(*arguments: str, **environment: str) -> tuple[int, list[str]]:
+        name = f"operator-{next(numbers)}"
+        status, lines = refusal_to_start(processes, name, arguments, environment)
+        assert "Traceback" not in "".join(lines)
+        return status, lines
+
+    return start
 
 
 @pytest.fixture(scope="session")

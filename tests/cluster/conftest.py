@@ -1,7 +1,6 @@
 """Everything in this folder needs a control plane, and says so."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,19 +11,19 @@ SHARED_MODE = "stateless-remote"
 
 
 @pytest.fixture(scope="session")
-def stateless_remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mode]:
+def stateless_remote(control_plane: ControlPlane) -> Iterator[Mode]:
     """The way to run whose optimizer remembers nothing, so that tests share it."""
-    with mode_called(SHARED_MODE, tmp_path_factory.mktemp("optimizer")) as mode:
+    with mode_called(SHARED_MODE, control_plane.processes) as mode:
         yield mode
 
 
 @pytest.fixture(params=OPPOSITE)
-def mode(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mode]:
+def mode(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Iterator[Mode]:
     """Two ways to run that have nothing in common; `in_every_mode` if they are a test's subject."""
     if request.param == SHARED_MODE:
         yield request.getfixturevalue("stateless_remote")
         return
-    with mode_called(request.param, tmp_path) as mode:
+    with mode_called(request.param, control_plane.processes) as mode:
         yield mode
 
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,8 +13,9 @@ import yaml
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.operator_process import OperatorProcess
+from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
-from tests.rest.serving import Served, serving
+from tests.rest.serving import Served, copied
 
 Manifest = dict[str, Any]
 
@@ -55,13 +55,13 @@ class Mode:
 
 
 @contextmanager
-def mode_called(name: str, folder: Path) -> Iterator[Mode]:
+def mode_called(name: str, processes: Processes) -> Iterator[Mode]:
     """A way to run, with its optimizer at work."""
     if name.endswith("local"):
         yield Mode(name, environment_of(name))
         return
     stateful = ["--stateful"] if name.startswith("stateful") else []
-    with serving(folder, *stateful) as optimizer:
+    with copied(processes, *stateful) as optimizer:
         yield Mode(name, environment_of(name, optimizer.url), optimizer)
 
 

@@ -51,15 +51,13 @@ class Answers:
 
 
 @pytest.fixture(scope="module", params=MODES)
-def answers(
-    request: pytest.FixtureRequest,
-    control_plane: ControlPlane,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Answers]:
+def answers(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Iterator[Answers]:
     """All answers of an operator."""
     request.getfixturevalue("crds_installed")
-    folder = tmp_path_factory.mktemp("optimizer")
-    with new_namespace(control_plane) as namespace, mode_called(request.param, folder) as mode:
+    with (
+        new_namespace(control_plane) as namespace,
+        mode_called(request.param, control_plane.processes) as mode,
+    ):
         scene = Scene(control_plane, namespace)
         scene.apply_sample("small")
         before = scene.servers()

@@ -1,6 +1,7 @@
 """Whatever is deleted, in whatever order: nothing hangs, and no finalizer is left behind."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,9 +39,9 @@ def definitions_anew(control_plane: ControlPlane) -> Iterator[Make]:
 
 
 @pytest.fixture
-def holding(tmp_path: Path) -> Iterator[Mode]:
+def holding(control_plane: ControlPlane) -> Iterator[Mode]:
     """The one way to run in which objects carry our finalizer."""
-    with mode_called("stateful-remote", tmp_path) as mode:
+    with mode_called("stateful-remote", control_plane.processes) as mode:
         yield mode
 
 
@@ -105,7 +106,7 @@ def test_an_optimizer_that_is_gone_for_good_holds_no_object(
 ) -> None:
     assert holding.optimizer is not None
     start_and_hold(scene, operator, holding)
-    holding.optimizer.stop()
+    os.kill(holding.optimizer.pid, signal.SIGKILL)
 
     delete(scene, "inferno", "--all")
 
@@ -150,11 +151,11 @@ def test_what_another_mode_left_is_taken_off_at_the_start(
 
 
 def test_switching_through_all_ways_to_run_leaves_nothing_behind(
-    scene: Scene, operator: StartOperator, tmp_path: Path
+    scene: Scene, operator: StartOperator
 ) -> None:
     scene.apply_sample("small")
     for name in ("stateful-remote", "stateless-remote", "stateful-remote", "stateful-local"):
-        with mode_called(name, tmp_path) as mode:
+        with mode_called(name, scene.control_plane.processes) as mode:
             process = in_mode(operator, mode.environment)()
             scene.wait_until_held(mode)
             process.kill()

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cluster.scene import Mode, Scene, condition, decided, in_mode, mode_called
 from tests.conftest import StartOperator
+from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import wait_until
 from tests.rest.serving import Served, serving
 
@@ -23,9 +24,9 @@ def running(server: Served) -> bool:
 
 
 @pytest.fixture(params=["stateless-remote", "stateful-remote"])
-def mode(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mode]:
+def mode(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Iterator[Mode]:
     """Ways to run, with an optimizer that a test may kill."""
-    with mode_called(request.param, tmp_path) as mode:
+    with mode_called(request.param, control_plane.processes) as mode:
         yield mode
 
 
@@ -43,7 +44,7 @@ def test_a_server_is_killed_during_a_solve_and_another_one_starts_empty(
     scene.request("inferno")
     wait_until(lambda: running(server), bool, "a solve", 30.0)
 
-    server.process.kill()
+    os.kill(server.pid, signal.SIGKILL)
     for worker in workers:
         os.kill(worker, signal.SIGKILL)
 

@@ -11,12 +11,6 @@ from tests.engines.fleet import Fleet
 from tests.engines.prometheus import Prometheus
 
 
-@pytest.fixture(scope="session")
-def processes() -> Iterator[Processes]:
-    with Processes() as processes:
-        yield processes
-
-
 @pytest.fixture(scope="module")
 def prometheus(processes: Processes, prometheus_program: Path) -> Iterator[Prometheus]:
     with Prometheus(

@@ -1,17 +1,17 @@
 """Servers for tests, shared by those of a module; one that keeps state is emptied for each."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.rest.serving import Served, empty, serving
+from tests.controlplane.processes import Processes
+from tests.rest.serving import Served, copied, empty
 
 
 @pytest.fixture(scope="module")
-def stateless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("stateless")) as server:
+def stateless(processes: Processes) -> Iterator[Served]:
+    with copied(processes) as server:
         yield server
 
 
@@ -22,8 +22,8 @@ def client(stateless: Served) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="module")
-def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("stateful"), "--stateful") as server:
+def lasting(processes: Processes) -> Iterator[Served]:
+    with copied(processes, "--stateful") as server:
         yield server
 
 
@@ -43,7 +43,7 @@ def keeper(stateful: Served) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def new_keeper(tmp_path: Path) -> Iterator[httpx.Client]:
+def new_keeper(processes: Processes) -> Iterator[httpx.Client]:
     """The same of a server of its own, for what cannot be removed."""
-    with serving(tmp_path, "--stateful") as server, server.client() as client:
+    with copied(processes, "--stateful") as server, server.client() as client:
         yield client

@@ -1,9 +1,11 @@
-"""A real `inferno serve`, and requests to it."""
+"""A real `inferno serve`, started or copied, and requests to it."""
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +15,12 @@ from urllib.parse import quote
 import httpx
 
 from tests.cli.program import PROGRAM, ROOT
+from tests.controlplane.operator_process import ENTRY
+from tests.controlplane.processes import Processes
+from tests.controlplane.waiting import wait_until
 
+IMPORTS = ("inferno_optimizer.api.server", "inferno_optimizer.api.worker")
+STARTS_WITHIN = 30.0
 STOPS_WITHIN = 20
 """Seconds until a server that is told to stop has ended."""
 
@@ -23,7 +30,7 @@ class Served:
     """A server that listens at `url`."""
 
     url: str
-    process: subprocess.Popen[str]
+    pid: int
     log: Path
 
     def client(self) -> httpx.Client:
@@ -35,7 +42,14 @@ class Served:
 
     def starters(self) -> list[int]:
         """Processes that the server started itself."""
-        return children(self.process.pid)
+        return children(self.pid)
+
+
+@dataclass(frozen=True)
+class Started(Served):
+    """One that is a child of this process."""
+
+    process: subprocess.Popen[str]
 
     def stop(self) -> int:
         self.process.terminate()
@@ -72,16 +86,40 @@ def children(pid: int) -> list[int]:
 
 
 @contextmanager
+def copied(processes: Processes, *arguments: str) -> Iterator[Served]:
+    """Serve on a free port while the context lasts, where all imports have been done.
+
+    The log begins with the line that says where it listens.
+    """
+    name = f"optimizer-{uuid.uuid4().hex[:8]}"
+    variables = {name: value for name, value in os.environ.items() if "INFERNO" not in name}
+    variables["PYTHONUNBUFFERED"] = "1"
+    pid = processes.fork(name, ENTRY, ["serve", "--port", "0", *arguments], variables, IMPORTS)
+    log = processes.log_path(name)
+
+    def listening() -> str:
+        processes.require_running(name)
+        return log.read_text()
+
+    try:
+        line = wait_until(listening, lambda text: text.endswith("\n"), "a server", STARTS_WITHIN)
+        assert line.startswith("listening on "), line
+        yield Served(line.split()[2], pid, log)
+    finally:
+        processes.stop(name, signal.SIGKILL)
+
+
+@contextmanager
 def serving(
     folder: Path, *arguments: str, environment: Mapping[str, str] | None = None
-) -> Iterator[Served]:
-    """Serve on a free port while the context lasts."""
+) -> Iterator[Started]:
+    """Serve on a free port while the context lasts, as a person does."""
     with running([PROGRAM, "serve", "--port", "0", *arguments], folder, environment) as served:
         yield served
 
 
 @contextmanager
-def limited(folder: Path, **limits: float) -> Iterator[Served]:
+def limited(folder: Path, **limits: float) -> Iterator[Started]:
     """Serve without state, with other limits than usual."""
     command = [sys.executable, "-m", "tests.rest.limited", json.dumps(limits)]
     with running(command, folder) as served:
@@ -91,7 +129,7 @@ def limited(folder: Path, **limits: float) -> Iterator[Served]:
 @contextmanager
 def running(
     command: Sequence[str | Path], folder: Path, environment: Mapping[str, str] | None = None
-) -> Iterator[Served]:
+) -> Iterator[Started]:
     """Run a command that serves, and says where."""
     others = {name: value for name, value in os.environ.items() if "INFERNO" not in name}
     log = folder / "serve.log"
@@ -110,6 +148,6 @@ def running(
             assert process.stdout is not None
             line = process.stdout.readline()
             assert line.startswith("listening on "), log.read_text()
-            yield Served(line.split()[2], process, log)
+            yield Started(line.split()[2], process.pid, log, process)
         finally:
             process.kill()
