@@ -86,7 +86,7 @@ def pages(seen: Sequence[Observation]) -> Mapping[str, View]:
     server = next((o.reference.key.name for o in seen if SERVER in o.reference.key.name), SERVER)
 
     return {
-        "/": partial(fleet_view, seen, NAMESPACE, NOW),
+        "/": lambda: fleet_view(seen, NAMESPACE, NOW, past=PlanLoads().loads(in_order(seen))),
         "/next": partial(next_page, WHAT_IF),
         "/plans": partial(plans_view, seen, NOW),
         "/plans/fleet-8": partial(plan_view, seen, NAMESPACE, "fleet-8"),

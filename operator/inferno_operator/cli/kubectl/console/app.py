@@ -32,7 +32,7 @@ from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, static_f
 from inferno_operator.cli.kubectl.console.models import model_view, models_view
 from inferno_operator.cli.kubectl.console.news import News
 from inferno_operator.cli.kubectl.console.page import ConsolePage
-from inferno_operator.cli.kubectl.console.past import PlanLoads
+from inferno_operator.cli.kubectl.console.past import MOST_OBJECTS, PlanLoads
 from inferno_operator.cli.kubectl.console.server import server_view
 from inferno_operator.cli.kubectl.console.shared import SharedPages
 from inferno_operator.cli.kubectl.console.views import (
@@ -107,7 +107,11 @@ class _Console:
 
     async def fleet(self, request: Request) -> Response:
         seen = await self._objects(request)
-        view = partial(fleet_view, seen, self._session.namespace, now(), self._money)
+
+        def view() -> ConsolePage:
+            past = self._past.loads(in_order(seen)) if len(seen) <= MOST_OBJECTS else ()
+            return fleet_view(seen, self._session.namespace, now(), self._money, past)
+
         return self._answer(request, await asyncio.to_thread(view))
 
     async def next_plan(self, request: Request) -> Response:

@@ -1,11 +1,12 @@
 """The objects of a namespace -> the page that the console begins with."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from inferno_operator.cli.kubectl.answer import in_order
 from inferno_operator.cli.kubectl.console.history import ledger_of, savings_figures
-from inferno_operator.cli.kubectl.console.page import ConsolePage, PageNotice
+from inferno_operator.cli.kubectl.console.page import ConsolePage, PageNotice, Trend
+from inferno_operator.cli.kubectl.console.past import PastLoads, loads_of
 from inferno_operator.cli.kubectl.console.proof import could_cost_less
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.overview import (
@@ -33,7 +34,11 @@ BESIDE = (STATIC_PEAK, "hpa")
 
 
 def fleet_view(
-    observations: Sequence[Observation], namespace: str, now: datetime, money: Money = CENTS
+    observations: Sequence[Observation],
+    namespace: str,
+    now: datetime,
+    money: Money = CENTS,
+    past: Sequence[PastLoads] = (),
 ) -> ConsolePage:
     """The Servers now, their targets and the cards; what waits, and how good the plan is."""
     seen, ledger = overview(observations), ledger_of(observations, namespace)
@@ -47,11 +52,31 @@ def fleet_view(
             "classes": [_class_document(name, views) for name, views in classes.items()],
             "waiting": [plan.metadata.name for plan in waiting],
             "ledger": savings_document(ledger),
+            "past": [{"time": f"{at.time:%Y-%m-%dT%H:%M:%SZ}", "loads": at.loads} for at in past],
         },
         figures=(*_figures(seen, money), *savings_figures(ledger, money, BESIDE)),
         notice=_notice(seen, waiting, money),
         before=((_classes_table(classes, money),) if classes else ()) + tuple(notes_of(seen)),
+        trend=_trends(seen, past, now),
     )
+
+
+def _trends(
+    seen: Overview, past: Sequence[PastLoads], now: datetime
+) -> Callable[[str], Trend | None]:
+    """The load over time of each Server that can be read."""
+    specs = {view.name: view.spec for view in seen.servers if view.spec}
+
+    def trend(name: str) -> Trend | None:
+        loads = loads_of(specs[name], past, now) if past and name in specs else ()
+        rates = [rate for _, rate in loads]
+        if not rates:
+            return None
+        begun = f"{loads[0][0]:%Y-%m-%d %H:%M} UTC"
+        words = f"load since {begun}: from {min(rates):g} to {max(rates):g} requests/min"
+        return Trend([(time.timestamp(), rate) for time, rate in loads], words)
+
+    return trend
 
 
 def _parts(seen: Overview, now: datetime, money: Money) -> Iterator[Part]:

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from inferno_operator.cli.kubectl.console.page import ConsolePage
+from inferno_operator.cli.kubectl.console.page import ConsolePage, Trend, no_trend
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.savings import TOTAL
 from inferno_operator.cli.tables.order import RowOrder, ordered
@@ -46,6 +46,15 @@ NOTES_SHOWN = 5
 
 ROWS = 200
 """Rows of the main table that are shown at once."""
+
+LOAD = ">LOAD"
+"""The column with the loads over time."""
+
+SPARK_WIDTH, SPARK_HEIGHT = 100.0, 20.0
+"""Size of a load over time, in units of its own."""
+
+TrendOf = Callable[[str], Trend | None]
+"""The load over time of what a row is about, by the name in its first column."""
 
 OF_MOST = re.compile(r"(\d+(?:\.\d+)?)/(\d+(?:\.\d+)?)")
 """A value and the most that it may be, in a column such as ITL/SLO."""
@@ -122,8 +131,8 @@ class Pages:
             version=version,
             namespace=self._namespace,
             navigation=NAVIGATION,
-            before=list(_shown(page.before, None, query, self._units)),
-            parts=list(_shown(parts, main, query, self._units)),
+            before=list(_shown(page.before, None, query, self._units, page.trend)),
+            parts=list(_shown(parts, main, query, self._units, page.trend)),
         )
 
     def problem(self, title: str, text: str) -> str:
@@ -145,6 +154,14 @@ class _Bar:
 
 
 @dataclass(frozen=True, slots=True)
+class _Spark:
+    """A line of `SPARK_WIDTH` by `SPARK_HEIGHT`, as the points of SVG."""
+
+    points: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Cell:
     text: str
     number: bool
@@ -152,6 +169,7 @@ class _Cell:
     link: str = ""
     bar: _Bar | None = None
     unit: str = ""
+    spark: _Spark | None = None
 
     @property
     def kind(self) -> str:
@@ -190,7 +208,11 @@ class _Notes:
 
 
 def _shown(
-    parts: Sequence[Part], main: TextTable | None, query: PageQuery, units: Mapping[str, str]
+    parts: Sequence[Part],
+    main: TextTable | None,
+    query: PageQuery,
+    units: Mapping[str, str],
+    trend: TrendOf,
 ) -> Iterator[_Table | _Notes]:
     """Yield tables, and the lines between them."""
     lines = list[str]()
@@ -200,7 +222,10 @@ def _shown(
             continue
         yield from _notes(lines)
         lines = []
-        yield _table(part, query if part is main else None, units)
+        if part is main:
+            yield _table(part, query, units, trend)
+        else:
+            yield _table(part, None, units, no_trend)
     yield from _notes(lines)
 
 
@@ -209,11 +234,13 @@ def _notes(lines: Sequence[str]) -> Iterator[_Notes]:
         yield _Notes(lines[:NOTES_SHOWN], lines[NOTES_SHOWN:])
 
 
-def _table(table: TextTable, query: PageQuery | None, units: Mapping[str, str]) -> _Table:
+def _table(
+    table: TextTable, query: PageQuery | None, units: Mapping[str, str], trend: TrendOf
+) -> _Table:
     excerpt = _excerpt(len(table.rows), query) if query else None
     rows = table.rows[excerpt.first : excerpt.last] if excerpt else table.rows
     headings = tuple(_headings(table, query, units))
-    return _Table(headings, [tuple(_cells(table, row)) for row in rows], excerpt)
+    return _Table(headings, [tuple(_cells(table, row, trend)) for row in rows], excerpt)
 
 
 def _excerpt(count: int, query: PageQuery) -> _Rows | None:
@@ -238,11 +265,28 @@ def _headings(
         yield _Cell(name, is_number, link=link, unit=unit)
 
 
-def _cells(table: TextTable, row: Sequence[str]) -> Iterator[_Cell]:
+def _cells(table: TextTable, row: Sequence[str], trend: TrendOf) -> Iterator[_Cell]:
     for heading, text in zip(table.headings, row, strict=True):
         base = LINKS.get(heading) if text not in ("", TOTAL) else None
         link = base + quote(text, safe="") if base else ""
-        yield _Cell(text, heading.startswith(">"), style_of(text), link, _bar(heading, text))
+        spark = _spark(trend(row[0])) if heading == LOAD else None
+        yield _Cell(
+            text, heading.startswith(">"), style_of(text), link, _bar(heading, text), spark=spark
+        )
+
+
+def _spark(trend: Trend | None) -> _Spark | None:
+    """Points from left to right in the time between the first one and the last, from 0 upwards."""
+    if trend is None or len(trend.points) < 2:  # noqa: PLR2004 - a line has two points
+        return None
+    start, end = trend.points[0][0], trend.points[-1][0]
+    most = max(value for _, value in trend.points) or 1.0
+    across, up = SPARK_WIDTH / (end - start or 1.0), (SPARK_HEIGHT - 2) / most
+    points = (
+        f"{across * (time - start):.1f},{SPARK_HEIGHT - 1 - up * value:.1f}"
+        for time, value in trend.points
+    )
+    return _Spark(" ".join(points), trend.words)
 
 
 def _bar(heading: str, text: str) -> _Bar | None:

@@ -35,6 +35,19 @@ class PageNotice:
 
 
 @dataclass(frozen=True, slots=True)
+class Trend:
+    """Values over time, from times [s] that grow; `words` say what they show."""
+
+    points: Sequence[tuple[float, float]]
+    words: str
+
+
+def no_trend(_: str) -> Trend | None:
+    """Nothing is known over time."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
 class ConsolePage:
     """All that a page shows.
 
@@ -62,6 +75,8 @@ class ConsolePage:
         What a person should know first.
     before
         Tables and lines above the main table, which nobody sorts or filters.
+    trend
+        The load over time of what a row of the main table is about, by its name.
     """
 
     title: str
@@ -75,3 +90,4 @@ class ConsolePage:
     others: Sequence[str] = ()
     notice: PageNotice | None = None
     before: Sequence[Part] = ()
+    trend: Callable[[str], Trend | None] = no_trend

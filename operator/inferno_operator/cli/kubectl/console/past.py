@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from inferno_operator.controllers.approval.contents import UnreadablePlanError, inflate
-from inferno_operator.resources import Plan
+from inferno_operator.resources import Plan, ServerSpec
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.system import System
 from inferno_optimizer.wire.codec import decode_system
+
+MOST_OBJECTS = 3000
+"""Objects in a namespace whose past is shown of all Servers: each Plan has all of them."""
 
 Loads = Mapping[str, float]
 """Arrival rate by `spec.name` of a Server [requests/min]."""
@@ -21,6 +24,15 @@ class PastLoads:
 
     time: datetime
     loads: Loads
+
+
+def loads_of(
+    server: ServerSpec, past: Sequence[PastLoads], now: datetime
+) -> Sequence[tuple[datetime, float]]:
+    """When a Server had which load [requests/min]: when Plans were made, and now."""
+    name, current = server.name, server.current_alloc
+    found = [(item.time, item.loads[name]) for item in past if name in item.loads]
+    return [*found, (now, current.load.arrival_rate)] if current and current.load else found
 
 
 class PlanLoads:

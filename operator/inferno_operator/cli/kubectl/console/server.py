@@ -5,7 +5,7 @@ from datetime import datetime
 
 from inferno_operator.cli.kubectl.answer import in_order
 from inferno_operator.cli.kubectl.console.page import ConsolePage
-from inferno_operator.cli.kubectl.console.past import PastLoads
+from inferno_operator.cli.kubectl.console.past import PastLoads, loads_of
 from inferno_operator.cli.kubectl.dry_run import DryRun
 from inferno_operator.cli.kubectl.selection import choose_server
 from inferno_operator.cli.measurement import reported
@@ -55,7 +55,7 @@ def server_view(
     decision = next(d for d in solution.decisions if d.server == chosen.spec.name)
     target = Catalogue(system).target(next(s for s in system.servers if s.name == decision.server))
     measurements = [item for item in reported(readable(observations)) if item.server is chosen]
-    curve, loads = load_curve(system, chosen.spec.name), loads_of(chosen, past, now)
+    curve, loads = load_curve(system, chosen.spec.name), loads_of(chosen.spec, past, now)
     changes = changes_of(chosen, in_order(observations))
     return ConsolePage(
         title=f"Server {chosen.metadata.name}",
@@ -159,15 +159,6 @@ def _measured_point(server: Server, field: str) -> Named | None:
         return None
     replicas = found.replicas.reporting
     return Named("measured", found.arrival_rate / replicas, value) if replicas else None
-
-
-def loads_of(
-    server: Server, past: Sequence[PastLoads], now: datetime
-) -> Sequence[tuple[datetime, float]]:
-    """When a Server had which load [requests/min]: when Plans were made, and now."""
-    name, current = server.spec.name, server.spec.current_alloc
-    found = [(item.time, item.loads[name]) for item in past if name in item.loads]
-    return [*found, (now, current.load.arrival_rate)] if current and current.load else found
 
 
 def changes_of(server: Server, plans: Sequence[Plan]) -> Sequence[tuple[Plan, PlanStep]]:

@@ -622,3 +622,41 @@ def test_who_sees_plans_only_gets_a_plan_without_other_options(seen: list[Observ
     table = first_table(page.parts)
     assert table is not None
     assert list(table.headings) == ["SERVER", "FROM", "TO", ">CHANGE", "REASON"]
+
+
+def test_the_fleet_draws_the_load_of_each_server_over_time(seen: list[Observation]) -> None:
+    """Each point is as far to the right as its time, and as far up as its load."""
+    past = PlanLoads().loads(in_order(seen))
+    servers = list(objects(seen, Server))
+
+    page = fleet_view(seen, NAMESPACE, NOW, past=past)
+
+    now = dict(zip(column(page, "SERVER"), column(page, "LOAD"), strict=True))
+    text = html(page)
+    drawn = re.findall(r'class="spark".*?aria-label="([^"]*)"><polyline points="([^"]*)"', text)
+    assert len(drawn) == len(servers)
+    for server, (words, points) in zip(sorted(servers, key=name_of_object), drawn, strict=True):
+        loads = [(item.time, item.loads[server.spec.name]) for item in past]
+        loads.append((NOW, float(now[server.metadata.name])))
+        rates = [rate for _, rate in loads]
+        length = (NOW - loads[0][0]).total_seconds()
+        assert words.endswith(f"from {min(rates):g} to {max(rates):g} requests/min")
+        placed = [tuple(map(float, point.split(","))) for point in points.split()]
+        assert placed == [
+            pytest.approx(
+                (100 * (1 - (NOW - time).total_seconds() / length), 19 - 18 * rate / max(rates)),
+                abs=0.06,
+            )
+            for time, rate in loads
+        ]
+
+
+def name_of_object(server: Server) -> str:
+    return server.metadata.name
+
+
+def test_without_plans_nothing_is_known_of_loads_over_time(seen: list[Observation]) -> None:
+    page = fleet_view([o for o in seen if o.kind is not Plan], NAMESPACE, NOW)
+
+    assert 'class="spark"' not in html(page)
+    assert json.loads(json.dumps(page.document()))["past"] == []
