@@ -242,12 +242,23 @@ def _calibrated(data: Manifest, place: int) -> Manifest:
         "message": "",
         "time": "2026-11-24T11:00:00Z",
         "rows": 180 + 20 * place,
+        "rejected": [
+            {"reason": "Saturated", "rows": 20},
+            {"reason": "FewTokens", "rows": 4 * place},
+        ],
+        "shift": 0.12 if place == 1 else None,
+        "avgInTokens": 614.0,
+        "prefill": {
+            "gamma": 18.2, "delta": 0.031, "gammaError": 1.1, "deltaError": 0.0008,
+            "residual": 0.034, "condition": 3.1,
+        },
+        "prefillParms": {"gamma": 20.4, "delta": 0.033},
         "leastBatch": 1.4,
         "mostBatch": round(0.8 * data["maxBatchSize"], 1),
         "decode": {**rounded, **errors, "residual": 0.021, "condition": 4.2},
         "expected": rounded,
         "decodeParms": upper,
-    }
+    }  # fmt: skip
 
 
 COPIES = 10

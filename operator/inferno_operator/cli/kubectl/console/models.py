@@ -1,6 +1,6 @@
 """The objects of a namespace -> the pages of its Models: what each does where, and what runs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from statistics import median
 
@@ -16,8 +16,10 @@ from inferno_operator.pages.svg import Frame
 from inferno_operator.resources import (
     CalibratedData,
     DecodeParms,
+    FittedPrefill,
     Model,
     PerformanceData,
+    PrefillParms,
     Server,
 )
 from inferno_operator.resources.conditions import CALIBRATED
@@ -125,7 +127,7 @@ def _parts(
     money: Money,
 ) -> Iterator[Part]:
     parameters = (">MAX BATCH", ">ALONE:STEP", ">FULL:STEP", ">CALIBRATED:STEP")
-    facts = ("CALIBRATION", ">WINDOWS", ">BATCHES", ">AGE")
+    facts = ("CALIBRATION", ">WINDOWS", ">BATCHES", ">RESIDUAL", ">DRIFT", ">AGE")
     rows = [_row(data, found.get(data.acc), servers, now) for data in model.spec.data]
     yield TextTable(("ACCELERATOR", ">CARDS", *parameters, *facts, ">REPLICAS"), rows)
     yield (
@@ -133,9 +135,27 @@ def _parts(
         f" requests of atTokens tokens. {_taken(model)}"
     )
     yield from (f"{data.acc}: {data.message}" for data in found.values() if data.message)
+    yield from _rejected(found.values())
     if servers:
         yield _runs(servers, money)
     yield from condition_parts(model.status.conditions, now)
+
+
+def _rejected(found: Iterable[CalibratedData]) -> Iterator[TextTable]:
+    """Yield a table of the windows of replicas that were not used, and why, if there are any."""
+    rows = [
+        (part.reason, data.acc, str(part.rows), f"{part.rows / _windows(data):.0%}")
+        for data in found
+        for part in data.rejected
+        if part.rows
+    ]
+    if rows:
+        yield TextTable(("NOT USED BECAUSE", "ACCELERATOR", ">WINDOWS", ">OF ALL"), rows)
+
+
+def _windows(data: CalibratedData) -> int:
+    """Windows of replicas that were looked at."""
+    return data.rows + sum(part.rows for part in data.rejected)
 
 
 def _taken(model: Model) -> str:
@@ -161,7 +181,7 @@ def _row(
         str(data.max_batch_size),
         f"{alone + slope:.3g}",
         f"{alone + slope * data.max_batch_size:.3g}",
-        *(_facts(found, now) if found else ("-", "typed", "", "", "")),
+        *(_facts(found, now) if found else ("-", "typed", *[""] * 5)),
         str(_replicas(servers, data.acc)),
     )
 
@@ -174,6 +194,8 @@ def _facts(found: CalibratedData, now: datetime) -> Sequence[str]:
         found.reason,
         str(found.rows),
         "-" if None in batches else f"{batches[0]:.3g} to {batches[1]:.3g}",
+        f"{found.decode.residual:.1%}" if found.decode else "-",
+        "-" if found.shift is None else f"{found.shift:+.0%}",
         age(found.time, now),
     )
 
@@ -204,25 +226,48 @@ def step_line(data: PerformanceData, tokens: int) -> Line:
 
 
 def _charts(model: Model, found: Mapping[str, CalibratedData]) -> Iterator[Chart]:
-    """Yield the time of a step against the batch on each accelerator that is calibrated."""
+    """Yield the times of a step and of a prefill on each accelerator that is calibrated."""
     for data in model.spec.data:
         calibrated = found.get(data.acc)
         if calibrated and calibrated.expected and calibrated.decode_parms:
-            yield _chart(data, calibrated.expected, calibrated.decode_parms)
+            yield _step_chart(data, calibrated.expected, calibrated.decode_parms)
+        if calibrated and calibrated.prefill and calibrated.prefill_parms:
+            yield _prefill_chart(data, calibrated, calibrated.prefill, calibrated.prefill_parms)
 
 
-def _chart(data: PerformanceData, expected: DecodeParms, upper: DecodeParms) -> Chart:
+def _points(line: Line, end: float) -> Sequence[tuple[float, float]]:
+    """Both ends of a line, from 0 on."""
+    return [(x, line[0] + line[1] * x) for x in (0.0, end)]
+
+
+def _step_chart(data: PerformanceData, expected: DecodeParms, upper: DecodeParms) -> Chart:
     alone, slope = step_line(data, data.at_tokens)
     batch = float(max(data.max_batch_size, 1))
-    typed = [(x, alone + slope * x) for x in (0.0, batch)]
-    fitted, highest = (
-        [(x, parms.alpha + parms.beta * x) for x in (0.0, batch)] for parms in (expected, upper)
-    )
+    typed = _points((alone, slope), batch)
+    fitted, highest = (_points((part.alpha, part.beta), batch) for part in (expected, upper))
     most = max(y for _, y in (*typed, *fitted, *highest)) * ABOVE or 1.0
     frame = Frame(data.acc, "batch [requests]", "step [ms]", batch, most)
     words = (
         f"Step on {data.acc}: calibrated {expected.alpha:.3g} ms + {expected.beta:.3g} ms for each"
         f" request, with its upper confidence; dashed, as typed: {alone:.3g} ms + {slope:.3g} ms"
+    )
+    return fit_chart(frame, typed, fitted, highest, words)
+
+
+def _prefill_chart(
+    data: PerformanceData, found: CalibratedData, expected: FittedPrefill, upper: PrefillParms
+) -> Chart:
+    """Time of a prefill against the input tokens of all requests of the batch."""
+    tokens = (found.avg_in_tokens or 1.0) * max(found.most_batch or 1.0, 1.0)
+    typed_parms = data.prefill_parms
+    typed = _points((typed_parms.gamma, typed_parms.delta), tokens) if typed_parms else []
+    fitted, highest = (_points((part.gamma, part.delta), tokens) for part in (expected, upper))
+    most = max(y for _, y in (*typed, *fitted, *highest)) * ABOVE or 1.0
+    frame = Frame(f"{data.acc}, prefill", "input tokens of the batch", "prefill [ms]", tokens, most)
+    words = (
+        f"Prefill on {data.acc}: calibrated {expected.gamma:.3g} ms + {expected.delta:.3g} ms for"
+        " each input token, with its upper confidence"
+        + ("; dashed, as typed" if typed_parms else "")
     )
     return fit_chart(frame, typed, fitted, highest, words)
 

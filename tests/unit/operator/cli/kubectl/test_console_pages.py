@@ -300,11 +300,29 @@ def test_a_model_shows_the_time_of_a_step_alone_and_with_a_full_batch(
     a100 = accelerators.index("A100")  # alpha 12.32, beta 0.41, batch 64 in the sample
     assert float(column(page, "ALONE:STEP")[a100]) == pytest.approx(12.32 + 0.41, rel=5e-3)
     assert float(column(page, "FULL:STEP")[a100]) == pytest.approx(12.32 + 64 * 0.41, rel=5e-3)
-    assert [chart.words.split(":")[0] for chart in page.charts][:3] == [
-        "Step on L4",
-        "Step on L40S",
-        "Step on A100",
+    assert [chart.words.split(":")[0] for chart in page.charts][:6] == [
+        f"{what} on {name}" for name in ("L4", "L40S", "A100") for what in ("Step", "Prefill")
     ]
+
+
+def test_a_model_says_which_windows_were_not_used_and_why(seen: list[Observation]) -> None:
+    model = next(m for m in objects(seen, Model) if m.metadata.name == "mistral-7b")
+    expected = [
+        (part.reason, data.acc, str(part.rows), f"{round(100 * part.rows / total)}%")
+        for data in model.status.calibration
+        for part in data.rejected
+        for total in [data.rows + sum(other.rows for other in data.rejected)]
+        if part.rows
+    ]
+
+    page = model_view(seen, NAMESPACE, "mistral-7b", NOW)
+
+    tables = [part for part in page.parts if isinstance(part, TextTable)]
+    rows = next(table.rows for table in tables if "NOT USED BECAUSE" in table.headings)
+    assert list(rows) == expected
+    assert len(expected) > len(model.status.calibration)
+    drifts = {name: drift for name, drift in cells(page, "ACCELERATOR", "DRIFT") if drift}
+    assert drifts == {"L4": "-", "L40S": "+12%", "A100": "-"}
 
 
 def test_a_model_shows_measured_latencies_against_predicted_ones(seen: list[Observation]) -> None:
