@@ -18,7 +18,7 @@ WIDER = """() => [...document.querySelectorAll("body, main, header, h1, p, form"
 """Elements that end beyond the window; tables may, in a region that scrolls."""
 
 
-STICKY = """() => [...document.querySelectorAll("td:first-child")]
+STICKY = """() => [...document.querySelectorAll("tbody > tr > :first-child")]
   .filter(e => e.getBoundingClientRect().width > innerWidth * 0.6).map(e => e.outerHTML)"""
 """First cells of rows, which stay while others scroll, that leave no room for the others."""
 

@@ -12,23 +12,68 @@ from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_operator.cli.tables.top import age
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.resources import Optimizer, Resource
+from inferno_operator.resources.conditions import OPTIMIZED
 from inferno_operator.resources.measurement import USABLE, Quality
 from inferno_operator.resources.observation import Observation, readable
 
 TYPED = "typed"
 """The source of a Server that is not measured."""
 
+HEALTH = ("of", "state", "last", "known")
+"""Names of the columns of health in JSON."""
+
+LATE, OVERDUE = 3.0, "Overdue"
+"""After so many times the interval of an Optimizer a plan is overdue: no operator leads."""
+
 
 def data_view(observations: Sequence[Observation], now: datetime) -> ConsolePage:
     """What is measured of each Server, its quality and age, and where it comes from."""
     resources = readable(observations)
     found = sorted(reported(resources), key=lambda item: item.server.metadata.name)
+    health = _health(resources, found, now)
     return ConsolePage(
         title="Data",
         parts=tuple(_parts(resources, found, now)),
-        document=lambda: measurement_document(found, ()),
+        document=lambda: {
+            **measurement_document(found, ()),
+            "health": [dict(zip(HEALTH, row, strict=True)) for row in health.rows],
+        },
         figures=tuple(_figures(found, now)),
+        before=(health,) if found else (),
     )
+
+
+def _health(
+    resources: Sequence[Resource], found: Sequence[ServerMeasurement], now: datetime
+) -> TextTable:
+    """Whether Prometheus answers and plans are made, by what the operator wrote on the objects."""
+    rows = [_prometheus([item for item in found if item.server.spec.measure], now)]
+    rows += [_planning(r, now) for r in resources if isinstance(r, Optimizer)]
+    return TextTable(("HEALTH OF", "STATE", ">LAST", "WHAT IS KNOWN"), rows)
+
+
+def _prometheus(asked: Sequence[ServerMeasurement], now: datetime) -> Sequence[str]:
+    usable = [item.measured for item in asked if item.measured and item.measured.quality in USABLE]
+    if not asked:
+        return ("Prometheus", "not asked", "-", "no Server has spec.measure")
+    newest = max((item.time for item in usable), default=None)
+    told = f"{len(usable)} of {len(asked)} measured Servers have new numbers"
+    state = "answers" if usable else "nothing new"
+    return ("Prometheus", state, age(newest, now) if newest else "-", told)
+
+
+def _planning(optimizer: Optimizer, now: datetime) -> Sequence[str]:
+    """The last plan of an Optimizer, and whether the next one is late, so that no leader works."""
+    last, interval = optimizer.status.last_optimization, optimizer.spec.interval
+    told = optimizer.status.condition(OPTIMIZED)
+    state = told.reason if told else "not yet"
+    since = (now - last.time).total_seconds() if last else 0.0
+    if interval and last and since > LATE * interval:
+        state = OVERDUE
+    every = f"a plan every {interval} s" if interval else "a plan when somebody asks for it"
+    message = told.message if told and told.status != "True" else every
+    name = f"Optimizer {optimizer.metadata.name}"
+    return (name, state, age(last.time, now) if last else "-", message)
 
 
 def _figures(found: Sequence[ServerMeasurement], now: datetime) -> Iterator[KeyFigure]:
@@ -54,7 +99,7 @@ def _parts(
         return
     yield from measurement_parts(found, (), now)
     yield _sources(found, now)
-    yield from _health(resources, now)
+    yield from _conditions(resources, now)
 
 
 def _sources(found: Sequence[ServerMeasurement], now: datetime) -> TextTable:
@@ -91,7 +136,7 @@ def _labels(item: ServerMeasurement) -> str:
     return f"{name}: {{{labels}}}"
 
 
-def _health(resources: Sequence[Resource], now: datetime) -> Iterator[Part]:
+def _conditions(resources: Sequence[Resource], now: datetime) -> Iterator[Part]:
     """Yield the conditions of the Optimizers, which say whether plans are made."""
     rows = [
         (resource.metadata.name, told.type, told.status, told.reason,

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from math import ceil
 from statistics import median
 
@@ -34,6 +35,7 @@ from inferno_operator.cli.kubectl.console.views import (
 from inferno_operator.cli.kubectl.dry_run import DryRun, decide
 from inferno_operator.cli.options.currency import CENTS, Money, money_of
 from inferno_operator.cli.tables.solution import TextTable, first_table, name_of
+from inferno_operator.cli.tables.top import duration
 from inferno_operator.controllers.approval.contents import pack
 from inferno_operator.pages.charts import Chart
 from inferno_operator.pages.svg import LEFT, RIGHT, WIDTH
@@ -361,7 +363,7 @@ def test_a_model_that_does_not_exist_is_told_with_those_like_it(seen: list[Obser
 
 
 def rows_of(text: str) -> list[str]:
-    return re.findall(r"<td>(n\d+)</td>", text)
+    return re.findall(r'<th scope="row">(n\d+)</th>', text)
 
 
 def long_page(count: int) -> ConsolePage:
@@ -678,3 +680,50 @@ def test_without_plans_nothing_is_known_of_loads_over_time(seen: list[Observatio
 
     assert 'class="spark"' not in html(page)
     assert json.loads(json.dumps(page.document()))["past"] == []
+
+
+def health(page: ConsolePage) -> dict[str, Sequence[str]]:
+    table = first_table(page.before)
+    assert table is not None
+    return {row[0]: row[1:] for row in table.rows}
+
+
+@pytest.mark.parametrize(
+    ("interval", "ago", "state"),
+    [(600, 1700, "Optimized"), (600, 1900, "Overdue"), (None, 9000, "Optimized")],
+)
+def test_data_says_when_no_operator_makes_the_plans_that_are_due(
+    seen: list[Observation], interval: int | None, ago: int, state: str
+) -> None:
+    later = [planned_ago(o, interval, ago) if o.kind is Optimizer else o for o in seen]
+
+    found, last, _ = health(data_view(later, NOW))["Optimizer fleet"]
+
+    assert (found, last) == (state, duration(ago))
+
+
+def planned_ago(observation: Observation, interval: int | None, ago_s: int) -> Observation:
+    """An Optimizer that plans so often, whose last plan is so old."""
+    optimizer = observation.resource
+    assert isinstance(optimizer, Optimizer)
+    last = optimizer.status.last_optimization
+    assert last is not None
+    result = last.model_copy(update={"time": NOW - timedelta(seconds=ago_s)})
+    update = {
+        "spec": optimizer.spec.model_copy(update={"interval": interval}),
+        "status": optimizer.status.model_copy(update={"last_optimization": result}),
+    }
+    return replace(observation, resource=optimizer.model_copy(update=update))
+
+
+def test_data_says_whether_prometheus_answers(seen: list[Observation]) -> None:
+    measured = [s for s in objects(seen, Server) if s.status.measured]
+    usable = [s for s in measured if s.status.measured.quality == "Fresh"]
+    newest = min((NOW - s.status.measured.time).total_seconds() for s in usable)
+
+    state, last, told = health(data_view(seen, NOW))["Prometheus"]
+
+    assert (state, last) == ("answers", f"{newest:.0f}s")
+    assert told == f"{len(usable)} of {len(measured)} measured Servers have new numbers"
+    typed = [o for o in seen if not isinstance(o.resource, Server) or not o.resource.spec.measure]
+    assert health(data_view(typed, NOW))["Prometheus"][0] == "not asked"
