@@ -25,7 +25,10 @@ Steps = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The axes of a panel: titles, and the range of values; x begins at 0."""
+    """The axes of a panel: titles, and the range of values; x begins at 0.
+
+    Values of y are named at whole numbers only if `whole`.
+    """
 
     title: str
     x_label: str
@@ -33,6 +36,7 @@ class Frame:
     x_most: float
     y_most: float
     y_least: float = 0.0
+    whole: bool = False
 
     def place(self, x: float, y: float) -> tuple[float, float]:
         """Return where a point is drawn [px]; one above or below is drawn at the edge."""
@@ -60,7 +64,7 @@ class Frame:
         for value in ticks(0.0, self.x_most):
             x, y = self.place(value, self.y_least)
             yield _text(x, y + 15, f"{value:.9g}", "middle")
-        for value in ticks(self.y_least, self.y_most):
+        for value in ticks(self.y_least, self.y_most, whole=self.whole):
             x, y = self.place(0.0, value)
             yield _text(x - 6, y + 4, f"{value:.9g}", "end")
 
@@ -72,11 +76,12 @@ def _text(x: float, y: float, text: str, anchor: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def ticks(least: float, most: float) -> list[float]:
-    """Round values between the ends of an axis, about `TICKS` of them."""
+def ticks(least: float, most: float, *, whole: bool = False) -> list[float]:
+    """Round or whole values between the ends of an axis, about `TICKS` of them."""
     rough = (most - least) / TICKS
     power = 10.0 ** floor(log10(rough))
-    step = next(factor * power for factor in STEPS if factor * power >= rough)
+    steps = (factor * power for factor in STEPS if factor * power >= rough)
+    step = max(ceil(next(steps)), 1) if whole else next(steps)
     return [step * number for number in range(ceil(least / step), int(most / step) + 1)]
 
 

@@ -21,5 +21,13 @@ def test_an_axis_has_about_five_round_values(
     assert ticks(least, most) == pytest.approx(values)
 
 
+@pytest.mark.parametrize(
+    ("most", "values"),
+    [(1.1, [0, 1]), (3.3, [0, 1, 2, 3]), (11, [0, 3, 6, 9]), (64, [0, 20, 40, 60])],
+)
+def test_an_axis_of_counts_has_whole_values(most: float, values: list[float]) -> None:
+    assert ticks(0, most, whole=True) == values
+
+
 def test_stairs_keep_each_value_until_the_next() -> None:
     assert stairs([(0.0, 3.0), (2.0, 5.0)], 4.0) == [(0, 3), (2, 3), (2, 5), (4, 5)]

@@ -102,7 +102,7 @@ def _charts(cards: Sequence[CardUse], plans: Sequence[Plan], now: datetime) -> I
             if moment
         ]
         most = max(item.available, *(count for _, count in given), 1)
-        frame = Frame(item.type, line.label, "cards", line.end, most * ABOVE)
+        frame = Frame(item.type, line.label, "cards", line.end, most * ABOVE, whole=True)
         there = [(0.0, float(item.available)), (line.end, float(item.available))]
         words = f"{item.type}: {given[-1][1]:g} by the last Plan; dashed: {item.available}"
         lines = (("bound", there), ("line", stairs(given, line.end)))

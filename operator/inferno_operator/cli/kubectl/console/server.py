@@ -198,7 +198,7 @@ def _past_charts(
         if placed[0][0] > 0:
             placed.insert(0, (0.0, _replicas(changes[0][1].before)))
         most = max(1.0, *(count for _, count in placed)) * ABOVE
-        frame = Frame("Replicas decided", line.label, "replicas", line.end, most)
+        frame = Frame("Replicas decided", line.label, "replicas", line.end, most, whole=True)
         words = f"Replicas by the Plans that took effect; now {placed[-1][1]:g}"
         yield line_chart(frame, [("line", stairs(placed, line.end))], words)
 
