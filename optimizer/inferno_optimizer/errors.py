@@ -31,6 +31,8 @@ error above it. An infeasible system is not an error: a `Solution` may have serv
 allocation.
 """
 
+from collections.abc import Sequence
+
 
 class InfernoError(Exception):
     """Base of all errors of Inferno; the text is one line that says what to do."""
@@ -43,6 +45,9 @@ class InputError(InfernoError):
     """The input is invalid; the text names the object and the field."""
 
     reason = "InvalidSpec"
+
+    steps: Sequence[str | int] = ()
+    """The keys and the places in lists that lead to the field, where they are known."""
 
 
 class UnsupportedError(InfernoError):

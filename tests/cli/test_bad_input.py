@@ -46,12 +46,12 @@ BAD_FILES = {
         small(load={"arrivalRate": -1, "avgLength": 10}),
         "server 'Premium-granite-13b': currentAlloc.load.arrivalRate: -1 is negative",
     ),
-    "nan.yaml": (ACCELERATOR % ".nan", "nan.yaml:1: Accelerator a: spec.cost "),
+    "nan.yaml": (ACCELERATOR % ".nan", "nan.yaml:4: Accelerator a: spec.cost "),
     "nan.json": (
         small(cost=float("nan")),
         "server 'Premium-granite-13b': currentAlloc.cost: expected a finite number, not NaN",
     ),
-    "wrong-type.yaml": (ACCELERATOR % "'40'", "wrong-type.yaml:1: Accelerator a: spec.cost "),
+    "wrong-type.yaml": (ACCELERATOR % "'40'", "wrong-type.yaml:4: Accelerator a: spec.cost "),
     "wrong-type.json": (
         small(numReplicas="4"),
         "server 'Premium-granite-13b': currentAlloc.numReplicas: expected an integer, not \"4\"",
@@ -77,7 +77,7 @@ BAD_FILES = {
     "no-kind.yaml": ("spec: {}\n", "no-kind.yaml:1: neither a Kubernetes object"),
     "unknown-field.yaml": (
         ACCELERATOR.replace("cost", "cots") % 40,
-        "unknown-field.yaml:1: Accelerator a: spec.cots is unknown; did you mean cost?",
+        "unknown-field.yaml:4: Accelerator a: spec.cots is unknown; did you mean cost?",
     ),
     "unknown-field.json": (
         small(loda={}),

@@ -1,11 +1,24 @@
 """Typical mistakes in a fleet of one's own are told in one line: place, object, field, advice."""
 
 import re
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
 
-from tests.mistakes import MISTAKES, Mistake, messages
+from tests.mistakes import MISTAKES, SAMPLE, Mistake, messages
+
+ELSEWHERE = {
+    "model of a target unknown": "the line of the targets: one of them is missing",
+    "the name left out": "the line above what is missing",
+    "the class left out": "the line above what is missing",
+    "an object twice": "the line of the object, after a head",
+    "a colon without a space": "where the parser sees it",
+    "indented too little": "where the parser sees it",
+    "a bracket left open": "where the parser sees it",
+    "a field of the object with a typing error": "the second of the lines that are changed",
+}
+"""Mistakes of which another line is told than the one that was changed."""
 
 PLACE = re.compile(r"(inferno|warning): [a-z]+\.yaml:\d+(:\d+)?: ")
 
@@ -24,3 +37,15 @@ def test_a_mistake_is_one_line_with_its_place(mistake: Mistake, tmp_path: Path) 
     assert PLACE.match(line), line
     for word in mistake.told:
         assert word in line
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.what)
+def test_the_line_is_the_one_that_was_changed(mistake: Mistake, tmp_path: Path) -> None:
+    (told,) = messages(mistake, tmp_path / "fleet")
+    right, wrong = (
+        (folder / mistake.file).read_text().splitlines() for folder in (SAMPLE, tmp_path / "fleet")
+    )
+    pairs = enumerate(zip_longest(right, wrong), start=1)
+    changed = next(line for line, (before, after) in pairs if before != after)
+
+    assert (f" {mistake.file}:{changed}:" in told) == (mistake.what not in ELSEWHERE), told

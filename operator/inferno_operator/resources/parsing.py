@@ -51,6 +51,15 @@ _WANTED = {
 """Where pydantic's own words are those of a Python programmer."""
 
 
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_QUOTED = {
+    "bool_type": re.compile("true|false"),
+    "float_type": _NUMBER,
+    "int_type": _NUMBER,
+}
+"""Texts that are right without quotes, by what pydantic says of them."""
+
+
 class ManifestError(InputError):
     """A manifest that is no valid custom resource of ours.
 
@@ -60,20 +69,25 @@ class ManifestError(InputError):
         The object, as far as the manifest tells; empty where it does not.
     path
         The first field that is wrong, as its user writes it: `spec.data[0].slo-itl`.
+    steps
+        The keys and the places in lists that lead to it.
     problem
         What is wrong with it, and then the other fields with what is wrong with them.
     """
 
-    def __init__(self, manifest: Mapping[str, object], path: str, problem: str) -> None:
+    def __init__(
+        self, manifest: Mapping[str, object], steps: Sequence[int | str], problem: str
+    ) -> None:
         metadata = manifest.get("metadata")
         names = metadata if isinstance(metadata, Mapping) else {}
         self.kind = _text(manifest.get("kind"))
         self.namespace = _text(names.get("namespace"))
         self.name = _text(names.get("name"))
-        self.path = path
+        self.steps = steps
+        self.path = _path(steps)
         self.problem = problem
         name = "/".join(filter(None, (self.namespace, self.name))) or "without a name"
-        super().__init__(f"{self.kind or 'object'} {name}: {path} {problem}")
+        super().__init__(f"{self.kind or 'object'} {name}: {self.path} {problem}")
 
 
 def parse(manifest: Mapping[str, object]) -> Resource:
@@ -123,7 +137,7 @@ def read_part(part: type[Form], content: object) -> Form:
         object without a kind and a name.
     """
     if not isinstance(content, Mapping):
-        raise ManifestError({}, "it", "must be an object")
+        raise ManifestError({}, ["it"], "must be an object")
     for _, error in _unknown(part, content):
         raise error
     try:
@@ -142,7 +156,7 @@ def _unknown(
         errors = invalid.errors(include_url=False, include_input=False)
         for path in (error["loc"] for error in errors if error["type"] == "extra_forbidden"):
             hint = _alternatives(part, path)
-            yield path, ManifestError(content, _path(path), f"is unknown{hint}")
+            yield path, ManifestError(content, path, f"is unknown{hint}")
 
 
 def _alternatives(part: type[Part], path: Sequence[int | str]) -> str:
@@ -173,7 +187,7 @@ def bad_manifest(manifest: Mapping[str, object], invalid: ValidationError) -> Ma
     left_out = len(others) - len(shown)
     more = f" (and {left_out} more)" if left_out else ""
     problem = "; ".join((_problem(first), *shown)) + more
-    return ManifestError(manifest, _path(first["loc"]), problem)
+    return ManifestError(manifest, first["loc"], problem)
 
 
 def _follows(error: ErrorDetails) -> bool:
@@ -185,13 +199,13 @@ def _resource_of(manifest: Mapping[str, object]) -> type[Resource]:
     version, kind = manifest.get("apiVersion"), manifest.get("kind")
     if version != API_VERSION:
         raise ManifestError(
-            manifest, "apiVersion", f"must be {API_VERSION}, not {reprlib.repr(version)}"
+            manifest, ["apiVersion"], f"must be {API_VERSION}, not {reprlib.repr(version)}"
         )
     for resource in RESOURCES:
         if resource.kind == kind:
             return resource
     kinds = ", ".join(resource.kind for resource in RESOURCES)
-    raise ManifestError(manifest, "kind", f"must be one of {kinds}, not {reprlib.repr(kind)}")
+    raise ManifestError(manifest, ["kind"], f"must be one of {kinds}, not {reprlib.repr(kind)}")
 
 
 def _path(location: Sequence[int | str]) -> str:
@@ -206,14 +220,18 @@ def _problem(error: ErrorDetails) -> str:
         return f"is inconsistent: {error['msg'].removeprefix('Value error, ')}"
     _, _, wanted = error["msg"].partition(" should ")
     problem = _WANTED.get(error["type"], f"must {wanted}")
-    return f"{problem}, not {reprlib.repr(error['input'])}{_nearest_word(error)}"
+    return f"{problem}, not {reprlib.repr(error['input'])}{_advice(error)}"
 
 
-def _nearest_word(error: ErrorDetails) -> str:
-    """The words like one that is none of those that a field may have."""
-    if error["type"] != "literal_error" or not isinstance(error["input"], str):
+def _advice(error: ErrorDetails) -> str:
+    """What to write in place of a text: a word that is like it, or itself without quotes."""
+    text = error["input"]
+    if not isinstance(text, str):
         return ""
-    return nearest(error["input"], re.findall(r"'([^']*)'", error["ctx"]["expected"]))
+    if error["type"] == "literal_error":
+        return nearest(text, re.findall(r"'([^']*)'", error["ctx"]["expected"]))
+    quoted = _QUOTED.get(error["type"])
+    return "; write it without quotes" if quoted and quoted.fullmatch(text) else ""
 
 
 def _text(value: object) -> str:

@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -20,12 +21,58 @@ HEAD = ("apiVersion", "kind")
 """Keys that an object begins with."""
 
 
+Step = str | int
+"""On the way to a field: a key, or the place in a list, or a value of the item of a list."""
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document and its origin: the file and, in YAML, the line on which it begins."""
+    """A document and its origin: the file and, in YAML, the line on which it begins.
+
+    `text` is the whole YAML file, empty for JSON; `number` says which of its documents this is,
+    and `steps` where in it, if it is an item of a list.
+    """
 
     content: object
     origin: str
+    text: str = field(default="", repr=False)
+    number: int = 0
+    steps: tuple[Step, ...] = ()
+
+    def place(self, steps: Sequence[Step]) -> str:
+        """Return the file and the line of a field, or of what is above it if it is not there."""
+        if not self.text:
+            return self.origin
+        node = _nodes(self.text)[self.number]
+        file, _, _ = self.origin.rpartition(":")
+        return f"{file}:{_line(node, [*self.steps, *steps])}"
+
+
+@lru_cache(maxsize=1)
+def _nodes(text: str) -> tuple[yaml.Node, ...]:
+    """The documents of a file that had no error, with the places of all their parts."""
+    return tuple(yaml.compose_all(text, Loader=_Loader))
+
+
+def _line(node: yaml.Node, steps: Sequence[Step]) -> int:
+    line = node.start_mark.line
+    for step in steps:
+        if isinstance(node, yaml.MappingNode):
+            found = [pair for pair in node.value if pair[0].value == step]
+        elif isinstance(node, yaml.SequenceNode):
+            found = [(n, n) for i, n in enumerate(node.value) if i == step or _has(n, step)]
+        else:
+            found = []
+        if not found:
+            break
+        key, node = found[0]
+        line = key.start_mark.line
+    return int(line) + 1
+
+
+def _has(node: yaml.Node, value: Step) -> bool:
+    """Whether a field of an object has a value."""
+    return isinstance(node, yaml.MappingNode) and any(v.value == value for _, v in node.value)
 
 
 class _Loader(yaml.CSafeLoader):
@@ -108,9 +155,11 @@ def _read_yaml(text: str, origin: str) -> Iterator[Document]:
     loader = _Loader(text)
     try:
         _refuse_deep_nesting(text, origin)
+        number = 0
         while loader.check_node() and (node := loader.get_node()):
-            line = node.start_mark.line + 1
-            yield Document(loader.construct_document(node), f"{origin}:{line}")
+            place = f"{origin}:{node.start_mark.line + 1}"
+            yield Document(loader.construct_document(node), place, text, number)
+            number += 1
     except yaml.MarkedYAMLError as error:
         problem = _template(text) or error.problem
         raise InputError(f"{_marked(error, origin)}: not valid YAML: {problem}") from error

@@ -2,13 +2,26 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from inferno_operator.cli.offline.documents import Document
 from inferno_optimizer.caveats import priority_warning
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import System
 from inferno_optimizer.validation import Problem
 
-Origins = Mapping[tuple[str, str], str]
-"""The places of the objects in files, by their kind and name in `Problem`."""
+Origins = Mapping[tuple[str, str], Document]
+"""The objects in files, by their kind and name in `Problem`."""
+
+
+def place_of(problem: Problem, origins: Origins) -> str:
+    """Return the file and the line of the field of a problem; "" if its object is in no file."""
+    document = origins.get((problem.kind, problem.name))
+    if document is None:
+        return ""
+    lists = {"model": ("data", problem.part), "service class": ("data", problem.part)}
+    within = lists.get(problem.kind, ()) if problem.part else ()
+    if problem.kind == "capacity":
+        within = "count", problem.name
+    return document.place(("spec", *within, *problem.field.split(".")))
 
 
 def doubts(system: System, dangling: Iterable[Problem], origins: Origins) -> Iterator[str]:
@@ -24,30 +37,28 @@ def doubts(system: System, dangling: Iterable[Problem], origins: Origins) -> Ite
         Where the objects are; of others nothing is said.
     """
     catalogue = Catalogue(system)
-    for problem in dangling:
-        if origin := origins.get((problem.kind, problem.name)):
-            yield f"{origin}: {problem}"
-    for of, text in (*_running(catalogue), *_classes(catalogue)):
-        if origin := origins.get(of):
-            yield f"{origin}: {of[0]} {of[1]!r}: {text}"
+    for problem in (*dangling, *_running(catalogue), *_classes(catalogue)):
+        if place := place_of(problem, origins):
+            yield f"{place}: {problem}"
 
 
-def _running(catalogue: Catalogue) -> Iterator[tuple[tuple[str, str], str]]:
+def _running(catalogue: Catalogue) -> Iterator[Problem]:
     """Servers that run on an accelerator that does not exist."""
     for server in catalogue.system.servers:
         for part in server.current.parts:
             if part.replicas > 0 and (told := catalogue.strange_accelerators.get(part.accelerator)):
-                yield ("server", server.name), f"currentAlloc.accelerator: {told}"
+                yield Problem("server", server.name, "currentAlloc.accelerator", told)
 
 
-def _classes(catalogue: Catalogue) -> Iterator[tuple[tuple[str, str], str]]:
+def _classes(catalogue: Catalogue) -> Iterator[Problem]:
     """Classes without targets for the model of a server, or with a strange priority."""
     served = dict.fromkeys((s.service_class, s.model) for s in catalogue.system.servers)
     for service_class in catalogue.system.classes:
-        of = ("service class", service_class.name)
+        kind, of = "service class", service_class.name
         if warning := priority_warning(service_class.priority):
-            yield of, warning
+            field, _, message = warning.partition(": ")
+            yield Problem(kind, of, field, message)
         for name, model in served:
             is_promised = model in service_class.targets
             if name == service_class.name and model in catalogue.profiles and not is_promised:
-                yield of, f"data: {catalogue.without_target(service_class, model)}"
+                yield Problem(kind, of, "data", catalogue.without_target(service_class, model))

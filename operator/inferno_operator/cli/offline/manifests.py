@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from inferno_operator.cli.offline.documents import Document, parse_documents
@@ -162,7 +163,8 @@ def _in_namespace(document: Document, namespace: object) -> Document:
     metadata = content.get("metadata")
     if not isinstance(metadata, Mapping):
         return document
-    return Document({**content, "metadata": {**metadata, "namespace": namespace}}, document.origin)
+    moved = {**content, "metadata": {**metadata, "namespace": namespace}}
+    return replace(document, content=moved)
 
 
 def _items(document: Document) -> Iterator[Document]:
@@ -174,4 +176,5 @@ def _items(document: Document) -> Iterator[Document]:
     items = content.get("items") or []
     if not isinstance(items, list):
         raise InputError(f"{document.origin}: items: expected a list")
-    yield from (Document(item, document.origin) for item in items)
+    for place, item in enumerate(items):
+        yield replace(document, content=item, steps=("items", place))

@@ -77,7 +77,7 @@ def read_study(file: Path) -> Study:
     try:
         study = read_part(Study, first.content)
     except ManifestError as error:
-        raise InputError(f"{first.origin}: {error.path} {error.problem}") from error
+        raise InputError(f"{first.place(error.steps)}: {error.path} {error.problem}") from error
     names = {
         "fleets": [fleet.name for fleet in study.fleets],
         "traces": [trace.name for trace in study.traces],
@@ -85,7 +85,7 @@ def read_study(file: Path) -> Study:
         "policies": study.policies,
     }
     for field, given in names.items():
-        _refuse_repeated(given, f"{first.origin}: {field}")
+        _refuse_repeated(given, f"{first.place([field])}: {field}")
     return study
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from inferno_operator.cli.offline.documents import Document
-from inferno_operator.cli.offline.doubts import Origins, doubts
+from inferno_operator.cli.offline.doubts import Origins, doubts, place_of
 from inferno_operator.cli.offline.manifests import read_documents
 from inferno_optimizer.errors import InputError, UnsupportedError
 from inferno_optimizer.suggestions import alternatives
@@ -191,11 +191,11 @@ def _system_of_manifests(
     _refuse_several("namespaces", {r.metadata.namespace for r in resources} - {""})
     snapshot = build_system(resources)
     origins = {
-        (KINDS[each.kind], each.spec.name): document.origin
+        (KINDS[each.kind], each.spec.name): document
         for each, document in found
         if isinstance(each, Named)
     } | {
-        ("capacity", count.type): document.origin
+        ("capacity", count.type): document
         for each, document in found
         if isinstance(each, Capacity)
         for count in each.spec.count
@@ -240,24 +240,25 @@ def _is_of_others(document: Document) -> bool:
 
 def _unknown_fields(documents: Iterable[Document]) -> list[str]:
     """Unknown fields of all objects; an equal one of several objects of a kind is told once."""
-    from inferno_operator.resources.parsing import unknown_fields
+    from inferno_operator.resources.parsing import ManifestError, unknown_fields
 
-    texts: dict[tuple[str, str, str], list[str]] = {}
+    found: dict[tuple[str, str, str], list[tuple[Document, ManifestError]]] = {}
     for document in documents:
-        with _located(document):
+        with _located(document, ["kind"]):
             for field in unknown_fields(_manifest(document)):
                 equal = (field.kind, re.sub(r"\[\d+\]", "", field.path), field.problem)
-                texts.setdefault(equal, []).append(f"{document.origin}: {field}")
+                found.setdefault(equal, []).append((document, field))
     return [
-        f"{first}; and so in {len(more)} more places" if more else first
-        for first, *more in texts.values()
+        f"{document.place(field.steps)}: {field}"
+        + (f"; and so in {len(more)} more places" if more else "")
+        for (document, field), *more in found.values()
     ]
 
 
 def _parsed(document: Document) -> "Resource":
     from inferno_operator.resources import parse
 
-    with _located(document):
+    with _located(document, ["kind"]):
         return parse(_manifest(document))
 
 
@@ -276,12 +277,12 @@ def _manifest(document: Document) -> Mapping[str, object]:
 
 
 @contextmanager
-def _located(document: Document) -> Iterator[None]:
-    """Put the origin of a document before the message of an error."""
+def _located(document: Document, field: Sequence[str] = ()) -> Iterator[None]:
+    """Put the place of an error in a document before its message: of `field` if it names none."""
     try:
         yield
     except InputError as error:
-        raise InputError(f"{document.origin}: {error}") from error
+        raise InputError(f"{document.place(error.steps or field)}: {error}") from error
     except UnsupportedError as error:
         raise UnsupportedError(f"{document.origin}: {error}") from error
 
@@ -298,11 +299,11 @@ def _refuse_invalid(
 ) -> None:
     """Refuse invalid objects; a server with an unknown name is not refused, but unserved.
 
-    `origins` are the places of the objects, by their kind and name in `Problem`.
+    `origins` are the objects in files.
     """
     invalid = [problem for problem in problems if problem.reason not in DANGLING]
     if invalid:
         first = invalid[0]
-        origin = origins.get((first.kind, first.name), "")
+        place = place_of(first, origins)
         more = f" (and {len(invalid) - 1} more)" if len(invalid) > 1 else ""
-        raise InputError(f"{origin}{': ' if origin else ''}{first}{more}")
+        raise InputError(f"{place}{': ' if place else ''}{first}{more}")

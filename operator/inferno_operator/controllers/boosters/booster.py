@@ -159,7 +159,7 @@ def read_booster(manifest: Manifest, dialect: Dialect) -> Booster:
     kind = dialect.booster
     for field, wanted in (("apiVersion", kind.api_version), ("kind", kind.kind)):
         if manifest.get(field) != wanted:
-            raise ManifestError(manifest, field, f"must be {wanted}, not {manifest.get(field)!r}")
+            raise ManifestError(manifest, [field], f"must be {wanted}, not {manifest.get(field)!r}")
     try:
         return Booster.model_validate(
             _with_backends(manifest, dialect.installed), by_alias=True, by_name=False

@@ -135,7 +135,7 @@ def test_unknown_fields_of_all_objects_are_told_together_and_can_be_ignored(
     message = refusal(tmp_path, *manifests)
     system = read_system([str(tmp_path / "a.yaml")], told.extend)
 
-    assert message.startswith("a.yaml:1: Accelerator a: spec.colour is unknown")
+    assert message.startswith("a.yaml:7: Accelerator a: spec.colour is unknown")
     assert ": Accelerator b: spec.size is unknown; did you mean" in message
     assert len(told) == 2
     assert len(system.accelerators) == 2
@@ -149,9 +149,18 @@ def test_an_equal_mistake_of_many_objects_is_told_once(tmp_path: Path) -> None:
 
     message = refusal(tmp_path, *models)
 
-    assert message.startswith("a.yaml:1: Model a: spec.data[0].batch is unknown; ")
+    assert message.startswith("a.yaml:9: Model a: spec.data[0].batch is unknown; ")
     assert message.count("batch is unknown") == 1
     assert "; and so in 7 more places" in message
+
+
+def test_an_item_of_a_list_is_found_by_its_own_line(tmp_path: Path) -> None:
+    items = [yaml.safe_load(accelerator()), yaml.safe_load(accelerator("b", name="B", cost=-1))]
+    listed = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": items}, sort_keys=False)
+
+    line = next(n for n, text in enumerate(listed.splitlines(), start=1) if "cost: -1" in text)
+
+    assert refusal(tmp_path, listed).startswith(f"a.yaml:{line}: accelerator 'B': cost: ")
 
 
 def test_the_sample_with_boosters_is_read() -> None:
@@ -180,21 +189,21 @@ def test_a_name_without_an_object_is_no_reason_to_refuse(tmp_path: Path) -> None
         (["spec: {}"], "a.yaml:1: neither a Kubernetes object (it has no kind) nor SystemData"),
         (
             [accelerator(), "apiVersion: inferno.platform.ai/v1alpha1\nkind: Serve\n"],
-            "a.yaml:11: no kind is named 'Serve'; did you mean Server or ServiceClass? ",
+            "a.yaml:12: no kind is named 'Serve'; did you mean Server or ServiceClass? ",
         ),
         (
             ["apiVersion: inferno.platform.io/v1alpha1\nkind: Server\n"],
             "a.yaml:1: Server without a name: apiVersion must be inferno.platform.ai/v1alpha1, ",
         ),
-        ([accelerator(cost="4O")], "a.yaml:1: Accelerator a: spec.cost must "),
-        ([accelerator(cost=-1)], "a.yaml:1: accelerator 'A': cost: -1 is negative"),
+        ([accelerator(cost="4O")], "a.yaml:7: Accelerator a: spec.cost must "),
+        ([accelerator(cost=-1)], "a.yaml:7: accelerator 'A': cost: -1 is negative"),
         (
             [accelerator(cost=-1), accelerator("b", name="B", cost=-2)],
-            "a.yaml:1: accelerator 'A': cost: -1 is negative (and 1 more)",
+            "a.yaml:7: accelerator 'A': cost: -1 is negative (and 1 more)",
         ),
         (
             [accelerator(), accelerator("b")],
-            "a.yaml:11: accelerator 'A': name: 'A' is the name of Accelerator 'a' too",
+            "a.yaml:18: accelerator 'A': name: 'A' is the name of Accelerator 'a' too",
         ),
         (
             [accelerator(), accelerator()],
