@@ -208,6 +208,8 @@ def test_the_chart_has_no_faults(options: list[str], helm: Path) -> None:
             "/prometheus/tokenSecret",
         ),
         ("prometheus.params.namespace=1", "/prometheus/params/namespace"),
+        ("crds.keep=null", "at '/crds': missing property 'keep'"),
+        ("stateless=null", "missing property 'stateless'"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_named(option: str, told: str, helm: Path) -> None:
@@ -220,6 +222,19 @@ def test_a_value_that_makes_no_sense_is_named(option: str, told: str, helm: Path
 
     assert refused.returncode != 0
     assert told in refused.stderr
+
+
+@pytest.mark.parametrize("name", yaml.safe_load((CHART / "values.yaml").read_text()))
+def test_a_heading_that_was_left_empty_is_named_or_means_nothing(name: str, helm: Path) -> None:
+    """As where all values below it are commented out: Helm takes its defaults away, too."""
+    rendered = subprocess.run(
+        [helm, "template", CHART, "--kube-version=1.34", "--set", f"{name}=null"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert rendered.returncode == 0 or f"missing property '{name}'" in rendered.stderr
 
 
 UNKNOWN_SCOPE = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
