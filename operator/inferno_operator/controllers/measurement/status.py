@@ -117,7 +117,7 @@ def _is_news(status: Status, before: Measured | None, measured: Measured, judged
 
 def _is_due(before: Measured, measured: Measured, measure: Measure | None, now: datetime) -> bool:
     """Whether a number or the load moved noticeably, and the last write is some time ago."""
-    if now - before.time < AT_MOST_EVERY:
+    if timedelta() <= now - before.time < AT_MOST_EVERY:  # the clock of Prometheus may be ahead
         return False
     if measured.load is not None and load_moved(before.load, measured.load, measure):
         return True

@@ -151,6 +151,22 @@ async def test_numbers_that_move_are_written_at_most_once_a_minute() -> None:
     assert 4 <= scene.cluster.writes.count("status Server s") <= 5
 
 
+@pytest.mark.parametrize("skew", [-3600, -90, 90, 3600])
+async def test_a_clock_of_prometheus_that_differs_changes_no_load(skew: float) -> None:
+    stored = []
+    for difference in (0.0, skew):
+        scene = Scene()
+        clock = scene.table.clock
+        scene.table.clock = lambda clock=clock, by=difference: clock() + by  # type: ignore[misc]
+        async with scene.running():
+            for rate in (5.0, 5.0, 10.0, 10.0, 10.0, 10.0, 10.0, 4.0, 4.0, 4.0, 4.0, 4.0):
+                scene.serve(rate)
+                await scene.cycles(1)
+        stored.append((scene.stored["spec"]["currentAlloc"]["load"], scene.condition()))
+
+    assert stored[0] == stored[1]
+
+
 async def test_a_change_of_the_quality_is_written_at_once() -> None:
     scene = Scene()
 
