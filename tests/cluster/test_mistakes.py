@@ -1,5 +1,6 @@
 """Wrong manifests on a real control plane: the Deployments keep their replicas."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -132,6 +133,46 @@ def test_mistakes_in_each_kind_take_nothing_away_that_runs(
     fleet.optimize()
     assert said("chat") == ("Allocated", "3 x A100")
     assert (fleet.replicas(), fleet.desired()) == (BEFORE, decided)
+
+
+def crashing(scene: Scene, application: str) -> None:
+    """Let the containers of a Deployment crash, as the kubelet would report it."""
+    conditions = [{"type": t, "status": "False"} for t in ("ContainersReady", "Ready")]
+    container = {
+        "name": "engine",
+        "image": "i",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 4,
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "lastState": {"terminated": {"reason": "OOMKilled", "exitCode": 137}},
+    }
+    status = {"conditions": conditions, "containerStatuses": [container]}
+    for pod in scene.control_plane.items("pods", scene.namespace):
+        if pod["metadata"]["labels"]["app"] == application:
+            name, body = pod["metadata"]["name"], json.dumps({"status": status})
+            arguments = ("patch", "pod", name, "--namespace", scene.namespace, "--patch", body)
+            scene.control_plane.kubectl(*arguments, "--subresource=status")
+
+
+def test_pods_that_crash_are_told_and_nothing_is_taken_away(
+    fleet: Fleet, operator: StartOperator
+) -> None:
+    fleet.apply()
+    operator()
+    fleet.optimize()
+    fleet.wait_until_it_runs()
+    scene = fleet.scene
+
+    crashing(scene, "chat-a100")
+
+    def is_told(manifest: Manifest) -> bool:
+        told = condition(manifest, "Actuated")
+        return "not ready: 3 x CrashLoopBackOff, OOMKilled" in told.get("message", "")
+
+    scene.control_plane.wait_for("server", "chat", is_told, scene.namespace, 60.0)
+    fleet.optimize()
+    assert fleet.replicas() == BEFORE
 
 
 def test_a_server_with_an_unknown_class_says_so_without_an_optimization(
