@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,18 +21,22 @@ from inferno_operator.resources import (
     Resource,
     Server,
 )
+from inferno_operator.resources.dialects import KTHENA
 from inferno_operator.resources.objects import POD, Event, Key, Kind, Reference, kind_of
 from inferno_operator.resources.objects import Manifest as Stored
 from inferno_operator.runtime.ports import (
     FieldManager,
     GoneError,
     RejectedError,
+    Scale,
     Served,
     StaleError,
+    UnscaledError,
 )
 from inferno_operator.runtime.updates import Writer
 from inferno_optimizer.errors import InfernoError, UnavailableError
 from tests.cluster.connection import connected
+from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import wait_until
 
@@ -590,6 +595,77 @@ async def test_a_scale_is_read_and_set_at_the_version_that_was_read(
         await api.set_scale(read, 3, "inferno-actuation")
     with pytest.raises(GoneError):
         await api.scale(DEPLOYMENT, Key(scene.namespace, "missing"))
+
+
+SERVING = {
+    "apiVersion": KTHENA.serving.api_version,
+    "kind": "ModelServing",
+    "metadata": {"name": "m"},
+    "spec": {
+        "schedulerName": "volcano",
+        "template": {
+            "roles": [
+                {
+                    "name": name,
+                    "replicas": 1,
+                    "workerReplicas": 0,
+                    "entryTemplate": {"spec": {"containers": [{"name": "e", "image": "i"}]}},
+                }
+                for name in ("prefill", "decode")
+            ]
+        },
+    },
+}
+
+
+async def test_roles_of_a_serving_are_set_beside_each_other_but_not_over_another_number(
+    scene: Scene, api: ApiServer
+) -> None:
+    scene.control_plane.install_crds(ROOT / "crds/kthena")
+    place = "--namespace", scene.namespace
+    scene.control_plane.kubectl("create", *place, "-f", "-", input=json.dumps(SERVING))
+    before = scene.get(KTHENA.serving, "m")
+    prefill, decode = (Scale.of_role(KTHENA.serving, before, n) for n in ("prefill", "decode"))
+    assert prefill is not None
+    assert decode is not None
+
+    written = await asyncio.gather(
+        api.set_scale(prefill, 3, "inferno-actuation"),
+        api.set_scale(decode, 2, "inferno-actuation"),
+    )
+    after = scene.get(KTHENA.serving, "m")
+    with pytest.raises(StaleError):
+        await api.set_scale(prefill, 4, "inferno-actuation")
+    (other, *_) = written
+    uid = replace(other, reference=replace(other.reference, uid="another"))
+    with pytest.raises(StaleError):
+        await api.set_scale(uid, 4, "inferno-actuation")
+
+    numbers = [(role["name"], role["replicas"]) for role in after["spec"]["template"]["roles"]]
+    assert numbers == [("prefill", 3), ("decode", 2)]
+    assert [found.replicas for found in written] == [3, 2]
+    for role in after["spec"]["template"]["roles"]:
+        role["replicas"] = 1
+    assert after["spec"] == before["spec"]
+
+
+async def test_an_object_without_a_number_says_so_until_it_is_set(
+    scene: Scene, api: ApiServer
+) -> None:
+    scene.control_plane.install_crds(ROOT / "tests/data/workloads")
+    group, name = "disaggregatedset.x-k8s.io", "DisaggregatedSetRoleScaler"
+    kind = Kind(group, name, "disaggregatedsetrolescalers", "v1")
+    document = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "r"}}
+    place = "--namespace", scene.namespace
+    scene.control_plane.kubectl("create", *place, "-f", "-", input=json.dumps(document))
+    key = Key(scene.namespace, "r")
+    with pytest.raises(UnscaledError):
+        await api.scale(kind, key)
+    unset = Scale(Reference.of(kind, scene.get(kind, "r")), 0, "", is_unset=True)
+
+    await api.set_scale(unset, 2, "inferno-actuation")
+
+    assert (await api.scale(kind, key)).replicas == 2
 
 
 async def test_pods_are_listed_and_watched(scene: Scene, api: ApiServer) -> None:

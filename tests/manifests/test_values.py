@@ -522,6 +522,7 @@ OF_SELECTORS = {
     ("apps", "deployments/scale", "get"),
     ("apps", "statefulsets/scale", "get"),
     ("leaderworkerset.x-k8s.io", "leaderworkersets/scale", "get"),
+    ("disaggregatedset.x-k8s.io", "disaggregatedsetrolescalers/scale", "get"),
 }
 
 

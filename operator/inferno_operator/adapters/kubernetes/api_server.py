@@ -53,8 +53,8 @@ IGNORE = "Ignore"
 NO_NUMBER = "the spec replicas field"
 """Start of the API server's message that an object has no number of replicas."""
 
-TEST_FAILED = "test failed"
-"""Part of the API server's message that a JSON patch found another value than it expects."""
+CANNOT_PATCH = "the server rejected our request due to an error in our request"
+"""The API server's message that a JSON patch found another value than it tests; no more is said."""
 
 OWNED_BY_OTHERS = "Apply failed with"
 """Start of the API server's message that another manager owns fields of an apply."""
@@ -195,7 +195,7 @@ class ApiServer(ApiReader):
         try:
             answer: Manifest = await answer_to(call, f"role {role} of {reference}")
         except RejectedError as error:
-            if TEST_FAILED not in str(error):
+            if CANNOT_PATCH not in str(error):
                 raise
             raise StaleError(str(error)) from error
         found = Scale.of_role(reference.kind, answer, role)

@@ -12,10 +12,11 @@ import pytest
 from inferno_operator.controllers.capacity.controller import CapacityController
 from inferno_operator.controllers.capacity.pod_owners import whole_replicas
 from inferno_operator.controllers.capacity.status import NODES_LISTED
+from inferno_operator.resources.dialects import KTHENA
 from inferno_operator.resources.objects import NODE, POD, Key
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
-from inferno_operator.runtime.ports import RejectedError
+from inferno_operator.runtime.ports import RejectedError, Served
 from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.placement import Node
 from tests.unit.operator import objects
@@ -375,6 +376,27 @@ async def test_pods_of_boosters_that_servers_scale_are_ours(
         await scene.until_free(4)
 
     assert scene.cards()["ours"] == 4
+
+
+async def test_the_pods_of_each_role_of_a_serving_are_those_of_its_accelerator() -> None:
+    scene = Scene()
+    serving = KTHENA.serving
+    scene.cluster.workloads.append(Served(serving, is_scalable=True))
+    kind = {"apiVersion": serving.api_version, "kind": serving.kind, "name": "m"}
+    workloads = [
+        {"accelerator": "H100", "role": "Prefill", **kind},
+        {"accelerator": "L40S", "role": "Decode", **kind},
+    ]
+    scene.cluster.add(objects.server("llama", spec={"workloads": workloads}))
+    for role, cards in ("prefill", 2), ("decode", 1), ("router", 1):
+        labels = {"modelserving.volcano.sh/name": "m", "modelserving.volcano.sh/role": role}
+        scene.add_pod(f"m-0-{role}-0-1", cards=cards, namespace="default", labels=labels)
+
+    async with scene.running() as controller:
+        await scene.until_free(4)
+        (node,) = await controller.nodes("default")
+
+    assert node.held == {("llama", "H100"): 2, ("llama", "L40S"): 1}
 
 
 @pytest.mark.parametrize(
