@@ -344,6 +344,51 @@ def test_replicas_of_the_plan_stay(boosters: Boosters, operator: StartOperator) 
     assert serving["spec"]["replicas"] == 7
 
 
+def test_replicas_of_roles_stay_when_a_booster_is_edited(
+    boosters: Boosters, operator: StartOperator
+) -> None:
+    def disaggregated(image: str) -> Manifest:
+        config = {"kv-transfer-config": {"kv_connector": "NixlConnector"}}
+        workers = [
+            {"type": role, "image": image, "replicas": 1, "pods": 1, "config": config}
+            for role in ("prefill", "decode")
+        ]
+        return booster("m", backend("a", type="vLLMDisaggregated", workers=workers))
+
+    def roles() -> dict[str, tuple[int, str]]:
+        found = boosters.get(KTHENA.serving, "m-a")["spec"]["template"]["roles"]
+        return {
+            role["name"]: (
+                role["replicas"],
+                role["entryTemplate"]["spec"]["containers"][-1]["image"],
+            )
+            for role in found
+        }
+
+    boosters.apply(disaggregated("engine:1"))
+    operator(environment={"INFERNO_MODEL_BOOSTER": "kthena"})
+    boosters.wait_for_names(ModelServing=["m-a"], ModelServer=["m-a"], ModelRoute=["m"])
+    patch = [{"op": "replace", "path": "/spec/template/roles/0/replicas", "value": 3}]
+    place = str(KTHENA.serving), "m-a", "--namespace", boosters.scene.namespace
+    boosters.scene.control_plane.kubectl(
+        *("patch", *place, "--type=json", "--field-manager=inferno-actuation"),
+        f"--patch={json.dumps(patch)}",
+    )
+
+    boosters.apply(disaggregated("engine:2"))
+
+    wait_until(
+        roles,
+        lambda found: {image for _, image in found.values()} == {"engine:2"},
+        "the new image",
+        30.0,
+    )
+    assert {name: replicas for name, (replicas, _) in roles().items()} == {
+        "prefill": 3,
+        "decode": 1,
+    }
+
+
 def test_a_failure_is_told_and_is_over_when_it_is(
     boosters: Boosters, operator: StartOperator
 ) -> None:

@@ -7,7 +7,7 @@ sets, and gang policies, which the API server does not allow to change.
 from collections.abc import Collection, Container, Mapping
 from typing import Any, NamedTuple
 
-from inferno_operator.controllers.boosters.booster import BOUNDS, Booster, ModelBackend
+from inferno_operator.controllers.boosters.booster import ANNOTATION, BOUNDS, Booster, ModelBackend
 from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import Manifest
 from inferno_operator.runtime.ports import FieldManager
@@ -17,6 +17,9 @@ Json = dict[str, Any]
 PLAN_MANAGERS = "inferno-"
 """Prefix of the field managers of this operator that write the optimizer's plan."""
 
+
+ROLE_REPLICAS = f"{ANNOTATION}role-replicas"
+"""Label of a serving with several roles: the replicas of each that its booster asks for."""
 
 SCALING = ("scalingConfiguration", "homogeneousTarget")
 OPTIMIZING = "optimizerConfiguration"
@@ -45,6 +48,8 @@ def with_preserved_fields(
     it too, the manifest has its current value, because an apply removes owned fields that it
     leaves out; the manifest then has the resourceVersion, so that it fails if the value changed.
     """
+    if wanted["kind"] == dialect.serving.kind:
+        wanted = _kept_roles(wanted, current)
     if current is None:
         return wanted, []
     if wanted["kind"] == dialect.serving.kind:
@@ -77,6 +82,26 @@ def _kept_serving(booster: Booster, wanted: Json, current: Manifest) -> tuple[Js
         return changed, remarks
     changed["spec"]["replicas"] = now
     return _unless_changed(changed, current), remarks
+
+
+def _kept_roles(wanted: Json, current: Manifest | None) -> Json:
+    """Keep the replicas of roles that were scaled, until the booster asks for other numbers.
+
+    The list of roles has one owner, so that the owner does not tell who has set a number.
+    """
+    template, metadata = wanted["spec"]["template"], wanted["metadata"]
+    if len(template["roles"]) == 1:
+        return wanted
+    asked = ".".join(f"{role['name']}-{role['replicas']}" for role in template["roles"])
+    labels = {**metadata["labels"], ROLE_REPLICAS: asked}
+    changed = {**wanted, "metadata": {**metadata, "labels": labels}}
+    if current is None or current["metadata"].get("labels", {}).get(ROLE_REPLICAS) != asked:
+        return changed
+    found = current["spec"].get("template", {}).get("roles", ())
+    now = {role["name"]: role.get("replicas", 1) for role in found}
+    roles = [{**r, "replicas": now.get(r["name"], r["replicas"])} for r in template["roles"]]
+    spec = {**wanted["spec"], "template": {**template, "roles": roles}}
+    return _unless_changed({**changed, "spec": spec}, current)
 
 
 def _kept_gang(template: Json, current: Manifest) -> tuple[Json, list[str]]:

@@ -42,12 +42,14 @@ def last_writer(manifest: Manifest, part: str = "") -> str | None:
     """Return the manager that has set the number of replicas last; None if the operator has.
 
     The API server notes no time with managers that use the scale subresource. All roles of a
-    serving, one of which is the `part`, have the same managers.
+    serving, one of which is the `part`, have the same managers; our controller of ModelBoosters
+    is one of them, and keeps their numbers.
     """
     sets = _sets_roles if part else _sets
     owners = [entry for entry in manifest["metadata"].get("managedFields", ()) if sets(entry)]
     managers = [entry.get("manager", "") for entry in owners]
-    if not managers or FieldManager.ACTUATION in managers:
+    ours = {FieldManager.ACTUATION, FieldManager.BOOSTERS} if part else {FieldManager.ACTUATION}
+    if not managers or ours.intersection(managers):
         return None
     return f"field manager {managers[-1]!r}"
 

@@ -220,6 +220,32 @@ def test_bounds_of_the_plan_in_a_binding_stay(part: str) -> None:
         assert "maxReplicas" not in configuration
 
 
+def test_replicas_of_roles_that_were_scaled_stay_until_the_booster_asks_for_others() -> None:
+    def roles_of(applies: tuple[Apply, ...]) -> dict[str, int]:
+        roles = serving_of(applies)["spec"]["template"]["roles"]
+        return {role["name"]: role["replicas"] for role in roles}
+
+    def with_image(image: str, prefill: int) -> Booster:
+        workers = [worker("prefill", replicas=prefill), worker("decode", replicas=2)]
+        return booster(disaggregated(workers=[{**each, "image": image} for each in workers]))
+
+    made = [apply.manifest for apply in decide(with_image("e:1", 1), [], KTHENA).applies]
+    children = [there(dict(child)) for child in made]
+    assert decide(with_image("e:1", 1), children, KTHENA).applies == ()
+    (serving,) = (child for child in children if child["kind"] == KTHENA.serving.kind)
+    serving["spec"]["template"]["roles"][0]["replicas"] = 5
+
+    assert decide(with_image("e:1", 1), children, KTHENA).applies == ()
+    assert roles_of(decide(with_image("e:2", 1), children, KTHENA).applies) == {
+        "prefill": 5,
+        "decode": 2,
+    }
+    assert roles_of(decide(with_image("e:1", 3), children, KTHENA).applies) == {
+        "prefill": 3,
+        "decode": 2,
+    }
+
+
 def test_a_gang_policy_stays_and_that_is_told() -> None:
     children = present(asking("gang-scheduling", disaggregated()))
     workers = [worker("prefill", replicas=2), worker("decode")]
