@@ -41,8 +41,7 @@ async def write_each(items: Iterable[T], *steps: Callable[[T], Awaitable[object]
                 if others:
                     waiting.insert(APART, (item, tuple(others)))
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(min(CONCURRENT_WRITES, len(waiting))):
-            group.create_task(work())
-    if failures:
-        raise failures[0]
+    workers = (work() for _ in range(min(CONCURRENT_WRITES, len(waiting))))
+    ended = await asyncio.gather(*workers, return_exceptions=True)
+    for failure in (*failures, *filter(None, ended)):
+        raise failure

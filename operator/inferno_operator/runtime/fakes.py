@@ -195,6 +195,7 @@ class FakeCluster:
         self, kind: Kind, manifest: Manifest, manager: str, *, force: bool = True
     ) -> Manifest:
         """Set fields of the spec, or the status; a changed spec increments the generation."""
+        await asyncio.sleep(0)  # others go on during a write
         about = f"{kind.kind} {manifest['metadata']['name']}"
         verb = "status" if "status" in manifest else "apply"
         others = ["another"] if about in self.disputed else self._rivals(kind, manifest, manager)
