@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from kubernetes import config
 from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi, V1DeleteOptions
+from kubernetes.client.exceptions import ApiException
 
 from inferno_operator.resources.dialects import Dialect
 from tests.cluster.ticking import Ticking, unless_gone
@@ -26,7 +28,8 @@ class Role:
     Attributes
     ----------
     app
-        The application of the pods, for the `Witness`.
+        The application of the first pods, for the `Witness`: `SERVER-ACCELERATOR`. That of the
+        others is another one, so that only the first pods are replicas that serve.
     api_version, kind, plural, name
         The object with the number of replicas.
     labels
@@ -68,8 +71,10 @@ class Role:
     def pod(self, replica: int, place: int) -> Manifest:
         """A pod of a replica."""
         label, first, other = self.first
-        value = other if place else first
-        own = {"app": self.app, "replica": str(replica)} | ({label: value} if value else {})
+        server, _, accelerator = self.app.partition("-")
+        app, value = (f"{server}workers-{accelerator}", other) if place else (self.app, first)
+        own = {"app": app, "of": self.app, "replica": str(replica)}
+        own |= {label: value} if value else {}
         return {
             "metadata": {"name": f"{self.app}-{replica}-{place}", "labels": {**self.labels, **own}},
             "spec": {"containers": [{"name": "engine", "image": "example.com/engine"}]},
@@ -153,10 +158,12 @@ class RolePods(Ticking):
         pods = self._core.list_namespaced_pod(self._namespace).items
         for role in self._roles:
             with unless_gone():
-                self._synchronize(role, [p for p in pods if p.metadata.labels["app"] == role.app])
+                self._synchronize(
+                    role, [p for p in pods if p.metadata.labels.get("of") == role.app]
+                )
 
     def _synchronize(self, role: Role, pods: list[Any]) -> None:
-        found: Any = self._objects.get_namespaced_custom_object(*role.path(self._namespace))
+        found = self._found(role)
         wanted = role.number(found)
         self._tell(role, found)
         names = {pod.metadata.name for pod in pods}
@@ -177,8 +184,18 @@ class RolePods(Ticking):
                     body=V1DeleteOptions(grace_period_seconds=30),
                 )
 
+    def _found(self, role: Role) -> Manifest:
+        """The object of a role; empty if it is gone."""
+        try:
+            found: Any = self._objects.get_namespaced_custom_object(*role.path(self._namespace))
+        except ApiException as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            return {}
+        return dict(found)
+
     def _tell(self, role: Role, found: Manifest) -> None:
-        if role.status and not found.get("status"):
+        if found and role.status and not found.get("status"):
             self._objects.patch_namespaced_custom_object_status(
                 *role.path(self._namespace), {"status": role.status}, _content_type=MERGE
             )
