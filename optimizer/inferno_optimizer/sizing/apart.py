@@ -17,6 +17,7 @@ from inferno_optimizer.sizing.cards import Cards
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.pairs import Pairs, build_pairs, integers
 from inferno_optimizer.sizing.prefill import PrefillModel
+from inferno_optimizer.sizing.prompt_cache import PromptCaches
 from inferno_optimizer.sizing.queueing import ArrayTable, Averages, FloatArray, IntArray
 from inferno_optimizer.sizing.rates import (
     HIGHEST_SHARE,
@@ -258,22 +259,41 @@ def size_pairs(
     roles = _roles(catalogue, cases, types)
     rows = _rows(catalogue, cases, roles)
     order = np.argsort(-roles.batch[rows.decode], kind="stable")
-    apart = _apart(catalogue, roles, rows.take(order))
+    ordered = rows.take(order)
+    floor = np.maximum(ordered.floor, 1)
+    caches = roles.caches.take(ordered.prefill)
     search = _Search(
-        apart,
-        roles.demand[rows.decode[order]],
-        np.maximum(rows.floor[order], 1),
-        *(unit_cost[roles.profile[side][order]] for side in (rows.prefill, rows.decode)),
+        _apart(catalogue, roles, ordered, caches.computed_tokens(floor)),
+        roles.demand[ordered.decode],
+        floor,
+        *(unit_cost[roles.profile[side]] for side in (ordered.prefill, ordered.decode)),
     )
-    back = np.argsort(order)
+    search, found = _with_caches(
+        search, caches, lambda computed: _apart(catalogue, roles, ordered, computed)
+    )
+    apart, back = search.apart, np.argsort(order)
     busy = search.demand > 0
-    prefill, decode = (
-        np.where(busy, found, rows.floor[order])[back] for found in search.cheapest()
-    )
+    prefill, decode = (np.where(busy, number, ordered.floor)[back] for number in found)
     least = apart.latencies(*apart.lowest)
     floors = (least.itl_ms[back], least.wait_ms[back], least.ttft_ms[back])
     costs = unit_cost[roles.profile[rows.prefill]], unit_cost[roles.profile[rows.decode]]
     return SizedPairs(rows, roles, apart, order, prefill, decode, *floors, *costs)
+
+
+def _with_caches(
+    search: "_Search", caches: PromptCaches, apart_of: Callable[[IntArray], Apart]
+) -> tuple["_Search", tuple[IntArray, IntArray]]:
+    """The search with the prompts that so many prefill replicas compute, and what it finds.
+
+    More of them have more to compute while the new ones are cold, see `candidates`.
+    """
+    computed, (prefill, decode) = caches.computed_tokens(search.floor), search.cheapest()
+    while (more := caches.computed_tokens(prefill) > computed).any():
+        computed = np.where(more, caches.computed_tokens(prefill), computed)
+        search = replace(search, apart=apart_of(computed))
+        rows = np.flatnonzero(more)
+        prefill[rows], decode[rows] = search.take(rows).cheapest()
+    return search, (prefill, decode)
 
 
 def _roles(catalogue: Catalogue, cases: Sequence[Case], types: tuple[str, ...]) -> Pairs:
@@ -283,7 +303,7 @@ def _roles(catalogue: Catalogue, cases: Sequence[Case], types: tuple[str, ...]) 
     alike = [
         replace(c, profiles=tuple(sorted({i for pair in c.apart for i in pair}))) for c in cases
     ]
-    return build_pairs(Catalogue(system), alike, types)
+    return build_pairs(Catalogue(system), alike, types, [role.role for role in system.roles])
 
 
 def _without_prompts(role: RoleProfile) -> PerformanceProfile:
@@ -314,9 +334,13 @@ def _rows(catalogue: Catalogue, cases: Sequence[Case], roles: Pairs) -> PairRows
     return PairRows(case, place, prefill, decode, floor)
 
 
-def _apart(catalogue: Catalogue, roles: Pairs, rows: PairRows) -> Apart:
+def _apart(catalogue: Catalogue, roles: Pairs, rows: PairRows, computed: IntArray) -> Apart:
+    """Pairs whose prefill replicas compute so many of the input tokens, and hand all of them over.
+
+    The prefill replicas alone have caches of prompts: a decode replica takes what they hand over.
+    """
     profiles, which = catalogue.system.roles, roles.profile[rows.prefill]
-    requests = roles.requests.take(rows.prefill)
+    requests = replace(roles.requests.take(rows.prefill), computed_tokens=computed)
     most = integers(max(p.max_batch_size, 1) for p in profiles)[which]
     request_ms, token_ms = (
         np.array([getattr(p.transfer, name) for p in profiles], dtype=np.float64)[which]
@@ -344,10 +368,11 @@ class _Search:
         attainable = self.apart.excess(*self.apart.lowest) <= 0
         rows = np.flatnonzero(attainable & (self.demand > 0))
         prefill, decode = np.zeros_like(self.floor), np.zeros_like(self.floor)
-        prefill[rows], decode[rows] = self._take(rows).cheapest_attainable()
+        prefill[rows], decode[rows] = self.take(rows).cheapest_attainable()
         return prefill, decode
 
-    def _take(self, rows: IntArray) -> "_Search":
+    def take(self, rows: IntArray) -> "_Search":
+        """The search of some of the pairs, in the given order."""
         return _Search(
             self.apart.take(rows),
             self.demand[rows],

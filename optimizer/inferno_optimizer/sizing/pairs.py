@@ -17,7 +17,7 @@ from inferno_optimizer.sizing.performance import Requests
 from inferno_optimizer.sizing.prompt_cache import PromptCaches
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.rates import Replicas, TargetLimits
-from inferno_optimizer.system import Generation, PerformanceParameters, System
+from inferno_optimizer.system import Generation, PerformanceParameters, Role, System
 
 MAX_BATCH = 2**16
 """Largest batch [requests]; it bounds the number of states that are summed."""
@@ -87,10 +87,15 @@ def sorted_types(system: System) -> tuple[str, ...]:
     return tuple(sorted({a.type for a in system.accelerators}))
 
 
-def build_pairs(catalogue: Catalogue, cases: Sequence[Case], types: tuple[str, ...]) -> Pairs:
+def build_pairs(
+    catalogue: Catalogue,
+    cases: Sequence[Case],
+    types: tuple[str, ...],
+    roles: Sequence[Role] = (),
+) -> Pairs:
     """The pairs of all cases and their profiles, before they are sized.
 
-    `types` are the sorted types of the cards.
+    `types` are the sorted types of the cards; `roles` are those of the profiles, if not both.
     """
     system = catalogue.system
     case = np.repeat(np.arange(len(cases)), [len(c.profiles) for c in cases])
@@ -101,7 +106,8 @@ def build_pairs(catalogue: Catalogue, cases: Sequence[Case], types: tuple[str, .
     multiplicity = integers(a.multiplicity for a in system.accelerators)[accelerator]
     generation = _generation(system)[profile]
     floor = integers(c.server.min_replicas for c in cases)[case]
-    caches = PromptCaches.of(cases, case, accelerator, catalogue.accelerators)
+    mine = [roles[i] if roles else Role.BOTH for i in profile.tolist()]
+    caches = PromptCaches.of(cases, case, accelerator, catalogue.accelerators, mine)
     requests = _requests(system, cases, case, profile, caches.computed_tokens(floor))
     limits = TargetLimits.of([c.target for c in cases]).take(case)
     demand = _demand(cases, case, requests.tokens)

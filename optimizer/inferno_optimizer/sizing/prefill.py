@@ -80,7 +80,7 @@ class PrefillModel(ArrayTable):
         alpha, delta, budget = (
             c[which] for c in columns_of(parameters, "alpha", "delta", "budget")
         )
-        inputs = np.maximum(requests.input_tokens.astype(np.float64), 1.0)
+        inputs = np.maximum(requests.computed_tokens.astype(np.float64), 1.0)
         ones = np.ones_like(inputs)
         lengths = Lengths(inputs, ones, requests.length_cov, budget, ones)
         fitting = np.where(budget > 0, budget / inputs, np.inf)

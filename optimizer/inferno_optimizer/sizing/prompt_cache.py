@@ -14,6 +14,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.cases import Case
 from inferno_optimizer.sizing.queueing import ArrayTable, IntArray
+from inferno_optimizer.system import Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,13 @@ class PromptCaches(ArrayTable):
         case: IntArray,
         accelerator: IntArray,
         positions: Mapping[str, int],
+        roles: Sequence[Role],
     ) -> Self:
-        """The caches of pairs of a case and an accelerator, given by their positions."""
+        """The caches of pairs of a case and an accelerator, given by their positions.
+
+        Replicas of another role than that of the pair do not count: a prompt is computed where it
+        is in the cache.
+        """
         loads = [c.server.load for c in cases]
         inputs, told = (
             np.fromiter((getattr(load, name) for load in loads), dtype=np.int64)[case]
@@ -46,8 +52,11 @@ class PromptCaches(ArrayTable):
         warm = np.zeros_like(case)
         for row in np.flatnonzero(cached > 0).tolist():
             parts = cases[case[row]].server.current.parts
-            here = (p for p in parts if positions.get(p.accelerator) == accelerator[row])
-            warm[row] = sum(part.warm_replicas for part in here)
+            warm[row] = sum(
+                part.warm_replicas
+                for part in parts
+                if part.role is roles[row] and positions.get(part.accelerator) == accelerator[row]
+            )
         return cls(inputs, cached, warm)
 
     def computed_tokens(self, replicas: IntArray) -> IntArray:

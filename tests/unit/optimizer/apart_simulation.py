@@ -8,7 +8,7 @@ whose steps make a token for each of the requests in its batch.
 import heapq
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,7 +35,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class Pools:
-    """Replicas of both roles; a decode replica serves at most `batch` requests at a time."""
+    """Replicas of both roles; a decode replica serves at most `batch` requests at a time.
+
+    Prefill replicas have the share `cached` of each prompt in their caches.
+    """
 
     prefill: StepParameters
     prefill_replicas: int
@@ -43,6 +46,7 @@ class Pools:
     decode_replicas: int
     batch: int
     transfer: Transfer
+    cached: float = 0.0
 
 
 def requests_of(
@@ -64,7 +68,11 @@ def simulate(rng: np.random.Generator, pools: Pools, requests: Sequence[Request]
     number = len(requests)
     handed = np.zeros(number)
     for mine in _shared(rng, pools.prefill_replicas, number):
-        here = [requests[i] for i in mine]
+        left = (round(requests[i].inputs * (1.0 - pools.cached)) for i in mine)
+        here = [
+            replace(requests[i], inputs=max(computed, 1))
+            for i, computed in zip(mine, left, strict=True)
+        ]
         handed[mine] = _prefill(pools.prefill, here)
     for i, request in enumerate(requests):
         handed[i] += pools.transfer.request_ms + pools.transfer.token_ms * request.inputs

@@ -22,6 +22,7 @@ from inferno_optimizer.system import (
     Generation,
     Level,
     Reason,
+    Role,
     Server,
     Solution,
     System,
@@ -172,11 +173,11 @@ def saved_work_parts(system: System, name: str) -> Iterator[Part]:
     """Yield what a server need not compute: cached prompts, and steps; nothing if it is all."""
     current = next(server.current for server in system.servers if server.name == name)
     if current.load.cached_tokens:
-        warm = sum(part.warm_replicas for part in current.parts)
+        with_prompts = [part for part in current.parts if part.role is not Role.DECODE]
+        warm = sum(part.warm_replicas for part in with_prompts)
         yield ""
-        yield cached_prompts(
-            current.load.input_tokens, current.load.cached_tokens, warm, current.replicas
-        )
+        replicas = sum(part.replicas for part in with_prompts)
+        yield cached_prompts(current.load.input_tokens, current.load.cached_tokens, warm, replicas)
     if current.load.tokens_per_step > 1:
         yield ""
         yield accepted_drafts(current.load.tokens_per_step)

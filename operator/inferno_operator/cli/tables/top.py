@@ -167,12 +167,11 @@ def _notes_of_server(view: ServerView) -> Iterator[str]:
     current = view.spec.current_alloc if view.spec else None
     if current and current.load and current.load.cached_tokens:
         warm = sum(part.num_replicas - (part.cold_replicas or 0) for part in current.parts)
-        yield cached_prompts(
-            current.load.avg_in_tokens or 0,
-            current.load.cached_tokens,
-            max(warm, 0),
-            current.num_replicas,
-        )
+        several = current.num_replicas
+        if current.roles:
+            warm = several = current.roles.prefill.num_replicas
+        inputs = current.load.avg_in_tokens or 0
+        yield cached_prompts(inputs, current.load.cached_tokens, max(warm, 0), several)
 
 
 def _totals(views: Sequence[ServerView], money: Money) -> str:

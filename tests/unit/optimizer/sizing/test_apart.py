@@ -9,10 +9,52 @@ import pytest
 from inferno_optimizer.system import Allocation, Load, Role, Target, Transfer
 from tests.unit.optimizer.apart_simulation import Pools, requests_of, simulate
 from tests.unit.optimizer.apart_systems import STEPS, one_server, roles_of, sized
+from tests.unit.optimizer.systems import NOTHING
 
 PREFILL_REPLICAS = 3
 BATCH = 128
 TRANSFER = Transfer(5.0, 0.002)
+
+
+def running(prefill: int, decode: int, cold: int = 0, accelerator: str = "H") -> Allocation:
+    """Replicas of both roles, of which some that compute prompts have just started."""
+    parts = (
+        Allocation(accelerator, prefill, role=Role.PREFILL, cold_replicas=cold),
+        Allocation(accelerator, decode, role=Role.DECODE),
+    )
+    return Allocation(accelerator, prefill + decode, roles=parts)
+
+
+@pytest.mark.parametrize("load", [0.3, 0.7])
+@pytest.mark.parametrize(("inputs", "cached"), [(8192, 0.75), (2048, 0.5)])
+def test_latencies_with_cached_prompts_are_those_of_a_simulation_of_steps(
+    inputs: int, cached: float, load: float
+) -> None:
+    outputs, computed = 256, inputs * (1 - cached)
+    rate = (
+        PREFILL_REPLICAS * load / (STEPS.alpha * computed / STEPS.budget + STEPS.delta * computed)
+    )
+    step = STEPS.alpha + STEPS.kappa * 40 * (inputs + outputs / 2)
+    decode_replicas = int(np.ceil(1.1 * rate * step * outputs / 40))
+    pools = Pools(STEPS, PREFILL_REPLICAS, STEPS, decode_replicas, BATCH, TRANSFER, cached)
+    rng = np.random.default_rng(3)
+    seen = simulate(rng, pools, requests_of(rng, rate, inputs, outputs, 0.3, 30_000))
+
+    load_of = Load(
+        60_000 * rate,
+        input_tokens=inputs,
+        output_tokens=outputs,
+        service_cov=0.3,
+        cached_tokens=int(inputs * cached),
+    )
+    warm = running(PREFILL_REPLICAS, decode_replicas)
+    roles = roles_of("m", "H", STEPS, batch=BATCH, prompts=10**6)
+    apart = sized(one_server(roles, load_of, current=warm, H=1.0)).apart
+    found = apart.latencies(np.array([rate / PREFILL_REPLICAS]), np.array([rate / decode_replicas]))
+
+    assert found.ttft_ms[0] == pytest.approx(seen.ttft.mean(), rel=0.09)
+    assert found.itl_ms[0] == pytest.approx(seen.itl.mean(), rel=0.03)
+    assert found.ttft_percentiles[0, 1] == pytest.approx(np.percentile(seen.ttft, 95), rel=0.20)
 
 
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
@@ -125,3 +167,67 @@ def test_groups_are_what_both_roles_make_up() -> None:
 
     assert found.groups(0, runs) == 3
     assert found.groups(0, ()) == 0
+
+
+CACHED = Load(900, input_tokens=8192, output_tokens=256, cached_tokens=6144)
+PATIENT = Target(itl_ms=15, ttft_ms=900)
+
+
+@pytest.mark.parametrize(
+    ("current", "warm"),
+    [
+        pytest.param(NOTHING, 0, id="nothing runs"),
+        pytest.param(running(8, 8), 8, id="all are warm"),
+        pytest.param(running(8, 8, cold=5), 3, id="some have just started"),
+        pytest.param(running(8, 8, accelerator="X"), 0, id="they run elsewhere"),
+        pytest.param(Allocation("H", 8), 0, id="they do both"),
+        pytest.param(running(1, 8), 1, id="most of them decode"),
+    ],
+)
+def test_prefill_replicas_are_the_fewest_for_the_prompts_that_so_many_compute(
+    current: Allocation, warm: int
+) -> None:
+    system = one_server(roles_of("m", "H"), CACHED, PATIENT, current, H=1.0)
+
+    found = sized(system)
+
+    prefill, decode = int(found.prefill[0]), int(found.decode[0])
+
+    def needed(number: int) -> int:
+        """Prefill replicas that are enough if they compute what so many do."""
+        whole = replace(CACHED, cached_tokens=0)
+        cached = CACHED.cached_tokens * min(warm, number) // number
+        plain = sized(one_server(roles_of("m", "H"), whole, PATIENT, H=1.0)).apart
+        requests = np.array([whole.input_tokens - cached]) / whole.input_tokens
+        model = replace(
+            plain.prefill,
+            work_ms=plain.prefill.work_ms * requests,
+            most=np.minimum(64, STEPS.budget / (requests * whole.input_tokens)),
+            chunks=np.maximum(requests * whole.input_tokens / STEPS.budget + 0.5, 1.0),
+        )
+        apart, demand = replace(plain, prefill=model), whole.arrival_rate / 60_000
+        rates = (np.array([demand / a]) for a in range(1, 30))
+        met = [apart.excess(rate, np.array([demand / decode]))[0] <= 0 for rate in rates]
+        return met.index(True) + 1
+
+    assert prefill == next(n for n in range(1, 30) if needed(n) <= n)
+
+
+def test_cached_prompts_need_fewer_prefill_replicas_and_as_many_that_decode() -> None:
+    plans = [
+        sized(
+            one_server(
+                roles_of("m", "H"),
+                replace(CACHED, cached_tokens=cached),
+                PATIENT,
+                running(8, 8),
+                H=1.0,
+            )
+        )
+        for cached in (0, 3000, 6144)
+    ]
+
+    counts = [int(plan.prefill[0]) for plan in plans]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[2] < counts[0] / 2
+    assert len({int(plan.decode[0]) for plan in plans}) == 1
