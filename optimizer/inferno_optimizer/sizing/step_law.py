@@ -84,7 +84,7 @@ def mixed_share(alone: FloatArray, prefills: FloatArray) -> FloatArray:
     Prompts that fit together come as a Poisson process; the others take a step each.
     """
     some = 1.0 - np.exp(-prefills)  # a third of the time of expm1; the digits it loses are absolute
-    return np.minimum(alone * prefills + (1.0 - alone) * some, 1.0)
+    return np.minimum(some + alone * (prefills - some), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +113,14 @@ class StepLaw(ArrayTable):
 
     def step_ms(self, states: FloatArray, rate: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Mean time of a step [ms], and the share of steps with a prefill."""
-        decode, extra = self.alpha + self.decode_slope * states, self.mixed_slope * states
-        left = 1.0 - np.minimum(rate * self.prefill_ms, MOST_BUSY)
+        longer = 1.0 / (1.0 - np.minimum(rate * self.prefill_ms, MOST_BUSY))
+        decode = self.alpha * longer + self.decode_slope * longer * states
+        extra = self.mixed_slope * longer * states
         chunks = rate * self.chunks
-        step, mixed = decode / left, decode
+        step, mixed = decode, decode
         for _ in range(FIXED_POINT if self.mixed_slope.any() else 1):
             mixed = mixed_share(self.alone, chunks * step)
-            step = (decode + extra * mixed) / left
+            step = decode + extra * mixed
         return step, mixed
 
     def turn_steps(self, busy: FloatArray) -> FloatArray:
