@@ -25,6 +25,7 @@ from inferno_optimizer.system import (
     Gain,
     Load,
     PerformanceProfile,
+    Role,
     Server,
 )
 from inferno_optimizer.wire.codec import decode_system
@@ -196,6 +197,19 @@ def test_it_is_said_which_replicas_have_prompts_in_their_caches() -> None:
     assert [*saved_work_parts(SYSTEM, "chat")] == []
     said = "1200 of 2000 input tokens are in the prefix caches of 3 of 6 replicas"
     assert [*saved_work_parts(warm, "chat")] == ["", f"{said}; others compute whole prompts"]
+
+
+def test_replicas_that_only_decode_have_no_prompts_in_their_caches() -> None:
+    (server,) = [s for s in SYSTEM.servers if s.name == "chat"]
+    load = replace(server.load, input_tokens=2000, output_tokens=128, cached_tokens=1200)
+    parts = (Allocation("G2", 3, role=Role.PREFILL), Allocation("G2", 5, role=Role.DECODE))
+    current = replace(server.current, replicas=8, load=load, roles=parts)
+    apart = replace(SYSTEM, servers=(replace(server, current=current),))
+
+    _, said = saved_work_parts(apart, "chat")
+
+    found = "1200 of 2000 input tokens are in the prefix caches of 3 of 3 replicas"
+    assert said == f"{found}; others compute whole prompts"
 
 
 def test_it_is_said_how_many_tokens_of_an_answer_a_step_makes() -> None:
