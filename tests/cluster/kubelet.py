@@ -159,9 +159,10 @@ class Witness(threading.Thread):
             version = self._watch.resource_version or version
 
     def stop(self) -> None:
-        """End."""
+        """End, if it has begun."""
         self._stopped.set()
-        self.join()
+        if self.ident is not None:
+            self.join()
 
     def pause(self, seconds: float = 0.5) -> bool:
         """Look for a while; returns True."""

@@ -234,9 +234,10 @@ class Motion(threading.Thread):
             self.error = error
 
     def stop(self) -> None:
-        """End, and raise what went wrong."""
+        """End, if it has begun, and raise what went wrong."""
         self._stopped.set()
-        self.join()
+        if self.ident is not None:  # Ctrl-C may come while others begin
+            self.join()
         if self.error is not None:
             raise self.error
 
@@ -363,9 +364,9 @@ def moving(
     ):
         kubelet = Kubelet(changed, scene.namespace, pods.cold_start_s, pods.ending_s, SPREAD)
         motion = Motion(seen, scene, fleet, prometheus, movers, others)
-        kubelet.start()
-        motion.start()
         try:
+            kubelet.start()
+            motion.start()
             yield motion
         finally:
             with suppress(ApiException):

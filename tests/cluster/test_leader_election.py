@@ -172,6 +172,7 @@ def send_to_a_leader_that_writes(
     leader = scene.holder()
     operator(environment=ELECTION)
     scene.request_and_wait_for_the_middle()
+    wait_until(scene.events, lambda told: leader in told, "a decision that is told", 30.0)
     os.kill(first.pid, number)
     sent = datetime.now(UTC)
     assert 0 < scene.unwritten() < SERVERS
