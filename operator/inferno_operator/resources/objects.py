@@ -35,6 +35,7 @@ class Kind:
 
 POD = Kind("", "Pod", "pods", "v1")
 NODE = Kind("", "Node", "nodes", "v1")
+EVENT = Kind("", "Event", "events", "v1")
 RESOURCE_QUOTA = Kind("", "ResourceQuota", "resourcequotas", "v1")
 NODE_POOL = Kind("karpenter.sh", "NodePool", "nodepools", "v1")
 CLUSTER_QUEUE = Kind("kueue.x-k8s.io", "ClusterQueue", "clusterqueues", "v1beta1")

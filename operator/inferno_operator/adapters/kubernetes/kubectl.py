@@ -2,7 +2,15 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +29,20 @@ from inferno_operator.adapters.kubernetes.client import (
     TIMEOUT,
     UNUSABLE,
     answer_to,
+    get,
     no_access,
+    received,
+    url_path_of_all,
 )
 from inferno_operator.resources import GROUP, SYSTEM_RESOURCES, VERSION, Optimizer, Plan, Resource
-from inferno_operator.resources.objects import Key, Kind, kind_of, without_managers
+from inferno_operator.resources.objects import (
+    EVENT,
+    Key,
+    Kind,
+    Manifest,
+    kind_of,
+    without_managers,
+)
 from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.runtime.ports import FieldManager, GoneError, Listing, RejectedError
 from inferno_optimizer.errors import InputError
@@ -33,6 +51,9 @@ APPROVER = "inferno-approve"
 """The ClusterRole whose rights an answer to a Plan takes."""
 
 DEFAULT_KUBECONFIG = "~/.kube/config"
+
+MOST_EVENTS = 500
+"""Events that are read at most."""
 
 Result = TypeVar("Result")
 
@@ -99,6 +120,21 @@ class Session:
     async def plans(self) -> list[Observation]:
         """Return the Plans of the namespace."""
         return await self._observed(Plan)
+
+    async def events(self, kind: type[Resource], name: str) -> Sequence[Manifest]:
+        """Return the events about an object, at most `MOST_EVENTS`, in any order.
+
+        Raises
+        ------
+        RejectedError
+            The user may not list events.
+        """
+        about = f"involvedObject.kind={kind.kind},involvedObject.name={name}"
+        query = {"fieldSelector": about, "limit": str(MOST_EVENTS)}
+        call = get(self._api.api_client, url_path_of_all(EVENT, self.namespace), query)
+        page = await answer_to(received(call), f"events about {kind.kind} {name}")
+        found: Sequence[Manifest] = page["items"]
+        return found
 
     async def user(self) -> str:
         """Return the name of the user, as the API server knows it; "" if it does not tell."""

@@ -26,6 +26,7 @@ from inferno_operator.cli.kubectl.answer import PlanAnswer, in_order
 from inferno_operator.cli.kubectl.console.access import Forms, Guarded, LocalAccess
 from inferno_operator.cli.kubectl.console.capacity import capacity_view
 from inferno_operator.cli.kubectl.console.data import data_view
+from inferno_operator.cli.kubectl.console.events import SeenEvents
 from inferno_operator.cli.kubectl.console.fleet import fleet_view
 from inferno_operator.cli.kubectl.console.history import history_view
 from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, static_file
@@ -43,6 +44,7 @@ from inferno_operator.cli.kubectl.console.views import (
 from inferno_operator.cli.kubectl.dry_run import DryRun, decide
 from inferno_operator.cli.kubectl.places import now
 from inferno_operator.cli.kubectl.reply import answer_plan
+from inferno_operator.cli.kubectl.selection import choose_server
 from inferno_operator.cli.options.currency import Money
 from inferno_operator.cli.tables.order import ordered
 from inferno_operator.cli.tables.solution import csv_text
@@ -134,12 +136,14 @@ class _Console:
 
     async def server(self, request: Request) -> Response:
         name, seen = request.path_params["name"], await self._objects(request)
+        namespace = self._session.namespace
+        events = await self._events(choose_server(seen, namespace, name))
         outcome = await self._decided(seen, request, ())
 
         def view() -> ConsolePage:
             past = self._past.loads(in_order(seen))
-            namespace = self._session.namespace
-            return server_view(seen, outcome, namespace, name, now(), self._money, past)
+            known = partial(server_view, seen, outcome, namespace, name, now(), self._money)
+            return known(past=past, events=events)
 
         return self._answer(request, await asyncio.to_thread(view))
 
@@ -202,6 +206,13 @@ class _Console:
     async def _objects(self, request: Request) -> Sequence[Observation]:
         """The objects of the namespace, with its Plans."""
         return await self._read(request, self._news.watched.objects)
+
+    async def _events(self, server: Server) -> SeenEvents:
+        """The events about a Server, for those who may see events."""
+        try:
+            return SeenEvents(await self._session.events(Server, server.metadata.name))
+        except RejectedError as error:
+            return SeenEvents(refusal=str(error))
 
     async def _servers(self) -> Sequence[Observation]:
         """The Servers; none for those who may only see Plans."""

@@ -4,6 +4,12 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from inferno_operator.cli.kubectl.answer import in_order
+from inferno_operator.cli.kubectl.console.events import (
+    NO_EVENTS,
+    SeenEvents,
+    event_parts,
+    events_document,
+)
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.kubectl.console.past import PastLoads, loads_of
 from inferno_operator.cli.kubectl.dry_run import DryRun
@@ -38,14 +44,16 @@ DIGITS = 3
 """Decimals of a latency [ms]."""
 
 
-def server_view(
+def server_view(  # noqa: PLR0913 - all that is known of a Server
     observations: Sequence[Observation],
     outcome: DryRun,
     namespace: str,
     name: str,
     now: datetime,
     money: Money = CENTS,
+    *,
     past: Sequence[PastLoads] = (),
+    events: SeenEvents = NO_EVENTS,
 ) -> ConsolePage:
     """Every option of a Server, what would serve it, its past, what is measured, its conditions."""
     chosen = choose_server(observations, namespace, name)
@@ -65,12 +73,14 @@ def server_view(
             *remedy_parts(decision, found),
             *(part for item in measurements for part in comparison_parts(item)),
             *condition_parts(chosen.status.conditions, now),
+            *event_parts(events, now),
         ),
         document=lambda: {
             "options": encode_explanation(options),
             "remedies": encode_remedies(found),
             "loads": [[f"{time:%Y-%m-%dT%H:%M:%SZ}", rate] for time, rate in loads],
             "curve": _curve_document(curve) if curve else None,
+            "events": events_document(events),
         },
         figures=tuple(_figures_of(chosen, money)),
         charts=(
