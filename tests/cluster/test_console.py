@@ -84,7 +84,8 @@ def test_who_may_approve_does_so_in_the_page(proposed: Scene, tmp_path: Path) ->
         assert opened.browser.get(opened.address).status_code == 401  # it opens one browser, once
         assert httpx.get(opened.origin, trust_env=False).status_code == 401
         fleet = opened.text("/")
-        assert "Plans that wait</dt><dd>1</dd>" in fleet
+        assert "inferno-1 waits for approval: " in fleet
+        assert '<a class="primary" href="/plans/inferno-1">' in fleet
         assert '<a href="/servers/' in fleet
         assert opened.browser.get("/?format=json").json()["servers"][0]["class"] == "C"
         assert 'href="/plans/inferno-1"' in opened.text("/plans")
