@@ -50,7 +50,7 @@ SHOWN = {
 }
 """Pages that the documentation shows the tops of, and the pictures."""
 
-SMALL = {"width": 960, "height": 600}
+SMALL = {"width": 1280, "height": 700}
 WIDTHS = (360, 1280, 1920)
 SCHEMES = ("light", "dark")
 HEIGHT = 900
