@@ -77,7 +77,7 @@ def pages(seen: Sequence[Observation]) -> Mapping[str, View]:
         return replace(found, solution=replace(found.solution, certificate=certificate))
 
     def next_page(changes: Sequence[str]) -> ConsolePage:
-        return next_view(seen, solved(changes), changes)
+        return next_view(seen, solved(changes), changes, without=solved())
 
     def server_page(name: str) -> ConsolePage:
         past = PlanLoads().loads(in_order(seen))

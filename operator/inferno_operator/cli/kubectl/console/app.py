@@ -120,7 +120,8 @@ class _Console:
         changes = [word for text in request.query_params.getlist("set") for word in text.split()]
         seen = await self._objects(request)
         outcome = await self._decided(seen, request, changes)
-        view = partial(next_view, seen, outcome, changes, self._money)
+        without = await self._decided(seen, request, ()) if changes else None
+        view = partial(next_view, seen, outcome, changes, self._money, without)
         return self._answer(request, await asyncio.to_thread(view))
 
     async def plans(self, request: Request) -> Response:

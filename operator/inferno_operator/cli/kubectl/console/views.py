@@ -10,13 +10,16 @@ from inferno_operator.cli.kubectl.console.page import ConsolePage, PlanForm
 from inferno_operator.cli.kubectl.console.proof import could_cost_less
 from inferno_operator.cli.kubectl.dry_run import DryRun
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.preview import plan_document, preview
+from inferno_operator.cli.preview import PlanPreview, plan_document, preview
+from inferno_operator.cli.tables.cluster import cost
 from inferno_operator.cli.tables.plan import plan_parts
 from inferno_operator.cli.tables.plans import Alternative, diff_parts, difference_parts, plans_parts
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.resources import Plan, Server
 from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.errors import InputError
+from inferno_optimizer.explain.comparison import Comparison, compare, served
+from inferno_optimizer.system import Solution
 
 ABOVE = 1.1
 """Height of an axis, where the highest value is 1."""
@@ -27,17 +30,56 @@ def next_view(
     outcome: DryRun,
     changes: Sequence[str],
     money: Money = CENTS,
+    without: DryRun | None = None,
 ) -> ConsolePage:
-    """What an optimization would change now; with changes, what it would if they were made."""
+    """What an optimization would change now; with changes, what it would if they were made.
+
+    `without` is the plan without the changes, with which it is compared.
+    """
     planned = preview(observations, outcome.snapshot, outcome.solution)
     name = outcome.optimizer.metadata.name
     warnings = tuple(f"warning: {change}" for change in outcome.idle)
+    compared = compare(without.solution, outcome.solution) if without else None
     return ConsolePage(
         title=f"Next plan of {name}" + (", what if" if changes else ""),
         parts=(*warnings, *plan_parts(planned, outcome.solution, money)),
-        document=lambda: plan_document(name, changes, planned, outcome.solution),
+        document=lambda: {
+            **plan_document(name, changes, planned, outcome.solution),
+            **({"withoutChanges": _without_document(compared)} if compared else {}),
+        },
+        figures=(
+            *_next_figures(planned, outcome.solution, money),
+            *(_difference_figures(compared, money) if compared else ()),
+        ),
         changes=changes,
     )
+
+
+def _next_figures(planned: PlanPreview, solution: Solution, money: Money) -> Iterator[KeyFigure]:
+    change = solution.cost - sum(cost(item.current) for item in planned.servers)
+    told = f"{money.rate}, {money.change(change)} against now"
+    yield KeyFigure("Cost planned", money.amount(solution.cost), told)
+    changing, count = sum(bool(item.action) for item in planned.servers), len(planned.servers)
+    yield KeyFigure("Servers that change", str(changing), f"of {count}")
+    yield KeyFigure("Get what they need", str(served(solution)), f"of {count} Servers")
+
+
+def _difference_figures(compared: Comparison, money: Money) -> Iterator[KeyFigure]:
+    """What the changes of a person make different from the plan without them."""
+    before, after = compared.before, compared.after
+    told = f"{money.rate} against the plan without it"
+    yield KeyFigure("Cost by what if", money.change(after.cost - before.cost), told)
+    more, others = served(after) - served(before), len(compared.differences)
+    told = f"get what they need; {others} Servers are decided otherwise"
+    yield KeyFigure("Servers by what if", f"{more:+d}", told)
+
+
+def _without_document(compared: Comparison) -> Mapping[str, object]:
+    return {
+        "cost": compared.before.cost,
+        "served": served(compared.before),
+        "different": [difference.server for difference in compared.differences],
+    }
 
 
 def plans_view(

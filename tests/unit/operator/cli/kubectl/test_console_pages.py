@@ -727,3 +727,27 @@ def test_data_says_whether_prometheus_answers(seen: list[Observation]) -> None:
     assert told == f"{len(usable)} of {len(measured)} measured Servers have new numbers"
     typed = [o for o in seen if not isinstance(o.resource, Server) or not o.resource.spec.measure]
     assert health(data_view(typed, NOW))["Prometheus"][0] == "not asked"
+
+
+def test_what_if_says_what_the_change_makes_different(seen: list[Observation]) -> None:
+    changes = ["server.*.load.arrivalRate*=1.5"]
+    without, outcome = decide(seen, NAMESPACE, None), decide(seen, NAMESPACE, None, changes)
+    before, after = ({d.server: d for d in r.solution.decisions} for r in (without, outcome))
+    more = sum(d.allocation.cost for d in after.values() if d.allocation) - sum(
+        d.allocation.cost for d in before.values() if d.allocation
+    )
+    placed = {
+        name: [d.allocation.placement if d.allocation else "" for d in (before[name], after[name])]
+        for name in before
+    }
+
+    page = next_view(seen, outcome, changes, without=without)
+
+    shown = figures(page)
+    assert float(shown["Cost by what if"]) == pytest.approx(more, abs=0.006)
+    assert float(shown["Cost planned"]) == pytest.approx(outcome.solution.cost, abs=0.006)
+    document = json.loads(json.dumps(page.document()))
+    moved = {name for name, (old, new) in placed.items() if old != new}
+    assert moved
+    assert moved <= set(document["withoutChanges"]["different"])
+    assert "Cost by what if" not in figures(next_view(seen, without, ()))
