@@ -138,7 +138,9 @@ def test_people_log_in_and_out_in_a_browser(
         page.get_by_label("Namespace").fill(namespace)
         page.get_by_label("Token").fill(token)
         page.get_by_role("button", name="Log in").click()
-        expect(page.get_by_role("cell", name="s", exact=True)).to_be_visible(timeout=PATIENCE_MS)
+        expect(page.get_by_role("rowheader", name="s", exact=True)).to_be_visible(
+            timeout=PATIENCE_MS
+        )
         assert list(seen.faults()) == []
         page.get_by_role("button", name="Log out").click()
         expect(page.get_by_role("heading", name="Log in")).to_be_visible(timeout=PATIENCE_MS)
