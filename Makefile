@@ -152,7 +152,7 @@ image-requirements: $(READY) ## Pin what is in the image by hash, at the version
 .PHONY: sbom
 sbom: $(READY) ## Write the bill of materials of the image to dist/sbom.json (CycloneDX)
 	@mkdir -p $(DIST)
-	@$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
+	@PYTHONWARNINGS=ignore::UserWarning $(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
 	  --output-file $(DIST)/sbom.json manifests/image/requirements.txt
 	@echo "wrote $(DIST)/sbom.json"
 
