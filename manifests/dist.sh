@@ -51,7 +51,8 @@ installers() {
   done
 }
 
-# The plugin needs Python packages, so krew installs a script that runs them with pipx.
+# The plugin needs Python packages, so krew installs a script that runs them with pipx: those of the
+# wheel beside it and of no other, whatever a registry has under its name.
 krew() {
   if [ -z "$RELEASE_URL" ]; then
     left_out "the krew manifest" "name the address of the release: make dist RELEASE_URL=https://..."
@@ -59,7 +60,9 @@ krew() {
   fi
   local file=kubectl-inferno-$VERSION.tar.gz
   mkdir "$work/krew"
-  printf '#!/bin/sh\nexec pipx run --spec inferno-operator==%s kubectl-inferno "$@"\n' "$VERSION" \
+  local wheel=inferno_operator-$VERSION-py3-none-any.whl
+  printf '#!/bin/sh\nexec pipx run --spec "%s/%s#sha256=%s" kubectl-inferno "$@"\n' \
+    "${RELEASE_URL%/}" "$wheel" "$(sha256sum "$DIST/$wheel" | cut -d ' ' -f 1)" \
     > "$work/krew/kubectl-inferno"
   chmod +x "$work/krew/kubectl-inferno"
   archive "$DIST/$file" "$work/krew" kubectl-inferno

@@ -141,4 +141,6 @@ def test_krew_installs_a_script_that_runs_this_version(release: Path) -> None:
     assert platform["sha256"] == hashlib.sha256(archive.read_bytes()).hexdigest()
     assert (member.name, member.mode) == (platform["bin"], 0o755)
     version = plugin["spec"]["version"].removeprefix("v")
-    assert f"pipx run --spec inferno-operator=={version} kubectl-inferno" in script
+    wheel = release / f"inferno_operator-{version}-py3-none-any.whl"
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    assert f'pipx run --spec "{URL}/{wheel.name}#sha256={digest}" kubectl-inferno' in script
