@@ -33,10 +33,7 @@ class Plugin:
         config["contexts"][0]["context"]["namespace"] = namespace
         self.kubeconfig.write_text(yaml.safe_dump(config))
         program = folder / "kubectl-inferno"
-        program.write_text(
-            f'#!/bin/sh\nexec "{sys.executable}" -m inferno_operator.cli.kubectl.main "$@"\n'
-        )
-        program.chmod(0o755)
+        program.symlink_to(Path(sys.executable).with_name("kubectl-inferno"))
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("INFERNO_", "COLUMNS"))}
         self.environment: Mapping[str, str] = kept | {
             "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",

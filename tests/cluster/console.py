@@ -20,7 +20,7 @@ from tests.controlplane import ControlPlane
 from tests.controlplane.ports import free_port
 from tests.controlplane.waiting import wait_until
 
-KUBECTL_INFERNO = (sys.executable, "-m", "inferno_operator.cli.kubectl.main")
+KUBECTL_INFERNO = (str(Path(sys.executable).with_name("kubectl-inferno")),)
 COMMAND = (*KUBECTL_INFERNO, "console", "--no-browser")
 PEOPLE = ROOT / "manifests" / "kustomize" / "rbac" / "people"
 KEY = "k" * 32

@@ -104,21 +104,12 @@ def run_app(app: typer.Typer, name: str) -> None:
     except InfernoError as error:
         sys.stderr.write(f"{name}: {' '.join(str(error).split())}\n")
         sys.exit(BAD_INPUT if isinstance(error, InputError | UnsupportedError) else FAILED)
-    except (KeyboardInterrupt, ImportError) as error:
-        if not _interrupted(error):
-            raise
+    except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except OSError as error:  # such as a full disk that output goes to
         sys.stderr.write(f"{name}: {error.strerror or error}\n")
         _discard_output()
         sys.exit(FAILED)
-
-
-def _interrupted(error: BaseException | None) -> bool:
-    """Whether an error is Ctrl-C, or that of a module that could not be imported because of it."""
-    if error is None or isinstance(error, KeyboardInterrupt):
-        return error is not None
-    return _interrupted(error.__cause__ or error.__context__)
 
 
 def _discard_output() -> None:

@@ -1,44 +1,59 @@
 """The programs as they are installed: Ctrl-C ends them without a traceback from the start on."""
-# ruff: noqa: PLC0415 - each program imports its modules where Ctrl-C is quiet
+# ruff: noqa: PLC0415 - nothing slow is imported before it is known what Ctrl-C does
 
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import FrameType
+
+AGAIN_S = 0.01
+"""Seconds between two looks whether an import has ended."""
 
 
 def inferno() -> None:
     """Run `inferno`."""
-    with _interrupts_kill():
-        from inferno_operator.cli.inferno.main import main
+    _let_imports_end()
+    from inferno_operator.cli.inferno.main import main
+
     main()
 
 
 def kubectl_inferno() -> None:
     """Run `kubectl inferno`."""
-    with _interrupts_kill():
-        from inferno_operator.cli.kubectl.main import main
+    _let_imports_end()
+    from inferno_operator.cli.kubectl.main import main
+
     main()
 
 
 def kubectl_complete_inferno() -> None:
     """Complete the last argument of `kubectl inferno`; kubectl runs a program of this name."""
-    with _interrupts_kill():
-        from inferno_operator.cli.kubectl.completion import complete
+    _let_imports_end()
+    from inferno_operator.cli.kubectl.completion import complete
+
     sys.stdout.write(complete(sys.argv[1:]))
 
 
-@contextmanager
-def _interrupts_kill() -> Iterator[None]:
-    """Let Ctrl-C end this process at once, unless it is ignored.
+def _let_imports_end() -> None:
+    """Let Ctrl-C wait for the end of an import, unless it is ignored.
 
-    Python's own handler raises an exception, which prints a traceback, or is lost where a module
-    is being imported.
+    There Python's own handler leaves half a module, or its exception is lost.
     """
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    if not _is_import(frame):
+        signal.default_int_handler(number, frame)
+    from threading import Timer
+
+    again = Timer(AGAIN_S, signal.raise_signal, [number])
+    again.daemon = True
+    again.start()
+
+
+def _is_import(frame: FrameType | None) -> bool:
+    """Whether a module is being imported."""
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is not None
