@@ -155,7 +155,7 @@ class MeasurementController:
         newest = self._context.measured.get(key) or last_good(observation)
         scheduled = with_scheduled_replicas(server, self._context.now())
         loaded = measured_server(scheduled, newest)
-        if _may_sleep_by_mistake(server):
+        if server.is_uncounted:  # what nobody has counted could be moved or reduced by mistake
             loaded = without_load(server)
         status = loaded.status.model_copy(update={"measured": newest})
         return replace(observation, resource=loaded.model_copy(update={"status": status}))
@@ -198,12 +198,6 @@ class MeasurementController:
 
 def _ignore(_: str) -> None:
     """Do nothing: nobody makes plans."""
-
-
-def _may_sleep_by_mistake(server: Server) -> bool:
-    """Whether it may have no replica, and nobody has counted those that run."""
-    demand = server.spec.measure and server.spec.measure.demand
-    return bool(demand and server.is_uncounted)
 
 
 def _asks(observation: Observation) -> bool:

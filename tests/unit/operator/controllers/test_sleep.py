@@ -235,9 +235,14 @@ def test_a_server_whose_replicas_nobody_has_counted_yet_may_run(
     assert found.sleeps is sleeps
 
 
-async def test_nothing_is_decided_for_a_server_before_what_runs_is_counted() -> None:
+@pytest.mark.parametrize("sees_demand", [True, False])
+async def test_nothing_is_decided_for_a_server_before_what_runs_is_counted(
+    *, sees_demand: bool
+) -> None:
     scene = Scene()
     spec = scene.stored["spec"]
+    if not sees_demand:
+        spec = {**spec, "measure": {**spec["measure"], "demand": None}}
     workloads = [{"accelerator": "A", "name": "s"}]
     scene.cluster.add(server(spec={**spec, "workloads": workloads, "currentAlloc": None}))
     scene.serves_since, scene.rate = 0.0, 0.0
