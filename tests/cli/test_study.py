@@ -137,6 +137,19 @@ def test_what_changes_is_computed_anew(tmp_path: Path) -> None:
     assert all("slower" in line for line in lines)
 
 
+def test_policies_of_a_setting_may_see_random_counts(tmp_path: Path) -> None:
+    settings = [{"name": "believed", "stepSeconds": 30, "poisson": True}]
+    done = study(tmp_path, "-o", "csv", changes={"settings": settings, "policies": ["inferno"]})
+    replayed = inferno(
+        *("replay", ROOT / "samples/episode", "--trace", ROOT / "samples/traces/slo-aware.csv"),
+        *("--step", "30", "--policy", "inferno", "-o", "json"),
+    )
+
+    (row,) = csv.DictReader(io.StringIO(done.stdout.decode()))
+    (exact,) = json.loads(replayed.stdout)["policies"]
+    assert float(row["WITHIN"].rstrip("%")) != pytest.approx(100 * exact["within"], abs=0.005)
+
+
 def test_a_file_may_say_how_replicas_really_perform(expected: bytes, tmp_path: Path) -> None:
     settings = [{"name": "slower", "stepSeconds": 30, "truth": "models.json"}]
     slower = [row for row in expected.decode().splitlines() if ",believed," not in row]

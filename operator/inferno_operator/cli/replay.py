@@ -51,6 +51,7 @@ class ReplayOptions:
     Replicas perform as `truth` says, which was read from `truth_file`, and as the Models say where
     it says nothing; they are slower than that by the factor `slower`, and each parameter is wrong
     by the share `error`. `measures` is where each Server is measured, by spec.name, if it is.
+    With `poisson`, policies see counts of random arrivals.
     """
 
     step_s: float = 60.0
@@ -63,6 +64,7 @@ class ReplayOptions:
     truth: tuple[PerformanceProfile, ...] = ()
     truth_file: str = ""
     measures: Mapping[str, Measure] = field(default_factory=lambda: MappingProxyType({}))
+    poisson: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,7 @@ def scenario_of(system: System, load: ReplayedLoad, options: ReplayOptions, warn
         lead=options.lead,
         seed=options.seed,
         windows=_own_windows(names, options.measures),
+        poisson=options.poisson,
     )
 
 

@@ -144,6 +144,7 @@ def _scenarios(
             truth=system_of(true, unknown).profiles if true else (),
             truth_file=truth_file,
             measures=measures,
+            poisson=setting.poisson,
         )
         performing = [document.content for document in true]
         made = _digest(inputs, setting.model_dump(exclude={"name", "truth"}), performing)

@@ -1,7 +1,7 @@
 """Replays a load: the plant serves it step by step while a policy decides; keeps the account."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -13,13 +13,17 @@ from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.replay.trace import Trace
 from inferno_optimizer.sizing.queueing import IntArray
 
+COUNTS = 1
+"""Keeps the random counts apart from the random lead times of the same seed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """What is replayed: the true fleet, its load, and how long replicas take to start.
 
     `believed` is the fleet as the policies know it; `windows` are those over which its servers are
-    measured, None for the usual ones.
+    measured, None for the usual ones. With `poisson`, policies see counts of random arrivals, as an
+    operator does, and not the rates of the trace.
     """
 
     fleet: ReplayFleet
@@ -29,6 +33,7 @@ class Scenario:
     drain_s: float = 30.0
     seed: int = 0
     windows: OwnWindows | None = None
+    poisson: bool = False
 
 
 def _silent(_: int) -> None:
@@ -66,11 +71,20 @@ def replay(
 
 
 class Episode:
-    """A plant that serves loads step by step, while a policy decides."""
+    """A plant that serves loads step by step, while a policy decides.
 
-    def __init__(self, plant: Plant, decide: Decide, setting: Setting) -> None:
+    With a `counter` of random numbers, the policy sees counts of random arrivals.
+    """
+
+    def __init__(
+        self,
+        plant: Plant,
+        decide: Decide,
+        setting: Setting,
+        counter: np.random.Generator | None = None,
+    ) -> None:
         self.plant = plant
-        self._decide, self._setting = decide, setting
+        self._decide, self._setting, self._counter = decide, setting, counter
         self._wanted = plant.present
         self._steps = 0
 
@@ -92,7 +106,8 @@ class Episode:
         if policy.hindsight:
             before = cls(plant, decide, setting)
             plant.begin(before.decided(next(loads_of(trace)), _nothing(plant)))
-        return cls(plant, decide, setting)
+        counter = np.random.default_rng((scenario.seed, COUNTS)) if scenario.poisson else None
+        return cls(plant, decide, setting, counter)
 
     def step(self, load: StepLoad) -> StepResult:
         """Let a step pass, and return how the servers did."""
@@ -100,8 +115,15 @@ class Episode:
         self.plant.carry_out(self._wanted)
         served = self.plant.serve(load)
         self._steps += 1
-        self._wanted = self.decided(load, served)
+        self._wanted = self.decided(self._counted(load), served)
         return served
+
+    def _counted(self, load: StepLoad) -> StepLoad:
+        """The load of a step, as a policy sees it."""
+        if self._counter is None:
+            return load
+        step_s = self._setting.step_s
+        return replace(load, rate=self._counter.poisson(load.rate * step_s) / step_s)
 
     def decided(self, load: StepLoad, served: StepResult) -> IntArray:
         """The replicas that the policy wants, from what it sees now."""

@@ -31,6 +31,7 @@ from inferno_operator.cli.options.replay import (
     LeadTimeMean,
     LeadTimeSpread,
     Page,
+    Poisson,
     Policies,
     ReplayFormat,
     ReplayOutput,
@@ -82,6 +83,7 @@ def replay(  # noqa: PLR0913 - an argument for each option
     error: Error = 0.0,
     lead_time: LeadTimeMean = 120.0,
     lead_time_cov: LeadTimeSpread = 0.0,
+    poisson: Poisson = False,
     seed: Seed = 0,
     jobs: Jobs = 1,
     html: Page = None,
@@ -119,7 +121,7 @@ def replay(  # noqa: PLR0913 - an argument for each option
     true = system_of(read_documents([str(truth)]), unknown).profiles if truth else ()
     truth_file, measures = str(truth or ""), measures_of(documents)
     options = ReplayOptions(
-        step, hours, scale, slower, error, lead, seed, true, truth_file, measures
+        step, hours, scale, slower, error, lead, seed, true, truth_file, measures, poisson
     )
     scenario = scenario_of(system_of(documents, unknown, warn, load.means), load, options, warn)
     found = _replayed(scenario, policies, jobs)

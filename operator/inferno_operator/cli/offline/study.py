@@ -46,6 +46,7 @@ class StudySetting(Part):
     lead_time_cov: NotNegative = 0
     slower: Annotated[Number, Field(ge=0.1)] = 1
     error: Annotated[Number, Field(ge=0, le=0.9)] = 0
+    poisson: bool = False
     seed: int = 0
     truth: str = ""
     """A file with how replicas really perform, from the folder of the study."""

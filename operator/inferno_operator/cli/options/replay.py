@@ -90,7 +90,15 @@ LeadTimeMean = Annotated[
 LeadTimeSpread = Annotated[
     float, typer.Option(metavar="SHARE", min=0, help="Its coefficient of variation.")
 ]
-Seed = Annotated[int, typer.Option(metavar="N", help="Of random lead times and errors.")]
+Poisson = Annotated[
+    bool,
+    typer.Option(
+        "--poisson",
+        help="Policies see counts of random arrivals at the rates of the trace, as in a cluster, "
+        "and not these rates.",
+    ),
+]
+Seed = Annotated[int, typer.Option(metavar="N", help="Of random lead times, errors and counts.")]
 Jobs = Annotated[
     int,
     typer.Option(

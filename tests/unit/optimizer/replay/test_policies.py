@@ -128,6 +128,23 @@ def test_keda_counts_what_already_starts() -> None:
     assert grown[1] == 4
 
 
+def test_policies_may_see_random_counts_while_the_load_stays_as_it_is() -> None:
+    shown, seen = replace(scenario(np.full(2000, 2.0)), poisson=True), list[float]()
+
+    def watch(_: Setting) -> Decide:
+        def decide(now: Seen) -> IntArray:
+            seen.append(float(now.load.rate[0]))
+            return np.array([1])
+
+        return decide
+
+    account = replay(shown, NamedPolicy("watch", watch), shown.fleet.home)
+
+    assert np.mean(seen) == pytest.approx(2.0, abs=4 * np.sqrt(2.0 / (60 * 2000)))
+    assert np.var(seen) == pytest.approx(2.0 / 60, rel=0.2)
+    assert account.requests.tolist() == [2.0 * 60 * 2000]
+
+
 def test_inferno_plans_no_reduction_within_its_window() -> None:
     rates = np.tile(np.repeat([8.0, 2.0], 3), 20)
     shown = scenario(rates)
