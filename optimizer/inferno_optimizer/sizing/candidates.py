@@ -115,9 +115,9 @@ class Candidates:
 
     def cards_of(self, row: int) -> list[tuple[int, int]]:
         """Type and number of the cards of one replica of a row."""
-        first, last = np.searchsorted(self.needs.owner, (row, row + 1))
-        mine = self.needs.take(np.arange(first, last))
-        return list(zip(mine.type.tolist(), mine.count.tolist(), strict=True))
+        needs = self.needs
+        mine = slice(*needs.owner.searchsorted((row, row + 1)).tolist())
+        return list(zip(needs.type[mine].tolist(), needs.count[mine].tolist(), strict=True))
 
     def roles(self, row: int, replicas: int) -> tuple[Allocation, ...]:
         """The prefill and the decode replicas of a row that has them apart; else nothing."""

@@ -178,12 +178,18 @@ class _Search:
         )
         if _distance(candidates, answer) <= OPTIMAL:
             return replace(answer, status=SolverStatus.OPTIMAL)
-        is_near = all(level.gap <= share_given_up(candidates) for level in answer.levels)
-        if is_near or not is_better(candidates, self.greedy, assignment):
+        if assignment is self.greedy or self._is_near(answer):
+            return answer
+        if not is_better(candidates, self.greedy, assignment):
             return answer
         served = loads_served_entirely(candidates, self.greedy)
         levels = self._levels(served, plan.most_served)
         return replace(answer, assignment=self.greedy, bound=None, levels=levels)
+
+    def _is_near(self, answer: SolverResult) -> bool:
+        """Whether no plan serves more than the answer by what counts."""
+        given_up = share_given_up(self.candidates)
+        return all(level.gap <= given_up for level in answer.levels)
 
     def _partial_answer(self) -> SolverResult:
         """An answer whose levels count partial service; that of greedy where nothing is better."""
