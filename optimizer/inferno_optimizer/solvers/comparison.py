@@ -4,7 +4,7 @@ from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.solvers.assignment import Assignment
 from inferno_optimizer.solvers.exact.settings import DEFAULTS as EXACT
 from inferno_optimizer.solvers.loads import loads_held, loads_served
-from inferno_optimizer.solvers.partial.levels import GIVEN_UP
+from inferno_optimizer.solvers.partial.tolerance import GIVEN_UP
 from inferno_optimizer.system import SaturationPolicy
 
 ROUNDING = 1e-12

@@ -1,5 +1,6 @@
 """What is maximized or minimized one after the other, and what later goals keep of it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -48,6 +49,21 @@ class Goal:
             return 0.0
         shares = problem.held if self.kind is GoalKind.HELD else np.ones(len(problem.cases))
         return float(problem.load(shares)[self.level])
+
+
+def goals_of(problem: ReplicaProblem, *, delayed: bool) -> Iterator[Goal]:
+    """What is looked for, the most important first.
+
+    With `delayed`, the cases of all levels are served entirely, as far as possible, before any
+    is served in part.
+    """
+    for level in range(problem.levels):
+        yield Goal(GoalKind.HELD, level)
+        yield Goal(GoalKind.ENTIRE if delayed else GoalKind.SERVED, level)
+    if delayed:
+        for level in range(problem.levels):
+            yield Goal(GoalKind.SERVED, level)
+    yield Goal(GoalKind.VALUE, problem.levels - 1)
 
 
 @dataclass(frozen=True, slots=True)

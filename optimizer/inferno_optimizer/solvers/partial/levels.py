@@ -26,30 +26,29 @@ from inferno_optimizer.solvers.partial.goals import (
     Goal,
     GoalKind,
     Reached,
+    goals_of,
     least_of,
     levels_of,
 )
 from inferno_optimizer.solvers.partial.margins import FloorMargins
-from inferno_optimizer.solvers.partial.neighbourhood import by_loss, few_columns
+from inferno_optimizer.solvers.partial.neighbourhood import (
+    by_loss,
+    few_columns,
+    largest_first,
+    part_of_cards,
+    short_first,
+)
 from inferno_optimizer.solvers.partial.one_more import WorthOfCards
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Basis, Relaxation, Start, Vertex
 from inferno_optimizer.solvers.partial.repair import is_kept, lifted
 from inferno_optimizer.solvers.partial.rounding import WHOLE, in_turn, rounded
+from inferno_optimizer.solvers.partial.tolerance import GoalTolerance
 from inferno_optimizer.solvers.partial.tree import Tree
 from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
 
 SMALL = 1_500
 """Up to so many columns the mixed integer program has all of them, to the last digit."""
-
-GIVEN_UP = 9e-4
-"""The same as `SLACK` of a larger problem: the last bit of load may take most cards of the rest."""
-
-NEAR = 0.25
-"""Share of that within which whole replicas are near enough to what is proven."""
-
-NEAR_VALUE = 1e-4
-"""The same of the value."""
 
 EXCHANGED, SPREAD, PATIENCE = 30, 10, 6
 """Cases that exchange replicas at first, among so many times as many; how often in vain before
@@ -76,13 +75,6 @@ ROUNDED = 0.2
 """How far above the floors a dive stays, as a part of the way to what was reached: whole replicas
 miss them by a little."""
 
-LEAST_SLACK = 0.2
-"""Part of the tolerance that later goals have where more than all of it is missing."""
-
-LEAST_SLACK_NEAR = 0.1
-"""The same where less is missing: a floor at what was reached leaves later plans hardly any room.
-With so little a level is within a thousandth of its bound."""
-
 OPEN = (150, 500, 2_000)
 """Cases that are open in the mixed integer program, in turn, until the plan is near enough."""
 
@@ -106,21 +98,6 @@ class Outcome:
         return -self.reached[-1].bound
 
 
-def goals_of(problem: ReplicaProblem, *, delayed: bool) -> Iterator[Goal]:
-    """What is looked for, the most important first.
-
-    With `delayed`, the cases of all levels are served entirely, as far as possible, before any
-    is served in part.
-    """
-    for level in range(problem.levels):
-        yield Goal(GoalKind.HELD, level)
-        yield Goal(GoalKind.ENTIRE if delayed else GoalKind.SERVED, level)
-    if delayed:
-        for level in range(problem.levels):
-            yield Goal(GoalKind.SERVED, level)
-    yield Goal(GoalKind.VALUE, problem.levels - 1)
-
-
 def solve_by_levels(
     problem: ReplicaProblem,
     timer: Timer,
@@ -138,8 +115,8 @@ def solve_by_levels(
     timer
         Time that remains; when it ends, the best plan so far is the answer.
     tolerance
-        Share of the most load of a level that later goals may take; None means `GIVEN_UP`, or
-        nothing of a small problem.
+        Share of the most load of a level that later goals may take; None means that of
+        `GoalTolerance`, or nothing of a small problem.
     delayed
         As in `goals_of`.
     small
@@ -161,8 +138,7 @@ class _Search:
         self, problem: ReplicaProblem, timer: Timer, tolerance: float | None, *, exact: bool
     ) -> None:
         self._problem, self._timer, self._exact = problem, timer, exact
-        by_default = SLACK if self._exact else GIVEN_UP
-        self._tolerance = by_default if tolerance is None else max(tolerance, SLACK)
+        self._tolerance = GoalTolerance.of(tolerance, exact=exact)
         self._counts = np.zeros(len(problem.case), dtype=np.int64)
         self._start = Start(np.zeros(len(problem.case), dtype=np.bool_), Basis.empty(problem))
         self._floors: tuple[Floor, ...] = ()
@@ -310,10 +286,10 @@ class _Search:
         vertex, tree, part = begun
         reference = self._raised(part, self._was_reached)
         self._card_prices[goal] = vertex.prices
-        self._near = self._near_of(goal, vertex.bound)
+        self._near = self._tolerance.near(goal, vertex.bound)
         lowest = self._at_floors(relaxation, vertex)
         self._chains = self._chains_for(goal, lowest)
-        self._enough = self._enough_of(goal, lowest.bound) if lowest is not vertex else -np.inf
+        self._enough = -np.inf if lowest is vertex else self._tolerance.enough(goal, lowest.bound)
         self._offer_all(goal, self._roundings(goal, floors, vertex))
         if self._near_enough(goal, vertex.bound):
             return vertex.bound, reference
@@ -418,7 +394,7 @@ class _Search:
         There is always such a plan, whatever the floors are.
         """
         problem = self._problem
-        stays = self._before(goal) & (self._sizes() > LARGE)
+        stays = self._before(goal) & (part_of_cards(problem, self._counts) > LARGE)
         if np.any(stays):
             forbidden = problem.columns_of(stays) & (self._counts == 0)
             relaxation.keep(self._raised(ROUNDED, self._worth))
@@ -511,7 +487,9 @@ class _Search:
         numbers = np.random.default_rng(len(self._reached))
         while not self._near_enough(goal, bound) and self._seconds_left() > 0:
             cases = np.zeros(len(problem.cases), dtype=np.bool_)
-            for among in (order, self._largest(matter), self._short(goal)):
+            largest = largest_first(problem, self._counts, matter)
+            short = short_first(problem, self._counts, goal.level)[:EXCHANGED]
+            for among in (order, largest, short):
                 some = among[: few * SPREAD]
                 cases[numbers.choice(some, min(few // 2, len(some)), replace=False)] = True
             columns = few_columns(problem, vertex, self._counts) & cases[problem.case]
@@ -526,44 +504,9 @@ class _Search:
                 if few > len(order):
                     return
 
-    def _largest(self, matter: BoolArray) -> IntArray:
-        """Cases that matter, those first that have the largest part of the cards of a type."""
-        return np.argsort(-np.where(matter, self._sizes(), 0.0), kind="stable")
-
-    def _sizes(self) -> FloatArray:
-        """Part of the cards of a type that each case has, shape (cases,)."""
-        problem, entries = self._problem, self._problem.cards
-        capacity = np.maximum(problem.capacity, 1)[entries.type]
-        part = self._counts[entries.owner] * entries.count / capacity
-        return np.bincount(problem.case[entries.owner], part, len(problem.cases)).astype(np.float64)
-
-    def _short(self, goal: Goal) -> IntArray:
-        """Cases of a level that are not served entirely, those first that miss the most load."""
-        problem = self._problem
-        missing = problem.weight * (1 - problem.served(self._counts))
-        short = np.flatnonzero((missing > 0) & (problem.level == goal.level))
-        return short[np.argsort(-missing[short], kind="stable")][:EXCHANGED]
-
     def _done(self, goal: Goal) -> bool:
         """Whether there is no more of a goal to have."""
         return self._worth(goal) >= goal.most(self._problem) * (1 - SLACK)
-
-    def _near_of(self, goal: Goal, bound: float) -> float:
-        """Distance from a bound that is near enough."""
-        if self._exact or not np.isfinite(bound):
-            return 0.0
-        if goal.kind is GoalKind.VALUE:
-            return NEAR_VALUE * max(abs(bound), 1.0)
-        return NEAR * self._tolerance * bound
-
-    def _enough_of(self, goal: Goal, bound: float) -> float:
-        """What of a goal is enough where floors are as they are: a value is not traded for others.
-
-        More than the tolerance of the goal may lie between what is proven and what is possible.
-        """
-        if goal.kind is GoalKind.VALUE:
-            return -np.inf
-        return bound * (1 - self._tolerance)
 
     def _openings(
         self,
@@ -616,15 +559,6 @@ class _Search:
             return None
         return filled(problem, repaired, levels_of(goal, problem), only_hold=False)
 
-    def _load_kept(self, goal: Goal, load: float, bound: float) -> float:
-        """What later goals keep of a load, where no more than the bound is possible."""
-        if goal.kind is GoalKind.HELD:  # what runs is no matter of tolerance
-            return load
-        tolerance = self._tolerance * bound
-        if load < bound - tolerance:
-            return load - LEAST_SLACK * tolerance
-        return min(bound - tolerance, load - LEAST_SLACK_NEAR * tolerance)
-
     def _keep(self, goal: Goal, bound: float, floors: tuple[Floor, ...]) -> None:
         """Record what is proven of plans that keep floors, and what later goals keep."""
         has, most = self._worth(goal), goal.most(self._problem)
@@ -635,7 +569,7 @@ class _Search:
         if has >= most * (1 - SLACK):
             self._floors = (*self._floors, Floor(goal, most, whole=True))
             return
-        load = self._load_kept(goal, has * (1 - SLACK), bound)
+        load = self._tolerance.kept(goal, has * (1 - SLACK), bound)
         if load > 0:
             self._floors = (*self._floors, Floor(goal, load, whole=False))
         if self._tree is not None:

@@ -1,4 +1,4 @@
-"""Which cases and columns are worth a change of a plan, by the multipliers of the relaxation."""
+"""Which cases and columns are worth a change of a plan: they lose little by it, or matter most."""
 
 import numpy as np
 
@@ -46,3 +46,23 @@ def few_columns(problem: ReplicaProblem, vertex: Vertex, counts: IntArray) -> Bo
     few = np.zeros(len(case), dtype=np.bool_)
     few[order[rank < COLUMNS]] = True
     return few & np.isfinite(vertex.lost)
+
+
+def part_of_cards(problem: ReplicaProblem, counts: IntArray) -> FloatArray:
+    """Part of the cards of a type that each case has, summed over types; shape (cases,)."""
+    entries, capacity = problem.cards, np.maximum(problem.capacity, 1)
+    part = counts[entries.owner] * entries.count / capacity[entries.type]
+    return np.bincount(problem.case[entries.owner], part, len(problem.cases)).astype(np.float64)
+
+
+def largest_first(problem: ReplicaProblem, counts: IntArray, matter: BoolArray) -> IntArray:
+    """The cases, those first that matter and have the largest part of the cards of a type."""
+    parts = np.where(matter, part_of_cards(problem, counts), 0.0)
+    return np.argsort(-parts, kind="stable")
+
+
+def short_first(problem: ReplicaProblem, counts: IntArray, level: int) -> IntArray:
+    """Cases of a level that are not served entirely, those first that miss the most load."""
+    missing = problem.weight * (1 - problem.served(counts))
+    short = np.flatnonzero((missing > 0) & (problem.level == level))
+    return short[np.argsort(-missing[short], kind="stable")]

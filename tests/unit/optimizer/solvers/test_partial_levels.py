@@ -10,8 +10,9 @@ from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solvers.assignment import Timer
 from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
-from inferno_optimizer.solvers.partial.levels import GIVEN_UP, Outcome, solve_by_levels
+from inferno_optimizer.solvers.partial.levels import Outcome, solve_by_levels
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.partial.tolerance import GIVEN_UP
 from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
 from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.system import SaturationPolicy, System
