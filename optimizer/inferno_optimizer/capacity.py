@@ -4,14 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import (
-    Allocation,
-    CapacityUse,
-    Decision,
-    MarginalValue,
-    Server,
-    System,
-)
+from inferno_optimizer.solution import CapacityUse, Decision, MarginalValue
+from inferno_optimizer.system import Allocation, Server, System
 
 
 def cards_to_hand_out(catalogue: Catalogue, decisions: Iterable[Decision]) -> Counter[str]:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.solution import Decision
 from inferno_optimizer.system import (
     LOWEST_PRIORITY,
-    Decision,
     Generation,
     Load,
     PerformanceProfile,

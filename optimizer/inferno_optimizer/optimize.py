@@ -10,9 +10,10 @@ from inferno_optimizer.caveats import warned
 from inferno_optimizer.decisions import decide, size_servers
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.solution import Certificate, Solution
 from inferno_optimizer.solvers import solve
 from inferno_optimizer.solvers.assignment import SolverResult
-from inferno_optimizer.system import Certificate, Solution, System
+from inferno_optimizer.system import System
 
 Clock = Callable[[], float]
 

@@ -10,14 +10,8 @@ from inferno_optimizer.decisions import decide_rows, size_servers
 from inferno_optimizer.sizing.candidates import PENALTY_SHARE
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.system import (
-    Allocation,
-    Decision,
-    Reason,
-    Server,
-    Solution,
-    System,
-)
+from inferno_optimizer.solution import Decision, Reason, Solution
+from inferno_optimizer.system import Allocation, Server, System
 
 LARGEST_CUT = 0.25
 """Share of the replicas that a plan takes at most; it may take one in any case."""

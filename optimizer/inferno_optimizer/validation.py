@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from inferno_optimizer.card_types import no_accelerator, strange_types, without_count
+from inferno_optimizer.solution import Reason
 from inferno_optimizer.suggestions import nearest
 from inferno_optimizer.system import (
     Accelerator,
@@ -19,7 +20,6 @@ from inferno_optimizer.system import (
     PerformanceParameters,
     PerformanceProfile,
     PrefillDecodeParameters,
-    Reason,
     Role,
     RoleProfile,
     Server,

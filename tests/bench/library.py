@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from inferno_optimizer.errors import UnsupportedError
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import Options, Reason, Solution, System
+from inferno_optimizer.solution import Reason, Solution
+from inferno_optimizer.system import Options, System
 from inferno_optimizer.wire.codec import decode_system, encode_solution
 from tests.bench import fleets
 from tests.bench.errors import NotSupportedError

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import Allocation, Server, Solution, System
+from inferno_optimizer.solution import Solution
+from inferno_optimizer.system import Allocation, Server, System
 from inferno_optimizer.wire.codec import decode_system
 from tests.bench.library import SEED, SOLVERS, Numbers
 from tests.generate import fleet

@@ -15,7 +15,7 @@ from kubernetes import config
 from kubernetes.client import CustomObjectsApi
 
 from inferno_operator.resources import API_VERSION, GROUP, VERSION
-from inferno_optimizer.system import IDLE
+from inferno_optimizer.solution import IDLE
 from tests.cluster.kubelet import Witness, running_pods
 from tests.cluster.scene import Scene, condition
 from tests.conftest import StartOperator

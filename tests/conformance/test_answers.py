@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import Reason, Solution
+from inferno_optimizer.solution import Reason, Solution
 from inferno_optimizer.wire.best_effort import tell_best_effort
 from inferno_optimizer.wire.codec import decode_solution, decode_system
 from inferno_optimizer.wire.plausibility import find_doubts

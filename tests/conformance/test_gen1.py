@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.solution import Reason, Solution
 from inferno_optimizer.system import (
     Accelerator,
     Allocation,
@@ -20,11 +21,9 @@ from inferno_optimizer.system import (
     Load,
     Options,
     PerformanceProfile,
-    Reason,
     SaturationPolicy,
     Server,
     ServiceClass,
-    Solution,
     System,
     Target,
 )

@@ -8,7 +8,7 @@ from typing import get_args
 
 from inferno_operator.resources import Quality
 from inferno_optimizer.calibration.verdict import CalibrationReason
-from inferno_optimizer.system import Reason
+from inferno_optimizer.solution import Reason
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (ROOT / "operator" / "inferno_operator", ROOT / "optimizer" / "inferno_optimizer")

@@ -14,7 +14,8 @@ from urllib.parse import unquote
 
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import SaturationPolicy, Solution, System
+from inferno_optimizer.solution import Solution
+from inferno_optimizer.system import SaturationPolicy, System
 from inferno_optimizer.wire.codec import decode_system, encode_solution
 from tests.rest_optimizer.store import MissingError, Store
 

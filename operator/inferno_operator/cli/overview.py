@@ -25,7 +25,8 @@ from inferno_operator.resources.conditions import COUNTED, READY, WARNINGS
 from inferno_operator.resources.observation import Observation, readable, still_running
 from inferno_optimizer.capacity import cards_of_servers
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import LOWEST_PRIORITY, Gain, Reason, System
+from inferno_optimizer.solution import Gain, Reason
+from inferno_optimizer.system import LOWEST_PRIORITY, System
 
 Targets = Mapping[tuple[str, str], Target]
 """Targets by service class and model."""

@@ -13,7 +13,7 @@ from inferno_operator.resources.conditions import WARNINGS
 from inferno_operator.resources.objects import kind_of
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import Solution
+from inferno_optimizer.solution import Solution
 from inferno_optimizer.wire.codec import encode_solution
 
 

@@ -22,15 +22,8 @@ from inferno_operator.pages.fleet import (
 )
 from inferno_optimizer.explain.remedies import remedies
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import (
-    Allocation,
-    Decision,
-    Generation,
-    Reason,
-    Solution,
-    System,
-    Target,
-)
+from inferno_optimizer.solution import Decision, Reason, Solution
+from inferno_optimizer.system import Allocation, Generation, System, Target
 
 EXPLAINED = 5
 """Most servers that are shown with what would serve them; others have their reason only."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inferno_operator.pages.figures import KeyFigure
-from inferno_optimizer.system import Level
+from inferno_optimizer.solution import Level
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from inferno_operator.resources.schema import (
     Rule,
     without_fraction,
 )
-from inferno_optimizer.system import Reason
+from inferno_optimizer.solution import Reason
 
 MAX_REPLICAS = 2**31 - 1
 """Most replicas that a workload can have."""

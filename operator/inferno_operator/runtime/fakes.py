@@ -21,7 +21,8 @@ from inferno_operator.runtime.ports import (
 )
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import Solution, System
+from inferno_optimizer.solution import Solution
+from inferno_optimizer.system import System
 
 T = TypeVar("T")
 

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from inferno_optimizer.api.documents import ALLOCATION, Document, system_of
 from inferno_optimizer.api.messages import Refusal
-from inferno_optimizer.system import LOWEST_PRIORITY, Reason
+from inferno_optimizer.solution import Reason
+from inferno_optimizer.system import LOWEST_PRIORITY
 from inferno_optimizer.wire.fields import LARGEST_INTEGER
 
 T = TypeVar("T")

@@ -3,7 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from inferno_optimizer.system import Allocation, Decision, Reason, Solution
+from inferno_optimizer.solution import Decision, Reason, Solution
+from inferno_optimizer.system import Allocation
 
 ROUNDING = 1e-9
 """Largest relative difference of numbers that count as equal."""

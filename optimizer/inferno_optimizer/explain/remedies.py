@@ -23,7 +23,8 @@ from inferno_optimizer.explain.changes import quoted
 from inferno_optimizer.explain.options import Option, explain, unknown_server
 from inferno_optimizer.optimize import Clock, optimize
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import Allocation, Decision, Reason, Server, Solution, System, Target
+from inferno_optimizer.solution import Decision, Reason, Solution
+from inferno_optimizer.system import Allocation, Server, System, Target
 from inferno_optimizer.validation import MAX_NUMBER
 
 CURABLE = frozenset({Reason.BEST_EFFORT, Reason.NO_CAPACITY, Reason.UNATTAINABLE_SLO})

@@ -12,8 +12,9 @@ from inferno_optimizer.sizing.pairs import Pairs
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.rates import TargetLimits
 from inferno_optimizer.sizing.table import build_candidates
+from inferno_optimizer.solution import Decision
 from inferno_optimizer.suggestions import alternatives
-from inferno_optimizer.system import Decision, Load, PerformanceProfile, Server, System
+from inferno_optimizer.system import Load, PerformanceProfile, Server, System
 
 NOWHERE = -1
 """Row of a server on an accelerator on which it cannot run."""

@@ -7,13 +7,12 @@ from functools import cached_property
 from itertools import product
 
 from inferno_optimizer.card_types import without_count
+from inferno_optimizer.solution import Decision, Reason
 from inferno_optimizer.suggestions import alternatives, nearest
 from inferno_optimizer.system import (
     LOWEST_PRIORITY,
     Allocation,
-    Decision,
     PerformanceProfile,
-    Reason,
     Role,
     RoleProfile,
     Server,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.system import CurvePoint, Gain, Level, MarginalValue, SolverStatus
+from inferno_optimizer.solution import CurvePoint, Gain, Level, MarginalValue, SolverStatus
 
 NO_ROW = -1
 NO_LEVEL = -1
@@ -162,7 +162,7 @@ class OneMoreCard:
 
 @dataclass(frozen=True, slots=True)
 class SolverResult:
-    """An assignment with what its solver knows of it; see `system.Certificate`.
+    """An assignment with what its solver knows of it; see `solution.Certificate`.
 
     `levels` tell of the load of each priority in use. `marginal` tells what one more card of
     each type is worth; empty where the solver does not tell. `curve` tells how the solver improved

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from inferno_optimizer.solution import CurvePoint
 from inferno_optimizer.solvers.incumbent import UNKNOWN, SearchProgress
-from inferno_optimizer.system import CurvePoint
 
 FINEST = 0.01
 """Share of the distance from the incumbent that a bound alone moves at least between points."""

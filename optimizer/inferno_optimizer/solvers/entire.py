@@ -11,6 +11,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.solution import CurvePoint, MarginalValue
 from inferno_optimizer.solvers.assignment import Assignment, Mix, Timer
 from inferno_optimizer.solvers.curve import CurveRecorder
 from inferno_optimizer.solvers.exact.lexicographic import solve_by_levels
@@ -23,7 +24,6 @@ from inferno_optimizer.solvers.loads import added, loads_of, loads_wanted, prior
 from inferno_optimizer.solvers.partial.levels import solve_by_levels as solve_partial_by_levels
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.saturation import share_out
-from inferno_optimizer.system import CurvePoint, MarginalValue
 
 
 @dataclass(frozen=True, slots=True)

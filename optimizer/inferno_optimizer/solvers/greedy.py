@@ -15,11 +15,12 @@ import numpy.typing as npt
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.solution import SolverStatus
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, SolverResult
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.solvers.saturation import share_out
-from inferno_optimizer.system import SaturationPolicy, SolverStatus
+from inferno_optimizer.system import SaturationPolicy
 
 SAME_VALUE = float(np.finfo(np.float32).eps)
 """Values that differ by so little, relative, are the same."""

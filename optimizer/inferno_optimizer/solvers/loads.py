@@ -6,10 +6,10 @@ import numpy as np
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.solution import Level
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment
 from inferno_optimizer.solvers.exact.program import weight_of
 from inferno_optimizer.solvers.running import Running
-from inferno_optimizer.system import Level
 
 
 def priorities_of(candidates: Candidates, cases: IntArray) -> list[int]:

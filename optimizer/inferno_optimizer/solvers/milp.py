@@ -14,6 +14,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.solution import Certificate, CurvePoint, Level, MarginalValue, SolverStatus
 from inferno_optimizer.solvers.assignment import Assignment, SolverResult, Timer
 from inferno_optimizer.solvers.comparison import is_better, share_given_up
 from inferno_optimizer.solvers.curve import CurveRecorder
@@ -39,14 +40,7 @@ from inferno_optimizer.solvers.pairs_and_mixes import (
     without_bounds,
 )
 from inferno_optimizer.solvers.partial.solve import PartialPlan, solve_partial, total_value
-from inferno_optimizer.system import (
-    Certificate,
-    CurvePoint,
-    Level,
-    MarginalValue,
-    SaturationPolicy,
-    SolverStatus,
-)
+from inferno_optimizer.system import SaturationPolicy
 
 ROUNDING = 1e-12
 """Relative distance of an objective from its bound that counts as 0: it is rounding."""

@@ -6,8 +6,8 @@ See `assignment.md`, section "Unlimited".
 import numpy as np
 
 from inferno_optimizer.sizing.candidates import Candidates
+from inferno_optimizer.solution import SolverStatus
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, SolverResult
-from inferno_optimizer.system import SolverStatus
 
 
 def solve_unlimited(candidates: Candidates) -> SolverResult:

@@ -15,21 +15,23 @@ from inferno_optimizer.caveats import warned
 from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.sizing.cases import NOWHERE_TO_RUN, Catalogue
-from inferno_optimizer.system import (
+from inferno_optimizer.solution import (
     IDLE,
-    Allocation,
     CapacityUse,
     Certificate,
     Decision,
-    Load,
     MarginalValue,
-    PerformanceProfile,
     Reason,
+    Solution,
+    SolverStatus,
+)
+from inferno_optimizer.system import (
+    Allocation,
+    Load,
+    PerformanceProfile,
     Role,
     SaturationPolicy,
     Server,
-    Solution,
-    SolverStatus,
     System,
 )
 from inferno_optimizer.wire.sizes import data_of

@@ -6,13 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from inferno_optimizer.decisions import decide_rows
-from inferno_optimizer.system import (
-    Allocation,
-    Decision,
-    SaturationPolicy,
-    Server,
-    Solution,
-)
+from inferno_optimizer.solution import Decision, Solution
+from inferno_optimizer.system import Allocation, SaturationPolicy, Server
 from inferno_optimizer.wire.sizes import RowReplicas, Sizes
 
 

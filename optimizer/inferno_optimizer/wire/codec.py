@@ -16,7 +16,8 @@ from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.comparison import Comparison, served
 from inferno_optimizer.explain.options import Option
 from inferno_optimizer.explain.remedies import Remedy
-from inferno_optimizer.system import Allocation, Decision, MarginalValue, Reason, Solution, System
+from inferno_optimizer.solution import Decision, MarginalValue, Reason, Solution
+from inferno_optimizer.system import Allocation, System
 from inferno_optimizer.wire.allocations import ANSWER
 from inferno_optimizer.wire.answers import Answer, solution_of
 from inferno_optimizer.wire.fields import NUMBER, TEXTS, FieldKind, MisfitError, value_of

@@ -14,14 +14,8 @@ import numpy.typing as npt
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.queueing import FloatArray
-from inferno_optimizer.system import (
-    Allocation,
-    Decision,
-    Reason,
-    SaturationPolicy,
-    Server,
-    Solution,
-)
+from inferno_optimizer.solution import Decision, Reason, Solution
+from inferno_optimizer.system import Allocation, SaturationPolicy, Server
 from inferno_optimizer.wire.sizes import ROUNDING, Sizes, data_of
 
 BoolArray = npt.NDArray[np.bool_]

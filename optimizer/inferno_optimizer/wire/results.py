@@ -5,7 +5,7 @@ from itertools import starmap
 from typing import NamedTuple
 
 from inferno_optimizer.explain.options import Option
-from inferno_optimizer.system import Certificate, CurvePoint, Gain, Level, Reason, SolverStatus
+from inferno_optimizer.solution import Certificate, CurvePoint, Gain, Level, Reason, SolverStatus
 from inferno_optimizer.wire.allocations import TAIL, not_predicted
 from inferno_optimizer.wire.fields import (
     INTEGER,

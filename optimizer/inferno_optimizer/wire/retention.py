@@ -14,11 +14,12 @@ from inferno_optimizer.caveats import warned
 from inferno_optimizer.decisions import decide
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.solution import Decision, Reason, Solution
 from inferno_optimizer.solvers.assignment import Assignment
 from inferno_optimizer.solvers.greedy import Entry, fill
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.running import Running
-from inferno_optimizer.system import Decision, Reason, SaturationPolicy, Solution
+from inferno_optimizer.system import SaturationPolicy
 from inferno_optimizer.wire.answers import capacity_of
 from inferno_optimizer.wire.sizes import RowReplicas, Sizes
 

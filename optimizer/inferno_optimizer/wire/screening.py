@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from inferno_optimizer.capacity import capacity_use, cards_to_hand_out, held_cost
 from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import Decision, MarginalValue, ServiceClass, Solution, System
+from inferno_optimizer.solution import Decision, MarginalValue, Solution
+from inferno_optimizer.system import ServiceClass, System
 
 
 @dataclass(frozen=True, slots=True)

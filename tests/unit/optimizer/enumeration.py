@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 
+from inferno_optimizer.solution import Reason, Solution
 from inferno_optimizer.system import (
     Accelerator,
     DecodeParameters,
@@ -15,9 +16,7 @@ from inferno_optimizer.system import (
     PerformanceParameters,
     PerformanceProfile,
     PrefillDecodeParameters,
-    Reason,
     Server,
-    Solution,
     System,
     Target,
     TokenBudgetParameters,

@@ -6,9 +6,9 @@ import pytest
 
 from inferno_optimizer.explain.options import explain
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.solution import Decision
 from inferno_optimizer.system import (
     Allocation,
-    Decision,
     DecodeParameters,
     Load,
     Options,

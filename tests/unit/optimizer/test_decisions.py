@@ -6,16 +6,15 @@ from dataclasses import replace
 import pytest
 
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.solution import Decision, Reason
 from inferno_optimizer.system import (
     Accelerator,
     Allocation,
-    Decision,
     DecodeParameters,
     Load,
     Options,
     PerformanceProfile,
     PrefillDecodeParameters,
-    Reason,
     SaturationPolicy,
     Server,
     ServiceClass,

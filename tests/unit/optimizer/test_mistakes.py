@@ -8,18 +8,16 @@ import pytest
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.options import explain
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.solution import Decision, Reason, Solution
 from inferno_optimizer.system import (
     Accelerator,
     Allocation,
-    Decision,
     DecodeParameters,
     Load,
     Options,
     PerformanceProfile,
-    Reason,
     Server,
     ServiceClass,
-    Solution,
     System,
     Target,
 )

@@ -13,19 +13,17 @@ from typing import Any, TypeVar
 import pytest
 
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.solution import CapacityUse, Reason, Solution
 from inferno_optimizer.system import (
     Accelerator,
     Allocation,
-    CapacityUse,
     DecodeParameters,
     Load,
     Options,
     PerformanceProfile,
-    Reason,
     SaturationPolicy,
     Server,
     ServiceClass,
-    Solution,
     System,
     Target,
 )

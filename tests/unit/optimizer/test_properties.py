@@ -10,16 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.solution import Reason, Solution, SolverStatus
 from inferno_optimizer.system import (
     Allocation,
     DecodeParameters,
     Options,
     PerformanceProfile,
-    Reason,
     SaturationPolicy,
     Server,
-    Solution,
-    SolverStatus,
     System,
     Target,
 )

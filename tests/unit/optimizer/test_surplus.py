@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.solution import Reason, Solution
 from inferno_optimizer.surplus import with_surplus
-from inferno_optimizer.system import Options, Reason, SaturationPolicy, Solution, System
+from inferno_optimizer.system import Options, SaturationPolicy, System
 from tests.unit.optimizer.random_systems import Kind, random_system
 from tests.unit.optimizer.systems import GREEDY, UNLIMITED, Demand, accelerators, system_of
 

@@ -32,7 +32,8 @@ from inferno_operator.controllers.actuation.publication.published import Publish
 from inferno_operator.resources.objects import Key, Kind
 from inferno_operator.runtime.leader_election import Clock
 from inferno_operator.runtime.observer import MeasuredServer, Observer, ServerSpending
-from inferno_optimizer.system import Solution, System
+from inferno_optimizer.solution import Solution
+from inferno_optimizer.system import System
 
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """Upper bounds of the buckets of histograms [s]."""

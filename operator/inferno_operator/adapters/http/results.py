@@ -4,7 +4,8 @@ from collections import Counter as Tally
 from collections.abc import Iterator
 
 from inferno_operator.adapters.http.series import Row, replaced
-from inferno_optimizer.system import LOWEST_PRIORITY, Solution, System
+from inferno_optimizer.solution import Solution
+from inferno_optimizer.system import LOWEST_PRIORITY, System
 
 LAST_TIME = replaced(
     "last_optimization_timestamp_seconds", (), "When the last optimization ended, Unix time."

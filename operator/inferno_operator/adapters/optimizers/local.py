@@ -7,7 +7,8 @@ from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
 
 from inferno_optimizer.errors import SolverError
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import Solution, System
+from inferno_optimizer.solution import Solution
+from inferno_optimizer.system import System
 
 WORKERS = 2
 """Largest number of worker processes; each uses about 150 MB of memory."""

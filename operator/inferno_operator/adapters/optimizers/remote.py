@@ -19,7 +19,8 @@ from inferno_operator.adapters.optimizers.endpoint import Endpoint
 from inferno_operator.adapters.optimizers.rest_client import NotFoundError, RestClient, connect
 from inferno_optimizer.errors import InputError, SolverError
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import Solution, System
+from inferno_optimizer.solution import Solution
+from inferno_optimizer.system import System
 from inferno_optimizer.wire.best_effort import tell_best_effort
 from inferno_optimizer.wire.codec import (
     check_answer,

@@ -6,7 +6,7 @@ from itertools import dropwhile
 
 from inferno_operator.pages import svg
 from inferno_operator.pages.svg import Frame, Steps, stairs
-from inferno_optimizer.system import Certificate, CurvePoint
+from inferno_optimizer.solution import Certificate, CurvePoint
 
 SEARCH = "assignment"
 """The phase of a certificate in which the solver runs."""

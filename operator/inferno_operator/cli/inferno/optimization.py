@@ -29,7 +29,8 @@ from inferno_operator.cli.options.rows import Filter, Sort
 
 if TYPE_CHECKING:
     from inferno_operator.cli.tables.order import RowOrder
-    from inferno_optimizer.system import Solution, System
+    from inferno_optimizer.solution import Solution
+    from inferno_optimizer.system import System
 
 app = typer.Typer()
 

@@ -14,7 +14,7 @@ from inferno_operator.resources import Optimizer, Server
 from inferno_operator.resources.observation import Observation, readable, still_running
 from inferno_optimizer.explain.changes import parse_change
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import Solution
+from inferno_optimizer.solution import Solution
 from inferno_optimizer.wire.what_if import apply_changes
 
 

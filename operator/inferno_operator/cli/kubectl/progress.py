@@ -6,7 +6,7 @@ from enum import Enum, auto
 from inferno_operator.resources import Condition, Optimizer, OptimizerStatus
 from inferno_operator.resources.conditions import OPTIMIZED
 from inferno_operator.resources.observation import Observation
-from inferno_optimizer.system import Reason
+from inferno_optimizer.solution import Reason
 
 
 class RequestStage(Enum):

@@ -15,8 +15,9 @@ from inferno_operator.cli.offline.documents import Document
 from inferno_operator.cli.offline.doubts import Origins, doubts, place_of
 from inferno_operator.cli.offline.manifests import read_documents
 from inferno_optimizer.errors import InputError, UnsupportedError
+from inferno_optimizer.solution import Reason
 from inferno_optimizer.suggestions import alternatives
-from inferno_optimizer.system import Reason, System
+from inferno_optimizer.system import System
 from inferno_optimizer.validation import UNMATCHED, Problem, find_problems
 from inferno_optimizer.wire.codec import decode_system, is_system, unknown_keys
 

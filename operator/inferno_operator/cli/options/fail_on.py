@@ -8,7 +8,7 @@ import typer
 
 from inferno_operator.runtime.texts import listed
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.system import Decision, Reason, Solution
+from inferno_optimizer.solution import Decision, Reason, Solution
 
 UNMET = 3
 """Exit status of a command whose plan is as `--fail-on` says."""

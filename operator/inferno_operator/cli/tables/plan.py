@@ -18,7 +18,7 @@ from inferno_operator.cli.tables.solution import (
     proof,
     with_ttft,
 )
-from inferno_optimizer.system import Reason, Solution
+from inferno_optimizer.solution import Reason, Solution
 
 OPTIONAL = (
     *("CLASS", "BATCH", "WAIT MS", "ITL MS", "TTFT MS", "DESIRED COST", "DESIRED"),

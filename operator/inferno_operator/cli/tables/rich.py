@@ -6,7 +6,7 @@ from rich.text import Text
 
 from inferno_operator.cli.tables.solution import GAP, Part, TextTable, first_table
 from inferno_operator.cli.tables.top import MISSES
-from inferno_optimizer.system import Reason
+from inferno_optimizer.solution import Reason
 
 HEADING = "bold"
 

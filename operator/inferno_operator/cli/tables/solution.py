@@ -13,20 +13,16 @@ from inferno_operator.runtime.texts import listed
 from inferno_optimizer.caveats import priority_warning
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.options import Option
-from inferno_optimizer.system import (
-    Allocation,
+from inferno_optimizer.solution import (
     CapacityUse,
     Certificate,
     Decision,
     Gain,
-    Generation,
     Level,
     Reason,
-    Role,
-    Server,
     Solution,
-    System,
 )
+from inferno_optimizer.system import Allocation, Generation, Role, Server, System
 from inferno_optimizer.validation import UNMATCHED, find_problems
 
 DANGLING = UNMATCHED | {Reason.UNKNOWN_ACCELERATOR}

@@ -24,7 +24,7 @@ from inferno_operator.resources import (
     Optimizer,
 )
 from inferno_operator.resources.conditions import OPTIMIZED
-from inferno_optimizer.system import Reason
+from inferno_optimizer.solution import Reason
 
 LATENCIES = (("itl", "ITL"), ("wait", "WAIT"), ("ttft", "TTFT"))
 

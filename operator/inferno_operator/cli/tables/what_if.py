@@ -17,7 +17,8 @@ from inferno_operator.cli.tables.solution import (
 )
 from inferno_optimizer.explain.comparison import Comparison, DecisionDifference, served
 from inferno_optimizer.explain.remedies import Remedy
-from inferno_optimizer.system import Allocation, CapacityUse, Decision, Reason, Solution
+from inferno_optimizer.solution import CapacityUse, Decision, Reason, Solution
+from inferno_optimizer.system import Allocation
 
 
 def comparison_parts(comparison: Comparison, money: Money = CENTS) -> Iterator[Part]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from inferno_operator.resources import Allocation, Condition, Server, ServerAllocation
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.observation import Observation
-from inferno_optimizer.system import IDLE, Reason
+from inferno_optimizer.solution import IDLE, Reason
 
 PROPOSED = "Proposed"
 """The reason of a Server without a decision whose first one is in a Plan that waits."""

@@ -26,7 +26,7 @@ from inferno_operator.resources.conditions import Verdict
 from inferno_operator.resources.objects import Manifest
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.system import Reason
+from inferno_optimizer.solution import Reason
 
 MAX_INPUTS = 512 * 1024
 """Largest snapshot of the inputs [characters of base64]."""

@@ -24,7 +24,7 @@ from inferno_operator.resources import (
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.table import build_candidates
-from inferno_optimizer.system import Reason
+from inferno_optimizer.solution import Reason
 
 ReplicaRates = Mapping[tuple[str, str], float]
 """What a replica carries, by spec.name of a Server and by accelerator."""

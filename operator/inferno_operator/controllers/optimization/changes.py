@@ -33,7 +33,8 @@ from inferno_operator.resources.conditions import (
 from inferno_operator.resources.objects import Event, Manifest, Reference
 from inferno_operator.resources.observation import Observation, still_running
 from inferno_optimizer.caveats import priority_warning
-from inferno_optimizer.system import Allocation, Decision, Load, Reason, Solution
+from inferno_optimizer.solution import Decision, Reason, Solution
+from inferno_optimizer.system import Allocation, Load
 from inferno_optimizer.validation import Problem
 
 VALID = Verdict(READY, holds=True, reason="Valid")

@@ -13,7 +13,7 @@ from inferno_operator.resources import Capacity, Condition, Server
 from inferno_operator.resources.conditions import ALLOCATED, READY, Verdict
 from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import Decision, Reason
+from inferno_optimizer.solution import Decision, Reason
 
 WRONG_NAMES = frozenset({Reason.UNKNOWN_CLASS, Reason.UNKNOWN_MODEL, Reason.NO_TARGET})
 """Reasons that follow from names alone, whatever the load and the cards are."""

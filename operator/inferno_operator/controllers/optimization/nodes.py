@@ -14,14 +14,8 @@ from inferno_operator.controllers.optimization.ports import SystemOptimizer
 from inferno_operator.resources import Resource, Server
 from inferno_optimizer.placement import Demand, Node, ServerAccelerator, most_cards, unplaced
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import (
-    Allocation,
-    Decision,
-    PerformanceProfile,
-    Reason,
-    Solution,
-    System,
-)
+from inferno_optimizer.solution import Decision, Reason, Solution
+from inferno_optimizer.system import Allocation, PerformanceProfile, System
 from inferno_optimizer.system import Server as CoreServer
 
 ROUNDS = 4

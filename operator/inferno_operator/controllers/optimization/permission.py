@@ -8,7 +8,7 @@ from inferno_operator.controllers.optimization.changes import Update
 from inferno_operator.controllers.optimization.snapshot import Snapshot
 from inferno_operator.resources import Optimizer
 from inferno_operator.resources.observation import Observation
-from inferno_optimizer.system import Solution
+from inferno_optimizer.solution import Solution
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from typing import Protocol
 
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.placement import Node
-from inferno_optimizer.system import Solution, System
+from inferno_optimizer.solution import Solution
+from inferno_optimizer.system import System
 
 
 class SystemOptimizer(Protocol):

@@ -60,8 +60,9 @@ from inferno_operator.runtime.updates import Writer
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.placement import Node
+from inferno_optimizer.solution import Decision, Solution
 from inferno_optimizer.surplus import with_surplus
-from inferno_optimizer.system import Decision, Solution, System
+from inferno_optimizer.system import System
 
 OPTIMIZER = kind_of(Optimizer)
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from inferno_operator.resources import Resource, Server
+from inferno_optimizer.solution import Solution
 from inferno_optimizer.surplus import kept_replicas, payback_s
-from inferno_optimizer.system import Solution, System
+from inferno_optimizer.system import System
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from inferno_operator.resources import (
 from inferno_operator.resources.conditions import OPTIMIZED, READY, Verdict
 from inferno_operator.resources.objects import EVENTS, Event
 from inferno_operator.resources.observation import Observation
-from inferno_optimizer import system
+from inferno_optimizer import solution as core
 from inferno_optimizer.errors import InfernoError
-from inferno_optimizer.system import Reason, Solution
+from inferno_optimizer.solution import Reason, Solution
 
 UNSERVED_NAMED = 100
 """How many servers without an allocation a status names: the size of objects is limited."""
@@ -165,11 +165,11 @@ def _summary(solution: Solution) -> str:
     )
 
 
-def _gain(gain: system.Gain) -> Gain:
+def _gain(gain: core.Gain) -> Gain:
     return Gain(priority=gain.priority, load=round(gain.load, DIGITS))
 
 
-def certificate_of(certificate: system.Certificate) -> Certificate:
+def certificate_of(certificate: core.Certificate) -> Certificate:
     """Return the certificate of a solution as a status has it."""
     return Certificate(
         solver=certificate.solver,

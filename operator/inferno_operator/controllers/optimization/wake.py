@@ -26,7 +26,8 @@ from inferno_operator.runtime.ports import GoneError
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import Solution, System
+from inferno_optimizer.solution import Solution
+from inferno_optimizer.system import System
 
 logger = logging.getLogger(__name__)
 

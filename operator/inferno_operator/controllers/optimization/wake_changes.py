@@ -16,7 +16,8 @@ from inferno_operator.resources import Server, ServerAllocation
 from inferno_operator.resources.objects import Manifest
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import Decision, Solution, System
+from inferno_optimizer.solution import Decision, Solution
+from inferno_optimizer.system import System
 
 
 def is_asleep(observation: Observation) -> bool:

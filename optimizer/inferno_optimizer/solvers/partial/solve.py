@@ -7,6 +7,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.candidates import ROUNDING, Candidates
 from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.solution import MarginalValue
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Timer
 from inferno_optimizer.solvers.greedy import entries_by_rank, serve
 from inferno_optimizer.solvers.ledger import Ledger
@@ -15,7 +16,7 @@ from inferno_optimizer.solvers.partial.levels import solve_by_levels
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.running import HOLDS, Running
 from inferno_optimizer.solvers.saturation import share_out
-from inferno_optimizer.system import MarginalValue, SaturationPolicy
+from inferno_optimizer.system import SaturationPolicy
 
 IN_TURN = frozenset({SaturationPolicy.PRIORITY_ROUND_ROBIN, SaturationPolicy.ROUND_ROBIN})
 """Policies that share out evenly what serves nobody entirely."""

@@ -19,7 +19,7 @@ from inferno_operator.cli.tables.savings import savings_parts
 from inferno_operator.cli.tables.screen import Screen
 from inferno_operator.cli.tables.solution import Part
 from inferno_operator.cli.tables.top import top_parts
-from inferno_optimizer.system import Solution
+from inferno_optimizer.solution import Solution
 from tests.unit.operator.cli.kubectl.test_answer import CLEAR, MOVE, plan
 from tests.unit.operator.cli.test_savings import account
 from tests.unit.operator.objects import (

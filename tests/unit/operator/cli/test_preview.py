@@ -12,7 +12,7 @@ from inferno_operator.cli.preview import Action, PlanPreview, plan_document, pre
 from inferno_operator.cli.tables.plan import changes_table, plan_parts
 from inferno_operator.cli.tables.solution import csv_text
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.system import Certificate, Solution, SolverStatus
+from inferno_optimizer.solution import Certificate, Solution, SolverStatus
 from tests.unit.operator.objects import (
     accelerator,
     observed,

@@ -18,11 +18,10 @@ from inferno_operator.resources import API_VERSION, Model, parse
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.options import explain
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.solution import CapacityUse, Gain
 from inferno_optimizer.system import (
     Allocation,
-    CapacityUse,
     DecodeParameters,
-    Gain,
     Load,
     PerformanceProfile,
     Role,

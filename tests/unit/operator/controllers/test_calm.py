@@ -20,8 +20,9 @@ from inferno_operator.controllers.optimization.stabilization import (
 from inferno_operator.resources import Measured, Resource, Server
 from inferno_operator.resources.objects import Key
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.solution import Solution
 from inferno_optimizer.surplus import with_surplus
-from inferno_optimizer.system import Allocation, Solution, System
+from inferno_optimizer.system import Allocation, System
 from tests.unit.operator import objects
 
 Counts = npt.NDArray[np.int64]

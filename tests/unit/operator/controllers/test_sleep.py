@@ -23,7 +23,8 @@ from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.prometheus import QueryResult, Sample
 from inferno_optimizer.errors import UnavailableError
-from inferno_optimizer.system import Solution, System
+from inferno_optimizer.solution import Solution
+from inferno_optimizer.system import System
 from tests.unit.operator.background import in_background, started
 from tests.unit.operator.engines.prometheus import NOW, Table
 from tests.unit.operator.objects import (

@@ -7,6 +7,7 @@ import pytest
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.options import Option, explain
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.solution import Reason
 from inferno_optimizer.system import (
     Accelerator,
     Allocation,
@@ -14,7 +15,6 @@ from inferno_optimizer.system import (
     Load,
     Options,
     PerformanceProfile,
-    Reason,
     Server,
     System,
     Target,

@@ -13,6 +13,7 @@ from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.changes import parse_change
 from inferno_optimizer.explain.remedies import Remedy, RemedyKind, least, remedies
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.solution import Reason, Solution
 from inferno_optimizer.system import (
     Accelerator,
     Allocation,
@@ -21,10 +22,8 @@ from inferno_optimizer.system import (
     Options,
     PerformanceProfile,
     PrefillDecodeParameters,
-    Reason,
     SaturationPolicy,
     Server,
-    Solution,
     System,
     Target,
 )

@@ -12,17 +12,16 @@ from inferno_optimizer.explain.options import Option, explain
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.table import build_candidates
+from inferno_optimizer.solution import Decision, Reason
 from inferno_optimizer.system import (
     Accelerator,
     Allocation,
-    Decision,
     DecodeParameters,
     Load,
     Options,
     PerformanceParameters,
     PerformanceProfile,
     PrefillDecodeParameters,
-    Reason,
     SaturationPolicy,
     Server,
     System,

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from inferno_optimizer.explain.options import Option, explain
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.sizing.performance import Requests, TokenBudgetModel
+from inferno_optimizer.solution import Reason
 from inferno_optimizer.system import (
     Allocation,
     Generation,
     Load,
     PerformanceProfile,
     PrefillDecodeParameters,
-    Reason,
     Server,
     System,
     Tail,

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from inferno_optimizer.explain.options import Option, explain
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.solution import Reason
 from inferno_optimizer.system import (
     Accelerator,
     Allocation,
@@ -16,7 +17,6 @@ from inferno_optimizer.system import (
     PerformanceParameters,
     PerformanceProfile,
     PrefillDecodeParameters,
-    Reason,
     Server,
     StepParameters,
     System,

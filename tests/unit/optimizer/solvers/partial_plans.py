@@ -5,14 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from inferno_optimizer.system import (
-    Accelerator,
-    Allocation,
-    Options,
-    SaturationPolicy,
-    Solution,
-    System,
-)
+from inferno_optimizer.solution import Solution
+from inferno_optimizer.system import Accelerator, Allocation, Options, SaturationPolicy, System
 from tests.unit.optimizer.oracles import value
 from tests.unit.optimizer.systems import Demand, system_of
 

@@ -14,15 +14,8 @@ import pytest
 from inferno_optimizer.explain.options import explain
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import (
-    Allocation,
-    Options,
-    Reason,
-    SaturationPolicy,
-    Server,
-    SolverStatus,
-    System,
-)
+from inferno_optimizer.solution import Reason, SolverStatus
+from inferno_optimizer.system import Allocation, Options, SaturationPolicy, Server, System
 from tests.unit.optimizer.apart_systems import random_apart, random_competition, sized
 
 SYSTEMS = int(os.environ.get("SYSTEMS", "30"))

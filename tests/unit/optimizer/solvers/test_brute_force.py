@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import SaturationPolicy, SolverStatus
+from inferno_optimizer.solution import SolverStatus
+from inferno_optimizer.system import SaturationPolicy
 from tests.unit.optimizer.enumeration import best_plan, served
 from tests.unit.optimizer.random_systems import Kind, random_options, random_system
 

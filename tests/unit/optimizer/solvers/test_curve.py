@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.solution import CurvePoint
 from inferno_optimizer.solvers.assignment import Timer
 from inferno_optimizer.solvers.exact.lexicographic import solve_by_levels
 from inferno_optimizer.solvers.exact.settings import ExactSettings, ProgramSizes
 from inferno_optimizer.solvers.incumbent import SearchProgress
-from inferno_optimizer.system import CurvePoint, System
+from inferno_optimizer.system import System
 from inferno_optimizer.wire.codec import decode_solution, decode_system, encode_solution
 from tests.generate import fleet
 from tests.unit.optimizer.programs import random_program

@@ -12,10 +12,11 @@ import pytest
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.solution import Solution
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Timer
 from inferno_optimizer.solvers.failures import Failures
 from inferno_optimizer.solvers.partial.solve import PartialPlan, solve_partial
-from inferno_optimizer.system import Options, SaturationPolicy, Solution, System
+from inferno_optimizer.system import Options, SaturationPolicy, System
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import fleet
 from tests.unit.optimizer.enumeration import served

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import Accelerator, Allocation, Load, Server, SolverStatus
+from inferno_optimizer.solution import SolverStatus
+from inferno_optimizer.system import Accelerator, Allocation, Load, Server
 from tests.unit.optimizer.systems import Demand, accelerators, outcome, system_of
 
 NOTHING = ("", 0)

@@ -5,15 +5,8 @@ from dataclasses import replace
 import pytest
 
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import (
-    Allocation,
-    Options,
-    Reason,
-    SaturationPolicy,
-    Solution,
-    System,
-    Target,
-)
+from inferno_optimizer.solution import Reason, Solution
+from inferno_optimizer.system import Allocation, Options, SaturationPolicy, System, Target
 from tests.unit.optimizer.systems import Demand, accelerators, outcome, system_of
 
 HOLD = Options(saturation_policy=SaturationPolicy.HOLD)

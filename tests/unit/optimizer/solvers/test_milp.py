@@ -8,14 +8,13 @@ from dataclasses import replace
 import pytest
 
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.solution import Reason, SolverStatus
 from inferno_optimizer.system import (
     Accelerator,
     Allocation,
     Load,
     Options,
-    Reason,
     SaturationPolicy,
-    SolverStatus,
     System,
 )
 from tests.unit.optimizer.enumeration import served

@@ -7,14 +7,8 @@ from dataclasses import replace
 import pytest
 
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import (
-    Allocation,
-    Gain,
-    Options,
-    SaturationPolicy,
-    Solution,
-    System,
-)
+from inferno_optimizer.solution import Gain, Solution
+from inferno_optimizer.system import Allocation, Options, SaturationPolicy, System
 from tests.unit.optimizer.enumeration import served
 from tests.unit.optimizer.systems import Demand, accelerators, system_of
 

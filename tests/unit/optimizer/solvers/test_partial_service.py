@@ -8,7 +8,8 @@ from random import Random
 import pytest
 
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import Allocation, SaturationPolicy, Solution
+from inferno_optimizer.solution import Solution
+from inferno_optimizer.system import Allocation, SaturationPolicy
 from tests.unit.optimizer.solvers.partial_plans import (
     UNITS,
     Fleet,

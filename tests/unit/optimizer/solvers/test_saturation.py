@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import Accelerator, Options, Reason, SaturationPolicy
+from inferno_optimizer.solution import Reason
+from inferno_optimizer.system import Accelerator, Options, SaturationPolicy
 from tests.unit.optimizer.oracles import birth_death
 from tests.unit.optimizer.systems import Demand, accelerators, outcome, system_of
 

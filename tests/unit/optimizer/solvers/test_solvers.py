@@ -5,14 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import (
-    Accelerator,
-    Allocation,
-    Options,
-    Reason,
-    SaturationPolicy,
-    System,
-)
+from inferno_optimizer.solution import Reason
+from inferno_optimizer.system import Accelerator, Allocation, Options, SaturationPolicy, System
 from tests.unit.optimizer.systems import REPLICA_SHARE, Demand, system_of
 
 UNITS = (

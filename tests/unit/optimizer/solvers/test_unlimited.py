@@ -3,7 +3,8 @@
 import pytest
 
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import Allocation, Options, SolverStatus
+from inferno_optimizer.solution import SolverStatus
+from inferno_optimizer.system import Allocation, Options
 from tests.unit.optimizer.systems import Demand, accelerators, outcome, system_of
 
 UNLIMITED = Options(unlimited=True)

@@ -11,17 +11,8 @@ from hypothesis import strategies as st
 
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import (
-    Allocation,
-    Gain,
-    Load,
-    Reason,
-    SaturationPolicy,
-    Server,
-    Solution,
-    SolverStatus,
-    System,
-)
+from inferno_optimizer.solution import Gain, Reason, Solution, SolverStatus
+from inferno_optimizer.system import Allocation, Load, SaturationPolicy, Server, System
 from inferno_optimizer.wire.codec import (
     decode_solution,
     decode_system,

@@ -13,26 +13,28 @@ from hypothesis import strategies as st
 
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.options import Option
-from inferno_optimizer.system import (
-    Accelerator,
-    Allocation,
+from inferno_optimizer.solution import (
     CapacityUse,
     Certificate,
     Decision,
-    DecodeParameters,
     Gain,
+    Reason,
+    Solution,
+    SolverStatus,
+)
+from inferno_optimizer.system import (
+    Accelerator,
+    Allocation,
+    DecodeParameters,
     Generation,
     Load,
     Options,
     PerformanceParameters,
     PerformanceProfile,
     PrefillDecodeParameters,
-    Reason,
     SaturationPolicy,
     Server,
     ServiceClass,
-    Solution,
-    SolverStatus,
     StepParameters,
     System,
     Tail,

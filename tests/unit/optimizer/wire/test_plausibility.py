@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.solution import Reason
 from inferno_optimizer.system import (
     Accelerator,
     Allocation,
@@ -16,7 +17,6 @@ from inferno_optimizer.system import (
     Load,
     Options,
     PerformanceProfile,
-    Reason,
     SaturationPolicy,
     Server,
     ServiceClass,

@@ -10,15 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import (
-    Allocation,
-    Options,
-    Reason,
-    SaturationPolicy,
-    Server,
-    Solution,
-    System,
-)
+from inferno_optimizer.solution import Reason, Solution
+from inferno_optimizer.system import Allocation, Options, SaturationPolicy, Server, System
 from inferno_optimizer.wire.best_effort import tell_best_effort
 from inferno_optimizer.wire.codec import decode_solution
 from inferno_optimizer.wire.retention import keep_running

@@ -19,7 +19,7 @@ from inferno_operator.resources import Plan, Server
 from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.comparison import Comparison, compare, served
-from inferno_optimizer.system import Solution
+from inferno_optimizer.solution import Solution
 
 ABOVE = 1.1
 """Height of an axis, where the highest value is 1."""

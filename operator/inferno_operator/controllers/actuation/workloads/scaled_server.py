@@ -21,7 +21,8 @@ from inferno_operator.resources import Condition, Server, Workload, moved
 from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, Verdict
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.ports import Scale
-from inferno_optimizer.system import Reason, Role
+from inferno_optimizer.solution import Reason
+from inferno_optimizer.system import Role
 
 PATIENCE = timedelta(seconds=240)
 """Time without progress after which a server is blocked: twice the lead time of a replica."""

@@ -10,20 +10,16 @@ from inferno_operator.adapters.http.metrics import METRICS, OperatorMetrics
 from inferno_operator.resources import Server as ServerResource
 from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.runtime.observer import MeasuredServer, ObservedLatency
-from inferno_optimizer.system import (
-    Allocation,
+from inferno_optimizer.solution import (
     CapacityUse,
     Certificate,
     Decision,
     Gain,
-    Options,
     Reason,
-    Server,
-    ServiceClass,
     Solution,
     SolverStatus,
-    System,
 )
+from inferno_optimizer.system import Allocation, Options, Server, ServiceClass, System
 
 Labels = frozenset[tuple[str, str]]
 

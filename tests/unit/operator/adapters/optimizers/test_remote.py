@@ -16,14 +16,8 @@ from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, Statefu
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_optimizer.errors import InfernoError, SolverError, UnavailableError
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import (
-    Decision,
-    Options,
-    Reason,
-    SaturationPolicy,
-    Solution,
-    System,
-)
+from inferno_optimizer.solution import Decision, Reason, Solution
+from inferno_optimizer.system import Options, SaturationPolicy, System
 from tests.controlplane.waiting import wait_until
 from tests.rest_optimizer import Failure, RestOptimizer
 from tests.unit.operator.objects import (

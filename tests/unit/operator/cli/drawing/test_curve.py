@@ -3,7 +3,7 @@
 from xml.etree import ElementTree as ET
 
 from inferno_operator.cli.drawing.curve import draw
-from inferno_optimizer.system import Certificate, CurvePoint, Level, SolverStatus
+from inferno_optimizer.solution import Certificate, CurvePoint, Level, SolverStatus
 
 CURVE = (
     CurvePoint(0.0, 1, {1: 50.0, 2: 0.0}, 100.0, None),

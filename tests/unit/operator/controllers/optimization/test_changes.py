@@ -20,15 +20,8 @@ from inferno_operator.resources.allocation import ServerAllocation
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import readable, still_running
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import (
-    Allocation,
-    Certificate,
-    Decision,
-    Load,
-    Reason,
-    Solution,
-    SolverStatus,
-)
+from inferno_optimizer.solution import Certificate, Decision, Reason, Solution, SolverStatus
+from inferno_optimizer.system import Allocation, Load
 from tests.unit.operator.objects import (
     LATER,
     NOW,

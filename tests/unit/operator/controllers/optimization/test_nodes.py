@@ -13,7 +13,8 @@ from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.resources import parse
 from inferno_operator.runtime.fakes import FakeOptimizer
 from inferno_optimizer.placement import Node, ServerAccelerator
-from inferno_optimizer.system import Reason, SaturationPolicy, Solution, System
+from inferno_optimizer.solution import Reason, Solution
+from inferno_optimizer.system import SaturationPolicy, System
 from tests.unit.operator.objects import (
     Manifest,
     accelerator,

@@ -24,7 +24,8 @@ from inferno_operator.runtime.ports import Listing, StaleError
 from inferno_operator.runtime.work_queue import Backoff, ReconcileResult, WorkQueue
 from inferno_optimizer.errors import InfernoError, SolverError, UnavailableError, UnsupportedError
 from inferno_optimizer.placement import Node
-from inferno_optimizer.system import Solution, System
+from inferno_optimizer.solution import Solution
+from inferno_optimizer.system import System
 from tests.unit.operator.objects import (
     LATER,
     NOW,

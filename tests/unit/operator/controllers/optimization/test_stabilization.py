@@ -18,7 +18,8 @@ from inferno_operator.controllers.optimization.stabilization import (
 )
 from inferno_operator.resources import Server, ServerStatus
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import Allocation, Decision, Reason, Solution, System
+from inferno_optimizer.solution import Decision, Reason, Solution
+from inferno_optimizer.system import Allocation, System
 from inferno_optimizer.system import Server as CoreServer
 from tests.unit.operator.objects import NOW, observed, server
 from tests.unit.optimizer.systems import accelerators, system_of

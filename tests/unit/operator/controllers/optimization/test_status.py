@@ -10,8 +10,7 @@ from inferno_operator.controllers.optimization.changes import Update
 from inferno_operator.resources.objects import EVENTS
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InfernoError, SolverError, UnavailableError, UnsupportedError
-from inferno_optimizer.system import (
-    Allocation,
+from inferno_optimizer.solution import (
     CapacityUse,
     Certificate,
     Decision,
@@ -21,6 +20,7 @@ from inferno_optimizer.system import (
     Solution,
     SolverStatus,
 )
+from inferno_optimizer.system import Allocation
 from tests.unit.operator.objects import LATER, NOW, Manifest, manifest, observed, optimizer
 
 SOLUTION = Solution(

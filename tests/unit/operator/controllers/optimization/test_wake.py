@@ -18,7 +18,8 @@ from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.ports import FieldManager
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import UnavailableError
-from inferno_optimizer.system import Allocation, Decision, Reason, Solution, System
+from inferno_optimizer.solution import Decision, Reason, Solution
+from inferno_optimizer.system import Allocation, System
 from tests.unit.operator.objects import (
     NOW,
     accelerator,

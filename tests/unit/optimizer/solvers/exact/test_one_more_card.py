@@ -9,13 +9,14 @@ import pytest
 
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.sizing.queueing import FloatArray
+from inferno_optimizer.solution import Gain
 from inferno_optimizer.solvers.assignment import NO_LEVEL, Timer
 from inferno_optimizer.solvers.exact.lexicographic import solve_by_levels
 from inferno_optimizer.solvers.exact.prices import RowPrices, price
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
 from inferno_optimizer.solvers.exact.settings import ExactSettings, ProgramSizes
 from inferno_optimizer.solvers.levels import LevelPlan
-from inferno_optimizer.system import Gain, Options, System
+from inferno_optimizer.system import Options, System
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import fleet
 from tests.unit.optimizer.programs import best_of_all, random_program, relaxed

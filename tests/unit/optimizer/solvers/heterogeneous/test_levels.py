@@ -14,15 +14,13 @@ from inferno_optimizer.explain.comparison import compare
 from inferno_optimizer.explain.options import explain
 from inferno_optimizer.explain.remedies import remedies
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.solution import Reason, Solution, SolverStatus
 from inferno_optimizer.system import (
     Accelerator,
     Allocation,
     Load,
     Options,
-    Reason,
     SaturationPolicy,
-    Solution,
-    SolverStatus,
     System,
 )
 from inferno_optimizer.wire.codec import (

@@ -7,7 +7,7 @@ import pytest
 from inferno_operator.controllers.actuation.publication.published import Published, publish
 from inferno_operator.runtime.ports import GoneError
 from inferno_optimizer.errors import UnavailableError
-from inferno_optimizer.system import IDLE
+from inferno_optimizer.solution import IDLE
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]

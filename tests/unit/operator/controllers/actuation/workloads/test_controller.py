@@ -18,7 +18,7 @@ from inferno_operator.resources.objects import EVENTS, POD, Key, Kind, kind_of
 from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import RejectedError, Scale, Served, StaleError
-from inferno_optimizer.system import IDLE
+from inferno_optimizer.solution import IDLE
 from tests.unit.operator import objects
 from tests.unit.operator.background import in_background, started
 from tests.unit.operator.controllers.actuation.workloads.late import LateCluster
