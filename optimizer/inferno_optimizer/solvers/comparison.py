@@ -22,9 +22,9 @@ def is_better(candidates: Candidates, one: Assignment, another: Assignment) -> b
     given_up = share_given_up(candidates) * (1 + ROUNDING)
     for priority in served[0]:
         for first, second in (held, served):
-            mine, its = first[priority], second[priority]
-            if abs(mine - its) > given_up * max(mine, its):
-                return mine > its
+            load, other = first[priority], second[priority]
+            if abs(load - other) > given_up * max(load, other):
+                return load > other
     return False
 
 

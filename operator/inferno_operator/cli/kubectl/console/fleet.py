@@ -99,8 +99,8 @@ def _figures(seen: Overview, money: Money) -> Iterator[KeyFigure]:
     )
     last = latest_optimization(seen.optimizers)
     yield could_cost_less(last.certificate if last else None, money)
-    told = f"of {len(known)} Servers with known latencies, of {len(seen.servers)} in all"
-    yield KeyFigure("Miss a target now", str(missed), told)
+    total = f"of {len(known)} Servers with known latencies, of {len(seen.servers)} in all"
+    yield KeyFigure("Miss a target now", str(missed), total)
 
 
 def classes_of(views: Sequence[ServerView]) -> Mapping[str, Sequence[ServerView]]:
