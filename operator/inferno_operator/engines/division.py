@@ -52,8 +52,8 @@ class Suspects:
             if values not in present or until <= survey:
                 del self.left_out[values]
                 self.suspect((values,), problem)
-        parts = ((tuple(v for v in part if v in present), told) for part, told in self.apart)
-        self.apart = [(part, told) for part, told in parts if part]
+        parts = ((tuple(v for v in part if v in present), problem) for part, problem in self.apart)
+        self.apart = [(part, problem) for part, problem in parts if part]
 
     def others(self, group: SeriesGroup) -> tuple[Values, ...]:
         """Return the servers of a group that are asked together."""

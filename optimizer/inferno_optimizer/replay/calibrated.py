@@ -111,19 +111,19 @@ def _windows(
     for row in np.flatnonzero((seen.ready > 0).sum(axis=1) == 1).tolist():
         place = int(seen.ready[row].argmax())
         replicas = float(seen.ready[row, place])
-        told, made = load.lengths[:, row].tolist()
+        prompt, answer = load.lengths[:, row].tolist()
         prefills = float(load.rate[row]) * step_s / replicas
         yield (
             (fleet.servers[row].model, fleet.accelerators[place]),
             Window(
                 end=seen.time_s,
                 itl_ms=float(served.itl_ms[row]),
-                intervals=prefills * max(made - 1.0, 0.0),
+                intervals=prefills * max(answer - 1.0, 0.0),
                 batch=batch_at_poisson_arrivals(float(served.running[row]) / replicas),
                 prefill_ms=float(served.ttft_ms[row] - served.wait_ms[row]),
                 prefills=prefills,
-                input_tokens=max(told, 1.0),
-                output_tokens=made,
+                input_tokens=max(prompt, 1.0),
+                output_tokens=answer,
                 replica=fleet.servers[row].name,
             ),
         )

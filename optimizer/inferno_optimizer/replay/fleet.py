@@ -222,7 +222,7 @@ def loaded(
 
     Hardly any request arrives. With the places of profiles, they have no others.
     """
-    told, generated = lengths[:, servers].tolist()
+    prompt, answer = lengths[:, servers].tolist()
     cases = [fleet.cases[server] for server in servers]
     own = profiles or [case.profiles for case in cases]
     return [
@@ -231,7 +231,7 @@ def loaded(
             server=_with(case.server, load_of(case.server.load, HARDLY_ANY, *columns)),
             profiles=tuple(places),
         )
-        for case, places, *columns in zip(cases, own, told, generated, strict=True)
+        for case, places, *columns in zip(cases, own, prompt, answer, strict=True)
     ]
 
 
@@ -244,13 +244,13 @@ def load_of(own: Load, rate: float, input_tokens: float, output_tokens: float) -
 
     No trace tells what is in the prefix caches, so all of the prompts are computed.
     """
-    told, generated = max(round(input_tokens), 0), max(round(output_tokens), 1)
+    prompt, answer = max(round(input_tokens), 0), max(round(output_tokens), 1)
     plain = own.tokens_per_request > 0 and not own.output_tokens
     return replace(
         own,
         arrival_rate=rate * SECONDS_PER_MINUTE,
-        tokens_per_request=told + generated,
-        input_tokens=told,
-        output_tokens=0 if plain else generated,
+        tokens_per_request=prompt + answer,
+        input_tokens=prompt,
+        output_tokens=0 if plain else answer,
         cached_tokens=0,
     )

@@ -77,11 +77,11 @@ class FleetPlans:
                 self._cases[row] = self._as_it_is(row, *now)
 
     def _as_it_is(
-        self, row: int, rate: float, told: float, made: float, place: int, count: int, goal: int
+        self, row: int, rate: float, prompt: float, answer: float, place: int, count: int, goal: int
     ) -> Case:
         """A case with its load, what it has, and where it has just moved to."""
         case, names = self._cases[row], self._fleet.accelerators
-        current = Allocation(load=load_of(case.server.load, rate, told, made))
+        current = Allocation(load=load_of(case.server.load, rate, prompt, answer))
         if count:
             cost = float(count * self._fleet.unit_cost[row, place])
             current = replace(current, accelerator=names[place], replicas=count, cost=cost)

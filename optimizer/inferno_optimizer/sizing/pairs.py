@@ -175,11 +175,11 @@ def _most_sequences(
     system: System, cases: Sequence[Case], case: IntArray, profile: IntArray
 ) -> FloatArray:
     """Largest number of requests in service: `max_sequences` and the memory limit; at least 1."""
-    told = _bounds(p.max_sequences for p in system.profiles)[profile]
+    sequences = _bounds(p.max_sequences for p in system.profiles)[profile]
     memory = _bounds(p.max_tokens for p in system.profiles)[profile]
     length = np.array([c.server.load.tokens_kept for c in cases], dtype=np.float64)[case]
     kept = np.where(length > 0, np.floor(memory / np.maximum(length, 1)), np.inf)
-    return np.clip(np.minimum(told, kept), 1, MAX_BATCH)
+    return np.clip(np.minimum(sequences, kept), 1, MAX_BATCH)
 
 
 def _bounds(values: Iterable[int]) -> FloatArray:

@@ -79,11 +79,11 @@ def study(
 
 def _once() -> "Callable[[Iterable[str]], None]":
     """Return a function that warns of each thing once."""
-    told = set[str]()
+    printed = set[str]()
 
     def warn_once(warnings: "Iterable[str]") -> None:
-        new = [warning for warning in dict.fromkeys(warnings) if warning not in told]
-        told.update(new)
+        new = [warning for warning in dict.fromkeys(warnings) if warning not in printed]
+        printed.update(new)
         warn(new)
 
     return warn_once

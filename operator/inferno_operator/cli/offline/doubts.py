@@ -46,8 +46,10 @@ def _running(catalogue: Catalogue) -> Iterator[Problem]:
     """Servers that run on an accelerator that does not exist."""
     for server in catalogue.system.servers:
         for part in server.current.parts:
-            if part.replicas > 0 and (told := catalogue.strange_accelerators.get(part.accelerator)):
-                yield Problem("server", server.name, "currentAlloc.accelerator", told)
+            if part.replicas > 0 and (
+                doubt := catalogue.strange_accelerators.get(part.accelerator)
+            ):
+                yield Problem("server", server.name, "currentAlloc.accelerator", doubt)
 
 
 def _classes(catalogue: Catalogue) -> Iterator[Problem]:

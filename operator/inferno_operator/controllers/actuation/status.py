@@ -74,10 +74,10 @@ def no_binding(reference: ModelBoosterRef, backends: Iterable[str]) -> Verdict:
     return refusal("NoBinding", message)
 
 
-def booster_failed(booster: str, told: str, progress: str) -> Verdict:
+def booster_failed(booster: str, report: str, progress: str) -> Verdict:
     """Return the verdict that the controller of a booster calls it failed."""
     return refusal(
-        "ModelBoosterFailed", f"the controller of {booster!r} reports: {told}; {progress}"
+        "ModelBoosterFailed", f"the controller of {booster!r} reports: {report}; {progress}"
     )
 
 

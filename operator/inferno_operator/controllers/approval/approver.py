@@ -164,8 +164,8 @@ def _waiting(optimization: Optimization, servers: Collection[str], why: str) -> 
 
 def _lacks_decision(observation: Observation) -> bool:
     """Whether no decision stands for a Server: it has none yet, or none was possible."""
-    told = observation.status.condition(ALLOCATED)
-    return told is None or told.reason in UNDECIDED
+    allocated = observation.status.condition(ALLOCATED)
+    return allocated is None or allocated.reason in UNDECIDED
 
 
 def _is_of(update: Update, servers: Collection[str]) -> bool:

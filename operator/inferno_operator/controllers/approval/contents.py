@@ -219,9 +219,9 @@ def contradiction(spec: PlanSpec, decisions: Sequence[StoredDecision]) -> str:
     """Return what a Plan says that its decisions do not; "" if it says what they do."""
     steps = in_order(decision.step for decision in decisions)
     listed = steps[: len(spec.steps)]
-    for told, decided in zip(spec.steps, listed, strict=False):
-        if told != decided:
-            return f"its text about Server {told.server} is not what its decisions say"
+    for step, decided in zip(spec.steps, listed, strict=False):
+        if step != decided:
+            return f"its text about Server {step.server} is not what its decisions say"
     if (len(spec.steps), spec.steps_omitted) != (len(listed), len(steps) - len(listed)):
         return f"it lists other Servers than the {len(steps)} that its decisions are about"
     totals, change = spec.totals, sum(step.cost_change for step in steps)

@@ -58,8 +58,8 @@ def standing(server: Server, catalogue: Catalogue) -> ServerAllocation | None:
 
     A decision that was cleared because none was possible left what runs as it is.
     """
-    desired, told = server.spec.desired_alloc, server.status.condition(ALLOCATED)
-    is_cleared = not placements(desired) and told is not None and told.reason in UNDECIDED
+    desired, allocated = server.spec.desired_alloc, server.status.condition(ALLOCATED)
+    is_cleared = not placements(desired) and allocated is not None and allocated.reason in UNDECIDED
     if desired is None or is_cleared:
         return priced_current(server, catalogue)
     return desired

@@ -63,8 +63,8 @@ def calibrations(
     results = calibrate(evidence, now.timestamp())
     for pair, typed, result in zip(pairs, data, results, strict=True):
         before = _before(models[pair.namespace, pair.model], pair.accelerator)
-        told = _Told(pair.accelerator, typed, before, now)
-        rows[pair.namespace, pair.model].append(_row(told, result))
+        previous = _PreviousData(pair.accelerator, typed, before, now)
+        rows[pair.namespace, pair.model].append(_row(previous, result))
     return {model: tuple(found) for model, found in rows.items()}
 
 
@@ -134,8 +134,8 @@ def _mean(values: Iterable[float]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What is told of an accelerator so far: what a person typed, and the row of before."""
+class _PreviousData:
+    """What is known of an accelerator so far: what a person typed, and the row of before."""
 
     accelerator: str
     typed: PerformanceData | None
@@ -148,18 +148,18 @@ class _Told:
         return self.typed.step_parms if self.typed else None
 
 
-def _row(told: _Told, result: Calibration) -> CalibratedData:
-    """What is told of an accelerator; after a refusal the usable parameters stay as before."""
+def _row(previous: _PreviousData, result: Calibration) -> CalibratedData:
+    """What is known of an accelerator; after a refusal the usable parameters stay as before."""
     facts = result.facts
     seen = facts.rows >= FEWEST_ROWS
-    found = _laws(told, result)
-    decode_parms, prefill_parms = _usable(result, told.before)
-    reason, message = _verdict(told, result, found)
+    found = _laws(previous, result)
+    decode_parms, prefill_parms = _usable(result, previous.before)
+    reason, message = _verdict(previous, result, found)
     return CalibratedData(
-        acc=told.accelerator,
+        acc=previous.accelerator,
         reason=reason,
         message=message,
-        time=told.now,
+        time=previous.now,
         rows=facts.rows,
         rejected=tuple(RejectedWindows(reason=r, rows=n) for r, n in result.rejected.items()),
         least_batch=_rounded(facts.batches[0]) if seen else None,
@@ -172,24 +172,26 @@ def _row(told: _Told, result: Calibration) -> CalibratedData:
         expected=_decode_parms(result.expected) if seen else None,
         decode_parms=decode_parms,
         prefill_parms=prefill_parms,
-        step_parms=_step_parms(told, result, found),
-        hardly_known=_hardly_known(told, result, found),
+        step_parms=_step_parms(previous, result, found),
+        hardly_known=_hardly_known(previous, result, found),
         perf_parms=_perf_parms(result.budget) if result.budget else None,
     )
 
 
-def _laws(told: _Told, result: Calibration) -> Laws | None:
+def _laws(previous: _PreviousData, result: Calibration) -> Laws | None:
     """Both laws; None where lines describe the windows, and nobody typed steps.
 
     To fit steps takes much longer than to fit lines.
     """
-    if told.typed_steps is None and result.facts.is_steady:
+    if previous.typed_steps is None and result.facts.is_steady:
         return None
-    budget = told.typed_steps.budget if told.typed_steps else 0
+    budget = previous.typed_steps.budget if previous.typed_steps else 0
     return laws(result, budget, of_clients=False)
 
 
-def _verdict(told: _Told, result: Calibration, found: Laws | None) -> tuple[CalibrationReason, str]:
+def _verdict(
+    previous: _PreviousData, result: Calibration, found: Laws | None
+) -> tuple[CalibrationReason, str]:
     """The result of a calibration with both laws, and which of them is taken."""
     if found and found.chosen_steps and found.from_steps:
         steps, lines = found.from_steps.mean, found.from_lines.mean
@@ -197,12 +199,14 @@ def _verdict(told: _Told, result: Calibration, found: Laws | None) -> tuple[Cali
         rest = f"; {result.message}" if result.reason.usable else ""
         off = f"stepParms fit better: windows are {steps:.1%} off, not {lines:.1%}"
         return reason, f"{off}{_doubts(found.chosen_steps)}{rest}"
-    if told.typed_steps and result.reason.usable:
+    if previous.typed_steps and result.reason.usable:
         return result.reason, f"{result.message}; {TYPED_STEPS_STAY}"
     return result.reason, result.message
 
 
-def _step_parms(told: _Told, result: Calibration, found: Laws | None) -> StepParms | None:
+def _step_parms(
+    previous: _PreviousData, result: Calibration, found: Laws | None
+) -> StepParms | None:
     """The step time for `calibrate: Use`."""
     if found and found.chosen_steps:
         upper = found.chosen_steps.upper
@@ -220,7 +224,7 @@ def _step_parms(told: _Told, result: Calibration, found: Laws | None) -> StepPar
             max_out_tokens=upper.max_output_tokens,
         )
     refused = not result.reason.usable
-    return told.before.step_parms if told.before and refused else None
+    return previous.before.step_parms if previous.before and refused else None
 
 
 def _doubts(steps: StepFit) -> str:
@@ -234,7 +238,7 @@ def _doubts(steps: StepFit) -> str:
 
 
 def _hardly_known(
-    told: _Told, result: Calibration, found: Laws | None
+    previous: _PreviousData, result: Calibration, found: Laws | None
 ) -> tuple[HardlyKnownParameter, ...]:
     """The parameters of the step time that are hardly known; as before after a refusal."""
     if found and found.chosen_steps:
@@ -245,7 +249,7 @@ def _hardly_known(
             for one in found.chosen_steps.hardly_known
         )
     refused = not result.reason.usable
-    return told.before.hardly_known if told.before and refused else ()
+    return previous.before.hardly_known if previous.before and refused else ()
 
 
 def _usable(

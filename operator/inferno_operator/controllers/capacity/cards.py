@@ -87,8 +87,8 @@ class CardTypes:
         """Return the cards of a node that has no type."""
         known = (label for label in self._catalogue.labels if machine.labels.get(label.label))
         first: Label | None = next(known, None)
-        told = f"{first.label}={machine.labels[first.label]}" if first else ""
-        return Unmatched(machine, resource, told)
+        label = f"{first.label}={machine.labels[first.label]}" if first else ""
+        return Unmatched(machine, resource, label)
 
 
 def _selects(nodes: NodeSelection, machine: Machine, resource: str) -> bool:

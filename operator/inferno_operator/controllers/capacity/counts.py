@@ -27,7 +27,7 @@ class Namespace:
         What limits its cards besides the nodes.
     percent
         Its part of a pool [%]; None if it has no share.
-    told
+    assigned
         Cards by type that its Capacity has now.
     """
 
@@ -35,7 +35,7 @@ class Namespace:
     accelerators: Sequence[Accelerator]
     policies: Policies = field(default_factory=Policies)
     percent: int | None = None
-    told: Mapping[str, int] = field(default_factory=dict)
+    assigned: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class _Pool:
         self._percents = {n.name: n.percent for n in sharing if n.percent is not None}
         self._held = {
             (n.name, card_type): max(
-                n.told.get(card_type, 0),
+                n.assigned.get(card_type, 0),
                 sum(node.ours for node in views[n.name].of_type(card_type)),
             )
             for n in sharing

@@ -1,4 +1,4 @@
-"""Servers whose class or model does not exist, told before an optimization; pure.
+"""Servers whose class or model does not exist, reported before an optimization; pure.
 
 An optimization says the same of them. But it may be far away, and a Server that was just applied
 would have an empty status until then.
@@ -26,19 +26,19 @@ def check_names(observations: Iterable[Observation]) -> Iterator[Update]:
     servers = tuple(named_only(resource) for resource in resources if isinstance(resource, Server))
     catalogue = Catalogue(replace(build_system(resources).system, servers=servers))
     for observation in known:
-        server, told = observation.resource, observation.status.condition(ALLOCATED)
+        server, allocated = observation.resource, observation.status.condition(ALLOCATED)
         if not isinstance(server, Server):
             continue
         found = catalogue.case(named_only(server))
         if isinstance(found, Decision) and found.reason in WRONG_NAMES:
             yield server_update(observation, found)
-        elif told is not None and told.reason in WRONG_NAMES:
-            yield _corrected(observation, told)
+        elif allocated is not None and allocated.reason in WRONG_NAMES:
+            yield _corrected(observation, allocated)
 
 
-def _corrected(observation: Observation, told: Condition) -> Update:
+def _corrected(observation: Observation, allocated: Condition) -> Update:
     """Return the update of a Server that waits for a decision since its names were corrected."""
     message = "its names are known now; the next optimization decides"
     ready = Verdict(READY, holds=None, reason="NotOptimized", message=message)
-    stays = Verdict(ALLOCATED, holds=False, reason=told.reason, message=told.message)
+    stays = Verdict(ALLOCATED, holds=False, reason=allocated.reason, message=allocated.message)
     return Update.of(observation, (ready, stays), active=observation.status.active)

@@ -128,18 +128,18 @@ def test_two_namespaces_that_share_never_exceed_the_pool(
 ) -> None:
     machines, pods, owners, _ = cluster
     pool, *_ = added_up(cluster, "H100")
-    told = {"ns": data.draw(st.integers(0, pool))}
-    told["other"] = data.draw(st.integers(0, pool - told["ns"]))
+    assigned = {"ns": data.draw(st.integers(0, pool))}
+    assigned["other"] = data.draw(st.integers(0, pool - assigned["ns"]))
     for _ in range(3):
         sharing = [
-            namespace("ns", percent=first, told={"H100": told["ns"]}),
-            namespace("other", percent=second, told={"H100": told["other"]}),
+            namespace("ns", percent=first, assigned={"H100": assigned["ns"]}),
+            namespace("other", percent=second, assigned={"H100": assigned["other"]}),
         ]
         counts = count_all(sharing, machines, pods, owners, built_in())
-        for name in data.draw(st.permutations(sorted(told))):
-            told[name] = counts[name].cards[0].available
+        for name in data.draw(st.permutations(sorted(assigned))):
+            assigned[name] = counts[name].cards[0].available
 
-            assert sum(told.values()) <= pool
+            assert sum(assigned.values()) <= pool
 
 
 def test_the_least_bound_wins_and_is_named() -> None:
