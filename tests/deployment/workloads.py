@@ -13,7 +13,11 @@ KINDS = {
     "Deployment": "apps/v1",
     "StatefulSet": "apps/v1",
     "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
+    "DisaggregatedSetRoleScaler": "disaggregatedset.x-k8s.io/v1",
 }
+ONLY_REPLICAS = {"LeaderWorkerSet", "DisaggregatedSetRoleScaler"}
+"""Kinds of which the definitions of the tests have the number of replicas only."""
+
 ACCELERATOR = "G2"
 REPLICAS = 2
 
@@ -55,7 +59,7 @@ def _workload(kind: str) -> Manifest:
     pod = {"spec": {"containers": [{"name": "engine", "image": "engine:1"}]}}
     template = {**pod, "metadata": {"labels": labels}}
     more = {"selector": {"matchLabels": labels}, "template": template, "serviceName": "engine"}
-    more = {} if kind == "LeaderWorkerSet" else more
+    more = {} if kind in ONLY_REPLICAS else more
     if kind == "Deployment":
         del more["serviceName"]
     return {**header, "spec": {"replicas": 0, **more}}
