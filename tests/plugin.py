@@ -23,7 +23,7 @@ class Plugin:
     namespace
         Of the context.
     folder
-        Where plugin and kubeconfig are put; empty.
+        Where plugin and kubeconfig are put, in place of earlier ones.
     """
 
     def __init__(self, control_plane: ControlPlane, namespace: str, folder: Path) -> None:
@@ -33,6 +33,7 @@ class Plugin:
         config["contexts"][0]["context"]["namespace"] = namespace
         self.kubeconfig.write_text(yaml.safe_dump(config))
         program = folder / "kubectl-inferno"
+        program.unlink(missing_ok=True)
         program.symlink_to(Path(sys.executable).with_name("kubectl-inferno"))
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("INFERNO_", "COLUMNS"))}
         self.environment: Mapping[str, str] = kept | {
