@@ -358,7 +358,7 @@ def test_replicas_that_do_not_report_and_engines_that_died_lower_no_load(
 
     assert "2 of 4" not in before.message
     assert "2 of 4 replicas report" in partial.message
-    assert "no replica reports now: the newest sample is" in stale.message
+    assert "no replica reports now with these labels: the newest sample is" in stale.message
     assert planned(partial) >= STANDING.arrival_rate
     assert planned(stale) == STANDING.arrival_rate
 

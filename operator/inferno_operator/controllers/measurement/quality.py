@@ -29,6 +29,7 @@ from inferno_operator.engines.reading import (
     COVS,
     CUSTOM_ANSWERS,
     LAST_SEEN,
+    LOAD_LONG,
     MEANS,
     REPLICAS,
     Reading,
@@ -129,7 +130,7 @@ def _verdict(
     if rate is None and reading.is_young:
         return QualityVerdict("Partial", _TOO_FEW)
     if rate is None:
-        return _uncounted(source, hint)
+        return _uncounted(reading, source, hint)
     return _partial(reading) or _idle(reading, rate) or QualityVerdict("Fresh")
 
 
@@ -148,7 +149,7 @@ def _late(reading: Reading, source: MetricSource, hint: str) -> QualityVerdict |
         return _stale("Prometheus does not scrape the replicas in time", late)
     if reading.part(LAST_SEEN, "known") is None:
         return QualityVerdict("Missing", hint or f"no series of {source.heartbeat[0]}")
-    return _stale("no replica reports now", reading.part(LAST_SEEN, "newest"))
+    return _stale("no replica reports now with these labels", reading.part(LAST_SEEN, "newest"))
 
 
 def _stale(why: str, newest: float | None) -> QualityVerdict:
@@ -156,17 +157,27 @@ def _stale(why: str, newest: float | None) -> QualityVerdict:
     return QualityVerdict(
         "Stale",
         f"{why}: the newest sample is {when}; the last good values are kept;"
-        " look at the pods of the server and at the targets of Prometheus",
+        " look at the pods of the server, and at the targets of Prometheus and their labels",
     )
+
+
+def _duration(seconds: int) -> str:
+    return f"{seconds} s" if seconds % 60 else f"{seconds // 60} minutes"
 
 
 def _clock(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%SZ")
 
 
-def _uncounted(source: MetricSource | None, hint: str) -> QualityVerdict:
+def _uncounted(reading: Reading, source: MetricSource | None, hint: str) -> QualityVerdict:
     if source is None:
         return QualityVerdict("Missing", "the query of arrivalRate returns no number" + _also(hint))
+    if reading.answers.get(LOAD_LONG):
+        return QualityVerdict(
+            "Missing",
+            "the arrival rate is not a number, because a replica reports NaN or infinity: look at"
+            f" {source.counted} and the other metrics of each pod, and restart the pods that do",
+        )
     return QualityVerdict(
         "Missing", f"no series of {source.counted} with these labels" + _also(hint)
     )
@@ -191,11 +202,10 @@ def _partial(reading: Reading) -> QualityVerdict | None:
             " report; look for up == 0 among the targets of Prometheus",
         )
     if reading.is_young:
-        minutes = reading.windows.long / 60
         return QualityVerdict(
             "Partial",
             "the load may grow but not shrink: the replicas are known for less than"
-            f" {minutes:g} minutes",
+            f" {_duration(reading.windows.long)}",
         )
     return None
 

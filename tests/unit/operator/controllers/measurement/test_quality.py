@@ -259,6 +259,8 @@ def test_an_arrival_rate_that_is_no_number_is_missing_and_not_zero(value: float 
     assert found.quality == "Missing"
     assert found.arrival_rate == 120
     assert "vllm:request_success_total" in found.message
+    assert ("NaN or infinity" in found.message) == (value is not None)
+    assert ("no series" in found.message) == (value is None)
 
 
 def test_a_server_without_requests_is_idle() -> None:
@@ -324,6 +326,8 @@ def test_replicas_that_stopped_reporting_are_stale_and_keep_the_last_good_values
     assert found.arrival_rate == 120
     assert found.time == BEFORE.time
     assert datetime.fromtimestamp(NOW - 200, UTC).strftime("%H:%M:%SZ") in found.message
+    assert "with these labels" in found.message
+    assert "the targets of Prometheus and their labels" in found.message
 
 
 def test_replicas_that_never_reported_are_missing() -> None:
