@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import httpx
 
+from inferno_operator.adapters.credentials import unusable
 from inferno_operator.adapters.optimizers.document import message_of, parsed
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
 from inferno_operator.adapters.optimizers.transport import PLAIN, SERVER_ERRORS, transport
@@ -108,7 +109,7 @@ async def connect(endpoint: Endpoint, patience: float, servers: int) -> AsyncIte
         context = tls_context(endpoint)
         token = endpoint.token.read_text().strip() if endpoint.token else ""
     except (OSError, ValueError) as error:
-        raise UnavailableError(f"{endpoint.url}: credentials cannot be used: {error}") from error
+        raise unusable(endpoint.url, error) from error
     async with httpx.AsyncClient(
         base_url=endpoint.url,
         transport=transport(context, servers),

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import httpx
 
+from inferno_operator.adapters.credentials import unusable
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.adapters.tls import tls_context
-from inferno_optimizer.errors import UnavailableError
 
 TOKEN = re.compile(r"[!-~]+")
 """A bearer token: printable ASCII characters without spaces."""
@@ -36,7 +36,7 @@ class FileAuth(httpx.Auth):
         try:
             request.headers.update(dict(_headers(self._endpoint)))
         except (OSError, ValueError) as error:
-            raise _unusable(self._endpoint, error) from error
+            raise unusable(self._endpoint.url, error) from error
         yield request
 
 
@@ -58,7 +58,7 @@ class CertificateTransport(httpx.AsyncBaseTransport):
             if state not in self._pools:
                 self._pools[state] = httpx.AsyncHTTPTransport(verify=tls_context(self._endpoint))
         except (OSError, ValueError) as error:
-            raise _unusable(self._endpoint, error) from error
+            raise unusable(self._endpoint.url, error) from error
         return await self._pools[state].handle_async_request(request)
 
     async def aclose(self) -> None:
@@ -78,10 +78,6 @@ def advice(endpoint: PrometheusEndpoint) -> str:
     if endpoint.certificate is not None:
         return f"check the client certificate in {endpoint.certificate} and its rights"
     return "set a token, a password or a client certificate: the query has none"
-
-
-def _unusable(endpoint: PrometheusEndpoint, error: Exception) -> UnavailableError:
-    return UnavailableError(f"{endpoint.url}: credentials cannot be used: {error}")
 
 
 def _headers(endpoint: PrometheusEndpoint) -> Iterator[tuple[str, str]]:

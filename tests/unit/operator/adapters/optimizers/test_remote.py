@@ -35,6 +35,7 @@ from tests.unit.operator.objects import (
 
 SCENE = system(4)
 HURRIED = service_class("D")
+NOWHERE = Path("/nowhere/secret")
 HURRIED["spec"]["data"] = [{"model": "M", "slo-itl": 1}]
 """A class whose target no accelerator attains."""
 
@@ -490,10 +491,14 @@ async def test_a_token_is_read_anew_for_every_request(rest: RestOptimizer, tmp_p
     assert sent == ["Bearer first", "Bearer second"]
 
 
-async def test_credentials_that_are_not_there_may_come(tmp_path: Path) -> None:
-    remote = RemoteOptimizer(Endpoint(token=tmp_path / "token"), 5.0)
+@pytest.mark.parametrize(
+    "endpoint",
+    [Endpoint(token=NOWHERE), Endpoint(authority=NOWHERE), Endpoint(certificate=NOWHERE)],
+)
+async def test_credentials_that_are_not_there_may_come(endpoint: Endpoint) -> None:
+    remote = RemoteOptimizer(endpoint, 5.0)
 
-    with pytest.raises(UnavailableError, match="credentials"):
+    with pytest.raises(UnavailableError, match=f"credentials .*: {NOWHERE} does not exist: mount"):
         await remote.optimize(TWO)
 
 

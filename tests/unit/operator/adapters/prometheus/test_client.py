@@ -344,7 +344,7 @@ async def test_a_file_that_is_missing_may_come(endpoint: PrometheusEndpoint, nam
 
     assert isinstance(problem, UnavailableError)
     assert endpoint.url in str(problem)
-    assert "/nowhere/secret" in str(problem)
+    assert "/nowhere/secret does not exist: mount its Secret" in str(problem)
 
 
 @pytest.mark.parametrize(
