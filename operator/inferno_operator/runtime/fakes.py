@@ -18,6 +18,7 @@ from inferno_operator.runtime.ports import (
     Scale,
     Served,
     StaleError,
+    UnknownFieldError,
 )
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.optimize import optimize
@@ -51,6 +52,8 @@ class FakeCluster:
         Objects, as "ModelServing m-a", with fields of another manager: an apply needs force.
     rejected
         Errors that every list and scale of a kind raises, by name of the kind.
+    undefined
+        Fields of a status that no definition has: an apply that has one fails.
     unserved
         Names of kinds that the fake does not serve.
     workloads
@@ -65,6 +68,7 @@ class FakeCluster:
         self.failing: dict[str, InfernoError] = {}
         self.disputed: set[str] = set()
         self.rejected: dict[str, InfernoError] = {}
+        self.undefined: set[str] = set()
         self.unserved: set[str] = set()
         self.terminating: set[str] = set()
         self.workloads: list[Served] = [Served(DEPLOYMENT, is_scalable=True)]
@@ -204,6 +208,8 @@ class FakeCluster:
             causes = [f'conflict with "{other}": .spec' for other in others]
             raise ConflictError(f"{about}: {causes[0]}", causes)
         self.disputed.discard(about)
+        for field in self.undefined & manifest.get("status", {}).keys():
+            raise UnknownFieldError(f"{about}: .status.{field}: field not declared in schema")
         stored = self._for_write(verb, kind, manifest)
         if "status" in manifest:
             self._set_status(stored, manifest["status"], manager)

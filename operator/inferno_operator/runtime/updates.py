@@ -6,14 +6,20 @@ object changed meanwhile, the write is repeated with the newest version of the o
 uid; if it was deleted, nothing is written.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from inferno_operator.resources.objects import Event, Manifest, Now, Reference
 from inferno_operator.runtime.concurrency import write_each
-from inferno_operator.runtime.ports import Cluster, FieldManager, GoneError, StaleError
+from inferno_operator.runtime.ports import (
+    Cluster,
+    FieldManager,
+    GoneError,
+    StaleError,
+    UnknownFieldError,
+)
 
 
 class Writable(Protocol):
@@ -36,15 +42,22 @@ class Writable(Protocol):
     def events(self) -> Iterable[Event]:
         """Return the events to publish after the writes."""
 
+    def otherwise(self, error: UnknownFieldError, /) -> "Writable | None":
+        """Return what to write if the definition lacks a field of the status; None: nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class FieldUpdate:
-    """Fields of an object to write, and events about it; parts that are None stay as they are."""
+    """Fields of an object to write, and events about it; parts that are None stay as they are.
+
+    `otherwise` returns what to write if the definition lacks a field of the status.
+    """
 
     reference: Reference
     status: Manifest | None
     spec: Manifest | None = None
     news: tuple[Event, ...] = ()
+    otherwise: Callable[[UnknownFieldError], "FieldUpdate | None"] = lambda _: None
 
     def status_after(self, written: Manifest | None, now: datetime) -> Manifest | None:
         """Return the fields of the status, whatever was written before."""
@@ -111,7 +124,13 @@ class Writer:
             write.written = await self.apply(write.reference, status=status)
 
     async def _report(self, write: "_Write") -> None:
-        await self._write_status(write)
+        try:
+            await self._write_status(write)
+        except UnknownFieldError as error:
+            other = write.update.otherwise(error)
+            if other is not None:
+                await self._report(_Write(other, write.written))
+            raise
         await self._publish(write.update.events())
 
     async def apply(self, reference: Reference, **fields: Manifest) -> Manifest:

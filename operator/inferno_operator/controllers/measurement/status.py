@@ -1,6 +1,7 @@
 """What is written on a measured Server, and when: the numbers, the condition, the load; pure."""
 
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Literal
 
 from inferno_operator.controllers.measurement.load import differs, load, load_moved
@@ -8,6 +9,7 @@ from inferno_operator.resources import Measure, Measured, Server, ServerStatus, 
 from inferno_operator.resources.conditions import ACTUATED, Verdict, changed, merge_conditions
 from inferno_operator.resources.objects import Event, Manifest
 from inferno_operator.resources.observation import Observation
+from inferno_operator.runtime.ports import UnknownFieldError
 from inferno_operator.runtime.updates import FieldUpdate
 
 MEASURED = "Measured"
@@ -81,7 +83,19 @@ def update(observation: Observation, measured: Measured, now: datetime) -> Field
         _status(observation, judged, now, measured),
         _spec(server, measured),
         _news(observation, judged),
+        partial(_undefined, observation, now),
     )
+
+
+def _undefined(
+    observation: Observation, now: datetime, error: UnknownFieldError
+) -> FieldUpdate | None:
+    """Return what to write if the definition lacks a field; None if it is written already."""
+    judged = Verdict(MEASURED, holds=False, reason=error.reason, message=str(error))
+    if not changed(observation.status, judged):
+        return None
+    status = _status(observation, judged, now, None)
+    return FieldUpdate(observation.reference, status, news=_news(observation, judged))
 
 
 def refused(observation: Observation, judged: Verdict, now: datetime) -> FieldUpdate | None:

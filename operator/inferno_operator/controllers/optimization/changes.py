@@ -32,6 +32,7 @@ from inferno_operator.resources.conditions import (
 )
 from inferno_operator.resources.objects import Event, Manifest, Reference
 from inferno_operator.resources.observation import Observation, still_running
+from inferno_operator.runtime.ports import UnknownFieldError
 from inferno_optimizer.caveats import priority_warning
 from inferno_optimizer.solution import Decision, Reason, Solution
 from inferno_optimizer.system import Allocation, Load
@@ -117,6 +118,9 @@ class Update:
         news = self.moves or _is_news(self.status, verdict)
         if news and (verdict.type == ALLOCATED or verdict.holds is False):
             yield Event(self.reference, _severity(verdict), verdict.reason, verdict.message)
+
+    def otherwise(self, _: UnknownFieldError, /) -> None:
+        """Return nothing: the Optimizer says what is wrong."""
 
 
 def _is_news(status: Status, verdict: Verdict) -> bool:

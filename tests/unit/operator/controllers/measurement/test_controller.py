@@ -126,6 +126,27 @@ async def test_a_server_without_a_ready_replica_tells_what_hinders_its_pods() ->
     assert scene.message().endswith("says the condition Actuated: " + actuated["message"])
 
 
+async def test_definitions_of_another_release_are_told_and_the_load_grows_all_the_same() -> None:
+    scene = Scene()
+
+    async with scene.running():
+        await scene.cycles(1)
+        scene.cluster.undefined = {"measured"}
+        scene.serve(15.0)
+        await scene.cycles(3)
+        told, message, writes = scene.condition(), scene.message(), [*scene.cluster.writes]
+        load = scene.stored["spec"]["currentAlloc"]["load"]["arrivalRate"]
+        scene.cluster.undefined.clear()
+        await scene.cycles(1)
+
+    assert told == ("False", "Rejected")
+    assert ".status.measured" in message
+    assert writes.count("status Server s") == 2  # before, and once that it is refused
+    assert load >= 900
+    assert scene.condition() == ("True", "Fresh")
+    assert scene.stored["status"]["measured"]["arrivalRate"] == 900
+
+
 async def test_numbers_that_do_not_move_are_not_written_again() -> None:
     scene = Scene()
 
