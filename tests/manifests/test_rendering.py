@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,14 @@ def test_the_chart_has_no_faults(options: list[str], helm: Path) -> None:
         ("prometheus.params.namespace=1", "/prometheus/params/namespace"),
         ("crds.keep=null", "at '/crds': missing property 'keep'"),
         ("stateless=null", "missing property 'stateless'"),
+        ("image.repository=registry.example.com:5000/inferno:1.2", "/image/repository"),
+        ("image.repository=registry.example.com/inferno@sha256:0", "/image/repository"),
+        ("image.tag=1 2", "/image/tag"),
+        ("prometheus.passwordSecret=p", "/prometheus/user"),
+        ("publish.byNamespace=true", "/publish/tokenSecret"),
+        ("remote.enabled=true,remote.minReplicas=9", "remote.minReplicas: 9 is more than"),
+        ("resources.limit.memory=1Gi", "/resources': additional properties 'limit' not allowed"),
+        ("console.resources.limits=1Gi", "/console/resources/limits"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_named(option: str, told: str, helm: Path) -> None:
@@ -235,6 +244,35 @@ def test_a_heading_that_was_left_empty_is_named_or_means_nothing(name: str, helm
     )
 
     assert rendered.returncode == 0 or f"missing property '{name}'" in rendered.stderr
+
+
+def test_no_value_may_be_emptied_that_has_a_default() -> None:
+    """Helm takes the default away; `modelBooster:` would turn that controller on."""
+    values, schema = (
+        yaml.safe_load((CHART / f"values.{kind}").read_text()) for kind in ("yaml", "schema.json")
+    )
+
+    assert set(with_defaults(values)) - set(required(schema, schema["$defs"])) == set()
+
+
+def with_defaults(values: Manifest, path: str = "") -> Iterator[str]:
+    """Paths of the values that are neither empty nor a list or part of `resources`."""
+    for name, value in values.items():
+        if name == "resources":
+            continue
+        if isinstance(value, dict):
+            yield from with_defaults(value, f"{path}/{name}")
+        elif value != "" and not isinstance(value, list):
+            yield f"{path}/{name}"
+
+
+def required(schema: Manifest, shared: Manifest, path: str = "") -> Iterator[str]:
+    """Paths of the values that have to be there."""
+    for name, part in schema.get("properties", {}).items():
+        if name in schema.get("required", ()):
+            yield f"{path}/{name}"
+        reference = part.get("$ref", "").rpartition("/")[2]
+        yield from required(shared.get(reference, part), shared, f"{path}/{name}")
 
 
 UNKNOWN_SCOPE = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")

@@ -168,6 +168,22 @@ def test_more_variables_can_come_from_elsewhere(rendered: Render) -> None:
     assert extra[0] not in optimizer["spec"]["containers"][0]["env"]
 
 
+def test_a_variable_that_is_given_takes_the_place_of_that_of_another_value(
+    rendered: Render,
+) -> None:
+    """Two of one name: an upgrade would merge them by name and keep the first."""
+    given = {"INFERNO_STATELESS": False, "INFERNO_CYCLES": 10_000_000, "INFERNO_SHARE": 0.5}
+    extra = [{"name": "INFERNO_HOST", "value": "other"}]
+
+    operator, _ = pods(rendered(environment=given, extraEnv=extra))
+
+    names = [variable["name"] for variable in operator["spec"]["containers"][0]["env"]]
+    found = environment_of(operator)
+    assert len(names) == len(set(names))
+    assert [found[name] for name in given] == ["false", "10000000", "0.5"]
+    assert (found["INFERNO_HOST"], found["INFERNO_PORT"]) == ("other", "8080")
+
+
 def test_a_platform_may_assign_the_user(rendered: Render) -> None:
     chosen = [pod["spec"]["securityContext"] for pod in pods(rendered(fixedUser=False))]
     fixed = [pod["spec"]["securityContext"] for pod in pods(rendered())]

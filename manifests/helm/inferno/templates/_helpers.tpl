@@ -189,6 +189,51 @@ tolerations: {{ toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
+{{- define "inferno.variables" -}}
+{{- /* Variables of the operator that follow from other values than `environment` and `extraEnv`. */ -}}
+{{- if .Values.namespaced }}
+- name: INFERNO_NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+{{- end }}
+{{- if ne .Values.modelBooster "off" }}
+- name: INFERNO_MODEL_BOOSTER
+  value: {{ .Values.modelBooster }}
+{{- end }}
+{{- if .Values.remote.enabled }}
+- name: INFERNO_OPTIMIZER
+  value: remote
+- name: INFERNO_HOST
+  value: {{ include "inferno.name" (dict "root" . "name" "optimizer") }}
+- name: INFERNO_PORT
+  value: "8080"
+- name: INFERNO_TLS_CA
+  value: /var/run/secrets/inferno/tls/ca.crt
+- name: INFERNO_TOKEN_FILE
+  value: /var/run/secrets/inferno/token/token
+{{- end }}
+{{- if .Values.prometheus.url }}
+{{- include "inferno.prometheusVariables" . | nindent 0 }}
+{{- end }}
+{{- if .Values.publish.tokenSecret }}
+- name: INFERNO_PUBLISH_TOKEN_FILE
+  value: /var/run/secrets/inferno/publish{{ if not .Values.publish.byNamespace }}/token{{ end }}
+{{- end }}
+{{- if .Values.metrics.tokenSecret }}
+- name: INFERNO_METRICS_TOKEN_FILE
+  value: /var/run/secrets/inferno/metrics/token
+{{- end }}
+{{- if .Values.publish.wvaMetrics }}
+- name: INFERNO_WVA_METRICS
+  value: "true"
+{{- end }}
+- name: INFERNO_LEADER_ELECTION
+  value: "true"
+- name: INFERNO_STATELESS
+  value: {{ .Values.stateless | quote }}
+{{- end }}
+
 {{- define "inferno.prometheusFiles" -}}
 {{- /* Sources of the volume with the credentials for Prometheus, "" without any. */ -}}
 {{- $values := .Values.prometheus }}
