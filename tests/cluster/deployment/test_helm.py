@@ -106,7 +106,7 @@ def previous_chart(tmp_path: Path) -> Path:
     return chart
 
 
-def test_an_upgrade_brings_new_definitions_and_objects_survive_that_and_the_end(
+def test_objects_survive_new_definitions_the_way_back_and_the_end(
     on_cluster: Helm, previous_chart: Path, deployment_cluster: Cluster, before: set[str]
 ) -> None:
     control_plane = deployment_cluster.control_plane
@@ -121,6 +121,13 @@ def test_an_upgrade_brings_new_definitions_and_objects_survive_that_and_the_end(
     definition = control_plane.get("crd", "servers.inferno.platform.ai")
     assert NEWER_FIELD in server_fields(definition)
     assert control_plane.get("deployment", "inferno-operator", NAMESPACE)["spec"]["replicas"] == 2
+    assert object_uids(control_plane) == uids
+
+    on_cluster("rollback", "1")
+
+    definition = control_plane.get("crd", "servers.inferno.platform.ai")
+    assert NEWER_FIELD not in server_fields(definition)
+    assert control_plane.get("deployment", "inferno-operator", NAMESPACE)["spec"]["replicas"] == 1
     assert object_uids(control_plane) == uids
 
     on_cluster("uninstall", "--wait")
@@ -193,6 +200,33 @@ def test_two_releases_share_a_cluster(
     on_cluster("uninstall", "--wait", namespace=second)
     namespaces = {f"namespace/{first}", f"namespace/{second}"}
     assert deployment_cluster.cluster_wide_objects() - before == KEPT | namespaces
+
+
+def test_another_release_takes_over_the_definitions_of_one_that_is_gone(
+    on_cluster: Helm, deployment_cluster: Cluster, before: set[str]
+) -> None:
+    on_cluster("install", CHART, "--create-namespace", namespace="first")
+    on_cluster("uninstall", "--wait", namespace="first")
+
+    on_cluster("install", CHART, "--create-namespace", "--take-ownership", namespace="second")
+    on_cluster("uninstall", "--wait", namespace="second")
+
+    namespaces = {"namespace/first", "namespace/second"}
+    assert deployment_cluster.cluster_wide_objects() - before == KEPT | namespaces
+
+
+@pytest.mark.usefixtures("before")
+def test_a_variable_of_another_value_can_be_changed_by_an_upgrade(
+    on_cluster: Helm, deployment_cluster: Cluster
+) -> None:
+    on_cluster("install", CHART, "--create-namespace")
+
+    on_cluster("upgrade", CHART, "--set=environment.INFERNO_STATELESS=false")
+
+    deployment = deployment_cluster.control_plane.get("deployment", "inferno-operator", NAMESPACE)
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    found = [v["value"] for v in container["env"] if v["name"] == "INFERNO_STATELESS"]
+    assert found == ["false"]
 
 
 def test_helm_takes_over_what_make_has_deployed(
