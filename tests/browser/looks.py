@@ -19,8 +19,25 @@ WIDER = """() => [...document.querySelectorAll("body, main, header, h1, p, form"
 
 
 STICKY = """() => [...document.querySelectorAll("tbody > tr > :first-child")]
+  .filter(e => getComputedStyle(e).position === "sticky")
   .filter(e => e.getBoundingClientRect().width > innerWidth * 0.6).map(e => e.outerHTML)"""
 """First cells of rows, which stay while others scroll, that leave no room for the others."""
+
+OVERLAPS = """() => [...document.querySelectorAll(".chart svg")].flatMap(chart => {
+  const texts = [...chart.querySelectorAll("text")].map(e => [e, e.getBoundingClientRect()]);
+  return texts.flatMap(([a, p], n) => texts.slice(n + 1).filter(([b, q]) =>
+    p.left < q.right && q.left < p.right && p.top < q.bottom && q.top < p.bottom
+  ).map(([b]) => `${a.textContent} is over ${b.textContent}`));
+})"""
+"""Texts of a chart of which one hides a part of the other."""
+
+APART = """() => [...document.querySelectorAll("form.filter")].filter(form =>
+  new Set([...form.querySelectorAll("a")].map(e => e.getBoundingClientRect().top)).size > 1
+).map(e => e.outerHTML)"""
+"""Filters of tables of which a link is alone on a line."""
+
+PLACES = (WIDER, STICKY, OVERLAPS, APART)
+"""What may be wrong with where things are."""
 
 
 @dataclass
@@ -36,21 +53,19 @@ class Watched:
         return [address for address in self.requests if not address.startswith(origin)]
 
     def cut_off(self) -> Iterator[str]:
-        """What is wider than the window, or hides the rest of a table, at every width."""
+        """What is wider than the window, or hides something else, at every width."""
         for width in WIDTHS:
             self.page.set_viewport_size({"width": width, "height": 900})
-            for found in (WIDER, STICKY):
-                yield from (f"{width} px: {text}" for text in self.page.evaluate(found))
+            for place in PLACES:
+                yield from (f"{width} px: {text}" for text in self.page.evaluate(place))
 
     def faults(self) -> Iterator[str]:
-        """What is wider than the window, and what is hard to read or to reach, in every look."""
-        for width in WIDTHS:
+        """What is cut off or overlaps, and what is hard to read or to reach, in every look."""
+        yield from self.cut_off()
+        for width in (width for width in WIDTHS if width not in LEFT_OUT):
             self.page.set_viewport_size({"width": width, "height": 900})
             for scheme in SCHEMES:
                 self.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # one of two
-                yield from (f"{width} px: {text}" for text in self.page.evaluate(WIDER))
-                if width in LEFT_OUT:
-                    continue
                 found = Axe().run(self.page).response["violations"]
                 yield from (
                     f"{width} px, {scheme}: {v['id']}: {node['html']}: {node['failureSummary']}"

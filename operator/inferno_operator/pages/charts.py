@@ -11,7 +11,7 @@ from inferno_operator.pages.svg import BOTTOM, HEIGHT, TOP, WIDTH, Frame, Points
 COLOURS = 9
 """Colours of the style sheet."""
 
-LETTER, LINE, ABOVE, BELOW = 6.6, 12.0, 8.0, 16.0
+LETTER, LINE, ABOVE, BELOW = 6.6, 14.0, 8.0, 16.0
 """Size of a letter of the name of a point, and how far above or below the point it is [px]."""
 
 RADIUS = 4.0
@@ -182,7 +182,7 @@ def _lines(y: float, *, above: bool) -> list[float]:
     up = [y - ABOVE - LINE * step for step in range(NAME_PLACES)]
     down = [y + BELOW + LINE * step for step in range(NAME_PLACES)]
     tried = [low for pair in zip(up, down, strict=True) for low in (pair if above else pair[::-1])]
-    inside = [low for low in tried if TOP <= low <= HEIGHT - BOTTOM]
+    inside = [low for low in tried if TOP + LINE <= low <= HEIGHT - BOTTOM]
     return inside or tried
 
 

@@ -35,6 +35,9 @@ UNITS = {
 }
 """Units of columns of numbers, by the last word of their names."""
 
+MILLISECONDS = " MS"
+"""What names end with that have their unit in them, as terminals show no second line."""
+
 COSTS = ("COST", "CHANGE", "VALUE", "PRICE")
 """Columns of costs, by the last word of their names."""
 
@@ -261,8 +264,10 @@ def _headings(
         name = name_of(heading)
         link = query.sorted_by(name) if query else ""
         is_number = heading.startswith(">")
-        unit = units.get(name.split()[-1], "") if is_number else ""
-        yield _Cell(name, is_number, link=link, unit=unit)
+        title = name.removesuffix(MILLISECONDS)
+        of_last_word = units.get(name.split()[-1], "") if is_number else ""
+        unit = of_last_word if title == name else "ms"
+        yield _Cell(title, is_number, link=link, unit=unit)
 
 
 def _cells(table: TextTable, row: Sequence[str], trend: TrendOf) -> Iterator[_Cell]:

@@ -169,6 +169,14 @@ def test_every_page_is_json_and_its_table_is_on_the_page(
     assert page.title in text
 
 
+@pytest.mark.parametrize("path", ["/next", "/servers/premium-mistral-7b"])
+def test_latencies_are_in_ms_not_in_megasiemens(path: str, seen: list[Observation]) -> None:
+    shown = html(PRICED[path](seen, CENTS))
+
+    assert re.findall(r" MS\b", shown) == []
+    assert len(re.findall(r'>(?:ITL|WAIT)</a><br><span class="quiet">ms<', shown)) == 2
+
+
 def test_cards_are_those_of_the_replicas_that_run(seen: list[Observation]) -> None:
     page = capacity_view(seen, NOW)
 
