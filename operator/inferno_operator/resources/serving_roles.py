@@ -18,9 +18,10 @@ ROLES = "/spec/template/roles"
 
 def serving_role(workload: Workload) -> str:
     """Return the role of a serving that a workload is; "" for whole objects."""
+    if workload.role == "Both":
+        return ""
     servings = ((d.serving.api_version, d.serving.kind) for d in DIALECTS.values())
-    is_serving = (workload.api_version, workload.kind) in servings
-    return workload.role.lower() if is_serving and workload.role != "Both" else ""
+    return workload.role.lower() if (workload.api_version, workload.kind) in servings else ""
 
 
 def role_selector(kind: Kind, name: str, role: str) -> str:

@@ -1,6 +1,7 @@
 """Where a Server's decision goes: the objects whose replicas serve it, one per accelerator."""
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -29,7 +30,7 @@ class Workload(Part):
     name: ShortText
     """Name of the object, in the namespace of the Server."""
 
-    @property
+    @cached_property
     def place(self) -> str:
         """The accelerator, and the role if it is one half of each request."""
         return place_of(self.accelerator, Role(self.role))

@@ -35,6 +35,7 @@ from inferno_operator.resources.pods import PodIndex
 from inferno_operator.resources.serving_roles import find_role, groups_of, serving_role
 from inferno_operator.runtime.cache import version_of
 from inferno_operator.runtime.ports import Cluster, Served
+from inferno_optimizer.errors import InfernoError
 
 TRIES = 3
 """Failed writes in a row after which a Server is blocked."""
@@ -116,6 +117,8 @@ class _Area:
     """What the workloads of a namespace are compared with."""
 
     served: Mapping[KindName, Served | None]
+    troubles: Mapping[Kind, InfernoError | None]
+    """Why the workloads of a kind, or pods, are not known."""
     pods: PodIndex
     autoscalers: Sequence[Manifest]
     taken: dict[Place, tuple[str, str]]
@@ -146,15 +149,16 @@ async def read_scaled_servers(
     """
     naming = [observation for observation in observations if workloads_of(observation)]
     served = await _served(naming, cluster, memory)
-    kinds = {place.kind for place in _places(naming, served)} | {POD}
+    places = list(_places(naming, served))
+    kinds = {place.kind for place in places} | {POD}
     world.watch(sorted(kinds, key=str))
     if any(not world.is_complete(kind) and not world.trouble(kind) for kind in kinds):
         return None
     namespace = naming[0].reference.key.namespace
-    await world.read_scales(_places(naming, served))
-    area = _Area(
-        served, world.pods(namespace), await list_autoscalers(cluster, namespace), {}, recommending
-    )
+    await world.read_scales(places)
+    autoscalers = await list_autoscalers(cluster, namespace)
+    troubles = {kind: world.trouble(kind) or world.trouble(POD) for kind in kinds}
+    area = _Area(served, troubles, world.pods(namespace), autoscalers, {}, recommending)
     reader = _Reader(world, memory, area, now)
     servers = sorted(((o, o.resource) for o in naming), key=lambda pair: _age(pair[0]))
     return [reader.scaled_server(o, s) for o, s in servers if isinstance(s, Server)]
@@ -229,7 +233,7 @@ class _Reader:
             return ObservedWorkload(workload, problem=status.not_served(workload))
         if not _is_scalable(workload, served):
             return ObservedWorkload(workload, problem=status.no_scale(workload))
-        trouble = self._world.trouble(served.kind) or self._world.trouble(POD)
+        trouble = self._area.troubles[served.kind]
         if trouble is not None:
             return ObservedWorkload(workload, problem=refusal(trouble.reason, str(trouble)))
         place = _place(served.kind, observation, workload)
@@ -258,10 +262,11 @@ class _Reader:
         if scale.is_unset:
             scale = replace(scale, replicas=pods.live)
         foreign = autoscaler_of(place, self._area.autoscalers)
-        if foreign is None and version_of(manifest) >= int(scale.reference.version):
+        is_older = version_of(manifest) < int(scale.reference.version)
+        if foreign is None and not is_older:
             foreign = self._writer(place, manifest, observation)
         problem = self._memory.obstacle(place, self._now)
-        is_behind = self._world.is_behind(place)
+        is_behind = is_older and not self._world.is_written(place)
         starts = self._memory.starts.saw_ready(place, pods.start_seconds)
         return ObservedWorkload(workload, scale, pods, foreign, problem, is_behind, starts)
 

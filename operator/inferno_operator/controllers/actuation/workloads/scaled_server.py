@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 
 from inferno_operator.controllers.actuation.decision import Wanted, placements
 from inferno_operator.controllers.actuation.pods import PodCounts
@@ -53,7 +54,7 @@ class ObservedWorkload:
         return self.scale.replicas if self.scale else 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ScaledServer:
     """A Server, the decision for it, and its workloads."""
 
@@ -62,7 +63,7 @@ class ScaledServer:
     wanted: Wanted
     found: tuple[ObservedWorkload, ...]
 
-    @property
+    @cached_property
     def replicas(self) -> Mapping[str, int]:
         """The wanted replicas by place; those that there are if nothing is decided."""
         if self.wanted.replicas is not None:
@@ -109,7 +110,7 @@ class ScaledServer:
                 found[Role(item.workload.role)] = place
         return found if len(found) > 1 else {}
 
-    @property
+    @cached_property
     def condition(self) -> Condition | None:
         """The condition that the Server has."""
         return self.observation.status.condition(ACTUATED)
@@ -119,7 +120,7 @@ class ScaledServer:
         """Whether the whole decision is known, and who has written the workloads."""
         return self.wanted.fresh and not any(item.is_behind for item in self.found)
 
-    @property
+    @cached_property
     def obstacle(self) -> Verdict | None:
         """Why the operator writes nothing; None if it may write."""
         problems = [item.problem for item in self.found if item.problem]
@@ -140,7 +141,7 @@ class ScaledServer:
         """What hinders its pods, to be said after what runs."""
         return pod_troubles(item.pods for item in self.found)
 
-    @property
+    @cached_property
     def foreign(self) -> ForeignWriter | None:
         """Another writer of a number of replicas that is not the wanted one."""
         writers = (
@@ -150,7 +151,7 @@ class ScaledServer:
         )
         return next(filter(None, writers), None)
 
-    @property
+    @cached_property
     def changed(self) -> datetime | None:
         """When something last changed: a pod, or the decision."""
         times = [item.pods.changed for item in self.found]

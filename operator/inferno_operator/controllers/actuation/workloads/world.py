@@ -132,12 +132,9 @@ class WorkloadObjects:
             return manifest is not None
         return version_of(manifest) > int(known.reference.version)
 
-    def is_behind(self, place: Place) -> bool:
-        """Whether the watch has not shown yet who has written what the scale subresource says."""
-        manifest, known = self.get(place), self._scales.get(place)
-        if manifest is None or known is None or place in self._written:
-            return False
-        return version_of(manifest) < int(known.reference.version)
+    def is_written(self, place: Place) -> bool:
+        """Whether the scale subresource is known from a write of this operator."""
+        return place in self._written
 
     def scaled(self, scale: Scale) -> None:
         """Take the scale subresource as the API server returned it to a write."""
