@@ -153,3 +153,13 @@ def see_requests(cluster: FakeCluster, requests: float) -> None:
         "demand": {"requests": requests},
     }
     stored.setdefault("status", {})["measured"] = measured
+
+
+def autoscaler(name: str, workload: str, **metadata: object) -> Manifest:
+    """An autoscaler of a Deployment."""
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": workload}
+    return {
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": name, **metadata},
+        "spec": {"scaleTargetRef": target},
+    }

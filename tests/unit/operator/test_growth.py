@@ -15,6 +15,8 @@ import pytest
 from inferno_operator.adapters.http.metrics import OperatorMetrics
 from inferno_operator.composition import Components, compose
 from inferno_operator.controllers.actuation.publication.controller import Publication
+from inferno_operator.controllers.actuation.workloads.fleet import ReplicaTarget, ServerTargets
+from inferno_operator.controllers.actuation.workloads.steps import next_steps
 from inferno_operator.resources import Optimizer, Server
 from inferno_operator.resources.objects import Kind
 from inferno_operator.runtime import fakes
@@ -29,6 +31,7 @@ from tests.bench.library import SEED
 from tests.bench.manifests import manifests
 from tests.controlplane.deployments import deployment
 from tests.generate import fleet
+from tests.unit.operator import objects
 from tests.unit.operator.objects import NOW, Manifest
 
 TIMES = 10
@@ -103,6 +106,11 @@ def deployed(name: str) -> Manifest:
     return {"workloads": [{"name": f"{name}-{n}", "accelerator": a} for n, a in accelerators]}
 
 
+def autoscaled(name: str) -> Manifest:
+    """A Deployment of its own on each accelerator, which an autoscaler scales."""
+    return deployed(name)
+
+
 def one_workload(name: str) -> Manifest:
     """A workload, if it is the first Server."""
     return workload(name) if name == "server-00000" else {}
@@ -148,8 +156,12 @@ class Scene:
         for manifest in manifests(document):
             more = names(manifest["metadata"]["name"]) if manifest["kind"] == Server.kind else {}
             place = self.cluster.add({**manifest, "spec": {**manifest["spec"], **more}})
-            for item in more.get("workloads", ()) if names is deployed else ():
+            for item in more.get("workloads", ()) if names in (deployed, autoscaled) else ():
                 self.cluster.add(deployment(item["name"]), place.namespace)
+                if names is autoscaled:
+                    self.cluster.add(
+                        objects.autoscaler(item["name"], item["name"]), place.namespace
+                    )
         guard = GuardedCluster(self.cluster, lambda: inf, Observer(), lambda: 0.0)
         informers = Informers(guard)
         parts = Components(
@@ -223,6 +235,7 @@ async def work_of(scene: Scene) -> int:
         pytest.param(10, booster, "true", id="boosters"),
         pytest.param(10, workload, "true", id="workloads"),
         pytest.param(10, deployed, "true", id="deployments"),
+        pytest.param(10, autoscaled, "true", id="autoscalers"),
         pytest.param(20, one_workload, "true", id="one workload"),
         pytest.param(20, measured, "true", id="measured"),
     ],
@@ -234,6 +247,18 @@ async def test_ten_times_the_servers_are_ten_times_the_work(
     more = await work_of(Scene(few * TIMES, names, stateless))
 
     assert more < LIMIT * work
+
+
+def test_the_next_steps_of_ten_times_the_servers_that_shrink_are_ten_times_the_work() -> None:
+    target = ReplicaTarget("A", "A", cards=1, wanted=0, spec=1, live=1, ready=1)
+
+    def work_of_steps(servers: int) -> int:
+        shrinking = [ServerTargets(f"s{n}", 1, 0.0, (target,)) for n in range(servers)]
+        with counted() as work:
+            assert len(next_steps(shrinking, {"A": servers}).replicas) == servers
+        return work.steps
+
+    assert work_of_steps(100 * TIMES) < LIMIT * work_of_steps(100)
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """HorizontalPodAutoscalers: which workload each scales, and which ScaledObject made it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from inferno_operator.resources.objects import HORIZONTAL_POD_AUTOSCALER, Manifest, Place
 from inferno_operator.runtime.ports import GoneError, Reader, RejectedError
@@ -14,7 +14,11 @@ async def list_autoscalers(reader: Reader, namespace: str) -> Sequence[Manifest]
         return ()
 
 
-def target_of(autoscaler: Manifest) -> tuple[str, str, str]:
+ScaleTarget = tuple[str, str, str]
+"""The API group, the kind and the name of an object that an autoscaler scales."""
+
+
+def target_of(autoscaler: Manifest) -> ScaleTarget:
     """Return the API group, the kind and the name of the object that an autoscaler scales."""
     target = autoscaler.get("spec", {}).get("scaleTargetRef", {})
     group = target.get("apiVersion", "").rpartition("/")[0]
@@ -27,12 +31,17 @@ def scaled_object_of(autoscaler: Manifest) -> str | None:
     return next((owner["name"] for owner in owners if owner["kind"] == "ScaledObject"), None)
 
 
-def scaler_of(place: Place, autoscalers: Iterable[Manifest]) -> str | None:
-    """Return the HorizontalPodAutoscaler that scales an object, or the ScaledObject behind it."""
-    for autoscaler in autoscalers:
-        if target_of(autoscaler) == (place.kind.group, place.kind.kind, place.key.name):
-            return _title(autoscaler)
-    return None
+def scalers_of(autoscalers: Sequence[Manifest]) -> Mapping[ScaleTarget, str]:
+    """Return what scales each object: a HorizontalPodAutoscaler, or the ScaledObject behind it.
+
+    Of several that scale the same object it is the first.
+    """
+    return {target_of(autoscaler): _title(autoscaler) for autoscaler in reversed(autoscalers)}
+
+
+def scaler_of(place: Place, scalers: Mapping[ScaleTarget, str]) -> str | None:
+    """Return what scales an object, of `scalers_of` a namespace; None if nothing does."""
+    return scalers.get((place.kind.group, place.kind.kind, place.key.name))
 
 
 def _title(autoscaler: Manifest) -> str:

@@ -10,7 +10,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from inferno_operator.controllers.actuation.autoscalers import list_autoscalers, scaler_of
+from inferno_operator.controllers.actuation.autoscalers import (
+    list_autoscalers,
+    scaler_of,
+    scalers_of,
+)
 from inferno_operator.controllers.actuation.changes import ActuationPlan, Inputs, decide
 from inferno_operator.controllers.actuation.current import (
     current_allocation,
@@ -194,10 +198,8 @@ async def _autoscaler(
     """Return an autoscaler that chooses the number of a serving that actuation pins, if any."""
     if reference.target != "ModelServing" or reference.bounds != "Pin":
         return None
-    autoscalers = await list_autoscalers(context.cluster, namespace)
-    found = (
-        (scaler_of(place, autoscalers), place) for place in serving_places(reference, namespace)
-    )
+    scalers = scalers_of(await list_autoscalers(context.cluster, namespace))
+    found = ((scaler_of(place, scalers), place) for place in serving_places(reference, namespace))
     return next(((name, place) for name, place in found if name is not None), None)
 
 

@@ -1,10 +1,10 @@
 """Who else writes the number of replicas of a workload; pure."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from inferno_operator.controllers.actuation.autoscalers import scaler_of
+from inferno_operator.controllers.actuation.autoscalers import ScaleTarget, scaler_of
 from inferno_operator.resources.objects import Manifest, Place
 from inferno_operator.runtime.ports import FieldManager
 
@@ -32,9 +32,9 @@ class ForeignWriter:
         )
 
 
-def autoscaler_of(place: Place, autoscalers: Iterable[Manifest]) -> ForeignWriter | None:
+def autoscaler_of(place: Place, scalers: Mapping[ScaleTarget, str]) -> ForeignWriter | None:
     """Return the autoscaler that scales a workload."""
-    name = scaler_of(place, autoscalers)
+    name = scaler_of(place, scalers)
     return None if name is None else ForeignWriter(name)
 
 

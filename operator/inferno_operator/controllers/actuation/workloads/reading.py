@@ -4,7 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from inferno_operator.controllers.actuation.autoscalers import list_autoscalers
+from inferno_operator.controllers.actuation.autoscalers import (
+    ScaleTarget,
+    list_autoscalers,
+    scalers_of,
+)
 from inferno_operator.controllers.actuation.lead_times import FirstStarts
 from inferno_operator.controllers.actuation.pods import count_pods
 from inferno_operator.controllers.actuation.recommendation import decision_for
@@ -120,7 +124,7 @@ class _Area:
     troubles: Mapping[Kind, InfernoError | None]
     """Why the workloads of a kind, or pods, are not known."""
     pods: PodIndex
-    autoscalers: Sequence[Manifest]
+    scalers: Mapping[ScaleTarget, str]
     taken: dict[Place, tuple[str, str]]
     """The Server and accelerator of each workload, as they are found."""
     recommending: str | None
@@ -156,9 +160,9 @@ async def read_scaled_servers(
         return None
     namespace = naming[0].reference.key.namespace
     await world.read_scales(places)
-    autoscalers = await list_autoscalers(cluster, namespace)
+    scalers = scalers_of(await list_autoscalers(cluster, namespace))
     troubles = {kind: world.trouble(kind) or world.trouble(POD) for kind in kinds}
-    area = _Area(served, troubles, world.pods(namespace), autoscalers, {}, recommending)
+    area = _Area(served, troubles, world.pods(namespace), scalers, {}, recommending)
     reader = _Reader(world, memory, area, now)
     servers = sorted(((o, o.resource) for o in naming), key=lambda pair: _age(pair[0]))
     return [reader.scaled_server(o, s) for o, s in servers if isinstance(s, Server)]
@@ -261,7 +265,7 @@ class _Reader:
         pods = count_pods(self._area.pods.selected(selector), self._now - PATIENCE)
         if scale.is_unset:
             scale = replace(scale, replicas=pods.live)
-        foreign = autoscaler_of(place, self._area.autoscalers)
+        foreign = autoscaler_of(place, self._area.scalers)
         is_older = version_of(manifest) < int(scale.reference.version)
         if foreign is None and not is_older:
             foreign = self._writer(place, manifest, observation)

@@ -249,7 +249,8 @@ class _Draft:
 
     def _reduced(self, server: ServerTargets) -> Mapping[str, int]:
         """Return the numbers of a server that are written, by accelerator."""
-        return {a: count for (name, a), count in self.replicas.items() if name == server.name}
+        written = (target for target in server.targets if self._is_written(server, target))
+        return {target.accelerator: self._replicas(server, target) for target in written}
 
     def _replicas(self, server: ServerTargets, target: ReplicaTarget) -> int:
         return self.replicas.get((server.name, target.accelerator), target.spec)

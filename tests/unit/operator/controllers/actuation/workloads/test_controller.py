@@ -551,7 +551,7 @@ async def test_an_autoscaler_on_the_workload_is_named_and_left_alone(
     owners: list[Manifest],
 ) -> None:
     scene = one_server(1)
-    scene.cluster.add(autoscaler("h", "a", ownerReferences=owners))
+    scene.cluster.add(objects.autoscaler("h", "a", ownerReferences=owners))
     scene.decide("S", A=2)
 
     async with running(scene):
@@ -573,21 +573,12 @@ async def test_an_autoscaler_that_appears_during_a_move_leaves_the_old_replicas(
 
     async with running(scene):
         await scene.until(lambda: scene.replicas("b") == 2)
-        scene.cluster.add(autoscaler("h", "b"))
+        scene.cluster.add(objects.autoscaler("h", "b"))
         set_by_hand(scene, "b", 1)  # as the autoscaler would
         await scene.until(lambda: scene.reason() == "ForeignWriter")
         await asyncio.sleep(3600)
 
     assert (scene.replicas("a"), scene.replicas("b")) == (2, 1)
-
-
-def autoscaler(name: str, workload: str, **metadata: object) -> Manifest:
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": workload}
-    return {
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": name, **metadata},
-        "spec": {"scaleTargetRef": target},
-    }
 
 
 async def test_a_workload_that_was_created_again_gets_its_replicas_without_a_pause() -> None:
