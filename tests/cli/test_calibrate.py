@@ -49,6 +49,8 @@ def test_runs_at_one_concurrency_are_refused_with_the_run_that_would_help() -> N
     assert printed.stderr.decode().startswith("inferno: NoSpread: all batches are of 16, ")
     assert "help most: concurrency 64, 513 input tokens, 128 output" in printed.stderr.decode()
     assert printed.stderr.count(b"\n") == 1
+    page = (ROOT / "docs/guides/calibration.md").read_text()
+    assert " ".join(printed.stderr.decode().split()) in " ".join(page.split())
 
 
 def test_a_run_that_cannot_be_used_is_told(tmp_path: Path) -> None:

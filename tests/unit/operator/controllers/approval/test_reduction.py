@@ -6,6 +6,7 @@ import pytest
 
 from inferno_operator.controllers.approval.proposal import Proposal, proposal_of
 from inferno_operator.resources import ManifestError, Reduction, parse
+from tests.conftest import ROOT
 from tests.unit.operator import objects
 from tests.unit.operator.controllers.approval.scene import MortalCluster, Scene, scene_of
 from tests.unit.operator.controllers.approval.test_proposal import optimization_of
@@ -139,6 +140,8 @@ async def test_the_condition_names_the_numbers_and_the_command() -> None:
         )
         (event,) = (e for e in scene.cluster.events if e.about.kind.kind == "Plan")
         assert event.message == message
+        page = (ROOT / "docs" / "guides" / "plans.md").read_text()
+        assert f"inferno-1: {message}" in " ".join(page.split())
 
         scene.answer("inferno-1", "Approved")
         await scene.advance()
