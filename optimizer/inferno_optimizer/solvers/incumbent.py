@@ -80,6 +80,8 @@ class Incumbent(Generic[Plan]):
         where nobody wants to know.
     floors
         Loads that every plan keeps, of the levels before; shape (levels,).
+    near
+        Plans that were the best before this one are kept if they are worse by at most this share.
     """
 
     def __init__(
@@ -88,17 +90,24 @@ class Incumbent(Generic[Plan]):
         objective: Callable[[Plan], float],
         tell: Callable[[Plan, float], None] | None = None,
         floors: FloatArray = NO_FLOORS,
+        near: float = 0.0,
     ) -> None:
         self.plan, self.floors = plan, floors
         self.value = objective(plan)
         self.bound = UNKNOWN
         self._objective, self._tell = objective, tell
+        self._near, self._before = near, list[tuple[float, Plan]]()
         self._report()
 
     @property
     def observed(self) -> bool:
         """Whether anybody wants to know of improvements."""
         return self._tell is not None
+
+    @property
+    def before(self) -> list[Plan]:
+        """Plans close to this one that were the best before it."""
+        return [plan for _, plan in self._before]
 
     def distance(self, gap: float) -> float:
         """How far from its bound a plan with this relative gap is."""
@@ -117,6 +126,8 @@ class Incumbent(Generic[Plan]):
         value = self._objective(plan)
         if value >= self.value:
             return False
+        known = [*self._before, (self.value, self.plan)]
+        self._before = [each for each in known if each[0] - value <= self._near * abs(value)]
         self.plan, self.value = plan, value
         self.floors, self.bound = floors, min(bound, value)
         self._report()

@@ -96,8 +96,8 @@ class GoalSearch(Protocol[Plan]):
     def improve(self, time: GoalTime) -> None:
         """Improve the incumbent and its bound; an error ends only the search for this goal."""
 
-    def plan(self) -> Plan:
-        """The incumbent, with what all other cases have."""
+    def plan(self, floors: Floors) -> Plan:
+        """The incumbent, with what all other cases have; or another plan that keeps the floors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,17 +201,20 @@ class _Driver(Generic[Plan]):
 
     def serve(self, level: int) -> None:
         """Serve the most load of one level, the earlier ones keeping theirs."""
-        incumbent, total = self._reach(level), float(self._problem.loads[level])
+        search, total = self._reach(level), float(self._problem.loads[level])
+        incumbent = search.incumbent
         served, most = -incumbent.value, min(-incumbent.bound, total)
         is_whole = self._floors.whole == level and served >= total * (1 - SLACK)
         whole = self._floors.whole + (is_whole and self._tolerance.keeps_whole)
         loads = np.append(self._floors.loads, self._tolerance.floor(served, most))
         self._floors = Floors(loads, whole)
         self._bounds = np.append(self._bounds, most)
+        self._plan = search.plan(self._floors)
 
     def finish(self) -> LevelPlan[Plan]:
         """Find the least value among the plans that keep the floors."""
-        incumbent = self._reach(None)
+        search = self._reach(None)
+        incumbent, self._plan = search.incumbent, search.plan(self._floors)
         floors = Floors(incumbent.floors, self._floors.whole)
         reached = ProvenPlan(self._plan, self._bounds, incumbent.bound, floors)
         return LevelPlan(
@@ -221,15 +224,14 @@ class _Driver(Generic[Plan]):
             failures=self._failures.texts,
         )
 
-    def _reach(self, level: int | None) -> Incumbent[Plan]:
-        """The best plan for a goal."""
+    def _reach(self, level: int | None) -> GoalSearch[Plan]:
+        """The search for a goal, at its end."""
         search = self._problem.search(LevelGoal(level, self._floors), self._plan)
         self._failures.attempt(
             "value" if level is None else f"load of priority class {level + 1}",
             lambda: search.improve(self._time(level)),
         )
-        self._plan = search.plan()
-        return search.incumbent
+        return search
 
     def _time(self, level: int | None) -> GoalTime:
         """A share of the time that remains."""

@@ -10,7 +10,7 @@ import numpy as np
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import OneMoreCard, Timer
 from inferno_optimizer.solvers.exact.one_more_card import solve_with_one_more, value_of_one_more
-from inferno_optimizer.solvers.exact.packing import add, fill, stand
+from inferno_optimizer.solvers.exact.packing import add, best_start, fill, stand
 from inferno_optimizer.solvers.exact.patience import Patience
 from inferno_optimizer.solvers.exact.prices import price
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
@@ -137,6 +137,7 @@ class _RowSearch:
                 lambda chosen: float(program.value @ chosen),
             ),
             self._aims(known, goal.floors.loads),
+            near=levels.tolerance.share,
         )
 
     def improve(self, time: GoalTime) -> None:
@@ -158,12 +159,21 @@ class _RowSearch:
             )
             self.incumbent.prove(prices.bound)
 
-    def plan(self) -> BoolArray:
-        """The incumbent, and of what was known before all that still fits."""
-        if self._goal.is_last:
+    def plan(self, floors: Floors) -> BoolArray:
+        """The incumbent, or one before it, and of what was known before all that still fits.
+
+        Of those that keep the floors it is the one that leaves the most to the next level: the last
+        gains of a level are small, and may take the cards of large cases of the next one.
+        """
+        if self._level is None:
             return self.incumbent.plan
+        plans = map(self._completed, [self.incumbent.plan, *self.incumbent.before])
+        return best_start(self._levels.program, list(plans), floors, self._level + 1)
+
+    def _completed(self, found: BoolArray) -> BoolArray:
+        """A choice of the rows that matter, and of what was known before all that still fits."""
         chosen = np.zeros_like(self._known)
-        chosen[self._rows[self.incumbent.plan]] = True
+        chosen[self._rows[found]] = True
         return add(self._levels.program, chosen, self._known)
 
     def _aims(self, known: BoolArray, floors: FloatArray) -> FloatArray:

@@ -1,6 +1,6 @@
 """First solutions: every case takes the row that prices say, or any that fits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -74,6 +74,22 @@ def add(program: Program, chosen: BoolArray, more: BoolArray) -> BoolArray:
     """The chosen rows, and of the others those of `more` that fit, the most important first."""
     order = np.lexsort((-program.weight, program.level))
     return _take(program, chosen, order[more[order]])
+
+
+def best_start(
+    program: Program, plans: Sequence[BoolArray], floors: Floors, level: int
+) -> BoolArray:
+    """Of plans that keep the floors, the one with which the most of a level is served.
+
+    What else fits counts, too. The first plan is the answer if no other one serves more.
+    """
+
+    def served(plan: BoolArray) -> float:
+        filled = fill(program, plan, program.level[program.starts] <= level)
+        return float(program.weight[filled & (program.level == level)].sum())
+
+    others = (plan for plan in plans[1:] if program.keeps(plan, floors))
+    return max((plans[0], *others), key=served)
 
 
 def insert(

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Case
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.levels import Floors
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -104,6 +105,11 @@ class Program:
     def serves_all_of(self, chosen: BoolArray, levels: int) -> bool:
         """Whether every case of the first levels has a row."""
         return bool(np.all(self.has_row(chosen)[self.level[self.starts] < levels]))
+
+    def keeps(self, chosen: BoolArray, floors: Floors) -> bool:
+        """Whether chosen rows keep the floors."""
+        served = self.served(chosen, len(floors.loads))
+        return bool(np.all(served >= floors.loads)) and self.serves_all_of(chosen, floors.whole)
 
     def has_row(self, chosen: BoolArray) -> BoolArray:
         """Cases of which a row is chosen; shape (cases,)."""

@@ -226,7 +226,7 @@ class _MixLevelSearch:
         else:
             stage.improve(relaxed)
 
-    def plan(self) -> IntArray:
+    def plan(self, _floors: Floors) -> IntArray:
         """The incumbent, and what cases of later levels have."""
         counts = self._known.copy()
         counts[self._part] = self.incumbent.plan

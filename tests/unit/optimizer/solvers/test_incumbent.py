@@ -52,3 +52,22 @@ def test_every_improvement_is_told_once() -> None:
     incumbent.prove(4.0)
 
     assert told == [(5.0, UNKNOWN), (5.0, 1.0), (4.0, 1.0), (4.0, 4.0)]
+
+
+def test_plans_that_were_the_best_are_kept_while_they_are_near() -> None:
+    incumbent = Incumbent(-50.0, cost, near=0.1)
+
+    before = []
+    for plan in (-95.0, -99.0, -98.0, -100.0, -106.0):
+        incumbent.offer(plan)
+        before.append(incumbent.before)
+
+    assert before == [[], [-95.0], [-95.0], [-95.0, -99.0], [-99.0, -100.0]]
+
+
+def test_without_a_distance_no_plan_before_the_best_is_kept() -> None:
+    incumbent = Incumbent(-99.0, cost)
+
+    incumbent.offer(-100.0)
+
+    assert incumbent.before == []

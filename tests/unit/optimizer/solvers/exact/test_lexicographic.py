@@ -9,7 +9,7 @@ import pytest
 
 from inferno_optimizer.solvers.assignment import Timer
 from inferno_optimizer.solvers.exact.lexicographic import solve_by_levels
-from inferno_optimizer.solvers.exact.packing import pack
+from inferno_optimizer.solvers.exact.packing import best_start, pack
 from inferno_optimizer.solvers.exact.prices import price
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
 from inferno_optimizer.solvers.exact.settings import (
@@ -19,6 +19,7 @@ from inferno_optimizer.solvers.exact.settings import (
     ProgramSizes,
 )
 from inferno_optimizer.solvers.incumbent import SearchProgress
+from inferno_optimizer.solvers.levels import Floors
 from tests.unit.optimizer.programs import (
     best_of_all,
     every_choice,
@@ -107,6 +108,29 @@ def test_a_first_solution_fits(seed: int) -> None:
 
     assert np.all(program.used(chosen) <= program.capacity)
     assert np.bincount(program.place[chosen]).max() == 1
+
+
+@pytest.mark.parametrize(
+    ("floor", "whole", "begins_with"), [(999.0, 0, 1), (1000.05, 0, 0), (999.0, 1, 0)]
+)
+def test_a_level_begins_with_the_plan_within_the_floors_that_leaves_it_the_most(
+    floor: float, whole: int, begins_with: int
+) -> None:
+    program = Program(
+        case=np.arange(3),
+        type=np.zeros(3, dtype=np.int64),
+        cards=np.array([7.0, 6.0, 4.0]),
+        value=np.zeros(3),
+        level=np.array([0, 0, 1]),
+        weight=np.array([1000.1, 1000.0, 500.0]),
+        capacity=np.array([10.0]),
+        stays=np.zeros(3, dtype=np.bool_),
+    )
+    plans = [program.case == case for case in (0, 1, 2)]
+
+    plan = best_start(program, plans, Floors(np.array([floor]), whole), 1)
+
+    assert np.array_equal(plan, plans[begins_with])
 
 
 @pytest.mark.parametrize("seed", range(40))
