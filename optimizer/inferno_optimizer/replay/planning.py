@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 
+from inferno_optimizer.correction import Correction
 from inferno_optimizer.forecast import ConformalBound
 from inferno_optimizer.noise import MOVED, BoolArray, differs, followed, significant_rate
 from inferno_optimizer.replay.account import ENOUGH
@@ -29,6 +30,8 @@ class PlanningRules:
         wait.
     calibrates
         Whether it plans with what its replicas did, as with `calibrate: Use`; else with the Models.
+    corrects
+        Whether more load is planned for where targets are missed with what should be enough.
     exact
         Whether the options of the fleet choose the solver; else it is the greedy one.
     interval_s
@@ -47,6 +50,7 @@ class PlanningRules:
 
     ahead: bool = True
     calibrates: bool = False
+    corrects: bool = False
     exact: bool = False
     interval_s: float = 30.0
     short_s: float = 60.0
@@ -80,6 +84,7 @@ class Planner:
         self._bound = ConformalBound(servers, setting.lead_s + interval, setting.step_s)
         priorities = [case.priority for case in setting.fleet.cases]
         self._by_priority = np.argsort(priorities, kind="stable")
+        self._correction = Correction.none(servers)
         self._due_s = 0.0
         self._interval_s = interval
         self._load, self._learned = np.zeros((3, servers)), False
@@ -105,8 +110,32 @@ class Planner:
 
     def _learn(self, seen: Seen) -> None:
         """Take note of what replicas do; plan anew where another performance is believed in."""
+        if self._rules.corrects:
+            self._correct(seen)
         if self._calibrated is not None and self._calibrated.add(seen):
             self._plans, self._learned = self._plans_of(self._calibrated.fleet), True
+
+    def _correct(self, seen: Seen) -> None:
+        """Plan for more, or less, than the load where latencies are not as the plan has them."""
+        before, serving = self._correction, seen.ready.sum(axis=1)
+        self._correction = before.step(
+            seen.time_s,
+            _ratios_to_targets(self._setting.fleet, seen),
+            serving,
+            self._should_be_enough(seen),
+            self._long_s,
+        )
+        self._learned |= bool((self._correction.factor != before.factor).any())
+
+    def _should_be_enough(self, seen: Seen) -> BoolArray:
+        """Whether the plan is carried out, and its load is not exceeded."""
+        rate = self._arrivals()
+        serves = (seen.ready == seen.present).all(axis=1)
+        planned = seen.ready.sum(axis=1) >= self._plan.sum(axis=1)
+        arrives = np.vstack((rate, self._lengths.mean()))
+        most = self._load * np.array([[1.0], [1.0 + MOVED], [1.0 + MOVED]])
+        met = (arrives <= most).all(axis=0) & (self._backlog(seen, rate) == 0)
+        return np.asarray(serves & planned & met & (rate > 0))
 
     def _plans_of(self, fleet: ReplayFleet) -> FleetPlans:
         """Plans at least one replica of each: what has none cannot be measured."""
@@ -148,7 +177,8 @@ class Planner:
         """The plan of the optimizer for this load, from what is there."""
         paid = seen.time_s - self._moved_s >= payback_s(self._setting.lead_s)
         destination = np.where(paid | (not self._rules.ahead), NONE, self._place)
-        plan = self._plans.plan(self._load[0], self._load[1:], seen.present, destination)
+        rate = self._load[0] * self._correction.factor
+        plan = self._plans.plan(rate, self._load[1:], seen.present, destination)
         self._note_moves(plan, seen)
         return plan
 
@@ -201,6 +231,18 @@ def _misses_targets(seen: Seen) -> BoolArray:
     served = seen.served
     within = (served.delay_within >= ENOUGH) & (served.itl_within >= ENOUGH)
     return np.asarray(~within & (seen.load.rate > 0))
+
+
+def _ratios_to_targets(fleet: ReplayFleet, seen: Seen) -> FloatArray:
+    """The largest ratio of a latency to its target.
+
+    That of a percentile of the delay follows from the share beyond the target, as if waits were
+    exponential.
+    """
+    beyond = np.clip(1.0 - seen.served.delay_within, 1e-9, 0.99)
+    delay = np.log(1.0 - ENOUGH) / np.log(beyond)
+    ratios: FloatArray = np.maximum(seen.served.itl_ms / fleet.itl_limit, delay)
+    return ratios
 
 
 def _options(own: Options, rules: PlanningRules) -> Options:

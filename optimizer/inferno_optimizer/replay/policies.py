@@ -23,12 +23,15 @@ REACTIVE = PlanningRules(ahead=False, short_s=30.0)
 
 CALIBRATED = PlanningRules(calibrates=True)
 
+CORRECTED = PlanningRules(corrects=True)
+
 POLICIES: Mapping[str, NamedPolicy] = MappingProxyType(
     {
         policy.name: policy
         for policy in (
             NamedPolicy("inferno", planner(PlanningRules()), percentiles=False),
             NamedPolicy("inferno-calibrated", planner(CALIBRATED), percentiles=False),
+            NamedPolicy("inferno-corrected", planner(CORRECTED), percentiles=False),
             NamedPolicy("inferno-exact", planner(PlanningRules(exact=True)), percentiles=False),
             NamedPolicy("inferno-reactive", planner(REACTIVE), percentiles=False),
             NamedPolicy("hpa", Hpa, percentiles=False),
