@@ -49,13 +49,21 @@ def world() -> list[Observation]:
     manifests, plans = list(_sample()), list[Manifest]()
     for number in range(STEPS):
         time = NOW - STEP * (STEPS - 1 - number) - timedelta(minutes=3)
-        manifests, plan = _decided([_loaded(m, number) for m in manifests], time)
+        before, waits = [_loaded(m, number) for m in manifests], number == STEPS - 1
+        manifests, plan = _decided(before, time)
         if plan:
-            plans.append(_recorded(plan, len(plans) + 1, time, waits=number == STEPS - 1))
+            plans.append(_recorded(plan, len(plans) + 1, time, waits=waits))
+        if waits:
+            manifests = [*map(_undecided, before, manifests)]
     servers = [m for m in manifests if m["kind"] == "Server"]
     others = [_told(m) for m in manifests if m["kind"] != "Server"]
     measured = [_measured(m, place) for place, m in enumerate(servers)]
     return [_observed(m) for m in (*others, *measured, *plans)]
+
+
+def _undecided(before: Manifest, after: Manifest) -> Manifest:
+    """An object whose Plan waits: the Optimizer tells of it, Servers are as they were."""
+    return before if before["kind"] == "Server" else after
 
 
 def _sample() -> Iterator[Manifest]:
@@ -166,7 +174,7 @@ def _measured(manifest: Manifest, place: int) -> Manifest:
         "avgOutTokens": round(length * 0.4),
         "itlAverage": round(current["itlAverage"] * off, 2),
         "waitAverage": round(current["waitAverage"] * off, 2),
-        "ttftAverage": round(current["itlAverage"] * 6 * off, 2),
+        "ttftAverage": round(current["ttftAverage"] * off, 2),
         "running": round(current["numReplicas"] * 3.2, 1),
         "waiting": place % 3,
         "kvCacheUsage": 0.3 + 0.02 * place,
