@@ -43,7 +43,11 @@ APART = """() => [...document.querySelectorAll("form.filter")].filter(form =>
 ).map(e => e.outerHTML)"""
 """Filters of tables of which a link is alone on a line."""
 
-PLACES = (WIDER, STICKY, OVERLAPS, APART)
+STACKED = """() => [...document.querySelectorAll(".legend li")].filter(e =>
+  e.getBoundingClientRect().height > 28).map(e => e.outerHTML)"""
+"""Entries of a legend whose colour is not beside the name."""
+
+PLACES = (WIDER, STICKY, OVERLAPS, APART, STACKED)
 """What may be wrong with where things are."""
 
 

@@ -11,7 +11,7 @@ from inferno_operator.pages.svg import BOTTOM, HEIGHT, TOP, WIDTH, Frame, Points
 COLOURS = 9
 """Colours of the style sheet."""
 
-LETTER, LINE, ABOVE, BELOW = 6.6, 14.0, 8.0, 16.0
+LETTER, LINE, ABOVE, BELOW = 7.2, 15.0, 8.0, 19.0
 """Size of a letter of the name of a point, and how far above or below the point it is [px]."""
 
 RADIUS = 4.0

@@ -58,9 +58,9 @@ class Frame:
         yield self.line(
             [(0.0, self.y_most), (0.0, self.y_least), (self.x_most, self.y_least)], "axis"
         )
-        yield f'<text class="title" x="4" y="14">{escape(self.title)}</text>'
+        yield f'<text class="title" x="4" y="11">{escape(self.title)}</text>'
         yield _text(LEFT + (WIDTH - LEFT - RIGHT) / 2, HEIGHT - 8, self.x_label, "middle")
-        yield _text(4, TOP - 4, self.y_label, "start")
+        yield _text(4, TOP - 9, self.y_label, "start")
         for value in ticks(0.0, self.x_most):
             x, y = self.place(value, self.y_least)
             yield _text(x, y + 15, f"{value:.9g}", "middle")

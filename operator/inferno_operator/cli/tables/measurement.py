@@ -16,6 +16,9 @@ from inferno_operator.resources import Measured
 SERIES_SHOWN = 20
 """How many series of an answer are shown."""
 
+DECIMALS = 4
+"""Of a number; what is less than the last of them is 0."""
+
 QUANTITIES = ("LOAD", "ITL", "WAIT", "TTFT")
 
 HEADINGS = (
@@ -161,7 +164,7 @@ def number(value: float | None) -> str:
     """Return a number with three digits or more, or that it is not known."""
     if value is None:
         return UNKNOWN
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"  # noqa: PLR2004 - three digits
+    return f"{value:.0f}" if value >= 100 else f"{round(value, DECIMALS):.3g}"  # noqa: PLR2004 - three digits
 
 
 def _answer(query: Asked) -> Iterator[str]:

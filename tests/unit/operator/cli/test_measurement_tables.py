@@ -125,7 +125,14 @@ def test_queries_are_shown_with_their_answers() -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(None, "unknown"), (0.0, "0"), (0.01234, "0.0123"), (99.96, "100"), (123456.7, "123457")],
+    [
+        (None, "unknown"),
+        (2e-6, "0"),
+        (0.0, "0"),
+        (0.01234, "0.0123"),
+        (99.96, "100"),
+        (123456.7, "123457"),
+    ],
 )
 def test_numbers_have_three_digits_or_more(value: float | None, shown: str) -> None:
     assert number(value) == shown

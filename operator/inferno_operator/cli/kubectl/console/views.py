@@ -70,8 +70,8 @@ def _difference_figures(compared: Comparison, money: Money) -> Iterator[KeyFigur
     told = f"{money.rate} against the plan without it"
     yield KeyFigure("Cost by what if", money.change(after.cost - before.cost), told)
     more, others = served(after) - served(before), len(compared.differences)
-    told = f"get what they need; {others} Servers are decided otherwise"
-    yield KeyFigure("Servers by what if", f"{more:+d}", told)
+    told = f"get what they need; {others} of {len(after.decisions)} are decided otherwise"
+    yield KeyFigure("Servers by what if", f"{more:+d}" if more else "0", told)
 
 
 def _without_document(compared: Comparison) -> Mapping[str, object]:
