@@ -170,7 +170,7 @@ def _served(
         f"{allocation.placement} of the {_all_of(candidates, row)} that its targets take:"
         f" {_shortage(candidates, row, allocation)};"
         f" at {_forecast_load(candidates, row)} expect an inter-token latency of"
-        f" {allocation.itl_ms:.4g} ms and {_delay(allocation)}"
+        f" {_ms(allocation.itl_ms)} and {_delay(allocation)}"
     )
     return Decision(server.name, Reason.BEST_EFFORT, message, allocation)
 
@@ -305,8 +305,13 @@ def _longest(tails: Iterable[Tail]) -> Tail:
 def _delay(allocation: Allocation) -> str:
     """The delay before the first token as text: wait in generation 1, else time to first token."""
     if allocation.generation is Generation.DECODE:
-        return f"a wait of {allocation.wait_ms:.4g} ms"
-    return f"a time to first token of {allocation.ttft_ms:.4g} ms"
+        return f"a wait of {_ms(allocation.wait_ms)}"
+    return f"a time to first token of {_ms(allocation.ttft_ms)}"
+
+
+def _ms(latency: float) -> str:
+    """A latency [ms] as text: four digits, or all before the point."""
+    return f"{latency:.4g} ms" if latency < 9999.5 else f"{latency:.0f} ms"  # noqa: PLR2004 - four digits
 
 
 def _no_capacity(candidates: Candidates, rows: IntArray, rest: Sequence[str]) -> Decision:
