@@ -34,16 +34,19 @@ class Target:
     ends: bool = False
     fails: bool = False
     """Whether the scrapes fail when others end."""
+    renamed: str = ""
+    """The job that scrapes it when others end."""
 
     def lines(self, now: int, time: float) -> Iterator[str]:
         over = now > ENDED_S
         if self.ends and over:
             return
         failed = self.fails and over
-        yield f'up{{job="engines",{self.labels}}} {int(not failed)} {time:.3f}\n'
+        job = (over and self.renamed) or "engines"
+        yield f'up{{job="{job}",{self.labels}}} {int(not failed)} {time:.3f}\n'
         if not failed:
             labels = f'{self.labels}{self.own},model_name="{self.model}"'
-            yield f'vllm:num_requests_running{{job="engines",{labels}}} 3 {time:.3f}\n'
+            yield f'vllm:num_requests_running{{job="{job}",{labels}}} 3 {time:.3f}\n'
 
 
 def pod(name: str, model: str, address: str, *, ends: bool = False, fails: bool = False) -> Target:
@@ -67,6 +70,11 @@ TARGETS = (
         Target("clusters", f'instance="10.0.3.0:8000",namespace="prod",pod="e",cluster="{name}"',
                ends=name == "west")
         for name in ("east", "west")
+    ),
+    # The job of two pods of three is renamed.
+    *(
+        Target("renamed", f'instance="10.0.4.{n}:8000",namespace="prod",pod="g-{n}"', renamed=job)
+        for n, job in enumerate(("vllm", "vllm", ""))
     ),
     # Targets without names of pods; some engines say them of themselves.
     Target("plain", 'instance="host:1"'),
@@ -100,10 +108,10 @@ def known(
 
 
 def counted(known: Prometheus, model: str, labels: Sequence[str] = ()) -> dict[str, float]:
-    """Replicas of a model that report, and that do not."""
+    """Replicas of a model that report, that do not, and that have another job."""
     group = SeriesGroup("vLLM", built_in()["vLLM"], ("model_name", *labels), ((model, *labels),))
     found = {s.labels[PART]: s.value for s in known.query(replicas(group, WINDOWS).expression)}
-    return {name: found[name] for name in ("reporting", "absent") if name in found}
+    return {name: found[name] for name in ("reporting", "absent", "moved") if name in found}
 
 
 def test_pods_that_ended_are_not_counted_for_other_pods_have_their_addresses(
@@ -122,3 +130,9 @@ def test_a_target_whose_scrapes_fail_is_counted_without_the_name_of_a_pod(
     known: Prometheus,
 ) -> None:
     assert counted(known, "plain") == {"reporting": 1, "absent": 1}
+
+
+def test_pods_whose_job_is_renamed_are_counted_for_their_counters_begin_anew(
+    known: Prometheus,
+) -> None:
+    assert counted(known, "renamed") == {"reporting": 3, "moved": 2}

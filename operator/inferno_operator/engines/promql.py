@@ -230,10 +230,11 @@ def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
 
     Most servers have the first two parts only. Parts: the gauges by name; `reporting` replicas;
     `absent` replicas, which have reported in the long window, are still targets, and do not
-    report now; `young`, the replicas of a server of which none was known before the window;
-    `late`, the time of the newest sample [s] of a server that is not scraped in time; `newest`,
-    the same where `rate` and `delta` do not extrapolate to the end of their window; and once,
-    without labels, `interval`: the time between two scrapes [s] of nearly all servers at most.
+    report now; `moved` replicas, which several jobs have scraped in the long window; `young`, the
+    replicas of a server of which none was known before the window; `late`, the time of the newest
+    sample [s] of a server that is not scraped in time; `newest`, the same where `rate` and `delta`
+    do not extrapolate to the end of their window; and once, without labels, `interval`: the time
+    between two scrapes [s] of nearly all servers at most.
     """
     seconds, recently = windows.long, windows.short // SCRAPES
     heartbeat = _each(group, "{}")
@@ -247,6 +248,7 @@ def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
         *((name, _gauge(group, gauge)) for name, gauge in group.source.gauges.items()),
         ("reporting", reporting),
         ("absent", f"(count {group.by} ({_scraped(group, seconds)}) - {reporting} > 0)"),
+        ("moved", f"count {group.by} ({_of_several_jobs(group, seconds)})"),
         ("young", f"({reporting} unless count {group.by} ({older}))"),
         ("late", f"({newest} < time() - {MARGIN_SECONDS} - 2 * {seconds} / {samples})"),
         ("newest", f"({newest} < time() - {EXTRAPOLATED} * {seconds} / {samples})"),
@@ -262,6 +264,16 @@ def _targets(group: SeriesGroup) -> str:
 
 def _of_targets(group: SeriesGroup) -> str:
     return ", ".join(dict.fromkeys((*TARGET, *group.labels)))
+
+
+def _of_several_jobs(group: SeriesGroup, seconds: int) -> str:
+    """The targets that are the same but for their job, if there were several of them.
+
+    When a job is renamed, all counters begin anew, and Prometheus does not mark their ends.
+    """
+    known = _each(group, f"last_over_time({{}}[{seconds}s])")
+    labels = ", ".join(dict.fromkeys((*TARGET[1:], *group.labels)))
+    return f"count by ({labels}) ({_targets(group)} ({known})) > 1"
 
 
 def _scraped(group: SeriesGroup, seconds: int) -> str:

@@ -201,6 +201,12 @@ def _partial(reading: Reading) -> QualityVerdict | None:
             f"the load may grow but not shrink: {known.reporting} of {known.ready} replicas"
             " report; look for up == 0 among the targets of Prometheus",
         )
+    if reading.part(REPLICAS, "moved"):
+        return QualityVerdict(
+            "Partial",
+            "the load may grow but not shrink: several jobs scrape the replicas, or their job was"
+            f" renamed less than {_duration(reading.windows.long)} ago; let one job scrape them",
+        )
     if reading.is_young:
         return QualityVerdict(
             "Partial",

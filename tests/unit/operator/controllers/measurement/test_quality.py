@@ -282,6 +282,13 @@ def test_a_server_that_is_known_for_a_short_time_is_not_called_idle() -> None:
     assert found.quality == "Partial"
 
 
+def test_a_server_whose_scrape_job_is_renamed_may_grow_but_not_shrink() -> None:
+    found = judge(reading(replicas={**REPORTING, "moved": 2.0}))
+
+    assert found.quality == "Partial"
+    assert "their job was renamed less than 5 minutes ago" in found.message
+
+
 def test_a_server_that_is_known_for_a_short_time_may_grow_but_not_shrink() -> None:
     young = {**REPORTING, "young": 2.0}
 
