@@ -162,7 +162,8 @@ def _stale(why: str, newest: float | None) -> QualityVerdict:
 
 
 def _duration(seconds: int) -> str:
-    return f"{seconds} s" if seconds % 60 else f"{seconds // 60} minutes"
+    minutes, rest = divmod(seconds, 60)
+    return f"{seconds} s" if rest or minutes == 1 else f"{minutes} minutes"
 
 
 def _clock(seconds: float) -> str:
