@@ -153,7 +153,7 @@ def _dots(
     """Yield points with their names, where these hide nothing.
 
     Without `named` all have names, above them if there is room; otherwise these have, below them.
-    Of the others the browser tells it.
+    Of the others, and where there is no room, the browser tells it.
     """
     places = [frame.place(point.x, point.y) for point in points]
     taken = [Box(x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in places]
@@ -169,7 +169,9 @@ def _dots(
             continue
         anchor = "end" if x > WIDTH / 2 else "start"
         boxes = [_name_box(x, low, point.name, anchor) for low in _lines(y, above=named is None)]
-        box = next((b for b in boxes if not any(map(b.hides, taken))), boxes[0])
+        box = next((b for b in boxes if not any(map(b.hides, taken))), None)
+        if box is None:
+            continue
         taken.append(box)
         yield (
             f'<text class="label" x="{x:.1f}" y="{box.bottom:.1f}" text-anchor="{anchor}">'

@@ -67,6 +67,16 @@ def test_names_of_points_hide_neither_each_other_nor_points(
         assert all(top >= TOP - 10 and bottom <= HEIGHT - BOTTOM for _, top, _, bottom in names)
 
 
+def test_a_name_without_room_is_left_to_the_browser() -> None:
+    points = [Named(f"server{n:02}", 1.0, 5.0) for n in range(40)]
+
+    svg = front_chart(FRAME, points, "points").svg
+
+    names = names_in(svg)
+    assert 0 < len(names) < len(points) == svg.count("<title>server")
+    assert all(apart(one, other) for one, other in combinations(names, 2))
+
+
 def test_areas_lie_on_another_and_have_a_legend() -> None:
     chart = stacked_chart(FRAME, [0.0, 2.0], [("L4", [1.0, 2.0]), ("H100", [3.0, 3.0])], "replicas")
     first, second = re.findall(r'<polygon class="(s\d)" points="([^"]+)"', chart.svg)
