@@ -19,6 +19,7 @@ InfernoError
 ├── RejectedError                   the API server rejects a request
 │   └── UnknownFieldError           the definition of a kind lacks a field of an apply
 ├── GoneError                       an object or its kind does not exist
+│   └── UnscaledError               an object has no number of replicas yet
 ├── StaleError                      an object changed since it was read
 ├── ConflictError                   another field manager owns a field
 ├── LeadershipLostError             another operator leads
