@@ -304,14 +304,16 @@ def test_an_interrupt_waits_for_the_end_of_an_import_that_would_lose_it(
         f"sys.path.remove({str(tmp_path)!r})\ndel sys.modules[__name__]\nimport {module}\n"
     )
     with subprocess.Popen(
-        [PROGRAM, "optimize", SMALL],
+        [PROGRAM, "optimize", "-"],  # its input does not end, so nothing else ends it
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
         with fifo.open("wb"):  # returns when the module has opened it
             process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=60)
+        process.wait(timeout=60)
+        stdout, stderr = process.communicate()
 
         assert (process.returncode, stdout, stderr) == (130, b"", b"")
 

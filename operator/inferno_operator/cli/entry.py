@@ -45,9 +45,9 @@ def _let_imports_end() -> None:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     if not _is_import(frame):
         signal.default_int_handler(number, frame)
-    from threading import Timer
+    from threading import Timer, get_ident
 
-    again = Timer(AGAIN_S, signal.raise_signal, [number])
+    again = Timer(AGAIN_S, signal.pthread_kill, [get_ident(), number])  # it may wait for input
     again.daemon = True
     again.start()
 
