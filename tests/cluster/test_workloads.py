@@ -422,7 +422,7 @@ def test_two_servers_swap_full_pools(scene: Scene, operator: StartOperator) -> N
         wait_until(lambda: fleet.is_done(before), bool, "the first plan", 60.0)
         witness.need(loads)
         fleet.decide(after, loads)
-        wait_until(lambda: fleet.is_done(after), bool, "the swap", 60.0)
+        wait_until(lambda: fleet.is_done(after), bool, "the swap", 120.0)
 
     assert witness.broken == []
 
