@@ -124,12 +124,12 @@ async def _actuate(manifest: Manifest, context: Context) -> ReconcileResult:
     except (StaleError, UnavailableError):
         raise  # a later reconcile may succeed, and the progress of the move is not known
     except InfernoError as error:
-        times, verdict = _told_lead_times(observation), refusal(error.reason, str(error))
+        times, verdict = _reported_lead_times(observation), refusal(error.reason, str(error))
         await _report(observation, manifest, verdict, times, context)
         raise
     if current is not None:
         manifest = await _report_current(observation, current, context)
-    times = starts.lead_times if starts else _told_lead_times(observation)
+    times = starts.lead_times if starts else _reported_lead_times(observation)
     await _report(observation, manifest, plan.verdict, times, context)
     looks = plan.again_after, starts.warm_after if starts else None
     return ReconcileResult.due_after(min(filter(None, looks), default=None))
@@ -323,11 +323,9 @@ async def _current(
         listing = await context.cluster.list(kind_of(kind), server.metadata.namespace)
         found += [observe(kind, manifest) for manifest in listing.manifests]
     costs = unit_costs(readable(found), server.spec.model)
-    return (
-        None
-        if is_mistyped(server, count, costs)
-        else current_allocation(server, count, costs, cold)
-    )
+    if is_mistyped(server, count, costs):
+        return None
+    return current_allocation(server, count, costs, cold)
 
 
 async def _report_current(
@@ -348,7 +346,7 @@ async def _report(
     """Write the condition and the lead times on the Server, unless it has them already."""
     generation = manifest["metadata"]["generation"]
     wanted = condition(observation.status, verdict, generation, context.now())
-    if wanted is None and times == _told_lead_times(observation):
+    if wanted is None and times == _reported_lead_times(observation):
         return
     conditions = filter(None, [wanted or observation.status.condition(ACTUATED)])
     status = {
@@ -359,7 +357,7 @@ async def _report(
     await context.cluster.apply(SERVER, body, FieldManager.ACTUATION)
 
 
-def _told_lead_times(observation: Observation) -> Sequence[MeasuredLeadTime]:
+def _reported_lead_times(observation: Observation) -> Sequence[MeasuredLeadTime]:
     """Return the lead times that the Server has."""
     server = observation.resource
     return server.status.lead_times if isinstance(server, Server) else ()

@@ -224,17 +224,14 @@ async def _report(
     """
     reference, generation = scaled.observation.reference, scaled.observation.generation
     cold = cold_replicas(scaled.server, scaled.ready_since, context.now())
-    costs = supply.unit_costs(scaled.server.spec.model)
-    mistyped = is_mistyped(scaled.server, scaled.running, costs)
-    if not mistyped and _runs_something_else(scaled, cold):
-        current = current_allocation(scaled.server, scaled.together, costs, cold)
-        if scaled.apart:
-            current = current_apart(scaled.server, scaled.apart, costs)
-        body = reference.manifest(spec={"currentAlloc": current})
-        written = await context.cluster.apply(SERVER, body, FieldManager.ACTUATION)
-        context.world.written(written)
-        reference = Reference.of(SERVER, written)
-        generation = written["metadata"]["generation"]
+    if _runs_something_else(scaled, cold):
+        current = _current(scaled, supply.unit_costs(scaled.server.spec.model), cold)
+        if current is not None:
+            body = reference.manifest(spec={"currentAlloc": current})
+            written = await context.cluster.apply(SERVER, body, FieldManager.ACTUATION)
+            context.world.written(written)
+            reference = Reference.of(SERVER, written)
+            generation = written["metadata"]["generation"]
     verdict, before = _verdict(scaled, targets, steps), scaled.condition
     actuated = condition(scaled.observation.status, verdict, generation, context.now())
     newest = lead_times(scaled.server, scaled.start_seconds)
@@ -259,6 +256,17 @@ def _runs_something_else(scaled: ScaledServer, cold: Mapping[str, int]) -> bool:
     if scaled.apart:
         return has_changed_apart(scaled.server, scaled.apart)
     return has_changed(scaled.server, scaled.together, cold)
+
+
+def _current(
+    scaled: ScaledServer, costs: Mapping[str, float], cold: Mapping[str, int]
+) -> Manifest | None:
+    """Return what runs as `currentAlloc`; None if the name of its accelerator is mistyped."""
+    if is_mistyped(scaled.server, scaled.running, costs):
+        return None
+    if scaled.apart:
+        return current_apart(scaled.server, scaled.apart, costs)
+    return current_allocation(scaled.server, scaled.together, costs, cold)
 
 
 def _verdict(scaled: ScaledServer, targets: ServerTargets, steps: ReplicaSteps) -> Verdict | None:
