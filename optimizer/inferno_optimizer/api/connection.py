@@ -16,9 +16,9 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from inferno_optimizer.api.documents import write_json
 from inferno_optimizer.api.limits import ServerLimits
 from inferno_optimizer.api.messages import JSON
+from inferno_optimizer.wire.documents import write_json
 
 KEEP_ALIVE = 30
 """Seconds until an idle connection is closed."""

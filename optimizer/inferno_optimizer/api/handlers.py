@@ -10,13 +10,13 @@ from typing import Any, Protocol
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from inferno_optimizer.api.documents import OPTIONS, Document, parse_json, write_json
 from inferno_optimizer.api.limits import ServerLimits
 from inferno_optimizer.api.messages import Refusal, encoded_reply, json_reply
 from inferno_optimizer.api.pool import Reply, WorkerPool
 from inferno_optimizer.api.routes import Edit, Look
 from inferno_optimizer.api.state import StateChange, StoredSystem, body_of, contents_of, with_answer
 from inferno_optimizer.errors import InputError
+from inferno_optimizer.wire.documents import OPTIONS, Document, parse_json, write_json
 from inferno_optimizer.wire.fields import MisfitError, Object
 
 CLIENT_CLOSED_REQUEST = 499

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Match
 
-from inferno_optimizer.api.documents import write_json
+from inferno_optimizer.wire.documents import write_json
 
 JSON = "application/json; charset=utf-8"
 

@@ -6,10 +6,10 @@ from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any
 
-from inferno_optimizer.api.documents import BODY, OPTIONS, Document
 from inferno_optimizer.api.messages import JSON
 from inferno_optimizer.api.routes import EDITS, LOOKS, Edit, Look
 from inferno_optimizer.solution import Reason, SolverStatus
+from inferno_optimizer.wire.documents import BODY, OPTIONS, Document
 from inferno_optimizer.wire.fields import Object, Schema, nullable
 
 JsonObject = dict[str, Any]

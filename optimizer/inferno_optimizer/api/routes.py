@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from inferno_optimizer.api import documents, state
-from inferno_optimizer.api.documents import Document
+from inferno_optimizer.api import state
+from inferno_optimizer.wire import documents
+from inferno_optimizer.wire.documents import Document
 from inferno_optimizer.wire.fields import Object, Schema
 
 NAME: Schema = {"type": "string"}

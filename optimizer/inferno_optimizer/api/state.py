@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from inferno_optimizer.api.documents import ALLOCATION, Document, system_of
 from inferno_optimizer.api.messages import Refusal
 from inferno_optimizer.solution import Reason
 from inferno_optimizer.system import LOWEST_PRIORITY
+from inferno_optimizer.wire.documents import ALLOCATION, Document, system_of
 from inferno_optimizer.wire.fields import LARGEST_INTEGER
 
 T = TypeVar("T")

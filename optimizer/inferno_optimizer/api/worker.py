@@ -17,11 +17,11 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import BinaryIO
 
-from inferno_optimizer.api.documents import parse_json, system_of, write_json
 from inferno_optimizer.errors import InfernoError, InputError
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import System
 from inferno_optimizer.wire.codec import decode_system, encode_solution
+from inferno_optimizer.wire.documents import parse_json, system_of, write_json
 from inferno_optimizer.wire.fields import MisfitError
 
 

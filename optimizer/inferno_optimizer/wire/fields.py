@@ -260,6 +260,11 @@ class Object(Generic[T]):
         self.zero = make(**self._zeros)
 
     @property
+    def kinds(self) -> Mapping[str, FieldKind[Any]]:
+        """The kind of each key."""
+        return {key: known.kind for key, known in self._fields.items()}
+
+    @property
     def schema(self) -> Schema:
         """JSON schema of the object; every key may be absent or null."""
         properties = {key: nullable(known.kind.schema) for key, known in self._fields.items()}

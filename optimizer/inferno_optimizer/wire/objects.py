@@ -121,31 +121,27 @@ _PLACES = {
     "decodeAccelerators": "decode_accelerators",
 }
 
-_SERVERS = List(
-    "server",
-    ("name",),
-    Object(
-        Server,
-        {
-            "name": ("name", TEXT),
-            "class": ("service_class", _CLASS_NAME),
-            "model": ("model", TEXT),
-            "keepAccelerator": ("keep_accelerator", FLAG),
-            "minNumReplicas": ("min_replicas", INTEGER),
-            "maxBatchSize": ("max_batch_size", INTEGER),
-            "maxQueueSize": ("max_queue_size", INTEGER),
-            "accelerators": ("accelerators", TEXTS),
-            "destination": ("destination", TEXT),
-            "prefillAccelerators": ("prefill_accelerators", TEXTS),
-            "decodeAccelerators": ("decode_accelerators", TEXTS),
-            "currentAlloc": ("current", ALLOCATION),
-        },
-        left_out=lambda server: [key for key, name in _PLACES.items() if not getattr(server, name)],
-        unused=("desiredAlloc",),
-    ),
-    collect=last_of_each("name"),
-    spread=tuple,
+SERVER = Object(
+    Server,
+    {
+        "name": ("name", TEXT),
+        "class": ("service_class", _CLASS_NAME),
+        "model": ("model", TEXT),
+        "keepAccelerator": ("keep_accelerator", FLAG),
+        "minNumReplicas": ("min_replicas", INTEGER),
+        "maxBatchSize": ("max_batch_size", INTEGER),
+        "maxQueueSize": ("max_queue_size", INTEGER),
+        "accelerators": ("accelerators", TEXTS),
+        "destination": ("destination", TEXT),
+        "prefillAccelerators": ("prefill_accelerators", TEXTS),
+        "decodeAccelerators": ("decode_accelerators", TEXTS),
+        "currentAlloc": ("current", ALLOCATION),
+    },
+    left_out=lambda server: [key for key, name in _PLACES.items() if not getattr(server, name)],
+    unused=("desiredAlloc",),
 )
+
+_SERVERS = List("server", ("name",), SERVER, collect=last_of_each("name"), spread=tuple)
 
 _CAPACITY = List(
     "capacity",
@@ -155,7 +151,7 @@ _CAPACITY = List(
     spread=lambda capacity: starmap(_CardCount, capacity.items()),
 )
 
-_OPTIONS = Object(
+OPTIONS = Object(
     Options,
     {
         "unlimited": ("unlimited", FLAG),
@@ -178,7 +174,7 @@ SECTIONS: dict[str, tuple[str, FieldKind[Any]]] = {
     "serviceClassData": ("classes", Section("serviceClasses", _CLASSES)),
     "serverData": ("servers", Section("servers", _SERVERS)),
     "capacityData": ("capacity", Section("count", _CAPACITY)),
-    "optimizerData": ("options", Section("optimizer", _OPTIONS)),
+    "optimizerData": ("options", Section("optimizer", OPTIONS)),
 }
 
 SYSTEM = Object(System, SECTIONS, left_out=lambda system: () if system.roles else ("roleData",))

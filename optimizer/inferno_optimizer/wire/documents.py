@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from inferno_optimizer.errors import InputError
+from inferno_optimizer.wire import objects
 from inferno_optimizer.wire.fields import (
     FLAG,
     INTEGER,
-    SHARE,
     TEXT,
-    TEXTS,
     FieldKind,
     List,
     Object,
@@ -96,7 +95,8 @@ NUMBER = Scalar(0.0, _read_single, float, within("number", LARGEST_NUMBER))
 
 def _document(keys: Keys, later: Keys | None = None) -> Object[Document]:
     """Read objects into dicts; keys of `later` generations are left out when absent."""
-    kinds = {**keys, **{key: optional(kind) for key, kind in (later or {}).items()}}
+    added = {key: optional(kind) for key, kind in (later or {}).items() if key not in keys}
+    kinds = {**keys, **added}
 
     def make(**values: object) -> Document:
         return {key: value for key, value in values.items() if key in keys or value is not None}
@@ -226,13 +226,7 @@ SERVER = _document(
         "currentAlloc": ALLOCATION,
         "desiredAlloc": ALLOCATION,
     },
-    later={
-        "maxQueueSize": INTEGER,
-        "accelerators": TEXTS,
-        "destination": TEXT,
-        "prefillAccelerators": TEXTS,
-        "decodeAccelerators": TEXTS,
-    },
+    later=objects.SERVER.kinds,
 )
 SERVERS = _document({"servers": _list("server", ("name",), SERVER)})
 
@@ -245,7 +239,7 @@ OPTIONS = _document(
         "delayedBestEffort": FLAG,
         "saturationPolicy": TEXT,
     },
-    later={"holdUndecided": FLAG, "priorityTolerance": SHARE, "trace": FLAG},
+    later=objects.OPTIONS.kinds,
 )
 
 SYSTEM = _document(
