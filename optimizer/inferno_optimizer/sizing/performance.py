@@ -164,9 +164,9 @@ class LinearModel(SteadyModel):
 
         If the service time does not depend on the batch, the mean number in service.
         """
-        told = self.slope > 0
-        excess = (averages.service_ms - self.fixed) / np.where(told, self.slope, 1.0)
-        return np.clip(np.where(told, excess, averages.in_service), 1.0, self.batch)
+        slows = self.slope > 0
+        excess = (averages.service_ms - self.fixed) / np.where(slows, self.slope, 1.0)
+        return np.clip(np.where(slows, excess, averages.in_service), 1.0, self.batch)
 
 
 @dataclass(frozen=True, slots=True)

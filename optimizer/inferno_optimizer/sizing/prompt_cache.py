@@ -43,12 +43,12 @@ class PromptCaches(ArrayTable):
         is in the cache.
         """
         loads = [c.server.load for c in cases]
-        inputs, told = (
+        inputs, reused = (
             np.fromiter((getattr(load, name) for load in loads), dtype=np.int64)[case]
             for name in ("input_tokens", "cached_tokens")
         )
         # An engine computes at least the last token of a prompt.
-        cached = np.minimum(told, np.maximum(inputs - 1, 0))
+        cached = np.minimum(reused, np.maximum(inputs - 1, 0))
         warm = np.zeros_like(case)
         for row in np.flatnonzero(cached > 0).tolist():
             parts = cases[case[row]].server.current.parts

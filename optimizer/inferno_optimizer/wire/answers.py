@@ -162,24 +162,24 @@ def _unusable(server: Server, part: Allocation, catalogue: Catalogue) -> Iterato
         yield f"accelerator: {accelerator!r}: {NOWHERE_TO_RUN}"
 
 
-def _wrong_load(server: Server, told: Load, catalogue: Catalogue) -> Iterator[str]:
+def _wrong_load(server: Server, answered: Load, catalogue: Catalogue) -> Iterator[str]:
     """What the load of an allocation has other than that of its server, if anything."""
     asked = server.load
-    if not _is_same(told.arrival_rate, asked.arrival_rate):
+    if not _is_same(answered.arrival_rate, asked.arrival_rate):
         yield (
-            f"load.arrivalRate: it is for {told.arrival_rate:g} requests/min, not the"
+            f"load.arrivalRate: it is for {answered.arrival_rate:g} requests/min, not the"
             f" {asked.arrival_rate:g} that were asked for"
         )
     counts = {
-        "avgLength": (told.tokens_per_request, asked.tokens_per_request),
-        "avgInTokens": (told.input_tokens, asked.input_tokens),
-        "avgOutTokens": (told.output_tokens, asked.output_tokens),
-        "cachedTokens": (told.cached_tokens, asked.cached_tokens),
+        "avgLength": (answered.tokens_per_request, asked.tokens_per_request),
+        "avgInTokens": (answered.input_tokens, asked.input_tokens),
+        "avgOutTokens": (answered.output_tokens, asked.output_tokens),
+        "cachedTokens": (answered.cached_tokens, asked.cached_tokens),
     }
     for name, (count, expected) in counts.items():
         if count not in (0, expected):  # an optimizer tells the fields of its generation
             yield f"load.{name}: it is for {count} tokens, not the {expected} that were asked for"
-    steps, expected_steps = told.tokens_per_step, max(asked.tokens_per_step, 1.0)
+    steps, expected_steps = answered.tokens_per_step, max(asked.tokens_per_step, 1.0)
     if steps and not _is_same(steps, expected_steps):
         yield (
             f"load.tokensPerStep: it is for {steps:g} tokens, not the {expected_steps:g} that were"

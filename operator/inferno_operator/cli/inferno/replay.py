@@ -43,7 +43,7 @@ from inferno_operator.cli.options.replay import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
     from inferno_operator.cli.past import PastOptions
@@ -105,18 +105,13 @@ def replay(  # noqa: PLR0913 - an argument for each option
     )
     from inferno_operator.cli.past import PastOptions
     from inferno_operator.cli.replay import ReplayOptions, scenario_of
-    from inferno_optimizer.errors import InputError
     from inferno_optimizer.replay.plant import LeadTime
 
     money = money_of(currency)
     documents, unknown = read_documents(paths), warn if lenient else refuse_unknown
-    if trace is not None and not (begin or keep):
-        load = _recorded(trace)
-    elif trace is None and begin:
-        past = PastOptions(required(endpoint), begin, end, step, keep)
-        load = _past(resources_of(documents, unknown), past)
-    else:
-        raise InputError("which load? Give either --trace FILE, or --prometheus URL and --from")
+    recorded = None if begin or keep else trace
+    past = PastOptions(required(endpoint), begin, end, step, keep) if begin and not trace else None
+    load = _load(recorded, past, lambda: resources_of(documents, unknown))
     lead = LeadTime(lead_time, lead_time_cov)
     true = system_of(read_documents([str(truth)]), unknown).profiles if truth else ()
     truth_file, measures = str(truth or ""), measures_of(documents)
@@ -124,10 +119,25 @@ def replay(  # noqa: PLR0913 - an argument for each option
         step, hours, scale, slower, error, lead, seed, true, truth_file, measures, poisson
     )
     scenario = scenario_of(system_of(documents, unknown, warn, load.means), load, options, warn)
-    found = _replayed(scenario, policies, jobs)
-    _print(output, scenario, found, money)
+    replayed = _replayed(scenario, policies, jobs)
+    _print(output, scenario, replayed, money)
     if html is not None:
-        _write_page(html, f"Replay of {load.origin}", scenario, found, money)
+        _write_page(html, f"Replay of {load.origin}", scenario, replayed, money)
+
+
+def _load(
+    recorded: Path | None,
+    past: "PastOptions | None",
+    resources: "Callable[[], Sequence[Resource]]",
+) -> "ReplayedLoad":
+    """Return the load of a file, or that of the past; just one of both has to be given."""
+    from inferno_optimizer.errors import InputError
+
+    if recorded is not None:
+        return _recorded(recorded)
+    if past is None:
+        raise InputError("which load? Give either --trace FILE, or --prometheus URL and --from")
+    return _past(resources(), past)
 
 
 def _recorded(trace: Path) -> "ReplayedLoad":

@@ -22,6 +22,7 @@ from inferno_operator.resources import (
     LastOptimization,
     Load,
     Optimizer,
+    ServerAllocation,
 )
 from inferno_operator.resources.conditions import OPTIMIZED
 from inferno_optimizer.solution import Reason
@@ -166,12 +167,16 @@ def _notes_of_server(view: ServerView) -> Iterator[str]:
         yield f"warning: {view.warnings}"
     current = view.spec.current_alloc if view.spec else None
     if current and current.load and current.load.cached_tokens:
-        warm = sum(part.num_replicas - (part.cold_replicas or 0) for part in current.parts)
-        several = current.num_replicas
-        if current.roles:
-            warm = several = current.roles.prefill.num_replicas
-        inputs = current.load.avg_in_tokens or 0
-        yield cached_prompts(inputs, current.load.cached_tokens, max(warm, 0), several)
+        yield _saved_work(current, current.load)
+
+
+def _saved_work(current: ServerAllocation, load: Load) -> str:
+    """Return what prefix caches save; of two roles, the replicas that compute prompts count."""
+    warm = sum(part.num_replicas - (part.cold_replicas or 0) for part in current.parts)
+    several = current.num_replicas
+    if current.roles:
+        warm = several = current.roles.prefill.num_replicas
+    return cached_prompts(load.avg_in_tokens or 0, load.cached_tokens or 0, max(warm, 0), several)
 
 
 def _totals(views: Sequence[ServerView], money: Money) -> str:

@@ -57,21 +57,21 @@ def _prometheus(asked: Sequence[ServerMeasurement], now: datetime) -> Sequence[s
     if not asked:
         return ("Prometheus", "not asked", "-", "no Server has spec.measure")
     newest = max((item.time for item in usable), default=None)
-    told = f"{len(usable)} of {len(asked)} measured Servers have new numbers"
+    counts = f"{len(usable)} of {len(asked)} measured Servers have new numbers"
     state = "answers" if usable else "nothing new"
-    return ("Prometheus", state, age(newest, now) if newest else "-", told)
+    return ("Prometheus", state, age(newest, now) if newest else "-", counts)
 
 
 def _planning(optimizer: Optimizer, now: datetime) -> Sequence[str]:
     """The last plan of an Optimizer, and whether the next one is late, so that no leader works."""
     last, interval = optimizer.status.last_optimization, optimizer.spec.interval
-    told = optimizer.status.condition(OPTIMIZED)
-    state = told.reason if told else "not yet"
+    optimized = optimizer.status.condition(OPTIMIZED)
+    state = optimized.reason if optimized else "not yet"
     since = (now - last.time).total_seconds() if last else 0.0
     if interval and last and since > LATE * interval:
         state = OVERDUE
     every = f"a plan every {interval} s" if interval else "a plan when somebody asks for it"
-    message = told.message if told and told.status != "True" else every
+    message = optimized.message if optimized and optimized.status != "True" else every
     name = f"Optimizer {optimizer.metadata.name}"
     return (name, state, age(last.time, now) if last else "-", message)
 
@@ -83,8 +83,8 @@ def _figures(found: Sequence[ServerMeasurement], now: datetime) -> Iterator[KeyF
     usable = sum(count for quality, count in qualities.items() if quality in USABLE)
     yield KeyFigure("With new numbers", str(usable), f"of {asked} that are measured")
     others = [q for q in get_args(Quality) if q not in USABLE and qualities[q]]
-    told = ", ".join(f"{qualities[quality]} {quality}" for quality in others)
-    yield KeyFigure("Without new numbers", str(asked - usable), told or "no quality is bad")
+    counts = ", ".join(f"{qualities[quality]} {quality}" for quality in others)
+    yield KeyFigure("Without new numbers", str(asked - usable), counts or "no quality is bad")
     times = [item.measured.time for item in found if item.measured]
     yield KeyFigure(
         "Oldest number", age(min(times), now) if times else "-", "since it was measured"
@@ -115,13 +115,13 @@ def _sources(found: Sequence[ServerMeasurement], now: datetime) -> TextTable:
 def _source_row(name: str, items: Sequence[ServerMeasurement], now: datetime) -> Sequence[str]:
     qualities = Counter(item.measured.quality for item in items if item.measured)
     missing = len(items) - qualities.total()
-    told = [f"{count} {quality}" for quality, count in sorted(qualities.items())]
-    told += [f"{missing} not yet"] if missing and name != TYPED else []
+    counts = [f"{count} {quality}" for quality, count in sorted(qualities.items())]
+    counts += [f"{missing} not yet"] if missing and name != TYPED else []
     times = [item.measured.time for item in items if item.measured]
     return (
         name,
         str(len(items)),
-        ", ".join(told) or "-",
+        ", ".join(counts) or "-",
         age(min(times), now) if times else "-",
         _labels(items[0]),
     )
@@ -139,11 +139,11 @@ def _labels(item: ServerMeasurement) -> str:
 def _conditions(resources: Sequence[Resource], now: datetime) -> Iterator[Part]:
     """Yield the conditions of the Optimizers, which say whether plans are made."""
     rows = [
-        (resource.metadata.name, told.type, told.status, told.reason,
-         age(told.last_transition_time, now), told.message)
+        (resource.metadata.name, condition.type, condition.status, condition.reason,
+         age(condition.last_transition_time, now), condition.message)
         for resource in resources
         if isinstance(resource, Optimizer)
-        for told in resource.status.conditions
+        for condition in resource.status.conditions
     ]  # fmt: skip
     if rows:
         yield TextTable(("OPTIMIZER", "CONDITION", "STATUS", "REASON", ">AGE", "MESSAGE"), rows)

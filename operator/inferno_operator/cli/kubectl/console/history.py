@@ -70,8 +70,8 @@ def savings_figures(
     compared = saved(ledger[-1]) if ledger else ()
     for name, cents, share in (found for found in compared if found[0] in policies):
         less = "saved" if cents >= 0 else "more"
-        told = f"{money.unit} {less} ({abs(share):.0%}) since {ledger[-1].since[:10]}"
-        yield KeyFigure(f"Against {name}", f"{abs(cents) / money.cents:.0f}", told)
+        since = f"{money.unit} {less} ({abs(share):.0%}) since {ledger[-1].since[:10]}"
+        yield KeyFigure(f"Against {name}", f"{abs(cents) / money.cents:.0f}", since)
 
 
 def _parts(plans: Sequence[Plan], ledger: Sequence[SpendingRow], money: Money) -> Iterator[Part]:

@@ -83,13 +83,13 @@ def _of(model: Model, servers: Sequence[Server]) -> list[Server]:
 
 
 def _summary(model: Model, servers: Sequence[Server], money: Money) -> Sequence[str]:
-    told = model.status.condition(CALIBRATED)
+    calibrated = model.status.condition(CALIBRATED)
     return (
         model.metadata.name,
         model.spec.name,
         str(len(model.spec.data)),
         model.spec.calibrate,
-        told.reason if told else "-",
+        calibrated.reason if calibrated else "-",
         str(len(servers)),
         str(_replicas(servers)),
         money.amount(_cost(servers)),

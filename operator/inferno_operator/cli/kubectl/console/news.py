@@ -97,19 +97,19 @@ class News:
 
     async def events(self) -> AsyncIterator[str]:
         """Yield server-sent events: the version, at first and when it changes, or a comment."""
-        told = asyncio.Event()
-        self._pages.add(told)
+        changed = asyncio.Event()
+        self._pages.add(changed)
         try:
             yield f"data: {self.version}\n\n"
             while not self._over.is_set():
-                if not await _is_set(told, ALIVE_S):
+                if not await _is_set(changed, ALIVE_S):
                     yield ": alive\n\n"
                     continue
-                told.clear()
+                changed.clear()
                 if not self._over.is_set():
                     yield f"data: {self.version}\n\n"
         finally:
-            self._pages.discard(told)
+            self._pages.discard(changed)
 
 
 async def _is_set(event: asyncio.Event, patience: float) -> bool:

@@ -1,6 +1,6 @@
 """The objects of a namespace -> the page of one Server: its options, its past, how it is."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from inferno_operator.cli.kubectl.answer import in_order
@@ -192,25 +192,33 @@ def _past_charts(
     line = Timeline.of((*(time for time, _ in loads), *times), now)
     if len(loads) > 1:
         rates = [(line.at(time), rate) for time, rate in loads]
-        marks = [
-            Named(plan.metadata.name, line.at(time), _value_at(rates, line.at(time)))
-            for (plan, _), time in zip(changes, times, strict=True)
-        ]
-        most = max(rate for _, rate in rates) * ABOVE or 1.0
-        frame = Frame("Load", line.label, "requests/min", line.end, most)
-        words = f"Load when Plans were made, and now: {rates[-1][1]:.4g} requests/min"
-        yield line_chart(frame, [("line", rates)], f"{words}; dots: Plans that changed it", marks)
+        names = (plan.metadata.name for plan, _ in changes)
+        yield _load_chart(line, rates, dict(zip(names, map(line.at, times), strict=True)))
     if changes:
-        placed = [
-            (line.at(time), _replicas(step.after))
-            for (_, step), time in zip(changes, times, strict=True)
-        ]
-        if placed[0][0] > 0:
-            placed.insert(0, (0.0, _replicas(changes[0][1].before)))
-        most = max(1.0, *(count for _, count in placed)) * ABOVE
-        frame = Frame("Replicas decided", line.label, "replicas", line.end, most, whole=True)
-        words = f"Replicas by the Plans that took effect; now {placed[-1][1]:g}"
-        yield line_chart(frame, [("line", stairs(placed, line.end))], words)
+        steps = [step for _, step in changes]
+        yield _replicas_chart(line, list(zip(map(line.at, times), steps, strict=True)))
+
+
+def _load_chart(
+    line: Timeline, rates: Sequence[tuple[float, float]], plans: Mapping[str, float]
+) -> Chart:
+    """The load over time, with a mark for each Plan, given by its place on the line."""
+    marks = [Named(name, at, _value_at(rates, at)) for name, at in plans.items()]
+    most = max(rate for _, rate in rates) * ABOVE or 1.0
+    frame = Frame("Load", line.label, "requests/min", line.end, most)
+    words = f"Load when Plans were made, and now: {rates[-1][1]:.4g} requests/min"
+    return line_chart(frame, [("line", rates)], f"{words}; dots: Plans that changed it", marks)
+
+
+def _replicas_chart(line: Timeline, steps: Sequence[tuple[float, PlanStep]]) -> Chart:
+    """The replicas over time; what ran before the first step, if that is not at the beginning."""
+    placed = [(at, _replicas(step.after)) for at, step in steps]
+    if placed[0][0] > 0:
+        placed.insert(0, (0.0, _replicas(steps[0][1].before)))
+    most = max(1.0, *(count for _, count in placed)) * ABOVE
+    frame = Frame("Replicas decided", line.label, "replicas", line.end, most, whole=True)
+    words = f"Replicas by the Plans that took effect; now {placed[-1][1]:g}"
+    return line_chart(frame, [("line", stairs(placed, line.end))], words)
 
 
 def _replicas(placed: Sequence[Placement]) -> float:

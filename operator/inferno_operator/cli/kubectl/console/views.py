@@ -57,8 +57,8 @@ def next_view(
 
 def _next_figures(planned: PlanPreview, solution: Solution, money: Money) -> Iterator[KeyFigure]:
     change = solution.cost - sum(cost(item.current) for item in planned.servers)
-    told = f"{money.rate}, {money.change(change)} against now"
-    yield KeyFigure("Cost planned", money.amount(solution.cost), told)
+    against_now = f"{money.rate}, {money.change(change)} against now"
+    yield KeyFigure("Cost planned", money.amount(solution.cost), against_now)
     changing, count = sum(bool(item.action) for item in planned.servers), len(planned.servers)
     yield KeyFigure("Servers that change", str(changing), f"of {count}")
     yield KeyFigure("Get what they need", str(served(solution)), f"of {count} Servers")
@@ -67,11 +67,11 @@ def _next_figures(planned: PlanPreview, solution: Solution, money: Money) -> Ite
 def _difference_figures(compared: Comparison, money: Money) -> Iterator[KeyFigure]:
     """What the changes of a person make different from the plan without them."""
     before, after = compared.before, compared.after
-    told = f"{money.rate} against the plan without it"
-    yield KeyFigure("Cost by what if", money.change(after.cost - before.cost), told)
+    against_before = f"{money.rate} against the plan without it"
+    yield KeyFigure("Cost by what if", money.change(after.cost - before.cost), against_before)
     more, others = served(after) - served(before), len(compared.differences)
-    told = f"get what they need; {others} of {len(after.decisions)} are decided otherwise"
-    yield KeyFigure("Servers by what if", f"{more:+d}" if more else "0", told)
+    decided = f"get what they need; {others} of {len(after.decisions)} are decided otherwise"
+    yield KeyFigure("Servers by what if", f"{more:+d}" if more else "0", decided)
 
 
 def _without_document(compared: Comparison) -> Mapping[str, object]:
@@ -143,12 +143,12 @@ def _figures(plan: Plan, money: Money) -> Iterator[KeyFigure]:
     totals, proof = plan.spec.totals, plan.spec.certificate
     yield KeyFigure("Servers that change", str(totals.servers), plan.status.phase or "")
     change = totals.cost_after - totals.cost_before
-    told = f"{money.amount(totals.cost_after)} {money.rate} after it"
-    yield KeyFigure("Change of cost", money.change(change), told)
+    cost_after = f"{money.amount(totals.cost_after)} {money.rate} after it"
+    yield KeyFigure("Change of cost", money.change(change), cost_after)
     yield could_cost_less(proof, money)
     if taken := totals.reduction:
-        told = f"{taken.load_lost:g} requests/min not served any more"
-        yield KeyFigure("Replicas taken away", f"{taken.replicas_taken:g}", told)
+        load_lost = f"{taken.load_lost:g} requests/min not served any more"
+        yield KeyFigure("Replicas taken away", f"{taken.replicas_taken:g}", load_lost)
 
 
 def _form_of(plan: Plan) -> PlanForm | None:
