@@ -7,7 +7,8 @@ from typing import Any
 
 from inferno_operator.cli.headroom import Headroom, headrooms, measured_headrooms
 from inferno_operator.controllers.measurement.load import with_last_good
-from inferno_operator.controllers.optimization.snapshot import KINDS, build_system, priced_current
+from inferno_operator.controllers.optimization.allocations import priced_current
+from inferno_operator.controllers.optimization.snapshot import KINDS, build_system
 from inferno_operator.resources import (
     Capacity,
     CapacityUse,

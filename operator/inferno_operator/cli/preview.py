@@ -6,8 +6,9 @@ from enum import StrEnum
 from typing import Any
 
 from inferno_operator.controllers.actuation.decision import UNDECIDED
+from inferno_operator.controllers.optimization.allocations import priced_current
 from inferno_operator.controllers.optimization.changes import Update, plan_updates
-from inferno_operator.controllers.optimization.snapshot import Snapshot, priced_current
+from inferno_operator.controllers.optimization.snapshot import Snapshot
 from inferno_operator.resources import Allocation, Optimizer, Server, ServerAllocation
 from inferno_operator.resources.conditions import WARNINGS
 from inferno_operator.resources.objects import kind_of

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from inferno_operator.controllers.actuation.decision import UNDECIDED
 from inferno_operator.controllers.approval.contents import StoredDecision
+from inferno_operator.controllers.optimization.allocations import priced_current
 from inferno_operator.controllers.optimization.placements import cards_of, placements
-from inferno_operator.controllers.optimization.snapshot import priced_current
 from inferno_operator.resources import (
     DIGITS,
     MAX_EMPTIED,

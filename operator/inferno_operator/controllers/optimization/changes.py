@@ -7,6 +7,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal
 
+from inferno_operator.controllers.optimization.allocations import desired_allocation
 from inferno_operator.controllers.optimization.noise import (
     is_close,
     is_close_message,
@@ -15,7 +16,6 @@ from inferno_operator.controllers.optimization.noise import (
 )
 from inferno_operator.controllers.optimization.snapshot import KINDS, Snapshot
 from inferno_operator.resources import (
-    DIGITS,
     Capacity,
     Resource,
     Server,
@@ -35,7 +35,6 @@ from inferno_operator.resources.observation import Observation, still_running
 from inferno_operator.runtime.ports import UnknownFieldError
 from inferno_optimizer.caveats import priority_warning
 from inferno_optimizer.solution import Decision, Reason, Solution
-from inferno_optimizer.system import Allocation, Load
 from inferno_optimizer.validation import Problem
 
 VALID = Verdict(READY, holds=True, reason="Valid")
@@ -324,51 +323,3 @@ def spec_change(server: Resource, desired: Manifest) -> Manifest | None:
     ):
         return None
     return {"desiredAlloc": desired}
-
-
-def desired_allocation(allocation: Allocation | None) -> Manifest:
-    """An allocation as the manifest of spec.desiredAlloc; all fields are zero without one.
-
-    Every field is set, so that no number of an earlier decision remains.
-    """
-    decided = allocation or Allocation()
-    whole = {**_part(decided), "mix": [_part(part) for part in decided.mix]}
-    if decided.roles:
-        whole["roles"] = {part.role.lower(): _role_part(part) for part in decided.roles}
-    return whole
-
-
-def _role_part(allocation: Allocation) -> Manifest:
-    """The manifest of the replicas of a role."""
-    return {
-        "accelerator": allocation.accelerator,
-        "numReplicas": allocation.replicas,
-        "maxBatch": allocation.max_batch_size,
-        "cost": round(allocation.cost, DIGITS),
-    }
-
-
-def _part(allocation: Allocation) -> Manifest:
-    """The manifest of an allocation without its mix."""
-    return {
-        **_role_part(allocation),
-        "itlAverage": round(allocation.itl_ms, DIGITS),
-        "waitAverage": round(allocation.wait_ms, DIGITS),
-        "ttftAverage": round(allocation.ttft_ms, DIGITS),
-        "load": _load(allocation.load),
-    }
-
-
-def _load(load: Load) -> Manifest:
-    """The manifest of a load, with avgLength or with token counts, as the load was given."""
-    lengths = {"avgInTokens": load.input_tokens, "avgOutTokens": load.output_tokens}
-    if load.tokens_per_request or not load.output_tokens:
-        lengths = {"avgLength": load.tokens_per_request} | (lengths if load.output_tokens else {})
-    optional = {"cachedTokens": load.cached_tokens, "tokensPerStep": load.tokens_per_step}
-    return {
-        "arrivalRate": load.arrival_rate,
-        **lengths,
-        **{key: value for key, value in optional.items() if value},
-        "arrivalCOV": load.arrival_cov,
-        "serviceCOV": load.service_cov,
-    }

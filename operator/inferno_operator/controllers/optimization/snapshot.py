@@ -6,26 +6,20 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TypeVar
 
+from inferno_operator.controllers.optimization.allocations import allocation_of, priced_current
+from inferno_operator.controllers.optimization.profiles import profiles, roles
 from inferno_operator.controllers.optimization.sleep import may_sleep
 from inferno_operator.resources import (
     Accelerator,
-    CalibratedData,
     Capacity,
     Model,
     Optimizer,
     OptimizerParameters,
-    PerformanceData,
-    PrefillParms,
     Resource,
-    Roles,
     Server,
-    ServerAllocation,
     ServiceClass,
-    StepParms,
     Target,
 )
-from inferno_operator.resources import Allocation as AllocationPart
-from inferno_operator.resources import Load as LoadPart
 from inferno_operator.resources.conditions import COUNTED
 from inferno_optimizer import system as core
 from inferno_optimizer.capacity import cards_of_servers
@@ -37,12 +31,6 @@ Named = Accelerator | Model | ServiceClass | Server
 """Objects that other objects refer to by `spec.name`."""
 
 Kind = TypeVar("Kind", bound=Resource)
-Priced = TypeVar("Priced", bound=AllocationPart)
-
-PERCENT = 100.0
-
-TIMES = frozenset({"alpha", "beta", "gamma", "delta", "kappa", "u"})
-"""Parameters that are times."""
 
 DUPLICATE_NAME = "DuplicateName"
 
@@ -96,8 +84,8 @@ def build_system(
     asked = optimizer or next(_only(Optimizer, in_order), None)
     system = core.System(
         accelerators=tuple(map(_accelerator, _only(Accelerator, loaded))),
-        profiles=_profiles(_only(Model, loaded)),
-        roles=_roles(_only(Model, loaded)),
+        profiles=profiles(_only(Model, loaded)),
+        roles=roles(_only(Model, loaded)),
         classes=tuple(map(_service_class, _only(ServiceClass, loaded))),
         capacity=_capacity(_only(Capacity, in_order)),
         options=_options(asked.spec.data.optimizer if asked else None, time_limit),
@@ -161,139 +149,6 @@ def _accelerator(resource: Accelerator) -> core.Accelerator:
     return core.Accelerator(spec.name, spec.type, spec.cost, spec.multiplicity)
 
 
-def _profiles(models: Iterable[Model]) -> tuple[core.PerformanceProfile, ...]:
-    """Profiles of the models; of several for one accelerator, the last one is used."""
-    return tuple(
-        {
-            (model.spec.name, data.acc): _profile(model.spec.name, _calibrated(model, data))
-            for model in models
-            for data in model.spec.data
-            if data.role == "Both"
-        }.values()
-    )
-
-
-def _roles(models: Iterable[Model]) -> tuple[core.RoleProfile, ...]:
-    """Profiles of the roles of the models; of several for one role, the last one is used."""
-    return tuple(
-        {
-            (model.spec.name, data.acc, data.role): _role(model, data, data.step_parms)
-            for model in models
-            for data in model.spec.data
-            if data.role != "Both" and data.step_parms is not None
-        }.values()
-    )
-
-
-def _role(model: Model, data: PerformanceData, steps: StepParms) -> core.RoleProfile:
-    transfer = model.spec.transfer
-    return core.RoleProfile(
-        model=model.spec.name,
-        accelerator=data.acc,
-        role=core.Role(data.role),
-        parameters=_steps(steps),
-        max_batch_size=data.max_batch_size,
-        at_tokens=data.at_tokens,
-        accelerator_count=max(data.acc_count, 1),
-        max_tokens=data.max_tokens or 0,
-        max_sequences=data.max_num_seqs or 0,
-        transfer=core.Transfer(transfer.per_request_ms, transfer.per_token_ms)
-        if transfer and data.role == "Prefill"
-        else core.Transfer(),
-    )
-
-
-def _calibrated(model: Model, data: PerformanceData) -> PerformanceData:
-    """The data with calibrated parameters, if the model asks for them and there are any.
-
-    They are those of the upper confidence. Typed parameters get an error as well: else an
-    accelerator would seem faster because nobody measured it.
-    """
-    if model.spec.calibrate != "Use":
-        return data
-    found = next((row for row in model.status.calibration if row.acc == data.acc), None)
-    measured = _measured(data, found) if found else None
-    if measured is None:
-        return _slower(data, 1 + model.spec.typed_error_percent / PERCENT)
-    return data.model_copy(update=measured)
-
-
-def _measured(data: PerformanceData, found: CalibratedData) -> Mapping[str, object] | None:
-    """The fields of the data that calibrated parameters replace; None if none do.
-
-    The first generation has no prefill time of its own, so it takes only alpha and beta. The
-    others become the fourth generation if the steps fit, else the second one; but typed steps
-    are not replaced by lines, which hold only for the lengths that they were measured with.
-    """
-    decode, steps = found.decode_parms, found.step_parms
-    if data.alpha is not None:
-        return {"alpha": decode.alpha, "beta": decode.beta} if decode else None
-    if steps is None and (decode is None or data.step_parms is not None):
-        return None
-    lines = None if steps else (decode, found.prefill_parms)
-    decode, prefill = lines or (None, None)
-    return {
-        "decode_parms": decode,
-        "prefill_parms": prefill,
-        "perf_parms": None,
-        "step_parms": steps,
-    }
-
-
-def _slower(data: PerformanceData, factor: float) -> PerformanceData:
-    """The data with all times longer by a factor."""
-    parts = ("decode_parms", "prefill_parms", "perf_parms", "step_parms")
-    times = {name: value * factor for name in ("alpha", "beta") if (value := getattr(data, name))}
-    longer = {
-        name: part.model_copy(update={n: v * factor for n, v in part if n in TIMES})
-        for name in parts
-        if (part := getattr(data, name))
-    }
-    return data.model_copy(update={**times, **longer})
-
-
-def _profile(model: str, data: PerformanceData) -> core.PerformanceProfile:
-    return core.PerformanceProfile(
-        model=model,
-        accelerator=data.acc,
-        parameters=_parameters(data),
-        max_batch_size=data.max_batch_size,
-        at_tokens=data.at_tokens,
-        accelerator_count=max(data.acc_count, 1),
-        max_tokens=data.max_tokens or 0,
-        max_sequences=data.max_num_seqs or 0,
-    )
-
-
-def _parameters(data: PerformanceData) -> core.PerformanceParameters:
-    """Performance parameters of the generation that the data have."""
-    if data.step_parms:
-        return _steps(data.step_parms)
-    if data.perf_parms:
-        budget = data.perf_parms
-        return core.TokenBudgetParameters(budget.alpha, budget.beta, budget.gamma)
-    if data.decode_parms:
-        decode, prefill = data.decode_parms, data.prefill_parms or PrefillParms(gamma=0, delta=0)
-        return core.PrefillDecodeParameters(decode.alpha, decode.beta, prefill.gamma, prefill.delta)
-    return core.DecodeParameters(data.alpha or 0.0, data.beta or 0.0)
-
-
-def _steps(steps: StepParms) -> core.StepParameters:
-    return core.StepParameters(
-        alpha=steps.alpha,
-        kappa=steps.kappa,
-        delta=steps.delta,
-        u=steps.u,
-        ahead=steps.ahead,
-        budget=steps.budget,
-        overhead=steps.overhead,
-        min_input_tokens=steps.min_in_tokens,
-        max_input_tokens=steps.max_in_tokens,
-        min_output_tokens=steps.min_out_tokens,
-        max_output_tokens=steps.max_out_tokens,
-    )
-
-
 def _service_class(resource: ServiceClass) -> core.ServiceClass:
     targets = {target.model: _target(target) for target in resource.spec.data}
     return core.ServiceClass(resource.spec.name, resource.spec.priority, targets)
@@ -318,7 +173,7 @@ def _server(resource: Server, catalogue: Catalogue, *, wakes: bool = False) -> c
         name=spec.name,
         service_class=spec.service_class,
         model=spec.model,
-        current=_current(current) if current else core.Allocation(),
+        current=allocation_of(current) if current else core.Allocation(),
         keep_accelerator=spec.keep_accelerator,
         min_replicas=_least(resource, catalogue, wakes=wakes),
         max_batch_size=spec.max_batch_size,
@@ -354,95 +209,6 @@ def _least(resource: Server, catalogue: Catalogue, *, wakes: bool) -> int:
     cost = catalogue.unit_cost(spec.model, runs.accelerator) if runs else 0.0
     rests = wakes and may_sleep(resource, cost, priority)
     return max(spec.min_num_replicas, 0 if rests else 1)
-
-
-def priced_current(resource: Server, catalogue: Catalogue) -> ServerAllocation | None:
-    """The current allocation of a Server; a missing cost is computed from its replicas.
-
-    Parameters
-    ----------
-    resource
-        The Server.
-    catalogue
-        Accelerators and performance data of the namespace of the Server.
-    """
-    whole, model = resource.spec.current_alloc, resource.spec.model
-    if whole is None:
-        return None
-    mix = tuple(_priced(part, model, catalogue) for part in whole.mix)
-    if whole.roles:
-        return _priced_apart(whole, model, catalogue)
-    if not mix:
-        return _priced(whole, model, catalogue)
-    total = sum(part.cost or 0.0 for part in mix)
-    return whole.model_copy(
-        update={"mix": mix, "cost": total if whole.cost is None else whole.cost}
-    )
-
-
-def _priced_apart(whole: ServerAllocation, model: str, catalogue: Catalogue) -> ServerAllocation:
-    """The allocation with the cost of both roles, if it has none."""
-    if whole.roles is None or whole.cost is not None:
-        return whole
-    costs = (
-        max(part.replicas, 0) * catalogue.unit_cost(model, part.accelerator, part.role)
-        for part in _role_parts(whole.roles)
-    )
-    return whole.model_copy(update={"cost": sum(costs)})
-
-
-def _priced(part: Priced, model: str, catalogue: Catalogue) -> Priced:
-    if part.cost is not None:
-        return part
-    cost = max(part.num_replicas, 0) * catalogue.unit_cost(model, part.accelerator)
-    return part.model_copy(update={"cost": cost})
-
-
-def _current(whole: ServerAllocation) -> core.Allocation:
-    return replace(
-        _allocation(whole),
-        mix=tuple(map(_allocation, whole.mix)),
-        roles=tuple(_role_parts(whole.roles)) if whole.roles else (),
-    )
-
-
-def _role_parts(roles: Roles) -> Iterator[core.Allocation]:
-    """The parts of an allocation by role, prefill first."""
-    for role, part in roles.by_role.items():
-        yield core.Allocation(
-            accelerator=part.accelerator,
-            replicas=part.num_replicas,
-            max_batch_size=part.max_batch or 0,
-            cost=part.cost or 0.0,
-            role=role,
-        )
-
-
-def _allocation(part: AllocationPart) -> core.Allocation:
-    return core.Allocation(
-        accelerator=part.accelerator,
-        replicas=part.num_replicas,
-        max_batch_size=part.max_batch or 0,
-        cost=part.cost or 0.0,
-        itl_ms=part.itl_average or 0.0,
-        wait_ms=part.wait_average or 0.0,
-        ttft_ms=part.ttft_average or 0.0,
-        load=_load(part.load) if part.load else core.Load(),
-        cold_replicas=part.cold_replicas or 0,
-    )
-
-
-def _load(part: LoadPart) -> core.Load:
-    return core.Load(
-        arrival_rate=part.arrival_rate,
-        tokens_per_request=part.avg_length or 0,
-        arrival_cov=part.arrival_cov or 0.0,
-        service_cov=part.service_cov or 0.0,
-        input_tokens=part.avg_in_tokens or 0,
-        output_tokens=part.avg_out_tokens or 0,
-        cached_tokens=part.cached_tokens or 0,
-        tokens_per_step=part.tokens_per_step or 0.0,
-    )
 
 
 def _capacity(resources: Iterable[Capacity]) -> Mapping[str, int]:

@@ -8,7 +8,8 @@ import yaml
 
 from inferno_operator.cli.offline.system import read_system
 from inferno_operator.controllers.actuation.decision import wanted
-from inferno_operator.controllers.optimization.changes import desired_allocation, spec_change
+from inferno_operator.controllers.optimization.allocations import desired_allocation
+from inferno_operator.controllers.optimization.changes import spec_change
 from inferno_operator.controllers.optimization.noise import is_same_placement
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.resources import Server, parse

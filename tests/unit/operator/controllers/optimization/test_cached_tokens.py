@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.optimization.changes import desired_allocation
+from inferno_operator.controllers.optimization.allocations import desired_allocation
 from inferno_operator.resources import ServerAllocation
 from inferno_optimizer.system import Allocation, Load
 

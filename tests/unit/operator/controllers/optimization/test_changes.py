@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inferno_operator.controllers.optimization.allocations import desired_allocation
 from inferno_operator.controllers.optimization.changes import (
     Update,
-    desired_allocation,
     plan_troubles,
     plan_updates,
 )

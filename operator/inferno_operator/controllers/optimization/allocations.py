@@ -1,0 +1,163 @@
+"""Allocations of Servers, as their objects have them and as the optimizer has them; pure."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from inferno_operator.resources import (
+    DIGITS,
+    Allocation,
+    Load,
+    RoleAllocation,
+    Roles,
+    Server,
+    ServerAllocation,
+)
+from inferno_operator.resources.objects import Manifest
+from inferno_optimizer import system as core
+from inferno_optimizer.sizing.cases import Catalogue
+
+Priced = TypeVar("Priced", bound=Allocation)
+
+
+def priced_current(resource: Server, catalogue: Catalogue) -> ServerAllocation | None:
+    """The current allocation of a Server; a missing cost is computed from its replicas.
+
+    Parameters
+    ----------
+    resource
+        The Server.
+    catalogue
+        Accelerators and performance data of the namespace of the Server.
+    """
+    whole, model = resource.spec.current_alloc, resource.spec.model
+    if whole is None:
+        return None
+    mix = tuple(_priced(part, model, catalogue) for part in whole.mix)
+    if whole.roles:
+        return _priced_apart(whole, model, catalogue)
+    if not mix:
+        return _priced(whole, model, catalogue)
+    total = sum(part.cost or 0.0 for part in mix)
+    return whole.model_copy(
+        update={"mix": mix, "cost": total if whole.cost is None else whole.cost}
+    )
+
+
+def _priced_apart(whole: ServerAllocation, model: str, catalogue: Catalogue) -> ServerAllocation:
+    """The allocation with the cost of both roles, if it has none."""
+    if whole.roles is None or whole.cost is not None:
+        return whole
+    costs = (
+        max(part.replicas, 0) * catalogue.unit_cost(model, part.accelerator, part.role)
+        for part in _role_parts(whole.roles)
+    )
+    return whole.model_copy(update={"cost": sum(costs)})
+
+
+def _priced(part: Priced, model: str, catalogue: Catalogue) -> Priced:
+    if part.cost is not None:
+        return part
+    cost = max(part.num_replicas, 0) * catalogue.unit_cost(model, part.accelerator)
+    return part.model_copy(update={"cost": cost})
+
+
+def allocation_of(whole: ServerAllocation) -> core.Allocation:
+    """Return the allocation as the optimizer has it."""
+    return replace(
+        _allocation(whole),
+        mix=tuple(map(_allocation, whole.mix)),
+        roles=tuple(_role_parts(whole.roles)) if whole.roles else (),
+    )
+
+
+def _role_parts(roles: Roles) -> Iterator[core.Allocation]:
+    """The parts of an allocation by role, prefill first."""
+    for role, part in roles.by_role.items():
+        yield core.Allocation(
+            accelerator=part.accelerator,
+            replicas=part.num_replicas,
+            max_batch_size=part.max_batch or 0,
+            cost=part.cost or 0.0,
+            role=role,
+        )
+
+
+def _allocation(part: Allocation) -> core.Allocation:
+    return core.Allocation(
+        accelerator=part.accelerator,
+        replicas=part.num_replicas,
+        max_batch_size=part.max_batch or 0,
+        cost=part.cost or 0.0,
+        itl_ms=part.itl_average or 0.0,
+        wait_ms=part.wait_average or 0.0,
+        ttft_ms=part.ttft_average or 0.0,
+        load=_load(part.load) if part.load else core.Load(),
+        cold_replicas=part.cold_replicas or 0,
+    )
+
+
+def _load(part: Load) -> core.Load:
+    return core.Load(
+        arrival_rate=part.arrival_rate,
+        tokens_per_request=part.avg_length or 0,
+        arrival_cov=part.arrival_cov or 0.0,
+        service_cov=part.service_cov or 0.0,
+        input_tokens=part.avg_in_tokens or 0,
+        output_tokens=part.avg_out_tokens or 0,
+        cached_tokens=part.cached_tokens or 0,
+        tokens_per_step=part.tokens_per_step or 0.0,
+    )
+
+
+def desired_allocation(allocation: core.Allocation | None) -> Manifest:
+    """Return an allocation as the manifest of spec.desiredAlloc; all fields are zero without one.
+
+    Every field is set, so that no number of an earlier decision remains.
+    """
+    decided = allocation or core.Allocation()
+    whole = ServerAllocation(**_decided(decided), mix=tuple(map(_decided_part, decided.mix)))
+    if decided.roles:
+        parts = {part.role.lower(): RoleAllocation(**_placed(part)) for part in decided.roles}
+        whole = whole.model_copy(update={"roles": Roles(**parts)})
+    return whole.to_json()
+
+
+def _placed(allocation: core.Allocation) -> dict[str, Any]:
+    """The fields that the replicas of a role have as well."""
+    return {
+        "accelerator": allocation.accelerator,
+        "num_replicas": allocation.replicas,
+        "max_batch": allocation.max_batch_size,
+        "cost": round(allocation.cost, DIGITS),
+    }
+
+
+def _decided(allocation: core.Allocation) -> dict[str, Any]:
+    """The fields of an allocation without its mix."""
+    return {
+        **_placed(allocation),
+        "itl_average": round(allocation.itl_ms, DIGITS),
+        "wait_average": round(allocation.wait_ms, DIGITS),
+        "ttft_average": round(allocation.ttft_ms, DIGITS),
+        "load": _decided_load(allocation.load),
+    }
+
+
+def _decided_part(allocation: core.Allocation) -> Allocation:
+    return Allocation(**_decided(allocation))
+
+
+def _decided_load(load: core.Load) -> Load:
+    """The load, with avgLength or with token counts, as it was given."""
+    lengths = {"avg_in_tokens": load.input_tokens, "avg_out_tokens": load.output_tokens}
+    if load.tokens_per_request or not load.output_tokens:
+        lengths = {"avg_length": load.tokens_per_request} | (lengths if load.output_tokens else {})
+    return Load(
+        arrival_rate=load.arrival_rate,
+        **lengths,
+        cached_tokens=load.cached_tokens or None,
+        tokens_per_step=load.tokens_per_step or None,
+        arrival_cov=load.arrival_cov,
+        service_cov=load.service_cov,
+    )
