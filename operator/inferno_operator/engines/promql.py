@@ -230,11 +230,12 @@ def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
 
     Most servers have the first two parts only. Parts: the gauges by name; `reporting` replicas;
     `absent` replicas, which have reported in the long window, are still targets, and do not
-    report now; `moved` replicas, which several jobs have scraped in the long window; `young`, the
-    replicas of a server of which none was known before the window; `late`, the time of the newest
-    sample [s] of a server that is not scraped in time; `newest`, the same where `rate` and `delta`
-    do not extrapolate to the end of their window; and once, without labels, `interval`: the time
-    between two scrapes [s] of nearly all servers at most.
+    report now; `moved` replicas, which several jobs have scraped in the long window; `restarting`
+    replicas, whose counters began anew again and again in it; `young`, the replicas of a server of
+    which none was known before the window; `late`, the time of the newest sample [s] of a server
+    that is not scraped in time; `newest`, the same where `rate` and `delta` do not extrapolate to
+    the end of their window; and once, without labels, `interval`: the time between two scrapes [s]
+    of nearly all servers at most.
     """
     seconds, recently = windows.long, windows.short // SCRAPES
     heartbeat = _each(group, "{}")
@@ -249,6 +250,7 @@ def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
         ("reporting", reporting),
         ("absent", f"(count {group.by} ({_scraped(group, seconds)}) - {reporting} > 0)"),
         ("moved", f"count {group.by} ({_of_several_jobs(group, seconds)})"),
+        *_restarting(group, seconds),
         ("young", f"({reporting} unless count {group.by} ({older}))"),
         ("late", f"({newest} < time() - {MARGIN_SECONDS} - 2 * {seconds} / {samples})"),
         ("newest", f"({newest} < time() - {EXTRAPOLATED} * {seconds} / {samples})"),
@@ -274,6 +276,21 @@ def _of_several_jobs(group: SeriesGroup, seconds: int) -> str:
     known = _each(group, f"last_over_time({{}}[{seconds}s])")
     labels = ", ".join(dict.fromkeys((*TARGET[1:], *group.labels)))
     return f"count by ({labels}) ({_targets(group)} ({known})) > 1"
+
+
+def _restarting(group: SeriesGroup, seconds: int) -> Iterator[tuple[str, str]]:
+    """The part for targets whose counters began at 0 more than once; nothing without counters.
+
+    What is lost each time, and what ends before it is scraped, is in no rate. The histogram of
+    first tokens sees a replica that restarts before any request ends.
+    """
+    source = group.source
+    counters = [name for terms in source.arrivals for term in terms for name in term.rate]
+    counters += [item.counters[1] for item in source.means.get("ttftAverage", ())]
+    if counters:
+        each = (f"resets({_selected(group, name)}[{seconds}s]) > 1" for name in counters)
+        targets = " or ".join(f"{_targets(group)} ({text})" for text in dict.fromkeys(each))
+        yield "restarting", f"count {group.by} ({targets})"
 
 
 def _scraped(group: SeriesGroup, seconds: int) -> str:

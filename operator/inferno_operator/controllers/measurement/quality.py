@@ -3,7 +3,7 @@
 Nothing that is missing counts as zero. Numbers that are not fresh keep the last good values.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import log
@@ -189,32 +189,34 @@ def _also(hint: str) -> str:
 
 
 def _partial(reading: Reading) -> QualityVerdict | None:
-    """Return the verdict if some replicas or samples are missing."""
+    """Return the verdict if what was counted may be less than what arrived."""
+    why = next(_gaps(reading), None)
+    return QualityVerdict("Partial", f"the load may grow but not shrink: {why}") if why else None
+
+
+def _gaps(reading: Reading) -> Iterator[str]:
+    """Yield why requests may be missing in what was counted."""
+    window = _duration(reading.windows.long)
     if reading.warnings:
-        words = "; ".join(reading.warnings)
-        return QualityVerdict(
-            "Partial", f"the load may grow but not shrink: Prometheus warns: {words}"
-        )
+        yield f"Prometheus warns: {'; '.join(reading.warnings)}"
     known = _replicas(reading) if reading.part(REPLICAS, "absent") else None
     if known is not None and known.reporting < known.ready:
-        return QualityVerdict(
-            "Partial",
-            f"the load may grow but not shrink: {known.reporting} of {known.ready} replicas"
-            " report; look for up == 0 among the targets of Prometheus",
+        yield (
+            f"{known.reporting} of {known.ready} replicas report;"
+            " look for up == 0 among the targets of Prometheus"
         )
     if reading.part(REPLICAS, "moved"):
-        return QualityVerdict(
-            "Partial",
-            "the load may grow but not shrink: several jobs scrape the replicas, or their job was"
-            f" renamed less than {_duration(reading.windows.long)} ago; let one job scrape them",
+        yield (
+            "several jobs scrape the replicas, or their job was"
+            f" renamed less than {window} ago; let one job scrape them"
+        )
+    if restarting := reading.part(REPLICAS, "restarting"):
+        yield (
+            f"replicas that restarted several times in {window}: {restarting:g}, and what they"
+            " counted is lost; read why with kubectl logs --previous"
         )
     if reading.is_young:
-        return QualityVerdict(
-            "Partial",
-            "the load may grow but not shrink: the replicas are known for less than"
-            f" {_duration(reading.windows.long)}",
-        )
-    return None
+        yield f"the replicas are known for less than {window}"
 
 
 def _idle(reading: Reading, rate: float) -> QualityVerdict | None:

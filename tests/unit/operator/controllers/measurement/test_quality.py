@@ -289,6 +289,13 @@ def test_a_server_whose_scrape_job_is_renamed_may_grow_but_not_shrink() -> None:
     assert "their job was renamed less than 5 minutes ago" in found.message
 
 
+def test_a_server_whose_replicas_restart_again_and_again_may_grow_but_not_shrink() -> None:
+    found = judge(reading(replicas={**REPORTING, "restarting": 2.0}))
+
+    assert found.quality == "Partial"
+    assert "replicas that restarted several times in 5 minutes: 2," in found.message
+
+
 def test_a_server_that_is_known_for_a_short_time_may_grow_but_not_shrink() -> None:
     young = {**REPORTING, "young": 2.0}
 
