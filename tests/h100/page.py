@@ -1,8 +1,9 @@
 """The page "How far is it off?": what is predicted for every run of a real GPU."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from tests.h100.limits import ONE_SHAPE, THREE_SHAPES, Limit, limits
+from inferno_optimizer.calibration.steps import StepFit
+from tests.h100.limits import ONE_SHAPE, THREE_SHAPES, USUAL_BATCH, Limit, limits
 from tests.h100.runs import (
     SHAPES,
     Measured,
@@ -71,10 +72,11 @@ LEFT_OUT = """
 ## One shape left out
 
 Calibrated on the runs with clients of two shapes, predicted for all runs of the third: the
-largest error, and of which run.
+largest error, and of which run. Requests/s are those of the runs with clients, the TTFT is that of
+random arrivals with a largest batch of 64.
 
-| left out | runs | ITL | requests/s |
-|---|---|---|---|
+| left out | runs | ITL | requests/s | TTFT |
+|---|---|---|---|---|
 """
 
 WHY = """
@@ -149,16 +151,26 @@ def _clients(run: Measured) -> str:
 def _left_out(shape: tuple[int, int]) -> str:
     fit = fitted_without(shape, THREE_SHAPES)
     runs = [run for run in measured() if shape_of(run.inputs) == shape]
-    found = [(run, predicted(fit, run)) for run in runs]
-    itl = max(found, key=lambda pair: abs(pair[1].itl / pair[0].itl - 1))
-    clients = [(run, told) for run, told in found if run.clients]
-    rate = max(clients, key=lambda pair: abs(pair[1].rate / pair[0].rate - 1))
+    clients = [run for run in runs if run.clients]
+    random = [run for run in runs if not run.clients and run.batch == USUAL_BATCH]
     return _row(
         f"{shape[0]}/{shape[1]}",
         f"{len(runs)}",
-        f"{_off(itl[1].itl, itl[0].itl)} ({_title(itl[0])})",
-        f"{_off(rate[1].rate, rate[0].rate)} ({_title(rate[0])})",
+        _largest(fit, runs, lambda run: run.itl),
+        _largest(fit, clients, lambda run: run.rate),
+        _largest(fit, random, lambda run: run.ttft),
     )
+
+
+def _largest(
+    fit: StepFit, runs: list[Measured], figure: Callable[[Measured | Predicted], float]
+) -> str:
+    """The largest error of a figure, and of which run."""
+    if not runs:
+        return "not measured"
+    off = {run: figure(predicted(fit, run)) / figure(run) - 1.0 for run in runs}
+    run, error = max(off.items(), key=lambda item: abs(item[1]))
+    return f"{100 * error:+.0f} % ({_title(run)})"
 
 
 def _both(run: Measured) -> Iterator[Predicted]:
