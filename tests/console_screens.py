@@ -38,7 +38,7 @@ from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InfernoError
 from tests.browser.chromium import INSTALL, OFFLINE, chromium
 from tests.controlplane.processes import ROOT
-from tests.past import NAMESPACE, NOW, failing_world, large_world, world
+from tests.past import LEADER, NAMESPACE, NOW, failing_world, large_world, world
 
 FOLDER = ROOT / "build" / "screens"
 DOCS = ROOT / "docs" / "pictures"
@@ -96,7 +96,7 @@ def pages(seen: Sequence[Observation]) -> Mapping[str, View]:
         "/models": partial(models_view, seen),
         "/models/mistral-7b": partial(model_view, seen, NAMESPACE, "mistral-7b", NOW),
         "/history": partial(history_view, seen, NAMESPACE, NOW),
-        "/data": partial(data_view, seen, NOW),
+        "/data": partial(data_view, seen, NOW, LEADER),
     }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from inferno_operator.cli.kubectl.console.leader import SeenLeader
 from inferno_operator.controllers.approval.proposal import proposal_of
 from inferno_operator.controllers.approval.seal import Seal, spec_manifest
 from inferno_operator.controllers.optimization.changes import Update, plan_updates
@@ -20,6 +21,7 @@ from inferno_operator.controllers.optimization.status import optimized
 from inferno_operator.resources import API_VERSION, RESOURCES, Optimizer, Plan, Server
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import Observation, observe, readable
+from inferno_operator.runtime.leader_election import Lease
 from inferno_optimizer.optimize import optimize
 from tests.controlplane.processes import ROOT
 
@@ -30,6 +32,17 @@ NOW = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 STEP = timedelta(hours=6)
 STEPS = 8
 """Decisions of the past; the load goes up and down once."""
+
+LEADER = SeenLeader(
+    Lease(
+        holder="inferno-operator-5c9f_6d0c",
+        duration=15.0,
+        acquired=NOW - timedelta(hours=41),
+        renewed=NOW - timedelta(seconds=1),
+        transitions=2,
+    )
+)
+"""Who leads."""
 
 CALIBRATED = 3
 """Accelerators of a model with a calibration."""

@@ -42,8 +42,6 @@ from inferno_operator.runtime.write_guard import GuardedCluster
 from inferno_operator.settings import HEALTH_PORT, Settings, unknown_variables
 from inferno_optimizer.errors import InfernoError
 
-LEASE = "inferno-operator"
-
 OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """The file with the name of the pod's namespace."""
 
@@ -93,7 +91,7 @@ def run(
 
 async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) -> None:
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-    key = Key(_lease_namespace(settings, in_cluster=in_cluster), LEASE)
+    key = Key(_lease_namespace(settings, in_cluster=in_cluster), lease.LEASE)
     watches = WATCHED_KINDS * (len(settings.namespaces) or 1)
     metrics = OperatorMetrics()
     async with (

@@ -28,9 +28,9 @@ HIDDEN = re.compile(r'name="(digest|form)" value="([^"]*)"')
 
 
 @contextmanager
-def running_console(kubeconfig: Path, namespace: str, log: Path) -> Iterator[str]:
-    """Yield the address that a console prints."""
-    options = ("--kubeconfig", str(kubeconfig), "--namespace", namespace)
+def running_console(kubeconfig: Path, namespace: str, log: Path, *more: str) -> Iterator[str]:
+    """Yield the address that a console prints; `more` are other options."""
+    options = ("--kubeconfig", str(kubeconfig), "--namespace", namespace, *more)
     with (
         log.open("w") as written,
         subprocess.Popen(

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -57,8 +58,8 @@ class Opened:
 
 
 @contextmanager
-def console(kubeconfig: Path, namespace: str, log: Path) -> Iterator[Opened]:
-    with running_console(kubeconfig, namespace, log) as address:
+def console(kubeconfig: Path, namespace: str, log: Path, *more: str) -> Iterator[Opened]:
+    with running_console(kubeconfig, namespace, log, *more) as address:
         opened = Opened(address)
         with closing(opened.browser):
             yield opened
@@ -201,6 +202,37 @@ def test_events_about_a_server_are_seen_by_those_who_may_list_them(
             60,
         )
         assert "it is Slept" not in text
+
+
+def test_who_leads_is_seen_by_those_who_may_read_the_lease(
+    scene: Scene, operator: StartOperator, tmp_path: Path
+) -> None:
+    plane, namespace = scene.control_plane, scene.namespace
+    fill(scene)
+    operator(environment={"INFERNO_LEADER_ELECTION": "true"})
+    kubeconfig = user_in(plane, namespace, "bob", "inferno-view")
+    there = ("--operator-namespace", namespace)
+
+    with console(kubeconfig, namespace, tmp_path / "log", *there) as opened:
+        refused = leader(opened)
+        assert 'cannot get resource "leases"' in refused["unknown"]
+        assert "cannot get resource" in opened.text("/data")
+        within, lease = ("--namespace", namespace), "--resource=leases.coordination.k8s.io"
+        plane.kubectl("create", "role", "leader", *within, "--verb=get", lease)
+        bound = ("--role=leader", f"--serviceaccount={namespace}:bob")
+        plane.kubectl("create", "rolebinding", "leader", *within, *bound)
+
+        seen = wait_until(lambda: leader(opened), lambda found: "holder" in found, "a leader", 60)
+        held = plane.get("lease", "inferno-operator", namespace)["spec"]
+        assert (seen["holder"], seen["transitions"]) == (held["holderIdentity"], 0)
+        pod = seen["holder"].partition("_")[0]
+        led = f"{pod} leads since "
+        wait_until(lambda: opened.text("/data"), lambda text: led in text, "the leader's name", 60)
+
+
+def leader(opened: Opened) -> dict[str, Any]:
+    found: dict[str, Any] = opened.browser.get("/data?format=json").json()["leader"]
+    return found
 
 
 def happened(namespace: str, server: str, reason: str) -> dict[str, object]:

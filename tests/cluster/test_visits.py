@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from inferno_operator.cli.kubectl.console import visits
 from inferno_operator.cli.kubectl.console.attempts import MOST_OF_CLIENT, WINDOW_S
 from inferno_operator.cli.kubectl.console.hosted import hosted_console
+from inferno_operator.cli.kubectl.console.page import ConsoleSettings
 from tests.cluster.console import KEY, api_server, hidden_fields, token_of
 from tests.cluster.scene import Scene
 
@@ -29,7 +30,13 @@ class Place:
         server = api_server(scene.control_plane, folder)
         self.time_s = 0.0
         self.app = hosted_console(
-            server, scene.namespace, ORIGIN, KEY, self._sleep, lambda: self.time_s
+            server,
+            scene.namespace,
+            ORIGIN,
+            KEY,
+            self._sleep,
+            lambda: self.time_s,
+            ConsoleSettings(),
         )
 
     async def _sleep(self, seconds: float) -> None:

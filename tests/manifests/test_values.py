@@ -622,7 +622,7 @@ def test_the_console_reads_the_secrets_that_are_named(rendered: Render) -> None:
     spec = pod["template"]["spec"]
 
     (container,) = spec["containers"]
-    (origin,) = container["env"]
+    origin = next(variable for variable in container["env"] if variable["name"] == "ORIGIN")
     secrets = {v["secret"]["secretName"] for v in spec["volumes"] if "secret" in v}
     assert secrets == {"pages", "pages-tls"}
     assert origin["valueFrom"]["secretKeyRef"] == {"name": "pages", "key": "origin"}

@@ -34,6 +34,7 @@ from inferno_operator.adapters.kubernetes.client import (
     received,
     url_path_of_all,
 )
+from inferno_operator.adapters.kubernetes.lease import LEASE, ApiServerLease
 from inferno_operator.resources import GROUP, SYSTEM_RESOURCES, VERSION, Optimizer, Plan, Resource
 from inferno_operator.resources.objects import (
     EVENT,
@@ -44,6 +45,7 @@ from inferno_operator.resources.objects import (
     without_managers,
 )
 from inferno_operator.resources.observation import Observation, observe
+from inferno_operator.runtime.leader_election import Lease
 from inferno_operator.runtime.ports import FieldManager, GoneError, Listing, RejectedError
 from inferno_optimizer.errors import InputError
 
@@ -135,6 +137,18 @@ class Session:
         page = await answer_to(received(call), f"events about {kind.kind} {name}")
         found: Sequence[Manifest] = page["items"]
         return found
+
+    async def leader(self, namespace: str) -> Lease:
+        """Return the Lease of the operators that run in a namespace.
+
+        Raises
+        ------
+        RejectedError
+            The user may not read it.
+        GoneError
+            No operator that takes part in a leader election runs there.
+        """
+        return await ApiServerLease(self._api, Key(namespace, LEASE)).read()
 
     async def user(self) -> str:
         """Return the name of the user, as the API server knows it; "" if it does not tell."""

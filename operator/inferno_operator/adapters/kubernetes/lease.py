@@ -12,6 +12,9 @@ from inferno_operator.resources.objects import Key, Manifest
 from inferno_operator.runtime.leader_election import Lease
 
 GROUP, VERSION, PLURAL = "coordination.k8s.io", "v1", "leases"
+LEASE = "inferno-operator"
+"""The name of the Lease, in the namespace of the operator."""
+
 TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 """Format of Kubernetes' MicroTime."""
 

@@ -30,9 +30,10 @@ from inferno_operator.cli.kubectl.console.events import SeenEvents
 from inferno_operator.cli.kubectl.console.fleet import fleet_view
 from inferno_operator.cli.kubectl.console.history import history_view
 from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, static_file
+from inferno_operator.cli.kubectl.console.leader import SeenLeader
 from inferno_operator.cli.kubectl.console.models import model_view, models_view
 from inferno_operator.cli.kubectl.console.news import News
-from inferno_operator.cli.kubectl.console.page import ConsolePage
+from inferno_operator.cli.kubectl.console.page import ConsolePage, ConsoleSettings
 from inferno_operator.cli.kubectl.console.past import MOST_OBJECTS, PlanLoads
 from inferno_operator.cli.kubectl.console.server import server_view
 from inferno_operator.cli.kubectl.console.shared import SharedPages
@@ -45,12 +46,11 @@ from inferno_operator.cli.kubectl.dry_run import DryRun, decide
 from inferno_operator.cli.kubectl.places import now
 from inferno_operator.cli.kubectl.reply import answer_plan
 from inferno_operator.cli.kubectl.selection import choose_server
-from inferno_operator.cli.options.currency import Money
 from inferno_operator.cli.tables.order import ordered
 from inferno_operator.cli.tables.solution import csv_text
 from inferno_operator.resources import Server
 from inferno_operator.resources.observation import Observation
-from inferno_operator.runtime.ports import RejectedError, UnauthenticatedError
+from inferno_operator.runtime.ports import GoneError, RejectedError, UnauthenticatedError
 from inferno_optimizer.errors import InfernoError, InputError
 
 SOLVE_S = 10.0
@@ -65,19 +65,21 @@ MOST_FORM = 16_384
 """Largest form that is read [bytes]."""
 
 
-def console_app(session: Session, access: LocalAccess, news: News, money: Money) -> ASGIApp:
+def console_app(
+    session: Session, access: LocalAccess, news: News, settings: ConsoleSettings
+) -> ASGIApp:
     """Return the console of a namespace, for those who may ask."""
-    return Guarded(pages_of(session, access, news, money), access)
+    return Guarded(pages_of(session, access, news, settings), access)
 
 
 def pages_of(
-    session: Session, forms: Forms, news: News, money: Money, *, hosted: bool = False
+    session: Session, forms: Forms, news: News, settings: ConsoleSettings, *, hosted: bool = False
 ) -> ASGIApp:
     """Return the pages of a namespace, with the rights of a session.
 
     `hosted` pages have a button to log out.
     """
-    console = _Console(session, forms, news, money, hosted=hosted)
+    console = _Console(session, forms, news, settings, hosted=hosted)
     shared = console.made.shared
     routes = [
         Route("/", shared(console.fleet)),
@@ -100,10 +102,11 @@ def pages_of(
 
 class _Console:
     def __init__(
-        self, session: Session, forms: Forms, news: News, money: Money, *, hosted: bool
+        self, session: Session, forms: Forms, news: News, settings: ConsoleSettings, *, hosted: bool
     ) -> None:
-        self._session, self._forms, self._news, self._money = session, forms, news, money
-        self._pages = Pages(session.namespace, forms.form_token, money, hosted=hosted)
+        self._session, self._forms, self._news = session, forms, news
+        self._money, self._operator_namespace = settings.money, settings.operator_namespace
+        self._pages = Pages(session.namespace, forms.form_token, settings.money, hosted=hosted)
         self._one_solve, self._past = asyncio.Lock(), PlanLoads()
         self.made = SharedPages(news, time.monotonic)
 
@@ -169,8 +172,8 @@ class _Console:
         return self._answer(request, await asyncio.to_thread(view))
 
     async def data(self, request: Request) -> Response:
-        seen = await self._objects(request)
-        return self._answer(request, await asyncio.to_thread(data_view, seen, now()))
+        seen, leader = await self._objects(request), await self._leader()
+        return self._answer(request, await asyncio.to_thread(data_view, seen, now(), leader))
 
     async def answer(self, request: Request) -> Response:
         """Answer a Plan as its form says, if it is still the one that was shown."""
@@ -214,6 +217,13 @@ class _Console:
             return SeenEvents(await self._session.events(Server, server.metadata.name))
         except RejectedError as error:
             return SeenEvents(refusal=str(error))
+
+    async def _leader(self) -> SeenLeader:
+        """The Lease of the operators, for those who may read it."""
+        try:
+            return SeenLeader(await self._session.leader(self._operator_namespace))
+        except (GoneError, RejectedError) as error:
+            return SeenLeader(unknown=str(error))
 
     async def _servers(self) -> Sequence[Observation]:
         """The Servers; none for those who may only see Plans."""

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+OperatorNamespace = Annotated[
+    str, typer.Option(help="Where the operator runs, whose Lease says who leads.")
+]
+
 
 @app.command(
     epilog=examples(
@@ -33,6 +37,7 @@ def console(
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the address in the browser.")
     ] = True,
+    operator_namespace: OperatorNamespace = "inferno-system",
     currency: Currency = IN_CENTS,
 ) -> None:
     """Show the namespace as pages in a browser on this machine, until Ctrl-C.
@@ -40,11 +45,12 @@ def console(
     The pages have your rights, and nobody else can open them: the address that is printed opens
     one browser, once. Plans can be approved there with the ClusterRole inferno-approve.
     """
+    from inferno_operator.cli.kubectl.console.page import ConsoleSettings
     from inferno_operator.cli.kubectl.console.serve import serve
 
-    money = money_of(currency)
+    settings = ConsoleSettings(money_of(currency), operator_namespace)
     try:
-        run(place, lambda session: serve(session, port, money, typer.echo, browser=browser))
+        run(place, lambda session: serve(session, port, settings, typer.echo, browser=browser))
     except KeyboardInterrupt:
         raise typer.Exit from None
 
@@ -80,6 +86,7 @@ def console_server(  # noqa: PLR0913 - the options of a server
     api_server_ca: Annotated[
         Path, typer.Option(help="Authorities that sign the certificate of the API server.")
     ] = Path("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"),
+    operator_namespace: OperatorNamespace = "inferno-system",
     currency: Currency = IN_CENTS,
 ) -> None:
     """Serve the console to many people, each with the rights of the token they log in with.
@@ -91,12 +98,15 @@ def console_server(  # noqa: PLR0913 - the options of a server
 
     from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress
     from inferno_operator.cli.kubectl.console.hosted import hosted_console
+    from inferno_operator.cli.kubectl.console.page import ConsoleSettings
     from inferno_operator.cli.kubectl.console.serve import Listener, serve_hosted
 
     server = ApiServerAddress(api_server, api_server_ca)
     key = read_key(key_file)
-    money = money_of(currency)
-    console = hosted_console(server, namespace, origin, key, asyncio.sleep, time.monotonic, money)
+    settings = ConsoleSettings(money_of(currency), operator_namespace)
+    console = hosted_console(
+        server, namespace, origin, key, asyncio.sleep, time.monotonic, settings
+    )
     try:
         asyncio.run(serve_hosted(console, Listener(host, port, certificate, private_key)))
     except KeyboardInterrupt:

@@ -5,6 +5,12 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import get_args
 
+from inferno_operator.cli.kubectl.console.leader import (
+    OVERDUE,
+    SeenLeader,
+    leader_document,
+    leader_row,
+)
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.measurement import ServerMeasurement, measurement_document, reported
 from inferno_operator.cli.tables.measurement import measurement_parts
@@ -22,21 +28,24 @@ TYPED = "typed"
 HEALTH = ("of", "state", "last", "known")
 """Names of the columns of health in JSON."""
 
-LATE, OVERDUE = 3.0, "Overdue"
+LATE = 3.0
 """After so many times the interval of an Optimizer a plan is overdue: no operator leads."""
 
 
-def data_view(observations: Sequence[Observation], now: datetime) -> ConsolePage:
+def data_view(
+    observations: Sequence[Observation], now: datetime, leader: SeenLeader
+) -> ConsolePage:
     """What is measured of each Server, its quality and age, and where it comes from."""
     resources = readable(observations)
     found = sorted(reported(resources), key=lambda item: item.server.metadata.name)
-    health = _health(resources, found, now)
+    health = _health(resources, found, leader, now)
     return ConsolePage(
         title="Data",
         parts=tuple(_parts(resources, found, now)),
         document=lambda: {
             **measurement_document(found, ()),
             "health": [dict(zip(HEALTH, row, strict=True)) for row in health.rows],
+            "leader": leader_document(leader),
         },
         figures=tuple(_figures(found, now)),
         before=(health,) if found else (),
@@ -44,11 +53,15 @@ def data_view(observations: Sequence[Observation], now: datetime) -> ConsolePage
 
 
 def _health(
-    resources: Sequence[Resource], found: Sequence[ServerMeasurement], now: datetime
+    resources: Sequence[Resource],
+    found: Sequence[ServerMeasurement],
+    leader: SeenLeader,
+    now: datetime,
 ) -> TextTable:
-    """Whether Prometheus answers and plans are made, by what the operator wrote on the objects."""
+    """Whether Prometheus answers, plans are made, and an operator leads."""
     rows = [_prometheus([item for item in found if item.server.spec.measure], now)]
     rows += [_planning(r, now) for r in resources if isinstance(r, Optimizer)]
+    rows.append(leader_row(leader, now))
     return TextTable(("HEALTH OF", "STATE", ">LAST", "WHAT IS KNOWN"), rows)
 
 

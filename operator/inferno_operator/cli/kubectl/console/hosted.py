@@ -22,8 +22,8 @@ from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress
 from inferno_operator.cli.kubectl.console.access import SAFE, Guarded, refusal_of_strangers, said
 from inferno_operator.cli.kubectl.console.app import STATIC, form_of
 from inferno_operator.cli.kubectl.console.attempts import LoginAttempts
+from inferno_operator.cli.kubectl.console.page import ConsoleSettings
 from inferno_operator.cli.kubectl.console.visits import VISIT_S, Sleep, Visits
-from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.runtime.ports import UnauthenticatedError
 from inferno_optimizer.errors import InfernoError, InputError
 
@@ -45,7 +45,7 @@ def hosted_console(
     key: str,
     sleep: Sleep,
     clock: Callable[[], float],
-    money: Money = CENTS,
+    settings: ConsoleSettings,
 ) -> ASGIApp:
     """Return the console that people log in to.
 
@@ -63,8 +63,8 @@ def hosted_console(
         Waits for the end of a visit.
     clock
         Seconds since some moment; attempts to log in are counted over time.
-    money
-        The unit of costs.
+    settings
+        What pages show costs in, and where the operator runs.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def hosted_console(
         raise InputError(f"--origin {origin}: give https://HOST or https://HOST:PORT")
     if len(key) < LEAST_KEY:
         raise InputError(f"the key of the console has fewer than {LEAST_KEY} characters")
-    hosted = _Hosted(Visits(server, key, sleep, money), LoginAttempts(clock), namespace)
+    hosted = _Hosted(Visits(server, key, sleep, settings), LoginAttempts(clock), namespace)
     return Guarded(hosted, _HostedAccess(origin))
 
 

@@ -3,9 +3,21 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.tables.solution import Part
 from inferno_operator.pages.charts import Chart
 from inferno_operator.pages.figures import KeyFigure
+
+OPERATOR_NAMESPACE = "inferno-system"
+"""Where the installation guides put the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleSettings:
+    """What a console is started with: the unit of costs, and the namespace of the operator."""
+
+    money: Money = CENTS
+    operator_namespace: str = OPERATOR_NAMESPACE
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from inferno_operator.adapters.kubernetes.kubectl import Session
 from inferno_operator.cli.kubectl.console.access import LocalAccess, said
 from inferno_operator.cli.kubectl.console.app import console_app
 from inferno_operator.cli.kubectl.console.news import News
-from inferno_operator.cli.options.currency import Money
+from inferno_operator.cli.kubectl.console.page import ConsoleSettings
 from inferno_optimizer.api.stopping import RunningRequests, StoppingServer
 from inferno_optimizer.errors import InputError
 
@@ -40,7 +40,12 @@ LOCAL = Listener(LOOPBACK)
 
 
 async def serve(
-    session: Session, port: int, money: Money, tell: Callable[[str], None], *, browser: bool
+    session: Session,
+    port: int,
+    settings: ConsoleSettings,
+    tell: Callable[[str], None],
+    *,
+    browser: bool,
 ) -> None:
     """Serve the console.
 
@@ -50,8 +55,8 @@ async def serve(
         The namespace, and the rights of the user.
     port
         Where to listen on the loopback address; 0 takes a free one.
-    money
-        The unit of costs.
+    settings
+        What pages show costs in, and where the operator runs.
     tell
         Receives the address.
     browser
@@ -67,7 +72,7 @@ async def serve(
     await session.optimizers()
     with _listening(port) as listening:
         access, news = LocalAccess(listening.getsockname()[1]), News(session, time.process_time)
-        server = _server(console_app(session, access, news, money))
+        server = _server(console_app(session, access, news, settings))
         tell(access.address)
         if browser:
             await asyncio.to_thread(webbrowser.open, access.address)

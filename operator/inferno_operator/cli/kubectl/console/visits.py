@@ -21,7 +21,7 @@ from inferno_operator.cli.kubectl.console.access import Forms
 from inferno_operator.cli.kubectl.console.app import pages_of
 from inferno_operator.cli.kubectl.console.decoded import DecodedObjects
 from inferno_operator.cli.kubectl.console.news import News
-from inferno_operator.cli.options.currency import CENTS, Money
+from inferno_operator.cli.kubectl.console.page import ConsoleSettings
 from inferno_optimizer.errors import UnavailableError
 
 VISIT_S = 8 * 3600
@@ -61,14 +61,14 @@ class Visits:
         Signs cookies.
     sleep
         Waits for the end of a visit.
-    money
-        The unit of costs.
+    settings
+        What pages show costs in, and where the operator runs.
     """
 
     def __init__(
-        self, server: ApiServerAddress, key: str, sleep: Sleep, money: Money = CENTS
+        self, server: ApiServerAddress, key: str, sleep: Sleep, settings: ConsoleSettings
     ) -> None:
-        self._server, self._sleep, self._money = server, sleep, money
+        self._server, self._sleep, self._settings = server, sleep, settings
         self._signer = Signer(key, salt=SALT)
         self._decoded = DecodedObjects()
         self._visits: dict[str, Visit] = {}
@@ -93,7 +93,7 @@ class Visits:
             await stack.enter_async_context(news.followed())
             name = secrets.token_urlsafe(32)
             stay = asyncio.create_task(self._stay(name, stack.pop_all()))
-            pages = pages_of(session, forms, news, self._money, hosted=True)
+            pages = pages_of(session, forms, news, self._settings, hosted=True)
             self._visits[name] = Visit(user, pages, forms, stay)
         return self._signer.sign(name).decode()
 

@@ -23,6 +23,7 @@ from inferno_operator.cli.kubectl.console.data import data_view
 from inferno_operator.cli.kubectl.console.fleet import fleet_view
 from inferno_operator.cli.kubectl.console.history import history_view, is_move
 from inferno_operator.cli.kubectl.console.html import COSTS, ROWS, PageQuery, Pages
+from inferno_operator.cli.kubectl.console.leader import SeenLeader
 from inferno_operator.cli.kubectl.console.models import agreements, model_view, models_view
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.kubectl.console.past import PlanLoads
@@ -49,10 +50,11 @@ from inferno_operator.resources import (
     Server,
 )
 from inferno_operator.resources.observation import Observation
+from inferno_operator.runtime.leader_election import Lease
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.options import explain
 from inferno_optimizer.wire.codec import decode_system
-from tests.past import NAMESPACE, NOW, world
+from tests.past import LEADER, NAMESPACE, NOW, world
 
 View = Callable[[Sequence[Observation]], ConsolePage]
 
@@ -61,7 +63,7 @@ VIEWS: dict[str, View] = {
     "/models": models_view,
     "/models/mistral-7b": lambda seen: model_view(seen, NAMESPACE, "mistral-7b", NOW),
     "/history": lambda seen: history_view(seen, NAMESPACE, NOW),
-    "/data": lambda seen: data_view(seen, NOW),
+    "/data": lambda seen: data_view(seen, NOW, LEADER),
 }
 
 EUR = money_of("EUR")
@@ -296,7 +298,7 @@ def test_a_namespace_without_a_past_has_a_history_that_says_so(seen: list[Observ
 
 
 def test_data_has_the_quality_and_the_age_of_each_server(seen: list[Observation]) -> None:
-    page = data_view(seen, NOW)
+    page = data_view(seen, NOW, LEADER)
 
     of = dict(zip(column(page, "SERVER"), column(page, "QUALITY"), strict=True))
     measured = {s.metadata.name: s.status.measured for s in objects(seen, Server)}
@@ -712,7 +714,7 @@ def test_data_says_when_no_operator_makes_the_plans_that_are_due(
 ) -> None:
     later = [planned_ago(o, interval, ago) if o.kind is Optimizer else o for o in seen]
 
-    found, last, _ = health(data_view(later, NOW))["Optimizer fleet"]
+    found, last, _ = health(data_view(later, NOW, LEADER))["Optimizer fleet"]
 
     assert (found, last) == (state, duration(ago))
 
@@ -736,12 +738,46 @@ def test_data_says_whether_prometheus_answers(seen: list[Observation]) -> None:
     usable = [s for s in measured if s.status.measured.quality == "Fresh"]
     newest = min((NOW - s.status.measured.time).total_seconds() for s in usable)
 
-    state, last, told = health(data_view(seen, NOW))["Prometheus"]
+    state, last, told = health(data_view(seen, NOW, LEADER))["Prometheus"]
 
     assert (state, last) == ("answers", f"{newest:.0f}s")
     assert told == f"{len(usable)} of {len(measured)} measured Servers have new numbers"
     typed = [o for o in seen if not isinstance(o.resource, Server) or not o.resource.spec.measure]
-    assert health(data_view(typed, NOW))["Prometheus"][0] == "not asked"
+    assert health(data_view(typed, NOW, LEADER))["Prometheus"][0] == "not asked"
+
+
+@pytest.mark.parametrize(
+    ("ago_s", "holder", "row"),
+    [
+        (4, "pod-a_uid", ("leads", "4s", "pod-a leads since 2026-11-24 09:00 UTC")),
+        (44, "pod-a_uid", ("leads", "44s", "pod-a leads since 2026-11-24 09:00 UTC")),
+        (46, "pod-a_uid", ("Overdue", "46s", "pod-a leads since 2026-11-24 09:00 UTC")),
+        (4, "", ("none", "4s", "no operator holds the Lease")),
+    ],
+)
+def test_data_says_who_leads_since_when_and_whether_it_is_late(
+    seen: list[Observation], ago_s: int, holder: str, row: tuple[str, str, str]
+) -> None:
+    renewed, acquired = NOW - timedelta(seconds=ago_s), NOW - timedelta(hours=3)
+    page = data_view(seen, NOW, SeenLeader(Lease(holder, 15.0, acquired, renewed, 1)))
+
+    state, last, known = health(page)["Leader"]
+
+    assert (state, last, known.partition(";")[0]) == row
+    document = page.document()
+    assert isinstance(document, dict)
+    assert document["leader"] == {
+        "holder": holder,
+        "since": acquired.isoformat(),
+        "renewed": renewed.isoformat(),
+        "transitions": 1,
+    }
+
+
+def test_data_says_why_the_leader_is_not_known(seen: list[Observation]) -> None:
+    page = data_view(seen, NOW, SeenLeader(unknown="Lease a/b: HTTP 403"))
+
+    assert health(page)["Leader"] == ("not known", "-", "Lease a/b: HTTP 403")
 
 
 def test_what_if_says_what_the_change_makes_different(seen: list[Observation]) -> None:
