@@ -159,6 +159,26 @@ def test_waiting_ends_with_the_result(
     assert shown == decisions(fleet)
 
 
+def test_waiting_tells_that_a_plan_waits_and_how_to_approve_it(
+    scene: Scene, operator: StartOperator, plugin: Plugin
+) -> None:
+    scene.apply_sample("small")
+    mode = {"spec": {"mode": "Approve"}}
+    scene.control_plane.patch("optimizer", "inferno", mode, scene.namespace)
+    operator()
+
+    last = plugin.output("optimize", "--wait").splitlines()[-1]
+    asked_again = document(plugin, "optimize", "--wait")
+    command = re.findall(r"'kubectl inferno (approve [^']+)'", last)[0]
+    plugin.output(*command.split())
+
+    assert last.startswith("Plan inferno-1 waits for approval: 2 Servers change; cost 360.00 -> ")
+    assert asked_again["waiting"] == ["inferno-1"]
+    where = ("plan.inferno.platform.ai/inferno-1", "--namespace", scene.namespace)
+    done = ("--for=jsonpath={.status.phase}=Done", f"--timeout={PATIENCE_S:g}s")
+    scene.control_plane.kubectl("wait", *where, *done)
+
+
 def test_a_failure_is_told_as_the_operator_tells_it(
     fleet: Scene, operator: StartOperator, plugin: Plugin
 ) -> None:

@@ -16,6 +16,7 @@ from inferno_operator.resources import (
     LastOptimization,
     Measured,
     Optimizer,
+    Plan,
     Resource,
     Server,
     ServerSpec,
@@ -112,13 +113,15 @@ class CardUse:
 class Overview:
     """The Servers, cards and Optimizers of a namespace, each sorted by name.
 
-    `troubles` has one line for each invalid object of another kind.
+    `troubles` has one line for each invalid object of another kind; `waiting` has the Plans that
+    wait for approval, where the caller has read them.
     """
 
     servers: tuple[ServerView, ...]
     cards: tuple[CardUse, ...]
     optimizers: tuple[Optimizer, ...]
     troubles: tuple[str, ...] = ()
+    waiting: tuple[Plan, ...] = ()
 
 
 def overview(observations: Sequence[Observation]) -> Overview:
@@ -168,6 +171,7 @@ def overview_document(seen: Overview) -> dict[str, Any]:
             for cards in seen.cards
         ],
         "troubles": list(seen.troubles),
+        **({"waiting": [plan.metadata.name for plan in seen.waiting]} if seen.waiting else {}),
         "optimizers": [
             {
                 "name": optimizer.metadata.name,

@@ -30,6 +30,12 @@ def in_order(observations: Iterable[Observation]) -> list[Plan]:
     return sorted(plans, key=lambda plan: plan.order, reverse=True)
 
 
+def waiting(plans: Iterable[Plan], optimizer: str) -> list[Plan]:
+    """Return the Plans of an Optimizer that wait, also one that the operator only recorded yet."""
+    open_ = (None, "Proposed")
+    return [p for p in plans if p.spec.optimizer == optimizer and p.status.phase in open_]
+
+
 def choose_plan(plans: Iterable[Plan], namespace: str, name: str) -> Plan:
     """Return the Plan of this name.
 

@@ -5,6 +5,7 @@ import asyncio
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -145,6 +146,9 @@ def optimize(
     """Ask the operator to optimize.
 
     Sets spec.optimize of the Optimizer, and nothing else. Ctrl-C ends the waiting only.
+
+    --wait exits with 0 when the optimization is done, also if its Plan then waits for approval
+    (listed as "waiting" by -o json), and with 1 if it fails or is not done in time.
     """
     money = money_of(currency)
     with _interruptible("stopped waiting; the request stays"):
@@ -379,14 +383,17 @@ async def _ask(session: "Session", name: str | None) -> "Observation":
 
 
 async def _optimize(session: "Session", name: str | None, patience: float) -> "Overview":
-    """Request an optimization, wait until it is done, and return the overview."""
+    """Request an optimization, wait until it is done; the overview with the Plans that wait."""
+    from inferno_operator.cli.kubectl.answer import in_order, waiting
     from inferno_operator.cli.kubectl.follow import follow_request
     from inferno_operator.cli.overview import overview
 
     asked = await _ask(session, name)
     with working(f"{asked.reference}: asked to optimize") as say:
         await follow_request(session, asked.reference.key, asked.generation, patience, say)
-        return overview(await session.objects())
+        plans = in_order(await session.plans())
+        seen = overview(await session.objects())
+        return replace(seen, waiting=tuple(waiting(plans, asked.reference.key.name)))
 
 
 async def _follow(session: "Session", interval: float, order: "RowOrder", money: Money) -> None:
@@ -413,12 +420,13 @@ def _show_overview(
     output: Format, seen: "Overview", money: Money, order: "RowOrder | None" = None
 ) -> None:
     from inferno_operator.cli.overview import overview_document
+    from inferno_operator.cli.tables.plans import waiting_parts
     from inferno_operator.cli.tables.top import servers_table, top_parts
 
     show(
         output,
         lambda: overview_document(seen),
-        lambda: top_parts(seen, now(), money),
+        lambda: (*top_parts(seen, now(), money), *waiting_parts(seen.waiting, money)),
         lambda: servers_table(seen.servers, money),
         order,
     )

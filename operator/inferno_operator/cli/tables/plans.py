@@ -10,6 +10,7 @@ from datetime import datetime
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.tables.solution import Part, TextTable, grouped
 from inferno_operator.cli.tables.top import age
+from inferno_operator.controllers.approval.status import how_to_answer
 from inferno_operator.resources import Placement, Plan, PlanStep, Reduction
 
 UNCHANGED = "as before"
@@ -31,6 +32,13 @@ def plans_parts(plans: Sequence[Plan], now: datetime, money: Money = CENTS) -> I
     if waiting := [plan for plan in plans if plan.status.phase == "Proposed"]:
         yield ""
         yield from grouped((plan.metadata.name, why(plan)) for plan in waiting)
+
+
+def waiting_parts(plans: Sequence[Plan], money: Money = CENTS) -> Iterator[Part]:
+    """Yield what each Plan that waits would change, and how to answer it."""
+    for plan in plans:
+        name = plan.metadata.name
+        yield f"Plan {name} waits for approval: {summary(plan, money)}; {how_to_answer(name)}"
 
 
 @dataclass(frozen=True, slots=True)

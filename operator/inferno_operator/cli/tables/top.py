@@ -182,8 +182,13 @@ def _saved_work(current: ServerAllocation, load: Load) -> str:
 def _totals(views: Sequence[ServerView], money: Money) -> str:
     specs = [view.spec for view in views if view.spec]
     running = money.amount(sum(cost(spec.current_alloc) for spec in specs))
-    desired = money.amount(sum(cost(spec.desired_alloc) for spec in specs))
-    return f"{_missed(views)}; cost {running} now, {desired} desired ({money.rate})"
+    decided = [spec.desired_alloc for spec in specs if spec.desired_alloc]
+    desired = f"{money.amount(sum(map(cost, decided)))} desired"
+    if not decided:
+        desired = "no desired allocation"
+    elif len(decided) < len(views):
+        desired += f" for {len(decided)} of them"
+    return f"{_missed(views)}; cost {running} now, {desired} ({money.rate})"
 
 
 def _missed(views: Sequence[ServerView]) -> str:

@@ -39,13 +39,17 @@ class Arrivals:
         return self.arrived >= self.servers
 
 
-def waiting(observation: Observation, hold: Hold) -> Update:
-    """Return the update of a Plan that waits for a person."""
-    name = observation.reference.key.name
-    message = (
-        f"{hold.message}; look at 'kubectl inferno diff {name}', then"
+def how_to_answer(name: str) -> str:
+    """Return what a person does with a Plan of this name that waits."""
+    return (
+        f"look at 'kubectl inferno diff {name}', then"
         f" 'kubectl inferno approve {name}', or reject it"
     )
+
+
+def waiting(observation: Observation, hold: Hold) -> Update:
+    """Return the update of a Plan that waits for a person."""
+    message = f"{hold.message}; {how_to_answer(observation.reference.key.name)}"
     verdict = Verdict(CARRIED_OUT, holds=False, reason=hold.reason, message=message)
     return _update(observation, "Proposed", verdict)
 

@@ -61,6 +61,15 @@ def test_a_cost_that_is_not_told_is_worked_out() -> None:
     assert "cost 20.00 now" in "".join(shown)
 
 
+def test_a_desired_cost_says_for_how_many_servers_it_is() -> None:
+    decided = measured("S", 30)
+    decided["spec"]["desiredAlloc"] = running(1, 1)
+
+    shown = lines(decided, measured("T", 30), accelerator(), model())
+
+    assert "cost 40.00 now, 10.00 desired for 1 of them (cents/hour)" in "\n".join(shown)
+
+
 def test_cards_are_counted_in_the_same_way_in_every_view() -> None:
     lost = server("Lost", spec={"class": "gone", "currentAlloc": running(2, 2)})
     mute = server("Mute", spec={"currentAlloc": {"accelerator": "A", "numReplicas": 1}})
@@ -109,7 +118,7 @@ def test_servers_stand_beside_their_targets_and_cards() -> None:
         "",
         "s: not enough cards: it takes 2",
         "",
-        "1 of 1 servers miss a target now; cost 20.00 now, 0.00 desired (cents/hour)",
+        "1 of 1 servers miss a target now; cost 20.00 now, no desired allocation (cents/hour)",
         "",
         "CARDS IN USE PLANNED HELD AVAILABLE PRICE",
         "T 2 - - 5 -",

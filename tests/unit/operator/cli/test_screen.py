@@ -57,7 +57,7 @@ def test_problems_come_first_then_important_classes_and_the_last_line_counts_the
 
     assert names(lines) == ["x-high", "y-low", "z-important", *(f"s{n:02}" for n in range(6))]
     assert len(lines) == 16
-    assert lines[-2].endswith("cost 860.00 now, 0.00 desired (cents/hour)")
+    assert lines[-2].endswith("cost 860.00 now, no desired allocation (cents/hour)")
     assert lines[-1] == "no room for 34 of 43 servers; --once shows all"
 
 
