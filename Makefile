@@ -109,9 +109,15 @@ lint: $(READY) ## Check style and the direction of imports
 type: $(READY) ## Check types
 	$(BIN)/mypy
 
+# Files of other folders that the chart has copies of: Helm warns of links.
+CHART_FILES := manifests/helm/inferno/files
+MONITORING := manifests/kustomize/components/monitoring
+
 .PHONY: crds
-crds: $(READY) ## Generate crds/ from the models in operator/inferno_operator/resources
+crds: $(READY) ## Generate crds/ from the models in operator/inferno_operator/resources; copies for the chart
 	$(BIN)/python -m inferno_operator.resources.definitions crds
+	cp crds/*.yaml $(CHART_FILES)/crds
+	cp $(MONITORING)/dashboard.json $(MONITORING)/prometheus-rule.yaml $(CHART_FILES)
 
 .PHONY: screens
 screens: $(READY) ## Make pictures of the console in build/screens (Chromium; ARGS=--docs: those of docs)

@@ -18,7 +18,7 @@ left_out() { echo "not made  $1: $2"; }
 archive() {
   local file=$1 folder=$2
   shift 2
-  tar --create --dereference --directory "$folder" --sort=name --mtime="@$SOURCE_DATE_EPOCH" \
+  tar --create --directory "$folder" --sort=name --mtime="@$SOURCE_DATE_EPOCH" \
     --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --exclude-vcs "$@" |
     gzip --no-name --best > "$file"
 }

@@ -186,7 +186,25 @@ def test_the_chart_has_no_faults(options: list[str], helm: Path) -> None:
         check=False,
     )
 
-    assert linted.returncode == 0, linted.stdout
+    assert (linted.returncode, linted.stderr) == (0, ""), linted.stdout
+
+
+@pytest.mark.parametrize(
+    ("copies", "source"),
+    [("files/crds", "crds"), ("files", "manifests/kustomize/components/monitoring")],
+)
+def test_the_copies_of_the_chart_are_their_sources(copies: str, source: str) -> None:
+    found = sorted(file for file in (CHART / copies).iterdir() if file.is_file())
+
+    assert [file for file in found if file.is_symlink()] == []
+    assert [f.name for f in found if f.read_bytes() != (ROOT / source / f.name).read_bytes()] == []
+
+
+def test_the_chart_has_every_definition() -> None:
+    def names(folder: Path) -> set[str]:
+        return {file.name for file in folder.glob("*.yaml")}
+
+    assert names(CHART / "files" / "crds") == names(ROOT / "crds")
 
 
 @pytest.mark.parametrize(
