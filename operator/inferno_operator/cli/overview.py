@@ -10,6 +10,8 @@ from inferno_operator.controllers.measurement.load import with_last_good
 from inferno_operator.controllers.optimization.allocations import priced_current
 from inferno_operator.controllers.optimization.snapshot import KINDS, build_system
 from inferno_operator.resources import (
+    CURRENT_ALLOC,
+    DESIRED_ALLOC,
     Capacity,
     CapacityUse,
     CountedCards,
@@ -185,7 +187,7 @@ def overview_document(seen: Overview) -> dict[str, Any]:
 
 def _server_document(view: ServerView) -> dict[str, Any]:
     spec = view.spec.to_json() if view.spec else {}
-    fields = ("class", "model", "currentAlloc", "desiredAlloc")
+    fields = ("class", "model", CURRENT_ALLOC, DESIRED_ALLOC)
     return {
         "name": view.name,
         **{field: spec[field] for field in fields if field in spec},

@@ -9,7 +9,13 @@ from inferno_operator.controllers.actuation.decision import UNDECIDED
 from inferno_operator.controllers.optimization.allocations import priced_current
 from inferno_operator.controllers.optimization.changes import Update, plan_updates
 from inferno_operator.controllers.optimization.snapshot import Snapshot
-from inferno_operator.resources import Allocation, Optimizer, Server, ServerAllocation
+from inferno_operator.resources import (
+    DESIRED_ALLOC,
+    Allocation,
+    Optimizer,
+    Server,
+    ServerAllocation,
+)
 from inferno_operator.resources.conditions import WARNINGS
 from inferno_operator.resources.objects import kind_of
 from inferno_operator.resources.observation import Observation
@@ -150,7 +156,7 @@ def _replicas(allocation: Allocation | None) -> int:
 def _planned(update: Update, stays: ServerAllocation | None) -> ServerAllocation | None:
     if update.spec is None:
         return stays
-    return ServerAllocation.model_validate(update.spec["desiredAlloc"])
+    return ServerAllocation.model_validate(update.spec[DESIRED_ALLOC])
 
 
 def _action(before: Allocation | None, after: Allocation | None) -> Action:

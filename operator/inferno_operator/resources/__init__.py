@@ -102,13 +102,22 @@ from inferno_operator.resources.plan import (
     Reduction,
 )
 from inferno_operator.resources.savings import PolicySpending, Savings
-from inferno_operator.resources.server import MeasuredLeadTime, Server, ServerSpec, ServerStatus
+from inferno_operator.resources.server import (
+    CURRENT_ALLOC,
+    DESIRED_ALLOC,
+    MeasuredLeadTime,
+    Server,
+    ServerSpec,
+    ServerStatus,
+)
 from inferno_operator.resources.service_class import ServiceClass, ServiceClassSpec, Target
 from inferno_operator.resources.workload import Workload
 
 __all__ = [
     "API_VERSION",
+    "CURRENT_ALLOC",
     "CUSTOM",
+    "DESIRED_ALLOC",
     "DIGITS",
     "FINISHED",
     "GROUP",

@@ -1,6 +1,7 @@
 """Allocation: accelerator, replicas and batch size of a server, and the load it is for."""
 
-from typing import Annotated, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 from pydantic.alias_generators import to_camel
@@ -164,3 +165,14 @@ class ServerAllocation(Allocation):
     def parts(self) -> tuple[Allocation, ...]:
         """An allocation for each accelerator."""
         return self.mix or (self.roles.parts if self.roles else (self,))
+
+
+def placement_of(allocation: Mapping[str, Any]) -> object:
+    """Return the accelerators, replicas and batch sizes of a manifest, whatever their order."""
+    if roles := allocation.get("roles"):
+        return sorted((role, *_placed(part)) for role, part in roles.items())
+    return sorted(_placed(part) for part in allocation.get("mix") or [allocation])
+
+
+def _placed(part: Mapping[str, Any]) -> tuple[object, ...]:
+    return tuple(part.get(name) or 0 for name in ("accelerator", "numReplicas", "maxBatch"))

@@ -26,6 +26,9 @@ from inferno_operator.resources.schema import (
 )
 from inferno_operator.resources.workload import RULES, Workload
 
+CURRENT_ALLOC, DESIRED_ALLOC = "currentAlloc", "desiredAlloc"
+"""Names of the fields of the spec that the operator writes."""
+
 LEAD_SECONDS = 120.0
 """Time until a new replica serves, if nobody says it and no pod shows it [s]."""
 

@@ -5,7 +5,18 @@ from types import MappingProxyType
 
 from inferno_operator.controllers.actuation.decision import placements
 from inferno_operator.controllers.actuation.targets import ScaledObjects, available
-from inferno_operator.resources import DIGITS, Accelerator, Model, ModelBoosterRef, Resource, Server
+from inferno_operator.resources import (
+    DIGITS,
+    Accelerator,
+    Allocation,
+    Model,
+    ModelBoosterRef,
+    Resource,
+    RoleAllocation,
+    Roles,
+    Server,
+    ServerAllocation,
+)
 from inferno_operator.resources.objects import Manifest
 from inferno_optimizer.system import Role, place_of
 
@@ -61,21 +72,18 @@ def current_allocation(
     each accelerator, as in a desired allocation. `cold` replicas have just started.
     """
     order = sorted(filter(running.get, running), key=lambda name: -running[name])
-    mix = [
-        {**_on(name, server, running[name], unit_costs), **_cold(cold.get(name, 0))}
-        for name in order
-    ]
+    mix = [_on(name, server, running[name], unit_costs, cold.get(name, 0)) for name in order]
     if len(mix) == 1:
-        return mix[0]
+        return mix[0].to_json()
     accelerator = _accelerator(server, running)
-    whole = {
-        "accelerator": accelerator,
-        "numReplicas": sum(running.values()),
-        "maxBatch": _max_batch(server, accelerator),
-        "cost": round(sum(part["cost"] for part in mix), DIGITS),
-        **_cold(sum(part.get("coldReplicas", 0) for part in mix)),
-    }
-    return {**whole, "mix": mix} if mix else whole
+    whole = ServerAllocation(
+        accelerator=accelerator,
+        num_replicas=sum(running.values()),
+        max_batch=_max_batch(server, accelerator),
+        cost=round(sum(part.cost or 0.0 for part in mix), DIGITS),
+        cold_replicas=sum(part.cold_replicas or 0 for part in mix) or None,
+    )
+    return (whole.model_copy(update={"mix": tuple(mix)}) if mix else whole).to_json()
 
 
 def has_changed_apart(server: Server, running: Mapping[Role, tuple[str, int]]) -> bool:
@@ -91,22 +99,23 @@ def current_apart(
     server: Server, running: Mapping[Role, tuple[str, int]], unit_costs: Mapping[str, float]
 ) -> Manifest:
     """Return `currentAlloc` from the running replicas of both roles, without the load."""
-    roles: dict[str, Manifest] = {
-        role.lower(): {
-            "accelerator": name,
-            "numReplicas": count,
-            "maxBatch": _max_batch_of(server, place_of(name, role)),
-            "cost": round(count * unit_costs.get(place_of(name, role), 0.0), DIGITS),
-        }
+    parts = {
+        role: RoleAllocation(
+            accelerator=name,
+            num_replicas=count,
+            max_batch=_max_batch_of(server, place_of(name, role)),
+            cost=round(count * unit_costs.get(place_of(name, role), 0.0), DIGITS),
+        )
         for role, (name, count) in running.items()
     }
-    return {
-        "accelerator": running[Role.DECODE][0],
-        "numReplicas": sum(count for _, count in running.values()),
-        "maxBatch": roles["decode"]["maxBatch"],
-        "cost": round(sum(part["cost"] for part in roles.values()), DIGITS),
-        "roles": roles,
-    }
+    whole = ServerAllocation(
+        accelerator=parts[Role.DECODE].accelerator,
+        num_replicas=sum(count for _, count in running.values()),
+        max_batch=parts[Role.DECODE].max_batch,
+        cost=round(sum(part.cost or 0.0 for part in parts.values()), DIGITS),
+        roles=Roles(prefill=parts[Role.PREFILL], decode=parts[Role.DECODE]),
+    )
+    return whole.to_json()
 
 
 def _max_batch_of(server: Server, place: str) -> int:
@@ -118,19 +127,17 @@ def _max_batch_of(server: Server, place: str) -> int:
     return 0
 
 
-def _on(name: str, server: Server, count: int, unit_costs: Mapping[str, float]) -> Manifest:
+def _on(
+    name: str, server: Server, count: int, unit_costs: Mapping[str, float], cold: int
+) -> Allocation:
     """Return the allocation on one accelerator."""
-    return {
-        "accelerator": name,
-        "numReplicas": count,
-        "maxBatch": _max_batch(server, name),
-        "cost": round(count * unit_costs.get(name, 0.0), DIGITS),
-    }
-
-
-def _cold(replicas: int) -> Manifest:
-    """Return the field with the cold replicas, if there are any."""
-    return {"coldReplicas": replicas} if replicas else {}
+    return Allocation(
+        accelerator=name,
+        num_replicas=count,
+        max_batch=_max_batch(server, name),
+        cost=round(count * unit_costs.get(name, 0.0), DIGITS),
+        cold_replicas=cold or None,
+    )
 
 
 def unit_costs(resources: Iterable[Resource], model: str) -> Mapping[str, float]:

@@ -47,6 +47,7 @@ from inferno_operator.controllers.actuation.status import (
     conflict,
     refusal,
     released,
+    status_of,
 )
 from inferno_operator.controllers.actuation.targets import (
     ScaledObjects,
@@ -57,7 +58,14 @@ from inferno_operator.controllers.actuation.targets import (
     revision,
     serving_places,
 )
-from inferno_operator.resources import Accelerator, MeasuredLeadTime, Model, ModelBoosterRef, Server
+from inferno_operator.resources import (
+    CURRENT_ALLOC,
+    Accelerator,
+    MeasuredLeadTime,
+    Model,
+    ModelBoosterRef,
+    Server,
+)
 from inferno_operator.resources.conditions import ACTUATED, Verdict
 from inferno_operator.resources.objects import Key, Kind, Manifest, Now, Place, Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe, readable
@@ -332,7 +340,7 @@ async def _report_current(
     observation: Observation, current: Manifest, context: Context
 ) -> Manifest:
     """Write the current allocation on the Server; returns the Server after the write."""
-    write = Write(observation.reference, {"currentAlloc": current})
+    write = Write(observation.reference, {CURRENT_ALLOC: current})
     return await _apply(write, context, force=True)
 
 
@@ -348,11 +356,7 @@ async def _report(
     wanted = condition(observation.status, verdict, generation, context.now())
     if wanted is None and times == _reported_lead_times(observation):
         return
-    conditions = filter(None, [wanted or observation.status.condition(ACTUATED)])
-    status = {
-        "conditions": [found.to_json() for found in conditions],
-        "leadTimes": [found.to_json() for found in times],
-    }
+    status = status_of(wanted or observation.status.condition(ACTUATED), times)
     body = Reference.of(SERVER, manifest).manifest_at_version(status=status)
     await context.cluster.apply(SERVER, body, FieldManager.ACTUATION)
 

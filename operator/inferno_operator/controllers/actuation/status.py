@@ -1,12 +1,18 @@
 """The condition `Actuated` of a Server; pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from inferno_operator.controllers.actuation.targets import dialect
-from inferno_operator.resources import Condition, ModelBoosterRef, Status
+from inferno_operator.resources import (
+    Condition,
+    MeasuredLeadTime,
+    ModelBoosterRef,
+    ServerStatus,
+    Status,
+)
 from inferno_operator.resources.conditions import ACTUATED, Verdict, merge_conditions
-from inferno_operator.resources.objects import Kind, Place
+from inferno_operator.resources.objects import Kind, Manifest, Place
 
 RELEASED = "Released"
 """The reason of the condition when actuation owns no fields any more."""
@@ -36,6 +42,12 @@ def condition(
         return None
     (merged,) = merge_conditions(status, [verdict], generation, now)
     return None if merged == status.condition(ACTUATED) else merged
+
+
+def status_of(actuated: Condition | None, times: Sequence[MeasuredLeadTime]) -> Manifest:
+    """Return the fields of the status that actuation owns: its condition and the lead times."""
+    conditions = () if actuated is None else (actuated,)
+    return ServerStatus(conditions=conditions, lead_times=tuple(times)).to_json()
 
 
 def refusal(reason: str, message: str) -> Verdict:

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from inferno_operator.controllers.optimization.changes import Update, spec_change
 from inferno_operator.controllers.optimization.placements import placements
 from inferno_operator.resources import (
+    DESIRED_ALLOC,
     DIGITS,
     Allocation,
     Placement,
@@ -96,7 +97,7 @@ class StoredDecision:
     @property
     def after(self) -> ServerAllocation:
         """What is decided."""
-        return ServerAllocation.model_validate(self.spec["desiredAlloc"])
+        return ServerAllocation.model_validate(self.spec[DESIRED_ALLOC])
 
     @property
     def step(self) -> PlanStep:
@@ -114,7 +115,7 @@ class StoredDecision:
     def update(self, observation: Observation) -> Update:
         """Return the update that writes the decision on the Server as it is now."""
         server = observation.resource
-        spec = spec_change(server, self.spec["desiredAlloc"]) if server else None
+        spec = spec_change(server, self.spec[DESIRED_ALLOC]) if server else None
         return Update.of(observation, self.verdicts, active=self.active, spec=spec)
 
 

@@ -11,7 +11,16 @@ from collections.abc import Iterable, Mapping
 
 from inferno_operator.controllers.approval.contents import StoredDecision
 from inferno_operator.controllers.approval.seal import digest_of
-from inferno_operator.resources import Count, Load, Optimizer, Resource, Server, moved
+from inferno_operator.resources import (
+    CURRENT_ALLOC,
+    DESIRED_ALLOC,
+    Count,
+    Load,
+    Optimizer,
+    Resource,
+    Server,
+    moved,
+)
 from inferno_operator.resources.objects import Manifest
 
 
@@ -78,9 +87,7 @@ def _inputs(resource: Resource) -> Manifest:
     if not isinstance(resource, Server):
         return spec
     current = resource.spec.current_alloc
-    kept = {
-        key: value for key, value in spec.items() if key not in ("desiredAlloc", "currentAlloc")
-    }
+    kept = {k: v for k, v in spec.items() if k not in (DESIRED_ALLOC, CURRENT_ALLOC)}
     if current is None:
         return kept
     typed: dict[str, object] = {}

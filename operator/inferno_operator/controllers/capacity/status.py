@@ -1,6 +1,6 @@
 """What to write on a Capacity after a count, and whether it differs; pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -28,7 +28,7 @@ NAMES_TOLD = 5
 ACTION = "CardCount"
 """The action in events of this controller."""
 
-FIELDS = "counted", "nodes", "nodesLeftOut", "unmatched"
+FIELDS = "counted", "nodes", "nodes_left_out", "unmatched"
 """The fields of the status that this controller owns, besides the condition."""
 
 
@@ -105,8 +105,12 @@ def _event(observation: Observation, verdict: Verdict) -> Event:
 
 def _known(observation: Observation) -> Manifest:
     """Return the fields of this controller in the status."""
-    written = observation.status.to_json()
-    return {name: written[name] for name in FIELDS if written.get(name)}
+    return _written({name: getattr(observation.status, name, None) for name in FIELDS})
+
+
+def _written(fields: Mapping[str, Any]) -> Manifest:
+    """Return the fields that have a value as the status has them."""
+    return CapacityStatus.model_construct(**{k: v for k, v in fields.items() if v}).to_json()
 
 
 def _fields(count: CardCount) -> Manifest:
@@ -120,13 +124,14 @@ def _fields(count: CardCount) -> Manifest:
         )
         for node in count.view.nodes
     ]
-    fields: dict[str, Any] = {
-        "counted": [cards.to_json() for cards in count.cards],
-        "nodes": [node.to_json() for node in nodes[:NODES_LISTED]],
-        "nodesLeftOut": max(len(nodes) - NODES_LISTED, 0),
-        "unmatched": [cards.to_json() for cards in unmatched_cards(count.view.unmatched)],
-    }
-    return {name: value for name, value in fields.items() if value}
+    return _written(
+        {
+            "counted": tuple(count.cards),
+            "nodes": tuple(nodes[:NODES_LISTED]),
+            "nodes_left_out": max(len(nodes) - NODES_LISTED, 0),
+            "unmatched": tuple(unmatched_cards(count.view.unmatched)),
+        }
+    )
 
 
 def _summary(count: CardCount, warnings: Warnings) -> str:

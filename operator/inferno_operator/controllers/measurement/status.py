@@ -5,7 +5,15 @@ from functools import partial
 from typing import Any, Literal
 
 from inferno_operator.controllers.measurement.load import differs, load, load_moved
-from inferno_operator.resources import Measure, Measured, Server, ServerStatus, Status
+from inferno_operator.resources import (
+    CURRENT_ALLOC,
+    Allocation,
+    Measure,
+    Measured,
+    Server,
+    ServerStatus,
+    Status,
+)
 from inferno_operator.resources.conditions import ACTUATED, Verdict, changed, merge_conditions
 from inferno_operator.resources.objects import Event, Manifest
 from inferno_operator.resources.observation import Observation
@@ -154,16 +162,15 @@ def _spec(server: Server, measured: Measured) -> Manifest | None:
         current.load if current else None, newest, server.spec.measure
     ):
         return None
-    fields: dict[str, Any] = {"load": newest.to_json()}
-    times = {
-        "itlAverage": measured.itl_average,
-        "ttftAverage": measured.ttft_average,
-        "waitAverage": measured.wait_average,
+    fields: dict[str, Any] = {
+        "load": newest,
+        "itl_average": measured.itl_average,
+        "ttft_average": measured.ttft_average,
+        "wait_average": measured.wait_average,
     }
-    fields |= {name: value for name, value in times.items() if value is not None}
     if current is None or not (current.accelerator or current.num_replicas):
-        fields |= {"accelerator": "", "numReplicas": 0}  # required, and set by nobody else
-    return {"currentAlloc": fields}
+        fields |= {"accelerator": "", "num_replicas": 0}  # required, and set by nobody else
+    return {CURRENT_ALLOC: Allocation.model_construct(**fields).to_json()}
 
 
 def _news(observation: Observation, judged: Verdict) -> tuple[Event, ...]:

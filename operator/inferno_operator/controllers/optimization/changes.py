@@ -16,6 +16,7 @@ from inferno_operator.controllers.optimization.noise import (
 )
 from inferno_operator.controllers.optimization.snapshot import KINDS, Snapshot
 from inferno_operator.resources import (
+    DESIRED_ALLOC,
     Capacity,
     Resource,
     Server,
@@ -77,7 +78,7 @@ class Update:
             active,
             spec,
             {**_remembered(observation, spec), **extra_status},
-            spec is not None and not is_same_placement(_desired(observation), spec["desiredAlloc"]),
+            spec is not None and not is_same_placement(_desired(observation), spec[DESIRED_ALLOC]),
         )
 
     @property
@@ -100,12 +101,8 @@ class Update:
     def status_at(self, generation: int, now: datetime) -> Manifest | None:
         """The status for a generation of the object; None if the object already has it."""
         conditions = merge_conditions(self.status, self.verdicts, generation, now)
-        written = {
-            "active": self.active,
-            "observedGeneration": generation,
-            "conditions": [condition.to_json() for condition in conditions],
-            **self.extra_status,
-        }
+        common = Status(active=self.active, observed_generation=generation, conditions=conditions)
+        written = {**common.to_json(), **self.extra_status}
         current = self.status.to_json()
         ours = {WARNINGS, *(verdict.type for verdict in self.verdicts)}
         kept = [c for c in current.get("conditions", []) if c["type"] in ours]
@@ -158,7 +155,7 @@ def quiet(update: Update, observation: Observation, *, is_recent: bool) -> Updat
     update = replace(update, verdicts=tuple(verdicts))
     if update.spec is None:
         return update
-    close = is_close(_desired(observation), update.spec["desiredAlloc"])
+    close = is_close(_desired(observation), update.spec[DESIRED_ALLOC])
     return replace(update, spec=None) if close or is_recent else update
 
 
@@ -181,7 +178,7 @@ def _remembered(observation: Observation, spec: Manifest | None) -> Manifest:
     known, before = observation.status, _desired(observation).get("accelerator")
     if not isinstance(known, ServerStatus):
         return {}
-    sleeps = spec is not None and not spec["desiredAlloc"]["accelerator"]
+    sleeps = spec is not None and not spec[DESIRED_ALLOC]["accelerator"]
     last = (before if sleeps else "") or known.last_accelerator
     kept = {"moved": known.moved, "last_accelerator": last}
     return ServerStatus.model_validate({k: v for k, v in kept.items() if v}).to_json()
@@ -322,4 +319,4 @@ def spec_change(server: Resource, desired: Manifest) -> Manifest | None:
         and {"roles": None, **desired}.items() <= ({"roles": None} | current.to_json()).items()
     ):
         return None
-    return {"desiredAlloc": desired}
+    return {DESIRED_ALLOC: desired}

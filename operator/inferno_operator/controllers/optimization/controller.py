@@ -14,7 +14,7 @@ from inferno_operator.controllers.optimization.optimizer_sync import (
 from inferno_operator.controllers.optimization.reconcile import Context, reconcile
 from inferno_operator.controllers.optimization.source import Mirrored
 from inferno_operator.controllers.optimization.wake import wake
-from inferno_operator.resources import SYSTEM_RESOURCES, Optimizer
+from inferno_operator.resources import DESIRED_ALLOC, SYSTEM_RESOURCES, Optimizer
 from inferno_operator.resources.objects import Key, Manifest, kind_of
 from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.finalizers import clean_up, release
@@ -31,7 +31,6 @@ RELEASE_SECONDS = 15.0
 
 OPTIMIZER = kind_of(Optimizer)
 
-DECISION = "desiredAlloc"
 """What an optimization writes to the spec of a Server."""
 
 logger = logging.getLogger(__name__)
@@ -160,7 +159,7 @@ def _is_input(difference: ObjectDifference) -> bool:
 
 def _input(manifest: Manifest) -> tuple[object, ...]:
     metadata = manifest["metadata"]
-    spec = {key: value for key, value in (manifest.get("spec") or {}).items() if key != DECISION}
+    spec = {k: v for k, v in (manifest.get("spec") or {}).items() if k != DESIRED_ALLOC}
     names = "uid", "finalizers", "deletionTimestamp"
     counted = manifest.get("status", {}).get("counted")  # of a Capacity
     return (spec, counted, *(metadata.get(name) for name in names))

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import Any
 
+from inferno_operator.resources.allocation import placement_of
 from inferno_operator.resources.objects import Manifest
 
 SHARE = 0.05
@@ -20,7 +21,6 @@ QUIET = timedelta(minutes=1)
 """How long numbers stay as they are written."""
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-_PLACED = ("accelerator", "numReplicas", "maxBatch")
 
 
 def recent(written: Mapping[str, datetime], now: datetime) -> dict[str, datetime]:
@@ -30,7 +30,7 @@ def recent(written: Mapping[str, datetime], now: datetime) -> dict[str, datetime
 
 def is_same_placement(before: Manifest, after: Manifest) -> bool:
     """Whether two desired allocations have the same accelerators, replicas and batch sizes."""
-    return _placement(before) == _placement(after)
+    return placement_of(before) == placement_of(after)
 
 
 def is_close(before: Manifest, after: Manifest) -> bool:
@@ -49,16 +49,6 @@ def is_close_message(before: str, after: str) -> bool:
     """Whether two messages say the same, with numbers that differ by at most `SHARE`."""
     numbers = [map(float, _NUMBER.findall(message)) for message in (before, after)]
     return not is_rewording(before, after) and all(map(_is_close_number, *numbers))
-
-
-def _placement(allocation: Manifest) -> object:
-    if roles := allocation.get("roles"):
-        return sorted((role, *_placed(part)) for role, part in roles.items())
-    return sorted(_placed(part) for part in allocation.get("mix") or [allocation])
-
-
-def _placed(part: Manifest) -> tuple[object, ...]:
-    return tuple(part.get(name) or 0 for name in _PLACED)
 
 
 def _is_close_value(before: Any, after: Any) -> bool:  # noqa: ANN401 - JSON of any shape

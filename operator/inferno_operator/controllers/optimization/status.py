@@ -143,9 +143,9 @@ def _update(
     An apply removes owned fields that it leaves out, so every update has all of them.
     """
     newest = last or _before(observation)
-    extra_status = {"done": done, **({"lastOptimization": newest.to_json()} if newest else {})}
+    status = OptimizerStatus(done=done, last_optimization=newest).to_json()
     active = verdicts[0].holds is True
-    return Update.of(observation, verdicts, active=active, extra_status=extra_status)
+    return Update.of(observation, verdicts, active=active, extra_status=status)
 
 
 def _unlimited(observation: Observation) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from inferno_operator.controllers.optimization.changes import VALID, Update, server_update
 from inferno_operator.controllers.optimization.placements import cards_of, placements
 from inferno_operator.controllers.optimization.snapshot import Snapshot
-from inferno_operator.resources import Server, ServerAllocation
+from inferno_operator.resources import DESIRED_ALLOC, Server, ServerAllocation
 from inferno_operator.resources.objects import Manifest
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.sizing.cases import Catalogue
@@ -170,5 +170,5 @@ def _standing_cards(server: Server, update: Update, catalogue: Catalogue) -> Cou
 
 def _decided_cards(server: Server, spec: Manifest, catalogue: Catalogue) -> Counter[str]:
     """The cards that a Server has by a change of its spec."""
-    given = ServerAllocation.model_validate(spec["desiredAlloc"])
+    given = ServerAllocation.model_validate(spec[DESIRED_ALLOC])
     return cards_of(placements(given), server, catalogue)

@@ -22,7 +22,7 @@ from inferno_operator.controllers.actuation.prompt_caches import (
 )
 from inferno_operator.controllers.actuation.recommendation import recommended_by
 from inferno_operator.controllers.actuation.release import SERVER
-from inferno_operator.controllers.actuation.status import condition
+from inferno_operator.controllers.actuation.status import condition, status_of
 from inferno_operator.controllers.actuation.workloads.fleet import ReplicaSteps, ServerTargets
 from inferno_operator.controllers.actuation.workloads.reading import (
     Memory,
@@ -39,6 +39,7 @@ from inferno_operator.controllers.actuation.workloads.steps import next_steps
 from inferno_operator.controllers.actuation.workloads.supply import Supply
 from inferno_operator.controllers.actuation.workloads.world import WorkloadObjects
 from inferno_operator.resources import (
+    CURRENT_ALLOC,
     Accelerator,
     Capacity,
     Model,
@@ -227,7 +228,7 @@ async def _report(
     if _runs_something_else(scaled, cold):
         current = _current(scaled, supply.unit_costs(scaled.server.spec.model), cold)
         if current is not None:
-            body = reference.manifest(spec={"currentAlloc": current})
+            body = reference.manifest(spec={CURRENT_ALLOC: current})
             written = await context.cluster.apply(SERVER, body, FieldManager.ACTUATION)
             context.world.written(written)
             reference = Reference.of(SERVER, written)
@@ -237,11 +238,7 @@ async def _report(
     newest = lead_times(scaled.server, scaled.start_seconds)
     if actuated is None and newest == scaled.server.status.lead_times:
         return None
-    status = {
-        "conditions": [found.to_json() for found in (actuated or before,) if found is not None],
-        "leadTimes": [found.to_json() for found in newest],
-    }
-    body = reference.manifest_at_version(status=status)
+    body = reference.manifest_at_version(status=status_of(actuated or before, newest))
     context.world.written(await context.cluster.apply(SERVER, body, FieldManager.ACTUATION))
     if verdict is None or actuated is None:
         return None
