@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import yaml
 
-from inferno_operator.cli.options.autoscalers import Access, Autoscaler
+from inferno_operator.cli.options.autoscalers import Access, Autoscaler, ScaledObjectOwner
 from inferno_operator.resources import Resource, Server, Workload
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import alternatives
@@ -58,14 +58,39 @@ FOR_KSERVE = f"""\
 """What somebody who writes triggers into an object of KServe must know."""
 
 
-def select(resources: Iterable[Resource], names: Sequence[str]) -> list[Server]:
-    """Return the Servers of these names, or all that name workloads.
+def generated(
+    autoscaler: Autoscaler,
+    resources: Iterable[Resource],
+    names: Sequence[str],
+    access: Access,
+    namespace: str | None,
+    owner: ScaledObjectOwner | None,
+) -> tuple[str, list[str]]:
+    """Return the autoscalers of Servers as YAML, and a warning for each that the operator scales.
+
+    Parameters
+    ----------
+    autoscaler, access
+        What carries out the decisions, and how they are read.
+    resources, names
+        The objects, and the names of the Servers; without names, all that name workloads.
+    namespace
+        The namespace of Servers that name none.
+    owner
+        Who makes the objects and takes only their triggers; None: they are objects.
 
     Raises
     ------
     InputError
-        There is no such Server, or none names workloads.
+        There is no such Server, none names workloads, or a field of one cannot be used.
     """
+    servers = _selected(resources, names)
+    text = (triggers if owner else manifests)(autoscaler, servers, access, namespace)
+    return text, _warnings(servers)
+
+
+def _selected(resources: Iterable[Resource], names: Sequence[str]) -> list[Server]:
+    """The Servers of these names, or all that name workloads."""
     servers = [resource for resource in resources if isinstance(resource, Server)]
     if not names:
         found = [server for server in servers if server.spec.workloads]
@@ -83,8 +108,8 @@ def _named(servers: Sequence[Server], name: str) -> Server:
     raise InputError(f"Server {name}: there is none{near}")
 
 
-def warnings(servers: Iterable[Server]) -> list[str]:
-    """Return a warning for each Server that the operator scales itself."""
+def _warnings(servers: Iterable[Server]) -> list[str]:
+    """A warning for each Server that the operator scales itself."""
     return [
         f"{_title(server)}: spec.actuation: Scale: set it to Publish, so that one of the two scales"
         for server in servers

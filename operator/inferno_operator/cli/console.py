@@ -176,6 +176,18 @@ def working(message: str) -> Iterator[Callable[[str], None]]:
         yield lambda news: status.update(Text(news))
 
 
+@contextmanager
+def interruptible(
+    say: Callable[[], None] = lambda: None, status: int = INTERRUPTED
+) -> Iterator[None]:
+    """Exit without a traceback on Ctrl-C, after it was said what becomes of the work."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say()
+        raise typer.Exit(status) from None
+
+
 def _yaml_text(document: object) -> str:
     """Return a document as YAML; members of enumerations are texts, as in JSON."""
     import yaml

@@ -56,12 +56,11 @@ def generate(  # noqa: PLR0913 - an argument for each option
     With keda, a ScaledObject for each workload, which asks the operator; with hpa, a
     HorizontalPodAutoscaler, which reads the metric inferno_desired_replicas.
     """
-    from inferno_operator.cli.autoscalers import manifests, select, triggers, warnings
+    from inferno_operator.cli.autoscalers import generated
     from inferno_operator.cli.offline.system import read_resources, refuse_unknown
 
-    found = select(read_resources(paths, warn if lenient else refuse_unknown), servers)
+    resources = read_resources(paths, warn if lenient else refuse_unknown)
     access = Access(url, token_secret, max_replicas)
-    printed = triggers if owner else manifests
-    text = printed(autoscaler, found, access, namespace)
-    warn(warnings(found))
+    text, warnings = generated(autoscaler, resources, servers, access, namespace, owner)
+    warn(warnings)
     typer.echo(text, nl=False)

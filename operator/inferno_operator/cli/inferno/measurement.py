@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from inferno_operator.cli.console import (
-    INTERRUPTED,
     Format,
     Lenient,
     Output,
     examples,
+    interruptible,
     show,
     warn,
     working,
@@ -229,7 +229,7 @@ def _measure_engine(wanted: "Benchmark", file: "RunsFile") -> None:
     def tell(news: Iterable[object]) -> None:
         typer.echo("\n".join(map(str, news)), err=True)
 
-    try:
+    with interruptible(lambda: warn([f"interrupted; {file.kept}"])):
         asyncio.run(
             measure(
                 wanted,
@@ -238,6 +238,3 @@ def _measure_engine(wanted: "Benchmark", file: "RunsFile") -> None:
                 ends=lambda done: tell([*run_parts(done), ""]),
             )
         )
-    except KeyboardInterrupt:
-        warn([f"interrupted; {file.kept}"])
-        raise typer.Exit(INTERRUPTED) from None

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from inferno_operator.cli.console import (
-    INTERRUPTED,
     Format,
     Lenient,
     Output,
     examples,
+    interruptible,
     show,
     warn,
     working,
@@ -162,12 +162,11 @@ def _replayed(scenario: "Scenario", policies: list[str], jobs: int) -> "list[Rep
     """Replay with all policies; Ctrl-C ends the command."""
     from inferno_operator.cli.replay import replays
 
-    try:
-        with working("replaying") as tell:
-            return replays(scenario, policies, tell, jobs)
-    except KeyboardInterrupt:
-        warn(["interrupted, so there is no result"])
-        raise typer.Exit(INTERRUPTED) from None
+    with (
+        interruptible(lambda: warn(["interrupted, so there is no result"])),
+        working("replaying") as tell,
+    ):
+        return replays(scenario, policies, tell, jobs)
 
 
 def _print(

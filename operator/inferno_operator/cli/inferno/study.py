@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from inferno_operator.cli.console import (
-    INTERRUPTED,
     Format,
     Lenient,
     Output,
     examples,
+    interruptible,
     show,
     warn,
     working,
@@ -96,21 +96,22 @@ def _computed(
     from inferno_operator.cli.executors import dask_cluster, processes
     from inferno_operator.cli.study import added_to, finished
 
-    found: dict[str, Result] = {}
+    results: dict[str, Result] = {}
     if not missing:
-        return found
-    try:
-        with (
-            added_to(kept) as add,
-            working("replaying") as tell,
-            dask_cluster(scheduler) if scheduler else processes(jobs) as executor,
-        ):
-            for run, result in finished(missing, executor):
-                add(run, result)
-                found[run.key] = result
-                tell(f"replayed {run} ({len(found)} of {len(missing)})")
-    except KeyboardInterrupt:
-        done = f"{len(found)} of {len(missing)} replays are done and kept in {kept}"
+        return results
+
+    def say() -> None:
+        done = f"{len(results)} of {len(missing)} replays are done and kept in {kept}"
         warn([f"interrupted: {done}; the same command goes on"])
-        raise typer.Exit(INTERRUPTED) from None
-    return found
+
+    with (
+        interruptible(say),
+        added_to(kept) as add,
+        working("replaying") as tell,
+        dask_cluster(scheduler) if scheduler else processes(jobs) as executor,
+    ):
+        for run, result in finished(missing, executor):
+            add(run, result)
+            results[run.key] = result
+            tell(f"replayed {run} ({len(results)} of {len(missing)})")
+    return results

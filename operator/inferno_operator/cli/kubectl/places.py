@@ -2,7 +2,7 @@
 # ruff: noqa: PLC0415 - a function imports what only some commands need, so that `--help` is fast
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -12,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from inferno_operator.adapters.kubernetes.kubectl import KubectlOptions, Session
+    from inferno_operator.resources.observation import Observation
 
 T = TypeVar("T")
 
@@ -57,6 +58,15 @@ def run(place: "KubectlOptions", work: "Callable[[Session], Coroutine[Any, Any, 
             return await work(session)
 
     return asyncio.run(connected())
+
+
+def read(place: "KubectlOptions") -> "tuple[str, Sequence[Observation]]":
+    """Return the namespace and its objects."""
+
+    async def read_all(session: "Session") -> "tuple[str, Sequence[Observation]]":
+        return session.namespace, await session.objects()
+
+    return run(place, read_all)
 
 
 def now() -> datetime:

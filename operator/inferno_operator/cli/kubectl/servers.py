@@ -1,0 +1,177 @@
+"""`kubectl inferno top`, `savings` and `measure`: how the Servers do, and what they cost."""
+# ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from inferno_operator.cli.console import Format, Output, examples, interruptible, show, working
+from inferno_operator.cli.kubectl.places import now, read, run, somewhere
+from inferno_operator.cli.options.currency import IN_CENTS, Currency, Money, money_of
+from inferno_operator.cli.options.prometheus import prometheus_options
+from inferno_operator.cli.options.rows import Filter, Sort
+
+if TYPE_CHECKING:
+    from inferno_operator.adapters.kubernetes.kubectl import KubectlOptions, Session
+    from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+    from inferno_operator.cli.measurement import Asked, ServerMeasurement
+    from inferno_operator.cli.overview import Overview
+    from inferno_operator.cli.tables.order import RowOrder
+    from inferno_operator.resources.observation import Observation
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog=examples(
+        "kubectl inferno top --namespace llm",
+        "kubectl inferno top --once -o json",
+        "kubectl inferno top --filter 'premium h100' --sort -cost",
+    )
+)
+@somewhere
+def top(
+    place: "KubectlOptions",
+    output: Output = Format.TABLE,
+    *,
+    once: Annotated[
+        bool, typer.Option("--once", help="Show it once; the default where there is no terminal.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="How often to draw it anew.")
+    ] = 2.0,
+    words: Filter = "",
+    sort: Sort = "",
+    currency: Currency = IN_CENTS,
+) -> None:
+    """Show how the Servers do against their targets, and what the cards are worth.
+
+    Latencies in ms stand beside their SLO, with what is left of it; for waits the percentile
+    that the SLO is about. Prices tell what one more card would save, in cents/hour, or which
+    load it would serve.
+
+    Where a screen has too few lines, Servers with a problem come first, then those of the most
+    important classes, and the last line counts the others.
+    """
+    from inferno_operator.cli.overview import overview
+    from inferno_operator.cli.tables.order import RowOrder
+
+    order, money = RowOrder.asked(words, sort), money_of(currency)
+    if once or output is not Format.TABLE or not sys.stdout.isatty():
+        show_overview(output, overview(read(place)[1]), money, order)
+        return
+    with interruptible(status=0):
+        run(place, lambda session: _follow(session, interval, order, money))
+
+
+@app.command(
+    epilog=examples("kubectl inferno savings --namespace llm", "kubectl inferno savings -o json")
+)
+@somewhere
+def savings(
+    place: "KubectlOptions", output: Output = Format.TABLE, *, currency: Currency = IN_CENTS
+) -> None:
+    """Show what the measured Servers cost, and what other policies would have cost.
+
+    Costs are in cents, since the operator counts them. The other policies are simulated with the
+    load that was measured, on the accelerator on which a Server ran when its account began.
+    """
+    from inferno_operator.cli.savings import accounts, savings_document
+    from inferno_operator.cli.tables.savings import savings_parts
+
+    money = money_of(currency)
+    namespace, observations = read(place)
+    found = accounts(observations, namespace)
+    show(output, lambda: savings_document(found), lambda: savings_parts(found, money))
+
+
+@app.command(
+    epilog=examples(
+        "kubectl inferno measure --namespace llm",
+        "kubectl inferno measure premium-granite-13b --prometheus http://localhost:9090",
+    )
+)
+@somewhere
+@prometheus_options
+def measure(
+    endpoint: "PrometheusEndpoint | None",
+    place: "KubectlOptions",
+    server: Annotated[
+        str | None, typer.Argument(metavar="SERVER", help="Its name, or its spec.name.")
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show what is measured of the Servers, and how.
+
+    Shows what the operator measured last. With --prometheus it measures now, from this machine,
+    and shows each query and its answer.
+    """
+    from inferno_operator.cli.kubectl.selection import choose_server
+    from inferno_operator.cli.measurement import measure, reported
+    from inferno_operator.resources import Server
+    from inferno_operator.resources.observation import readable
+
+    namespace, observations = read(place)
+    resources = readable(observations)
+    if server is not None:
+        chosen = choose_server(observations, namespace, server)
+        resources = [r for r in resources if not isinstance(r, Server) or r is chosen]
+    if endpoint is None:
+        _show_measurements(output, reported(resources), ())
+        return
+    with working("asking Prometheus"):
+        found, asked = asyncio.run(measure(resources, endpoint))
+    _show_measurements(output, found, asked)
+
+
+async def _follow(session: "Session", interval: float, order: "RowOrder", money: Money) -> None:
+    """Show the namespace continuously until cancelled."""
+    from rich.live import Live
+
+    from inferno_operator.cli.kubectl.follow import follow_objects
+    from inferno_operator.cli.overview import overview
+    from inferno_operator.cli.tables.screen import Screen
+
+    with Live(screen=True, auto_refresh=False) as live:
+
+        def draw(seen: "Sequence[Observation]", trouble: str) -> None:
+            heading = [trouble, ""] if trouble else []
+            screen = Screen(*live.console.size, money)
+            text = screen.text(overview(seen), now(), order, heading)
+            text.no_wrap, text.overflow = True, "ellipsis"
+            live.update(text, refresh=True)
+
+        await follow_objects(session, interval, draw)
+
+
+def show_overview(
+    output: Format, seen: "Overview", money: Money, order: "RowOrder | None" = None
+) -> None:
+    """Print how the Servers of a namespace do."""
+    from inferno_operator.cli.overview import overview_document
+    from inferno_operator.cli.tables.plans import waiting_parts
+    from inferno_operator.cli.tables.top import servers_table, top_parts
+
+    show(
+        output,
+        lambda: overview_document(seen),
+        lambda: (*top_parts(seen, now(), money), *waiting_parts(seen.waiting, money)),
+        lambda: servers_table(seen.servers, money),
+        order,
+    )
+
+
+def _show_measurements(
+    output: Format, found: "Sequence[ServerMeasurement]", asked: "Sequence[Asked]"
+) -> None:
+    from inferno_operator.cli.measurement import measurement_document
+    from inferno_operator.cli.tables.measurement import measurement_parts
+
+    show(
+        output,
+        lambda: measurement_document(found, asked),
+        lambda: measurement_parts(found, asked, now()),
+    )
