@@ -20,7 +20,7 @@ from inferno_operator.controllers.measurement.quality import measured
 from inferno_operator.controllers.measurement.reconcile import Context
 from inferno_operator.controllers.measurement.reconcile import reconcile as measure_servers
 from inferno_operator.engines.catalogue import built_in
-from inferno_operator.engines.promql import RateWindows
+from inferno_operator.engines.series_groups import RateWindows
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Load, Measure, Measured, Server
 from inferno_operator.resources.objects import Key

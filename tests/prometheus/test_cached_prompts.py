@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from inferno_operator.engines.catalogue import CACHED_SHARE, built_in
-from inferno_operator.engines.promql import PART, WINDOWS, SeriesGroup, means
+from inferno_operator.engines.promql import means
+from inferno_operator.engines.series_groups import PART, WINDOWS, SeriesGroup
 from tests.controlplane.processes import Processes
 from tests.engines.prometheus import Prometheus
 from tests.engines.promtool import Promtool

@@ -4,7 +4,7 @@ import pytest
 
 from inferno_operator.engines import promql as expressions
 from inferno_operator.engines.catalogue import built_in
-from inferno_operator.engines.promql import WINDOWS, SeriesGroup
+from inferno_operator.engines.series_groups import WINDOWS, SeriesGroup
 from tests.engines.prometheus import Prometheus
 
 LABELS = "model_name", "namespace"

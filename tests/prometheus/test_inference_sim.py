@@ -18,7 +18,7 @@ from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.measurement.quality import measured
 from inferno_operator.engines.catalogue import built_in
-from inferno_operator.engines.promql import RateWindows
+from inferno_operator.engines.series_groups import RateWindows
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Measure, Measured
 from inferno_operator.resources.objects import Key

@@ -16,7 +16,7 @@ from inferno_operator.controllers.optimization.reconcile import Context
 from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.engines.catalogue import built_in
 from inferno_operator.engines.demand import DemandSurvey
-from inferno_operator.engines.promql import RateWindows
+from inferno_operator.engines.series_groups import RateWindows
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources.objects import Key, Manifest
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer

@@ -10,14 +10,14 @@ from inferno_operator.engines import promql
 from inferno_operator.engines.catalogue import MetricSources, find_demand_source
 from inferno_operator.engines.division import chunks
 from inferno_operator.engines.own_queries import single
-from inferno_operator.engines.promql import (
+from inferno_operator.engines.reading import Values, parts_of
+from inferno_operator.engines.series_groups import (
     WINDOWS,
     RateWindows,
     SeriesGroup,
     by_values,
     label_names,
 )
-from inferno_operator.engines.reading import Values, parts_of
 from inferno_operator.resources import CUSTOM, DemandSource
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.prometheus import Prometheus

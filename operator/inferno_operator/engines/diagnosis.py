@@ -3,8 +3,8 @@
 import difflib
 from collections.abc import Mapping
 
-from inferno_operator.engines.promql import GroupIdentity, SeriesGroup
 from inferno_operator.engines.reading import Values, by_server
+from inferno_operator.engines.series_groups import GroupIdentity, SeriesGroup
 from inferno_operator.runtime.prometheus import Prometheus, quoted
 from inferno_operator.runtime.texts import shortened
 from inferno_optimizer.errors import InfernoError

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from inferno_operator.engines.promql import SeriesGroup
 from inferno_operator.engines.reading import Values
+from inferno_operator.engines.series_groups import SeriesGroup
 
 SERIES = 5
 """Series of a server in the largest answer that is needed."""

@@ -17,20 +17,18 @@ from inferno_operator.engines.catalogue import (
     MetricSources,
     find_source,
 )
-from inferno_operator.engines.promql import (
-    FEW,
+from inferno_operator.engines.promql import FEW, SCRAPES, Query
+from inferno_operator.engines.reading import Values, is_plausible
+from inferno_operator.engines.series_groups import (
     PART,
-    SCRAPES,
     WINDOWS,
     Name,
-    Query,
     RateWindows,
     SeriesGroup,
     by_values,
     label_names,
     windows_of,
 )
-from inferno_operator.engines.reading import Values, is_plausible
 from inferno_operator.resources import CUSTOM, Measure, Queries
 from inferno_operator.runtime.prometheus import MOST_POINTS, PrometheusPast, RefusedError, Series
 from inferno_optimizer.errors import UnavailableError

@@ -6,13 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
-from inferno_operator.engines.promql import (
-    PART,
-    WINDOWS,
-    Query,
-    RateWindows,
-    SeriesGroup,
-)
+from inferno_operator.engines.promql import Query
+from inferno_operator.engines.series_groups import PART, WINDOWS, RateWindows, SeriesGroup
 from inferno_operator.runtime.prometheus import QueryResult, RefusedError, Sample
 from inferno_operator.runtime.texts import shortened
 

@@ -16,13 +16,7 @@ from inferno_operator.engines.division import (
     Suspects,
     halves,
 )
-from inferno_operator.engines.promql import (
-    SCRAPES,
-    GroupIdentity,
-    Query,
-    RateWindows,
-    SeriesGroup,
-)
+from inferno_operator.engines.promql import SCRAPES, Query
 from inferno_operator.engines.reading import (
     COVS,
     LAST_SEEN,
@@ -38,6 +32,7 @@ from inferno_operator.engines.reading import (
     merged_warnings,
     parts_of,
 )
+from inferno_operator.engines.series_groups import GroupIdentity, RateWindows, SeriesGroup
 from inferno_operator.runtime.prometheus import (
     BusyError,
     Prometheus,

@@ -12,7 +12,9 @@ from inferno_operator.engines.catalogue import (
 )
 from inferno_operator.engines.division import Namespaces, chunks
 from inferno_operator.engines.own_queries import OwnQueries
-from inferno_operator.engines.promql import (
+from inferno_operator.engines.reading import Reading, Values
+from inferno_operator.engines.rounds import Effort, GroupPart, Rounds, ServerAnswer
+from inferno_operator.engines.series_groups import (
     WINDOWS,
     GroupIdentity,
     RateWindows,
@@ -21,8 +23,6 @@ from inferno_operator.engines.promql import (
     label_names,
     windows_of,
 )
-from inferno_operator.engines.reading import Reading, Values
-from inferno_operator.engines.rounds import Effort, GroupPart, Rounds, ServerAnswer
 from inferno_operator.resources import CUSTOM, Measure, Queries
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.prometheus import Prometheus

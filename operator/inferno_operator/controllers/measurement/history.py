@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from inferno_operator.controllers.measurement.lookahead import STEP_S, Lookahead
 from inferno_operator.engines.catalogue import MetricSources
 from inferno_operator.engines.past import PastLoad, Span, loads_of
-from inferno_operator.engines.promql import windows_of
+from inferno_operator.engines.series_groups import windows_of
 from inferno_operator.resources import Measure
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.prometheus import PrometheusPast

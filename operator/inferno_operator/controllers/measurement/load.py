@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from inferno_operator.engines.promql import windows_of
+from inferno_operator.engines.series_groups import windows_of
 from inferno_operator.resources import (
     DIGITS,
     Load,

@@ -18,13 +18,7 @@ from inferno_operator.engines.catalogue import (
     MetricSource,
     tokens_per_step,
 )
-from inferno_operator.engines.promql import (
-    ENOUGH_REQUESTS,
-    FEW,
-    FEW_COUNT,
-    PERCENTILES,
-    TIMES,
-)
+from inferno_operator.engines.promql import ENOUGH_REQUESTS, FEW, FEW_COUNT, PERCENTILES, TIMES
 from inferno_operator.engines.reading import (
     COVS,
     CUSTOM_ANSWERS,

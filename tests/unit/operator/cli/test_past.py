@@ -12,7 +12,7 @@ from inferno_operator.cli.offline.traces import read_trace, write_trace
 from inferno_operator.cli.past import past_loads, span_of, trace_of
 from inferno_operator.engines.catalogue import built_in
 from inferno_operator.engines.past import PastLoad, Span
-from inferno_operator.engines.promql import PART
+from inferno_operator.engines.series_groups import PART
 from inferno_operator.resources import Server, parse
 from inferno_operator.runtime.prometheus import (
     MOST_POINTS,

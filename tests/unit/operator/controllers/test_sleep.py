@@ -14,7 +14,7 @@ from inferno_operator.controllers.optimization.reconcile import Context
 from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.engines.catalogue import built_in
 from inferno_operator.engines.demand import DemandSurvey
-from inferno_operator.engines.promql import PART
+from inferno_operator.engines.series_groups import PART
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Manifest

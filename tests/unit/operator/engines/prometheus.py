@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from inferno_operator.engines.promql import PART
+from inferno_operator.engines.series_groups import PART
 from inferno_operator.runtime.prometheus import Prometheus, QueryResult, Sample
 
 NOW = 1_800_000_000.0

@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from inferno_operator.engines import promql as expressions
 from inferno_operator.engines.catalogue import (
     built_in,
     catalogue_with,
     find_source,
     read_catalogue,
 )
-from inferno_operator.engines.promql import SeriesGroup
+from inferno_operator.engines.series_groups import SeriesGroup, label_names
 from inferno_optimizer.errors import InputError
 
 VLLM = built_in()["vLLM"]
@@ -70,7 +69,7 @@ def test_an_unknown_source_is_refused_with_the_nearest_name() -> None:
 @pytest.mark.parametrize("name", ["a-b", "1a", "", "__name__", 'a"}', "inferno_part"])
 def test_a_name_that_is_not_one_of_a_label_is_refused(name: str) -> None:
     with pytest.raises(InputError, match=r"spec\.measure\.labels"):
-        expressions.label_names([name])
+        label_names([name])
 
 
 @pytest.mark.parametrize("value", ['"', "\\", '"} or up{a="', "a\nb", "ü", "a|b", ".*"])

@@ -7,7 +7,7 @@ import pytest
 from inferno_operator.controllers.measurement.quality import measured
 from inferno_operator.engines import promql
 from inferno_operator.engines.catalogue import built_in
-from inferno_operator.engines.promql import SeriesGroup
+from inferno_operator.engines.series_groups import WINDOWS, RateWindows, SeriesGroup
 from inferno_operator.engines.survey import Survey, SurveyResult
 from inferno_operator.resources import Measure, Measured
 from inferno_operator.resources.measurement import MAX_LABELS
@@ -206,8 +206,8 @@ async def test_servers_with_other_windows_have_queries_of_these_windows(table: T
     of_other = [query for query in table.asked if '"n"' in query]
     of_usual = [query for query in table.asked if '"m"' in query]
 
-    assert found[key("other")].reading.windows == promql.RateWindows(90, 1200)
-    assert found[key("usual")].reading.windows == promql.WINDOWS
+    assert found[key("other")].reading.windows == RateWindows(90, 1200)
+    assert found[key("usual")].reading.windows == WINDOWS
     assert any("[1200s]" in query for query in of_other)
     assert not any("[300s]" in query or "[60s]" in query for query in of_other)
     assert not any("[1200s]" in query or "[90s]" in query for query in of_usual)
@@ -393,8 +393,8 @@ def test_a_query_is_small_whatever_the_labels_are() -> None:
         for is_part in (False, True):
             group = SeriesGroup("any", source, tuple(long), values, is_part)
             queries = [
-                promql.arrivals(group, 60, 60, "load"), promql.means(group, promql.WINDOWS),
-                promql.replicas(group, promql.WINDOWS), promql.last_seen(group, 3600),
+                promql.arrivals(group, 60, 60, "load"), promql.means(group, WINDOWS),
+                promql.replicas(group, WINDOWS), promql.last_seen(group, 3600),
                 promql.percentiles(group, 0.95, 300), promql.buckets(group, "avgInTokens", 300),
             ]  # fmt: skip
             sizes = [len(query.expression.encode()) for query in queries if query]

@@ -6,7 +6,7 @@ import pytest
 from inferno_operator.controllers.measurement.history import PastRates
 from inferno_operator.controllers.measurement.lookahead import STEP_S, Lookahead
 from inferno_operator.engines.catalogue import built_in
-from inferno_operator.engines.promql import PART
+from inferno_operator.engines.series_groups import PART
 from inferno_operator.resources import Measure
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.prometheus import PrometheusPast, RangeResult, Series

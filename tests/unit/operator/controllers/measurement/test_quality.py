@@ -8,7 +8,6 @@ import pytest
 
 from inferno_operator.controllers.measurement.quality import measured, with_targets
 from inferno_operator.engines.catalogue import built_in
-from inferno_operator.engines.promql import RateWindows
 from inferno_operator.engines.reading import (
     CUSTOM_ANSWERS,
     LOAD_LONG,
@@ -18,6 +17,7 @@ from inferno_operator.engines.reading import (
     Parts,
     Reading,
 )
+from inferno_operator.engines.series_groups import RateWindows
 from inferno_operator.resources import Measured, Percentiles, Target
 
 NOW = 1_800_000_000.0
