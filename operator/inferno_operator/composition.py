@@ -133,12 +133,12 @@ def _calibration(
         return ()
 
     def labelled() -> Sequence[LabelledReplicas]:
-        found = (
+        selections = (
             labelled_replicas(key.namespace, server, server.spec.measure.labels)
             for key, server in measurement.servers()
             if server.spec.measure and server.spec.measure.source == CALIBRATED_SOURCE
         )
-        return [item for item in found if item is not None]
+        return [item for item in selections if item is not None]
 
     windows = PrometheusWindows(parts.prometheus, labelled)
     return (CalibrationController(parts.cluster, windows, settings.namespaces, parts.now),)

@@ -18,9 +18,9 @@ def unnamed_types(system: System) -> frozenset[str]:
 
 def strange_types(system: System) -> Iterator[str]:
     """Types in the capacity that no accelerator has; none if the capacity is ignored."""
-    known = {accelerator.type for accelerator in system.accelerators}
+    types = {accelerator.type for accelerator in system.accelerators}
     if not system.options.unlimited:
-        yield from (card_type for card_type in system.capacity if card_type not in known)
+        yield from (card_type for card_type in system.capacity if card_type not in types)
 
 
 def without_count(system: System) -> Mapping[str, str]:
@@ -34,5 +34,5 @@ def without_count(system: System) -> Mapping[str, str]:
 
 def no_accelerator(card_type: str, system: System) -> str:
     """Message for a type in the capacity that no accelerator has, with those like it."""
-    known = sorted({accelerator.type for accelerator in system.accelerators})
-    return f"no accelerator has type {card_type!r}{alternatives(card_type, known)}"
+    types = sorted({accelerator.type for accelerator in system.accelerators})
+    return f"no accelerator has type {card_type!r}{alternatives(card_type, types)}"

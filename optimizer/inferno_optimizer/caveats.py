@@ -39,13 +39,13 @@ def warned(catalogue: Catalogue, decisions: Iterable[Decision]) -> tuple[Decisio
 def _warned(catalogue: Catalogue, server: Server, decision: Decision) -> Decision:
     parts = decision.allocation.parts if decision.allocation else ()
     target = catalogue.target(server)
-    found = tuple(
+    warnings = tuple(
         warning
         for part in parts
         if (profile := catalogue.profile(server.model, part.accelerator, part.role))
         for warning in warnings_of(server, profile, part.max_batch_size, target)
     )
-    return replace(decision, warnings=found) if found else decision
+    return replace(decision, warnings=warnings) if warnings else decision
 
 
 def warnings_of(

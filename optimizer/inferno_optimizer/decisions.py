@@ -85,12 +85,12 @@ class Miss(NamedTuple):
 def misses(candidates: Candidates, row: int) -> list[Miss]:
     """The targets that a row misses at any number of replicas, worst first."""
     asked, floors = _asked(candidates, row), _floors(candidates, np.array([row]))[:, 0]
-    found = [
+    missed = [
         Miss(field, *numbers)
         for field, *numbers in zip(TARGETS, asked.tolist(), floors.tolist(), strict=True)
     ]
-    found.sort(key=lambda miss: miss.asked / miss.floor if miss.floor > 0 else np.inf)
-    return [miss for miss in found if miss.asked < miss.floor] or found[:1]
+    missed.sort(key=lambda miss: miss.asked / miss.floor if miss.floor > 0 else np.inf)
+    return [miss for miss in missed if miss.asked < miss.floor] or missed[:1]
 
 
 def _asked(candidates: Candidates, row: int) -> FloatArray:

@@ -42,9 +42,11 @@ def growth_bound(rates: FloatArray, ahead: int) -> FloatArray:
     """
     by_server = np.ascontiguousarray(rates.T)
     before, after = by_server[:, :-ahead], by_server[:, ahead:]
-    known = (before > 0) & ~np.isnan(after)
-    ratios = np.where(known, np.minimum(after / np.where(known, before, 1.0), MOST), np.nan)
-    ratios[~known.any(axis=1), 0] = FIRST_RATIO
+    comparable = (before > 0) & ~np.isnan(after)
+    ratios = np.where(
+        comparable, np.minimum(after / np.where(comparable, before, 1.0), MOST), np.nan
+    )
+    ratios[~comparable.any(axis=1), 0] = FIRST_RATIO
     return _quantiles(ratios)
 
 

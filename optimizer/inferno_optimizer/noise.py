@@ -56,12 +56,12 @@ def significant_rate(
     shorter
         The rates over shorter windows, of the same shape, and the parts of these that are known.
     """
-    found = np.asarray(long, dtype=np.float64)
+    significant = np.asarray(long, dtype=np.float64)
     for rate, seconds in shorter:
         variance = np.maximum(rate, 0.0) / seconds + np.maximum(long, 0.0) / long_s
-        is_larger = (rate > found) & (rate - long > SIGNIFICANT * np.sqrt(variance))
-        found = np.where(is_larger, rate, found)
-    return np.maximum(found, 0.0)
+        is_larger = (rate > significant) & (rate - long > SIGNIFICANT * np.sqrt(variance))
+        significant = np.where(is_larger, rate, significant)
+    return np.maximum(significant, 0.0)
 
 
 def noise(rate: Numbers, seconds: Numbers, deviations: float = NOISE) -> FloatArray:

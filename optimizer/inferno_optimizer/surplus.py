@@ -138,10 +138,10 @@ def _sized(
         if candidates.placement(row) == wanted[candidates.cases[case].server.name].accelerator
     }
     counts = [given[name] for name in rows]
-    found = decide_rows(candidates, list(rows.values()), counts)
+    decisions = decide_rows(candidates, list(rows.values()), counts)
     return {
         decision.server: replace(decision, reason=Reason.ALLOCATED, message=_message(decision, n))
-        for decision, n in zip(found, (wanted[name].replicas for name in rows), strict=True)
+        for decision, n in zip(decisions, (wanted[name].replicas for name in rows), strict=True)
     }
 
 

@@ -93,10 +93,10 @@ def _selected(resources: Iterable[Resource], names: Sequence[str]) -> list[Serve
     """The Servers of these names, or all that name workloads."""
     servers = [resource for resource in resources if isinstance(resource, Server)]
     if not names:
-        found = [server for server in servers if server.spec.workloads]
-        if not found:
+        with_workloads = [server for server in servers if server.spec.workloads]
+        if not with_workloads:
             raise InputError("no Server has spec.workloads: name the objects to scale there")
-        return found
+        return with_workloads
     return [_named(servers, name) for name in names]
 
 
@@ -186,14 +186,14 @@ def _all_placed(servers: Iterable[Server], namespace: str | None) -> list[_Place
 
 def _placed(server: Server, namespace: str | None) -> _Placed:
     """Return a Server with its namespace, if autoscalers can scale its workloads."""
-    found = server.metadata.namespace or namespace
-    if not found:
+    own = server.metadata.namespace or namespace
+    if not own:
         raise InputError(f"{_title(server)}: metadata.namespace: it is missing: give --namespace")
     if not server.spec.workloads:
         raise InputError(
             f"{_title(server)}: spec.workloads: it is empty: name the objects to scale"
         )
-    return _Placed(server, found)
+    return _Placed(server, own)
 
 
 def _refuse_shared(servers: Iterable[_Placed]) -> None:

@@ -75,14 +75,14 @@ def read_windows(
         async with connect(endpoint) as client:
             return await past_windows(client, labels, past_ends(time.time(), hours * HOUR_S), tell)
 
-    found = asyncio.run(read())
-    if not found:
+    windows = asyncio.run(read())
+    if not windows:
         wanted = ", ".join(f'{name}="{value}"' for name, value in labels.items())
         raise CalibrationError(
             f"no vLLM replica has reported with {{{wanted}}} within {hours:g} h:"
             " correct --labels, which all series of the replicas have, or --hours"
         )
-    kept = retained(found)
+    kept = retained(windows)
     return Measurements(kept, LIVE, "windows", _unused(kept))
 
 
@@ -110,14 +110,14 @@ async def past_windows(
     """
     pair = Pair("", "", "")
     windows = PrometheusWindows(prometheus, lambda: [LabelledReplicas(labels, pair)], window_s)
-    found: list[Window] = []
+    all_windows: list[Window] = []
     last: list[Window] = []
     for number, end in enumerate(ends, start=1):
         last = with_prefill_batch((await windows.read(end)).get(pair, ()), last)
-        found += last
+        all_windows += last
         if number % TOLD_EVERY == 0:
             tell(f"asking Prometheus: {number} of {len(ends)} minutes")
-    return found
+    return all_windows
 
 
 def _unused(windows: Sequence[Window]) -> list[str]:

@@ -104,17 +104,17 @@ class ModelEstimate:
         return manifest
 
     def _step_parms(self) -> Mapping[str, float]:
-        found = self.parameters
+        steps = self.parameters
         return {
-            "alpha": found.alpha,
-            "kappa": found.kappa,
-            "delta": found.delta,
-            "budget": int(found.budget),
-            "overhead": found.overhead,
-            "minInTokens": found.min_input_tokens,
-            "maxInTokens": found.max_input_tokens,
-            "minOutTokens": found.min_output_tokens,
-            "maxOutTokens": found.max_output_tokens,
+            "alpha": steps.alpha,
+            "kappa": steps.kappa,
+            "delta": steps.delta,
+            "budget": int(steps.budget),
+            "overhead": steps.overhead,
+            "minInTokens": steps.min_input_tokens,
+            "maxInTokens": steps.max_input_tokens,
+            "minOutTokens": steps.min_output_tokens,
+            "maxOutTokens": steps.max_output_tokens,
         }
 
 

@@ -36,8 +36,8 @@ def measured_headrooms(measured: Measured, target: Target | None) -> tuple[Headr
     """Return the headroom of each measured latency that has a target."""
     if target is None:
         return ()
-    found = against_targets(measured, target)
-    return tuple(Headroom(LATENCIES[name], value, limit) for name, value, limit in found)
+    compared = against_targets(measured, target)
+    return tuple(Headroom(LATENCIES[name], value, limit) for name, value, limit in compared)
 
 
 def headrooms(allocation: Allocation | None, target: Target | None) -> tuple[Headroom, ...]:

@@ -81,7 +81,7 @@ async def measure(
     if recorder.asked and all(asked.problem for asked in recorder.asked):
         _raise(next(iter(results.values())).reading.refused, recorder.asked[0].problem)
     targets = targets_of(resources)
-    found = []
+    measurements = []
     for server in servers:
         result = results[_key(server)]
         target = targets.get((server.spec.service_class, server.spec.model))
@@ -89,8 +89,8 @@ async def measure(
         newest = with_planned_load(
             with_targets(newest, target), server, server.status.measured, target, newest.time
         )
-        found.append(ServerMeasurement(server, newest, target))
-    return found, recorder.asked
+        measurements.append(ServerMeasurement(server, newest, target))
+    return measurements, recorder.asked
 
 
 def reported(resources: Sequence[Resource]) -> list[ServerMeasurement]:

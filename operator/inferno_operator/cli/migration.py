@@ -114,7 +114,7 @@ class _NamespaceObjects:
 
     def of(self, variants: Iterable[Variant]) -> Iterator[Manifest]:
         """Yield the objects for some variants."""
-        placed = [found for variant in variants if (found := self._placed(variant))]
+        placed = [one for variant in variants if (one := self._placed(variant))]
         models: dict[str, list[_Placed]] = {}
         for each in placed:
             models.setdefault(each.model, []).append(each)
@@ -167,38 +167,38 @@ class _NamespaceObjects:
         own = None if variant.cost is None else variant.cost / placed.count
         listed = self.settings.costs.get(name)
         if listed is not None:
-            known = listed.cost
+            price = listed.cost
         elif name in self.costs:
-            known = self.costs[name]
+            price = self.costs[name]
         else:
-            known = DEFAULT_COST / placed.count if own is None else own
+            price = DEFAULT_COST / placed.count if own is None else own
             source = "no cost is given" if own is None else "the cost of its variant has no unit"
-            self._tell(f"Accelerator {name}: {known:g} cents/hour: {source}")
-        self.costs[name] = known
-        if own is not None and own != known:
+            self._tell(f"Accelerator {name}: {price:g} cents/hour: {source}")
+        self.costs[name] = price
+        if own is not None and own != price:
             self._tell(
                 f"{variant.title}: cost {variant.cost:g} of a replica: not used:"
-                f" {name} costs {known:g} cents/hour"
+                f" {name} costs {price:g} cents/hour"
             )
 
     def _profiles(self, variants: Sequence[_Placed]) -> dict[str, _Performance]:
         """How replicas of a model perform, by accelerator."""
-        found: dict[str, _Performance] = {}
+        performance: dict[str, _Performance] = {}
         for placed in variants:
             for profile in placed.variant.profiles or (VariantProfile(),):
                 name = self.settings.accelerator_of(profile.acc or placed.accelerator)
                 count = placed.count if name == placed.accelerator else profile.acc_count or 1
-                known = found.get(name)
-                if self._is_priced(name, placed) and not (known and known.is_known):
-                    found[name] = _Performance(count, profile)
-            found.setdefault(placed.accelerator, _Performance(placed.count, VariantProfile()))
+                before = performance.get(name)
+                if self._is_priced(name, placed) and not (before and before.is_known):
+                    performance[name] = _Performance(count, profile)
+            performance.setdefault(placed.accelerator, _Performance(placed.count, VariantProfile()))
         running = {placed.accelerator for placed in variants}
-        for name in filter(lambda name: name not in running, found):
+        for name in filter(lambda name: name not in running, performance):
             self._tell(
                 f"Model {variants[0].model}: {name}: nothing of it runs there: plans leave it out"
                 " until spec.workloads of the Server names an object"
             )
-        return found
+        return performance
 
     def _is_priced(self, accelerator: str, placed: _Placed) -> bool:
         """Whether an accelerator has a cost; else tell that it is left out."""
@@ -257,29 +257,29 @@ class _NamespaceObjects:
     def _own_class(self, model: str) -> ClassOfService:
         """The class of a model that is in no class: its own targets, or none."""
         targets = self.settings.targets
-        found = targets.get((self.namespace, model)) or targets.get(("", model))
-        if found is None or not (found.target_ttft or found.target_itl):
+        own = targets.get((self.namespace, model)) or targets.get(("", model))
+        if own is None or not (own.target_ttft or own.target_itl):
             self._tell(
                 f"Model {model}: no targets: write slo-itl and slo-ttft [ms] into ServiceClass"
                 f" {DEFAULT_CLASS}; without them replicas are as full as they can be"
             )
         target = ModelTarget(
             model=model,
-            slo_tpot=found.target_itl if found else None,
-            slo_ttft=found.target_ttft if found else None,
+            slo_tpot=own.target_itl if own else None,
+            slo_ttft=own.target_ttft if own else None,
         )
         return ClassOfService(name=DEFAULT_CLASS, priority=LEAST_IMPORTANT, data=(target,))
 
     def _classes(self, used: Iterable[ClassOfService]) -> Iterator[Manifest]:
         """The classes of the ConfigMaps, and the one of all models that are in none."""
-        own = [found for found in used if found not in self.settings.classes]
+        own = [each for each in used if each not in self.settings.classes]
         together = [_with_targets(own[0], own)] if own else []
         classes = [*self.settings.classes, *together]
-        names = _object_names(found.name for found in classes)
-        for found in classes:
-            data = [_target(target) for target in found.data]
-            spec = {"name": found.name, "priority": found.priority, "data": data}
-            yield self._manifest("ServiceClass", names[found.name], spec)
+        names = _object_names(each.name for each in classes)
+        for each in classes:
+            data = [_target(target) for target in each.data]
+            spec = {"name": each.name, "priority": each.priority, "data": data}
+            yield self._manifest("ServiceClass", names[each.name], spec)
 
     def _server(self, name: str, variants: Sequence[_Placed], service_class: str) -> Manifest:
         kept: dict[str, _Placed] = {}
@@ -364,22 +364,22 @@ def _workload(accelerator: str, variant: Variant) -> Manifest:
 
 def _current(replicas: Mapping[str, int | None]) -> Manifest:
     """What runs, where it is told."""
-    known = {name: count for name, count in replicas.items() if count is not None}
-    parts = [{"accelerator": name, "numReplicas": count} for name, count in known.items() if count]
-    if not known:
+    counts = {name: count for name, count in replicas.items() if count is not None}
+    parts = [{"accelerator": name, "numReplicas": count} for name, count in counts.items() if count]
+    if not counts:
         return {}
     if len(parts) == 1:
         return {"currentAlloc": parts[0]}
-    most = max(known, key=lambda name: known[name]) if parts else ""
-    whole: Manifest = {"accelerator": most, "numReplicas": sum(known.values())}
+    most = max(counts, key=lambda name: counts[name]) if parts else ""
+    whole: Manifest = {"accelerator": most, "numReplicas": sum(counts.values())}
     return {"currentAlloc": whole | ({"mix": parts} if parts else {})}
 
 
 def _object_names(names: Iterable[str]) -> dict[str, str]:
     """Names of objects by names of ours, each once."""
-    found: dict[str, str] = {}
+    object_names: dict[str, str] = {}
     for name in names:
         plain = object_name(name)
-        same = sum(other.startswith(plain) for other in found.values())
-        found[name] = f"{plain[:60]}-{same + 1}" if plain in found.values() else plain
-    return found
+        same = sum(other.startswith(plain) for other in object_names.values())
+        object_names[name] = f"{plain[:60]}-{same + 1}" if plain in object_names.values() else plain
+    return object_names

@@ -133,8 +133,8 @@ def overview(observations: Sequence[Observation]) -> Overview:
     servers = [o for o in observations if o.kind is Server]
     optimizers = [resource for resource in resources if isinstance(resource, Optimizer)]
     optimizers.sort(key=lambda optimizer: optimizer.metadata.name)
-    known = [r for r in resources if not (isinstance(r, Capacity) and r.is_uncounted)]
-    loaded = [with_last_good(r) if isinstance(r, Server) else r for r in known]
+    counted = [r for r in resources if not (isinstance(r, Capacity) and r.is_uncounted)]
+    loaded = [with_last_good(r) if isinstance(r, Server) else r for r in counted]
     snapshot = build_system([*loaded, *still_running(observations)])
     catalogue = Catalogue(snapshot.system)
     return Overview(

@@ -147,11 +147,11 @@ def trace_of(loads: Mapping[str, PastLoad], span: Span) -> tuple[Trace, list[str
 
 def _gaps(name: str, rate: FloatArray, span: Span) -> list[str]:
     """A line for each gap."""
-    known = np.flatnonzero(~np.isnan(rate))
+    measured = np.flatnonzero(~np.isnan(rate))
     gaps = list(_runs(np.isnan(rate)))
     lines = []
     for first, last in gaps[:GAPS_TOLD]:
-        outside = last <= known[0] or first > known[-1]
+        outside = last <= measured[0] or first > measured[-1]
         taken = "no requests" if outside else "the load before it is taken"
         lines.append(f"{name}: nothing from {_told(span, first, last)}: {taken}")
     if len(gaps) > GAPS_TOLD:
@@ -177,8 +177,8 @@ def _carried(rate: FloatArray) -> FloatArray:
     """Rates of shape (steps, servers) without gaps: those of before; 0 outside of what is known."""
     filled = np.zeros_like(rate)
     for server, column in enumerate(rate.T):
-        known = np.flatnonzero(~np.isnan(column))
-        inside = np.arange(known[0], known[-1] + 1)
-        newest = known[np.searchsorted(known, inside, side="right") - 1]
+        measured = np.flatnonzero(~np.isnan(column))
+        inside = np.arange(measured[0], measured[-1] + 1)
+        newest = measured[np.searchsorted(measured, inside, side="right") - 1]
         filled[inside, server] = column[newest]
     return filled

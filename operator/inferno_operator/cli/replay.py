@@ -101,7 +101,7 @@ class ReplayedLoad:
     @property
     def means(self) -> dict[str, Load]:
         """The mean load of each client."""
-        trace, found = self.trace, {}
+        trace, loads = self.trace, {}
         for column, client in enumerate(trace.clients):
             rate = trace.rate[:, column]
             weights = rate if rate.any() else None
@@ -109,12 +109,12 @@ class ReplayedLoad:
                 round(float(np.average(lengths[:, column], weights=weights)))
                 for lengths in (trace.input_tokens, trace.output_tokens)
             )
-            found[client] = Load(
+            loads[client] = Load(
                 arrival_rate=60.0 * float(rate.mean()),
                 avg_in_tokens=given,
                 avg_out_tokens=max(generated, 1),
             )
-        return found
+        return loads
 
 
 def scenario_of(system: System, load: ReplayedLoad, options: ReplayOptions, warn: Warn) -> Scenario:
@@ -167,9 +167,9 @@ def _refuse_unknown_clients(
     """Where some clients are named as servers, all have to be."""
     unknown = [c for c in trace.clients if c not in servers and c not in left_out]
     if unknown and len(unknown) < len(trace.clients):
-        known = alternatives(unknown[0], sorted(servers))
+        near = alternatives(unknown[0], sorted(servers))
         place = place_of_client(origin, unknown[0])
-        raise InputError(f"{place}: client {unknown[0]!r} is no server of the fleet{known}")
+        raise InputError(f"{place}: client {unknown[0]!r} is no server of the fleet{near}")
 
 
 def find_policy(name: str) -> NamedPolicy:
@@ -187,12 +187,12 @@ def find_policy(name: str) -> NamedPolicy:
         raise InputError(f"no policy is named {name!r}{alternatives(name, sorted(POLICIES))}")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        policy = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise InputError(f"policy {name!r}: {error}") from error
     finally:
         sys.path.pop(0)
-    return NamedPolicy(name, found)
+    return NamedPolicy(name, policy)
 
 
 def policy_of(name: str) -> NamedPolicy:

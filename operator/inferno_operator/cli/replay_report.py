@@ -128,16 +128,16 @@ class _Sections:
         accounts = (*(each.account for each in self.found), one.bound)
         costs = [account.history.cost / self.money.cents for account in accounts]
         most = max(float(_means(cost).max(initial=0.0)) for cost in costs) * ABOVE or 1.0
-        mine, bound = (
+        own, bound = (
             _means(account.history.cost / self.money.cents) for account in (one.account, one.bound)
         )
-        hours = self._hours(len(mine))
+        hours = self._hours(len(own))
         lines = [
             (kind, zip(hours, values.tolist(), strict=True))
-            for kind, values in (("bound", bound), ("line", mine))
+            for kind, values in (("bound", bound), ("line", own))
         ]
         frame = Frame("Cost", "hours", self.money.rate, one.account.hours, most)
-        extremes = f"{mine.min():.2f} to {mine.max():.2f} {self.money.rate}"
+        extremes = f"{own.min():.2f} to {own.max():.2f} {self.money.rate}"
         words = f"Cost of {one.policy} over time: {extremes}"
         return line_chart(frame, lines, f"{words}; dashed: the bound")
 

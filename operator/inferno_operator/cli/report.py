@@ -97,12 +97,12 @@ def _is_served(decision: Decision) -> bool:
 
 
 def _shortfall(system: System, solution: Solution, decision: Decision) -> Shortfall:
-    found: Iterable[str] = ()
+    ways_out: Iterable[str] = ()
     if decision.reason.decided:
         options = replace(system.options, time_limit=min(system.options.time_limit, SEARCH_S))
         limited = replace(system, options=options)
-        found = (r.message for r in remedies(limited, solution, decision.server))
-    return Shortfall(decision.server, decision.message, tuple(found))
+        ways_out = (r.message for r in remedies(limited, solution, decision.server))
+    return Shortfall(decision.server, decision.message, tuple(ways_out))
 
 
 def _servers(system: System, solution: Solution, money: Money) -> Iterator[ServerRow]:

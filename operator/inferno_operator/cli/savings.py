@@ -41,13 +41,13 @@ def accounts(observations: Iterable[Observation], namespace: str) -> list[Spendi
         No Server has an account.
     """
     servers = [r for r in readable(observations) if isinstance(r, Server)]
-    found = [_row(s.spec.name, s.status.savings) for s in servers if s.status.savings is not None]
-    if not found:
+    rows = [_row(s.spec.name, s.status.savings) for s in servers if s.status.savings is not None]
+    if not rows:
         raise InputError(
             f"namespace {namespace}: no Server is counted yet: the operator counts those with"
             " spec.measure of which it is known what runs (workloads or currentAlloc)"
         )
-    in_order = sorted(found, key=lambda row: row.server)
+    in_order = sorted(rows, key=lambda row: row.server)
     return [*in_order, _total(in_order)] if len(in_order) > 1 else in_order
 
 

@@ -189,8 +189,8 @@ def known_results(file: Path) -> dict[str, Result]:
 
 def _parsed(line: bytes, place: str) -> tuple[str, Result]:
     try:
-        found = json.loads(line)
-        return found.pop(KEY), {name: found[name] for name in found if name not in NAMES[:-1]}
+        result = json.loads(line)
+        return result.pop(KEY), {name: result[name] for name in result if name not in NAMES[:-1]}
     except (ValueError, KeyError, AttributeError) as error:
         raise InputError(f"{place}: is not a result of a study; name another file") from error
 

@@ -33,9 +33,9 @@ def reduced(pod: Manifest) -> Manifest:
     """Return a pod with the fields that the operator reads: a tenth of what a pod has."""
     metadata, spec, status = (pod.get(part, {}) for part in ("metadata", "spec", "status"))
     containers = {
-        part: [_only(container, CONTAINER) for container in found]
+        part: [_only(container, CONTAINER) for container in chosen]
         for part in ("containers", "initContainers")
-        if (found := [container for container in spec.get(part, ()) if _wants_cards(container)])
+        if (chosen := [container for container in spec.get(part, ()) if _wants_cards(container)])
     }
     return {
         **_only(pod, ("apiVersion", "kind")),
@@ -72,11 +72,11 @@ def _conditions(status: Manifest, types: Collection[str]) -> Manifest:
 
 def _troubles(status: Manifest) -> Manifest:
     """The states of the containers that wait or have ended before."""
-    found = {
+    states_by_part = {
         part: [_only(each, CONTAINER_STATUS) for each in status.get(part, ()) if _has_trouble(each)]
         for part in CONTAINER_STATUSES
     }
-    return {part: states for part, states in found.items() if states}
+    return {part: states for part, states in states_by_part.items() if states}
 
 
 def _has_trouble(container: Manifest) -> bool:

@@ -200,7 +200,7 @@ class Server(Resource):
         It is the one that is measured on the accelerator of the decision, else the longest that
         is measured on any, else what a person says.
         """
-        measured = {found.accelerator: found.seconds for found in self.status.lead_times}
+        measured = {item.accelerator: item.seconds for item in self.status.lead_times}
         desired = self.spec.desired_alloc
         if desired is not None and desired.accelerator in measured:
             return measured[desired.accelerator]

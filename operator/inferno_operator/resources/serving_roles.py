@@ -33,15 +33,17 @@ def role_selector(kind: Kind, name: str, role: str) -> str:
 
 def groups_of(manifest: Manifest) -> int:
     """Return how many groups a serving asks for; each has all replicas of all roles."""
-    found: int = manifest.get("spec", {}).get("replicas", 1)
-    return found
+    groups: int = manifest.get("spec", {}).get("replicas", 1)
+    return groups
 
 
 def find_role(manifest: Manifest, role: str) -> tuple[int, int] | None:
     """Return the place of a role in the list, and its replicas; None if there is no such role."""
     roles = manifest.get("spec", {}).get("template", {}).get("roles", ())
-    found = ((i, part.get("replicas", 1)) for i, part in enumerate(roles) if part["name"] == role)
-    return next(found, None)
+    matching = (
+        (i, part.get("replicas", 1)) for i, part in enumerate(roles) if part["name"] == role
+    )
+    return next(matching, None)
 
 
 def role_patch(uid: str, role: str, index: int, before: int, after: int) -> Sequence[Any]:

@@ -122,8 +122,8 @@ class FakeCluster:
         """Return a kind of `workloads`."""
         self._fail()
         asked = api_version, kind
-        found = (s for s in self.workloads if (s.kind.api_version, s.kind.kind) == asked)
-        return next((s for s in found if s.kind.kind not in self.unserved), None)
+        matching = (s for s in self.workloads if (s.kind.api_version, s.kind.kind) == asked)
+        return next((s for s in matching if s.kind.kind not in self.unserved), None)
 
     async def scale(self, kind: Kind, key: Key) -> Scale:
         """Return the scale subresource; the selector is that of the labels in the spec."""
@@ -153,10 +153,10 @@ class FakeCluster:
         stored["metadata"]["generation"] += 1
         fields: Manifest = {"f:spec": {"f:template": {"f:roles": {}}}}
         stored["metadata"]["managedFields"] = [{"manager": manager, "fieldsV1": fields}]
-        found = Scale.of_role(kind, self._written("role", stored), scale.role)
-        if found is None:
+        answer = Scale.of_role(kind, self._written("role", stored), scale.role)
+        if answer is None:
             raise GoneError(f"{scale.place} does not exist")
-        return found
+        return answer
 
     @staticmethod
     def _scale(kind: Kind, stored: Manifest) -> Scale:
@@ -176,12 +176,12 @@ class FakeCluster:
         self._reject(kind)
         if kind.kind in self.unserved:
             raise GoneError(f"{kind}: no such kind")
-        found = tuple(
+        manifests = tuple(
             _copied(manifest)
             for (name, key), manifest in self.objects.items()
             if name == kind.kind and namespace in ("", key.namespace)
         )
-        return Listing(kind, namespace, self._version, found)
+        return Listing(kind, namespace, self._version, manifests)
 
     async def watch(
         self, kind: Kind, namespace: str, since: int
@@ -344,8 +344,8 @@ def _copied(value: T) -> T:
 
 
 def _entries(stored: Manifest) -> Sequence[Any]:
-    found: Sequence[Any] = stored["metadata"].get("managedFields", ())
-    return found
+    entries: Sequence[Any] = stored["metadata"].get("managedFields", ())
+    return entries
 
 
 def _own(stored: dict[str, Any], spec: Manifest, manager: str) -> None:

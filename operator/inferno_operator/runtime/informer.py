@@ -119,10 +119,10 @@ class Informer:
         async with aclosing(_changes_since(self._reader, listing)) as changes:
             async for change in changes:
                 if change.manifest is not None:
-                    known = ObjectChange(
+                    listed = ObjectChange(
                         change.version, self._kept(change.manifest), gone=change.gone
                     )
-                    self._tell(self.cache.apply(known), self._followers)
+                    self._tell(self.cache.apply(listed), self._followers)
 
     def _kept(self, manifest: Manifest) -> Manifest:
         """Return what is kept of an object: who manages the fields of ours is not read."""

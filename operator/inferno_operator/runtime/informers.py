@@ -171,8 +171,8 @@ class Subscription:
 
     def places(self, kind: Kind, namespace: str = "") -> Iterator[Place]:
         """Return the objects of a kind in a namespace, or in all namespaces ("")."""
-        for (known, area), informer in self._joined.items():
-            if known == kind and (not area or not namespace or area == namespace):
+        for (followed, area), informer in self._joined.items():
+            if followed == kind and (not area or not namespace or area == namespace):
                 yield from (Place(kind, key) for key in informer.cache.keys(namespace))
 
     def manifests(self, kind: Kind, namespace: str = "") -> Iterator[Manifest]:
@@ -185,8 +185,8 @@ class Subscription:
 
     def namespaces(self) -> frozenset[str]:
         """Return the namespaces that have objects."""
-        found = (informer.cache.namespaces() for informer in self._joined.values())
-        return frozenset[str]().union(*found)
+        by_informer = (informer.cache.namespaces() for informer in self._joined.values())
+        return frozenset[str]().union(*by_informer)
 
     def written(
         self, kind: Kind, manifest: Manifest, *, echo: bool = False

@@ -115,10 +115,10 @@ class Scale:
     @classmethod
     def of_role(cls, kind: Kind, serving: Manifest, role: str) -> "Scale | None":
         """Return the number of a role of a serving; None if it has no such role."""
-        found = find_role(serving, role)
-        if found is None:
+        numbered = find_role(serving, role)
+        if numbered is None:
             return None
-        index, replicas = found
+        index, replicas = numbered
         selector = role_selector(kind, Key.of(serving).name, role)
         return cls(Reference.of(kind, serving), replicas, selector, role=role, index=index)
 

@@ -121,8 +121,8 @@ class TokenGuard:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         sent = next((value for name, value in headers if name == b"authorization"), b"")
         scheme, _, token = sent.partition(b" ")
-        known = hmac.compare_digest(token.strip(), self._token.current())
-        return known and scheme.lower() == b"bearer"
+        matches = hmac.compare_digest(token.strip(), self._token.current())
+        return matches and scheme.lower() == b"bearer"
 
 
 def tls_context(files: Files) -> ssl.SSLContext | None:

@@ -230,8 +230,8 @@ def set_service_classes(contents: StoredSystem, body: Document) -> StateChange:
 
 def add_service_class(contents: StoredSystem, name: str, priority: str) -> StateChange:
     """Add a service class without targets; one of that name is replaced."""
-    found = DECIMAL.fullmatch(priority)
-    number = int("".join(found.groups())) if found else None
+    match = DECIMAL.fullmatch(priority)
+    number = int("".join(match.groups())) if match else None
     if number is None or not -LARGEST_INTEGER - 1 <= number <= LARGEST_INTEGER:
         raise Refusal.because(HTTPStatus.BAD_REQUEST, f"service class priority {priority} invalid")
     changed = _with_class(contents, name, KeptClass(_kept_priority(number)))

@@ -75,13 +75,13 @@ def _curve(candidates: Candidates, row: int, replicas: int) -> LoadCurve | None:
     now = demand / replicas
     end = max(most * BEYOND, now)
     rates = np.sort(np.append(np.linspace(end / POINTS, end, POINTS - 1), now))
-    found = candidates.latencies(np.full(POINTS, row), demand / rates)
+    latencies = candidates.latencies(np.full(POINTS, row), demand / rates)
     return LoadCurve(
         accelerator=candidates.placement(row),
         rates=rates * MS_PER_MINUTE,
-        itl_ms=found.itl_ms,
-        wait_ms=found.wait_ms,
-        ttft_ms=found.ttft_ms,
+        itl_ms=latencies.itl_ms,
+        wait_ms=latencies.wait_ms,
+        ttft_ms=latencies.ttft_ms,
         max_rate=most * MS_PER_MINUTE,
         rate=now * MS_PER_MINUTE,
     )

@@ -90,8 +90,8 @@ def next_best(system: System, chosen: Mapping[str, str]) -> Mapping[str, Option]
         server needs, not whether there are cards for it.
     """
     catalogue = Catalogue(system.by_name())
-    found = (catalogue.case(s) for s in catalogue.system.servers if s.name in chosen)
-    cases = [case for case in found if isinstance(case, Case)]
+    sized = (catalogue.case(s) for s in catalogue.system.servers if s.name in chosen)
+    cases = [case for case in sized if isinstance(case, Case)]
     candidates = build_candidates(catalogue, cases)
     others: dict[str, Option] = {}
     for row in candidates.ranked().tolist():
@@ -103,8 +103,8 @@ def next_best(system: System, chosen: Mapping[str, str]) -> Mapping[str, Option]
 
 def unknown_server(system: System, name: str) -> InputError:
     """The error for a server that does not exist; the message suggests similar names."""
-    known = [server.name for server in system.servers]
-    return InputError(f"no server is named {name!r}{alternatives(name, known)}")
+    names = [server.name for server in system.servers]
+    return InputError(f"no server is named {name!r}{alternatives(name, names)}")
 
 
 def _option(candidates: Candidates, row: int) -> Option:

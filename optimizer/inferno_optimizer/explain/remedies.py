@@ -121,12 +121,12 @@ def remedies(
     deadline = clock() + system.options.time_limit
     trial = _Trial(system, solution, places[0], in_time=lambda: clock() < deadline)
     options = [option for option in explain(system, server_name) if not option.reason]
-    found: list[Remedy] = []
+    tried: list[Remedy] = []
     with suppress(_TimeIsUpError):
-        found.extend(_more_cards(trial, options))
-        found.extend(_looser_targets(trial))
-        found.extend(_less_load(trial, options))
-    return tuple(found)
+        tried.extend(_more_cards(trial, options))
+        tried.extend(_looser_targets(trial))
+        tried.extend(_less_load(trial, options))
+    return tuple(tried)
 
 
 @dataclass(frozen=True)
@@ -235,11 +235,11 @@ def least(
 
 def _more_cards(trial: _Trial, options: Iterable[Option]) -> Iterator[Remedy]:
     for card_type, missing in _missing_cards(trial, options)[:TYPES_TRIED]:
-        found = least(
+        smallest = least(
             partial(trial.with_cards, card_type), guess=missing, most=OTHERS_FIRST * missing
         )
-        if found:
-            more, after = found
+        if smallest:
+            more, after = smallest
             words = f"{more} more {'card' if more == 1 else 'cards'} of {card_type}"
             change = f"capacity.{quoted(card_type)}+={more}"
             yield trial.remedy(RemedyKind.CARDS, more, change, words, after)
@@ -271,9 +271,9 @@ def _looser_targets(trial: _Trial) -> Iterator[Remedy]:
         base = math.floor(asked)
         begin = math.ceil(start(without.allocations[server.name]))
         attempt = partial(trial.with_target, attribute, base)
-        found = least(attempt, guess=begin - base, most=int(MAX_NUMBER) - base)
-        if found:
-            limit, after = base + found[0], found[1]
+        smallest = least(attempt, guess=begin - base, most=int(MAX_NUMBER) - base)
+        if smallest:
+            limit, after = base + smallest[0], smallest[1]
             words = (
                 f"{field} of model {server.model!r} in class {server.service_class!r} raised"
                 f" from {asked:g} to {limit} ms"
@@ -294,16 +294,16 @@ def _less_load(trial: _Trial, options: Sequence[Option]) -> Iterator[Remedy]:
         return float(f"{top - steps}e{exponent}")
 
     room = max(_rate_within(trial.left[option.type], option) for option in options)
-    found = least(
+    smallest = least(
         lambda steps: trial.with_load(rate(steps)),
         guess=top - math.floor(Decimal(room).scaleb(-exponent)),
         most=top - 1,
     )
-    if found:
-        less = f"{rate(found[0]):.10g}"
+    if smallest:
+        less = f"{rate(smallest[0]):.10g}"
         words = f"a load of {less} requests/min instead of {load.arrival_rate:g}"
         change = f"server.{quoted(trial.server.name)}.load.arrivalRate={less}"
-        yield trial.remedy(RemedyKind.LOAD, rate(found[0]), change, words, found[1])
+        yield trial.remedy(RemedyKind.LOAD, rate(smallest[0]), change, words, smallest[1])
 
 
 def _rate_within(cards: int, option: Option) -> float:

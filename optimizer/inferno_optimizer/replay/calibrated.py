@@ -54,7 +54,7 @@ class CalibratedFleet:
         self._due_s = seen.time_s + INTERVAL_S
         before = dict(self._found)
         self._calibrate(seen.time_s)
-        if not any(_differs(before.get(pair), found) for pair, found in self._found.items()):
+        if not any(_differs(before.get(pair), fitted) for pair, fitted in self._found.items()):
             self._found = before
             return False
         self.fleet = self._believed()

@@ -91,22 +91,22 @@ class Curves:
         row = rows_of(pairs, (len(servers), self._fleet.shape[1]))[case, accelerator]
         tables = np.empty((len(row), COLUMNS, KNOTS))
         for group in pairs.groups:
-            mine, place = group.among(row)
-            if mine.size:
+            at, place = group.among(row)
+            if at.size:
                 asked = group.replicas.take(place)
                 rows, where = asked.distinct()
-                tables[mine] = response(asked.take(rows), percentiles=self._percentiles)[where]
+                tables[at] = response(asked.take(rows), percentiles=self._percentiles)[where]
         return tables
 
 
 def _profiles(fleet: ReplayFleet) -> IntArray:
     """The profile of each server on each accelerator, by its place; -1 without one."""
-    found = np.full(fleet.shape, -1)
+    profiles = np.full(fleet.shape, -1)
     system, places = fleet.system, fleet.catalogue.accelerators
     for row, case in enumerate(fleet.cases):
         for profile in case.profiles:
-            found[row, places[system.profiles[profile].accelerator]] = profile
-    return found
+            profiles[row, places[system.profiles[profile].accelerator]] = profile
+    return profiles
 
 
 def response(replicas: Replicas, *, percentiles: bool) -> FloatArray:
@@ -164,14 +164,14 @@ def _overloaded(replicas: Replicas, last: FloatArray) -> FloatArray:
     delay = DELAYS * limit[:, None]
     queue = replicas.averages(last[:, RATE] / MS_PER_S)
     full = 1.0 / queue.interval[:, None]  # the rate of a full batch [requests/ms]
-    found = np.repeat(last[:, :, None], knots, axis=2)
-    found[:, REQUESTS] += delay * full
-    found[:, RATE] = full * MS_PER_S
-    found[:, [TTFT_P90, WAIT]] += delay[:, None]
+    curves = np.repeat(last[:, :, None], knots, axis=2)
+    curves[:, REQUESTS] += delay * full
+    curves[:, RATE] = full * MS_PER_S
+    curves[:, [TTFT_P90, WAIT]] += delay[:, None]
     each = np.repeat(np.arange(count), knots)
     within = _within(replicas.take(each), queue.take(each), last[each, FIRST], delay.ravel())
-    found[:, WITHIN] = within.reshape(count, knots)
-    return found
+    curves[:, WITHIN] = within.reshape(count, knots)
+    return curves
 
 
 Place = tuple[IntArray, FloatArray]

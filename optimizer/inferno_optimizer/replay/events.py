@@ -121,8 +121,8 @@ def departure_rates(
     pairs = build_pairs(fleet.catalogue, cases, fleet.types)
     row = np.flatnonzero(pairs.accelerator == accelerator)
     for group in pairs.groups:
-        mine, place = group.among(row)
-        if mine.size:
+        at, place = group.among(row)
+        if at.size:
             model = group.replicas.take(place).model
             states = np.arange(1.0, float(model.batch[0]) + 1.0)[:, None]
             intervals = model.loaded(np.array([rate / MS_PER_S]))(slice(0, 1), states)

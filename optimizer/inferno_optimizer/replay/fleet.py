@@ -187,9 +187,9 @@ def performing_as(system: System, truth: Sequence[PerformanceProfile]) -> System
         The system has no profile of such a model on such an accelerator.
     """
     true = {(profile.model, profile.accelerator): profile.parameters for profile in truth}
-    known = {(profile.model, profile.accelerator) for profile in system.profiles}
-    for model, accelerator in sorted(true.keys() - known):
-        own = sorted(place for name, place in known if name == model)
+    pairs = {(profile.model, profile.accelerator) for profile in system.profiles}
+    for model, accelerator in sorted(true.keys() - pairs):
+        own = sorted(place for name, place in pairs if name == model)
         hint = alternatives(accelerator, own)
         raise InputError(f"model {model!r} has no performance data for {accelerator!r}{hint}")
     changed = (
@@ -203,8 +203,8 @@ def scaled_profile(profile: PerformanceProfile, factors: float | FloatArray) -> 
     """The profile with its times multiplied by a factor, or each by one of its own."""
     times = times_of(profile)
     scaled = (np.array([*times.values()]) * factors).tolist()
-    known = dict(zip(times, scaled, strict=True))
-    return replace(profile, parameters=replace(profile.parameters, **known))
+    scaled_times = dict(zip(times, scaled, strict=True))
+    return replace(profile, parameters=replace(profile.parameters, **scaled_times))
 
 
 def times_of(profile: PerformanceProfile) -> dict[str, float]:

@@ -164,8 +164,8 @@ class Melange:
 
         Servers with fewer buckets than others have some that load nothing.
         """
-        found = [buckets_of(own[0], own[1:]) for own in self._history.transpose(2, 1, 0)]
-        return np.stack([self._load_of(found, place, rate) for place in range(_most(found))], 1)
+        buckets = [buckets_of(own[0], own[1:]) for own in self._history.transpose(2, 1, 0)]
+        return np.stack([self._load_of(buckets, place, rate) for place in range(_most(buckets))], 1)
 
     def _load_of(
         self, found: Sequence[tuple[FloatArray, FloatArray]], place: int, rate: FloatArray

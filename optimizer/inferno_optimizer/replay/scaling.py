@@ -36,8 +36,8 @@ class Hpa:
 def requests_per_replica(setting: Setting) -> FloatArray:
     """Requests in a replica at home at the highest rate at which it meets the targets."""
     typical = setting.trace.lengths.mean(axis=0)
-    found = requests_held(setting.fleet, typical)
-    return np.maximum(found[np.arange(len(found)), setting.home], 1.0)
+    held = requests_held(setting.fleet, typical)
+    return np.maximum(held[np.arange(len(held)), setting.home], 1.0)
 
 
 class DynamoSla:

@@ -41,8 +41,8 @@ class SizedFleet:
             return self
         self._lengths[:, servers] = lengths[:, servers]
         keys = [*zip(servers.tolist(), *rounded(lengths[:, servers]), strict=True)]
-        found = self._known.of(keys, lambda new: self._sized(servers[new]))
-        self.max_rate[servers], self.least_rate[servers] = found.transpose(1, 0, 2)
+        rates = self._known.of(keys, lambda new: self._sized(servers[new]))
+        self.max_rate[servers], self.least_rate[servers] = rates.transpose(1, 0, 2)
         return self
 
     def _sized(self, servers: IntArray) -> FloatArray:

@@ -111,10 +111,10 @@ def with_lengths(
 def _filled(lengths: FloatArray) -> FloatArray:
     filled = np.ones_like(lengths)
     for client, column in enumerate(lengths.T):
-        known = np.flatnonzero(~np.isnan(column))
-        if known.size:
-            newest = np.searchsorted(known, np.arange(len(column)), side="right") - 1
-            filled[:, client] = column[known[np.maximum(newest, 0)]]
+        measured = np.flatnonzero(~np.isnan(column))
+        if measured.size:
+            newest = np.searchsorted(measured, np.arange(len(column)), side="right") - 1
+            filled[:, client] = column[measured[np.maximum(newest, 0)]]
     return filled
 
 

@@ -79,8 +79,8 @@ def _roles_of(part: Object[Allocation]) -> tuple[str, FieldKind[Any]]:
     both = Object(_Apart, {name: (name, optional(part)) for name in _Apart._fields})
 
     def read(value: object) -> tuple[Allocation, ...]:
-        found = zip((Role.PREFILL, Role.DECODE), both.read(value), strict=True)
-        return tuple(replace(part, role=role) for role, part in found if part is not None)
+        by_role = zip((Role.PREFILL, Role.DECODE), both.read(value), strict=True)
+        return tuple(replace(part, role=role) for role, part in by_role if part is not None)
 
     def write(roles: Iterable[Allocation]) -> object:
         return {str(role.role).lower(): part.write(role) for role in roles}

@@ -84,8 +84,8 @@ def value_of(document: object, key: str) -> object:
     """Value of a key that matches regardless of case; None if there is no such key."""
     if not isinstance(document, Mapping):
         return None
-    found = [value for name, value in document.items() if str(name).lower() == key.lower()]
-    return found[-1] if found else None
+    values = [value for name, value in document.items() if str(name).lower() == key.lower()]
+    return values[-1] if values else None
 
 
 class FieldKind(Protocol[T]):

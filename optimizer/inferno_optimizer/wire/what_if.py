@@ -89,15 +89,15 @@ def _with_new_accelerators(
     system: System, changes: Sequence[FieldChange]
 ) -> tuple[System, Sequence[FieldChange]]:
     """Add the accelerators whose type and cost are set; also return the changes still to apply."""
-    known = [accelerator.name for accelerator in system.accelerators]
+    names = [accelerator.name for accelerator in system.accelerators]
     added: defaultdict[str, dict[str, FieldChange]] = defaultdict(dict)
     for change in changes:
-        for name, field in _new_accelerator(change, known):
+        for name, field in _new_accelerator(change, names):
             added[name][field] = change
     for name, given in added.items():
         if missing := [field for field in _NEEDED if field not in given]:
             first = next(iter(given.values()))
-            unknown = f"no accelerator is named {name!r}{alternatives(name, known)}"
+            unknown = f"no accelerator is named {name!r}{alternatives(name, names)}"
             raise first.error(f"{unknown}; to add it, also set its {' and its '.join(missing)}")
     new = tuple(Accelerator(name, given["type"].value, 0.0) for name, given in added.items())
     types = [given["type"] for given in added.values()]
@@ -194,7 +194,7 @@ def _by_model(records: Iterable[JsonObject]) -> list[JsonObject]:
     models: defaultdict[str, list[JsonObject]] = defaultdict(list)
     for record in records:
         models[record["name"]].append(record)
-    return [{"name": name, "models": mine} for name, mine in models.items()]
+    return [{"name": name, "models": profiles} for name, profiles in models.items()]
 
 
 def _counts(items: list[JsonObject], change: FieldChange, types: Sequence[str]) -> Sequence[_Place]:
@@ -217,11 +217,11 @@ def _named_places(
     if not readings:
         name = _intended_name(change, fields)
         raise _unknown(change, collection.noun, name, list(fields))
-    found = [places for name, field in readings if (places := fields[name].get(field))]
-    if not found:
+    readable = [places for name, field in readings if (places := fields[name].get(field))]
+    if not readable:
         name, field = readings[0]
         raise _unknown(change, f"field of {collection.noun} {name!r}", field, list(fields[name]))
-    return list(chain.from_iterable(found)) if change.every else found[0]
+    return list(chain.from_iterable(readable)) if change.every else readable[0]
 
 
 def _readings(change: FieldChange, names: Sequence[str]) -> Sequence[tuple[str, str]]:
@@ -235,9 +235,9 @@ def _readings(change: FieldChange, names: Sequence[str]) -> Sequence[tuple[str, 
 
 def _intended_name(change: FieldChange, fields: Mapping[str, Mapping[str, object]]) -> str:
     """The unknown name that a change refers to: the part of its path before a known field."""
-    known = {field for of_one in fields.values() for field in of_one}
+    all_fields = {field for of_one in fields.values() for field in of_one}
     splits = [(name, _short(field)) for name, field in change.splits()] or [("", "")]
-    return next((name for name, field in splits if field in known), splits[-1][0])
+    return next((name for name, field in splits if field in all_fields), splits[-1][0])
 
 
 def _fields(item: JsonObject, *identity: str) -> dict[str, list[_Place]]:
@@ -246,19 +246,19 @@ def _fields(item: JsonObject, *identity: str) -> dict[str, list[_Place]]:
     Items of a list are found by their names, and all of them by `*`. Only the lists in `_PARTS`
     count: the mix of a current allocation cannot be changed.
     """
-    found: defaultdict[str, list[_Place]] = defaultdict(list)
+    fields: defaultdict[str, list[_Place]] = defaultdict(list)
     for key, value in item.items():
         if isinstance(value, dict):
             for field, places in _fields(value).items():
-                found[_short(f"{key}.{field}")] += places
+                fields[_short(f"{key}.{field}")] += places
         elif isinstance(value, list):
             for part in value if key in _PARTS else ():
                 for field, places in _fields(part, *_PARTS[key]).items():
-                    found[f"{part[_PARTS[key][0]]}.{field}"] += places
-                    found[f"{EVERY}.{field}"] += places
+                    fields[f"{part[_PARTS[key][0]]}.{field}"] += places
+                    fields[f"{EVERY}.{field}"] += places
         elif key not in identity:
-            found[key].append(_Place(item, key))
-    return dict(found)
+            fields[key].append(_Place(item, key))
+    return dict(fields)
 
 
 def _short(field: str) -> str:
@@ -271,9 +271,9 @@ def _refuse_new_problems(before: System, after: System, change: FieldChange) -> 
 
     Counts of types that no accelerator has, and missing counts, are reported beside the plan.
     """
-    known = frozenset(find_problems(before))
+    before_changes = frozenset(find_problems(before))
     for problem in find_problems(after):
-        if problem not in known and problem.reason not in UNMATCHED:
+        if problem not in before_changes and problem.reason not in UNMATCHED:
             raise change.error(str(problem))
 
 

@@ -64,11 +64,11 @@ class Decisions:
 
     def _document(self, asked: Mapping[str, str]) -> Mapping[str, Any]:
         """Return the replicas on one accelerator, or those of the whole decision."""
-        found = self._decide(Key(asked["namespace"], asked["server"]))
+        published = self._decide(Key(asked["namespace"], asked["server"]))
         if "accelerator" in asked:
             accelerator = asked["accelerator"]
-            return {"replicas": found.on(accelerator), "accelerator": accelerator}
-        decided = found.decided
+            return {"replicas": published.on(accelerator), "accelerator": accelerator}
+        decided = published.decided
         whole = {"replicas": sum(decided.values()), "accelerator": next(iter(decided), "")}
         mix = [{"replicas": count, "accelerator": name} for name, count in decided.items()]
         return {**whole, "mix": mix} if len(mix) > 1 else whole

@@ -172,9 +172,9 @@ class OperatorMetrics(Observer):
 
     def scheduled(self, key: Key, interval: float | None) -> None:
         """Store the interval of an Optimizer; the first one begins now."""
-        known = self._schedules.pop(key, None)
+        schedule = self._schedules.pop(key, None)
         if interval is not None:
-            since = self._clock() if known is None else known.since
+            since = self._clock() if schedule is None else schedule.since
             self._schedules[key] = _Schedule(interval, since)
 
     def started(self, key: Key) -> None:

@@ -44,8 +44,8 @@ PUBLISHED_METRICS = (DESIRED,)
 
 def desired_rows(decisions: Iterable[Published]) -> Iterator[tuple[str, Iterable[Row]]]:
     """Yield namespaces with the rows of their Servers; decisions are in the order of their keys."""
-    for namespace, found in groupby(_standing(decisions), lambda item: item.key.namespace):
-        yield namespace, [row for decision in found for row in _desired(decision)]
+    for namespace, published in groupby(_standing(decisions), lambda item: item.key.namespace):
+        yield namespace, [row for decision in published for row in _desired(decision)]
 
 
 def wva_rows(
@@ -55,9 +55,9 @@ def wva_rows(
 
     Several Servers that name one workload give one row, that of the first Server.
     """
-    for namespace, found in groupby(_standing(decisions), lambda item: item.key.namespace):
+    for namespace, published in groupby(_standing(decisions), lambda item: item.key.namespace):
         rows: dict[tuple[Metric, tuple[str, ...]], float] = {}
-        for decision in found:
+        for decision in published:
             for metric, labels, value in _variants(decision, variant):
                 rows.setdefault((metric, labels), value)
         yield namespace, [(metric, labels, value) for (metric, labels), value in rows.items()]

@@ -108,8 +108,8 @@ class ApiReader:
         names = {resource.name for resource in answer.resources}
         for resource in answer.resources:
             if resource.kind == kind and resource.namespaced and "/" not in resource.name:
-                found = Kind(group, kind, resource.name, version)
-                return Served(found, is_scalable=f"{resource.name}/scale" in names)
+                served_kind = Kind(group, kind, resource.name, version)
+                return Served(served_kind, is_scalable=f"{resource.name}/scale" in names)
         return None
 
     async def get(self, kind: Kind, key: Key) -> Manifest:
@@ -198,10 +198,10 @@ class ApiServer(ApiReader):
             if CANNOT_PATCH not in str(error):
                 raise
             raise StaleError(str(error)) from error
-        found = Scale.of_role(reference.kind, answer, role)
-        if found is None:
+        written = Scale.of_role(reference.kind, answer, role)
+        if written is None:
             raise GoneError(f"{reference} has no role {role!r}")
-        return found
+        return written
 
     async def _patch(
         self, path: str, body: object, content_type: str, manager: str, **options: str
@@ -259,8 +259,8 @@ class ApiServer(ApiReader):
 
     async def _data(self, kind: Kind, key: Key) -> Mapping[str, str]:
         call = received(get(self._api.api_client, url_path_of(kind, key), {}))
-        found: Manifest = await answer_to(call, f"{kind.kind} {key}")
-        return found.get("data") or {}
+        manifest: Manifest = await answer_to(call, f"{kind.kind} {key}")
+        return manifest.get("data") or {}
 
     async def create_secret(self, key: Key, data: Mapping[str, bytes], manager: str) -> None:
         """Create a Secret by server-side apply, for which a right on just its name is enough.

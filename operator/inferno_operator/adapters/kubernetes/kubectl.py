@@ -91,7 +91,7 @@ class Session:
     async def objects(self) -> list[Observation]:
         """Return all objects of our kinds that are not being deleted."""
         lists = await asyncio.gather(*map(self._observed, SYSTEM_RESOURCES))
-        return [o for found in lists for o in found if o.deleted is None]
+        return [o for listed in lists for o in listed if o.deleted is None]
 
     async def check_rights(self, kinds: Iterable[type[Resource]]) -> None:
         """Ask the API server whether the user may list kinds in the namespace.
@@ -135,8 +135,8 @@ class Session:
         query = {"fieldSelector": about, "limit": str(MOST_EVENTS)}
         call = get(self._api.api_client, url_path_of_all(EVENT, self.namespace), query)
         page = await answer_to(received(call), f"events about {kind.kind} {name}")
-        found: Sequence[Manifest] = page["items"]
-        return found
+        items: Sequence[Manifest] = page["items"]
+        return items
 
     async def leader(self, namespace: str) -> Lease:
         """Return the Lease of the operators that run in a namespace.
@@ -191,12 +191,12 @@ class Session:
             The Optimizer does not exist or was deleted.
         """
         gone = GoneError(f"Optimizer {Key(self.namespace, name)}: does not exist")
-        found = await self._list(Optimizer)
-        current = [m for m in found.manifests if m["metadata"]["name"] == name]
+        listing = await self._list(Optimizer)
+        current = [m for m in listing.manifests if m["metadata"]["name"] == name]
         if not current:
             raise gone
         yield observe(Optimizer, current[0])
-        watch = self.reader.watch(found.kind, found.namespace, found.version)
+        watch = self.reader.watch(listing.kind, listing.namespace, listing.version)
         async with aclosing(watch) as changes:
             async for change in changes:
                 if change.manifest is None or change.manifest["metadata"]["name"] != name:

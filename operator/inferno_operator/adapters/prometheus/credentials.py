@@ -112,5 +112,5 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
 def _state(endpoint: PrometheusEndpoint) -> tuple[int, ...]:
     """Return numbers that change when a file of the TLS credentials is replaced."""
     files = (endpoint.authority, endpoint.certificate, endpoint.key)
-    found = [path.stat() for path in files if path is not None]
-    return tuple(number for stat in found for number in (stat.st_ino, stat.st_mtime_ns))
+    stats = [path.stat() for path in files if path is not None]
+    return tuple(number for stat in stats for number in (stat.st_ino, stat.st_mtime_ns))

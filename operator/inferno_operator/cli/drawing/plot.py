@@ -103,8 +103,8 @@ def _points(judgements: Judgements, result: Calibration, line: int) -> list[Poin
     fitted = expected_ms(facts, batch, inputs, np.maximum(outputs, 2.0))[line]
     own = factors[:, 2 * line : 2 * line + 2]
     x = own[:, 1] / own[:, 0]
-    found = (facts.decode, facts.prefill)[line]
-    y = found.intercept + found.slope * x + (columns[:, 3 + line] - fitted) / own[:, 0]
+    fitted_line = (facts.decode, facts.prefill)[line]
+    y = fitted_line.intercept + fitted_line.slope * x + (columns[:, 3 + line] - fitted) / own[:, 0]
     reasons = [reason or "" for _, reason in judgements]
     return [Point(*each) for each in zip(x.tolist(), y.tolist(), reasons, strict=True)]
 

@@ -34,8 +34,8 @@ def list_models(output: Output = Format.TABLE) -> None:
     from inferno_operator.cli.offline.catalogue import read_catalogue
     from inferno_operator.cli.tables.catalogue import catalogue_parts
 
-    known = read_catalogue()
-    show(output, known.to_json, lambda: catalogue_parts(known))
+    catalogue = read_catalogue()
+    show(output, catalogue.to_json, lambda: catalogue_parts(catalogue))
 
 
 @app.command("show", epilog=examples("inferno catalogue show llama_13b -o yaml"))
@@ -47,9 +47,9 @@ def show_model(
     from inferno_operator.cli.offline.catalogue import model_manifest, read_catalogue
     from inferno_operator.cli.tables.catalogue import figures_parts
 
-    known = read_catalogue()
-    figures = known.of(model)
-    show(output, lambda: model_manifest(model, figures), lambda: figures_parts(known, figures))
+    catalogue = read_catalogue()
+    figures = catalogue.of(model)
+    show(output, lambda: model_manifest(model, figures), lambda: figures_parts(catalogue, figures))
 
 
 @app.command("accelerators", epilog=examples("inferno catalogue accelerators"))
@@ -58,8 +58,8 @@ def list_accelerators(output: Output = Format.TABLE) -> None:
     from inferno_operator.cli.offline.hardware import read_hardware
     from inferno_operator.cli.tables.catalogue import hardware_parts
 
-    known = read_hardware()
-    show(output, known.to_json, lambda: hardware_parts(known))
+    hardware = read_hardware()
+    show(output, hardware.to_json, lambda: hardware_parts(hardware))
 
 
 @app.command("models", epilog=examples("inferno catalogue models"))
@@ -68,8 +68,8 @@ def list_known_models(output: Output = Format.TABLE) -> None:
     from inferno_operator.cli.offline.hardware import read_models
     from inferno_operator.cli.tables.catalogue import models_parts
 
-    known = read_models()
-    show(output, known.to_json, lambda: models_parts(known))
+    models = read_models()
+    show(output, models.to_json, lambda: models_parts(models))
 
 
 @app.command(
@@ -114,8 +114,8 @@ def estimate_model(  # noqa: PLR0913 - an argument for each option
     wanted = EstimateRequest(
         name, config, origin, accelerator_count, dtype, kv_dtype, input_tokens, output_tokens
     )
-    found = estimated(wanted, card, hardware)
+    estimate = estimated(wanted, card, hardware)
     if output is Format.YAML:
-        for line in found.warnings():
+        for line in estimate.warnings():
             typer.echo(f"# {line}")
-    show(output, found.manifest, lambda: estimate_parts(found))
+    show(output, estimate.manifest, lambda: estimate_parts(estimate))

@@ -89,15 +89,15 @@ def measure(
     place = required(endpoint)
     resources = read_resources(paths, warn if lenient else refuse_unknown)
     with working("asking Prometheus"):
-        found, asked = asyncio.run(measure(resources, place))
+        measurements, asked = asyncio.run(measure(resources, place))
     if output is Format.YAML:
-        show(output, lambda: with_measured_loads(resources, found), tuple)
+        show(output, lambda: with_measured_loads(resources, measurements), tuple)
         return
     shown = asked if queries else ()
     show(
         output,
-        lambda: measurement_document(found, shown),
-        lambda: measurement_parts(found, shown, datetime.now(UTC)),
+        lambda: measurement_document(measurements, shown),
+        lambda: measurement_parts(measurements, shown, datetime.now(UTC)),
     )
 
 
@@ -140,10 +140,10 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
         raise InputError("give either files, or --prometheus and --labels")
     measured = _past(endpoint, labels, hours) if labels else runs_of(files)
     warn(measured.warnings)
-    found = calibrate_windows(measured, max_batch_size, token_budget)
+    fitted = calibrate_windows(measured, max_batch_size, token_budget)
     if plot is not None:
-        write(plot, draw(measured.windows, found.lines, measured.requirements))
-    _print_model(CalibratedPair(model, accelerator, acc_count), found, measured)
+        write(plot, draw(measured.windows, fitted.lines, measured.requirements))
+    _print_model(CalibratedPair(model, accelerator, acc_count), fitted, measured)
 
 
 def _past(endpoint: "PrometheusEndpoint | None", labels: str, hours: float) -> "Measurements":
@@ -215,8 +215,8 @@ def bench(  # noqa: PLR0913 - an argument for each option
     if not file.rows:
         raise CalibrationError(f"{url}: {file.kept}: give it more --minutes, or shorter requests")
     measured = runs_of([str(csv)])
-    found = calibrate_windows(measured, 0, token_budget)
-    _print_model(CalibratedPair(model, accelerator, acc_count), found, measured)
+    fitted = calibrate_windows(measured, 0, token_budget)
+    _print_model(CalibratedPair(model, accelerator, acc_count), fitted, measured)
 
 
 def _measure_engine(wanted: "Benchmark", file: "RunsFile") -> None:

@@ -43,6 +43,6 @@ def migrate_wva(
     from inferno_operator.cli.migration import migrated
     from inferno_operator.cli.offline.manifests import read_documents
 
-    found = migrated(read_documents(paths))
-    warn(found.notes)
-    typer.echo(found.text, nl=False)
+    migration = migrated(read_documents(paths))
+    warn(migration.notes)
+    typer.echo(migration.text, nl=False)

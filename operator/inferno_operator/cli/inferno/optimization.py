@@ -154,15 +154,15 @@ def explain(
     options = explain(system, server)
     with working("looking for what would serve it"):
         solution = optimize(system)
-        found = remedies(system, solution, server)
+        ways_out = remedies(system, solution, server)
     decision = next(d for d in solution.decisions if d.server == server)
     show(
         output,
-        lambda: {"options": encode_explanation(options), "remedies": encode_remedies(found)},
+        lambda: {"options": encode_explanation(options), "remedies": encode_remedies(ways_out)},
         lambda: (
             *option_parts(options, money),
             *saved_work_parts(system, server),
-            *remedy_parts(decision, found),
+            *remedy_parts(decision, ways_out),
         ),
     )
 

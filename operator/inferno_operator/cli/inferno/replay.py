@@ -234,5 +234,5 @@ def floor(  # noqa: PLR0913 - an argument for each option
     unknown = warn if lenient else refuse_unknown
     system = system_of(read_documents(paths), unknown, warn, load.means)
     scenario = scenario_of(system, load, ReplayOptions(step, hours, scale), warn)
-    found = floor_of(scenario.believed, scenario.trace)
-    show(output, lambda: floor_document(found), lambda: floor_parts(found, money))
+    least = floor_of(scenario.believed, scenario.trace)
+    show(output, lambda: floor_document(least), lambda: floor_parts(least, money))

@@ -71,10 +71,10 @@ def study(
     money = money_of(currency)
     wanted, kept = read_study(file), results or Path(f"{file.stem}.jsonl")
     runs = runs_of(wanted, file.parent, warn if lenient else refuse_unknown, _once())
-    known = known_results(kept)
-    missing = [each for each in runs if each.key not in known]
-    found = studied(wanted, runs, known | _computed(missing, kept, jobs, scheduler))
-    show(output, lambda: [one.document() for one in found], lambda: study_parts(found, money))
+    kept_results = known_results(kept)
+    missing = [each for each in runs if each.key not in kept_results]
+    rows = studied(wanted, runs, kept_results | _computed(missing, kept, jobs, scheduler))
+    show(output, lambda: [one.document() for one in rows], lambda: study_parts(rows, money))
 
 
 def _once() -> "Callable[[Iterable[str]], None]":

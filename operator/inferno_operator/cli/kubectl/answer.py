@@ -44,11 +44,11 @@ def choose_plan(plans: Iterable[Plan], namespace: str, name: str) -> Plan:
     InputError
         There is none.
     """
-    known = {plan.metadata.name: plan for plan in plans}
-    if name not in known:
-        near = alternatives(name, sorted(known))
+    by_name = {plan.metadata.name: plan for plan in plans}
+    if name not in by_name:
+        near = alternatives(name, sorted(by_name))
         raise InputError(f"Plan {Key(namespace, name)}: there is none{near}")
-    return known[name]
+    return by_name[name]
 
 
 def check_open(plan: Plan) -> None:

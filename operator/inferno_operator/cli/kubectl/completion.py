@@ -33,8 +33,8 @@ def complete(arguments: Sequence[str]) -> str:
     }
     os.environ.update(asked)
     completion_init()
-    found = StringIO()
-    with suppress(SystemExit), redirect_stdout(found):
+    printed = StringIO()
+    with suppress(SystemExit), redirect_stdout(printed):
         app([], prog_name="inferno")
-    lines = [line for line in found.getvalue().splitlines() if line]
+    lines = [line for line in printed.getvalue().splitlines() if line]
     return "".join(f"{line}\n" for line in lines) + (NO_FILES if lines else FILES)

@@ -102,8 +102,8 @@ async def follow_objects(session: Session, interval: float, draw: Draw) -> None:
             trouble = ""
             try:
                 await objects.complete(interval)
-                known = (o for kind in kinds for o in objects.observations(kind, namespace))
-                seen = [o for o in known if o.deleted is None]
+                observations = (o for kind in kinds for o in objects.observations(kind, namespace))
+                seen = [o for o in observations if o.deleted is None]
             except UnavailableError as error:
                 trouble = f"what is shown may be old: {error}"
             draw(seen, trouble)

@@ -168,13 +168,13 @@ def explain(
         outcome = decide(observations, namespace, optimizer, time_limit=time_limit)
         system, solution = outcome.snapshot.system, outcome.solution
         options = explain(system, name)
-        found = remedies(system, solution, name)
+        ways_out = remedies(system, solution, name)
     decision = next(d for d in solution.decisions if d.server == name)
     show(
         output,
         lambda: {
             "options": encode_explanation(options),
-            "remedies": encode_remedies(found),
+            "remedies": encode_remedies(ways_out),
             "measured": chosen.status.measured.to_json() if chosen.status.measured else None,
             "conditions": [condition.to_json() for condition in conditions],
         },
@@ -182,7 +182,7 @@ def explain(
             *option_parts(options, money),
             *doubt_parts(models),
             *saved_work_parts(system, name),
-            *remedy_parts(decision, found),
+            *remedy_parts(decision, ways_out),
             *(part for item in measurements for part in comparison_parts(item)),
             *condition_parts(conditions, now()),
         ),

@@ -34,11 +34,11 @@ def plans(
     from inferno_operator.cli.tables.plans import plans_parts
 
     money = money_of(currency)
-    found = in_order(run(place, lambda session: session.plans()))
+    newest_first = in_order(run(place, lambda session: session.plans()))
     show(
         output,
-        lambda: [plan.to_json() for plan in found],
-        lambda: plans_parts(found, now(), money),
+        lambda: [plan.to_json() for plan in newest_first],
+        lambda: plans_parts(newest_first, now(), money),
     )
 
 

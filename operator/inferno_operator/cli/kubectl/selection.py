@@ -23,18 +23,18 @@ def choose_optimizer(
     InputError
         There is no such Optimizer, there are several, or its spec is invalid.
     """
-    found = {o.reference.key.name: o for o in observations if o.kind is Optimizer}
-    if not found:
+    by_name = {o.reference.key.name: o for o in observations if o.kind is Optimizer}
+    if not by_name:
         raise InputError(f"namespace {namespace!r} has no Optimizer")
-    known = sorted(found)
-    if name is None and len(found) > 1:
-        several = ", ".join(known)
+    names = sorted(by_name)
+    if name is None and len(by_name) > 1:
+        several = ", ".join(names)
         raise InputError(f"namespace {namespace!r} has several Optimizers: name one of {several}")
-    chosen = name or known[0]
-    if chosen not in found:
-        near = alternatives(chosen, known)
+    chosen = name or names[0]
+    if chosen not in by_name:
+        near = alternatives(chosen, names)
         raise InputError(f"Optimizer {Key(namespace, chosen)}: there is none{near}")
-    return _readable(found[chosen], Optimizer)
+    return _readable(by_name[chosen], Optimizer)
 
 
 def choose_server(observations: Iterable[Observation], namespace: str, name: str) -> Server:
@@ -62,14 +62,14 @@ def choose_model(observations: Iterable[Observation], namespace: str, name: str)
 def _chosen(
     observations: Iterable[Observation], kind: type[Named], namespace: str, name: str
 ) -> Named:
-    found = [o for o in observations if o.kind is kind]
-    for observation in found:
+    of_kind = [o for o in observations if o.kind is kind]
+    for observation in of_kind:
         if observation.reference.key.name == name:
             return _readable(observation, kind)
-    for observation in found:
+    for observation in of_kind:
         if isinstance(observation.resource, kind) and observation.resource.spec.name == name:
             return observation.resource
-    near = alternatives(name, sorted(observation.reference.key.name for observation in found))
+    near = alternatives(name, sorted(observation.reference.key.name for observation in of_kind))
     raise InputError(f"{kind.kind} {Key(namespace, name)}: there is none{near}")
 
 

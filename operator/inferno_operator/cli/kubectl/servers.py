@@ -84,8 +84,8 @@ def savings(
 
     money = money_of(currency)
     namespace, observations = read(place)
-    found = accounts(observations, namespace)
-    show(output, lambda: savings_document(found), lambda: savings_parts(found, money))
+    spending = accounts(observations, namespace)
+    show(output, lambda: savings_document(spending), lambda: savings_parts(spending, money))
 
 
 @app.command(
@@ -123,8 +123,8 @@ def measure(
         _show_measurements(output, reported(resources), ())
         return
     with working("asking Prometheus"):
-        found, asked = asyncio.run(measure(resources, endpoint))
-    _show_measurements(output, found, asked)
+        measurements, asked = asyncio.run(measure(resources, endpoint))
+    _show_measurements(output, measurements, asked)
 
 
 async def _follow(session: "Session", interval: float, order: "RowOrder", money: Money) -> None:

@@ -80,10 +80,10 @@ def calibrate_windows(measured: Measurements, largest_batch: float, budget: floa
         measured.windows, largest_batch=largest_batch, of_clients=measured.of_clients
     )
     (result,) = calibrate([evidence], newest, measured.requirements)
-    found = laws(result, budget, of_clients=measured.of_clients)
-    if not (result.reason.usable or found.chosen_steps):
+    fitted = laws(result, budget, of_clients=measured.of_clients)
+    if not (result.reason.usable or fitted.chosen_steps):
         raise CalibrationError(f"{result.reason}: {result.message}. {_helpful_run(result)}")
-    return found
+    return fitted
 
 
 def _helpful_run(result: Calibration) -> str:

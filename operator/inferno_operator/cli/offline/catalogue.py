@@ -48,11 +48,11 @@ class PublishedFigures(Part):
         InputError
             There are none; the message has similar names.
         """
-        found = [figures for figures in self.figures if figures.model == model]
-        if not found:
-            known = sorted({figures.model for figures in self.figures})
-            raise InputError(f"the catalogue has no model {model!r}{alternatives(model, known)}")
-        return found
+        figures_of_model = [figures for figures in self.figures if figures.model == model]
+        if not figures_of_model:
+            models = sorted({figures.model for figures in self.figures})
+            raise InputError(f"the catalogue has no model {model!r}{alternatives(model, models)}")
+        return figures_of_model
 
 
 def read_catalogue() -> PublishedFigures:

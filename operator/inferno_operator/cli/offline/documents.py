@@ -93,13 +93,13 @@ def _refuse_repeated_keys(node: yaml.MappingNode) -> None:
     keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
     if len({key.value for key in keys}) == len(keys):
         return
-    known: set[str] = set()
+    seen: set[str] = set()
     for key in keys:
-        if key.value in known:
+        if key.value in seen:
             advice = "; write --- between two objects" if key.value in HEAD else ""
             problem = f"key {key.value!r} occurs twice in an object{advice}"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-        known.add(key.value)
+        seen.add(key.value)
 
 
 _Loader.add_implicit_resolver(

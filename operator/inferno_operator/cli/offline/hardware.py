@@ -76,8 +76,8 @@ class KnownHardware(Part):
 
     def error(self, *, experts: bool, several: bool) -> KnownError:
         """What estimates of a kind are off by; of another number of cards if nothing is known."""
-        found = {error.several: error for error in self.errors if error.experts == experts}
-        return found.get(several) or found[not several]
+        by_cards = {error.several: error for error in self.errors if error.experts == experts}
+        return by_cards.get(several) or by_cards[not several]
 
 
 class KnownModel(Part):
@@ -110,10 +110,10 @@ Named = TypeVar("Named", Card, KnownModel)
 
 def _named(option: str, name: str, items: Sequence[Named]) -> Named:
     """The item of this name, which an option gives; the error has similar names."""
-    known = {item.name: item for item in items}
-    if name not in known:
-        raise InputError(f"{option}: {name!r} is not known{alternatives(name, list(known))}")
-    return known[name]
+    by_name = {item.name: item for item in items}
+    if name not in by_name:
+        raise InputError(f"{option}: {name!r} is not known{alternatives(name, list(by_name))}")
+    return by_name[name]
 
 
 def read_hardware() -> KnownHardware:

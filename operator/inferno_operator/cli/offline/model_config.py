@@ -163,13 +163,13 @@ class _Figures:
 
     def check_layers(self) -> None:
         """Refuse a model whose fields tell of layers that are not attention."""
-        found = [name for name in NO_ATTENTION if self.config.get(name)]
+        unsupported = [name for name in NO_ATTENTION if self.config.get(name)]
         if 0 in self.listed("attn_type_list"):  # MiniMax: 1 is attention to all
-            found.append("attn_type_list")
-        if found:
+            unsupported.append("attn_type_list")
+        if unsupported:
             raise UnsupportedError(
-                f"{self.origin}: {found[0]}: the model has layers that are not attention; such a"
-                " model has to be measured"
+                f"{self.origin}: {unsupported[0]}: the model has layers that are not attention;"
+                " such a model has to be measured"
             )
 
     def listed(self, name: str) -> list[Any]:

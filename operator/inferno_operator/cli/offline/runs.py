@@ -107,10 +107,10 @@ def _table(text: str, path: str) -> tuple[list[Run], list[str]]:
     if not rows:
         raise InputError(f"{path}: is empty")
     header, *lines = rows
-    found = _columns(header, path)
-    used = {name for name, _ in found.values()}
+    columns = _columns(header, path)
+    used = {name for name, _ in columns.values()}
     runs = [
-        _run(dict(zip(header, line, strict=False)), found, f"{path}:{number}")
+        _run(dict(zip(header, line, strict=False)), columns, f"{path}:{number}")
         for number, line in enumerate(lines, 2)
         if any(cell.strip() for cell in line)
     ]
@@ -119,26 +119,26 @@ def _table(text: str, path: str) -> tuple[list[Run], list[str]]:
 
 def _columns(header: Sequence[str], path: str) -> dict[str, tuple[str, float]]:
     """The column of each quantity, and the factor that makes its unit ours."""
-    found: dict[str, tuple[str, float]] = {}
+    columns: dict[str, tuple[str, float]] = {}
     for column in header:
         quantity, factor = _quantity(column)
         if quantity:
-            found.setdefault(quantity, (column, factor))
-    missing = [name for name in COLUMNS if name not in found and name not in LOADS]
-    if not any(load in found for load in LOADS):
+            columns.setdefault(quantity, (column, factor))
+    missing = [name for name in COLUMNS if name not in columns and name not in LOADS]
+    if not any(load in columns for load in LOADS):
         missing.insert(0, "concurrency or rate")
     if missing:
         unknown = [column for column in header if not _quantity(column)[0]]
         raise InputError(f"{path}: no column for {', '.join(missing)}{_near(unknown)}")
-    return found
+    return columns
 
 
 def _near(unknown: Sequence[str]) -> str:
     """The end of a message: the first unknown column, and the known ones that are like it."""
     if not unknown:
         return f" (known: {', '.join(COLUMNS)})"
-    known = [name for names in COLUMNS.values() for name in names]
-    hint = alternatives(_plain(unknown[0])[0], known).partition(" (known")[0]
+    column_names = [name for names in COLUMNS.values() for name in names]
+    hint = alternatives(_plain(unknown[0])[0], column_names).partition(" (known")[0]
     return f"; column {unknown[0]!r} is unknown{hint} (known: {', '.join(COLUMNS)})"
 
 
@@ -294,8 +294,8 @@ def _value(
     document: Mapping[str, object], place: Sequence[str], origin: str, *, required: bool = True
 ) -> float:
     """The number at a place in a document."""
-    found = _inside(document, place)
-    text = "" if found is None else str(found)
+    value = _inside(document, place)
+    text = "" if value is None else str(value)
     return _number(text, ".".join(place), origin, required=required)
 
 

@@ -91,8 +91,8 @@ def read_study(file: Path) -> Study:
 
 
 def _refuse_repeated(names: Iterable[str], place: str) -> None:
-    known = set[str]()
+    seen = set[str]()
     for name in names:
-        if name in known:
+        if name in seen:
             raise InputError(f"{place}: {name!r} is there twice")
-        known.add(name)
+        seen.add(name)

@@ -157,9 +157,9 @@ def _resources(
     """Return the custom resources among documents, each with its document."""
     ours = [document for document in documents if not _is_of_others(document)]
     on_unknown(_unknown_fields(ours))
-    found = [(_parsed(document), document) for document in ours]
-    _refuse_repeated(found)
-    return found
+    parsed = [(_parsed(document), document) for document in ours]
+    _refuse_repeated(parsed)
+    return parsed
 
 
 def _refuse_repeated(found: "Sequence[tuple[Resource, Document]]") -> None:
@@ -184,8 +184,8 @@ def _system_of_manifests(
     from inferno_operator.controllers.optimization.snapshot import KINDS, Named, build_system
     from inferno_operator.resources import Capacity, Optimizer
 
-    found = _resources(documents, on_unknown)
-    resources = [_with_load(each, loads) for each, _ in found]
+    parsed = _resources(documents, on_unknown)
+    resources = [_with_load(each, loads) for each, _ in parsed]
     if not resources:
         raise InputError("nothing to optimize: there is no object")
     _refuse_several("Optimizers", (r.metadata.name for r in resources if isinstance(r, Optimizer)))
@@ -193,11 +193,11 @@ def _system_of_manifests(
     snapshot = build_system(resources)
     origins = {
         (KINDS[each.kind], each.spec.name): document
-        for each, document in found
+        for each, document in parsed
         if isinstance(each, Named)
     } | {
         ("capacity", count.type): document
-        for each, document in found
+        for each, document in parsed
         if isinstance(each, Capacity)
         for count in each.spec.count
     }
@@ -218,8 +218,8 @@ def _with_load(resource: "Resource", loads: "Mapping[str, Load]") -> "Resource":
     if not isinstance(resource, Server) or resource.spec.name not in loads:
         return resource
     current = resource.spec.current_alloc
-    known = current is not None and current.load is not None
-    return resource if known else with_load(resource, loads[resource.spec.name])
+    has_load = current is not None and current.load is not None
+    return resource if has_load else with_load(resource, loads[resource.spec.name])
 
 
 def _is_of_others(document: Document) -> bool:
@@ -243,16 +243,16 @@ def _unknown_fields(documents: Iterable[Document]) -> list[str]:
     """Unknown fields of all objects; an equal one of several objects of a kind is told once."""
     from inferno_operator.resources.parsing import ManifestError, unknown_fields
 
-    found: dict[tuple[str, str, str], list[tuple[Document, ManifestError]]] = {}
+    by_place: dict[tuple[str, str, str], list[tuple[Document, ManifestError]]] = {}
     for document in documents:
         with _located(document, ["kind"]):
             for field in unknown_fields(_manifest(document)):
                 equal = (field.kind, re.sub(r"\[\d+\]", "", field.path), field.problem)
-                found.setdefault(equal, []).append((document, field))
+                by_place.setdefault(equal, []).append((document, field))
     return [
         f"{document.place(field.steps)}: {field}"
         + (f"; and so in {len(more)} more places" if more else "")
-        for (document, field), *more in found.values()
+        for (document, field), *more in by_place.values()
     ]
 
 

@@ -9,5 +9,5 @@ UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 def duration_of(text: str) -> timedelta | None:
     """Return a time such as 90m, 2h or 7d; None if the text is no such time."""
-    found = DURATION.fullmatch(text)
-    return None if found is None else timedelta(**{UNITS[found["unit"]]: int(found["number"])})
+    match = DURATION.fullmatch(text)
+    return None if match is None else timedelta(**{UNITS[match["unit"]]: int(match["number"])})

@@ -80,9 +80,9 @@ def _check(condition: str) -> Check:
 
 
 def _share(condition: str) -> float | None:
-    found = GAP.fullmatch(condition)
+    match = GAP.fullmatch(condition)
     try:
-        return float(found["most"]) if found else None
+        return float(match["most"]) if match else None
     except ValueError:
         return None
 

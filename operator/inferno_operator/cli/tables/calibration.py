@@ -109,24 +109,24 @@ def _lines(result: Calibration) -> list[str]:
 
 def _steps(fit: StepFit) -> list[str]:
     """Parameters of the steps, with standard errors where there are any."""
-    found = fit.parameters
+    fitted = fit.parameters
     names = (*FITTED, "budget", "overhead")
-    values = [getattr(found, name) for name in names]
+    values = [getattr(fitted, name) for name in names]
     weak = {
         one.name: f", hardly known; at most {one.share:.0%} of a time" for one in fit.hardly_known
     }
-    known = zip(FITTED, fit.errors, strict=True)
-    errors = [f" # ± {error:.2g}{weak.get(name, '')}" for name, error in known]
+    errors_by_name = zip(FITTED, fit.errors, strict=True)
+    errors = [f" # ± {error:.2g}{weak.get(name, '')}" for name, error in errors_by_name]
     return [
         "    stepParms:",
         *(
             f"      {name}: {value:.6g}{error}"
             for name, value, error in zip_longest(names, values, errors, fillvalue="")
         ),
-        f"      minInTokens: {found.min_input_tokens}",
-        f"      maxInTokens: {found.max_input_tokens}",
-        f"      minOutTokens: {found.min_output_tokens}",
-        f"      maxOutTokens: {found.max_output_tokens}",
+        f"      minInTokens: {fitted.min_input_tokens}",
+        f"      maxInTokens: {fitted.max_input_tokens}",
+        f"      minOutTokens: {fitted.min_output_tokens}",
+        f"      maxOutTokens: {fitted.max_output_tokens}",
     ]
 
 

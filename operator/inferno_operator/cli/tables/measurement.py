@@ -46,17 +46,17 @@ def comparison_parts(item: ServerMeasurement) -> Iterator[Part]:
     """Yield a table of what is measured, what was predicted, and the target of each latency."""
     if item.server.spec.measure is None:
         return
-    desired, found, target = item.server.spec.desired_alloc, item.measured, item.target
+    desired, measured, target = item.server.spec.desired_alloc, item.measured, item.target
     limits = dict.fromkeys(QUANTITIES, "-")
     values = dict.fromkeys(QUANTITIES, UNKNOWN)
-    if found is not None:
+    if measured is not None:
         values = {
-            "LOAD": number(found.arrival_rate),
-            "ITL": number(found.itl_average),
-            "WAIT": number(found.wait_average),
-            "TTFT": number(found.ttft_average),
+            "LOAD": number(measured.arrival_rate),
+            "ITL": number(measured.itl_average),
+            "WAIT": number(measured.wait_average),
+            "TTFT": number(measured.ttft_average),
         }
-        compared = against_targets(found, target) if target else ()
+        compared = against_targets(measured, target) if target else ()
         limits |= {
             LATENCIES[name].upper(): f"{value:.1f}/{limit:g}" for name, value, limit in compared
         }
@@ -69,7 +69,7 @@ def comparison_parts(item: ServerMeasurement) -> Iterator[Part]:
     rows = [(name, values[name], predicted[name], limits[name]) for name in QUANTITIES]
     yield ""
     yield TextTable(("QUANTITY", ">MEASURED", ">PREDICTED", ">NOW/SLO"), rows)
-    yield from _of_load(found)
+    yield from _of_load(measured)
     yield from _of_schedule(item)
 
 
@@ -86,19 +86,19 @@ def _of_load(found: Measured | None) -> Iterator[str]:
     if found is not None and found.ahead is not None and found.load is not None:
         now, planned, ahead = found.arrival_rate, found.load.arrival_rate, found.ahead
         grows = f"{ahead.growth:g} times that after {duration(ahead.seconds)}"
-        known = (
+        seen = (
             f"as in 9 of 10 cases of the last {duration(ahead.history_seconds)}"
             if ahead.history_seconds
             else "until two hours are known"
         )
-        yield f"planned for {number(planned)} requests/min: now {number(now)}, {grows}, {known}"
+        yield f"planned for {number(planned)} requests/min: now {number(now)}, {grows}, {seen}"
     yield from _of_backlog(found)
 
 
 def _of_schedule(item: ServerMeasurement) -> Iterator[str]:
     """Yield what the schedule of a Server asks for now, or when new replicas serve."""
-    found, server = item.measured, item.server
-    for window in server.scheduled(found.time) if found is not None else ():
+    measured, server = item.measured, item.server
+    for window in server.scheduled(measured.time) if measured is not None else ():
         asked = (
             f"{number(value)} {unit}"
             for value, unit in (
@@ -137,26 +137,26 @@ def _of_backlog(found: Measured | None) -> Iterator[str]:
 
 
 def _row(item: ServerMeasurement, now: datetime) -> tuple[str, ...]:
-    name, found = item.server.metadata.name, item.measured
-    if found is None:
+    name, measured = item.server.metadata.name, item.measured
+    if measured is None:
         quality = "not yet" if item.server.spec.measure else "-"
         return (name, quality, *([""] * (len(HEADINGS) - 2)))
-    replicas = found.replicas
+    replicas = measured.replicas
     return (
         name,
-        found.quality,
-        age(found.time, now),
-        number(found.arrival_rate),
-        number(found.avg_in_tokens),
-        number(found.avg_out_tokens),
-        number(found.itl_average),
-        number(found.ttft_average),
-        number(found.wait_average),
-        number(found.running),
-        number(found.waiting),
-        UNKNOWN if found.kv_cache_usage is None else f"{100 * found.kv_cache_usage:.0f}%",
+        measured.quality,
+        age(measured.time, now),
+        number(measured.arrival_rate),
+        number(measured.avg_in_tokens),
+        number(measured.avg_out_tokens),
+        number(measured.itl_average),
+        number(measured.ttft_average),
+        number(measured.wait_average),
+        number(measured.running),
+        number(measured.waiting),
+        UNKNOWN if measured.kv_cache_usage is None else f"{100 * measured.kv_cache_usage:.0f}%",
         UNKNOWN if replicas is None else f"{replicas.reporting}/{replicas.ready}",
-        ", ".join(found.misses_targets) or "-",
+        ", ".join(measured.misses_targets) or "-",
     )
 
 

@@ -42,11 +42,11 @@ class RowOrder:
 
     def _place(self, table: TextTable) -> int:
         names = [name_of(heading) for heading in table.headings]
-        known = [name.casefold() for name in names]
-        if self.column.casefold() not in known:
+        plain_names = [name.casefold() for name in names]
+        if self.column.casefold() not in plain_names:
             near = alternatives(self.column.upper(), names)
             raise InputError(f"the table has no column {self.column!r}{near}")
-        return known.index(self.column.casefold())
+        return plain_names.index(self.column.casefold())
 
 
 def ordered(
@@ -68,12 +68,12 @@ def ordered(
     InputError
         The main table has no such column.
     """
-    found = list(parts)
-    main = first_table(found, like)
+    shown = list(parts)
+    main = first_table(shown, like)
     if main is None:
-        return found
+        return shown
     changed = order.of(main)
-    return [changed if part is main else part for part in found]
+    return [changed if part is main else part for part in shown]
 
 
 def _rank(cell: str) -> tuple[bool, float, str]:

@@ -144,10 +144,10 @@ def _load(load: Load | None) -> str:
 
 
 def _headroom_cells(view: ServerView, latency: str) -> tuple[str, str]:
-    found = view.headroom(latency)
-    if found is None:
+    headroom = view.headroom(latency)
+    if headroom is None:
         return (UNKNOWN if view.is_measured else "-"), ""
-    return f"{found.value_ms:.1f}/{found.target_ms:g}", f"{100 * found.share:.0f}%"
+    return f"{headroom.value_ms:.1f}/{headroom.target_ms:g}", f"{100 * headroom.share:.0f}%"
 
 
 def notes_of(seen: Overview) -> Iterator[str]:

@@ -158,8 +158,8 @@ def _scaled(difference: ObjectDifference) -> frozenset[Place]:
     """Return the servings that a scaler scales, or did; none if only its status changed."""
     if not difference.concerns(generation_of):
         return frozenset()
-    known = filter(None, (difference.before, difference.after))
-    return frozenset[Place]().union(*(scaled_places(difference.place.kind, m) for m in known))
+    manifests = filter(None, (difference.before, difference.after))
+    return frozenset[Place]().union(*(scaled_places(difference.place.kind, m) for m in manifests))
 
 
 def _matters(manifest: Manifest) -> bool:

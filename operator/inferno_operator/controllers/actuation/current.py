@@ -171,6 +171,6 @@ def _accelerator(server: Server, running: Mapping[str, int]) -> str:
 def _max_batch(server: Server, accelerator: str) -> int:
     """Return the batch size that was decided for the accelerator, else the one before."""
     desired, current = server.spec.desired_alloc, server.spec.current_alloc
-    known = [*placements(desired), *placements(current), *filter(None, [current])]
-    found = (part.max_batch for part in known if part.accelerator == accelerator and accelerator)
-    return next((batch for batch in found if batch), 0)
+    parts = [*placements(desired), *placements(current), *filter(None, [current])]
+    batches = (part.max_batch for part in parts if part.accelerator == accelerator and accelerator)
+    return next((batch for batch in batches if batch), 0)

@@ -61,8 +61,8 @@ class Disputes:
             return None
         self._taken = {key: t for key, t in self._taken.items() if t.time + PAUSE > now}
         fields = [(uid, cause) for cause in causes]
-        known = [self._taken[key] for key in fields if key in self._taken]
-        times = [taken.time for taken in known if taken.revision == revision]
+        takeovers = [self._taken[key] for key in fields if key in self._taken]
+        times = [taken.time for taken in takeovers if taken.revision == revision]
         if times:
             return max(times) + PAUSE
         self._taken.update(dict.fromkeys(fields, _Taken(now, revision)))

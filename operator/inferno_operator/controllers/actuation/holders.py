@@ -83,8 +83,8 @@ class Holder:
     @property
     def part(self) -> Manifest:
         """The part itself."""
-        found = _at(self.manifest["spec"], self.path)
-        part: Manifest = found if self.item is None else found[self.item]
+        value = _at(self.manifest["spec"], self.path)
+        part: Manifest = value if self.item is None else value[self.item]
         return part
 
     @property
@@ -141,13 +141,13 @@ def target_holders(kind: Kind, scaler: Manifest, target: Kind) -> dict[str, Hold
     Targets of other kinds than `target` and of other namespaces are left out. So are targets that
     scale a role of the object, as the bounds of a role do not determine its number of replicas.
     """
-    found = {}
+    by_name = {}
     for holder in _parts(kind, scaler):
         scaled = holder.part.get("target", {})
         reference = scaled.get("targetRef", {})
         if _is_beside(scaler, reference, target) and not scaled.get("subTargets"):
-            found[reference.get("name", "")] = holder
-    return found
+            by_name[reference.get("name", "")] = holder
+    return by_name
 
 
 def _is_beside(scaler: Manifest, reference: Manifest, target: Kind) -> bool:

@@ -25,10 +25,10 @@ class FirstStarts:
 
     def saw_ready(self, place: Place, seconds: Mapping[str, float]) -> tuple[float, ...]:
         """Take note of the ready pods of a workload; returns how long each took to start."""
-        known = self._known.get(place, {})
-        newest = {uid: known.get(uid, found) for uid, found in seconds.items()}
+        before = self._known.get(place, {})
+        newest = {uid: before.get(uid, took) for uid, took in seconds.items()}
         self._known[place] = newest
-        return tuple(found for found in newest.values() if found < LONGEST_START_SECONDS)
+        return tuple(took for took in newest.values() if took < LONGEST_START_SECONDS)
 
 
 def lead_times(
@@ -44,7 +44,7 @@ def lead_times(
 def _lead_times(
     server: Server, seconds: Mapping[str, Sequence[float]]
 ) -> Iterator[MeasuredLeadTime]:
-    before = {found.accelerator: found for found in server.status.lead_times}
+    before = {item.accelerator: item for item in server.status.lead_times}
     for place, starts in seconds.items():
         old, new = before.get(place), _measured(place, starts)
         if new is not None and (old is None or _has_moved(old.seconds, new.seconds)):

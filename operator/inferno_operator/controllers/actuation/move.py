@@ -43,12 +43,12 @@ class Move:
         accelerators = {each.accelerator for each in reference.backends}
         self._unplaced = sorted(replicas.keys() - accelerators)
         self._wanted = {n: replicas.get(b.accelerator, 0) for n, b in self._backends.items()}
-        found = holders(reference, workload)
-        self._now = {name: holder.bounds for name, holder in found.items()}
-        self._foreign = {name for name, holder in found.items() if not holder.is_ours}
+        by_name = holders(reference, workload)
+        self._now = {name: holder.bounds for name, holder in by_name.items()}
+        self._foreign = {name for name, holder in by_name.items() if not holder.is_ours}
         self._final = {
             name: bounds_for(reference, workload, self._backends[name], holder, self._wanted[name])
-            for name, holder in found.items()
+            for name, holder in by_name.items()
         }
 
     def writes(self) -> tuple[Write, ...]:

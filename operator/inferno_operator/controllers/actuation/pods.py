@@ -94,7 +94,9 @@ def whole_replicas(pods: Iterable[Manifest], group: str) -> list[Manifest]:
     for pod in pods:
         metadata = pod["metadata"]
         replicas[metadata["labels"].get(group, metadata["name"])].append(pod)
-    return [max(found, key=_changed) for found in replicas.values() if all(map(_serves, found))]
+    return [
+        max(own_pods, key=_changed) for own_pods in replicas.values() if all(map(_serves, own_pods))
+    ]
 
 
 def _serves(pod: Manifest) -> bool:

@@ -36,5 +36,5 @@ def _seconds_left(ready: Iterable[datetime], now: datetime) -> Iterable[float]:
 def _finds_prompts(server: Server) -> bool:
     """Whether a part of the prompts of a Server is in prefix caches, as far as is known."""
     measured, current = server.status.measured, server.spec.current_alloc
-    found = (measured and measured.load) or (current and current.load)
-    return bool(found and found.cached_tokens)
+    load = (measured and measured.load) or (current and current.load)
+    return bool(load and load.cached_tokens)

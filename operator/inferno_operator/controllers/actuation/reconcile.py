@@ -163,15 +163,15 @@ async def _read(observation: Observation, reference: ModelBoosterRef, context: C
     if rival is not None:
         return replace(inputs, rival=rival)
     places = read_places(reference, key.namespace)
-    found = await _get_all(places, context)
+    manifests = await _get_all(places, context)
     scalers = await _scalers(reference, key.namespace, context)
-    needed = [place.kind for place in places] if None in found else []
+    needed = [place.kind for place in places] if None in manifests else []
     if reference.target == "Binding" and not scalers:
         needed.append(dialect(reference).binding)
     unserved = await _unserved(needed, context)
     if unserved is not None:
         return replace(inputs, unserved=unserved)
-    boosters, servings = found[: len(reference.boosters)], found[len(reference.boosters) :]
+    boosters, servings = manifests[: len(reference.boosters)], manifests[len(reference.boosters) :]
     live = _live_by_name(boosters)
     workload = ScaledObjects(live, _live_by_name(servings), scalers) if live else None
     autoscaler = await _autoscaler(reference, key.namespace, context)
@@ -191,13 +191,13 @@ async def _scalers(
     reference: ModelBoosterRef, namespace: str, context: Context
 ) -> Mapping[Kind, Sequence[Manifest]]:
     """Return the bindings and policies of a namespace, by those of their kinds that are served."""
-    found: dict[Kind, Sequence[Manifest]] = {}
+    by_kind: dict[Kind, Sequence[Manifest]] = {}
     for kind in dialect(reference).scalers if reference.target == "Binding" else ():
         try:
-            found[kind] = (await context.cluster.list(kind, namespace)).manifests
+            by_kind[kind] = (await context.cluster.list(kind, namespace)).manifests
         except GoneError:
             logger.debug("%s is not served", kind)  # each release has one of them
-    return found
+    return by_kind
 
 
 async def _autoscaler(
@@ -207,8 +207,8 @@ async def _autoscaler(
     if reference.target != "ModelServing" or reference.bounds != "Pin":
         return None
     scalers = scalers_of(await list_autoscalers(context.cluster, namespace))
-    found = ((scaler_of(place, scalers), place) for place in serving_places(reference, namespace))
-    return next(((name, place) for name, place in found if name is not None), None)
+    named = ((scaler_of(place, scalers), place) for place in serving_places(reference, namespace))
+    return next(((name, place) for name, place in named if name is not None), None)
 
 
 async def _unserved(kinds: Iterable[Kind], context: Context) -> Kind | None:
@@ -257,8 +257,8 @@ def _written_uids(inputs: Inputs) -> Collection[str]:
     """Return the uids of the objects that have the numbers of replicas."""
     if inputs.workload is None:
         return ()
-    found = holders(inputs.reference, inputs.workload).values()
-    return dict.fromkeys(holder.manifest["metadata"]["uid"] for holder in found)
+    written = holders(inputs.reference, inputs.workload).values()
+    return dict.fromkeys(holder.manifest["metadata"]["uid"] for holder in written)
 
 
 async def _take_over(
@@ -326,11 +326,11 @@ async def _current(
     cold = {name: min(starts.cold.get(name, 0), count[name]) for name in count}
     if not has_changed(server, count, cold):
         return None
-    found = []
+    observations = []
     for kind in (Accelerator, Model):
         listing = await context.cluster.list(kind_of(kind), server.metadata.namespace)
-        found += [observe(kind, manifest) for manifest in listing.manifests]
-    costs = unit_costs(readable(found), server.spec.model)
+        observations += [observe(kind, manifest) for manifest in listing.manifests]
+    costs = unit_costs(readable(observations), server.spec.model)
     if is_mistyped(server, count, costs):
         return None
     return current_allocation(server, count, costs, cold)

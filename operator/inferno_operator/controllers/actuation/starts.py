@@ -45,15 +45,15 @@ def read_starts(
     """
     places = serving_places(reference, server.metadata.namespace)
     counts = [PodCounts() if pods is None else pods.ready(place) for place in places]
-    known = [found for found in counts if found is not None]
-    if len(known) < len(counts):
+    counted = [each for each in counts if each is not None]
+    if len(counted) < len(counts):
         return None
     names = [backend.accelerator for backend in reference.backends]
     started = [
-        first.saw_ready(place, found.start_seconds)
-        for place, found in zip(places, known, strict=True)
+        first.saw_ready(place, each.start_seconds)
+        for place, each in zip(places, counted, strict=True)
     ]
-    ready = {name: found.ready_since for name, found in zip(names, known, strict=True)}
+    ready = {name: each.ready_since for name, each in zip(names, counted, strict=True)}
     seconds = dict(zip(names, started, strict=True))
     return Starts(
         cold_replicas(server, ready, now),

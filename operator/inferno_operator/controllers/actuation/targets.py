@@ -46,8 +46,8 @@ class ScaledObjects:
     def backend(self, reference: ModelBoosterRef, backend: Backend) -> Manifest | None:
         """Return a backend as its booster describes it, if it does."""
         booster = {"spec": self.spec(reference, backend)}
-        found = booster_holders(dialect(reference).booster, booster).get(backend.name)
-        return None if found is None else found.part
+        holder = booster_holders(dialect(reference).booster, booster).get(backend.name)
+        return None if holder is None else holder.part
 
 
 def dialect(reference: ModelBoosterRef) -> Dialect:
@@ -130,10 +130,10 @@ def holders(reference: ModelBoosterRef, workload: ScaledObjects) -> dict[str, Ho
 
     Backends that their booster does not have, and those without a holder, are left out.
     """
-    known = [b for b in reference.backends if workload.backend(reference, b) is not None]
-    found = dict(_holders(reference, workload))
-    names = map(reference.serving_of, known)
-    return {name: found[name] for name in names if name in found}
+    existing = [b for b in reference.backends if workload.backend(reference, b) is not None]
+    by_serving = dict(_holders(reference, workload))
+    names = map(reference.serving_of, existing)
+    return {name: by_serving[name] for name in names if name in by_serving}
 
 
 def _holders(reference: ModelBoosterRef, workload: ScaledObjects) -> Iterator[tuple[str, Holder]]:
@@ -155,8 +155,8 @@ def _holders(reference: ModelBoosterRef, workload: ScaledObjects) -> Iterator[tu
 def available(workload: ScaledObjects, serving: str) -> int:
     """Return the available replicas of a serving, also those that are about to end."""
     status = workload.servings.get(serving, {}).get("status", {})
-    found: int = status.get("availableReplicas", 0)
-    return found
+    replicas: int = status.get("availableReplicas", 0)
+    return replicas
 
 
 def floor(reference: ModelBoosterRef, workload: ScaledObjects, backend: Backend) -> int:

@@ -64,12 +64,12 @@ def _fitting(
     free: Counter[str],
 ) -> list[StoredDecision]:
     """Return the decisions, in their order, that fit into the free cards, which become fewer."""
-    found = []
+    fitting = []
     for decision in adding:
         server = servers[decision.server]
         more = cards_of(placements(decision.after), server, catalogue)
         more.subtract(cards_of(decision.before, server, catalogue))
         if all(count <= 0 or count <= free[card] for card, count in more.items()):
             free.subtract(more)
-            found.append(decision)
-    return found
+            fitting.append(decision)
+    return fitting

@@ -57,8 +57,8 @@ class PlanApprover:
         if refused is not None and not optimization.is_requested:
             message = f"Plan {refused} was rejected; set spec.optimize to propose it again"
             return _waiting(optimization, proposal.steps, message)
-        known = self._known(plans, proposal, optimization)
-        plan = known or await self._store.create(optimizer, proposal)
+        recorded = self._known(plans, proposal, optimization)
+        plan = recorded or await self._store.create(optimizer, proposal)
         return self._decided(plan, optimization, proposal)
 
     async def permit_additions(self, optimization: Optimization) -> Permission:

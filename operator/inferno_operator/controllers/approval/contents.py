@@ -173,12 +173,12 @@ def unpack_decisions(packed: str) -> tuple[StoredDecision, ...]:
     if not packed:
         raise UnreadablePlanError("its decisions are left out, because there are too many")
     try:
-        found = DECISIONS.validate_json(inflate(packed), by_alias=True, by_name=False)
+        decisions = DECISIONS.validate_json(inflate(packed), by_alias=True, by_name=False)
     except ValidationError as error:
         raise UnreadablePlanError(_told(error)) from error
-    if len({decision.server for decision in found}) < len(found):
+    if len({decision.server for decision in decisions}) < len(decisions):
         raise UnreadablePlanError("its decisions cannot be read: a Server has more than one")
-    return tuple(map(_decision, found))
+    return tuple(map(_decision, decisions))
 
 
 def _told(error: ValidationError) -> str:

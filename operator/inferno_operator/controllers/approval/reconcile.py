@@ -162,10 +162,10 @@ async def _optimizer(plan: Plan, context: Context) -> Optimizer | None:
     """Return the Optimizer of a Plan; None if it was deleted or cannot be read."""
     key = Key(plan.metadata.namespace, plan.spec.optimizer)
     try:
-        found = observe(Optimizer, await context.cluster.get(OPTIMIZER, key))
+        observation = observe(Optimizer, await context.cluster.get(OPTIMIZER, key))
     except GoneError:
         return None
-    optimizer = found.resource
+    optimizer = observation.resource
     return optimizer if isinstance(optimizer, Optimizer) and is_of(plan, optimizer) else None
 
 
@@ -178,8 +178,8 @@ async def _carry_out(
     servers = [o for o in context.store.servers(namespace) if o.deleted is None]
     await context.loads.with_loads(servers)
     async with context.writes[namespace]:
-        found = await context.source.objects(namespace)
-        objects = context.loads.with_known_loads(found)
+        observations = await context.source.objects(namespace)
+        objects = context.loads.with_known_loads(observations)
         return await _carry_out_with(objects, observation, plan, optimizer, following, context)
 
 
@@ -263,14 +263,14 @@ async def _write(
 
 async def _follow(observation: Observation, plan: Plan, context: Context) -> float | None:
     """Note how many Servers run what a Plan decided; returns the seconds until another look."""
-    found = arrivals(plan, context.store.servers(plan.metadata.namespace))
-    if found.is_complete:  # a Server of before the decision looks as if it ran it
+    arrived = arrivals(plan, context.store.servers(plan.metadata.namespace))
+    if arrived.is_complete:  # a Server of before the decision looks as if it ran it
         listing = await context.cluster.list(SERVER, plan.metadata.namespace)
-        found = arrivals(plan, [observe(Server, manifest) for manifest in listing.manifests])
+        arrived = arrivals(plan, [observe(Server, manifest) for manifest in listing.manifests])
     now, by = context.now(), plan.status.by
-    if found.is_complete:
-        await context.store.write(observation, status.done(observation, by, found, now))
+    if arrived.is_complete:
+        await context.store.write(observation, status.done(observation, by, arrived, now))
         return None
-    await context.store.write(observation, status.acting(observation, by, found))
+    await context.store.write(observation, status.acting(observation, by, arrived))
     age = status.acting_for(observation, now).total_seconds()
     return min(max(age / 10, SOONEST), LATEST)

@@ -50,11 +50,11 @@ def advice(booster: Booster, dialect: Dialect) -> tuple[BoosterProblem, ...]:
 
 def seconds(text: str) -> float | None:
     """Parse a duration in the syntax of Go [s]; None if it is not valid."""
-    found = DURATION.fullmatch(text)
-    if found is None:
+    match = DURATION.fullmatch(text)
+    if match is None:
         return None
-    length = sum(float(number) * SECONDS[unit] for number, unit in PART.findall(found[2]))
-    return -length if found[1] == "-" else length
+    length = sum(float(number) * SECONDS[unit] for number, unit in PART.findall(match[2]))
+    return -length if match[1] == "-" else length
 
 
 def _of_whole(booster: Booster, dialect: Dialect) -> Iterator[Remark]:

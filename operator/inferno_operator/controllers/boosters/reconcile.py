@@ -150,8 +150,8 @@ async def _attempt(action: Apply | Delete, results: WriteResults, context: Conte
     except GoneError as error:
         logger.info("%s", error)  # the deletion of its kind or namespace comes as a change
     except UnknownFieldError as error:
-        known = context.cache.dialect.release
-        results.refused.append(f"{error}: the operator makes objects of {known}")
+        release = context.cache.dialect.release
+        results.refused.append(f"{error}: the operator makes objects of {release}")
     except RejectedError as error:
         results.refused.append(str(error))
     except UnavailableError as error:

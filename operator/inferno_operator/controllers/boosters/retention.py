@@ -97,8 +97,8 @@ def _kept_roles(wanted: Json, current: Manifest | None) -> Json:
     changed = {**wanted, "metadata": {**metadata, "labels": labels}}
     if current is None or current["metadata"].get("labels", {}).get(ROLE_REPLICAS) != asked:
         return changed
-    found = current["spec"].get("template", {}).get("roles", ())
-    now = {role["name"]: role.get("replicas", 1) for role in found}
+    present = current["spec"].get("template", {}).get("roles", ())
+    now = {role["name"]: role.get("replicas", 1) for role in present}
     roles = [{**r, "replicas": now.get(r["name"], r["replicas"])} for r in template["roles"]]
     spec = {**wanted["spec"], "template": {**template, "roles": roles}}
     return _unless_changed({**changed, "spec": spec}, current)

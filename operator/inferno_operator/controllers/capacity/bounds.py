@@ -94,14 +94,14 @@ def _node_pools(pools: Iterable[Manifest], nodes: Sequence[TypedNode]) -> Iterat
 def _queues(policies: Policies, nodes: Sequence[TypedNode]) -> Iterator[Bound]:
     """Yield the nominal quota of all ClusterQueues of the namespace, if they cover the cards."""
     flavors = {flavor["metadata"]["name"]: flavor for flavor in policies.flavors}
-    found = [
+    quotas = [
         (queue["metadata"]["name"], quota)
         for queue in policies.queues
         for quota in _nominal(queue, flavors, nodes)
     ]
-    if found:
-        names = ", ".join(dict.fromkeys(name for name, _ in found))
-        yield Bound(f"ClusterQueue {names}", sum(quota for _, quota in found))
+    if quotas:
+        names = ", ".join(dict.fromkeys(name for name, _ in quotas))
+        yield Bound(f"ClusterQueue {names}", sum(quota for _, quota in quotas))
 
 
 def _nominal(

@@ -49,8 +49,8 @@ class CardTypes:
 
     def resources(self, machine: Machine) -> list[str]:
         """Return the resources of a node that are cards."""
-        known = self._resources
-        return [r for r in machine.cards if r in known or self._catalogue.is_card(r)]
+        card_resources = self._resources
+        return [r for r in machine.cards if r in card_resources or self._catalogue.is_card(r)]
 
     def keep_away(self, machine: Machine) -> frozenset[str]:
         """Return the keys of a node's taints that the pods of Servers do not tolerate."""
@@ -80,13 +80,13 @@ class CardTypes:
     def _named(self, words: Words) -> str | None:
         """Return the type with the most words among some; None if no type has only such words."""
         needed = words & MUST_BE_NAMED
-        found = [n for n, own in self._words.items() if own and needed <= own <= words]
-        return max(found, key=lambda name: (len(self._words[name]), name), default=None)
+        matching = [n for n, own in self._words.items() if own and needed <= own <= words]
+        return max(matching, key=lambda name: (len(self._words[name]), name), default=None)
 
     def unmatched(self, machine: Machine, resource: str) -> Unmatched:
         """Return the cards of a node that has no type."""
-        known = (label for label in self._catalogue.labels if machine.labels.get(label.label))
-        first: Label | None = next(known, None)
+        labels = (label for label in self._catalogue.labels if machine.labels.get(label.label))
+        first: Label | None = next(labels, None)
         label = f"{first.label}={machine.labels[first.label]}" if first else ""
         return Unmatched(machine, resource, label)
 

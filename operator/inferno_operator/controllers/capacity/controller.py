@@ -77,8 +77,8 @@ class CapacityController:
                 await self._counted.wait()
         except TimeoutError:
             return ()
-        found = self._context.counts.get(namespace)
-        return [] if found is None else [node.for_placement(namespace) for node in found.view.nodes]
+        count = self._context.counts.get(namespace)
+        return [] if count is None else [node.for_placement(namespace) for node in count.view.nodes]
 
     def _something_changed(self) -> None:
         self.queue.request(CYCLE)

@@ -84,10 +84,10 @@ def _counted(
     """Return the cards of a type: the least of all bounds is available."""
     nodes = seen.of_type(card_type)
     usable = Bound("nodes", sum(node.usable for node in nodes))
-    found = [usable, *bounds(seen, card_type, namespace.policies, others)]
+    limits = [usable, *bounds(seen, card_type, namespace.policies, others)]
     if namespace.percent is not None:
-        found.append(pool.bound(namespace, seen, card_type))
-    least = min(found, key=lambda bound: max(bound.cards, 0))
+        limits.append(pool.bound(namespace, seen, card_type))
+    least = min(limits, key=lambda bound: max(bound.cards, 0))
     return CountedCards(
         type=card_type,
         total=sum(node.total for node in nodes),

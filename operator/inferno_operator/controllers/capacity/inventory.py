@@ -137,10 +137,10 @@ class NodeView:
 
     @cached_property
     def _by_type(self) -> Mapping[str, Sequence[TypedNode]]:
-        found: defaultdict[str, list[TypedNode]] = defaultdict(list)
+        by_type: defaultdict[str, list[TypedNode]] = defaultdict(list)
         for node in self.nodes:
-            found[node.type].append(node)
-        return found
+            by_type[node.type].append(node)
+        return by_type
 
     def of_type(self, card_type: str) -> Sequence[TypedNode]:
         """Return the nodes with cards of a type."""

@@ -110,11 +110,11 @@ def _larger(one: CardCounts, other: CardCounts) -> dict[str, int]:
 
 def _extended(quantities: Mapping[str, object]) -> dict[str, int]:
     """Return the resources that are not of Kubernetes itself, such as nvidia.com/gpu."""
-    found = {name: number(value) for name, value in quantities.items() if "/" in name}
-    return {name: count for name, count in sorted(found.items()) if count}
+    counts = {name: number(value) for name, value in quantities.items() if "/" in name}
+    return {name: count for name, count in sorted(counts.items()) if count}
 
 
 def number(quantity: object) -> int:
     """Return a quantity of the API server as a whole number, rounded down."""
-    found = QUANTITY.fullmatch(str(quantity))
-    return int(Decimal(found["number"]) * MULTIPLES[found["suffix"]]) if found else 0
+    match = QUANTITY.fullmatch(str(quantity))
+    return int(Decimal(match["number"]) * MULTIPLES[match["suffix"]]) if match else 0

@@ -76,11 +76,11 @@ class Selectors:
 
     def _forget_outdated(self, namespace: str, pods: PodIndex) -> None:
         """Forget the selectors without pods, if there are new pods that no selector selects."""
-        known = {p: pods.selected(text) for p, text in self.known.items() if p[0] == namespace}
-        selected = {Key.of(pod) for found in known.values() for pod in found}
+        selections = {p: pods.selected(text) for p, text in self.known.items() if p[0] == namespace}
+        selected = {Key.of(pod) for selection in selections.values() for pod in selection}
         strangers = frozenset(map(Key.of, pods.all)) - selected
         if strangers - self._strangers.get(namespace, frozenset()):
-            for place in [place for place, found in known.items() if not found]:
+            for place in [place for place, selection in selections.items() if not selection]:
                 del self.known[place]
         self._strangers[namespace] = strangers
 

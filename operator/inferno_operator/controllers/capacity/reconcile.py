@@ -106,8 +106,8 @@ async def _count(requested: Requested, context: Context) -> list[FieldUpdate | N
     namespaces, failures = await _read(requested, everywhere, context)
     servers = [(key, server) for key, server in world.servers if key.namespace in namespaces]
     owners = owners_of(servers, context.selectors.known, world.pods_by_namespace)
-    found = list(namespaces.values())
-    counts = count_all(found, world.machines, world.pods, owners, context.catalogue)
+    counted = list(namespaces.values())
+    counts = count_all(counted, world.machines, world.pods, owners, context.catalogue)
     context.keep(counts, failures)
     return [
         status.failed(observation, failures[name], now)
@@ -162,7 +162,7 @@ async def _read(
             logger.warning("namespace %s: the cards of nodes are not counted: %s", name, error)
             failures[name] = error
     failures = {**_of_pool(requested, failures), **failures}
-    return {n: found for n, found in namespaces.items() if n not in failures}, failures
+    return {n: namespace for n, namespace in namespaces.items() if n not in failures}, failures
 
 
 def _of_pool(
@@ -200,12 +200,12 @@ async def _namespace(
 
 
 async def _capacities(context: Context) -> list[Observation]:
-    found = [
+    observations = [
         observe(Capacity, manifest)
         for namespace in context.namespaces or ("",)
         for manifest in await _all(CAPACITY, namespace, context.cluster)
     ]
-    return [observation for observation in found if observation.deleted is None]
+    return [observation for observation in observations if observation.deleted is None]
 
 
 async def _all(kind: Kind, namespace: str, cluster: Cluster) -> Sequence[Manifest]:

@@ -87,16 +87,16 @@ class CapacityObjects:
     @property
     def pods_by_namespace(self) -> dict[str, PodIndex]:
         """The pods that request cards, by their labels."""
-        found: defaultdict[str, list[Manifest]] = defaultdict(list)
+        by_namespace: defaultdict[str, list[Manifest]] = defaultdict(list)
         for key in self._pods:
-            found[key.namespace].append(self._fleet.get(Place(POD, key)) or {})
-        return {namespace: PodIndex(pods) for namespace, pods in found.items()}
+            by_namespace[key.namespace].append(self._fleet.get(Place(POD, key)) or {})
+        return {namespace: PodIndex(pods) for namespace, pods in by_namespace.items()}
 
     @property
     def servers(self) -> list[tuple[Key, Server]]:
         """All Servers, the oldest first."""
-        known = ((o.reference.key, o.resource) for o in self._servers.observations(SERVER))
-        servers = [(key, server) for key, server in known if isinstance(server, Server)]
+        resources = ((o.reference.key, o.resource) for o in self._servers.observations(SERVER))
+        servers = [(key, server) for key, server in resources if isinstance(server, Server)]
         return sorted(servers, key=lambda item: (item[1].age, item[0]))
 
     def _listed(self, *_: object) -> None:

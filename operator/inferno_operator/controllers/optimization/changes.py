@@ -175,12 +175,12 @@ def _remembered(observation: Observation, spec: Manifest | None) -> Manifest:
 
     A field that an apply leaves out would be removed.
     """
-    known, before = observation.status, _desired(observation).get("accelerator")
-    if not isinstance(known, ServerStatus):
+    status, before = observation.status, _desired(observation).get("accelerator")
+    if not isinstance(status, ServerStatus):
         return {}
     sleeps = spec is not None and not spec[DESIRED_ALLOC]["accelerator"]
-    last = (before if sleeps else "") or known.last_accelerator
-    kept = {"moved": known.moved, "last_accelerator": last}
+    last = (before if sleeps else "") or status.last_accelerator
+    kept = {"moved": status.moved, "last_accelerator": last}
     return ServerStatus.model_validate({k: v for k, v in kept.items() if v}).to_json()
 
 

@@ -21,17 +21,19 @@ WRONG_NAMES = frozenset({Reason.UNKNOWN_CLASS, Reason.UNKNOWN_MODEL, Reason.NO_T
 
 def check_names(observations: Iterable[Observation]) -> Iterator[Update]:
     """Yield the updates of Servers with wrong names, and of those whose names were corrected."""
-    known = list(observations)
-    resources = [r for r in readable(known) if not isinstance(r, Capacity)]  # may be uncounted
+    all_objects = list(observations)
+    resources = [
+        r for r in readable(all_objects) if not isinstance(r, Capacity)
+    ]  # may be uncounted
     servers = tuple(named_only(resource) for resource in resources if isinstance(resource, Server))
     catalogue = Catalogue(replace(build_system(resources).system, servers=servers))
-    for observation in known:
+    for observation in all_objects:
         server, allocated = observation.resource, observation.status.condition(ALLOCATED)
         if not isinstance(server, Server):
             continue
-        found = catalogue.case(named_only(server))
-        if isinstance(found, Decision) and found.reason in WRONG_NAMES:
-            yield server_update(observation, found)
+        case = catalogue.case(named_only(server))
+        if isinstance(case, Decision) and case.reason in WRONG_NAMES:
+            yield server_update(observation, case)
         elif allocated is not None and allocated.reason in WRONG_NAMES:
             yield _corrected(observation, allocated)
 

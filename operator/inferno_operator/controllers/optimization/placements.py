@@ -12,14 +12,14 @@ from inferno_optimizer.sizing.cases import Catalogue
 def placements(whole: Allocation | None) -> tuple[Placement, ...]:
     """Return the replicas by accelerator of an allocation, in order of the accelerators."""
     parts = whole.parts if whole else ()
-    found = (
+    placed = (
         Placement(
             accelerator=p.accelerator, replicas=p.num_replicas, batch=max(p.max_batch or 0, 0)
         )
         for p in parts
         if p.accelerator and p.num_replicas > 0
     )
-    return tuple(sorted(found, key=lambda placement: placement.accelerator))
+    return tuple(sorted(placed, key=lambda placement: placement.accelerator))
 
 
 def replicas(placed: Iterable[Placement]) -> Mapping[str, int]:

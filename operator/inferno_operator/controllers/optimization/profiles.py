@@ -67,8 +67,8 @@ def _calibrated(model: Model, data: PerformanceData) -> PerformanceData:
     """
     if model.spec.calibrate != "Use":
         return data
-    found = next((row for row in model.status.calibration if row.acc == data.acc), None)
-    measured = _measured(data, found) if found else None
+    calibrated = next((row for row in model.status.calibration if row.acc == data.acc), None)
+    measured = _measured(data, calibrated) if calibrated else None
     if measured is None:
         return _slower(data, 1 + model.spec.typed_error_percent / PERCENT)
     return data.model_copy(update=measured)

@@ -36,12 +36,12 @@ class OnDemand:
     async def objects(self, namespace: str) -> Sequence[Observation]:
         """Return the objects as they are now."""
         lists = await asyncio.gather(*(self._reader.list(kind_of(k), namespace) for k in READ))
-        found = (
+        observations = (
             observe(kind, manifest)
             for kind, listing in zip(READ, lists, strict=True)
             for manifest in listing.manifests
         )
-        return [observation for observation in found if observation.deleted is None]
+        return [observation for observation in observations if observation.deleted is None]
 
 
 class Mirrored:

@@ -69,11 +69,12 @@ def with_destinations(
     They have not paid for their last move yet, or they wake.
     """
     goals = {s.spec.name: _goal(s, recent[s.metadata.uid]) for s in servers}
-    found = {name: goal for name, goal in goals.items() if goal}
+    destinations = {name: goal for name, goal in goals.items() if goal}
     return replace(
         system,
         servers=tuple(
-            replace(s, destination=found[s.name]) if s.name in found else s for s in system.servers
+            replace(s, destination=destinations[s.name]) if s.name in destinations else s
+            for s in system.servers
         ),
     )
 
@@ -82,13 +83,13 @@ def after_plan(
     recent: Mapping[str, RecentPlans], servers: Iterable[Server], solution: Solution, now: datetime
 ) -> dict[str, RecentPlans]:
     """Return what is known of Servers after a plan."""
-    allocations, found = solution.allocations, dict(recent)
+    allocations, plans = solution.allocations, dict(recent)
     for server in servers:
         uid, newest = server.metadata.uid, allocations.get(server.spec.name)
         if newest is not None:
             plan = PastPlan(now, newest.accelerator, newest.replicas)
-            found[uid] = replace(recent[uid], plans=(*recent[uid].plans, plan))
-    return found
+            plans[uid] = replace(recent[uid], plans=(*recent[uid].plans, plan))
+    return plans
 
 
 def fewest_replicas(recent: Mapping[str, RecentPlans], servers: Iterable[Server]) -> dict[str, int]:
@@ -104,14 +105,14 @@ def moves(
     recent: Mapping[str, RecentPlans], servers: Iterable[Server], solution: Solution, now: datetime
 ) -> dict[str, datetime]:
     """Return when Servers have moved last by uid, if a plan is carried out now."""
-    allocations, found = solution.allocations, {}
+    allocations, times = solution.allocations, {}
     for server in servers:
-        known, newest = recent[server.metadata.uid], allocations.get(server.spec.name)
-        moved = newest is not None and _is_move(known.accelerator, newest.accelerator)
-        time = now if moved else known.moved
+        before, newest = recent[server.metadata.uid], allocations.get(server.spec.name)
+        moved = newest is not None and _is_move(before.accelerator, newest.accelerator)
+        time = now if moved else before.moved
         if time is not None:
-            found[server.metadata.uid] = time
-    return found
+            times[server.metadata.uid] = time
+    return times
 
 
 def _goal(server: Server, known: RecentPlans) -> str:

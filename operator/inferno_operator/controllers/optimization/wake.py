@@ -62,8 +62,8 @@ async def _wake(optimizer: Optimizer, where: Nodes, key: Key, context: Context) 
     if not any(map(is_wanted, observations)):
         return
     resources = readable(observations)
-    known = [*resources, *still_running(observations)]
-    snapshot = build_system(known, optimizer, context.time_limit)
+    running = [*resources, *still_running(observations)]
+    snapshot = build_system(running, optimizer, context.time_limit)
     system = waking_system(snapshot, observations)
     placed = await solve_on_nodes(system, Nodes(where.nodes, spanning(resources)), Greedy())
     solution = placed.solution

@@ -84,8 +84,10 @@ def waiting_updates(observations: Iterable[Observation], solution: Solution) -> 
     refused = {d.server: d for d in solution.decisions if not d.allocation}
     for observation in filter(is_wanted, observations):
         server = observation.resource
-        if isinstance(server, Server) and (found := refused.get(server.spec.name)):
-            waiting = replace(found, message=f"requests wait for a first replica: {found.message}")
+        if isinstance(server, Server) and (decision := refused.get(server.spec.name)):
+            waiting = replace(
+                decision, message=f"requests wait for a first replica: {decision.message}"
+            )
             yield replace(server_update(observation, waiting), spec=None)
 
 

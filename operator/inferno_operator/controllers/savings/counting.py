@@ -111,8 +111,8 @@ class NamespaceAccount:
         """Continue accounts of Servers that are new here, and close those of others."""
         opened = zip(names, known, strict=True)
         self.accounts = {
-            name: own if (own := self.accounts.get(name)) and own.uid == found.uid else found
-            for name, found in opened
+            name: own if (own := self.accounts.get(name)) and own.uid == new.uid else new
+            for name, new in opened
         }
 
     def count(
@@ -136,11 +136,11 @@ class NamespaceAccount:
         fleet, self._steps = self._fleet, self._steps + 1
         steps = self._simulated.step(_step_load(fleet, system))
         for row, (server, step) in enumerate(zip(fleet.servers, steps, strict=True)):
-            found = servers[server.name]
-            if found.is_counted:
+            own = servers[server.name]
+            if own.is_counted:
                 prices = dict(zip(fleet.accelerators, fleet.unit_cost[row].tolist(), strict=True))
                 before = self.accounts[server.name]
-                entry = counted(before.entry, step, _own(found, step, prices))
+                entry = counted(before.entry, step, _own(own, step, prices))
                 self.accounts[server.name] = replace(before, entry=entry, prices=prices)
 
     def _is_outdated(self, system: System) -> bool:

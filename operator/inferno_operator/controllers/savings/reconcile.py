@@ -76,11 +76,11 @@ def _counted_servers(
     namespace: str, measured: Mapping[Key, Measured], context: Context
 ) -> dict[str, CountedServer]:
     """Return the Servers that can be counted by their spec.name; of several, the oldest."""
-    found = (
+    candidates = (
         counted_server(observation, measured.get(observation.reference.key))
         for observation in _servers(namespace, context)
     )
-    in_order = sorted(filter(None, found), key=lambda one: one.server.age, reverse=True)
+    in_order = sorted(filter(None, candidates), key=lambda one: one.server.age, reverse=True)
     return {one.server.spec.name: one for one in in_order}
 
 
@@ -91,8 +91,8 @@ def _servers(namespace: str, context: Context) -> Iterator[Observation]:
 def _count(namespace: str, servers: Mapping[str, CountedServer], context: Context) -> None:
     """Count a step of a namespace; while its cards are not counted yet, none passes."""
     account, now = context.accounts[namespace], context.now()
-    known = [status.kept_account(one.observation, now) for one in servers.values()]
-    account.open(known, servers)
+    accounts = [status.kept_account(one.observation, now) for one in servers.values()]
+    account.open(accounts, servers)
     others = (
         observation.resource
         for kind in KINDS

@@ -11,21 +11,21 @@ from inferno_optimizer.replay.ledger import SIMULATED, LedgerEntry
 
 def kept_account(observation: Observation, now: datetime) -> ServerAccount:
     """Return the account that the status of a Server has; a new one if it has none."""
-    uid, found = observation.reference.uid, _kept(observation)
-    if found is None:
+    uid, spent = observation.reference.uid, _kept(observation)
+    if spent is None:
         return ServerAccount(uid, now, LedgerEntry())
     entry = LedgerEntry(
-        seconds=found.counted_seconds,
-        requests=found.requests,
-        kept=found.kept_requests,
-        paid=found.paid,
-        planned=found.planned,
-        home=found.accelerator,
-        peak=found.peak_replicas,
-        cost={policy.policy: policy.cost for policy in found.policies},
-        kept_by={policy.policy: policy.kept_requests for policy in found.policies},
+        seconds=spent.counted_seconds,
+        requests=spent.requests,
+        kept=spent.kept_requests,
+        paid=spent.paid,
+        planned=spent.planned,
+        home=spent.accelerator,
+        peak=spent.peak_replicas,
+        cost={policy.policy: policy.cost for policy in spent.policies},
+        kept_by={policy.policy: policy.kept_requests for policy in spent.policies},
     )
-    return ServerAccount(uid, found.since, entry)
+    return ServerAccount(uid, spent.since, entry)
 
 
 def savings(account: ServerAccount, now: datetime) -> Savings:
@@ -64,5 +64,5 @@ def cleared(observation: Observation) -> FieldUpdate | None:
 
 
 def _kept(observation: Observation) -> Savings | None:
-    known = observation.status
-    return known.savings if isinstance(known, ServerStatus) else None
+    status = observation.status
+    return status.savings if isinstance(status, ServerStatus) else None

@@ -75,8 +75,8 @@ class WvaSettings:
 
     def accelerator_of(self, device: str) -> str:
         """The accelerator with this device; else the name is that of an accelerator."""
-        known = (name for name, cost in self.costs.items() if cost.device == device)
-        return device if device in self.costs else next(known, device)
+        of_device = (name for name, cost in self.costs.items() if cost.device == device)
+        return device if device in self.costs else next(of_device, device)
 
 
 def read_config_maps(documents: Iterable[Document]) -> WvaSettings:
@@ -159,10 +159,10 @@ def _add_entry(settings: WvaSettings, entry: _Entry) -> None:
         settings.costs[entry.key] = cost
         _note(settings, entry, cost)
     elif "data" in given:
-        found = entry.read(ClassOfService)
-        settings.classes.append(found)
-        _note(settings, entry, found)
-        for target in found.data:
+        service_class = entry.read(ClassOfService)
+        settings.classes.append(service_class)
+        _note(settings, entry, service_class)
+        for target in service_class.data:
             _note(settings, entry, target, f"{target.model}: ")
     elif given.keys() & {"enable_scale_to_zero", "retention_period"}:
         zero = entry.read(ZeroSetting)

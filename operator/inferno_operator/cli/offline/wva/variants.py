@@ -92,25 +92,27 @@ def read_variants(documents: Sequence[Document], notes: list[str]) -> list[Varia
     InputError
         An object cannot be read.
     """
-    found: dict[tuple[str, str, str], Variant] = {}
+    variants: dict[tuple[str, str, str], Variant] = {}
     workloads: dict[tuple[str, str, str], Variant] = {}
     for document in documents:
         content = _mapping(document.content)
         kind = content.get("kind")
         if kind == "VariantAutoscaling" and _group(content) == GROUP:
-            _add(found, _of_variant_autoscaling(document, content, notes))
+            _add(variants, _of_variant_autoscaling(document, content, notes))
         elif kind in AUTOSCALERS and _is_managed(content):
             variant = _of_autoscaler(document, content, notes)
             if variant:
-                _add(found, variant)
+                _add(variants, variant)
         elif kind in WORKLOADS:
             _add(workloads, _of_workload(content))
-    return [variant.with_missing_of(workloads.get(key, variant)) for key, variant in found.items()]
+    return [
+        variant.with_missing_of(workloads.get(key, variant)) for key, variant in variants.items()
+    ]
 
 
 def _add(found: dict[tuple[str, str, str], Variant], variant: Variant) -> None:
-    known = found.get(variant.key)
-    found[variant.key] = known.with_missing_of(variant) if known else variant
+    before = found.get(variant.key)
+    found[variant.key] = before.with_missing_of(variant) if before else variant
 
 
 def _group(content: Mapping[str, Any]) -> str:

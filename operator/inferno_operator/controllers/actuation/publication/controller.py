@@ -87,10 +87,10 @@ class Publication:
     async def _name_variants(self) -> None:
         while True:
             try:
-                found = [
+                listings = [
                     await list_autoscalers(self._reader, name) for name in self._namespaces or ("",)
                 ]
-                self._variants = variants(item for items in found for item in items)
+                self._variants = variants(item for items in listings for item in items)
             except UnavailableError:
                 pass  # the names stay as they were
             await asyncio.sleep(VARIANTS_SECONDS)

@@ -63,10 +63,10 @@ class Published:
         """
         decided = self.decided
         if accelerator not in decided and accelerator not in self.workloads:
-            known = ", ".join(map(repr, sorted({*decided, *self.workloads}))) or "none"
+            accelerators = ", ".join(map(repr, sorted({*decided, *self.workloads}))) or "none"
             raise GoneError(
                 f"Server {self.key}: spec.workloads: no item runs on accelerator {accelerator!r};"
-                f" known: {known}"
+                f" known: {accelerators}"
             )
         return decided.get(accelerator, 0)
 

@@ -18,13 +18,13 @@ def variants(autoscalers: Iterable[Manifest]) -> Mapping[WorkloadTarget, str]:
 
     That of an HPA that belongs to a ScaledObject is the name of the ScaledObject.
     """
-    found = {}
+    names = {}
     for autoscaler in autoscalers:
         metadata = autoscaler["metadata"]
         if metadata.get("annotations", {}).get(MANAGED) == "true":
             target = metadata["namespace"], *target_of(autoscaler)
-            found[target] = scaled_object_of(autoscaler) or metadata["name"]
-    return found
+            names[target] = scaled_object_of(autoscaler) or metadata["name"]
+    return names
 
 
 def variant(decision: Published, accelerator: str, known: Mapping[WorkloadTarget, str]) -> str:

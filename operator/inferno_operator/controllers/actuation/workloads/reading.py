@@ -174,9 +174,9 @@ def _places(
     """Return the places of the workloads that can be scaled."""
     for observation in observations:
         for workload in workloads_of(observation):
-            found = served[workload.api_version, workload.kind]
-            if found is not None and _is_scalable(workload, found):
-                yield _place(found.kind, observation, workload)
+            kind = served[workload.api_version, workload.kind]
+            if kind is not None and _is_scalable(workload, kind):
+                yield _place(kind.kind, observation, workload)
 
 
 def _is_scalable(workload: Workload, served: Served) -> bool:
@@ -194,12 +194,12 @@ async def _served(
 ) -> Mapping[KindName, Served | None]:
     """Return the kinds that Servers name; those that can be scaled are asked for once."""
     names = {(w.api_version, w.kind) for o in observations for w in workloads_of(o)}
-    found: dict[KindName, Served | None] = {}
+    kinds: dict[KindName, Served | None] = {}
     for name in sorted(names):
-        served = found[name] = memory.kinds.get(name) or await cluster.find(*name)
+        served = kinds[name] = memory.kinds.get(name) or await cluster.find(*name)
         if served is not None and served.is_scalable:
             memory.kinds[name] = served
-    return found
+    return kinds
 
 
 def _age(observation: Observation) -> tuple[object, str]:
@@ -226,9 +226,9 @@ class _Reader:
 
     def scaled_server(self, observation: Observation, server: Server) -> ScaledServer:
         """Return a Server with its workloads."""
-        found = [self._found(w, observation) for w in workloads_of(observation)]
+        workloads = [self._found(w, observation) for w in workloads_of(observation)]
         decision = decision_for(observation, self._area.recommending)
-        return ScaledServer(observation, server, decision, tuple(found))
+        return ScaledServer(observation, server, decision, tuple(workloads))
 
     def _found(self, workload: Workload, observation: Observation) -> ObservedWorkload:
         """Return a workload as it is, or why it cannot be scaled."""

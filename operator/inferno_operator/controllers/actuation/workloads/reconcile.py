@@ -134,7 +134,9 @@ async def _read(namespace: str, context: Context) -> Objects:
 
 def _supply(objects: Objects, observations: Sequence[Observation], context: Context) -> Supply:
     """Return the cards, and what the replicas need and carry."""
-    others = [observe(kind, manifest) for kind, found in objects.items() for manifest in found]
+    others = [
+        observe(kind, manifest) for kind, manifests in objects.items() for manifest in manifests
+    ]
     return Supply(context.system_of(readable([*observations, *others])))
 
 
@@ -206,7 +208,7 @@ async def _report_all(
             events.append(event)
 
     await write_each(pairs, report)
-    in_motion = sum(found.state.is_in_motion for found in steps.progress.values())
+    in_motion = sum(progress.state.is_in_motion for progress in steps.progress.values())
     if max(len(events), in_motion) > EVENTS:  # a plan arrives a few Servers at a time
         events = [event for event in events if event.type == "Warning"][:EVENTS]
     await write_each(events, context.cluster.publish)

@@ -103,12 +103,12 @@ class ScaledServer:
         """
         if any(self.together.values()):
             return {}
-        found: dict[Role, tuple[str, int]] = {}
+        by_role: dict[Role, tuple[str, int]] = {}
         for item in sorted(self.found, key=lambda item: item.pods.ready):
             if item.workload.role != "Both" and item.pods.ready:
                 place = item.workload.accelerator, item.pods.ready
-                found[Role(item.workload.role)] = place
-        return found if len(found) > 1 else {}
+                by_role[Role(item.workload.role)] = place
+        return by_role if len(by_role) > 1 else {}
 
     @cached_property
     def condition(self) -> Condition | None:
@@ -128,8 +128,8 @@ class ScaledServer:
             return problems[0]
         if self.wanted.replicas is None:
             return refusal(self.wanted.reason, f"the replicas stay as they are: {self.wanted.why}")
-        known = {item.workload.place for item in self.found}
-        if unknown := sorted(self.wanted.replicas.keys() - known):
+        places = {item.workload.place for item in self.found}
+        if unknown := sorted(self.wanted.replicas.keys() - places):
             return no_workload(unknown)
         if self.server.spec.actuation == "Publish":
             return published(self.wanted.replicas, self.troubles)

@@ -126,7 +126,7 @@ def progress_verdict(server: ServerTargets, progress: ServerProgress, troubles: 
 
 def pod_troubles(pods: Iterable[PodCounts]) -> str:
     """Return what hinders pods, to be said after what runs; "" if nothing does."""
-    total = sum((Counter(found.troubles) for found in pods), Counter[str]())
+    total = sum((Counter(counts.troubles) for counts in pods), Counter[str]())
     return "".join(f"; not ready: {n} x {why}" for why, n in sorted(total.items()))
 
 

@@ -59,17 +59,17 @@ def goals(
     """
     room = Counter(capacity)
     room.subtract(_occupied_by_others(servers))
-    found: dict[ServerAccelerator, int] = {}
+    replicas: dict[ServerAccelerator, int] = {}
     writable = [server for server in servers if server.is_writable]
     for server, target in targets_of(writable):
-        found[server.name, target.accelerator] = min(target.spec, target.wanted)
+        replicas[server.name, target.accelerator] = min(target.spec, target.wanted)
         room[target.card_type] -= min(target.spec, target.wanted) * target.cards
     for server, target in targets_of(writable):
         missing = max(target.wanted - target.spec, 0)
         added = min(missing, max(room[target.card_type], 0) // target.cards)
-        found[server.name, target.accelerator] += added
+        replicas[server.name, target.accelerator] += added
         room[target.card_type] -= added * target.cards
-    return found
+    return replicas
 
 
 def _occupied_by_others(servers: Sequence[ServerTargets]) -> Counter[str]:
@@ -237,14 +237,14 @@ class _Draft:
 
     def _lenders(self, card_type: str) -> Sequence[tuple[ServerTargets, ReplicaTarget]]:
         """Return a target of each server that can do without a replica, least loss first."""
-        found = [
+        reducible = [
             (server, target)
             for server, target in targets_of(self._servers)
             if target.card_type == card_type
             and target.spec > 0
             and server.carries_after({target.accelerator: target.spec - 1})
         ]
-        distinct = {server.name: (server, target) for server, target in reversed(found)}
+        distinct = {server.name: (server, target) for server, target in reversed(reducible)}
         return sorted(distinct.values(), key=lambda pair: (_loss(*pair), pair[0].rank))
 
     def _reduced(self, server: ServerTargets) -> Mapping[str, int]:

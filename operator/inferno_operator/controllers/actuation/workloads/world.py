@@ -103,8 +103,8 @@ class WorkloadObjects:
             async with limit:
                 self.forget(place)
                 with suppress(GoneError):
-                    if (found := await self._read_scale(place)) is not None:
-                        self._scales[place] = found
+                    if (scale := await self._read_scale(place)) is not None:
+                        self._scales[place] = scale
 
         await asyncio.gather(*map(read, filter(self._is_outdated, places)))
 
@@ -127,10 +127,10 @@ class WorkloadObjects:
 
     def _is_outdated(self, place: Place) -> bool:
         """Whether an object is newer than its scale subresource."""
-        manifest, known = self.get(place), self._scales.get(place)
-        if manifest is None or known is None:
+        manifest, scale = self.get(place), self._scales.get(place)
+        if manifest is None or scale is None:
             return manifest is not None
-        return version_of(manifest) > int(known.reference.version)
+        return version_of(manifest) > int(scale.reference.version)
 
     def is_written(self, place: Place) -> bool:
         """Whether the scale subresource is known from a write of this operator."""

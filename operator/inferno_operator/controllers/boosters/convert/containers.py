@@ -98,9 +98,9 @@ def _of_downloader(conversion: Conversion, backend: ModelBackend) -> list[Json]:
         return [{"name": "ENDPOINT", "value": backend.literal("ENDPOINT", "")}]
     entries = {entry.get("name"): entry for entry in backend.env}
     settings = ALL_SETTINGS if conversion.pods.knows_modelscope else DOWNLOADER_SETTINGS
-    found = [entries[name] for name in settings if name in entries]
+    given = [entries[name] for name in settings if name in entries]
     wanted = "value" if conversion.strict else "valueFrom"
-    return [entry for entry in found if entry.get("value") or entry.get(wanted)]
+    return [entry for entry in given if entry.get("value") or entry.get(wanted)]
 
 
 def sidecar(conversion: Conversion, backend: ModelBackend, role: str = "") -> Json:

@@ -60,17 +60,19 @@ def _served_name(conversion: Conversion, backend: ModelBackend) -> str:
     names = SERVED_NAMES[:1] if conversion.strict and not forerunner else SERVED_NAMES
     configs = _configs(backend, ("server", "decode", *(["prefill"] if forerunner else [])))
     given = [config.get(name) for config in configs for name in names]
-    found = [name for name in given if name and isinstance(name, str)]
-    if not found:
+    served = [name for name in given if name and isinstance(name, str)]
+    if not served:
         return conversion.model
-    return found[-1] if forerunner else found[0]
+    return served[-1] if forerunner else served[0]
 
 
 def _connector(conversion: Conversion, backend: ModelBackend) -> str:
     """Return the router's name of the connector that moves KV caches from prefill to decode."""
     names = [connector_name(config.get(TRANSFER)) for config in _configs(backend, ROLES)]
-    known = [conversion.dialect.connectors[n] for n in names if n in conversion.dialect.connectors]
-    return known[-1] if known else ""
+    connectors = [
+        conversion.dialect.connectors[n] for n in names if n in conversion.dialect.connectors
+    ]
+    return connectors[-1] if connectors else ""
 
 
 def route(conversion: Conversion, backends: Iterable[ModelBackend]) -> Json:
