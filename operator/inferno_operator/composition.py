@@ -22,9 +22,9 @@ from inferno_operator.controllers.capacity.controller import CapacityController
 from inferno_operator.controllers.measurement.controller import MeasurementController
 from inferno_operator.controllers.measurement.history import PastRates
 from inferno_operator.controllers.optimization.controller import OptimizationController
-from inferno_operator.controllers.optimization.name_check import NameCheck
 from inferno_operator.controllers.optimization.ports import Machines, SystemOptimizer
 from inferno_operator.controllers.optimization.reconcile import Context
+from inferno_operator.controllers.optimization.server_check import ServerCheck
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.controllers.savings.controller import SavingsController
@@ -99,7 +99,7 @@ def compose(settings: Settings, parts: Components) -> Controllers:
     controllers: tuple[Controller, ...] = (
         plans,  # before the optimization, which it would complete
         optimization,
-        NameCheck(cluster, informers, source, now, plans.locks),
+        ServerCheck(cluster, informers, source, now, plans.locks),
         measurement,
         *_calibration(settings, parts, measurement),
         *_savings(settings, parts, measurement),

@@ -186,3 +186,29 @@ def test_a_server_with_an_unknown_class_says_so_without_an_optimization(
         return condition(manifest, "Ready").get("reason") == "UnknownClass"
 
     scene.control_plane.wait_for("server", "s", told, scene.namespace, 30.0)
+
+
+def test_servers_say_that_their_optimizer_is_deleted_and_what_runs_stays(
+    fleet: Fleet, operator: StartOperator
+) -> None:
+    fleet.apply()
+    operator()
+    fleet.optimize()
+    fleet.wait_until_it_runs()
+    scene = fleet.scene
+
+    def wait_for(reason: str) -> None:
+        def told(manifest: Manifest) -> bool:
+            return condition(manifest, "Ready").get("reason") == reason
+
+        for name in ("chat", "mail"):
+            scene.control_plane.wait_for("server", name, told, scene.namespace, 30.0)
+
+    scene.control_plane.kubectl("delete", "optimizer", "inferno", "--namespace", scene.namespace)
+    wait_for("NoOptimizer")
+    assert fleet.replicas() == BEFORE
+    scene.apply(objects.optimizer(optimize=False, name="inferno"))
+    wait_for("NotOptimized")
+    fleet.optimize()
+    wait_for("Allocated")
+    assert fleet.replicas() == BEFORE

@@ -29,6 +29,12 @@ class Verdict:
     reason: str
     message: str = ""
 
+    @classmethod
+    def of(cls, condition: Condition) -> "Verdict":
+        """Return the verdict that a condition reports."""
+        holds = {"True": True, "False": False}.get(condition.status)
+        return cls(condition.type, holds, condition.reason, condition.message)
+
     @property
     def status(self) -> str:
         """The status of the condition."""

@@ -47,7 +47,7 @@ def working(observation: Observation) -> Update:
     """Return the update at the start of an optimization; an earlier failure stays reported."""
     before = observation.status.condition(OPTIMIZED)
     if before and before.status == "False" and before.observed_generation == observation.generation:
-        verdict = Verdict(OPTIMIZED, holds=False, reason=before.reason, message=before.message)
+        verdict = Verdict.of(before)
     else:
         message = "reading the objects of the namespace and solving"
         verdict = Verdict(OPTIMIZED, holds=None, reason="Optimizing", message=message)
@@ -115,8 +115,7 @@ def _last_verdict(observation: Observation) -> Verdict:
     before = observation.status.condition(OPTIMIZED)
     if before is None or before.reason in ("Optimizing", Reason.INVALID_SPEC):
         return NOT_REQUESTED
-    holds = {"True": True, "False": False}.get(before.status)
-    return Verdict(OPTIMIZED, holds=holds, reason=before.reason, message=before.message)
+    return Verdict.of(before)
 
 
 def _still_done(observation: Observation) -> bool:

@@ -1,4 +1,4 @@
-"""A Server that names what does not exist says so at once, without an optimization."""
+"""What Servers say without an optimization: wrong names at once, and that nobody plans any more."""
 
 import asyncio
 from collections import defaultdict
@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from inferno_operator.controllers.optimization.name_check import NameCheck
+from inferno_operator.controllers.optimization.server_check import ServerCheck
 from inferno_operator.controllers.optimization.source import OnDemand
-from inferno_operator.resources import Server
+from inferno_operator.resources import Optimizer, Server
 from inferno_operator.resources.objects import Key, Manifest, kind_of
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
@@ -28,13 +28,14 @@ from tests.unit.operator.objects import (
 S = Key("default", "s")
 WITHOUT_TARGET = manifest("ServiceClass", {"name": "Empty", "priority": 1}, name="empty")
 SCENE = (accelerator(), model(), service_class(), WITHOUT_TARGET, capacity(4))
+OPTIMIZER = manifest("Optimizer", {"optimize": False, "interval": 60}, name="o")
 PATIENCE_S = 10.0
 
 
 @asynccontextmanager
 async def checking(cluster: FakeCluster) -> AsyncGenerator[None]:
     locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-    check = NameCheck(cluster, Informers(cluster), OnDemand(cluster), lambda: NOW, locks)
+    check = ServerCheck(cluster, Informers(cluster), OnDemand(cluster), lambda: NOW, locks)
     async with started(check):
         yield
 
@@ -49,6 +50,16 @@ def cluster_of(*manifests: Manifest) -> FakeCluster:
 def conditions(cluster: FakeCluster, key: Key = S) -> dict[str, tuple[str, str]]:
     status = cluster.objects["Server", key].get("status", {})
     return {c["type"]: (c["status"], c["reason"]) for c in status.get("conditions", [])}
+
+
+def decided(name: str = "S") -> Manifest:
+    """A Server that an optimization looked at."""
+    told = {"status": "True", "reason": "Allocated", "message": "2 x A100"}
+    conditions = [
+        {"type": type_, **told, "lastTransitionTime": f"{NOW:%FT%TZ}"}
+        for type_ in ("Ready", "Allocated")
+    ]
+    return {**server(name), "status": {"active": True, "conditions": conditions}}
 
 
 async def until(cluster: FakeCluster, met: Callable[[], bool]) -> None:
@@ -101,19 +112,15 @@ async def test_servers_with_known_names_are_not_written() -> None:
 
 async def test_a_server_that_an_optimization_looked_at_is_checked_when_its_names_change() -> None:
     """At the start it is not: that would read all objects of every namespace again."""
-    told = {"type": "Allocated", "status": "True", "reason": "Allocated", "message": ""}
-    known = {
-        **server("S"),
-        "status": {"conditions": [{**told, "lastTransitionTime": f"{NOW:%FT%TZ}"}]},
-    }
-    cluster = cluster_of(known)
+    known = decided()
+    cluster = cluster_of(known, OPTIMIZER)
 
     async with checking(cluster):
         cluster.add({**known, "spec": {**known["spec"], "keepAccelerator": True}})
         await asyncio.sleep(PATIENCE_S)
         assert cluster.writes == []
         cluster.add({**known, "spec": {**known["spec"], "model": "gone"}})
-        await until(cluster, lambda: "Ready" in conditions(cluster))
+        await until(cluster, lambda: conditions(cluster)["Ready"][0] == "False")
 
     assert conditions(cluster)["Allocated"] == ("False", "UnknownModel")
 
@@ -142,3 +149,55 @@ async def test_servers_that_are_deleted_are_forgotten() -> None:
         await until(cluster, lambda: bool(conditions(cluster)))
 
     assert conditions(cluster)["Ready"] == ("False", "UnknownClass")
+
+
+async def test_servers_say_once_that_their_optimizer_is_deleted_until_there_is_another_one() -> (
+    None
+):
+    cluster = cluster_of(decided(), server("Undecided"), OPTIMIZER)
+
+    async with checking(cluster):
+        await asyncio.sleep(PATIENCE_S)
+        assert cluster.writes == []
+        cluster.remove(kind_of(Optimizer), Key("default", "o"))
+        await until(cluster, lambda: conditions(cluster)["Ready"] == ("Unknown", "NoOptimizer"))
+        await asyncio.sleep(PATIENCE_S)
+        assert cluster.writes == ["status Server s"]
+        cluster.add({**OPTIMIZER, "metadata": {**OPTIMIZER["metadata"], "uid": "another"}})
+        await until(cluster, lambda: conditions(cluster)["Ready"] == ("Unknown", "NotOptimized"))
+
+    assert conditions(cluster)["Allocated"] == ("True", "Allocated")
+    assert cluster.objects["Server", S]["status"]["active"]
+    assert conditions(cluster, Key("default", "undecided")) == {}
+
+
+async def test_an_optimizer_that_is_deleted_while_no_operator_runs_is_missed() -> None:
+    cluster = cluster_of(decided())
+
+    async with checking(cluster):
+        await until(cluster, lambda: conditions(cluster)["Ready"] == ("Unknown", "NoOptimizer"))
+
+
+async def test_one_of_two_optimizers_is_enough() -> None:
+    other = manifest("Optimizer", {"optimize": False}, name="other")
+    cluster = cluster_of(decided(), OPTIMIZER, other)
+
+    async with checking(cluster):
+        await asyncio.sleep(1)
+        cluster.remove(kind_of(Optimizer), Key("default", "other"))
+        await asyncio.sleep(PATIENCE_S)
+
+    assert cluster.writes == []
+
+
+async def test_of_a_server_with_a_wrong_name_this_is_said_also_without_an_optimizer() -> None:
+    cluster = cluster_of(decided(), OPTIMIZER)
+
+    async with checking(cluster):
+        await asyncio.sleep(1)
+        cluster.remove(kind_of(Optimizer), Key("default", "o"))
+        cluster.add({**decided(), "spec": {**server("S")["spec"], "model": "gone"}})
+        await until(cluster, lambda: conditions(cluster)["Ready"] == ("False", "UnknownModel"))
+        await asyncio.sleep(PATIENCE_S)
+
+    assert conditions(cluster)["Ready"] == ("False", "UnknownModel")
