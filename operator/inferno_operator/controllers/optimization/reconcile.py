@@ -210,6 +210,7 @@ async def _optimize(
     snapshot = _calm(build_system(known, optimizer, context.time_limit), key, resources, context)
     placed = await _solved(snapshot.system, nodes, key, resources, context)
     async with context.writes[key.namespace]:
+        _must_be_same(observation, observe(Optimizer, await context.cluster.get(OPTIMIZER, key)))
         observations, solution = await _up_to_date(observations, placed.solution, key, context)
         updates = _updates(observations, snapshot, solution, key, context)
         crowded = _crowded(observations, updates, snapshot, key, context)
@@ -327,6 +328,15 @@ async def _write_status(observation: Observation, update: Update, writer: Writer
     if manifest is None:
         return observation
     written = observe(Optimizer, manifest)
-    if written.generation != observation.generation:
-        raise StaleError(f"{observation.reference} changed during the optimization")
+    _must_be_same(observation, written)
     return written
+
+
+def _must_be_same(observation: Observation, newest: Observation) -> None:
+    """Raise `StaleError` if the Optimizer is not as it was when the optimization began.
+
+    A person may have deleted it or set its mode to Approve: then nothing is written any more.
+    """
+    known, found = ((o.reference.uid, o.generation, o.deleted) for o in (observation, newest))
+    if known != found:
+        raise StaleError(f"{observation.reference} changed during the optimization")

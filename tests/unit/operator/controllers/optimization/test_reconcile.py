@@ -44,8 +44,9 @@ from tests.unit.operator.objects import (
 
 INFERNO = Key("default", "inferno")
 SCENE = system(4)
-FIRST_WRITE = 7
-"""Number of the first call after the Optimizer is read and written and five kinds are listed."""
+FIRST_WRITE = 8
+"""Number of the call after the Optimizer is read and written, five kinds are listed, and it is read
+again."""
 
 AT_ONCE = Backoff(0.0, 0.0)
 TWO_SERVERS = (server("S", wanted=2), server("T", wanted=1))
@@ -511,6 +512,30 @@ async def test_a_spec_that_changes_during_the_solve_is_not_lost() -> None:
     status = find(cluster, "Optimizer", "inferno")["status"]
     assert status["lastOptimization"]["requestedGeneration"] == 2
     assert status["done"] is True
+
+
+@pytest.mark.parametrize("change_", [{"mode": "Approve"}, {"optimize": False}])
+async def test_what_was_decided_is_not_written_after_the_optimizer_changed(
+    change_: dict[str, Any],
+) -> None:
+    cluster = scene()
+
+    await reconciled(cluster, Interrupted(lambda: change(cluster, **change_)))
+
+    assert all("desiredAlloc" not in find(cluster, "Server", name)["spec"] for name in "st")
+
+
+async def test_what_was_decided_is_not_written_after_the_optimizer_was_deleted() -> None:
+    cluster = scene()
+
+    def delete() -> None:
+        metadata = find(cluster, "Optimizer", "inferno")["metadata"]
+        cluster.add(optimizer(**{**metadata, "deletionTimestamp": f"{NOW:%FT%TZ}"}))
+
+    await reconciled(cluster, Interrupted(delete))
+
+    assert optimized(cluster)[:2] == ("Unknown", "Optimizing")
+    assert all("desiredAlloc" not in find(cluster, "Server", name)["spec"] for name in "st")
 
 
 async def test_a_request_withdrawn_during_the_solve_stays_withdrawn() -> None:
