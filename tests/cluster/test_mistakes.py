@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from inferno_operator.resources import GROUP
 from tests.cluster.kubelet import running_pods
 from tests.cluster.scene import Manifest, Mode, Scene, condition, in_mode
-from tests.conftest import StartOperator
+from tests.conftest import ROOT, StartOperator
 from tests.controlplane.deployments import deployment
 from tests.unit.operator import objects
 
@@ -211,4 +212,29 @@ def test_servers_say_that_their_optimizer_is_deleted_and_what_runs_stays(
     wait_for("NotOptimized")
     fleet.optimize()
     wait_for("Allocated")
+    assert fleet.replicas() == BEFORE
+
+
+def test_an_optimizer_whose_definition_lacks_a_field_says_so_and_what_runs_stays(
+    fleet: Fleet, operator: StartOperator
+) -> None:
+    fleet.apply()
+    operator()
+    fleet.optimize()
+    fleet.wait_until_it_runs()
+    plane, namespace = fleet.scene.control_plane, fleet.scene.namespace
+    path = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/lastOptimization"
+    patch = json.dumps([{"op": "remove", "path": f"{path}/properties/certificate"}])
+
+    def told(manifest: Manifest) -> bool:
+        return condition(manifest, "Optimized").get("reason") == "Rejected"
+
+    plane.kubectl("patch", "crd", f"optimizers.{GROUP}", "--type=json", "--patch", patch)
+    try:
+        fleet.scene.request("inferno")
+        plane.wait_for("optimizer", "inferno", told, namespace, 60.0)
+        assert fleet.replicas() == BEFORE
+    finally:
+        plane.install_crds(ROOT / "crds")
+    fleet.scene.wait_until_done("inferno")
     assert fleet.replicas() == BEFORE

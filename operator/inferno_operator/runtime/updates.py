@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from inferno_operator.resources.conditions import Verdict, changed, merge_conditions
 from inferno_operator.resources.objects import Event, Manifest, Now, Reference
+from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.concurrency import write_each
 from inferno_operator.runtime.ports import (
     Cluster,
@@ -67,6 +69,37 @@ class FieldUpdate:
     def events(self) -> Iterable[Event]:
         """Return the events."""
         return self.news
+
+
+def undefined(
+    observation: Observation,
+    condition: str,
+    fields: Manifest,
+    now: datetime,
+    error: UnknownFieldError,
+) -> FieldUpdate | None:
+    """Return what to write if the definition lacks a field of the status; None if it is there.
+
+    Parameters
+    ----------
+    observation
+        The object.
+    condition
+        The type of the condition that says so.
+    fields
+        The manager's other fields, which stay; those that an apply leaves out are removed.
+    now
+        The time.
+    error
+        Which field is lacking.
+    """
+    judged = Verdict(condition, holds=False, reason=error.reason, message=str(error))
+    if not changed(observation.status, judged):
+        return None
+    merged = merge_conditions(observation.status, [judged], observation.generation, now)
+    status = {**fields, "conditions": [each.to_json() for each in merged]}
+    event = Event(observation.reference, "Warning", judged.reason, judged.message)
+    return FieldUpdate(observation.reference, status, news=(event,))
 
 
 @dataclass(slots=True)

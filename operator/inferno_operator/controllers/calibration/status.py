@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 
 from inferno_operator.resources import CalibratedData, ModelStatus
 from inferno_operator.resources.conditions import CALIBRATED, Verdict, changed, merge_conditions
-from inferno_operator.resources.objects import Event, Reference
+from inferno_operator.resources.objects import Event, Manifest, Reference
 from inferno_operator.resources.observation import Observation
-from inferno_operator.runtime.updates import FieldUpdate
+from inferno_operator.runtime.updates import FieldUpdate, undefined
 from inferno_optimizer.calibration.verdict import CalibrationReason
 
 NOTICEABLE = 0.01
@@ -38,12 +39,15 @@ def update(
     if same and not changed(observation.status, result):
         return None
     conditions = merge_conditions(observation.status, [result], observation.generation, now)
-    status = {
-        "calibration": [row.to_json() for row in rows],
-        "conditions": [condition.to_json() for condition in conditions],
-    }
+    status = {**_fields(rows), "conditions": [condition.to_json() for condition in conditions]}
     events = tuple(_events(observation.reference, before, rows))
-    return FieldUpdate(observation.reference, status, news=events)
+    otherwise = partial(undefined, observation, CALIBRATED, _fields(before), now)
+    return FieldUpdate(observation.reference, status, news=events, otherwise=otherwise)
+
+
+def _fields(rows: Sequence[CalibratedData]) -> Manifest:
+    """The calibration as the status has it; nothing without rows."""
+    return {"calibration": [row.to_json() for row in rows]} if rows else {}
 
 
 def known(observation: Observation) -> tuple[CalibratedData, ...]:

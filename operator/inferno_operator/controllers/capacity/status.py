@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from inferno_operator.controllers.capacity.cards import unmatched_cards
@@ -13,7 +14,7 @@ from inferno_operator.resources.objects import Event, Manifest
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.ports import RejectedError
 from inferno_operator.runtime.texts import listed
-from inferno_operator.runtime.updates import FieldUpdate
+from inferno_operator.runtime.updates import FieldUpdate, undefined
 from inferno_optimizer.errors import InfernoError
 
 NODES_LISTED = 2000
@@ -90,7 +91,8 @@ def _update(
     status = {**fields, "conditions": [condition.to_json() for condition in conditions]}
     news = before is None or (before.status, before.reason) != (verdict.status, verdict.reason)
     events = (_event(observation, verdict),) if news else ()
-    return FieldUpdate(observation.reference, status, news=events)
+    otherwise = partial(undefined, observation, COUNTED, _known(observation), now)
+    return FieldUpdate(observation.reference, status, news=events, otherwise=otherwise)
 
 
 def _event(observation: Observation, verdict: Verdict) -> Event:

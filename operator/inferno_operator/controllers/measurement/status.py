@@ -17,8 +17,7 @@ from inferno_operator.resources import (
 from inferno_operator.resources.conditions import ACTUATED, Verdict, changed, merge_conditions
 from inferno_operator.resources.objects import Event, Manifest
 from inferno_operator.resources.observation import Observation
-from inferno_operator.runtime.ports import UnknownFieldError
-from inferno_operator.runtime.updates import FieldUpdate
+from inferno_operator.runtime.updates import FieldUpdate, undefined
 
 MEASURED = "Measured"
 """The type of the condition."""
@@ -91,19 +90,8 @@ def update(observation: Observation, measured: Measured, now: datetime) -> Field
         _status(observation, judged, now, measured),
         _spec(server, measured),
         _news(observation, judged),
-        partial(_undefined, observation, now),
+        partial(undefined, observation, MEASURED, {}, now),
     )
-
-
-def _undefined(
-    observation: Observation, now: datetime, error: UnknownFieldError
-) -> FieldUpdate | None:
-    """Return what to write if the definition lacks a field; None if it is written already."""
-    judged = Verdict(MEASURED, holds=False, reason=error.reason, message=str(error))
-    if not changed(observation.status, judged):
-        return None
-    status = _status(observation, judged, now, None)
-    return FieldUpdate(observation.reference, status, news=_news(observation, judged))
 
 
 def refused(observation: Observation, judged: Verdict, now: datetime) -> FieldUpdate | None:

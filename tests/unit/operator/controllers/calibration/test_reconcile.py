@@ -87,6 +87,19 @@ async def test_a_second_cycle_with_nothing_new_writes_nothing() -> None:
     assert fake(cycle).writes == before
 
 
+async def test_definitions_of_another_release_are_told_once() -> None:
+    cycle = context(Seen(*spread()))
+    fake(cycle).undefined = {"calibration"}
+
+    await reconcile(cycle)
+    await reconcile(cycle)
+
+    (told,) = status(cycle)["conditions"]
+    assert (told["status"], told["reason"]) == ("False", "Rejected")
+    assert ".status.calibration" in told["message"]
+    assert fake(cycle).writes == ["status Model m"]
+
+
 async def test_windows_are_remembered_from_cycle_to_cycle() -> None:
     seen = Seen()
     cycle = context(seen)

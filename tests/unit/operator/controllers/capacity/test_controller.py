@@ -92,6 +92,26 @@ class Scene:
         await self.until(lambda: self.cards().get("free") == free)
 
 
+async def test_definitions_of_another_release_are_told_and_the_last_counts_stay() -> None:
+    scene = Scene()
+
+    async with scene.running():
+        await scene.until_free(8)
+        scene.cluster.undefined = {"unmatched"}
+        scene.add_pod("stranger", cards=3)
+        scene.cluster.add(node("strange", labels={PRODUCT: "strange"}))
+        await scene.until(lambda: scene.condition()["reason"] == "Rejected")
+        told = scene.condition()
+        kept = scene.cards()["free"]
+        scene.cluster.undefined.clear()
+        await scene.until_free(5)
+
+    assert told["status"] == "False"
+    assert ".status.unmatched" in told["message"]
+    assert kept == 8
+    assert scene.condition()["reason"] == "Counted"
+
+
 async def test_cards_of_others_of_ours_and_free_ones_are_told() -> None:
     scene = Scene()
     scene.deploy(replicas=2)
