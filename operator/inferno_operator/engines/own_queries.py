@@ -1,6 +1,8 @@
 """Asks the queries that Servers name themselves; each namespace has a share of every survey."""
 
 import asyncio
+import logging
+import re
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -15,6 +17,8 @@ from inferno_operator.resources import Queries
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.prometheus import Prometheus, QueryResult, RefusedError
 from inferno_optimizer.errors import InfernoError, InputError
+
+logger = logging.getLogger(__name__)
 
 NAMESPACE_SECONDS = 10.0
 """Time that the queries of the Servers of a namespace have in a survey [s]."""
@@ -31,16 +35,26 @@ SURVEY_SECONDS = 30.0
 SLOW_SECONDS = 1.0
 """Time of the queries of a Server beyond which its turn comes after that of the others [s]."""
 
+ARRIVAL_RATE, YOUNG = "arrivalRate", "young"
+"""The quantity that needs a whole window, and the part that says that it has none [s]."""
+
+LONGEST_SECONDS = 24 * 3600
+"""Longest window that is looked back for [s]."""
+
 Receive = Callable[[Key, Reading], Awaitable[None]]
 """Takes the reading of a Server as soon as it is there."""
 
 
 @dataclass(slots=True)
 class _Turn:
-    """The survey in which a Server or a namespace was asked last, and whether it was slow."""
+    """The survey in which a Server or a namespace was asked last, and whether it was slow.
+
+    `known` is the query of the arrival rate that had a number one window ago.
+    """
 
     survey: int = 0
     is_slow: bool = False
+    known: str = ""
 
     @property
     def order(self) -> tuple[bool, int]:
@@ -133,6 +147,8 @@ class OwnQueries:
         try:
             async with asyncio.timeout_at(share.until):
                 found = await self._answered(reading, queries.to_json(), share)
+                turn.is_slow = asyncio.get_running_loop().time() - began > SLOW_SECONDS
+                found = await self._with_youth(found, queries.arrival_rate or "", turn)
         except TimeoutError:
             seconds = asyncio.get_running_loop().time() - began
             had_time = seconds >= NAMESPACE_SECONDS / 2  # else it comes first in the next survey
@@ -140,8 +156,27 @@ class OwnQueries:
             turn.is_slow = turn.is_slow or seconds > SLOW_SECONDS
             return replace(reading, unavailable=share.problem)
         turn.survey = self._surveys
-        turn.is_slow = asyncio.get_running_loop().time() - began > SLOW_SECONDS
         return found
+
+    async def _with_youth(self, reading: Reading, expression: str, turn: _Turn) -> Reading:
+        """Add that the arrival rate had no number one window ago, as its window is not full then.
+
+        It is asked again until it had one, but not a slow query.
+        """
+        if reading.part(CUSTOM_ANSWERS, ARRIVAL_RATE) is None:
+            turn.known = ""
+        elif turn.known != expression and not turn.is_slow:
+            seconds = max(reading.windows.long, longest_range(expression))
+            try:
+                before = await self._prometheus.query(expression, reading.time - seconds)
+            except InfernoError as error:
+                logger.warning("what was measured %d s ago is not known: %s", seconds, error)
+                return reading
+            if not before.samples:
+                own = {**reading.answers[CUSTOM_ANSWERS], YOUNG: float(seconds)}
+                return replace(reading, answers={**reading.answers, CUSTOM_ANSWERS: own})
+            turn.known = expression
+        return reading
 
     async def _answered(
         self, reading: Reading, queries: Mapping[str, str], share: "_Share"
@@ -186,6 +221,20 @@ class _Share:
             " make the queries faster, or let recording rules of Prometheus compute them"
             + (f"; the last failure: {self.failure}" if self.failure else "")
         )
+
+
+def longest_range(expression: str) -> int:
+    """Return the longest range of series in an expression [s]; 0 without any."""
+    ranges = re.findall(r"\[((?:\d+[smhdwy])+)", expression)
+    return min(max(map(_seconds, ranges), default=0), LONGEST_SECONDS)
+
+
+def _seconds(duration: str) -> int:
+    parts = re.findall(r"(\d+)([smhdwy])", duration)
+    return sum(int(number) * _UNITS[unit] for number, unit in parts)
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 
 
 def single(answer: QueryResult) -> float | None:

@@ -18,6 +18,7 @@ from inferno_operator.engines.catalogue import (
     MetricSource,
     tokens_per_step,
 )
+from inferno_operator.engines.own_queries import YOUNG
 from inferno_operator.engines.promql import ENOUGH_REQUESTS, FEW, FEW_COUNT, PERCENTILES, TIMES
 from inferno_operator.engines.reading import (
     COVS,
@@ -209,6 +210,8 @@ def _gaps(reading: Reading) -> Iterator[str]:
             f"replicas that restarted several times in {window}: {restarting:g}, and what they"
             " counted is lost; read why with kubectl logs --previous"
         )
+    if young := reading.part(CUSTOM_ANSWERS, YOUNG):
+        yield f"the query of arrivalRate had no number {_duration(round(young))} ago"
     if reading.is_young:
         yield f"the replicas are known for less than {window}"
 

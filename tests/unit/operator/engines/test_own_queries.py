@@ -7,9 +7,11 @@ import pytest
 
 from inferno_operator.controllers.measurement.quality import measured
 from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.own_queries import longest_range
 from inferno_operator.engines.survey import Results, Survey, SurveyResult
 from inferno_operator.resources import Measure, Measured, Queries
 from inferno_operator.resources.objects import Key
+from inferno_operator.runtime.prometheus import QueryResult
 from tests.unit.operator.engines.prometheus import NOW, Table
 
 ALIVE = {"reporting": 1.0}
@@ -175,3 +177,57 @@ async def test_a_number_that_cannot_be_is_refused(table: Table, value: float) ->
 
     assert found[place].quality == "Refused"
     assert "no quantity is negative or so large" in found[place].message
+
+
+class Begun(Table):
+    """Has no sample from before it began."""
+
+    began = NOW - 60.0
+
+    async def query(self, expression: str, at: float | None = None) -> QueryResult:
+        found = await super().query(expression, at)
+        return found if at is None or at >= self.began else QueryResult(())
+
+
+async def test_a_query_that_had_no_number_one_window_ago_is_partial_until_it_had_one() -> None:
+    table = Begun([])
+    table.serve(quick={"": 2.0})
+    watch, s = Watch(table), Key("quick", "s")
+
+    young = (await watch.ask({s: custom("quick")}))[s]
+    table.began = NOW - 400.0
+    grown = [(await watch.ask({s: custom("quick")}))[s].quality for _ in range(3)]
+
+    assert young.quality == "Partial"
+    assert "had no number 5 minutes ago" in young.message
+    assert grown == ["Fresh"] * 3
+    assert len(table.asked) == 6  # in the first two surveys, what was before, too
+
+
+async def test_a_query_without_a_number_is_looked_at_again() -> None:
+    """As after a restart of Prometheus with an empty storage."""
+    table = Begun([])
+    watch, s = Watch(table), Key("quick", "s")
+    qualities = []
+
+    for began, rows in ((NOW - 400, 2.0), (NOW, None), (NOW - 60, 2.0)):
+        table.began, table.rows = began, {}
+        if rows:
+            table.serve(quick={"": rows})
+        qualities.append((await watch.ask({s: custom("quick")}))[s].quality)
+
+    assert qualities == ["Fresh", "Missing", "Partial"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "seconds"),
+    [
+        ("sum(x)", 0),
+        ("sum(rate(x[90s]))", 90),
+        ("rate(x[1h30m]) + rate(y[5m])", 5400),
+        ("max_over_time(rate(x[5m])[30m:1m])", 1800),
+        ("rate(x[30d])", 86400),
+    ],
+)
+def test_the_longest_range_of_an_expression_is_found(expression: str, seconds: int) -> None:
+    assert longest_range(expression) == seconds
