@@ -32,6 +32,10 @@ MOST_VAIN = 2
 """Rises in a row that did not help, after which there are no more."""
 
 
+GAP_S = 600.0
+"""Time between two steps after which the verdict of the first tells nothing of the time between."""
+
+
 @dataclass(frozen=True, slots=True)
 class Correction:
     """The factors of servers, and what led to them; arrays of shape (servers,).
@@ -95,14 +99,17 @@ class Correction:
             How long a verdict must last until it counts [s].
         """
         verdict = np.where(enough, (ratio > MISSED).astype(int) - (ratio < ROOM), 0)
-        since = np.where(verdict == self.verdict, self.since_s, time_s)
+        elapsed_s = time_s - self.time_s
+        goes_on = (verdict == self.verdict) & (0.0 <= elapsed_s <= GAP_S)
+        since = np.where(goes_on, self.since_s, time_s)
         lasts = time_s - since >= wait_s
         missed, room = lasts & (verdict == 1), lasts & (verdict == -1)
         helped = ratio < IMPROVED * self.before
-        vain = np.where(missed, np.where(helped, 0, self.vain + 1), np.where(room, 0, self.vain))
-        rises = missed & (vain < MOST_VAIN) & (self.factor < MOST)
+        grows = missed & (self.factor < MOST)
+        vain = np.where(grows, np.where(helped, 0, self.vain + 1), np.where(room, 0, self.vain))
+        rises = grows & (vain < MOST_VAIN)
         risen = np.minimum(self.factor * (1.0 + 1.0 / np.maximum(replicas, 1)), MOST)
-        fallen = np.maximum(self.factor * FALL ** ((time_s - self.time_s) / FALL_S), 1.0)
+        fallen = np.maximum(self.factor * FALL ** (elapsed_s / FALL_S), 1.0)
         return Correction(
             time_s,
             np.where(rises, risen, np.where(room, fallen, self.factor)),

@@ -8,6 +8,7 @@ from typing import Any
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.cli.overview import targets_of
+from inferno_operator.controllers.measurement.correction import with_correction
 from inferno_operator.controllers.measurement.load import measured_server, with_planned_load
 from inferno_operator.controllers.measurement.quality import measured, with_targets
 from inferno_operator.engines.catalogue import built_in
@@ -86,9 +87,9 @@ async def measure(
         result = results[_key(server)]
         target = targets.get((server.spec.service_class, server.spec.model))
         newest = measured(result.reading, result.source, None, result.hint)
-        newest = with_planned_load(
-            with_targets(newest, target), server, server.status.measured, target, newest.time
-        )
+        before = server.status.measured
+        newest = with_correction(with_targets(newest, target), server, before, target)
+        newest = with_planned_load(newest, server, before, target, newest.time)
         measurements.append(ServerMeasurement(server, newest, target))
     return measurements, recorder.asked
 

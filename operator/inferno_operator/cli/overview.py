@@ -25,7 +25,7 @@ from inferno_operator.resources import (
     ServiceClass,
     Target,
 )
-from inferno_operator.resources.conditions import COUNTED, READY, WARNINGS
+from inferno_operator.resources.conditions import CORRECTED, COUNTED, READY, WARNINGS
 from inferno_operator.resources.observation import Observation, readable, still_running
 from inferno_optimizer.capacity import cards_of_servers
 from inferno_optimizer.sizing.cases import Catalogue
@@ -41,9 +41,9 @@ class ServerView:
     """One Server with its spec, headrooms and conditions; `spec` is None if it is unreadable.
 
     `reason` is that of the condition Ready, empty before the first optimization; `warnings` is
-    the message of the condition Warnings, if there is one. `measured` is what is measured of a
-    Server with `spec.measure`, None if nothing is. `priority` is that of its service class, from 1
-    (most important) to 100; 100 without a class.
+    the message of the condition Warnings, if there is one, and `correction` that of Corrected.
+    `measured` is what is measured of a Server with `spec.measure`, None if nothing is. `priority`
+    is that of its service class, from 1 (most important) to 100; 100 without a class.
     """
 
     name: str
@@ -52,6 +52,7 @@ class ServerView:
     reason: str
     message: str
     warnings: str = ""
+    correction: str = ""
     measured: Measured | None = None
     priority: int = LOWEST_PRIORITY
 
@@ -83,7 +84,9 @@ class ServerView:
         """Whether it misses a target, is not served as it should be, or is warned of."""
         decided = self.reason in ("", Reason.ALLOCATED)
         unclear = self.measured is not None and bool(self.measured.message)
-        return self.misses_target or not decided or unclear or bool(self.warnings)
+        return (
+            self.misses_target or not decided or unclear or bool(self.warnings or self.correction)
+        )
 
     def headroom(self, latency: str) -> Headroom | None:
         """Return the headroom of one latency, or None if it is unknown or has no target."""
@@ -223,7 +226,7 @@ def _view(observation: Observation, targets: Targets, catalogue: Catalogue) -> S
         spec = spec.model_copy(update={"current_alloc": current})
     target = targets.get((spec.service_class, spec.model))
     reason, message = (ready.reason, ready.message) if ready else ("", "")
-    warnings = observation.status.condition(WARNINGS)
+    warnings, corrected = map(observation.status.condition, (WARNINGS, CORRECTED))
     return ServerView(
         name=name,
         spec=spec,
@@ -231,6 +234,7 @@ def _view(observation: Observation, targets: Targets, catalogue: Catalogue) -> S
         reason=reason,
         message=message,
         warnings=warnings.message if warnings else "",
+        correction=corrected.message if corrected else "",
         measured=measured,
         priority=catalogue.priority(spec.service_class),
     )

@@ -13,6 +13,9 @@ OPTIMIZED = "Optimized"
 CALIBRATED = "Calibrated"
 COUNTED = "Counted"
 
+CORRECTED = "Corrected"
+"""Condition that is there only while more load is planned for than is measured."""
+
 WARNINGS = "Warnings"
 """Condition that is there only while there is something to be warned of."""
 

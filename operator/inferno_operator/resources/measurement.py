@@ -206,6 +206,21 @@ class Ahead(Part):
     """Length of the recorded loads that the growth follows from; 0 where it is a default [s]."""
 
 
+class LoadCorrection(Part):
+    """By how much more load is planned for where targets are missed by what should be enough."""
+
+    factor: Number
+    """What the load is multiplied by for plans, from 1 to 2."""
+    missed_since: Time | None = None
+    """Since when targets are missed although what runs should be enough, or the last rise."""
+    kept_since: Time | None = None
+    """Since when all targets are kept with room: the factor falls after the long window."""
+    ratio_before: Number | None = None
+    """Largest ratio of a latency to its target at the last rise; absent without one."""
+    vain: NonNegativeInteger = 0
+    """Rises in a row that did not help; after two of them there are no more."""
+
+
 class Measured(Part):
     """What was measured; a quantity that is not known is absent."""
 
@@ -262,5 +277,8 @@ class Measured(Part):
     """What `spec.measure.demand` sees; absent without it."""
     ahead: Ahead | None = None
     """How far ahead of the arrivals plans are made."""
+    correction: LoadCorrection | None = None
+    """By how much more is planned for; absent where plans are for the load as it is."""
     load: Load | None = None
-    """The load that plans are made for: arrivals with growth, and backlog; see Partial."""
+    """The load that plans are made for: arrivals with growth, and backlog, times the factor of the
+    correction; see Partial."""

@@ -25,6 +25,7 @@ class MeasuredServer:
     [requests/min] and `age` the age of its newest sample [s], both None if unknown. `latencies`
     are by quantity: itl, ttft, wait. `misses` tells for each target of the server, such as
     slo-ttft, whether the server misses it now; targets that are not measured are absent.
+    `correction` is what its load is multiplied by for plans; None if unknown.
     """
 
     server: str
@@ -33,6 +34,7 @@ class MeasuredServer:
     age: float | None = None
     latencies: Mapping[str, ObservedLatency] = field(default_factory=dict)
     misses: Mapping[str, bool] = field(default_factory=dict)
+    correction: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

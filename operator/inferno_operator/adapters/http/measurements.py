@@ -29,6 +29,12 @@ MISSES = replaced(
     ("server", "target"),
     "1 if the measured value misses a target of the server, else 0; target is such as slo-ttft.",
 )
+CORRECTION = replaced(
+    "server_load_correction",
+    ("server",),
+    "What the load of a server is multiplied by for plans, as it missed targets with replicas that"
+    " should be enough; 1 without a correction.",
+)
 AGE = replaced(
     "server_measurement_age_seconds", ("server",), "Age of the newest sample of a server."
 )
@@ -38,7 +44,7 @@ QUALITY = replaced(
     "1 for the quality of a measurement: Fresh, Idle, Partial, Stale, Missing or Refused.",
 )
 
-MEASUREMENT_METRICS = (ARRIVAL_RATE, MEASURED, PREDICTED, TARGET, MISSES, AGE, QUALITY)
+MEASUREMENT_METRICS = (ARRIVAL_RATE, MEASURED, PREDICTED, TARGET, MISSES, CORRECTION, AGE, QUALITY)
 """Metrics whose series the next measurement of the namespace replaces."""
 
 
@@ -67,6 +73,8 @@ def _rows(server: MeasuredServer, elapsed: float) -> Iterator[Row]:
         yield ARRIVAL_RATE, (name,), server.arrival_rate
     if server.age is not None:
         yield AGE, (name,), server.age + elapsed
+    if server.correction is not None:
+        yield CORRECTION, (name,), server.correction
     for target, missed in server.misses.items():
         yield MISSES, (name, target), missed
     for quantity, latency in server.latencies.items():

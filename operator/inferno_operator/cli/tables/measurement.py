@@ -10,6 +10,7 @@ from inferno_operator.cli.headroom import LATENCIES
 from inferno_operator.cli.measurement import Asked, ServerMeasurement
 from inferno_operator.cli.tables.solution import Part, TextTable, grouped
 from inferno_operator.cli.tables.top import UNKNOWN, age, duration
+from inferno_operator.controllers.measurement.correction import correction_verdict
 from inferno_operator.controllers.measurement.quality import against_targets
 from inferno_operator.resources import Measured
 
@@ -69,7 +70,7 @@ def comparison_parts(item: ServerMeasurement) -> Iterator[Part]:
     rows = [(name, values[name], predicted[name], limits[name]) for name in QUANTITIES]
     yield ""
     yield TextTable(("QUANTITY", ">MEASURED", ">PREDICTED", ">NOW/SLO"), rows)
-    yield from _of_load(measured)
+    yield from _of_load(item)
     yield from _of_schedule(item)
 
 
@@ -78,11 +79,13 @@ def _notes(item: ServerMeasurement) -> Iterator[str]:
         yield item.measured.message
     yield from _of_caches(item.measured)
     yield from _of_drafts(item.measured)
+    yield from _of_correction(item)
     yield from _of_backlog(item.measured)
 
 
-def _of_load(found: Measured | None) -> Iterator[str]:
+def _of_load(item: ServerMeasurement) -> Iterator[str]:
     """Yield why plans are for another load than the one that arrives now."""
+    found = item.measured
     if found is not None and found.ahead is not None and found.load is not None:
         now, planned, ahead = found.arrival_rate, found.load.arrival_rate, found.ahead
         grows = f"{ahead.growth:g} times that after {duration(ahead.seconds)}"
@@ -92,7 +95,15 @@ def _of_load(found: Measured | None) -> Iterator[str]:
             else "until two hours are known"
         )
         yield f"planned for {number(planned)} requests/min: now {number(now)}, {grows}, {seen}"
+    yield from _of_correction(item)
     yield from _of_backlog(found)
+
+
+def _of_correction(item: ServerMeasurement) -> Iterator[str]:
+    """Yield why plans are for more than the load; nothing where they are not."""
+    verdict = correction_verdict(item.server, item.measured) if item.measured else None
+    if verdict is not None:
+        yield verdict.message
 
 
 def _of_schedule(item: ServerMeasurement) -> Iterator[str]:

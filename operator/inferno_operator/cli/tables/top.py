@@ -165,6 +165,8 @@ def _notes_of_server(view: ServerView) -> Iterator[str]:
         yield f"{view.measured.quality}: {view.measured.message}"
     if view.warnings:
         yield f"warning: {view.warnings}"
+    if view.correction:
+        yield view.correction
     current = view.spec.current_alloc if view.spec else None
     if current and current.load and current.load.cached_tokens:
         yield _saved_work(current, current.load)

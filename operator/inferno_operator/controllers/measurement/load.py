@@ -55,7 +55,8 @@ def with_planned_load(
     Parameters
     ----------
     newest
-        What was measured now, with the targets that it misses, and how far ahead plans are made.
+        What was measured now, with the targets that it misses, how far ahead plans are made,
+        and by how much more than the load they are.
     server
         The Server.
     before
@@ -66,8 +67,10 @@ def with_planned_load(
     now
         The time, for which somebody may know that more is to come.
     """
-    backlog = _backlog(newest, target)
+    backlog = backlog_of(newest, target)
     found = _with_schedule(_load(newest, backlog, server, before), server, now)
+    if found is not None and newest.correction is not None:
+        found = _times(found, newest.correction.factor)
     return newest.model_copy(update={"backlog": backlog, "load": found})
 
 
@@ -107,6 +110,18 @@ def _accepts_other(old: Load, new: Load) -> bool:
     return differs(old.tokens_per_step or 1.0, new.tokens_per_step or 1.0)
 
 
+def covers(planned: Load, measured: Measured, factor: float) -> bool:
+    """Whether a planned load is not noticeably less than a factor of what arrives."""
+    rate = (measured.arrival_rate or 0.0) * factor
+    arriving = planned.model_copy(update={"arrival_rate": rate, **_lengths(measured)})
+    most = _larger(planned, arriving)
+    return not (
+        differs(_computed(planned), _computed(most))
+        or _accepts_other(planned, most)
+        or any(differs(getattr(planned, name), getattr(most, name)) for name in NUMBERS)
+    )
+
+
 def jumped(old: Load | None, new: Load, measure: Measure | None = None) -> bool:
     """Whether so much more arrives that a plan is needed now."""
     if old is None:
@@ -131,7 +146,7 @@ def _load(
     Without evidence, no number is less than in the last valid load. With evidence, it stays
     while what is measured differs from it by noise.
     """
-    last = before.load if before else None
+    last = _uncorrected(before) if before else None
     known = [last] if last is not None else _given(server)
     arrivals = _arrivals(measured, known)
     if measured is None or arrivals is None:
@@ -144,6 +159,18 @@ def _load(
         return _largest([*known, newest])
     waited = _plus(last, -(before.backlog or 0.0), measure)  # what waits now is known
     return _plus(_larger(waited, arrivals), backlog, measure)
+
+
+def _uncorrected(measured: Measured) -> Load | None:
+    """The load that plans were made for, as it was before its correction."""
+    if measured.load is None or measured.correction is None:
+        return measured.load
+    return _times(measured.load, 1 / measured.correction.factor)
+
+
+def _times(load: Load, factor: float) -> Load:
+    """The load with another rate."""
+    return load.model_copy(update={"arrival_rate": round(load.arrival_rate * factor, DIGITS)})
 
 
 def _with_schedule(found: Load | None, server: Server, now: datetime) -> Load | None:
@@ -236,8 +263,8 @@ def _larger(first: Load, second: Load) -> Load:
     return second.model_copy(update=largest)
 
 
-def _backlog(measured: Measured, target: Target | None) -> float | None:
-    """Requests that wait beyond what a healthy queue holds.
+def backlog_of(measured: Measured, target: Target | None) -> float | None:
+    """Return the requests that wait beyond what a healthy queue holds.
 
     It holds what arrives in the time that requests may wait, and one request of each replica.
     """

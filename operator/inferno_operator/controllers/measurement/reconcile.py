@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from inferno_operator.controllers.measurement import report, status
+from inferno_operator.controllers.measurement.correction import with_correction
 from inferno_operator.controllers.measurement.load import with_planned_load
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import MeasuredServers
@@ -149,6 +150,7 @@ def _update(observation: Observation, result: SurveyResult, context: Context) ->
         target = context.servers.target(key, server)
         ahead = context.lookahead.ahead(key, server, newest, before)
         newest = with_targets(newest, target).model_copy(update={"ahead": ahead})
+        newest = with_correction(newest, server, before, target)
         newest = with_planned_load(newest, server, before, target, context.now())
     context.measured[key] = newest
     return status.update(observation, newest, context.now())

@@ -35,6 +35,7 @@ def _measured_server(
         age=max(0.0, (now - measured.time).total_seconds()) if known else None,
         latencies=_latencies(server, measured, target),
         misses={name: value > limit for name, value, limit in compared},
+        correction=measured.correction.factor if measured.correction else 1.0,
     )
 
 

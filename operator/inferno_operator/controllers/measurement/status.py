@@ -4,17 +4,25 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Literal
 
+from inferno_operator.controllers.measurement.correction import TARGETS_KEPT, correction_verdict
 from inferno_operator.controllers.measurement.load import differs, load, load_moved
 from inferno_operator.resources import (
     CURRENT_ALLOC,
     Allocation,
+    LoadCorrection,
     Measure,
     Measured,
     Server,
     ServerStatus,
     Status,
 )
-from inferno_operator.resources.conditions import ACTUATED, Verdict, changed, merge_conditions
+from inferno_operator.resources.conditions import (
+    ACTUATED,
+    CORRECTED,
+    Verdict,
+    changed,
+    merge_conditions,
+)
 from inferno_operator.resources.objects import Event, Manifest
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.updates import FieldUpdate, undefined
@@ -75,8 +83,8 @@ def unconfigured() -> Verdict:
 def update(observation: Observation, measured: Measured, now: datetime) -> FieldUpdate | None:
     """Return what to write after a measurement; None if nothing is to be written now.
 
-    A change of the quality or of the missed targets is written at once; numbers at most once a
-    minute, and only if one of them moved.
+    A change of the quality, of the missed targets or of what corrects plans is written at once;
+    numbers at most once a minute, and only if one of them moved.
     """
     server, before = observation.resource, _before(observation)
     if not isinstance(server, Server):
@@ -89,7 +97,7 @@ def update(observation: Observation, measured: Measured, now: datetime) -> Field
         observation.reference,
         _status(observation, judged, now, measured),
         _spec(server, measured),
-        _news(observation, judged),
+        (*_news(observation, judged), *_news_of_correction(observation, measured)),
         partial(undefined, observation, MEASURED, {}, now),
     )
 
@@ -118,11 +126,24 @@ def _is_news(status: Status, before: Measured | None, measured: Measured, judged
     old = status.condition(MEASURED)
     if before is None or old is None:
         return True
-    return (old.status, old.reason, before.misses_targets) != (
-        judged.status,
-        judged.reason,
-        measured.misses_targets,
-    ) or (judged.holds is False and old.message != judged.message)
+    return (
+        (old.status, old.reason, before.misses_targets)
+        != (
+            judged.status,
+            judged.reason,
+            measured.misses_targets,
+        )
+        or (judged.holds is False and old.message != judged.message)
+        or _turns(before, measured)
+    )
+
+
+def _turns(before: Measured, measured: Measured) -> bool:
+    """Whether a correction begins, grows or ends, or it shows that it does not help."""
+    uncorrected = LoadCorrection(factor=1.0)
+    old, new = before.correction or uncorrected, measured.correction or uncorrected
+    ends = new.factor <= 1 < old.factor
+    return new.factor > old.factor or new.vain != old.vain or ends
 
 
 def _is_due(before: Measured, measured: Measured, measure: Measure | None, now: datetime) -> bool:
@@ -131,16 +152,32 @@ def _is_due(before: Measured, measured: Measured, measure: Measure | None, now: 
         return False
     if measured.load is not None and load_moved(before.load, measured.load, measure):
         return True
+    if _missed_since(before) != _missed_since(measured):
+        return True
     pairs = ((getattr(before, name), getattr(measured, name)) for name in NUMBERS)
     return any(differs(old, new) for old, new in pairs)
+
+
+def _missed_since(measured: Measured) -> datetime | None:
+    return measured.correction.missed_since if measured.correction else None
 
 
 def _status(
     observation: Observation, judged: Verdict, now: datetime, measured: Measured | None
 ) -> Manifest:
-    (condition,) = merge_conditions(observation.status, [judged], observation.generation, now)
+    corrected = _corrected(observation, measured)
+    verdicts = [judged, corrected] if corrected else [judged]
+    merged = merge_conditions(observation.status, verdicts, observation.generation, now)
     numbers = {"measured": measured.to_json()} if measured else {}
-    return {**numbers, "conditions": [condition.to_json()]}
+    return {**numbers, "conditions": [condition.to_json() for condition in merged]}
+
+
+def _corrected(observation: Observation, measured: Measured | None) -> Verdict | None:
+    """The condition Corrected; None where plans are for the load as it is."""
+    server = observation.resource
+    if measured is None or not isinstance(server, Server):
+        return None
+    return correction_verdict(server, measured)
 
 
 def _spec(server: Server, measured: Measured) -> Manifest | None:
@@ -171,3 +208,14 @@ def _news(observation: Observation, judged: Verdict) -> tuple[Event, ...]:
     message = judged.message or "measured again"
     severity: Literal["Warning", "Normal"] = "Warning" if is_bad else "Normal"
     return (Event(observation.reference, severity, judged.reason, message),)
+
+
+def _news_of_correction(observation: Observation, measured: Measured) -> tuple[Event, ...]:
+    """Return an event if a correction begins, ends, or shows that it does not help."""
+    old, judged = observation.status.condition(CORRECTED), _corrected(observation, measured)
+    if judged is not None and (old is None or old.reason != judged.reason):
+        return (Event(observation.reference, "Warning", judged.reason, judged.message),)
+    if old is not None and judged is None:
+        message = "targets are kept: plans are for the load as it is again"
+        return (Event(observation.reference, "Normal", TARGETS_KEPT, message),)
+    return ()

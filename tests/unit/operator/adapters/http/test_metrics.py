@@ -205,6 +205,7 @@ SERVERS = (
             "ttft": ObservedLatency(410.0, None, 400.0),
         },
         misses={"slo-itl": False, "slo-ttft": True},
+        correction=1.25,
     ),
     MeasuredServer("a", "Missing"),
 )
@@ -222,6 +223,7 @@ def test_a_measurement_is_told_by_server() -> None:
         "inferno_server_measured_milliseconds": {itl: 21.5, ttft: 410.0},
         "inferno_server_predicted_milliseconds": {itl: 20.0},
         "inferno_server_target_milliseconds": {itl: 25.0, ttft: 400.0},
+        "inferno_server_load_correction": {labels(**b): 1.25},
         "inferno_server_misses_target": {
             labels(**b, target="slo-itl"): 0,
             labels(**b, target="slo-ttft"): 1,

@@ -1,0 +1,157 @@
+"""By how much more load is planned for where targets are missed by what should be enough; pure.
+
+The state of a Server is in its status, so that an operator that has just started goes on with it.
+"""
+
+import math
+from collections import Counter
+from datetime import UTC, datetime
+
+import numpy as np
+
+from inferno_operator.controllers.measurement.load import backlog_of, covers
+from inferno_operator.controllers.measurement.quality import against_targets
+from inferno_operator.engines.promql import windows_of
+from inferno_operator.resources import (
+    DIGITS,
+    LoadCorrection,
+    Measured,
+    Server,
+    ServerAllocation,
+    Target,
+)
+from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, CORRECTED, Verdict
+from inferno_optimizer.correction import MISSED, MOST, MOST_VAIN, Correction
+from inferno_optimizer.solution import Reason
+
+TARGETS_MISSED = "TargetsMissed"
+NO_IMPROVEMENT = "NoImprovement"
+TARGETS_KEPT = "TargetsKept"
+
+
+def with_correction(
+    newest: Measured, server: Server, before: Measured | None, target: Target | None
+) -> Measured:
+    """Add by how much more than the load is planned for.
+
+    Parameters
+    ----------
+    newest
+        What was measured now, with the targets that it misses.
+    server
+        The Server.
+    before
+        What was measured before, with the correction until now.
+    target
+        The targets of the Server.
+    """
+    known = before.correction if before else None
+    compared = against_targets(newest, target) if target else ()
+    ratio = max((value / limit for _, value, limit in compared), default=math.nan)
+    factor = known.factor if known else 1.0
+    enough = ratio >= 0 and _should_be_enough(server, newest, target, factor)
+    if known is None and not (enough and ratio > MISSED):
+        return newest
+    state = Correction.none(1) if known is None or before is None else _read(known, before.time)
+    current = server.spec.current_alloc
+    stepped = state.step(
+        newest.time.timestamp(),
+        np.array([ratio]),
+        np.array([current.num_replicas if current else 0]),
+        np.array([enough]),
+        np.array([float(windows_of(server.spec.measure).long)]),
+    )
+    return newest.model_copy(update={"correction": _written(stepped)})
+
+
+def correction_verdict(server: Server, measured: Measured) -> Verdict | None:
+    """Return the condition Corrected; None while plans are for the load as it is."""
+    found = measured.correction
+    if found is None or found.factor <= 1:
+        return None
+    helps = found.vain < MOST_VAIN
+    reason = TARGETS_MISSED if helps else NO_IMPROVEMENT
+    said = _missed if helps else _not_helping
+    message = said(server, ", ".join(measured.misses_targets) or "targets", found)
+    return Verdict(CORRECTED, holds=True, reason=reason, message=message)
+
+
+def _missed(server: Server, targets: str, found: LoadCorrection) -> str:
+    runs = server.spec.current_alloc
+    who = f"{runs.num_replicas} replicas" if runs and found.missed_since else "replicas"
+    most = ", and no more" if found.factor >= MOST else ""
+    return (
+        f"{targets} missed with {who} that should be enough: planned for {found.factor:.3g} times"
+        f" the load{most}; calibrate Model {server.spec.model!r}"
+    )
+
+
+def _not_helping(server: Server, targets: str, found: LoadCorrection) -> str:
+    return (
+        f"{targets} missed, and more replicas do not help: planned for {found.factor:.3g} times"
+        " the load, and no more; look for what else makes the replicas slow, calibrate Model"
+        f" {server.spec.model!r}, or raise the target"
+    )
+
+
+def _should_be_enough(
+    server: Server, newest: Measured, target: Target | None, factor: float
+) -> bool:
+    """Whether what runs should be enough, as the Model says, and nothing else explains a miss.
+
+    The decision is carried out, and was made for no less than what arrives.
+    """
+    desired, current = server.spec.desired_alloc, server.spec.current_alloc
+    if desired is None or desired.load is None or current is None or not desired.num_replicas:
+        return False
+    return (
+        newest.quality == "Fresh"
+        and not backlog_of(newest, target)
+        and _is_settled(server)
+        and not current.cold_replicas
+        and _replicas(current) >= _replicas(desired)
+        and covers(desired.load, newest, factor)
+    )
+
+
+def _is_settled(server: Server) -> bool:
+    """Whether the decision keeps all targets by the Model, and no step of it is left."""
+    allocated = server.status.condition(ALLOCATED)
+    actuated = server.status.condition(ACTUATED)
+    keeps_all = allocated is not None and allocated.reason == Reason.ALLOCATED
+    return keeps_all and (actuated is None or actuated.status == "True")
+
+
+def _replicas(whole: ServerAllocation) -> Counter[str]:
+    """The replicas by accelerator."""
+    return Counter({part.accelerator: part.num_replicas for part in whole.parts})
+
+
+def _read(known: LoadCorrection, time: datetime) -> Correction:
+    """The state of one server, as of a time."""
+    since = known.missed_since or known.kept_since or time
+    before = math.inf if known.ratio_before is None else known.ratio_before
+    return Correction(
+        time_s=time.timestamp(),
+        factor=np.array([known.factor]),
+        verdict=np.array([int(known.missed_since is not None) - int(known.kept_since is not None)]),
+        since_s=np.array([since.timestamp()]),
+        before=np.array([before]),
+        vain=np.array([known.vain]),
+    )
+
+
+def _written(state: Correction) -> LoadCorrection | None:
+    """The state as a status has it; None where there is nothing to go on with."""
+    factor, verdict = float(state.factor[0]), int(state.verdict[0])
+    if factor <= 1 and verdict <= 0:
+        return None
+    since = datetime.fromtimestamp(float(state.since_s[0]), UTC)
+    before = float(state.before[0])
+    return LoadCorrection(
+        factor=round(factor, DIGITS),
+        missed_since=since if verdict > 0 else None,
+        kept_since=since if verdict < 0 else None,
+        ratio_before=round(before, DIGITS) if math.isfinite(before) else None,
+        vain=int(state.vain[0]),
+    )
