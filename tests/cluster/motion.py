@@ -78,12 +78,15 @@ class Mover:
         Those for which it has a Deployment.
     running
         Replicas of the first of them at the beginning.
+    engine
+        What its replicas really are; None: as the Model says.
     """
 
     name: str
     rate: Rate
     accelerators: tuple[str, ...]
     running: int
+    engine: Engine | None = None
 
 
 def manifests(movers: list[Mover], cards: Mapping[str, int], interval: int) -> Iterator[Manifest]:
@@ -212,6 +215,7 @@ class Motion(threading.Thread):
         self.error: Exception | None = None
         self.began = self._looked = fleet.now
         self.seen = {mover.name: Seen() for mover in movers}
+        self._engines = {mover.name: mover.engine for mover in movers if mover.engine}
         self.servers: dict[str, Server] = {
             mover.name: fleet.add(mover.name, _settings(mover.name), 0, 0.0) for mover in movers
         }
@@ -310,7 +314,7 @@ class Motion(threading.Thread):
                 if name in server.pods and not server.pods[name].drains:
                     server.drain(name)
             elif name not in server.pods and pod.status.phase == "Running":
-                server.start(name, ENGINES[accelerator.upper()])
+                server.start(name, self._engines.get(owner) or ENGINES[accelerator.upper()])
                 changed = True
         return changed
 

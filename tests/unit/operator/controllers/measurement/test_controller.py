@@ -23,7 +23,7 @@ from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.forecast import FIRST_RATIO
 from tests.unit.operator.background import started
 from tests.unit.operator.engines.prometheus import NOW, Table
-from tests.unit.operator.objects import server, service_class
+from tests.unit.operator.objects import condition, server, service_class
 
 INTERVAL = 30.0
 START = datetime.fromtimestamp(NOW, UTC)
@@ -301,6 +301,29 @@ async def test_a_missed_target_is_in_the_status(rate: float) -> None:
         await scene.cycles(1)
 
     assert scene.stored["status"]["measured"].get("missesTargets") == ["slo-itl"]
+
+
+async def test_an_operator_that_just_started_goes_on_with_the_correction_of_the_one_before() -> (
+    None
+):
+    planned = {"arrivalRate": 300 * FIRST_RATIO, "avgInTokens": 500, "avgOutTokens": 100}
+    runs = {"accelerator": "A", "numReplicas": 4, "load": planned}
+    scene = Scene({"measure": MEASURE, "currentAlloc": runs, "desiredAlloc": runs})
+    classes, target = service_class(), {"model": "M", "slo-itl": 15}
+    scene.cluster.add({**classes, "spec": {**classes["spec"], "data": [target]}})
+    scene.stored["status"] = {"conditions": [condition("Allocated", "Allocated")]}
+
+    async with scene.running():
+        await scene.cycles(11)  # 20 ms for five minutes
+    before, asked = scene.stored["status"]["measured"], scene.stored["spec"]["currentAlloc"]["load"]
+    scene.stored["spec"]["currentAlloc"] = {**runs, "load": asked}
+    async with scene.running():
+        await scene.cycles(2)
+        after = scene.stored["status"]["measured"]
+
+    assert before["correction"]["factor"] == after["correction"]["factor"] == 1.25
+    assert asked["arrivalRate"] == after["load"]["arrivalRate"] == 1.25 * planned["arrivalRate"]
+    assert [event.reason for event in scene.cluster.events] == ["TargetsMissed"]
 
 
 async def test_metrics_get_what_is_measured_and_what_was_predicted() -> None:

@@ -1,0 +1,104 @@
+"""Replicas that are slower than their Model says: plans grow until they keep the targets."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.motion import Manifest, Motion, Mover, PodTimes, manifests, moving
+from tests.cluster.scene import Scene, condition
+from tests.conftest import StartOperator
+from tests.controlplane.waiting import wait_until
+from tests.engines.engine import Engine
+
+pytestmark = [
+    pytest.mark.usefixtures("crds_installed", "deployment_controllers"),
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+]
+
+ACCELERATOR, SLOWER = "A100", 1.5
+ENGINE = Engine(alpha=8.0, beta=1.0, gamma=1.0, delta=0.00005, max_batch_size=24)
+"""What the Model says; a step takes 20 ms with 12 requests, of 200 tokens each."""
+
+RATE = 7.0
+BELIEVED, NEEDED = 3, 5
+"""Replicas that the Model wants for the rate and 15 % more; and the fewest whose steps take less
+than a tenth more than 20 ms, as n = rate / replicas x 200 x 1.5 (8 + n) ms: with 4 replicas they
+take 25.3 ms, with 5 it is 20.7 ms."""
+
+SHORT_S, LONG_S, INTERVAL_S, MEASURE_S = 10, 30, 2, 2.0
+POD_TIMES = PodTimes(cold_start_s=3.0, ending_s=2.0)
+PATIENCE_S, CALM_S = 240.0, 90.0
+MOVERS = [
+    Mover("slow", lambda _: RATE, (ACCELERATOR,), BELIEVED, ENGINE.slowed(SLOWER)),
+    Mover("right", lambda _: RATE, (ACCELERATOR,), BELIEVED, ENGINE),
+]
+
+
+def believed() -> Iterator[Manifest]:
+    """Yield all objects; the Model says of both servers what is true of one."""
+    decode = {"alpha": ENGINE.alpha, "beta": ENGINE.beta}
+    prefill = {"gamma": ENGINE.gamma, "delta": ENGINE.delta}
+    for manifest in manifests(MOVERS, {ACCELERATOR: 20}, INTERVAL_S):
+        spec = manifest.get("spec", {})
+        if manifest["kind"] == "Model":
+            (data,) = (item for item in spec["data"] if item["acc"] == ACCELERATOR)
+            data |= {"decodeParms": decode, "prefillParms": prefill}
+            data["maxBatchSize"] = ENGINE.max_batch_size
+        if manifest["kind"] == "Server":
+            spec["measure"]["windows"] = {"shortSeconds": SHORT_S, "longSeconds": LONG_S}
+            spec["scaleDown"] = {"windowSeconds": LONG_S}
+        yield manifest
+
+
+def replicas(scene: Scene, name: str) -> int:
+    return int((scene.servers()[name]["spec"].get("desiredAlloc") or {}).get("numReplicas", 0))
+
+
+def factor(scene: Scene) -> float:
+    measured = scene.servers()["slow"].get("status", {}).get("measured", {})
+    return float(measured.get("correction", {}).get("factor", 1.0))
+
+
+def test_slower_replicas_get_more_until_they_keep_the_target_also_when_the_operator_is_killed(
+    scene: Scene, operator: StartOperator, prometheus_program: Path, soak: bool
+) -> None:
+    if not soak:
+        pytest.skip("it takes five minutes: make soak")
+    with moving(scene, prometheus_program, MOVERS, scrape_s=1.0, pods=POD_TIMES) as motion:
+        scene.apply(*believed())
+        wait_until(motion.all_serve, bool, "replicas that serve", PATIENCE_S)
+        motion.begin()
+        running = operator(environment=motion.environment(MEASURE_S))
+        wait_until(lambda: factor(scene), lambda f: f > 1, "a first correction", PATIENCE_S)
+        running.kill()
+        before = factor(scene)
+        running = operator(environment=motion.environment(MEASURE_S))
+        wait_until(
+            lambda: replicas(scene, "slow"), lambda n: n >= NEEDED, "enough replicas", PATIENCE_S
+        )
+        ends = motion.elapsed + CALM_S
+        wait_until(lambda: motion.elapsed, lambda t: t > ends, "a quiet time", CALM_S + 60.0)
+        show(motion)
+
+        told = condition(scene.servers()["slow"], "Corrected")
+        assert before >= 1 + 1 / NEEDED
+        assert factors_rise(motion)
+        assert replicas(scene, "slow") == NEEDED
+        assert condition(scene.servers()["right"], "Corrected") == {}
+        assert told["reason"] == "TargetsMissed"
+        assert "calibrate Model 'llama'" in told["message"]
+        assert len(scene.events("TargetsMissed")) == 1
+
+
+def factors_rise(motion: Motion) -> bool:
+    """Whether no plan for the slow server was smaller than the one before, all the time."""
+    counts = [sum(placed.values()) for _, placed in motion.seen["slow"].placements]
+    return counts == sorted(counts)
+
+
+def show(motion: Motion) -> None:
+    """Print when each server got which replicas, for people."""
+    for name, seen in motion.seen.items():
+        print(f"\n{name}", [(round(time), dict(placed)) for time, placed in seen.placements])
