@@ -7,8 +7,7 @@ whose steps make a token for each of the requests in its batch.
 
 import heapq
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,12 +16,12 @@ from inferno_optimizer.system import StepParameters, Transfer
 
 
 @dataclass(frozen=True)
-class Request:
-    """When a request is there [ms], and its tokens."""
+class Requests:
+    """When each request is there [ms], in this order, and its tokens; each of shape (number,)."""
 
-    time: float
-    inputs: int
-    outputs: int
+    times: FloatArray
+    inputs: FloatArray
+    outputs: FloatArray
 
 
 @dataclass(frozen=True)
@@ -51,42 +50,33 @@ class Pools:
 
 def requests_of(
     rng: np.random.Generator, rate: float, inputs: int, outputs: int, cov: float, number: int
-) -> list[Request]:
+) -> Requests:
     """Random requests; `rate` is in requests/ms."""
     times = np.cumsum(rng.exponential(1 / rate, number))
     shape = 1 / cov**2
     lengths = [
-        np.maximum(rng.gamma(shape, mean / shape, number).round(), 1).astype(int)
-        for mean in (inputs, outputs)
+        np.maximum(rng.gamma(shape, mean / shape, number).round(), 1) for mean in (inputs, outputs)
     ]
-    columns = (times, *lengths)
-    return [Request(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
+    return Requests(times, *lengths)
 
 
-def simulate(rng: np.random.Generator, pools: Pools, requests: Sequence[Request]) -> Seen:
+def simulate(rng: np.random.Generator, pools: Pools, requests: Requests) -> Seen:
     """What each request sees, but for the first tenth."""
-    number = len(requests)
-    handed = np.zeros(number)
+    inputs, outputs = requests.inputs, requests.outputs
+    number = len(inputs)
+    computed = np.maximum((inputs * (1.0 - pools.cached)).round(), 1)
+    handed, first, last = np.zeros((3, number))
     for mine in _shared(rng, pools.prefill_replicas, number):
-        left = (round(requests[i].inputs * (1.0 - pools.cached)) for i in mine)
-        here = [
-            replace(requests[i], inputs=max(computed, 1))
-            for i, computed in zip(mine, left, strict=True)
-        ]
-        handed[mine] = _prefill(pools.prefill, here)
-    for i, request in enumerate(requests):
-        handed[i] += pools.transfer.request_ms + pools.transfer.token_ms * request.inputs
-    first, last = np.zeros(number), np.zeros(number)
+        handed[mine] = _prefill(pools.prefill, requests.times[mine], computed[mine])
+    handed += pools.transfer.request_ms + pools.transfer.token_ms * inputs
     for some in _shared(rng, pools.decode_replicas, number):
         mine = some[np.argsort(handed[some], kind="stable")]
-        here = [Request(handed[i], requests[i].inputs, requests[i].outputs) for i in mine]
+        here = Requests(handed[mine], inputs[mine], outputs[mine])
         first[mine], last[mine] = _decode(pools.decode, pools.batch, here)
-    came = np.array([request.time for request in requests])
-    outputs = np.array([request.outputs for request in requests])
     counted = np.arange(number) >= number // 10
     several = counted & (outputs > 1)
     itl = (last - first)[several] / (outputs[several] - 1)
-    return Seen((first - came)[counted], itl)
+    return Seen((first - requests.times)[counted], itl)
 
 
 def _shared(rng: np.random.Generator, replicas: int, number: int) -> list[np.ndarray]:
@@ -94,64 +84,56 @@ def _shared(rng: np.random.Generator, replicas: int, number: int) -> list[np.nda
     return [np.flatnonzero(replica == one) for one in range(replicas)]
 
 
-def _prefill(law: StepParameters, requests: Sequence[Request]) -> list[float]:
-    """When the prompt of each is computed [ms]."""
-    ends, budget = [0.0] * len(requests), law.budget or float("inf")
-    waiting: deque[list[float]] = deque()
-    now, came = 0.0, 0
-    while waiting or came < len(requests):
-        if not waiting:
-            now = max(now, requests[came].time)
-        while came < len(requests) and requests[came].time <= now:
-            waiting.append([came, requests[came].inputs])
-            came += 1
-        left, done = float(budget), list[int]()
-        while waiting and left > 0:
-            taken = min(left, waiting[0][1])
-            waiting[0][1] -= taken
-            left -= taken
-            if waiting[0][1] == 0:
-                done.append(int(waiting.popleft()[0]))
-        tokens: float = sum(requests[i].inputs for i in done)
-        if budget != float("inf"):
-            tokens = budget - left
-        now += law.alpha + law.delta * tokens
-        for i in done:
-            ends[i] = now
+def _until_the_end(times: FloatArray) -> list[float]:
+    """Times in a list, which takes a tenth of an array's time, and one that never comes."""
+    return [*times.tolist(), float("inf")]
+
+
+def _prefill(law: StepParameters, times: FloatArray, tokens: FloatArray) -> list[float]:
+    """When the prompt of each is computed [ms]; they are computed in their order."""
+    number, budget = len(times), law.budget or float("inf")
+    there, left = _until_the_end(times), tokens.tolist()
+    ends: list[float] = []
+    now, who = 0.0, 0
+    while who < number:
+        now = max(now, there[who])
+        computed = 0.0
+        while computed < budget and there[who] <= now:
+            taken = min(left[who], budget - computed)
+            computed += taken
+            left[who] -= taken
+            who += left[who] == 0
+        now += law.alpha + law.delta * computed
+        ends += [now] * (who - len(ends))
     return ends
 
 
-def _decode(
-    law: StepParameters, batch: int, requests: Sequence[Request]
-) -> tuple[list[float], list[float]]:
-    """When each has its first and its last token [ms]; requests come in order of time."""
-    first, last = [0.0] * len(requests), [0.0] * len(requests)
+def _decode(law: StepParameters, batch: int, requests: Requests) -> tuple[list[float], list[float]]:
+    """When each has its first and its last token [ms]; they begin in their order."""
+    number, alpha, kappa, ahead = len(requests.times), law.alpha, law.kappa, round(law.ahead)
+    there = _until_the_end(requests.times)
+    lengths, held = requests.outputs.tolist(), (requests.inputs + law.overhead).tolist()
+    first, last = [0.0] * number, [0.0] * number
     joined: deque[tuple[int, int]] = deque()  # the step that makes the first token, and who
-    ending: list[tuple[int, int]] = []  # the step after the last token, and who
-    waiting: deque[int] = deque()
-    now, step, came, running, context = 0.0, 0, 0, 0, 0.0
-    while came < len(requests) or waiting or running:
-        if not running and not waiting:
-            now = max(now, requests[came].time)
-        while came < len(requests) and requests[came].time <= now:
-            waiting.append(came)
-            came += 1
-        while waiting and running < batch:
-            who = waiting.popleft()
-            begins = step + round(law.ahead)
-            joined.append((begins, who))
-            heapq.heappush(ending, (begins + requests[who].outputs, who))
+    ending: list[tuple[float, int]] = []  # the step after the last token, and who
+    now, step, who, running, context = 0.0, 0, 0, 0, 0.0
+    while who < number or running:
+        if not running:
+            now = max(now, there[who])
+        while running < batch and there[who] <= now:
+            joined.append((step + ahead, who))
+            heapq.heappush(ending, (step + ahead + lengths[who], who))
+            context += held[who]
             running += 1
-            context += requests[who].inputs + law.overhead
-        now += law.alpha + law.kappa * context
+            who += 1
+        now += alpha + kappa * context
         while joined and joined[0][0] <= step:
             first[joined.popleft()[1]] = now
         context += running
         step += 1
         while ending and ending[0][0] <= step:
-            who = heapq.heappop(ending)[1]
-            last[who] = now
+            done = heapq.heappop(ending)[1]
+            last[done] = now
             running -= 1
-            context -= requests[who].inputs + law.overhead + requests[who].outputs
-            context -= round(law.ahead)
+            context -= held[done] + lengths[done] + ahead
     return first, last
