@@ -25,9 +25,9 @@ TARGETS = ("slo-itl", "slo-ttw", "slo-ttft")
 
 
 def size_servers(
-    catalogue: Catalogue, servers: Iterable[Server]
+    catalogue: Catalogue, servers: Iterable[Server], *, rates: bool = True
 ) -> tuple[Candidates, list[Decision]]:
-    """Size servers on their accelerators.
+    """Size servers on their accelerators; see `build_candidates` for `rates`.
 
     Returns
     -------
@@ -35,7 +35,8 @@ def size_servers(
     plan can serve: it cannot be sized, or no number of replicas meets its targets.
     """
     outcomes = [catalogue.case(server) for server in servers]
-    candidates = build_candidates(catalogue, [o for o in outcomes if isinstance(o, Case)])
+    cases = [outcome for outcome in outcomes if isinstance(outcome, Case)]
+    candidates = build_candidates(catalogue, cases, rates=rates)
     not_sized = [o for o in outcomes if isinstance(o, Decision)]
     return candidates, not_sized + _unattainable(candidates)
 

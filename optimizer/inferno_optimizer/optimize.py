@@ -35,7 +35,9 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
     """
     start = clock()
     catalogue = Catalogue(system.by_name())
-    candidates, undecided = size_servers(catalogue, catalogue.system.servers)
+    candidates, undecided = size_servers(
+        catalogue, catalogue.system.servers, rates=system.options.heterogeneous
+    )
     cards = cards_to_hand_out(catalogue, undecided)
     capacity = np.array([cards[t] for t in candidates.types], dtype=np.int64)
     sized = clock()

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from inferno_optimizer.sizing.apart import SizedPairs
 from inferno_optimizer.sizing.cards import Cards
 from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.sizing.demands import Demands, replicas_needed
 from inferno_optimizer.sizing.pairs import (
     Pairs,
     accelerators_per_replica,
@@ -45,9 +46,6 @@ ROLES = (Role.PREFILL, Role.DECODE)
 
 MAX_REPLICAS = 2**31 - 1
 """Most replicas of a plan: more can only follow from a wrong load, and do not fit into 32 bits."""
-
-ROUNDING = 1e-9
-"""Relative excess over an integer that is rounded down: 3.000000001 replicas are 3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +207,10 @@ class Candidates:
         return found
 
 
-def candidates_of_pairs(catalogue: Catalogue, cases: Sequence[Case]) -> Candidates:
+def candidates_of_pairs(catalogue: Catalogue, cases: Sequence[Case], *, rates: bool) -> Candidates:
     """Size every case on every accelerator with a usable profile of its model."""
     pairs = build_pairs(catalogue, cases, sorted_types(catalogue.system))
-    return candidates_of(catalogue, cases, *_sized_with_caches(cases, pairs))
+    return candidates_of(catalogue, cases, *_sized_with_caches(cases, pairs, rates=rates))
 
 
 def candidates_of(
@@ -243,7 +241,7 @@ def candidates_of(
     )
 
 
-def _sized_with_caches(cases: Sequence[Case], pairs: Pairs) -> tuple[Pairs, Sizing]:
+def _sized_with_caches(cases: Sequence[Case], pairs: Pairs, *, rates: bool) -> tuple[Pairs, Sizing]:
     """The pairs with the requests that their replicas compute, and what one replica carries.
 
     More replicas have more prompts to compute while the new ones are cold, so that more may be
@@ -251,18 +249,20 @@ def _sized_with_caches(cases: Sequence[Case], pairs: Pairs) -> tuple[Pairs, Sizi
     Math. 5 (1955) 285-309].
     """
     nothing = Sizing(*(np.full(len(pairs.case), fill) for fill in (np.inf, 0.0, 0.0, 0.0)))
-    sizing = _size_each_once(pairs, pairs.demand > 0, nothing)
+    sizing = _size_each_once(pairs, pairs.demand > 0, nothing, rates=rates)
     while pairs.caches.warm.any():
         computed = pairs.caches.computed_tokens(_replicas(cases, pairs, sizing)[1])
         more = (pairs.demand > 0) & (computed > pairs.requests.computed_tokens)
         if not more.any():
             break
         pairs = pairs.computing(np.where(more, computed, pairs.requests.computed_tokens))
-        sizing = _size_each_once(pairs, more, sizing)
+        sizing = _size_each_once(pairs, more, sizing, rates=rates)
     return pairs, sizing
 
 
-def _size_each_once(pairs: Pairs, asked: npt.NDArray[np.bool_], known: Sizing) -> Sizing:
+def _size_each_once(
+    pairs: Pairs, asked: npt.NDArray[np.bool_], known: Sizing, *, rates: bool
+) -> Sizing:
     """Size the pairs that are asked for, equal pairs only once; of the others it is known."""
     sizing = Sizing(*(column.copy() for column in known.columns()))
     for group in pairs.groups:
@@ -271,7 +271,8 @@ def _size_each_once(pairs: Pairs, asked: npt.NDArray[np.bool_], known: Sizing) -
             continue
         queues = group.replicas.take(busy)
         rows, where = queues.distinct()
-        found = size(queues.take(rows)).take(where)
+        demands = None if rates else Demands(pairs.demand[group.rows[busy]], where)
+        found = size(queues.take(rows), demands).take(where)
         for column, values in zip(sizing.columns(), found.columns(), strict=True):
             column[group.rows[busy]] = values
     return sizing
@@ -282,13 +283,11 @@ def _replicas(
 ) -> tuple[npt.NDArray[np.bool_], IntArray]:
     """Which rows meet their targets, and the number of replicas that this needs."""
     attainable = sizing.max_rate > 0
-    with np.errstate(over="ignore"):  # infinity exceeds MAX_REPLICAS too
-        needed = pairs.demand / np.where(attainable, sizing.max_rate, np.inf)
+    needed = replicas_needed(pairs.demand, np.where(attainable, sizing.max_rate, 1.0))
     usable = attainable & (needed <= MAX_REPLICAS)
     fewest = integers(c.server.min_replicas for c in cases)[pairs.case]
-    rounded = np.ceil(np.where(usable, needed, 0.0) * (1 - ROUNDING)).astype(np.int64)
-    rounded = np.where(pairs.demand > 0, np.maximum(rounded, 1), rounded)
-    return usable, np.where(usable, np.maximum(rounded, fewest), 0)
+    needed = np.where(usable, needed, 0.0).astype(np.int64)
+    return usable, np.where(usable, np.maximum(needed, fewest), 0)
 
 
 def _stays(

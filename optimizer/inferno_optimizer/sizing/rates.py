@@ -15,6 +15,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from inferno_optimizer.sizing.demands import Demands
 from inferno_optimizer.sizing.performance import PerformanceModel
 from inferno_optimizer.sizing.queueing import (
     ArrayTable,
@@ -23,7 +24,7 @@ from inferno_optimizer.sizing.queueing import (
     IntArray,
     distinct_rows,
 )
-from inferno_optimizer.sizing.roots import last_feasible
+from inferno_optimizer.sizing.roots import last_feasible, never
 from inferno_optimizer.sizing.spread import Spread
 from inferno_optimizer.sizing.waiting import (
     delay_percentile,
@@ -294,21 +295,24 @@ class Sizing(ArrayTable):
     ttft_floor: FloatArray
 
 
-def size(replicas: Replicas) -> Sizing:
-    """The highest rate and the lowest latencies of every replica."""
+def size(replicas: Replicas, demands: Demands | None = None) -> Sizing:
+    """The highest rate and the lowest latencies of every replica.
+
+    With `demands`, rates are such that the demands need no more replicas than at the highest
+    rates; the search ends as soon as that is known.
+    """
     model = replicas.model
     batch = model.batch.astype(np.float64)
     every = slice(0, len(batch))
     highest = HIGHEST_SHARE / model.intervals(every, batch)
     lowest = np.minimum(LOWEST_SHARE / model.intervals(every, np.ones_like(batch)), highest)
     least = replicas.averages(lowest)
-    search = _Search.done(replicas, lowest, highest, least)
+    search = _Search.done(replicas, lowest, highest, least, demands)
     if replicas.limits.throughput.any():
         search.limit(np.where(replicas.limits.throughput, THROUGHPUT_SHARE, 1.0) * highest)
     wait, ttft = replicas.delays(least)
     itl = replicas.itl(least)
-    rate = search.accepted if model.rated_by_throughput else search.rate
-    return Sizing(rate, itl.ms(), wait.ms(), ttft.ms())
+    return Sizing(search.counted, itl.ms(), wait.ms(), ttft.ms())
 
 
 def highest_rate(replicas: Replicas, lowest: FloatArray, highest: FloatArray) -> FloatArray:
@@ -323,21 +327,32 @@ def highest_rate(replicas: Replicas, lowest: FloatArray, highest: FloatArray) ->
 class _Search:
     """The search for the highest rates at which the targets are met, 0 where there is none.
 
-    `rate` is the highest one so far, and `accepted` is the rate of accepted requests at it.
+    `rate` is the highest one so far, and `counted` what `Sizing.max_rate` counts at it; `missed`
+    is the same at the last rate that missed a target. With `demands`, a row is searched until it
+    is known how many replicas they need.
     """
 
     replicas: Replicas
+    demands: Demands | None
     rate: FloatArray
-    accepted: FloatArray
+    counted: FloatArray
+    missed: FloatArray
 
     @classmethod
     def done(
-        cls, replicas: Replicas, lowest: FloatArray, highest: FloatArray, least: Averages
+        cls,
+        replicas: Replicas,
+        lowest: FloatArray,
+        highest: FloatArray,
+        least: Averages,
+        demands: Demands | None = None,
     ) -> Self:
         """The search between two rates; `least` are the averages at the lowest one."""
         at_lowest = replicas.excess_of(least)
         met = at_lowest <= 0
-        search = cls(replicas, np.where(met, lowest, 0.0), np.where(met, least.throughput, 0.0))
+        rate, counted, missed = (np.full_like(lowest, fill) for fill in (0.0, 0.0, np.inf))
+        search = cls(replicas, demands, rate, counted, missed)
+        search._note(np.arange(len(met)), lowest, least, met)
         at_highest = search._excess(np.arange(len(highest)), highest)
         rows = np.flatnonzero(met & (at_highest > 0))
         ends, values = np.stack((lowest, highest)), np.stack((at_lowest, at_highest))
@@ -349,14 +364,23 @@ class _Search:
     def limit(self, most: FloatArray) -> None:
         """Let no rate exceed these."""
         rows = np.flatnonzero(self.rate > most)
-        self.rate[rows] = most[rows]
-        self.accepted[rows] = self.replicas.take(rows).averages(most[rows]).throughput
+        queue = self.replicas.take(rows).averages(most[rows])
+        self._note(rows, most[rows], queue, np.ones(len(rows), dtype=np.bool_))
 
     def _between(self, rows: IntArray, ends: FloatArray, values: FloatArray) -> None:
         """Search between two rates of each row, with the excess at both; shape (2, rows)."""
         last_feasible(
-            lambda some, x: self._excess(rows[some], np.exp(x)), ends=np.log(ends), values=values
+            lambda some, x: self._excess(rows[some], np.exp(x)),
+            ends=np.log(ends),
+            values=values,
+            settled=lambda some: self._settled(rows[some]),
         )
+
+    def _settled(self, rows: IntArray) -> npt.NDArray[np.bool_]:
+        """Where any of the rates that are still possible gives the demands as many replicas."""
+        if self.demands is None:
+            return never(rows)
+        return self.demands.settled(self.counted, self.missed)[rows]
 
     def _descend(self, rows: IntArray, lowest: FloatArray) -> None:
         """Let no lower rate miss a target: search below the first of some points that does."""
@@ -372,10 +396,17 @@ class _Search:
         self._between(rows[some], trial[place, some], excess[place, some])
 
     def _excess(self, rows: IntArray, rate: FloatArray) -> FloatArray:
-        """The excess of some replicas; the last rate that meets the targets is the highest one."""
+        """The excess of some replicas, which is noted."""
         some = self.replicas.take(rows)
         queue = some.averages(rate)
         excess = some.excess_of(queue)
-        met = excess <= 0
-        self.rate[rows[met]], self.accepted[rows[met]] = rate[met], queue.throughput[met]
+        self._note(rows, rate, queue, excess <= 0)
         return excess
+
+    def _note(
+        self, rows: IntArray, rate: FloatArray, queue: Averages, met: npt.NDArray[np.bool_]
+    ) -> None:
+        """Note rates; the last one that meets the targets is the highest one."""
+        counted = queue.throughput if self.replicas.model.rated_by_throughput else rate
+        self.rate[rows[met]], self.counted[rows[met]] = rate[met], counted[met]
+        self.missed[rows[~met]] = counted[~met]

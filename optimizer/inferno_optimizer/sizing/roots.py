@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 
@@ -18,8 +19,18 @@ FIRST_STRIDE, STRETCH = 0.05, 4.0
 Excess = Callable[[IntArray, FloatArray], FloatArray]
 """Returns the values of the functions of the given rows, at one point each."""
 
+Settled = Callable[[IntArray], npt.NDArray[np.bool_]]
+"""Tells which of the given rows need no narrower bracket."""
 
-def last_feasible(excess: Excess, ends: FloatArray, values: FloatArray) -> FloatArray:
+
+def never(rows: IntArray) -> npt.NDArray[np.bool_]:
+    """Search every row to the end."""
+    return np.zeros(len(rows), dtype=np.bool_)
+
+
+def last_feasible(
+    excess: Excess, ends: FloatArray, values: FloatArray, settled: Settled = never
+) -> FloatArray:
     """The largest points with values of at most 0, to `TOLERANCE`; one per row.
 
     Uses inverse quadratic interpolation where it is safe, otherwise bisection [Chandrupatla, Adv.
@@ -34,19 +45,23 @@ def last_feasible(excess: Excess, ends: FloatArray, values: FloatArray) -> Float
         Intervals, shape (2, rows).
     values
         Values at the ends: at most 0 at the lower end, above 0 at the upper end.
+    settled
+        Where the search may end earlier, after any evaluation.
     """
     ends, values = _stride_down(excess, ends, values)
     # Points: the newest one, the other end of the bracket, the one dropped last.
     x, f = ends[[0, 1, 1]], values[[0, 1, 1]]
     active = np.arange(x.shape[1])
-    share = np.full(x.shape[1], 0.5)
+    active = active[~settled(active)]
+    share = np.full(len(active), 0.5)
     for _ in range(MAX_STEPS):
         if not active.size:
             break
         trial = x[0, active] + share * (x[1, active] - x[0, active])
         f_trial = excess(active, trial)
         x[:, active], f[:, active] = _narrow(x[:, active], f[:, active], trial, f_trial)
-        active = active[np.abs(x[1, active] - x[0, active]) > TOLERANCE]
+        wide = np.abs(x[1, active] - x[0, active]) > TOLERANCE
+        active = active[wide & ~settled(active)]
         share = _next_share(x[:, active], f[:, active])
     feasible: FloatArray = np.where(f[0] <= 0, x[0], x[1])
     return feasible

@@ -27,9 +27,15 @@ from inferno_optimizer.sizing.rates import Sizing
 Table = TypeVar("Table", bound=ArrayTable)
 
 
-def build_candidates(catalogue: Catalogue, cases: Sequence[Case]) -> Candidates:
-    """Size every case on every accelerator and every pair of its model."""
-    whole = candidates_of_pairs(catalogue, cases)
+def build_candidates(
+    catalogue: Catalogue, cases: Sequence[Case], *, rates: bool = True
+) -> Candidates:
+    """Size every case on every accelerator and every pair of its model.
+
+    Without `rates`, which take more than half of the time, `Sizing.max_rate` may be too low for
+    all but the numbers of replicas.
+    """
+    whole = candidates_of_pairs(catalogue, cases, rates=rates)
     if not any(case.apart for case in cases):
         return whole
     return _joined(whole, _apart(catalogue, cases))

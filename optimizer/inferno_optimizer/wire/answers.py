@@ -204,7 +204,7 @@ def _in_our_words(decision: Decision, server: Server) -> Decision:
 
 def _unexplained(catalogue: Catalogue, servers: Iterable[Server]) -> Iterator[Decision]:
     """Decisions for servers that are missing from the answer."""
-    candidates, undecided = size_servers(catalogue, servers)
+    candidates, undecided = size_servers(catalogue, servers, rates=False)
     for case in candidates.cases:
         yield _without_words(case.server)
     yield from undecided  # servers that cannot be sized or cannot attain their targets

@@ -47,7 +47,7 @@ def screen(system: System) -> Screening:
     the other optimizer does not use them.
     """
     catalogue = Catalogue(system)
-    _, decisions = size_servers(catalogue, system.servers)
+    _, decisions = size_servers(catalogue, system.servers, rates=False)
     left_out = {decision.server for decision in decisions}
     usable = {position for positions in catalogue.profiles.values() for position in positions}
     rest = replace(

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from inferno_optimizer.sizing.candidates import PENALTY_SHARE, ROUNDING, Candidates
+from inferno_optimizer.sizing.candidates import PENALTY_SHARE, Candidates
 from inferno_optimizer.sizing.cards import Cards
 from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW, KeptReplicas
 from inferno_optimizer.solvers.exact.program import BoolArray, weight_of

@@ -12,7 +12,7 @@ from types import MappingProxyType
 import highspy
 import numpy as np
 
-from inferno_optimizer.sizing.candidates import ROUNDING
+from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.goals import (

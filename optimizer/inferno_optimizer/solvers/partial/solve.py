@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from inferno_optimizer.sizing.candidates import ROUNDING, Candidates
+from inferno_optimizer.sizing.candidates import Candidates
+from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import MarginalValue
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Timer
