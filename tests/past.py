@@ -44,8 +44,8 @@ LEADER = SeenLeader(
 )
 """Who leads."""
 
-CALIBRATED = 3
-"""Accelerators of a model with a calibration."""
+CALIBRATED = ("G2", "MI250", "MI300X")
+"""Accelerators with a calibration: those that most Servers run on."""
 
 TYPED_EVERY = 5
 """One of so many Servers is not measured."""
@@ -188,7 +188,7 @@ def _measured(manifest: Manifest, place: int) -> Manifest:
         "itlAverage": round(current["itlAverage"] * off, 2),
         "waitAverage": round(current["waitAverage"] * off, 2),
         "ttftAverage": round(current["ttftAverage"] * off, 2),
-        "running": round(current["numReplicas"] * 3.2, 1),
+        "running": round(load["arrivalRate"] / 60e3 * 0.4 * length * current["itlAverage"], 1),
         "waiting": place % 3,
         "kvCacheUsage": 0.3 + 0.02 * place,
         "replicas": {"ready": current["numReplicas"], "reporting": current["numReplicas"]},
@@ -235,16 +235,17 @@ def _savings(current: Manifest) -> Manifest:
 
 
 def _told(manifest: Manifest) -> Manifest:
-    """A Model with calibrations on its first accelerators; others as they are."""
+    """A Model with calibrations on some accelerators; others as they are."""
     if manifest["kind"] != "Model":
         return manifest
-    found = [_calibrated(data, place) for place, data in enumerate(manifest["spec"]["data"])]
-    status = {**manifest.get("status", {}), "calibration": found[:CALIBRATED]}
+    known = [data for data in manifest["spec"]["data"] if data["acc"] in CALIBRATED]
+    found = [_calibrated(data, place) for place, data in enumerate(known)]
+    status = {**manifest.get("status", {}), "calibration": found}
     told = {
         "type": "Calibrated",
         "status": "True",
         "reason": "Calibrated",
-        "message": f"parameters for {CALIBRATED} accelerators",
+        "message": f"parameters for {len(found)} accelerators",
         "lastTransitionTime": "2026-11-24T11:00:00Z",
     }
     conditions = [*status.get("conditions", []), told]

@@ -68,19 +68,15 @@ def line_chart(
     words: str,
     marks: Sequence[Named] = (),
     named: Container[str] = (),
+    band: Sequence[tuple[float, float]] = (),
 ) -> Chart:
-    """Return lines, each with its class in the style sheet, and points, some with their names."""
+    """Return lines, each with its class in the style sheet, and points, some with their names.
+
+    `band` has the corners of an area behind them.
+    """
+    area = [frame.area(band)] if band else []
     drawn = (frame.line(points, kind) for kind, points in lines)
-    return _chart((*drawn, *_dots(frame, marks, named)), frame, words)
-
-
-def fit_chart(
-    frame: Frame, typed: Points, fitted: Points, upper: Sequence[tuple[float, float]], words: str
-) -> Chart:
-    """Return a fitted line with the band up to its upper confidence, and a typed one, dashed."""
-    line = list(fitted)
-    band = frame.area([*line, *reversed(upper)], "band")
-    return _chart((band, frame.line(typed, "bound"), frame.line(line)), frame, words)
+    return _chart((*area, *drawn, *_dots(frame, marks, named)), frame, words)
 
 
 def stacked_chart(

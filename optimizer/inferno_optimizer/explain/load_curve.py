@@ -23,8 +23,8 @@ BEYOND = 1.15
 class LoadCurve:
     """Mean latencies [ms] of one replica at growing rates [requests/min].
 
-    Arrays have shape (`POINTS`,). One of the rates is `rate`, the demand of the server divided by
-    its replicas; all targets hold up to `max_rate`.
+    Arrays have a value for each rate. `rate`, which is one of them unless they were given, is the
+    demand of the server divided by its replicas; all targets hold up to `max_rate`.
     """
 
     accelerator: str
@@ -41,9 +41,12 @@ class LoadCurve:
         return int(np.searchsorted(self.rates, self.rate))
 
 
-def load_curve(system: System, server_name: str) -> LoadCurve | None:
+def load_curve(
+    system: System, server_name: str, rates: FloatArray | None = None
+) -> LoadCurve | None:
     """The curve of a replica of a server as it runs now; None where there is none to draw.
 
+    Without `rates` [requests/min], it has `POINTS` of them, up to `BEYOND` what keeps the targets.
     There is none for a server that is idle, or runs on several accelerators, on none, or on one on
     which no rate meets its targets.
 
@@ -59,7 +62,7 @@ def load_curve(system: System, server_name: str) -> LoadCurve | None:
         return None
     candidates = build_candidates(catalogue, [case])
     row = _row_of(candidates, case.server.current.accelerator)
-    return None if row is None else _curve(candidates, row, case.server.current.replicas)
+    return None if row is None else _curve(candidates, row, case.server.current.replicas, rates)
 
 
 def _row_of(candidates: Candidates, accelerator: str) -> int | None:
@@ -68,14 +71,15 @@ def _row_of(candidates: Candidates, accelerator: str) -> int | None:
     return next((row for row in whole if candidates.placement(row) == accelerator), None)
 
 
-def _curve(candidates: Candidates, row: int, replicas: int) -> LoadCurve | None:
+def _curve(
+    candidates: Candidates, row: int, replicas: int, given: FloatArray | None
+) -> LoadCurve | None:
     demand, most = float(candidates.pairs.demand[row]), float(candidates.sizing.max_rate[row])
     if min(demand, most, replicas) <= 0 or math.isinf(most):
         return None
     now = demand / replicas
-    end = max(most * BEYOND, now)
-    rates = np.sort(np.append(np.linspace(end / POINTS, end, POINTS - 1), now))
-    latencies = candidates.latencies(np.full(POINTS, row), demand / rates)
+    rates = _rates(now, most) if given is None else given / MS_PER_MINUTE
+    latencies = candidates.latencies(np.full(len(rates), row), demand / rates)
     return LoadCurve(
         accelerator=candidates.placement(row),
         rates=rates * MS_PER_MINUTE,
@@ -85,3 +89,9 @@ def _curve(candidates: Candidates, row: int, replicas: int) -> LoadCurve | None:
         max_rate=most * MS_PER_MINUTE,
         rate=now * MS_PER_MINUTE,
     )
+
+
+def _rates(now: float, most: float) -> FloatArray:
+    """Rates with that of now among them, to a little beyond the highest that keeps the targets."""
+    end = max(most * BEYOND, now)
+    return np.sort(np.append(np.linspace(end / POINTS, end, POINTS - 1), now))

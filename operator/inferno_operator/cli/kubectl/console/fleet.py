@@ -52,7 +52,7 @@ def fleet_view(
             "classes": [_class_document(name, views) for name, views in classes.items()],
             "waiting": [plan.metadata.name for plan in waiting],
             "ledger": savings_document(ledger),
-            "past": [{"time": f"{at.time:%Y-%m-%dT%H:%M:%SZ}", "loads": at.loads} for at in past],
+            "past": [_past_document(at) for at in past],
         },
         figures=(*_figures(seen, money), *savings_figures(ledger, money, BESIDE)),
         notice=_notice(seen, waiting, money),
@@ -154,6 +154,11 @@ def _class_document(name: str, views: Sequence[ServerView]) -> Mapping[str, obje
         "load": _load(views),
         "cost": _cost(views),
     }
+
+
+def _past_document(at: PastLoads) -> Mapping[str, object]:
+    loads = {name: server.rate for name, server in at.servers.items()}
+    return {"time": f"{at.time:%Y-%m-%dT%H:%M:%SZ}", "loads": loads}
 
 
 def _notice(seen: Overview, waiting: Sequence[Plan], money: Money) -> PageNotice | None:

@@ -2,37 +2,22 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from statistics import median
 
+from inferno_operator.cli.kubectl.console.calibrations import (
+    agreements,
+    calibration_charts,
+    step_line,
+)
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.kubectl.selection import choose_model
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.tables.cluster import cost, cost_cell, placement
 from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_operator.cli.tables.top import age, condition_parts
-from inferno_operator.pages.charts import Chart, Named, agreement_chart, fit_chart
 from inferno_operator.pages.figures import KeyFigure
-from inferno_operator.pages.svg import Frame
-from inferno_operator.resources import (
-    CalibratedData,
-    DecodeParms,
-    FittedPrefill,
-    Model,
-    PerformanceData,
-    PrefillParms,
-    Server,
-)
+from inferno_operator.resources import CalibratedData, Model, PerformanceData, Server
 from inferno_operator.resources.conditions import CALIBRATED
 from inferno_operator.resources.observation import Observation, readable
-
-ABOVE = 1.05
-"""Height of an axis, where the highest value is 1."""
-
-MARKED = 3
-"""Servers farthest from what was predicted, which have their names in a chart."""
-
-Line = tuple[float, float]
-"""Time of a decode step alone, and what each request of the batch adds [ms]."""
 
 
 def models_view(observations: Sequence[Observation], money: Money = CENTS) -> ConsolePage:
@@ -64,7 +49,7 @@ def model_view(
         parts=tuple(_parts(model, found, servers, now, money)),
         document=lambda: {"model": model.to_json(), "servers": [s.to_json() for s in servers]},
         figures=tuple(_figures(model, servers, money)),
-        charts=(*_charts(model, found), *agreements(servers)),
+        charts=(*calibration_charts(model, found, servers), *agreements(servers)),
     )
 
 
@@ -212,91 +197,3 @@ def _runs(servers: Sequence[Server], money: Money) -> TextTable:
         for server in servers
     ]
     return TextTable(("SERVER", "CLASS", "CURRENT", "DESIRED", ">COST"), rows)
-
-
-def step_line(data: PerformanceData, tokens: int) -> Line:
-    """Time of a decode step of requests that have so many tokens in the cache each [ms]."""
-    if data.step_parms:
-        return data.step_parms.alpha, data.step_parms.kappa * tokens
-    if data.perf_parms:
-        return data.perf_parms.alpha, data.perf_parms.beta + data.perf_parms.gamma * tokens
-    if data.decode_parms:
-        return data.decode_parms.alpha, data.decode_parms.beta
-    return data.alpha or 0.0, data.beta or 0.0
-
-
-def _charts(model: Model, found: Mapping[str, CalibratedData]) -> Iterator[Chart]:
-    """Yield the times of a step and of a prefill on each accelerator that is calibrated."""
-    for data in model.spec.data:
-        calibrated = found.get(data.acc)
-        if calibrated and calibrated.expected and calibrated.decode_parms:
-            yield _step_chart(data, calibrated.expected, calibrated.decode_parms)
-        if calibrated and calibrated.prefill and calibrated.prefill_parms:
-            yield _prefill_chart(data, calibrated, calibrated.prefill, calibrated.prefill_parms)
-
-
-def _points(line: Line, end: float) -> Sequence[tuple[float, float]]:
-    """Both ends of a line, from 0 on."""
-    return [(x, line[0] + line[1] * x) for x in (0.0, end)]
-
-
-def _step_chart(data: PerformanceData, expected: DecodeParms, upper: DecodeParms) -> Chart:
-    alone, slope = step_line(data, data.at_tokens)
-    batch = float(max(data.max_batch_size, 1))
-    typed = _points((alone, slope), batch)
-    fitted, highest = (_points((part.alpha, part.beta), batch) for part in (expected, upper))
-    most = max(y for _, y in (*typed, *fitted, *highest)) * ABOVE or 1.0
-    frame = Frame(data.acc, "batch [requests]", "step [ms]", batch, most)
-    words = (
-        f"Step on {data.acc}: calibrated {expected.alpha:.3g} ms + {expected.beta:.3g} ms for each"
-        f" request, with its upper confidence; dashed, as typed: {alone:.3g} ms + {slope:.3g} ms"
-    )
-    return fit_chart(frame, typed, fitted, highest, words)
-
-
-def _prefill_chart(
-    data: PerformanceData, found: CalibratedData, expected: FittedPrefill, upper: PrefillParms
-) -> Chart:
-    """Time of a prefill against the input tokens of all requests of the batch."""
-    tokens = (found.avg_in_tokens or 1.0) * max(found.most_batch or 1.0, 1.0)
-    typed_parms = data.prefill_parms
-    typed = _points((typed_parms.gamma, typed_parms.delta), tokens) if typed_parms else []
-    fitted, highest = (_points((part.gamma, part.delta), tokens) for part in (expected, upper))
-    most = max(y for _, y in (*typed, *fitted, *highest)) * ABOVE or 1.0
-    frame = Frame(f"{data.acc}, prefill", "input tokens of the batch", "prefill [ms]", tokens, most)
-    words = (
-        f"Prefill on {data.acc}: calibrated {expected.gamma:.3g} ms + {expected.delta:.3g} ms for"
-        " each input token, with its upper confidence"
-        + ("; dashed, as typed" if typed_parms else "")
-    )
-    return fit_chart(frame, typed, fitted, highest, words)
-
-
-def agreements(servers: Sequence[Server]) -> Iterator[Chart]:
-    """Yield what was predicted of each latency against what is measured of it, by Server."""
-    for title, field in (("ITL", "itl_average"), ("TTFT", "ttft_average")):
-        points = [
-            Named(server.metadata.name, predicted, found)
-            for server in servers
-            if (predicted := getattr(server.spec.desired_alloc, field, None))
-            and (found := getattr(server.status.measured, field, None))
-        ]
-        if points:
-            yield _agreement(title, points)
-
-
-def _agreement(title: str, points: Sequence[Named]) -> Chart:
-    """Predicted and measured values of one latency [ms]; both axes have the same length."""
-    most = max(max(point.x, point.y) for point in points) * ABOVE
-    frame = Frame(f"{title}, measured and predicted", "predicted [ms]", "measured [ms]", most, most)
-    farthest = {point.name for point in sorted(points, key=_error)[-MARKED:]}
-    words = (
-        f"{title} of {len(points)} Servers, predicted and measured; dashed: both the same;"
-        f" the median difference is {median(map(_error, points)):.0%}"
-    )
-    return agreement_chart(frame, points, farthest, words)
-
-
-def _error(point: Named) -> float:
-    """By how much of the prediction the measured value differs from it."""
-    return abs(point.y - point.x) / point.x

@@ -1,29 +1,37 @@
-"""What the Plans of a namespace say about its past: the loads that they were made for."""
+"""What the Plans of a namespace say about its past: the Servers that they were made for."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from sys import intern
+from typing import NamedTuple
 
 from inferno_operator.controllers.approval.contents import UnreadablePlanError, inflate
-from inferno_operator.resources import Plan, ServerSpec
+from inferno_operator.resources import Plan, Server, ServerSpec
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.system import System
+from inferno_optimizer.system import Allocation, System
 from inferno_optimizer.wire.codec import decode_system
 
 MOST_OBJECTS = 3000
 """Objects in a namespace whose past is shown of all Servers: each Plan has all of them."""
 
-Loads = Mapping[str, float]
-"""Arrival rate by `spec.name` of a Server [requests/min]."""
+
+class PastServer(NamedTuple):
+    """A Server at a moment: arrival rate [requests/min], mean latencies [ms], 0 if not known."""
+
+    rate: float
+    itl: float
+    wait: float
+    ttft: float
 
 
 @dataclass(frozen=True, slots=True)
 class PastLoads:
-    """The loads of all Servers at a moment."""
+    """All Servers at a moment, by their `spec.name`."""
 
     time: datetime
-    loads: Loads
+    servers: Mapping[str, PastServer]
 
 
 def loads_of(
@@ -31,32 +39,51 @@ def loads_of(
 ) -> Sequence[tuple[datetime, float]]:
     """When a Server had which load [requests/min]: when Plans were made, and now."""
     name, current = server.name, server.current_alloc
-    found = [(item.time, item.loads[name]) for item in past if name in item.loads]
+    found = [(item.time, item.servers[name].rate) for item in past if name in item.servers]
     return [*found, (now, current.load.arrival_rate)] if current and current.load else found
 
 
+def latencies_of(
+    server: Server, past: Sequence[PastLoads]
+) -> Sequence[tuple[datetime, PastServer]]:
+    """What was measured of a Server when Plans were made, and last; nothing if it is not."""
+    name, last = server.spec.name, server.status.measured
+    if server.spec.measure is None:
+        return ()
+    found = [(item.time, item.servers[name]) for item in past if name in item.servers]
+    if last is not None:
+        values = (last.arrival_rate, last.itl_average, last.wait_average, last.ttft_average)
+        found.append((last.time, PastServer(*(value or 0.0 for value in values))))
+    return [(time, there) for time, there in found if there.itl or there.ttft]
+
+
 class PlanLoads:
-    """The loads of the past, each Plan unpacked once: a Plan does not change."""
+    """The past, each Plan unpacked once: a Plan does not change."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Loads] = {}
+        self._known: dict[str, Mapping[str, PastServer]] = {}
 
     def loads(self, plans: Iterable[Plan]) -> Sequence[PastLoads]:
-        """Return the loads that Plans were made for, the oldest first."""
-        known, found = dict[str, Loads](), list[PastLoads]()
+        """Return the Servers that Plans were made for, the oldest first."""
+        known, found = dict[str, Mapping[str, PastServer]](), list[PastLoads]()
         for plan in plans:
             digest, time = plan.spec.digest, plan.metadata.creation_timestamp
-            loads = self._known[digest] if digest in self._known else _loads_of(plan)
-            known[digest] = loads
-            if time and loads:
-                found.append(PastLoads(time, loads))
+            servers = self._known[digest] if digest in self._known else _servers_of(plan)
+            known[digest] = servers
+            if time and servers:
+                found.append(PastLoads(time, servers))
         self._known = known
         return sorted(found, key=lambda item: item.time)
 
 
-def _loads_of(plan: Plan) -> Loads:
+def _servers_of(plan: Plan) -> Mapping[str, PastServer]:
+    """The Servers of a Plan; names are interned, as all Plans have the same ones."""
     system = inputs_of(plan)
-    return {s.name: s.load.arrival_rate for s in system.servers} if system else {}
+    return {intern(s.name): _past(s.current) for s in system.servers} if system else {}
+
+
+def _past(current: Allocation) -> PastServer:
+    return PastServer(current.load.arrival_rate, current.itl_ms, current.wait_ms, current.ttft_ms)
 
 
 def inputs_of(plan: Plan) -> System | None:

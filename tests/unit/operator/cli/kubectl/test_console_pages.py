@@ -18,13 +18,14 @@ import numpy as np
 import pytest
 
 from inferno_operator.cli.kubectl.answer import in_order
+from inferno_operator.cli.kubectl.console.calibrations import agreements
 from inferno_operator.cli.kubectl.console.capacity import capacity_view
 from inferno_operator.cli.kubectl.console.data import data_view
 from inferno_operator.cli.kubectl.console.fleet import fleet_view
 from inferno_operator.cli.kubectl.console.history import history_view, is_move
 from inferno_operator.cli.kubectl.console.html import COSTS, ROWS, PageQuery, Pages
 from inferno_operator.cli.kubectl.console.leader import SeenLeader
-from inferno_operator.cli.kubectl.console.models import agreements, model_view, models_view
+from inferno_operator.cli.kubectl.console.models import model_view, models_view
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.kubectl.console.past import PlanLoads
 from inferno_operator.cli.kubectl.console.server import server_view
@@ -39,7 +40,7 @@ from inferno_operator.cli.tables.solution import TextTable, first_table, name_of
 from inferno_operator.cli.tables.top import duration
 from inferno_operator.controllers.approval.contents import pack
 from inferno_operator.pages.charts import Chart
-from inferno_operator.pages.svg import LEFT, RIGHT, WIDTH
+from inferno_operator.pages.svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
 from inferno_operator.resources import (
     Accelerator,
     Model,
@@ -320,7 +321,7 @@ def test_a_model_shows_the_time_of_a_step_alone_and_with_a_full_batch(
     assert float(column(page, "ALONE:STEP")[a100]) == pytest.approx(12.32 + 0.41, rel=5e-3)
     assert float(column(page, "FULL:STEP")[a100]) == pytest.approx(12.32 + 64 * 0.41, rel=5e-3)
     assert [chart.words.split(":")[0] for chart in page.charts][:6] == [
-        f"{what} on {name}" for name in ("L4", "L40S", "A100") for what in ("Step", "Prefill")
+        f"{what} on {name}" for name in ("G2", "MI250", "MI300X") for what in ("Step", "Prefill")
     ]
 
 
@@ -341,7 +342,7 @@ def test_a_model_says_which_windows_were_not_used_and_why(seen: list[Observation
     assert list(rows) == expected
     assert len(expected) > len(model.status.calibration)
     drifts = {name: drift for name, drift in cells(page, "ACCELERATOR", "DRIFT") if drift}
-    assert drifts == {"L4": "-", "L40S": "+12%", "A100": "-"}
+    assert drifts == {"G2": "-", "MI250": "+12%", "MI300X": "-"}
 
 
 def test_a_model_shows_measured_latencies_against_predicted_ones(seen: list[Observation]) -> None:
@@ -362,6 +363,32 @@ def test_a_model_shows_measured_latencies_against_predicted_ones(seen: list[Obse
     errors = [abs(m - p) / p for p, m in zip(predicted, measured, strict=True)]
     assert f"{len(known)} Servers" in chart.words
     assert chart.words.endswith(f"{median(errors):.0%}")
+
+
+def test_a_model_shows_the_servers_among_its_calibrations(seen: list[Observation]) -> None:
+    """A dot for each Server that runs on the accelerator alone: its batch, and its latency."""
+    servers = [s for s in objects(seen, Server) if s.spec.model == "mistral_7b"]
+    on_g2 = {
+        s.metadata.name: (m.running / m.replicas.reporting, m.itl_average, m.ttft_average)
+        for s in servers
+        if (m := s.status.measured) and m.running and s.spec.current_alloc.accelerator == "G2"
+    }
+    assert len(on_g2) == 2
+
+    page = model_view(seen, NAMESPACE, "mistral-7b", NOW)
+
+    step, prefill = (c for c in page.charts if "on G2" in c.words)
+    assert dots(step) == {name: (f"{n:.4g}", f"{itl:.4g}") for name, (n, itl, _) in on_g2.items()}
+    assert set(dots(prefill)) == set(on_g2)
+    assert "dots: ITL of Servers now" in step.words
+    (on_mi250,) = (c for c in page.charts if c.words.startswith("Step on MI250"))
+    assert (dots(on_mi250), "dots" in on_mi250.words) == ({}, False)
+
+
+def dots(chart: Chart) -> dict[str, tuple[str, str]]:
+    """The points of a chart by their names."""
+    found = re.findall(r"<title>(.*?): (.*?), (.*?)</title>", chart.svg)
+    return {name: (x, y) for name, x, y in found}
 
 
 def test_what_runs_of_a_model_is_on_its_page(seen: list[Observation]) -> None:
@@ -574,6 +601,82 @@ def test_a_server_shows_the_load_that_each_plan_was_made_for(
     assert len(charts_of(server_page, "Replicas decided")) == 1
 
 
+def test_a_server_shows_the_latencies_that_were_measured_when_plans_were_made(
+    seen: list[Observation], server_page: ConsolePage
+) -> None:
+    plans = sorted(objects(seen, Plan), key=lambda plan: plan.metadata.creation_timestamp)
+    server = next(s for s in objects(seen, Server) if s.metadata.name == SERVER)
+    inputs = [json.loads(gunzipped(plan.spec.inputs))["system"]["serverData"] for plan in plans]
+    before = [
+        item["currentAlloc"]["itlAverage"]
+        for system in inputs
+        for item in system["servers"]
+        if item["name"] == server.spec.name
+    ]
+
+    found = json.loads(json.dumps(server_page.document()))["latencies"]
+
+    assert [item["itl"] for item in found] == [*before, server.status.measured.itl_average]
+    assert found[-1]["time"] == "2026-11-24T11:59:46Z"
+    (chart,) = charts_of(server_page, "ITL measured")
+    most = max(40.0, *before) * 1.1
+    (line,) = re.findall(r'class="line" points="([^"]*)"', chart.svg)
+    heights = [float(point.split(",")[1]) for point in line.split()]
+    scale = HEIGHT - TOP - BOTTOM
+    assert heights == pytest.approx(
+        [TOP + scale * (1 - item["itl"] / most) for item in found], abs=0.06
+    )
+    assert "dashed: the target, 40 ms" in chart.words
+
+
+def test_a_server_that_is_not_measured_shows_no_latencies_over_time(
+    seen: list[Observation],
+) -> None:
+    typed = next(s for s in objects(seen, Server) if s.spec.measure is None)
+    past = PlanLoads().loads(in_order(seen))
+    name = typed.metadata.name
+
+    page = server_view(seen, decide(seen, NAMESPACE, None), NAMESPACE, name, NOW, past=past)
+
+    assert json.loads(json.dumps(page.document()))["latencies"] == []
+    assert charts_of(page, "ITL measured") == []
+
+
+@pytest.mark.parametrize(("edge", "taken"), [(0, "expected"), (1, "decode_parms")])
+def test_the_band_of_a_server_is_what_plans_would_take_of_its_calibration(
+    seen: list[Observation], server_page: ConsolePage, edge: int, taken: str
+) -> None:
+    """A Model that plans take the calibration of has the curve that is the edge of the band."""
+    used = [calibrated(o, taken) if isinstance(o.resource, Model) else o for o in seen]
+    document = json.loads(json.dumps(server_page.document()))["curve"]
+
+    outcome = decide(used, NAMESPACE, None)
+    page = server_view(used, outcome, NAMESPACE, SERVER, NOW)
+
+    curve = json.loads(json.dumps(page.document()))["curve"]
+    band = document["confidence"][edge]["itl"]
+    shared = [rate for rate in curve["rates"] if rate <= document["rates"][-1]]
+    at_edge = np.interp(shared, document["rates"], band)
+    assert curve["itl"][: len(shared)] == pytest.approx(at_edge, rel=0.03)
+    assert len(shared) > len(curve["rates"]) / 2
+    (chart,) = charts_of(server_page, "ITL and load of one replica")
+    assert 'class="band"' in chart.svg
+    assert "shaded: from the calibrated parameters to their upper confidence" in chart.words
+
+
+def calibrated(observation: Observation, taken: str) -> Observation:
+    """A Model of whose calibration plans take these parameters."""
+    document = observation.resource.to_json()  # type: ignore[union-attr]  # it is a Model
+    document["spec"]["calibrate"] = "Use"
+    model = Model.model_validate(document)
+    rows = [
+        row.model_copy(update={"decode_parms": getattr(row, taken)})
+        for row in model.status.calibration
+    ]
+    status = model.status.model_copy(update={"calibration": rows})
+    return replace(observation, resource=model.model_copy(update={"status": status}))
+
+
 def gunzipped(packed: str) -> bytes:
     return gzip.decompress(base64.b64decode(packed))
 
@@ -673,7 +776,7 @@ def test_the_fleet_draws_the_load_of_each_server_over_time(seen: list[Observatio
     drawn = re.findall(r'class="spark".*?aria-label="([^"]*)"><polyline points="([^"]*)"', text)
     assert len(drawn) == len(servers)
     for server, (words, points) in zip(sorted(servers, key=name_of_object), drawn, strict=True):
-        loads = [(item.time, item.loads[server.spec.name]) for item in past]
+        loads = [(item.time, item.servers[server.spec.name].rate) for item in past]
         loads.append((NOW, float(now[server.metadata.name])))
         rates = [rate for _, rate in loads]
         length = (NOW - loads[0][0]).total_seconds()

@@ -1,0 +1,160 @@
+"""How the latencies of one replica of a Server grow with its load, as charts; pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from inferno_operator.pages.charts import Chart, Named, line_chart
+from inferno_operator.pages.svg import Frame
+from inferno_operator.resources import CalibratedData, Model, Server
+from inferno_optimizer.explain.load_curve import LoadCurve, load_curve
+from inferno_optimizer.sizing.queueing import FloatArray
+from inferno_optimizer.system import (
+    DecodeParameters,
+    PerformanceProfile,
+    PrefillDecodeParameters,
+    System,
+    Target,
+)
+
+ABOVE = 1.1
+"""Height of an axis, where the highest value is 1."""
+
+SMALLEST_MS = 1.0
+"""Latencies that never reach this are not drawn [ms]."""
+
+DIGITS = 3
+"""Decimals of a latency [ms]."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCurve:
+    """The curve that plans are made with; `band` has those of a calibration at the same rates.
+
+    They are of the calibrated parameters and of their upper confidence, or there are none.
+    """
+
+    predicted: LoadCurve
+    band: Sequence[LoadCurve] = ()
+
+
+def curve_of(system: System, server: Server, models: Sequence[Model]) -> ServerCurve | None:
+    """Return the curve of a replica of a Server as it runs; None where there is none to draw."""
+    name, model = server.spec.name, server.spec.model
+    predicted = load_curve(system, name)
+    if predicted is None:
+        return None
+    calibrated = (data for m in models if m.spec.name == model for data in m.status.calibration)
+    found = next((data for data in calibrated if data.acc == predicted.accelerator), None)
+    profiles = [
+        p for p in system.profiles if p.model == model and found and p.accelerator == found.acc
+    ]
+    alone = replace(system, servers=tuple(s for s in system.servers if s.name == name))
+    band = [
+        load_curve(replace(alone, profiles=(_like(profile, parameters),)), name, predicted.rates)
+        for profile in profiles
+        for parameters in (_edges(found) if found else ())
+    ]
+    return ServerCurve(predicted, [curve for curve in band if curve] if all(band) else ())
+
+
+def _edges(found: CalibratedData) -> Iterator[PrefillDecodeParameters]:
+    """Yield the calibrated parameters and their upper confidence, if both are known."""
+    expected, upper = found.expected, found.decode_parms
+    if expected is None or upper is None or found.step_parms:
+        return
+    for decode, prefill in ((expected, found.prefill), (upper, found.prefill_parms)):
+        gamma, delta = (prefill.gamma, prefill.delta) if prefill else (0.0, 0.0)
+        yield PrefillDecodeParameters(decode.alpha, decode.beta, gamma, delta)
+
+
+def _like(profile: PerformanceProfile, found: PrefillDecodeParameters) -> PerformanceProfile:
+    """A profile with other parameters; the first generation has no prefill time of its own."""
+    first = isinstance(profile.parameters, DecodeParameters)
+    parameters = DecodeParameters(found.alpha, found.beta) if first else found
+    return replace(profile, parameters=parameters)
+
+
+def limits_of(target: Target) -> Iterator[tuple[str, str, float]]:
+    """Yield title, name and target of the mean [ms] of each latency with a target, or 0 for it."""
+    named = (
+        ("ITL", "itl", target.itl_ms, target.itl_percentile),
+        ("TTFT", "ttft", target.ttft_ms, target.ttft_percentile),
+        ("WAIT", "wait", target.wait_ms, True),  # a percentile, whatever is asked for
+    )
+    for title, field, limit, percentile in named:
+        if limit:
+            yield title, field, 0.0 if percentile else limit
+
+
+def curve_charts(found: ServerCurve, target: Target, server: Server) -> Iterator[Chart]:
+    """Yield each latency that has a target against the load of one replica."""
+    curve = found.predicted
+    for title, field, limit in limits_of(target):
+        values = _values(curve, field)
+        if values[curve.rates <= curve.max_rate].max(initial=0.0) >= SMALLEST_MS:
+            yield _curve_chart(title, field, found, limit, _measured_point(server, field))
+
+
+def _values(curve: LoadCurve, field: str) -> FloatArray:
+    """A latency at each rate [ms]."""
+    values: FloatArray = getattr(curve, f"{field}_ms").round(DIGITS)
+    return values
+
+
+def _curve_chart(
+    title: str, field: str, found: ServerCurve, limit: float, measured: Named | None
+) -> Chart:
+    """One latency [ms] against the rate [requests/min]; `limit` is that of the mean, 0 if none."""
+    curve, rates = found.predicted, found.predicted.rates.tolist()
+    line = [*zip(rates, _values(curve, field).tolist(), strict=True)]
+    now = Named("predicted", *line[curve.now])
+    points = [now, measured] if measured else [now]
+    held = [y for x, y in line if x <= curve.max_rate]
+    most = max(limit, *held, *(point.y for point in points)) * ABOVE
+    widest = max(rates[-1], *(point.x for point in points))
+    frame = Frame(f"{title} and load of one replica", "requests/min", "ms", widest, most)
+    bounds = [[(curve.max_rate, 0.0), (curve.max_rate, most)]]
+    bounds += [[(0.0, limit), (widest, limit)]] if limit else []
+    shown = [point for point in line if point[1] <= most]
+    edges = [[*zip(rates, _values(edge, field).tolist(), strict=True)] for edge in found.band]
+    words = (
+        f"Mean {title} of one replica on {curve.accelerator}, predicted: {now.y:.3g} ms at its load"
+        f" of {now.x:.4g} requests/min; dashed: the most that keeps all targets,"
+        f" {curve.max_rate:.4g} requests/min"
+        + (f", and the target, {limit:g} ms" if limit else "")
+        + ("; shaded: from the calibrated parameters to their upper confidence" if edges else "")
+    )
+    lines = (*(("bound", bound) for bound in bounds), ("line", shown))
+    band = [point for edge, step in zip(edges, (1, -1), strict=False) for point in edge[::step]]
+    return line_chart(frame, lines, words, points, {point.name for point in points}, band)
+
+
+def _measured_point(server: Server, field: str) -> Named | None:
+    """What is measured of a latency at the load of one replica; None if it is not known."""
+    found = server.status.measured
+    value = getattr(found, f"{field}_average", None)
+    if found is None or not value or not found.arrival_rate or found.replicas is None:
+        return None
+    replicas = found.replicas.reporting
+    return Named("measured", found.arrival_rate / replicas, value) if replicas else None
+
+
+def curve_document(found: ServerCurve) -> Mapping[str, object]:
+    """Return the curve as JSON."""
+    curve = found.predicted
+    return {
+        "accelerator": curve.accelerator,
+        "rate": curve.rate,
+        "maxRate": curve.max_rate,
+        "rates": curve.rates.tolist(),
+        **_latencies_document(curve),
+        "confidence": [_latencies_document(edge) for edge in found.band],
+    }
+
+
+def _latencies_document(curve: LoadCurve) -> Mapping[str, object]:
+    return {
+        "itl": curve.itl_ms.tolist(),
+        "wait": curve.wait_ms.tolist(),
+        "ttft": curve.ttft_ms.tolist(),
+    }
