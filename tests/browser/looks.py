@@ -47,7 +47,15 @@ STACKED = """() => [...document.querySelectorAll(".legend li")].filter(e =>
   e.getBoundingClientRect().height > 28).map(e => e.outerHTML)"""
 """Entries of a legend whose colour is not beside the name."""
 
-PLACES = (WIDER, STICKY, OVERLAPS, APART, STACKED)
+TALL = """() => innerWidth < 1280 ? [] : [...document.querySelectorAll("td, tbody th")].filter(e =>
+  e.clientHeight > 6.5 * parseFloat(getComputedStyle(e).fontSize) * 1.5).map(e => e.outerHTML)"""
+"""Cells of more than six lines where there is room: a column of text that is too narrow."""
+
+ARROWS = """() => [...document.querySelectorAll("main p, main td, main dd")]
+  .filter(e => e.innerText.includes("->")).map(e => e.outerHTML)"""
+"""Arrows of two signs, between which a line breaks."""
+
+PLACES = (WIDER, STICKY, OVERLAPS, APART, STACKED, TALL, ARROWS)
 """What may be wrong with where things are."""
 
 

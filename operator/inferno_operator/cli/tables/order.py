@@ -77,8 +77,8 @@ def ordered(
 
 
 def _rank(cell: str) -> tuple[bool, float, str]:
-    """Numbers by their size, before texts; of `18.0/80` the first one."""
-    number = cell.split("/", maxsplit=1)[0].removesuffix("%")
+    """Numbers by their size, before texts; of `18.0/80` the first one, of `~4` or `<-999%` this."""
+    number = cell.split("/", maxsplit=1)[0].lstrip("~<").removesuffix("%")
     try:
         return (False, float(number), "")
     except ValueError:

@@ -53,5 +53,5 @@ def _table_lines(table: TextTable) -> Iterator[Text]:
 
 def style_of(cell: str) -> str:
     """Return the colour of a cell, as rich names it; "" for most."""
-    missed = cell.startswith("-") and cell.endswith("%")
+    missed = cell.lstrip("<").startswith("-") and cell.endswith("%")
     return "red" if missed else STYLES.get(cell, "")

@@ -35,6 +35,9 @@ MISSES = "MissesTarget"
 UNKNOWN = "unknown"
 """Shown where nothing is measured."""
 
+LEAST_LEFT = -9.99
+"""Least share of a target that is shown: a latency of eleven times the target."""
+
 OPTIONAL = (
     *("CLASS", "MEASURED", "WAIT/SLO", "TTFT/SLO", "ITL/SLO", "COST", "LOAD"),
     *("WAIT/SLO LEFT", "TTFT/SLO LEFT", "CURRENT", "ITL/SLO LEFT"),
@@ -147,7 +150,12 @@ def _headroom_cells(view: ServerView, latency: str) -> tuple[str, str]:
     headroom = view.headroom(latency)
     if headroom is None:
         return (UNKNOWN if view.is_measured else "-"), ""
-    return f"{headroom.value_ms:.1f}/{headroom.target_ms:g}", f"{100 * headroom.share:.0f}%"
+    return f"{headroom.value_ms:.1f}/{headroom.target_ms:g}", _left(headroom.share)
+
+
+def _left(share: float) -> str:
+    """Return the share of a target that is left; how much exactly one is missed matters little."""
+    return f"<{LEAST_LEFT:.0%}" if share < LEAST_LEFT else f"{share:.0%}"
 
 
 def notes_of(seen: Overview) -> Iterator[str]:

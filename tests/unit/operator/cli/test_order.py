@@ -36,6 +36,15 @@ def test_numbers_are_sorted_by_size_before_texts() -> None:
     assert rows(sort="itl/slo") == ["a", "b", "c"]
 
 
+def test_estimates_and_limits_are_sorted_by_their_numbers() -> None:
+    cells = ("5%", "<-999%", "-444%", "~0.50", "-")
+    table = TextTable(("SERVER", ">LEFT"), [("s", cell) for cell in cells])
+
+    in_order = RowOrder.asked("", "left").of(table)
+
+    assert [cell for _, cell in in_order.rows] == ["<-999%", "-444%", "~0.50", "5%", "-"]
+
+
 def test_without_options_a_table_stays_as_it_is() -> None:
     assert rows() == ["b", "a", "c"]
 

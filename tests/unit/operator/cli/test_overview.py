@@ -127,6 +127,18 @@ def test_servers_stand_beside_their_targets_and_cards() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("itl_ms", "left"), [(38, "5%"), (439, "-998%"), (440, "<-999%"), (300_000, "<-999%")]
+)
+def test_how_much_a_target_is_missed_has_three_digits_at_most(itl_ms: float, left: str) -> None:
+    slow = measured("S", itl_ms, status="True", reason="Allocated", message="2 x A")
+
+    shown = lines(slow, PROMISES, accelerator(), model(), optimizer())
+
+    assert shown[1].split()[7] == f"{itl_ms:.1f}/40"
+    assert shown[1].split()[8] == left
+
+
 def test_of_counted_cards_those_of_others_and_the_limit_are_shown() -> None:
     numbers = {"total": 16, "others": 3, "ours": 2, "free": 11, "available": 9}
     counts = {"counted": [{"type": "T", **numbers, "boundBy": "ResourceQuota team"}]}

@@ -67,10 +67,6 @@ def _parts(cards: Sequence[CardUse], money: Money) -> Iterator[Part]:
     counts = [f">{name}" for name in counted]
     rows = [_row(item, money, counted=bool(counted)) for item in cards]
     yield TextTable((*headings, *counts, *limit), rows)
-    yield (
-        "Held cards belong to Servers for which no decision is possible. One more card saves so"
-        f" many {money.rate}, or serves so many more requests/min; a tilde marks an estimate."
-    )
 
 
 def _row(item: CardUse, money: Money, *, counted: bool) -> Sequence[str]:

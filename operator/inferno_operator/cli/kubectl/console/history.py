@@ -76,7 +76,7 @@ def savings_figures(
 
 def _parts(plans: Sequence[Plan], ledger: Sequence[SpendingRow], money: Money) -> Iterator[Part]:
     if plans:
-        headings = ("WHEN", "PLAN", "SERVER", "FROM", "TO", ">CHANGE", "REASON", "PHASE", "WHY")
+        headings = ("WHEN", "PLAN", "SERVER", "FROM", "TO", ">CHANGE", "PHASE", "WHY")
         rows = [_row(plan, step, money) for plan in plans for step in plan.spec.steps]
         yield TextTable(headings, rows)
         yield from _omitted(plans)
@@ -105,9 +105,8 @@ def _row(plan: Plan, step: PlanStep, money: Money) -> Sequence[str]:
         placed_cell(step.before),
         placed_cell(step.after),
         money.change(step.cost_change),
-        step.reason,
         plan.status.phase or PHASE_UNKNOWN,
-        step.message,
+        f"{step.reason}: {step.message}" if step.message else step.reason,
     )
 
 

@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+from inferno_operator.cli.kubectl.console.glossary import MILLISECONDS, meanings_of
 from inferno_operator.cli.kubectl.console.page import ConsolePage, Trend, no_trend
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.savings import TOTAL
@@ -35,10 +36,7 @@ UNITS = {
 }
 """Units of columns of numbers, by the last word of their names."""
 
-MILLISECONDS = " MS"
-"""What names end with that have their unit in them, as terminals show no second line."""
-
-COSTS = ("COST", "CHANGE", "VALUE", "PRICE")
+COSTS = ("COST", "CHANGE", "VALUE", "PRICE", "CARD")
 """Columns of costs, by the last word of their names."""
 
 LONG = 28
@@ -50,11 +48,17 @@ NOTES_SHOWN = 5
 ROWS = 200
 """Rows of the main table that are shown at once."""
 
+QUANTITY = "QUANTITY"
+"""The column with names of quantities, which have units of their own."""
+
 LOAD = ">LOAD"
 """The column with the loads over time."""
 
 SPARK_WIDTH, SPARK_HEIGHT = 100.0, 20.0
 """Size of a load over time, in units of its own."""
+
+MOST_SHARE = 9.99
+"""Largest share that is told; it stands for all that are larger."""
 
 TrendOf = Callable[[str], Trend | None]
 """The load over time of what a row is about, by the name in its first column."""
@@ -120,6 +124,7 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
+        self._environment.filters["arrows"] = with_arrows
         self._environment.globals["form_token"] = form_token
         self._environment.globals["hosted"] = hosted
 
@@ -195,10 +200,11 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table with the links that sort it."""
+    """A table with the links that sort it, and what its columns mean."""
 
     headings: Sequence[_Cell]
     rows: Sequence[Sequence[_Cell]]
+    meanings: Sequence[tuple[str, str]]
     excerpt: _Rows | None = None
 
 
@@ -243,7 +249,8 @@ def _table(
     excerpt = _excerpt(len(table.rows), query) if query else None
     rows = table.rows[excerpt.first : excerpt.last] if excerpt else table.rows
     headings = tuple(_headings(table, query, units))
-    return _Table(headings, [tuple(_cells(table, row, trend)) for row in rows], excerpt)
+    cells = [tuple(_cells(table, row, trend)) for row in rows]
+    return _Table(headings, cells, meanings_of(table), excerpt)
 
 
 def _excerpt(count: int, query: PageQuery) -> _Rows | None:
@@ -276,7 +283,13 @@ def _cells(table: TextTable, row: Sequence[str], trend: TrendOf) -> Iterator[_Ce
         link = base + quote(text, safe="") if base else ""
         spark = _spark(trend(row[0])) if heading == LOAD else None
         yield _Cell(
-            text, heading.startswith(">"), style_of(text), link, _bar(heading, text), spark=spark
+            text,
+            heading.startswith(">"),
+            style_of(text),
+            link,
+            _bar(heading, text),
+            UNITS.get(text, "") if heading == QUANTITY else "",
+            spark,
         )
 
 
@@ -299,7 +312,12 @@ def _bar(heading: str, text: str) -> _Bar | None:
     if found is None or not float(found[2]):
         return None
     share = float(found[1]) / float(found[2])
-    return _Bar(share, f"{100 * share:.0f} % of {found[2]}")
+    return _Bar(share, f"{100 * min(share, MOST_SHARE):.0f} % of {found[2]}")
+
+
+def with_arrows(text: str) -> str:
+    """Return a text whose arrows are one sign, which no line breaks."""
+    return text.replace("->", "\N{RIGHTWARDS ARROW}")
 
 
 def static_file(name: str) -> bytes:

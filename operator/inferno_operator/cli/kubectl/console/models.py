@@ -115,10 +115,7 @@ def _parts(
     facts = ("CALIBRATION", ">WINDOWS", ">BATCHES", ">RESIDUAL", ">DRIFT", ">AGE")
     rows = [_row(data, found.get(data.acc), servers, now) for data in model.spec.data]
     yield TextTable(("ACCELERATOR", ">CARDS", *parameters, *facts, ">REPLICAS"), rows)
-    yield (
-        "A step makes one token of each request of the batch: of one request (alone), or of a full"
-        f" batch of requests with atTokens tokens each. {_taken(model)}"
-    )
+    yield _taken(model)
     yield from (f"{data.acc}: {data.message}" for data in found.values() if data.message)
     yield from _rejected(found.values())
     if servers:

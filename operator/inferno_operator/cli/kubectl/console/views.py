@@ -13,7 +13,7 @@ from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.preview import PlanPreview, plan_document, preview
 from inferno_operator.cli.tables.cluster import cost
 from inferno_operator.cli.tables.plan import plan_parts
-from inferno_operator.cli.tables.plans import Alternative, diff_parts, difference_parts, plans_parts
+from inferno_operator.cli.tables.plans import diff_parts, difference_parts, plans_parts
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.resources import Plan, Server
 from inferno_operator.resources.observation import Observation, readable
@@ -120,7 +120,7 @@ def plan_view(
     possible = alternatives_of(plan, servers)
     return ConsolePage(
         title=f"Plan {name}",
-        parts=(*diff_parts(plan, money, possible or None), *_explained(possible, money)),
+        parts=tuple(diff_parts(plan, money, possible or None)),
         document=lambda: {
             **plan.to_json(),
             "alternatives": {server: asdict(other) for server, other in possible.items()},
@@ -129,14 +129,6 @@ def plan_view(
         form=_form_of(plan),
         others=others,
     )
-
-
-def _explained(possible: Mapping[str, Alternative], money: Money) -> Iterator[str]:
-    if possible:
-        yield (
-            "Best elsewhere is what a Server needs on the best other accelerator, whether cards are"
-            f" free or not; its price is how many {money.rate} more than what is decided."
-        )
 
 
 def _figures(plan: Plan, money: Money) -> Iterator[KeyFigure]:

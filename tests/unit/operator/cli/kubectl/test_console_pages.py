@@ -22,6 +22,7 @@ from inferno_operator.cli.kubectl.console.calibrations import agreements
 from inferno_operator.cli.kubectl.console.capacity import capacity_view
 from inferno_operator.cli.kubectl.console.data import data_view
 from inferno_operator.cli.kubectl.console.fleet import fleet_view
+from inferno_operator.cli.kubectl.console.glossary import MILLISECONDS, meanings_of
 from inferno_operator.cli.kubectl.console.history import history_view, is_move
 from inferno_operator.cli.kubectl.console.html import COSTS, ROWS, PageQuery, Pages
 from inferno_operator.cli.kubectl.console.leader import SeenLeader
@@ -113,6 +114,53 @@ def test_a_page_in_another_currency_has_a_hundredth_of_each_cost(
     shown = Pages(NAMESPACE, str.upper, EUR).html(page, path, PageQuery())
     assert "EUR/hour" in shown
     assert "cents" not in shown
+
+
+PLAIN = frozenset(
+    {
+        *("ACCELERATOR", "ACCELERATORS", "AGE", "CARDS", "CHANGE", "CLASS", "CONDITION", "EXAMPLE"),
+        *("FROM", "HEALTH OF", "IN USE", "LAST", "MEASURED", "MAX BATCH", "MESSAGE", "MODEL"),
+        *("NAME", "NOT USED BECAUSE", "OF ALL", "OLDEST", "OPTIMIZER", "PLAN", "QUANTITY"),
+        *("REPLICAS", "REQUESTS", "SERVER", "SERVERS", "SOURCE", "STATE", "STATUS", "TO", "TYPE"),
+        *("USED", "WHAT IS KNOWN", "WHEN", "CURRENT COST", "DESIRED COST", "PLANNED COST"),
+        *("fleet-7 TO", "fleet-7 CHANGE", "fleet-8 TO", "fleet-8 CHANGE"),
+    }
+)
+"""Columns whose name says what they have."""
+
+
+@pytest.mark.parametrize("path", [*PRICED, "/data"])
+def test_each_column_says_what_it_has_or_is_explained(seen: list[Observation], path: str) -> None:
+    page = PRICED[path](seen, CENTS) if path in PRICED else VIEWS[path](seen)
+    tables = [part for part in (*page.before, *page.parts) if isinstance(part, TextTable)]
+
+    unexplained = {
+        name
+        for table in tables
+        for name in (name_of(heading).removesuffix(MILLISECONDS) for heading in table.headings)
+        if name not in dict(meanings_of(table))
+    }
+
+    assert unexplained <= PLAIN
+    text = html(page)
+    assert text.count("What the columns mean") == sum(bool(meanings_of(t)) for t in tables)
+
+
+def test_quantities_have_their_units(server_page: ConsolePage) -> None:
+    text = html(server_page)
+
+    units = {"LOAD": "requests/min", "ITL": "ms", "WAIT": "ms", "TTFT": "ms"}
+    for name, unit in units.items():
+        assert f'<th scope="row">{name} <span class="quiet">{unit}</span>' in text
+
+
+def test_arrows_are_one_sign_but_not_in_what_a_person_typed(seen: list[Observation]) -> None:
+    text = html(fleet_view(seen, NAMESPACE, NOW), "q=1->2")
+
+    assert "2355.00 \N{RIGHTWARDS ARROW} 2106.00" in text
+    assert re.findall(r".*-&gt;.*", text) == [
+        '<label>Filter <input type="search" name="q" value="1-&gt;2"></label>'
+    ]
 
 
 @pytest.fixture(scope="module")
