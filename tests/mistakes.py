@@ -340,14 +340,14 @@ MISTAKES = (
         CARDS,
         "cost: 6\n",
         "cost: {{ .Values.l4.cost }}\n",
-        ("accelerators.yaml:14:10: ", "it is a template of Helm; render it first"),
+        ("accelerators.yaml:14:9: ", "it is a template of Helm; render it first"),
     ),
     Mistake(
         "a tab",
         SERVERS,
         "  class: Premium",
         "\tclass: Premium",
-        ("servers.yaml:11:1: ", "tab character"),
+        ("servers.yaml:11:1: ", "indented by a tab"),
     ),
     Mistake(
         "a colon without a space",
@@ -393,6 +393,41 @@ MISTAKES = (
         "spec:\n",
         "spec: {}\nsepc:\n",
         ("optimizer.yaml:10: Optimizer fleet: sepc is unknown", "did you mean spec?"),
+    ),
+    Mistake(
+        "a template of Helm in quotes",
+        SERVERS,
+        LOAD,
+        'load: {arrivalRate: "{{ .Values.rate }}", avgLength: 256}',
+        ("servers.yaml:20: Server premium-mistral-7b: ", "it is a template of Helm; render it"),
+    ),
+    Mistake(
+        "a variable of a shell",
+        SERVERS,
+        LOAD,
+        "load: {arrivalRate: ${RATE}, avgLength: 256}",
+        ("servers.yaml:20:", "it has variables of a shell; fill them in first: envsubst"),
+    ),
+    Mistake(
+        "the marks of a merge conflict",
+        CAPACITY,
+        "spec:\n",
+        "<<<<<<< HEAD\nspec:\n=======\nspec:\n>>>>>>> mine\n",
+        ("capacity.yaml:", "it has the marks of a merge conflict"),
+    ),
+    Mistake(
+        "the version left out",
+        CAPACITY,
+        "apiVersion: inferno.platform.ai/v1alpha1\n",
+        "",
+        ("Capacity fleet: apiVersion is missing: write inferno.platform.ai/v1alpha1",),
+    ),
+    Mistake(
+        "a no-break space, from a web page",
+        CARDS,
+        "  cost:",
+        "\N{NO-BREAK SPACE} cost:",
+        ("Accelerator l4: '\\xa0 cost' is unknown",),
     ),
 )
 

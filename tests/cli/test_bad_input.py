@@ -71,7 +71,7 @@ BAD_FILES = {
     "repeated.json": ('{"a": 1, "a": 2}', "repeated.json: not valid JSON: key 'a' occurs twice"),
     "template.yaml": (
         ACCELERATOR % "{{ .Values.cost }}",
-        "template.yaml:4:33: not valid YAML: it is a template of Helm; render it first: helm ",
+        "template.yaml:4:32: not valid YAML: it is a template of Helm; render it first: helm ",
     ),
     "block.yaml": (f"{{{{- if .Values.x }}}}\n{ACCELERATOR % 1}", "it is a template of Helm"),
     "no-kind.yaml": ("spec: {}\n", "no-kind.yaml:1: neither a Kubernetes object"),
@@ -116,7 +116,9 @@ def test_a_bad_file_is_one_line(name: str, tmp_path: Path) -> None:
 def test_binary_garbage_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "garbage").write_bytes(bytes(range(255, 0, -1)))
 
-    assert_refused(inferno("optimize", "garbage", cwd=tmp_path), "garbage: not UTF-8 text (byte 1)")
+    assert_refused(
+        inferno("optimize", "garbage", cwd=tmp_path), "garbage:1: not UTF-8 text (byte 1)"
+    )
 
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ NOWHERE = ("--prometheus", "http://127.0.0.1:1")
         ((*NOWHERE, "runs.csv"), "give either files, or --prometheus and --labels"),
         ((*NOWHERE, "--labels", "llama"), "--labels 'llama': expected NAME=VALUE,NAME=VALUE"),
         ((*NOWHERE, "--labels", "a b=c"), "--labels: 'a b' is not a name of a label"),
-        ((*REPLICAS, "--prometheus", "prometheus:9090"), "INFERNO_PROMETHEUS_URL"),
+        ((*REPLICAS, "--prometheus", "prometheus:9090"), "--prometheus: 'prometheus:9090'"),
     ],
 )
 def test_bad_input_is_one_line(arguments: tuple[str, ...], message: str) -> None:

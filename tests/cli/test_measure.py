@@ -16,7 +16,7 @@ NOWHERE = ("--prometheus", "http://127.0.0.1:1")
     [
         ((MEASURED,), "where is Prometheus? Give --prometheus URL"),
         ((SAMPLE, *NOWHERE), "nothing to measure: no Server has spec.measure"),
-        ((MEASURED, "--prometheus", "prometheus:9090"), "INFERNO_PROMETHEUS_URL"),
+        ((MEASURED, "--prometheus", "prometheus:9090"), "inferno: --prometheus: 'prometheus:9090'"),
         (("nowhere.yaml", *NOWHERE), "nowhere.yaml: No such file or directory"),
     ],
 )

@@ -197,6 +197,8 @@ def _follows(error: ErrorDetails) -> bool:
 
 def _resource_of(manifest: Mapping[str, object]) -> type[Resource]:
     version, kind = manifest.get("apiVersion"), manifest.get("kind")
+    if version is None:
+        raise ManifestError(manifest, ["apiVersion"], f"is missing: write {API_VERSION}")
     if version != API_VERSION:
         raise ManifestError(
             manifest, ["apiVersion"], f"must be {API_VERSION}, not {reprlib.repr(version)}"
@@ -209,7 +211,7 @@ def _resource_of(manifest: Mapping[str, object]) -> type[Resource]:
 
 
 def _path(location: Sequence[int | str]) -> str:
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
+    steps = (f"[{step}]" if isinstance(step, int) else f".{_text(step)}" for step in location)
     return "".join(steps).removeprefix(".")
 
 
@@ -230,6 +232,8 @@ def _advice(error: ErrorDetails) -> str:
         return ""
     if error["type"] == "literal_error":
         return nearest(text, re.findall(r"'([^']*)'", error["ctx"]["expected"]))
+    if "{{" in text:
+        return ": it is a template of Helm; render it first"
     quoted = _QUOTED.get(error["type"])
     return "; write it without quotes" if quoted and quoted.fullmatch(text) else ""
 

@@ -21,6 +21,18 @@ HEAD = ("apiVersion", "kind")
 """Keys that an object begins with."""
 
 
+LEFT_IN = (
+    (
+        re.compile(r"\{\{"),
+        "it is a template of Helm; render it first: helm template CHART | inferno optimize -",
+    ),
+    (re.compile(r"^(<{7}|={7}|>{7})", re.MULTILINE), "it has the marks of a merge conflict"),
+    (re.compile(r"\$\{\w+\}"), "it has variables of a shell; fill them in first: envsubst"),
+    (re.compile(r"^ *\t", re.MULTILINE), "a line is indented by a tab, and needs blanks"),
+)
+"""What makes a file no YAML, and what to do about it; the first that is there counts."""
+
+
 Step = str | int
 """On the way to a field: a key, or the place in a list, or a value of the item of a list."""
 
@@ -161,19 +173,22 @@ def _read_yaml(text: str, origin: str) -> Iterator[Document]:
             yield Document(loader.construct_document(node), place, text, number)
             number += 1
     except yaml.MarkedYAMLError as error:
-        problem = _template(text) or error.problem
-        raise InputError(f"{_marked(error, origin)}: not valid YAML: {problem}") from error
+        place, problem = _left_in(text) or (_marked(error), error.problem)
+        raise InputError(f"{origin}{place}: not valid YAML: {problem}") from error
     except (yaml.YAMLError, ValueError) as error:
         raise InputError(f"{origin}: not valid YAML: {_first_line(error)}") from error
     finally:
         loader.dispose()
 
 
-def _template(text: str) -> str:
-    """What to do with a template of Helm; empty if the text is none."""
-    if "{{" not in text:
-        return ""
-    return "it is a template of Helm; render it first: helm template CHART | inferno optimize -"
+def _left_in(text: str) -> tuple[str, str] | None:
+    """What was left in a text that is no YAML, after its place; None if nothing of the kind was."""
+    for pattern, advice in LEFT_IN:
+        if found := pattern.search(text):
+            before = text[: found.start()]
+            column = found.start() - (before.rfind("\n") + 1)
+            return _position(before.count("\n"), column), advice
+    return None
 
 
 def _refuse_deep_nesting(text: str, origin: str) -> None:
@@ -188,9 +203,14 @@ def _refuse_deep_nesting(text: str, origin: str) -> None:
             raise InputError(f"{origin}: nested more than {DEEPEST} deep")
 
 
-def _marked(error: yaml.MarkedYAMLError, origin: str) -> str:
+def _marked(error: yaml.MarkedYAMLError) -> str:
     mark = error.problem_mark or error.context_mark
-    return f"{origin}:{mark.line + 1}:{mark.column + 1}" if mark else origin
+    return _position(mark.line, mark.column) if mark else ""
+
+
+def _position(line: int, column: int) -> str:
+    """A place after the name of a file; both are counted from 0."""
+    return f":{line + 1}:{column + 1}"
 
 
 def _first_line(error: Exception) -> str:

@@ -1,5 +1,6 @@
 """What is in the files that a person names; what is wrong with one is told in a line."""
 
+import codecs
 from pathlib import Path
 
 from inferno_optimizer.errors import InputError
@@ -30,4 +31,7 @@ def decoded(data: bytes, origin: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{origin}: not UTF-8 text (byte {error.start + 1})") from error
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and b"\0" in data:
+            raise InputError(f"{origin}: is UTF-16 text: save it as UTF-8") from error
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{origin}:{line}: not UTF-8 text (byte {error.start + 1})") from error

@@ -188,8 +188,9 @@ def _system_of_manifests(
     resources = [_with_load(each, loads) for each, _ in parsed]
     if not resources:
         raise InputError("nothing to optimize: there is no object")
-    _refuse_several("Optimizers", (r.metadata.name for r in resources if isinstance(r, Optimizer)))
-    _refuse_several("namespaces", {r.metadata.namespace for r in resources} - {""})
+    optimizers = [(r.metadata.name, d.origin) for r, d in found if isinstance(r, Optimizer)]
+    _refuse_several("Optimizers", optimizers)
+    _refuse_several("namespaces", [(r.metadata.namespace, d.origin) for r, d in found])
     snapshot = build_system(resources)
     origins = {
         (KINDS[each.kind], each.spec.name): document
@@ -288,10 +289,15 @@ def _located(document: Document, field: Sequence[str] = ()) -> Iterator[None]:
         raise UnsupportedError(f"{document.origin}: {error}") from error
 
 
-def _refuse_several(what: str, names: Iterable[str]) -> None:
-    given = sorted(names)
-    if len(given) > 1:
-        raise InputError(f"several {what}, where one system has one: {', '.join(given)}")
+def _refuse_several(what: str, named: Iterable[tuple[str, str]]) -> None:
+    """Refuse more than one of some names, and tell the first place of each."""
+    first: dict[str, str] = {}
+    for name, origin in named:
+        if name:
+            first.setdefault(name, origin)
+    if len(first) > 1:
+        given = ", ".join(f"{name} ({origin})" for name, origin in first.items())
+        raise InputError(f"several {what}, where one system has one: {given}")
 
 
 def _refuse_invalid(

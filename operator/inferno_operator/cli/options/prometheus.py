@@ -2,6 +2,7 @@
 # ruff: noqa: PLC0415 - the client is imported only where it is used, so that `--help` is fast
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -63,7 +64,16 @@ def _endpoint(options: Mapping[str, str | None]) -> "PrometheusEndpoint | None":
     from inferno_operator.settings.prometheus import prometheus_endpoint
 
     given = {name: value for name, value in options.items() if value is not None}
-    return prometheus_endpoint({**os.environ, **given})
+    try:
+        return prometheus_endpoint({**os.environ, **given})
+    except InputError as error:
+        raise InputError(_in_options(str(error))) from error
+
+
+def _in_options(message: str) -> str:
+    """A message with options in place of the variables that are not set."""
+    flags = {v.name: _flag(v) for v in PROMETHEUS_VARIABLES if v.name not in os.environ}
+    return re.sub(rf"{PREFIX}\w+", lambda found: flags.get(found[0], found[0]), message)
 
 
 def _flag(variable: Variable) -> str:

@@ -77,7 +77,7 @@ def test_an_error_names_the_object_and_the_field_in_one_line(refused: Manifest) 
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({}, "object without a name: apiVersion must be inferno.platform.ai/v1alpha1, not None"),
+        ({}, "object without a name: apiVersion is missing: write inferno.platform.ai/v1alpha1"),
         (
             {"apiVersion": API_VERSION, "kind": "Pod", "metadata": {"name": "web"}},
             f"Pod web: kind must be one of {KINDS}, not 'Pod'",

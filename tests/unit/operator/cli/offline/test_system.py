@@ -209,13 +209,16 @@ def test_a_name_without_an_object_is_no_reason_to_refuse(tmp_path: Path) -> None
             [accelerator(), accelerator()],
             "a.yaml:11: Accelerator a is given twice: it is at a.yaml:1, too",
         ),
-        ([optimizer("x"), optimizer("y")], "several Optimizers, where one system has one: x, y"),
+        (
+            [optimizer("x"), optimizer("y")],
+            "several Optimizers, where one system has one: x (a.yaml:1), y (a.yaml:",
+        ),
         (
             [
                 manifest("Capacity", {"count": []}, namespace="x"),
                 manifest("Capacity", {"count": []}, namespace="y"),
             ],
-            "several namespaces, where one system has one: x, y",
+            "several namespaces, where one system has one: x (a.yaml:1), y (a.yaml:",
         ),
         (["kind: List\nitems: []\n"], "nothing to optimize: there is no object"),
         (
