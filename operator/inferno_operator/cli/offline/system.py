@@ -188,9 +188,9 @@ def _system_of_manifests(
     resources = [_with_load(each, loads) for each, _ in parsed]
     if not resources:
         raise InputError("nothing to optimize: there is no object")
-    optimizers = [(r.metadata.name, d.origin) for r, d in found if isinstance(r, Optimizer)]
+    optimizers = [(r.metadata.name, d.origin) for r, d in parsed if isinstance(r, Optimizer)]
     _refuse_several("Optimizers", optimizers)
-    _refuse_several("namespaces", [(r.metadata.namespace, d.origin) for r, d in found])
+    _refuse_several("namespaces", [(r.metadata.namespace, d.origin) for r, d in parsed])
     snapshot = build_system(resources)
     origins = {
         (KINDS[each.kind], each.spec.name): document

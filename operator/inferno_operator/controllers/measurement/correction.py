@@ -11,7 +11,7 @@ import numpy as np
 
 from inferno_operator.controllers.measurement.load import backlog_of, covers
 from inferno_operator.controllers.measurement.quality import against_targets
-from inferno_operator.engines.promql import windows_of
+from inferno_operator.engines.series_groups import windows_of
 from inferno_operator.resources import (
     DIGITS,
     LoadCorrection,

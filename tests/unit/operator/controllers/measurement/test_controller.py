@@ -311,7 +311,8 @@ async def test_an_operator_that_just_started_goes_on_with_the_correction_of_the_
     scene = Scene({"measure": MEASURE, "currentAlloc": runs, "desiredAlloc": runs})
     classes, target = service_class(), {"model": "M", "slo-itl": 15}
     scene.cluster.add({**classes, "spec": {**classes["spec"], "data": [target]}})
-    scene.stored["status"] = {"conditions": [condition("Allocated", "Allocated")]}
+    conditions = [condition("Allocated", "Allocated")]
+    scene.cluster.add({**scene.stored, "status": {"conditions": conditions}})
 
     async with scene.running():
         await scene.cycles(11)  # 20 ms for five minutes
