@@ -1,12 +1,12 @@
 """Windows of replicas from the past of Prometheus, to calibrate with."""
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+from inferno_operator.cli.interrupts import run_async
 from inferno_operator.cli.offline.calibration import Measurements
 from inferno_operator.controllers.calibration.parameters import with_prefill_batch
 from inferno_operator.controllers.calibration.past import past_ends
@@ -75,7 +75,7 @@ def read_windows(
         async with connect(endpoint) as client:
             return await past_windows(client, labels, past_ends(time.time(), hours * HOUR_S), tell)
 
-    windows = asyncio.run(read())
+    windows = run_async(read())
     if not windows:
         wanted = ", ".join(f'{name}="{value}"' for name, value in labels.items())
         raise CalibrationError(

@@ -1,6 +1,5 @@
 """Loads that measured Servers had in the past, as a trace that can be replayed."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,6 +9,7 @@ import numpy as np
 
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+from inferno_operator.cli.interrupts import run_async
 from inferno_operator.cli.offline.traces import write_trace
 from inferno_operator.cli.options.durations import duration_of
 from inferno_operator.engines.catalogue import MetricSources, built_in
@@ -86,7 +86,7 @@ def read_past(
         async with connect(options.endpoint) as client:
             return await past_loads(servers, client, built_in(), span, tell)
 
-    loads, remarks = asyncio.run(read())
+    loads, remarks = run_async(read())
     trace, missing = trace_of(loads, span)
     warn((*remarks, *missing))
     if options.keep is not None:

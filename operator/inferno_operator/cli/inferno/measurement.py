@@ -19,6 +19,7 @@ from inferno_operator.cli.console import (
     working,
     write,
 )
+from inferno_operator.cli.interrupts import run_async
 from inferno_operator.cli.options.calibration import (
     AccCount,
     AcceleratorName,
@@ -75,7 +76,6 @@ def measure(
     Asks Prometheus about the Servers with spec.measure. As YAML, all objects with the measured
     loads are printed: pipe them to `inferno optimize -`.
     """
-    import asyncio
     from datetime import UTC, datetime
 
     from inferno_operator.cli.measurement import (
@@ -89,7 +89,7 @@ def measure(
     place = required(endpoint)
     resources = read_resources(paths, warn if lenient else refuse_unknown)
     with working("asking Prometheus"):
-        measurements, asked = asyncio.run(measure(resources, place))
+        measurements, asked = run_async(measure(resources, place))
     if output is Format.YAML:
         show(output, lambda: with_measured_loads(resources, measurements), tuple)
         return
@@ -221,8 +221,6 @@ def bench(  # noqa: PLR0913 - an argument for each option
 
 def _measure_engine(wanted: "Benchmark", file: "RunsFile") -> None:
     """Run the benchmark, and say how it goes; Ctrl-C ends the command and keeps the runs."""
-    import asyncio
-
     from inferno_operator.cli.bench import measure
     from inferno_operator.cli.tables.bench import run_parts, trial_text
 
@@ -230,7 +228,7 @@ def _measure_engine(wanted: "Benchmark", file: "RunsFile") -> None:
         typer.echo("\n".join(map(str, news)), err=True)
 
     with interruptible(lambda: warn([f"interrupted; {file.kept}"])):
-        asyncio.run(
+        run_async(
             measure(
                 wanted,
                 file,

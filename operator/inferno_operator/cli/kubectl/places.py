@@ -1,7 +1,6 @@
 """Where a command of `kubectl inferno` works: its options, and the connection to the cluster."""
 # ruff: noqa: PLC0415 - a function imports what only some commands need, so that `--help` is fast
 
-import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from functools import wraps
@@ -9,6 +8,8 @@ from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+
+from inferno_operator.cli.interrupts import run_async
 
 if TYPE_CHECKING:
     from inferno_operator.adapters.kubernetes.kubectl import KubectlOptions, Session
@@ -57,7 +58,7 @@ def run(place: "KubectlOptions", work: "Callable[[Session], Coroutine[Any, Any, 
         async with connect(place) as session:
             return await work(session)
 
-    return asyncio.run(connected())
+    return run_async(connected())
 
 
 def read(place: "KubectlOptions") -> "tuple[str, Sequence[Observation]]":

@@ -1,14 +1,21 @@
 """`kubectl inferno top`, `savings` and `measure`: how the Servers do, and what they cost."""
 # ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from inferno_operator.cli.console import Format, Output, examples, interruptible, show, working
+from inferno_operator.cli.console import (
+    Format,
+    Output,
+    examples,
+    interruptible,
+    show,
+    working,
+)
+from inferno_operator.cli.interrupts import run_async
 from inferno_operator.cli.kubectl.places import now, read, run, somewhere
 from inferno_operator.cli.options.currency import IN_CENTS, Currency, Money, money_of
 from inferno_operator.cli.options.prometheus import prometheus_options
@@ -123,7 +130,7 @@ def measure(
         _show_measurements(output, reported(resources), ())
         return
     with working("asking Prometheus"):
-        measurements, asked = asyncio.run(measure(resources, endpoint))
+        measurements, asked = run_async(measure(resources, endpoint))
     _show_measurements(output, measurements, asked)
 
 
