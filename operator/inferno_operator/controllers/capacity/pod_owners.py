@@ -10,17 +10,10 @@ from inferno_operator.resources.dialects import DIALECTS
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.pods import PodIndex
 from inferno_operator.resources.serving_roles import role_selector, serving_role
+from inferno_operator.resources.workload_kinds import LEADER_LABELS
 from inferno_operator.runtime.ports import GoneError, Reader
 
 CONCURRENT_READS = 16
-
-ONLY_LEADERS = frozenset(
-    {
-        "leaderworkerset.sigs.k8s.io/worker-index",
-        *(dialect.pod_label("entry") for dialect in DIALECTS.values()),
-    }
-)
-"""Labels by which selectors of scale subresources select only the first pod of each replica."""
 
 WorkloadPlace = tuple[str, Workload]
 """A namespace and a workload in it."""
@@ -102,7 +95,7 @@ class Selectors:
 def whole_replicas(selector: str) -> str:
     """Return a selector without the terms that select only the first pod of each replica."""
     terms = selector.split(",") if selector else []
-    return ",".join(t for t in terms if t.partition("=")[0].strip() not in ONLY_LEADERS)
+    return ",".join(t for t in terms if t.partition("=")[0].strip() not in LEADER_LABELS)
 
 
 def workloads_of(servers: Iterable[tuple[Key, Server]]) -> Iterator[WorkloadPlace]:

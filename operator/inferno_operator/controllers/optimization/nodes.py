@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from inferno_operator.controllers.optimization.ports import SystemOptimizer
 from inferno_operator.resources import Resource, Server
+from inferno_operator.resources.workload_kinds import kind_of_workload
 from inferno_optimizer.placement import Demand, Node, ServerAccelerator, most_cards, unplaced
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Decision, Reason, Solution
@@ -20,9 +21,6 @@ from inferno_optimizer.system import Server as CoreServer
 
 ROUNDS = 4
 """Most times that a system is solved."""
-
-ONE_POD = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
-"""Kinds of workloads whose replicas are one pod, so that their cards are on one node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ def spanning(resources: Iterable[Resource]) -> frozenset[ServerAccelerator]:
 
 def _spanning(server: Server) -> Iterator[ServerAccelerator]:
     for workload in server.spec.workloads:
-        if workload.kind not in ONE_POD:
+        if not kind_of_workload(workload).is_one_pod:
             yield server.spec.name, workload.accelerator
     if server.spec.model_booster is not None:
         for backend in server.spec.model_booster.backends:

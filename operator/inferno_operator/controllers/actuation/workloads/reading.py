@@ -37,17 +37,13 @@ from inferno_operator.resources.objects import (
 from inferno_operator.resources.observation import Observation
 from inferno_operator.resources.pods import PodIndex
 from inferno_operator.resources.serving_roles import find_role, groups_of, serving_role
+from inferno_operator.resources.workload_kinds import kind_of_workload
 from inferno_operator.runtime.cache import version_of
 from inferno_operator.runtime.ports import Cluster, Served
 from inferno_optimizer.errors import InfernoError
 
 TRIES = 3
 """Failed writes in a row after which a Server is blocked."""
-
-FIRST_PODS: Mapping[str, str] = {
-    "DisaggregatedSetRoleScaler": "leaderworkerset.sigs.k8s.io/worker-index=0,"
-}
-"""Terms that select the first pod of each replica, where the scale subresource selects all."""
 
 KindName = tuple[str, str]
 """The apiVersion and the kind of a workload."""
@@ -261,7 +257,7 @@ class _Reader:
         if "deletionTimestamp" in manifest["metadata"]:
             return ObservedWorkload(workload, problem=status.is_deleted(workload))
         self._memory.saw(place, scale.reference.uid)
-        selector = scale.selector and FIRST_PODS.get(workload.kind, "") + scale.selector
+        selector = scale.selector and kind_of_workload(workload).first_pods + scale.selector
         pods = count_pods(self._area.pods.selected(selector), self._now - PATIENCE)
         if scale.is_unset:
             scale = replace(scale, replicas=pods.live)

@@ -21,15 +21,13 @@ from inferno_operator.controllers.actuation.workloads.supply import Supply
 from inferno_operator.resources import Condition, Server, Workload, moved
 from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, Verdict
 from inferno_operator.resources.observation import Observation
+from inferno_operator.resources.workload_kinds import kind_of_workload
 from inferno_operator.runtime.ports import Scale
 from inferno_optimizer.solution import Reason
 from inferno_optimizer.system import Role
 
 PATIENCE = timedelta(seconds=240)
 """Time without progress after which a server is blocked: twice the lead time of a replica."""
-
-LOSES_UNREADY_FIRST = frozenset({"Deployment", "ReplicaSet"})
-"""Kinds that remove pods that are not ready before those that are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +241,6 @@ def _target(scaled: ScaledServer, item: ObservedWorkload, supply: Supply) -> Rep
         unscheduled=item.pods.unscheduled,
         terminating=item.pods.terminating,
         rate=supply.rate(scaled.server, place),
-        loses_unready_first=item.workload.kind in LOSES_UNREADY_FIRST,
+        loses_unready_first=kind_of_workload(item.workload).loses_unready_first,
         role=role,
     )

@@ -13,21 +13,12 @@ from inferno_operator.controllers.actuation.workloads.fleet import (
 )
 from inferno_operator.resources import Condition, Workload
 from inferno_operator.resources.conditions import ACTUATED, Verdict
-
-INSTEAD: Mapping[str, str] = {
-    "InferenceService": "the Deployment that it owns",
-    "LLMInferenceService": "the Deployment or LeaderWorkerSet that it owns",
-    "Model": "spec.modelBooster in place of workloads",
-    "ModelBooster": "spec.modelBooster in place of workloads, or the ModelServing that it owns",
-    "RayCluster": "a Deployment or LeaderWorkerSet that runs the model",
-    "RayService": "a Deployment or LeaderWorkerSet that runs the model",
-}
-"""What to name in place of kinds that have no scale subresource."""
+from inferno_operator.resources.workload_kinds import kind_of_workload
 
 
 def no_scale(workload: Workload) -> Verdict:
     """Return the verdict that a kind has no scale subresource."""
-    instead = INSTEAD.get(workload.kind, "an object that has one, such as a Deployment")
+    instead = kind_of_workload(workload).instead
     message = f"{workload.kind} of {workload.api_version} has no scale subresource: name {instead}"
     return refusal("NoScale", message)
 
