@@ -388,6 +388,16 @@ class SaturationPolicy(StrEnum):
     PRIORITY_ROUND_ROBIN = "PriorityRoundRobin"
     ROUND_ROBIN = "RoundRobin"
 
+    @property
+    def protects_what_runs(self) -> bool:
+        """Whether nobody gives up what runs for an equal or a less important server."""
+        return self in (self.HOLD, self.PRIORITY_EXHAUSTIVE, self.PRIORITY_ROUND_ROBIN)
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether it shares out evenly what serves nobody entirely."""
+        return self in (self.PRIORITY_ROUND_ROBIN, self.ROUND_ROBIN)
+
 
 @dataclass(frozen=True, slots=True)
 class Options:

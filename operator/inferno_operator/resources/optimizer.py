@@ -1,6 +1,8 @@
 """Optimizer: a request to optimize the servers of a namespace, and the last answer."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Strict
 
 from inferno_operator.resources.base import AGE, READY, Column, Resource, Status
 from inferno_operator.resources.guard import Guard
@@ -14,6 +16,7 @@ from inferno_operator.resources.schema import (
     PositiveInteger,
     Time,
 )
+from inferno_optimizer.system import SaturationPolicy
 
 
 class OptimizerParameters(Part):
@@ -27,9 +30,7 @@ class OptimizerParameters(Part):
     """Solve exactly by mixed-integer programming instead of greedily."""
     use_cplex: bool = False
     """Solve mixed-integer programs with CPLEX."""
-    saturation_policy: Literal[
-        "Hold", "None", "PriorityExhaustive", "PriorityRoundRobin", "RoundRobin"
-    ] = "Hold"
+    saturation_policy: Annotated[SaturationPolicy, Strict(False)] = SaturationPolicy.HOLD
     """Who gets how much where cards are short; Hold keeps what runs and adds what fits."""
     delayed_best_effort: bool = False
     """Share out after all classes were served, not after each priority."""

@@ -230,7 +230,7 @@ def _advice(error: ErrorDetails) -> str:
     text = error["input"]
     if not isinstance(text, str):
         return ""
-    if error["type"] == "literal_error":
+    if error["type"] in ("literal_error", "enum"):
         return nearest(text, re.findall(r"'([^']*)'", error["ctx"]["expected"]))
     if "{{" in text:
         return ": it is a template of Helm; render it first"

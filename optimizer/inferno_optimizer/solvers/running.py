@@ -19,15 +19,6 @@ from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW, KeptReplicas
 from inferno_optimizer.system import SaturationPolicy
 
-HOLDS = frozenset(
-    {
-        SaturationPolicy.HOLD,
-        SaturationPolicy.PRIORITY_EXHAUSTIVE,
-        SaturationPolicy.PRIORITY_ROUND_ROBIN,
-    }
-)
-"""Policies with which nobody gives up what runs for an equal or a less important server."""
-
 
 @dataclass(frozen=True, slots=True)
 class Running:
@@ -72,7 +63,8 @@ class Running:
         """
         if policy is SaturationPolicy.HOLD:
             return self.carried
-        return np.where((self.rows != NO_ROW) & (policy in HOLDS), self.carried, 0.0)
+        holds = (self.rows != NO_ROW) & policy.protects_what_runs
+        return np.where(holds, self.carried, 0.0)
 
 
 def _rows(candidates: Candidates) -> IntArray:

@@ -243,7 +243,7 @@ def _options(parameters: OptimizerParameters | None, time_limit: float) -> core.
         unlimited=parameters.unlimited,
         heterogeneous=parameters.heterogeneous,
         milp=parameters.milp_solver,
-        saturation_policy=core.SaturationPolicy(parameters.saturation_policy),
+        saturation_policy=parameters.saturation_policy,
         delayed_best_effort=parameters.delayed_best_effort,
         hold_undecided=parameters.hold_undecided,
         time_limit=time_limit,

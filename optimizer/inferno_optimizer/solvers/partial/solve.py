@@ -15,12 +15,8 @@ from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.loads import added, loads_of, loads_served, priorities_of
 from inferno_optimizer.solvers.partial.levels import solve_by_levels
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.running import HOLDS, Running
+from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.solvers.saturation import share_out
-from inferno_optimizer.system import SaturationPolicy
-
-IN_TURN = frozenset({SaturationPolicy.PRIORITY_ROUND_ROBIN, SaturationPolicy.ROUND_ROBIN})
-"""Policies that share out evenly what serves nobody entirely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +59,7 @@ def solve_partial(candidates: Candidates, capacity: IntArray, timer: Timer) -> P
     besides = np.setdiff1d(np.flatnonzero(assignment.rows != NO_ROW), problem.cases)
     most = dict(zip(priorities, outcome.most_served(), strict=True))
     served = loads_served(candidates, assignment)
-    if options.saturation_policy in IN_TURN:
+    if options.saturation_policy.takes_turns:
         assignment = _shared_out(candidates, capacity, assignment, running)
     others = _other_value(candidates, problem, assignment)
     value = float(problem.values(_counts_of(problem, assignment)).sum())
@@ -128,7 +124,7 @@ def _shared_out(
     for case in entire.tolist():
         ledger.take_all(int(assignment.rows[case]))
     line = entries_by_rank(candidates, short)
-    if policy in HOLDS:
+    if policy.protects_what_runs:
         held = running.held(policy)
         for entry in line:
             row, given = int(assignment.rows[entry.case]), int(assignment.replicas[entry.case])
