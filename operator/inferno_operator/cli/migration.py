@@ -212,8 +212,8 @@ class _NamespaceObjects:
         return True
 
     def _model(self, name: str, performance: Mapping[str, _Performance]) -> Manifest:
-        data = [self._data(name, acc, found) for acc, found in performance.items()]
-        unknown = not all(found.is_known for found in performance.values())
+        data = [self._data(name, acc, each) for acc, each in performance.items()]
+        unknown = not all(each.is_known for each in performance.values())
         return {"name": name, **({"calibrate": "Use"} if unknown else {}), "data": data}
 
     def _data(self, model: str, accelerator: str, found: _Performance) -> Manifest:

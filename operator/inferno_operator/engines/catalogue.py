@@ -186,7 +186,7 @@ def find_demand_source(catalogue: MetricSources, name: str) -> MetricSource:
     InputError
         There is no such source; the message has the nearest name.
     """
-    seeing = {known: source for known, source in catalogue.items() if source.without_replicas}
+    seeing = {each: source for each, source in catalogue.items() if source.without_replicas}
     if name in catalogue and name not in seeing:
         raise InputError(
             f"spec.measure.demand.source: {name!r} has no metrics while nothing runs;"
@@ -198,5 +198,5 @@ def find_demand_source(catalogue: MetricSources, name: str) -> MetricSource:
 def _found(catalogue: MetricSources, name: str, field: str) -> MetricSource:
     if name in catalogue:
         return catalogue[name]
-    known = [*catalogue, CUSTOM]
-    raise InputError(f"{field}: {name!r} is unknown{alternatives(name, known)}")
+    names = [*catalogue, CUSTOM]
+    raise InputError(f"{field}: {name!r} is unknown{alternatives(name, names)}")

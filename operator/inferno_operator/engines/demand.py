@@ -66,7 +66,7 @@ class DemandSurvey:
 
     async def ask(self, sources: Mapping[Key, DemandSource]) -> DemandReadings:
         """Return what is seen for each server; a failure is a reading without a number."""
-        found: dict[Key, DemandReading] = {}
+        answers: dict[Key, DemandReading] = {}
         groups: defaultdict[SourceLabels, list[Key]] = defaultdict(list)
         own: list[Key] = []
         for key, source in sorted(sources.items()):
@@ -76,18 +76,18 @@ class DemandSurvey:
                 else:
                     groups[self._identity(source)].append(key)
             except InputError as error:
-                found[key] = DemandReading(problem=str(error))
+                answers[key] = DemandReading(problem=str(error))
         places = asyncio.Semaphore(AT_ONCE)
         try:
             async with asyncio.timeout(ASKED_SECONDS), asyncio.TaskGroup() as tasks:
                 for identity, keys in groups.items():
-                    tasks.create_task(self._shared(identity, keys, sources, found))
+                    tasks.create_task(self._shared(identity, keys, sources, answers))
                 for key in own:
-                    tasks.create_task(self._own(key, sources[key].query or "", places, found))
+                    tasks.create_task(self._own(key, sources[key].query or "", places, answers))
         except TimeoutError:
             late = DemandReading(problem=f"{_FIELD}: no answer within {ASKED_SECONDS:g} s")
-            return {key: found.get(key, late) for key in sources}
-        return found
+            return {key: answers.get(key, late) for key in sources}
+        return answers
 
     def _identity(self, source: DemandSource) -> SourceLabels:
         find_demand_source(self._catalogue, source.source)

@@ -34,7 +34,7 @@ class Diagnosis:
         """Return what to say about each server of a group."""
         self._round += 1
         looked = 0
-        found: dict[Values, str] = {}
+        by_values: dict[Values, str] = {}
         for values in group.values:
             identity = group.identity, values
             round_, hint = self._known.get(identity, (-AGAIN_AFTER, ""))
@@ -42,8 +42,8 @@ class Diagnosis:
                 looked += 1
                 hint = await self._look(group, values)
                 self._known[identity] = self._round, hint
-            found[values] = hint or _plain(group, values)
-        return found
+            by_values[values] = hint or _plain(group, values)
+        return by_values
 
     async def _look(self, group: SeriesGroup, values: Values) -> str:
         """Return a hint; "" if Prometheus does not answer."""

@@ -146,9 +146,9 @@ class OwnQueries:
         turn, began = self._servers[key], asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout_at(share.until):
-                found = await self._answered(reading, queries.to_json(), share)
+                answer = await self._answered(reading, queries.to_json(), share)
                 turn.is_slow = asyncio.get_running_loop().time() - began > SLOW_SECONDS
-                found = await self._with_youth(found, queries.arrival_rate or "", turn)
+                answer = await self._with_youth(answer, queries.arrival_rate or "", turn)
         except TimeoutError:
             seconds = asyncio.get_running_loop().time() - began
             had_time = seconds >= NAMESPACE_SECONDS / 2  # else it comes first in the next survey
@@ -156,7 +156,7 @@ class OwnQueries:
             turn.is_slow = turn.is_slow or seconds > SLOW_SECONDS
             return replace(reading, unavailable=share.problem)
         turn.survey = self._surveys
-        return found
+        return answer
 
     async def _with_youth(self, reading: Reading, expression: str, turn: _Turn) -> Reading:
         """Add that the arrival rate had no number one window ago, as its window is not full then.

@@ -94,7 +94,7 @@ async def loads_of(
     """
     reader = _Reader(prometheus, span, tell)
     nothing = np.full(span.steps, np.nan)
-    found = {name: PastLoad(nothing, nothing, nothing) for name in measures}
+    loads = {name: PastLoad(nothing, nothing, nothing) for name in measures}
     remarks = []
     for group, members in _groups(measures, catalogue):
         window, remark = await reader.window(group)
@@ -106,11 +106,11 @@ async def loads_of(
         tokens = {} if means is None else await reader.numbers(means)
         for values, names in members.items():
             load = _load(rates.get(values, {}), tokens.get(values, {}), nothing)
-            found |= dict.fromkeys(names, load)
+            loads |= dict.fromkeys(names, load)
     for name, measure in measures.items():
         if measure.queries:
-            found[name] = await _with_own(reader, found[name], measure.queries)
-    return found, remarks
+            loads[name] = await _with_own(reader, loads[name], measure.queries)
+    return loads, remarks
 
 
 def _groups(
@@ -127,9 +127,9 @@ def _groups(
     ):
         source, labels, windows = identity
         members = by_values(labels, {name: measures[name] for name in names})
-        known = _tokens_only(find_source(catalogue, source))
+        usable = _tokens_only(find_source(catalogue, source))
         values = tuple(sorted(members))
-        yield SeriesGroup(source, known, labels, values, windows=windows), members
+        yield SeriesGroup(source, usable, labels, values, windows=windows), members
 
 
 def _tokens_only(source: MetricSource) -> MetricSource:
@@ -152,19 +152,19 @@ def _load(
 def _first(
     parts: Mapping[str, FloatArray], names: Iterable[str], nothing: FloatArray
 ) -> FloatArray:
-    found = nothing
+    first = nothing
     for name in names:
-        found = np.where(np.isnan(found), parts.get(name, nothing), found)
-    return found
+        first = np.where(np.isnan(first), parts.get(name, nothing), first)
+    return first
 
 
 async def _with_own(reader: "_Reader", load: PastLoad, queries: Queries) -> PastLoad:
     """The load with what the queries of the Server itself say."""
     asked = (queries.arrival_rate, queries.avg_in_tokens, queries.avg_out_tokens)
-    known = (load.rate, load.input_tokens, load.output_tokens)
+    shared = (load.rate, load.input_tokens, load.output_tokens)
     columns = [
         before if expression is None else await reader.number(expression)
-        for expression, before in zip(asked, known, strict=True)
+        for expression, before in zip(asked, shared, strict=True)
     ]
     return PastLoad(*columns)
 
@@ -197,21 +197,21 @@ class _Reader:
 
     async def numbers(self, query: Query) -> Mapping[Values, Mapping[str, FloatArray]]:
         """The parts of an answer over time, for each server of a group."""
-        group, found = query.group, defaultdict[Values, dict[str, FloatArray]](dict)
+        group, table = query.group, defaultdict[Values, dict[str, FloatArray]](dict)
         series = len(group.values) * max(query.expression.count(f'"{PART}"'), 1)
         for one in await self._whole(query.expression, series, self._span):
             values = tuple(one.labels.get(label, "") for label in group.labels)
-            parts, part = found[values], one.labels.get(PART, "")
+            parts, part = table[values], one.labels.get(PART, "")
             empty = np.full(self._span.steps, np.nan)
             self._fill(parts.setdefault(part, empty), one, query.name)
-        return found
+        return table
 
     async def number(self, expression: str) -> FloatArray:
         """The one number of a query over time."""
-        found = np.full(self._span.steps, np.nan)
+        numbers = np.full(self._span.steps, np.nan)
         for one in await self._whole(expression, 1, self._span):
-            self._fill(found, one, expression)
-        return found
+            self._fill(numbers, one, expression)
+        return numbers
 
     def _fill(self, column: FloatArray, series: Series, name: str) -> None:
         """Write values into their steps; one that is known already is of another series."""

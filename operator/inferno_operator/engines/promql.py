@@ -145,9 +145,9 @@ def _of_several_jobs(group: SeriesGroup, seconds: int) -> str:
 
     When a job is renamed, all counters begin anew, and Prometheus does not mark their ends.
     """
-    known = _each(group, f"last_over_time({{}}[{seconds}s])")
+    reported = _each(group, f"last_over_time({{}}[{seconds}s])")
     labels = ", ".join(dict.fromkeys((*TARGET[1:], *group.labels)))
-    return f"count by ({labels}) ({_targets(group)} ({known})) > 1"
+    return f"count by ({labels}) ({_targets(group)} ({reported})) > 1"
 
 
 def _restarting(group: SeriesGroup, seconds: int) -> Iterator[tuple[str, str]]:
@@ -171,8 +171,8 @@ def _scraped(group: SeriesGroup, seconds: int) -> str:
     `up` need not have the labels that name a pod; but those that it has are the same, because
     pods of several namespaces or clusters may have the same address.
     """
-    known = _each(group, f"last_over_time({{}}[{seconds}s])")
-    named = f"({_targets(group)} ({known}))"
+    reported = _each(group, f"last_over_time({{}}[{seconds}s])")
+    named = f"({_targets(group)} ({reported}))"
     return (
         f"{named} and on ({', '.join(TARGET)}) up"
         f' or {named} and on (job, instance, cluster) up{{namespace="",pod=""}}'

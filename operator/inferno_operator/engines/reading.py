@@ -80,11 +80,11 @@ class Reading:
 
 def by_server(group: SeriesGroup, samples: Sequence[Sample]) -> Mapping[Values, dict[str, float]]:
     """Return the parts of an answer for each combination of labels that it has."""
-    found: defaultdict[Values, dict[str, float]] = defaultdict(dict)
+    parts: defaultdict[Values, dict[str, float]] = defaultdict(dict)
     values = _values_of(group)
     for sample in samples:
-        found[values(sample)][sample.labels.get(PART, "")] = sample.value
-    return found
+        parts[values(sample)][sample.labels.get(PART, "")] = sample.value
+    return parts
 
 
 def parts_of(query: Query, answer: QueryResult) -> ReadingsByValues:
@@ -96,11 +96,11 @@ def parts_of(query: Query, answer: QueryResult) -> ReadingsByValues:
         Two series are the same part, or a number is not plausible: the answer is not what was
         asked for, and half of it would count as less load.
     """
-    found: dict[Values, dict[str, float]] = {values: {} for values in _known(query.group)}
+    by_values: dict[Values, dict[str, float]] = {values: {} for values in _known(query.group)}
     values_of, is_signed = _values_of(query.group), query.is_signed
     for sample in answer.samples:  # there may be 50,000, so nothing is called that need not be
         values = values_of(sample)
-        parts = found.get(values)
+        parts = by_values.get(values)
         if parts is None:
             continue
         part, value = sample.labels.get(PART, ""), sample.value
@@ -109,7 +109,7 @@ def parts_of(query: Query, answer: QueryResult) -> ReadingsByValues:
         if not 0.0 <= value <= LARGEST and not is_plausible(value, signed=is_signed):
             raise RefusedError(f"{_told(query, values)} is {value:g}, which cannot be")
         parts[part] = value
-    return {values: parts for values, parts in found.items() if parts}
+    return {values: parts for values, parts in by_values.items() if parts}
 
 
 def cov_by_server(query: Query, answer: QueryResult) -> Mapping[Values, float]:
@@ -154,8 +154,8 @@ def _known(group: SeriesGroup) -> tuple[Values, ...]:
 
 def _of_group(group: SeriesGroup, answer: QueryResult) -> Iterator[tuple[Values, Sample]]:
     """Yield the samples of the servers of a group, and those of nobody."""
-    known, values_of = frozenset(_known(group)), _values_of(group)
-    return ((v, sample) for sample in answer.samples if (v := values_of(sample)) in known)
+    of_group, values_of = frozenset(_known(group)), _values_of(group)
+    return ((v, sample) for sample in answer.samples if (v := values_of(sample)) in of_group)
 
 
 def _told(query: Query, values: Values) -> str:

@@ -456,8 +456,8 @@ def _merged(slow: Mapping[str, ReadingsByValues]) -> dict[str, ReadingsByValues]
 def _interval(round_: _Round) -> float:
     """The longest scrape interval of a group [s]; 0 if it is not known."""
     nobody = ("",) * len(round_.group.labels)
-    found = round_.tables.get(REPLICAS, {}).get(nobody, {}).get("interval", 0.0)
-    return found if isfinite(found) else 0.0
+    seconds = round_.tables.get(REPLICAS, {}).get(nobody, {}).get("interval", 0.0)
+    return seconds if isfinite(seconds) else 0.0
 
 
 def _short_window(interval: float, windows: RateWindows) -> int:

@@ -98,22 +98,22 @@ class Survey:
         is_wanted
             Whether a server is still there: queries of its own are not asked otherwise.
         """
-        found: dict[Key, SurveyResult] = {}
+        answers: dict[Key, SurveyResult] = {}
 
         async def take(results: Results) -> None:
-            found.update(results)
+            answers.update(results)
             await receive(results)
 
         async def take_shared(results: Results) -> None:
-            found.update(results)
+            answers.update(results)
             await receive({k: result for k, result in results.items() if not measures[k].queries})
 
         async def take_own(key: Key, reading: Reading) -> None:
-            await take({key: replace(found[key], reading=reading)})
+            await take({key: replace(answers[key], reading=reading)})
 
         await self._shared(measures, take_shared)
-        await self._own.ask(dict(_asking(measures, found)), take_own, is_wanted)
-        return found
+        await self._own.ask(dict(_asking(measures, answers)), take_own, is_wanted)
+        return answers
 
     async def _shared(self, measures: Mapping[Key, Measure], take: Receive) -> None:
         groups, refused = self._grouped(measures)

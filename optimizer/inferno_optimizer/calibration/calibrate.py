@@ -332,15 +332,15 @@ def _budgets(table: WindowTable, fitted: Fit) -> list[TokenBudgetParameters | No
     weights = np.concatenate([fitted.weights, fitted.weights], axis=1)
     residuals = np.concatenate([fitted.decode.residuals, fitted.prefill.residuals], axis=1)
     lines = typical_residual(residuals, weights)
-    found: list[TokenBudgetParameters | None] = [None] * len(lines)
+    budgets: list[TokenBudgetParameters | None] = [None] * len(lines)
     groups = np.flatnonzero(lines > GOOD_FIT)
     if not groups.size:
-        return found
+        return budgets
     budget = fit_budget(table.take(groups), fitted.weights[groups])
     better = typical_residual(budget.residuals, weights[groups]) < BETTER * lines[groups]
     for group, row in zip(groups[better], budget.coefficients[better].tolist(), strict=True):
-        found[group] = TokenBudgetParameters(*row)
-    return found
+        budgets[group] = TokenBudgetParameters(*row)
+    return budgets
 
 
 def _counted(broken: IntArray) -> dict[Rejection, int]:

@@ -325,9 +325,9 @@ def judged(
 ) -> list[tuple[Window, Rejection | None]]:
     """Each window of one group in order of time, and why it is not used, if so."""
     in_order = in_time(windows)
-    known = list(Rejection)
+    reasons = list(Rejection)
     codes = rejections(WindowTable.of([in_order]), requirements)[0].tolist()
     return [
-        (window, None if code < 0 else known[code])
+        (window, None if code < 0 else reasons[code])
         for window, code in zip(in_order, codes, strict=True)
     ]

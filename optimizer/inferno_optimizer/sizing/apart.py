@@ -268,12 +268,12 @@ def size_pairs(
         floor,
         *(unit_cost[roles.profile[side]] for side in (ordered.prefill, ordered.decode)),
     )
-    search, found = _with_caches(
+    search, numbers = _with_caches(
         search, caches, lambda computed: _apart(catalogue, roles, ordered, computed)
     )
     apart, back = search.apart, np.argsort(order)
     busy = search.demand > 0
-    prefill, decode = (np.where(busy, number, ordered.floor)[back] for number in found)
+    prefill, decode = (np.where(busy, number, ordered.floor)[back] for number in numbers)
     least = apart.latencies(*apart.lowest)
     floors = (least.itl_ms[back], least.wait_ms[back], least.ttft_ms[back])
     costs = unit_cost[roles.profile[rows.prefill]], unit_cost[roles.profile[rows.decode]]

@@ -69,8 +69,8 @@ class Catalogue:
 
     def priority(self, service_class: str) -> int:
         """The priority of a class, 1 is the most important; the lowest one if there is no such."""
-        found = self.classes.get(service_class)
-        return found.effective_priority if found else LOWEST_PRIORITY
+        known_class = self.classes.get(service_class)
+        return known_class.effective_priority if known_class else LOWEST_PRIORITY
 
     def target(self, server: Server) -> Target:
         """What the class of a server promises for its model; nothing if it has no targets."""
@@ -86,7 +86,7 @@ class Catalogue:
     def places(self) -> Mapping[tuple[str, ...], int]:
         """A number for each accelerator, its position, and then for each pair of two roles."""
         names = [(name,) for name in self.accelerators]
-        pairs = (self._names(pair) for found in self.apart.values() for pair in found)
+        pairs = (self._names(pair) for of_model in self.apart.values() for pair in of_model)
         return {place: i for i, place in enumerate((*names, *sorted({*pairs})))}
 
     def place(self, allocation: Allocation) -> int:
@@ -97,15 +97,15 @@ class Catalogue:
     @cached_property
     def apart(self) -> Mapping[str, tuple[tuple[int, int], ...]]:
         """The usable pairs of each model: positions of a profile for prefill and one for decode."""
-        found: dict[str, dict[Role, list[int]]] = {}
+        by_model: dict[str, dict[Role, list[int]]] = {}
         roles = self.system.roles
         for position in sorted(range(len(roles)), key=lambda i: roles[i].accelerator):
             profile = roles[position]
             if not self.role_problems(profile):
-                found.setdefault(profile.model, {}).setdefault(profile.role, []).append(position)
+                by_model.setdefault(profile.model, {}).setdefault(profile.role, []).append(position)
         return {
             model: tuple(product(by.get(Role.PREFILL, ()), by.get(Role.DECODE, ())))
-            for model, by in found.items()
+            for model, by in by_model.items()
         }
 
     def _names(self, pair: tuple[int, int]) -> tuple[str, ...]:
@@ -114,15 +114,15 @@ class Catalogue:
     @cached_property
     def profiles(self) -> Mapping[str, tuple[int, ...]]:
         """Positions of the usable profiles of each model, sorted by name of accelerator."""
-        found: dict[str, list[int]] = {p.model: [] for p in self.system.profiles}
+        by_model: dict[str, list[int]] = {p.model: [] for p in self.system.profiles}
         order = sorted(
             range(len(self.system.profiles)), key=lambda i: self.system.profiles[i].accelerator
         )
         for position in order:
             profile = self.system.profiles[position]
             if not self.profile_problems(profile.model, profile.accelerator):
-                found[profile.model].append(position)
-        return {model: tuple(positions) for model, positions in found.items()}
+                by_model[profile.model].append(position)
+        return {model: tuple(positions) for model, positions in by_model.items()}
 
     @cached_property
     def _profile(self) -> Mapping[tuple[str, str], PerformanceProfile]:
@@ -274,8 +274,8 @@ class Catalogue:
         if position is None:
             return Reason.UNKNOWN_ACCELERATOR, self.strange_accelerators[name]
         if not server.has_place(name, part.role):
-            known = alternatives(name, server.named_places.get(part.role, ()))
-            return Reason.INVALID_SPEC, f"names no workload or backend for {name!r}{known}"
+            near = alternatives(name, server.named_places.get(part.role, ()))
+            return Reason.INVALID_SPEC, f"names no workload or backend for {name!r}{near}"
         card_type = self.system.accelerators[position].type
         if card_type in self._without_count:
             return Reason.UNKNOWN_CAPACITY, self._without_count[card_type]
@@ -322,9 +322,10 @@ class Catalogue:
         """Messages for the accelerators that servers run on and that the system does not have."""
         parts = (part for server in self.system.servers for part in server.current.parts)
         names = {part.accelerator for part in parts} - self.accelerators.keys()
-        known = sorted(self.accelerators)
+        all_names = sorted(self.accelerators)
         return {
-            name: f"no accelerator is named {name!r}{alternatives(name, known)}" for name in names
+            name: f"no accelerator is named {name!r}{alternatives(name, all_names)}"
+            for name in names
         }
 
     def _missing_data(self, server: Server) -> str:

@@ -41,9 +41,9 @@ class GenerationRows:
     def among(self, rows: IntArray) -> tuple[IntArray, IntArray]:
         """Positions in `rows` of the group's rows, and their positions in it; by falling batch."""
         place = np.searchsorted(self.rows, rows)
-        mine = np.flatnonzero(self.rows[np.minimum(place, len(self.rows) - 1)] == rows)
-        order = np.argsort(-self.replicas.model.batch[place[mine]], kind="stable")
-        return mine[order], place[mine][order]
+        at = np.flatnonzero(self.rows[np.minimum(place, len(self.rows) - 1)] == rows)
+        order = np.argsort(-self.replicas.model.batch[place[at]], kind="stable")
+        return at[order], place[at][order]
 
     def serving(self, requests: Requests) -> Self:
         """The group with other requests."""
@@ -106,8 +106,8 @@ def build_pairs(
     multiplicity = integers(a.multiplicity for a in system.accelerators)[accelerator]
     generation = _generation(system)[profile]
     floor = integers(c.server.min_replicas for c in cases)[case]
-    mine = [roles[i] if roles else Role.BOTH for i in profile.tolist()]
-    caches = PromptCaches.of(cases, case, accelerator, catalogue.accelerators, mine)
+    role_of = [roles[i] if roles else Role.BOTH for i in profile.tolist()]
+    caches = PromptCaches.of(cases, case, accelerator, catalogue.accelerators, role_of)
     requests = _requests(system, cases, case, profile, caches.computed_tokens(floor))
     limits = TargetLimits.of([c.target for c in cases]).take(case)
     demand = _demand(cases, case, requests.tokens)
@@ -202,9 +202,9 @@ def _groups(
 ) -> Iterator[GenerationRows]:
     generation = _generation(system)
     for kind in np.unique(generation[profile]):
-        rows, mine = np.flatnonzero(generation[profile] == kind), generation == kind
-        parameters = tuple(system.profiles[i].parameters for i in np.flatnonzero(mine))
-        which = np.cumsum(mine)[profile[rows]] - 1
+        rows, of_kind = np.flatnonzero(generation[profile] == kind), generation == kind
+        parameters = tuple(system.profiles[i].parameters for i in np.flatnonzero(of_kind))
+        which = np.cumsum(of_kind)[profile[rows]] - 1
         model = model_of(parameters, which, requests.take(rows))
         yield GenerationRows(rows, Replicas(model, limits.take(rows)), parameters, which)
 

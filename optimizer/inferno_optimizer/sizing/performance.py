@@ -330,14 +330,14 @@ class TokenBudgetModel(SteadyModel):
         constant = tokens * inputs
         half = (states * (inputs + tokens) + inputs - tokens * TOKENS_PER_ITERATION) / 2
         root = half + np.sqrt(half**2 + TOKENS_PER_ITERATION * constant)
-        found = np.maximum(np.ceil(root / TOKENS_PER_ITERATION), 1.0)
+        chunks = np.maximum(np.ceil(root / TOKENS_PER_ITERATION), 1.0)
 
         def fits(count: FloatArray) -> FloatArray:
             surplus = (TOKENS_PER_ITERATION * count - 2 * half) * count >= constant
             return np.asarray(surplus, dtype=np.float64)
 
-        found += 1.0 - fits(found)
-        return np.maximum(found - fits(np.maximum(found - 1.0, 0.0)), 1.0)
+        chunks += 1.0 - fits(chunks)
+        return np.maximum(chunks - fits(np.maximum(chunks - 1.0, 0.0)), 1.0)
 
     def intervals(self, rows: slice, states: FloatArray) -> FloatArray:
         """Mean time between departures [ms], see `queueing.DepartureIntervals`."""

@@ -194,10 +194,10 @@ def _sums_up_to_batch(
     start = 1
     while start <= batch[0] and weight.any():  # far beyond few requests, all weights are 0
         active = int(np.count_nonzero(batch >= start))  # a prefix, because N is descending
-        mine = slice(rows.start, rows.start + active)
+        active_rows = slice(rows.start, rows.start + active)
         width = min(max(STATES, CELLS // active), int(batch[0]) - start + 1)
         states = np.arange(start, start + width, dtype=np.float64)[:, None]
-        ratios = intervals(mine, states) * arrival_rate[:active]
+        ratios = intervals(active_rows, states) * arrival_rate[:active]
         ending = slice(int(np.count_nonzero(batch >= start + width - 1)), active)
         beyond = states > batch[ending]
         ratios[:, ending][beyond] = 1.0  # keeps the weight of state N until the end of the block

@@ -255,30 +255,30 @@ class Object(Generic[T]):
             key: _Field((*name, attribute.rpartition(".")[2])[0], kind, attrgetter(attribute))
             for key, (attribute, kind, *name) in keys.items()
         }
-        self._in_any_case = {key.lower(): known for key, known in self._fields.items()}
-        self._zeros = {known.argument: known.kind.zero for known in self._fields.values()}
+        self._in_any_case = {key.lower(): entry for key, entry in self._fields.items()}
+        self._zeros = {entry.argument: entry.kind.zero for entry in self._fields.values()}
         self.zero = make(**self._zeros)
 
     @property
     def kinds(self) -> Mapping[str, FieldKind[Any]]:
         """The kind of each key."""
-        return {key: known.kind for key, known in self._fields.items()}
+        return {key: entry.kind for key, entry in self._fields.items()}
 
     @property
     def schema(self) -> Schema:
         """JSON schema of the object; every key may be absent or null."""
-        properties = {key: nullable(known.kind.schema) for key, known in self._fields.items()}
+        properties = {key: nullable(entry.kind.schema) for key, entry in self._fields.items()}
         return {"type": "object", "properties": properties}
 
     def read(self, value: object, /) -> T:
         """Build the value from the keys of the object; absent keys count as zero."""
         arguments = dict(self._zeros)
         for key, part in _object(value).items():
-            known = self._fields.get(key) or self._in_any_case.get(str(key).lower())
-            if known is None or part is None:
+            entry = self._fields.get(key) or self._in_any_case.get(str(key).lower())
+            if entry is None or part is None:
                 continue
             try:
-                arguments[known.argument] = known.kind.read(part)
+                arguments[entry.argument] = entry.kind.read(part)
             except MisfitError as misfit:
                 raise misfit.inside(str(key)) from None
         return self._make(**arguments)
@@ -286,8 +286,8 @@ class Object(Generic[T]):
     def unknown(self, value: object, /) -> Iterator[MisfitError]:
         """The unknown keys of the object and of the values inside it."""
         for key, part in value.items() if isinstance(value, Mapping) else ():
-            if known := self._in_any_case.get(str(key).lower()):
-                yield from (misfit.inside(str(key)) for misfit in known.kind.unknown(part))
+            if entry := self._in_any_case.get(str(key).lower()):
+                yield from (misfit.inside(str(key)) for misfit in entry.kind.unknown(part))
             elif str(key).lower() not in self._unused:
                 yield unknown_key(key, list(self._fields))
 
@@ -295,8 +295,8 @@ class Object(Generic[T]):
         """Write every key that is not left out."""
         left_out = self._left_out(value)
         return {
-            key: known.kind.write(known.get(value))
-            for key, known in self._fields.items()
+            key: entry.kind.write(entry.get(value))
+            for key, entry in self._fields.items()
             if key not in left_out
         }
 

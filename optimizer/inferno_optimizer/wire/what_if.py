@@ -229,8 +229,8 @@ def _readings(change: FieldChange, names: Sequence[str]) -> Sequence[tuple[str, 
     splits = [(name, _short(field)) for name, field in change.splits()]
     if change.every:
         return [(name, splits[-1][1]) for name in names]
-    known = frozenset(names)
-    return [(name, field) for name, field in splits if name in known]
+    known_names = frozenset(names)
+    return [(name, field) for name, field in splits if name in known_names]
 
 
 def _intended_name(change: FieldChange, fields: Mapping[str, Mapping[str, object]]) -> str:

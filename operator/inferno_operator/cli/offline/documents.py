@@ -70,14 +70,14 @@ def _line(node: yaml.Node, steps: Sequence[Step]) -> int:
     line = node.start_mark.line
     for step in steps:
         if isinstance(node, yaml.MappingNode):
-            found = [pair for pair in node.value if pair[0].value == step]
+            nodes = [pair for pair in node.value if pair[0].value == step]
         elif isinstance(node, yaml.SequenceNode):
-            found = [(n, n) for i, n in enumerate(node.value) if i == step or _has(n, step)]
+            nodes = [(n, n) for i, n in enumerate(node.value) if i == step or _has(n, step)]
         else:
-            found = []
-        if not found:
+            nodes = []
+        if not nodes:
             break
-        key, node = found[0]
+        key, node = nodes[0]
         line = key.start_mark.line
     return int(line) + 1
 
@@ -184,9 +184,9 @@ def _read_yaml(text: str, origin: str) -> Iterator[Document]:
 def _left_in(text: str) -> tuple[str, str] | None:
     """What was left in a text that is no YAML, after its place; None if nothing of the kind was."""
     for pattern, advice in LEFT_IN:
-        if found := pattern.search(text):
-            before = text[: found.start()]
-            column = found.start() - (before.rfind("\n") + 1)
+        if match := pattern.search(text):
+            before = text[: match.start()]
+            column = match.start() - (before.rfind("\n") + 1)
             return _position(before.count("\n"), column), advice
     return None
 

@@ -65,7 +65,7 @@ def calibrations(
         before = _before(models[pair.namespace, pair.model], pair.accelerator)
         previous = _PreviousData(pair.accelerator, typed, before, now)
         rows[pair.namespace, pair.model].append(_row(previous, result))
-    return {model: tuple(found) for model, found in rows.items()}
+    return {model: tuple(own) for model, own in rows.items()}
 
 
 def with_prefill_batch(new: Iterable[Window], known: Iterable[Window]) -> list[Window]:
@@ -152,9 +152,9 @@ def _row(previous: _PreviousData, result: Calibration) -> CalibratedData:
     """What is known of an accelerator; after a refusal the usable parameters stay as before."""
     facts = result.facts
     seen = facts.rows >= FEWEST_ROWS
-    found = _laws(previous, result)
+    fitted = _laws(previous, result)
     decode_parms, prefill_parms = _usable(result, previous.before)
-    reason, message = _verdict(previous, result, found)
+    reason, message = _verdict(previous, result, fitted)
     return CalibratedData(
         acc=previous.accelerator,
         reason=reason,
@@ -172,8 +172,8 @@ def _row(previous: _PreviousData, result: Calibration) -> CalibratedData:
         expected=_decode_parms(result.expected) if seen else None,
         decode_parms=decode_parms,
         prefill_parms=prefill_parms,
-        step_parms=_step_parms(previous, result, found),
-        hardly_known=_hardly_known(previous, result, found),
+        step_parms=_step_parms(previous, result, fitted),
+        hardly_known=_hardly_known(previous, result, fitted),
         perf_parms=_perf_parms(result.budget) if result.budget else None,
     )
 

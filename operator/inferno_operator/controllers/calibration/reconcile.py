@@ -96,8 +96,8 @@ def _remember(
 ) -> None:
     """Add the new windows, and forget old ones."""
     for pair in {*memory, *read}:
-        known = memory.pop(pair, [])
-        windows = (*known, *with_prefill_batch(read.get(pair, ()), known))
+        before = memory.pop(pair, [])
+        windows = (*before, *with_prefill_batch(read.get(pair, ()), before))
         if kept := retained(window for window in windows if window.end >= now - FORGET_S):
             memory[pair] = kept
 

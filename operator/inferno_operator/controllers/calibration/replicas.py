@@ -217,17 +217,17 @@ def windows(
     for sample in samples:
         labels = {name: value for name, value in sample.labels.items() if name != PART}
         parts[tuple(sorted(labels.items()))] |= {sample.labels.get(PART, ""): sample.value}
-    found: defaultdict[Pair, list[Window]] = defaultdict(list)
+    by_pair: defaultdict[Pair, list[Window]] = defaultdict(list)
     index = _index(labelled)
     end = max((sample.time for sample in samples), default=0.0)
     for identity, values in parts.items():
         labels = dict(identity)
         pair = _pair(labels, index)
         if pair is not None and "alive" in values:  # a stopped engine has counters for a while
-            known = {name: values.get(name, nan) for name in (*COUNTERS, *GAUGES)}
-            known["started"] = starts.get(_values(labels, REPLICA), -inf)
-            found[pair].append(_window(labels, known, end, window_s))
-    return dict(found)
+            figures = {name: values.get(name, nan) for name in (*COUNTERS, *GAUGES)}
+            figures["started"] = starts.get(_values(labels, REPLICA), -inf)
+            by_pair[pair].append(_window(labels, figures, end, window_s))
+    return dict(by_pair)
 
 
 LabelIndex = Mapping[tuple[str, ...], Mapping[tuple[str, ...], set[Pair]]]
@@ -235,12 +235,12 @@ LabelIndex = Mapping[tuple[str, ...], Mapping[tuple[str, ...], set[Pair]]]
 
 
 def _index(labelled: Sequence[LabelledReplicas]) -> LabelIndex:
-    found: defaultdict[tuple[str, ...], defaultdict[tuple[str, ...], set[Pair]]]
-    found = defaultdict(lambda: defaultdict(set))
+    index: defaultdict[tuple[str, ...], defaultdict[tuple[str, ...], set[Pair]]]
+    index = defaultdict(lambda: defaultdict(set))
     for one in labelled:
         names = tuple(sorted(one.labels))
-        found[names][_values(one.labels, names)].add(one.pair)
-    return found
+        index[names][_values(one.labels, names)].add(one.pair)
+    return index
 
 
 def _pair(labels: Mapping[str, str], index: LabelIndex) -> Pair | None:

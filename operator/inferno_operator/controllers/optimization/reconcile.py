@@ -206,8 +206,8 @@ async def _optimize(
     objects = await context.source.objects(key.namespace)
     observations = await context.loads.with_loads(objects)
     resources = readable(observations)
-    known = [*resources, *still_running(observations)]
-    snapshot = _calm(build_system(known, optimizer, context.time_limit), key, resources, context)
+    every = [*resources, *still_running(observations)]
+    snapshot = _calm(build_system(every, optimizer, context.time_limit), key, resources, context)
     placed = await _solved(snapshot.system, nodes, key, resources, context)
     async with context.writes[key.namespace]:
         _must_be_same(observation, observe(Optimizer, await context.cluster.get(OPTIMIZER, key)))

@@ -88,8 +88,8 @@ class ServerCheck:
                     self.queue.add(namespace)
 
     def _has_optimizer(self, namespace: str) -> bool:
-        known = self._objects.observations(OPTIMIZER, namespace)
-        return any(optimizer.deleted is None for optimizer in known)
+        optimizers = self._objects.observations(OPTIMIZER, namespace)
+        return any(optimizer.deleted is None for optimizer in optimizers)
 
     async def _check(self, namespace: str) -> ReconcileResult:
         try:

@@ -144,10 +144,10 @@ class NamespaceAccount:
                 self.accounts[server.name] = replace(before, entry=entry, prices=prices)
 
     def _is_outdated(self, system: System) -> bool:
-        known, now = self._known, _without_loads(system)
-        if known is None or known.servers != now.servers:
+        before, now = self._known, _without_loads(system)
+        if before is None or before.servers != now.servers:
             return True
-        return self._steps >= REFRESH_STEPS and known != now
+        return self._steps >= REFRESH_STEPS and before != now
 
     def _begin(self, system: System, step_s: float, lead_s: float) -> None:
         """Begin the simulations anew, with replicas for the loads of now."""
