@@ -13,7 +13,8 @@ from inferno_operator.engines.catalogue import (
 from inferno_operator.engines.division import Namespaces, chunks
 from inferno_operator.engines.own_queries import OwnQueries
 from inferno_operator.engines.reading import Reading, Values
-from inferno_operator.engines.rounds import Effort, GroupPart, Rounds, ServerAnswer
+from inferno_operator.engines.round_queries import Effort
+from inferno_operator.engines.rounds import GroupPart, Rounds, ServerAnswer
 from inferno_operator.engines.series_groups import (
     WINDOWS,
     GroupIdentity,
