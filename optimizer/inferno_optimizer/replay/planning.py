@@ -1,4 +1,7 @@
-"""Policies that plan all servers together, as the operator does with the optimizer."""
+"""Policies that plan all servers together, as the operator does with the optimizer.
+
+The operator does what rules with `corrects` say; the others show what each of its parts is worth.
+"""
 
 from dataclasses import dataclass
 from functools import partial
@@ -123,19 +126,20 @@ class Planner:
             _ratios_to_targets(self._setting.fleet, seen),
             serving,
             self._should_be_enough(seen),
-            self._long_s,
+            np.maximum(self._long_s, self._rules.catch_up_s),
         )
         self._learned |= bool((self._correction.factor != before.factor).any())
 
     def _should_be_enough(self, seen: Seen) -> BoolArray:
-        """Whether the plan is carried out, and its load is not exceeded."""
+        """Whether the plan is carried out, and its load, with what waits, is not exceeded."""
         rate = self._arrivals()
         serves = (seen.ready == seen.present).all(axis=1)
         planned = seen.ready.sum(axis=1) >= self._plan.sum(axis=1)
-        arrives = np.vstack((rate, self._lengths.mean()))
-        most = self._load * np.array([[1.0], [1.0 + MOVED], [1.0 + MOVED]])
-        met = (arrives <= most).all(axis=0) & (self._backlog(seen, rate) == 0)
-        return np.asarray(serves & planned & met & (rate > 0))
+        served = rate + self._backlog(seen, rate) / self._rules.catch_up_s
+        arrives = np.vstack((served, self._lengths.mean()))
+        most = self._load * (1.0 + MOVED)
+        covered = (arrives <= most).all(axis=0)
+        return np.asarray(serves & planned & covered & (rate > 0))
 
     def _plans_of(self, fleet: ReplayFleet) -> FleetPlans:
         """Plans at least one replica of each: what has none cannot be measured."""

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from inferno_operator.controllers.measurement.load import backlog_of, covers
+from inferno_operator.controllers.measurement.load import covers
 from inferno_operator.controllers.measurement.quality import against_targets
 from inferno_operator.engines.series_groups import windows_of
 from inferno_operator.resources import (
@@ -21,6 +21,7 @@ from inferno_operator.resources import (
     Target,
 )
 from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, CORRECTED, Verdict
+from inferno_operator.resources.measurement import CATCH_UP_SECONDS
 from inferno_optimizer.correction import MISSED, MOST, MOST_VAIN, Correction
 from inferno_optimizer.solution import Reason
 
@@ -59,7 +60,7 @@ def with_correction(
         np.array([ratio]),
         np.array([current.num_replicas if current else 0]),
         np.array([enough]),
-        np.array([float(windows_of(server.spec.measure).long)]),
+        np.array([_wait_s(server)]),
     )
     return newest.model_copy(update={"correction": _written(stepped)})
 
@@ -99,19 +100,25 @@ def _should_be_enough(
 ) -> bool:
     """Whether what runs should be enough, as the Model says, and nothing else explains a miss.
 
-    The decision is carried out, and was made for no less than what arrives.
+    The decision is carried out, and was made for no less than what arrives and waits.
     """
     desired, current = server.spec.desired_alloc, server.spec.current_alloc
     if desired is None or desired.load is None or current is None or not desired.num_replicas:
         return False
     return (
         newest.quality == "Fresh"
-        and not backlog_of(newest, target)
         and _is_settled(server)
         and not current.cold_replicas
         and _replicas(current) >= _replicas(desired)
-        and covers(desired.load, newest, factor)
+        and covers(desired.load, server, newest, target, factor)
     )
+
+
+def _wait_s(server: Server) -> float:
+    """How long a miss must last until it counts: a backlog is served by then [s]."""
+    measure = server.spec.measure
+    catch_up = measure.catch_up_seconds if measure else CATCH_UP_SECONDS
+    return float(max(windows_of(measure).long, catch_up))
 
 
 def _is_settled(server: Server) -> bool:

@@ -67,7 +67,7 @@ def with_planned_load(
     now
         The time, for which somebody may know that more is to come.
     """
-    backlog = backlog_of(newest, target)
+    backlog = _backlog(newest, target)
     found = _with_schedule(_load(newest, backlog, server, before), server, now)
     if found is not None and newest.correction is not None:
         found = _times(found, newest.correction.factor)
@@ -110,11 +110,17 @@ def _accepts_other(old: Load, new: Load) -> bool:
     return differs(old.tokens_per_step or 1.0, new.tokens_per_step or 1.0)
 
 
-def covers(planned: Load, measured: Measured, factor: float) -> bool:
-    """Whether a planned load is not noticeably less than a factor of what arrives."""
-    rate = (measured.arrival_rate or 0.0) * factor
-    arriving = planned.model_copy(update={"arrival_rate": rate, **_lengths(measured)})
-    most = _larger(planned, arriving)
+def covers(
+    planned: Load, server: Server, measured: Measured, target: Target | None, factor: float
+) -> bool:
+    """Whether a planned load is not noticeably less than what arrives and waits.
+
+    What is measured of the rate is multiplied by a factor.
+    """
+    now = {"arrival_rate": measured.arrival_rate or 0.0, **_lengths(measured)}
+    arriving = planned.model_copy(update=now)
+    served = _plus(arriving, _backlog(measured, target), server.spec.measure)
+    most = _larger(planned, _times(served, factor))
     return not (
         differs(_computed(planned), _computed(most))
         or _accepts_other(planned, most)
@@ -263,8 +269,8 @@ def _larger(first: Load, second: Load) -> Load:
     return second.model_copy(update=largest)
 
 
-def backlog_of(measured: Measured, target: Target | None) -> float | None:
-    """Return the requests that wait beyond what a healthy queue holds.
+def _backlog(measured: Measured, target: Target | None) -> float | None:
+    """Requests that wait beyond what a healthy queue holds.
 
     It holds what arrives in the time that requests may wait, and one request of each replica.
     """

@@ -177,6 +177,13 @@ def test_a_miss_that_nothing_else_explains_makes_plans_for_more() -> None:
     assert after_a_miss(SETTLED).correction is not None
 
 
+def test_a_queue_that_stays_although_the_plan_is_for_it_makes_plans_for_more() -> None:
+    spec = {**SETTLED, "desiredAlloc": allocation(3, 1.15 * RATE)}
+
+    assert after_a_miss(spec, waiting=60.0).correction is not None
+    assert after_a_miss(spec, waiting=240.0).correction is None  # the next plan is for it
+
+
 @pytest.mark.parametrize(
     ("spec", "conditions", "fields"),
     [
