@@ -70,7 +70,7 @@ def comparison_parts(item: ServerMeasurement) -> Iterator[Part]:
     rows = [(name, values[name], predicted[name], limits[name]) for name in QUANTITIES]
     yield ""
     yield TextTable(("QUANTITY", ">MEASURED", ">PREDICTED", ">NOW/SLO"), rows)
-    yield from _of_load(item)
+    yield from _of_load(measured)
     yield from _of_schedule(item)
 
 
@@ -83,9 +83,8 @@ def _notes(item: ServerMeasurement) -> Iterator[str]:
     yield from _of_backlog(item.measured)
 
 
-def _of_load(item: ServerMeasurement) -> Iterator[str]:
+def _of_load(found: Measured | None) -> Iterator[str]:
     """Yield why plans are for another load than the one that arrives now."""
-    found = item.measured
     if found is not None and found.ahead is not None and found.load is not None:
         now, planned, ahead = found.arrival_rate, found.load.arrival_rate, found.ahead
         grows = f"{ahead.growth:g} times that after {duration(ahead.seconds)}"
@@ -94,8 +93,10 @@ def _of_load(item: ServerMeasurement) -> Iterator[str]:
             if ahead.history_seconds
             else "until two hours are known"
         )
-        yield f"planned for {number(planned)} requests/min: now {number(now)}, {grows}, {seen}"
-    yield from _of_correction(item)
+        corrected = found.correction.factor if found.correction else 1.0
+        more = f", times {corrected:.3g} for missed targets" if corrected > 1 else ""
+        said = f"planned for {number(planned)} requests/min: now {number(now)}, {grows}, {seen}"
+        yield said + more
     yield from _of_backlog(found)
 
 

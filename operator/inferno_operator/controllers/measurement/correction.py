@@ -48,11 +48,11 @@ def with_correction(
     """
     known = before.correction if before else None
     compared = against_targets(newest, target) if target else ()
-    ratio = max((value / limit for _, value, limit in compared), default=math.nan)
-    factor = known.factor if known else 1.0
-    enough = ratio >= 0 and _should_be_enough(server, newest, target, factor)
-    if known is None and not (enough and ratio > MISSED):
+    ratio = max((value / limit for _, value, limit in compared), default=0.0)
+    if known is None and ratio <= MISSED:
         return newest
+    factor = known.factor if known else 1.0
+    enough = ratio > 0 and _should_be_enough(server, newest, target, factor)
     state = Correction.none(1) if known is None or before is None else _read(known, before.time)
     current = server.spec.current_alloc
     stepped = state.step(

@@ -14,6 +14,7 @@ from inferno_operator.cli.tables.measurement import (
 from inferno_operator.resources import (
     Ahead,
     Load,
+    LoadCorrection,
     Measured,
     MeasuredReplicas,
     Percentiles,
@@ -196,6 +197,27 @@ def test_it_is_said_how_far_ahead_plans_are_made(history: float, known: str) -> 
 
     assert shown[-1] == (
         f"planned for 1667 requests/min: now 1234, 1.35 times that after 4m, {known}"
+    )
+
+
+def test_it_is_said_how_much_more_is_planned_for_as_targets_are_missed() -> None:
+    corrected = FRESH.model_copy(
+        update={
+            "ahead": Ahead(seconds=240, growth=1.35, history_seconds=0),
+            "load": Load(arrival_rate=2083.2, avg_out_tokens=100),
+            "correction": LoadCorrection(factor=1.25, missed_since=NOW),
+        }
+    )
+    current = {"accelerator": "A", "numReplicas": 4}
+    item = ServerMeasurement(server(measure=MEASURE, currentAlloc=current), corrected)
+
+    assert lines(item)[-1] == (
+        "s: slo-itl, slo-ttft missed with 4 replicas that should be enough: planned for 1.25 times"
+        " the load; calibrate Model 'M'"
+    )
+    assert list(comparison_parts(item))[-1] == (
+        "planned for 2083 requests/min: now 1234, 1.35 times that after 4m, until two hours are"
+        " known, times 1.25 for missed targets"
     )
 
 

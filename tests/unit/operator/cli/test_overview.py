@@ -107,6 +107,16 @@ def test_warnings_are_told_below_the_servers() -> None:
     ]
 
 
+def test_what_corrects_a_plan_is_told_below_the_servers() -> None:
+    corrected = measured("S", 30, status="True", reason="Allocated", message="2 x A")
+    told = condition("Corrected", "TargetsMissed", message="planned for 1.25 times the load")
+    corrected["status"]["conditions"].append(told)
+
+    shown = lines(corrected, PROMISES, *system(9), optimizer())
+
+    assert "s: planned for 1.25 times the load" in shown
+
+
 def test_servers_stand_beside_their_targets_and_cards() -> None:
     missing = measured(
         "S", 50, status="False", reason="NoCapacity", message="not enough cards: it takes 2"
