@@ -21,6 +21,8 @@ TARGET = Target(model="M", slo_itl=25.0)
 RATE, PLANNED = 600.0, 3
 """Arrivals [requests/min], and the replicas that the Model wants for them."""
 
+MEASURE = {"source": "vLLM", "labels": {"model_name": "m"}}
+
 Latency = Callable[[int], float]
 """The inter-token latency with so many replicas [ms]."""
 
@@ -44,8 +46,7 @@ def served(spec: Manifest, *conditions: Manifest, measured: Measured | None = No
     given = {item["type"] for item in conditions}
     known = [*conditions, *(item for item in usual if item["type"] not in given)]
     status = {"conditions": known, "measured": measured.to_json() if measured else None}
-    measure = {"source": "vLLM", "labels": {"model_name": "m"}}
-    whole = objects.server("S", spec={"measure": measure, **spec})
+    whole = objects.server("S", spec={"measure": MEASURE, **spec})
     found = objects.observed({**whole, "status": status})
     assert isinstance(found.resource, Server), found.problem
     return found
@@ -157,9 +158,11 @@ def test_the_factor_ends_at_the_limit_and_says_so() -> None:
     )
 
 
-def after_a_miss(spec: Manifest, *conditions: Manifest, **fields: object) -> Measured:
+def after_a_miss(
+    spec: Manifest, *conditions: Manifest, before: Measured | None = None, **fields: object
+) -> Measured:
     """What is known after a miss for ten minutes, of a Server of which something else is so."""
-    measured: Measured | None = None
+    measured = before
     for cycle in range(1, 20):
         found = served(spec, *conditions, measured=measured).resource
         assert isinstance(found, Server)
@@ -182,6 +185,24 @@ def test_a_queue_that_stays_although_the_plan_is_for_it_makes_plans_for_more() -
 
     assert after_a_miss(spec, waiting=60.0).correction is not None
     assert after_a_miss(spec, waiting=240.0).correction is None  # the next plan is for it
+
+
+def test_a_miss_does_not_count_before_a_queue_could_have_been_served() -> None:
+    patient = {**SETTLED, "measure": {**MEASURE, "catchUpSeconds": 900}}
+
+    found = after_a_miss(patient).correction
+
+    assert found is not None
+    assert found.factor == 1
+
+
+def test_a_plan_that_waits_for_a_person_does_not_grow_meanwhile() -> None:
+    risen = measurement(0, 40.0, correction=correction(1.25, ratio_before=10.0))
+
+    found = after_a_miss(SETTLED, before=risen).correction
+
+    assert found is not None
+    assert found.factor == 1.25
 
 
 @pytest.mark.parametrize(
