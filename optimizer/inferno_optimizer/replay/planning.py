@@ -131,15 +131,21 @@ class Planner:
         self._learned |= bool((self._correction.factor != before.factor).any())
 
     def _should_be_enough(self, seen: Seen) -> BoolArray:
-        """Whether the plan is carried out, and its load, with what waits, is not exceeded."""
+        """Whether the plan is carried out, and is by the Models enough for what there is to serve.
+
+        That is no more than its load, with what waits, nor longer requests.
+        """
         rate = self._arrivals()
         serves = (seen.ready == seen.present).all(axis=1)
         planned = seen.ready.sum(axis=1) >= self._plan.sum(axis=1)
         served = rate + self._backlog(seen, rate) / self._rules.catch_up_s
-        arrives = np.vstack((served, self._lengths.mean()))
         most = self._load * (1.0 + MOVED)
-        covered = (arrives <= most).all(axis=0)
-        return np.asarray(serves & planned & covered & (rate > 0))
+        covered = (np.vstack((served, self._lengths.mean())) <= most).all(axis=0)
+        asked = (rate > 0) & serves & planned & covered
+        if not asked.any():
+            return asked
+        able = self._plans.highest_rate(self._load[1:], seen.ready)
+        return np.asarray(asked & (served * self._correction.factor <= able))
 
     def _plans_of(self, fleet: ReplayFleet) -> FleetPlans:
         """Plans at least one replica of each: what has none cannot be measured."""

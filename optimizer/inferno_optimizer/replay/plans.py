@@ -64,6 +64,20 @@ class FleetPlans:
         answer = solve(candidates, left, time.perf_counter, time.perf_counter())
         return stays + self._matrix(candidates, answer.assignment)
 
+    def highest_rate(self, lengths: FloatArray, replicas: IntArray) -> FloatArray:
+        """The rate up to which replicas keep their targets, by the Models [requests/s].
+
+        Parameters
+        ----------
+        lengths
+            Mean lengths of shape (2, servers).
+        replicas
+            Replicas of each server on each accelerator.
+        """
+        able = np.where(replicas > 0, self._sized.at(lengths).max_rate, 0.0)
+        rates: FloatArray = (replicas * able).sum(axis=1)
+        return rates
+
     def _update(
         self, rate: FloatArray, lengths: FloatArray, present: IntArray, destination: IntArray
     ) -> None:

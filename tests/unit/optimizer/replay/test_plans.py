@@ -66,6 +66,22 @@ def test_plans_of_a_replay_are_those_of_the_optimizer(
         present, goal = found, np.where(random.random(SERVERS) < 0.5, found.argmax(axis=1), NONE)
 
 
+def test_replicas_are_enough_up_to_the_rate_from_which_a_plan_has_more() -> None:
+    of, _ = fleet_of(decode_system(fleet(SERVERS, ACCELERATORS, 3, demand=0.5)))
+    plans = FleetPlans(of, Options(unlimited=True), 1)
+    lengths = np.tile([[100.0], [200.0]], SERVERS)
+    nothing, goal = np.zeros(of.shape, dtype=np.int64), np.full(SERVERS, NONE)
+    enough = plans.plan(np.full(SERVERS, 5.0), lengths, nothing, goal)
+
+    highest = plans.highest_rate(lengths, enough)
+
+    stays = enough.argmax(axis=1)
+    less, more = (plans.plan(highest * share, lengths, enough, stays) for share in (0.999, 1.001))
+    assert (highest >= 5.0).all()
+    assert (less.sum(axis=1) == enough.sum(axis=1)).all()
+    assert (more.sum(axis=1) > enough.sum(axis=1)).all()
+
+
 def test_what_no_accelerator_serves_keeps_what_it_has() -> None:
     system = decode_system(fleet(SERVERS, ACCELERATORS, 3, demand=0.5))
     strict = [
