@@ -141,7 +141,7 @@ class Planner:
         served = rate + self._backlog(seen, rate) / self._rules.catch_up_s
         most = self._load * (1.0 + MOVED)
         covered = (np.vstack((served, self._lengths.mean())) <= most).all(axis=0)
-        asked = (rate > 0) & serves & planned & covered
+        asked: BoolArray = (rate > 0) & serves & planned & covered
         if not asked.any():
             return asked
         able = self._plans.highest_rate(self._load[1:], seen.ready)
