@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inferno_optimizer.noise import BoolArray
+from inferno_optimizer.noise import BoolArray, Numbers
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 
 MOST = 2.0
@@ -31,6 +31,12 @@ IMPROVED = 0.95
 MOST_VAIN = 2
 """Rises in a row that did not help, after which there are no more."""
 
+
+ENOUGH_REQUESTS = 100
+"""Requests for which a verdict must last: the mean of so many has an error of a tenth."""
+
+SMALLEST_RATE = 1e-6
+"""Arrival rate of a server without requests [requests/s]."""
 
 GAP_S = 600.0
 """Time between two steps after which the verdict of the first tells nothing of the time between."""
@@ -118,3 +124,17 @@ class Correction:
             np.where(rises, ratio, np.where(room, np.inf, self.before)),
             np.minimum(vain, MOST_VAIN),
         )
+
+
+def waiting_time(rate: Numbers, longest_s: Numbers) -> FloatArray:
+    """Return how long a verdict must last until it counts [s].
+
+    Parameters
+    ----------
+    rate
+        Arrival rates [requests/s].
+    longest_s
+        The longest of the times over which is measured, and in which a backlog is served [s].
+    """
+    enough: FloatArray = ENOUGH_REQUESTS / np.maximum(rate, SMALLEST_RATE)
+    return np.maximum(longest_s, enough)

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from inferno_optimizer.correction import Correction
+from inferno_optimizer.correction import Correction, waiting_time
 from inferno_optimizer.forecast import ConformalBound
 from inferno_optimizer.noise import MOVED, BoolArray, differs, followed, significant_rate
 from inferno_optimizer.replay.account import ENOUGH
@@ -126,7 +126,7 @@ class Planner:
             _ratios_to_targets(self._setting.fleet, seen),
             serving,
             self._should_be_enough(seen),
-            np.maximum(self._long_s, self._rules.catch_up_s),
+            waiting_time(self._arrivals(), np.maximum(self._long_s, self._rules.catch_up_s)),
         )
         self._learned |= bool((self._correction.factor != before.factor).any())
 

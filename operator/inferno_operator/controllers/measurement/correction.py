@@ -22,7 +22,8 @@ from inferno_operator.resources import (
 )
 from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, CORRECTED, Verdict
 from inferno_operator.resources.measurement import CATCH_UP_SECONDS
-from inferno_optimizer.correction import MISSED, MOST, MOST_VAIN, Correction
+from inferno_optimizer.correction import MISSED, MOST, MOST_VAIN, Correction, waiting_time
+from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.solution import Reason
 
 TARGETS_MISSED = "TargetsMissed"
@@ -60,7 +61,7 @@ def with_correction(
         np.array([ratio]),
         np.array([current.num_replicas if current else 0]),
         np.array([enough]),
-        np.array([_wait_s(server)]),
+        _wait_s(server, newest),
     )
     return newest.model_copy(update={"correction": _written(stepped)})
 
@@ -114,11 +115,11 @@ def _should_be_enough(
     )
 
 
-def _wait_s(server: Server) -> float:
-    """How long a miss must last until it counts: a backlog is served by then [s]."""
-    measure = server.spec.measure
+def _wait_s(server: Server, newest: Measured) -> FloatArray:
+    """How long a miss must last until it counts [s]; an array of one."""
+    measure, rate = server.spec.measure, newest.arrival_rate or 0.0
     catch_up = measure.catch_up_seconds if measure else CATCH_UP_SECONDS
-    return float(max(windows_of(measure).long, catch_up))
+    return waiting_time(np.array([rate / 60]), max(windows_of(measure).long, catch_up))
 
 
 def _is_settled(server: Server) -> bool:

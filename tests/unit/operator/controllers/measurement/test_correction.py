@@ -196,6 +196,15 @@ def test_a_miss_does_not_count_before_a_queue_could_have_been_served() -> None:
     assert found.factor == 1
 
 
+def test_a_miss_of_few_requests_may_be_chance_and_must_last_for_more_of_them() -> None:
+    rare = {"desiredAlloc": allocation(3, 6.0), "currentAlloc": allocation(3, 6.0)}
+
+    found = after_a_miss(rare, arrival_rate=6.0).correction  # 60 requests
+
+    assert found is not None
+    assert found.factor == 1
+
+
 def test_a_plan_that_waits_for_a_person_does_not_grow_meanwhile() -> None:
     risen = measurement(0, 40.0, correction=correction(1.25, ratio_before=10.0))
 
