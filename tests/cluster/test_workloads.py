@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -331,21 +332,29 @@ def follow(course: Course, fleet: Fleet, witness: Witness, operator: StartOperat
 
 
 @pytest.mark.usefixtures("witness")
+@pytest.mark.parametrize(
+    ("decisions", "by_hand", "who"),
+    [((2,), 1, "'kubectl'"), ((2,), 0, "somebody"), ((2, 0, 2), 1, "somebody")],
+    ids=["to-one", "to-none", "after-none"],
+)
 def test_a_number_set_by_hand_is_told_and_not_fought_over(
-    operator: StartOperator, fleet: Fleet
+    operator: StartOperator, fleet: Fleet, decisions: tuple[int, ...], by_hand: int, who: str
 ) -> None:
+    """The API server names nobody once the number was 0."""
     fleet.create(servers=1)
     operator()
-    fleet.decide({"s00": {"A": 2}}, {"s00": 1})
-    wait_until(fleet.reasons, lambda told: told == {"s00": "Actuated"}, "two replicas", 30.0)
+    for replicas in decisions:
+        plan: Plan = {"s00": {"A": replicas}}
+        fleet.decide(plan, {"s00": min(replicas, 1)})
+        wait_until(partial(fleet.is_done, plan), bool, "the replicas", 30.0)
     fleet.control_plane.kubectl(
-        "scale", "--namespace", fleet.scene.namespace, "deployment/s00-a", "--replicas=1"
+        "scale", "--namespace", fleet.scene.namespace, "deployment/s00-a", f"--replicas={by_hand}"
     )
     wait_until(fleet.reasons, lambda told: told == {"s00": "ForeignWriter"}, "the writer", 30.0)
     server = fleet.control_plane.get("server", "s00", fleet.scene.namespace)
 
-    assert "'kubectl'" in condition(server, "Actuated")["message"]
-    assert fleet.replicas()["s00-a"] == 1
+    assert who in condition(server, "Actuated")["message"]
+    assert fleet.replicas()["s00-a"] == by_hand
 
 
 @pytest.mark.usefixtures("witness")

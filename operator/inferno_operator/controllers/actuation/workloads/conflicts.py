@@ -39,9 +39,10 @@ def autoscaler_of(place: Place, scalers: Mapping[ScaleTarget, str]) -> ForeignWr
 
 
 def last_writer(manifest: Manifest, part: str = "") -> str | None:
-    """Return the manager that has set the number of replicas last; None if the operator has.
+    """Return who has set the number of replicas last; None: the operator, "": nobody knows.
 
-    The API server notes no time with managers that use the scale subresource. All roles of a
+    The API server notes no time with managers that use the scale subresource, and no manager at
+    all once somebody has set 0 with it, whoever sets the number with it later. All roles of a
     serving, one of which is the `part`, have the same managers; our controller of ModelBoosters
     is one of them, and keeps their numbers.
     """
@@ -49,9 +50,9 @@ def last_writer(manifest: Manifest, part: str = "") -> str | None:
     owners = [entry for entry in manifest["metadata"].get("managedFields", ()) if sets(entry)]
     managers = [entry.get("manager", "") for entry in owners]
     ours = {FieldManager.ACTUATION, FieldManager.BOOSTERS} if part else {FieldManager.ACTUATION}
-    if not managers or ours.intersection(managers):
+    if ours.intersection(managers):
         return None
-    return f"field manager {managers[-1]!r}"
+    return f"field manager {managers[-1]!r}" if managers else ""
 
 
 def _sets(entry: Manifest) -> bool:

@@ -39,11 +39,14 @@ from inferno_operator.resources.pods import PodIndex
 from inferno_operator.resources.serving_roles import find_role, groups_of, serving_role
 from inferno_operator.resources.workload_kinds import kind_of_workload
 from inferno_operator.runtime.cache import version_of
-from inferno_operator.runtime.ports import Cluster, Served
+from inferno_operator.runtime.ports import Cluster, Scale, Served
 from inferno_optimizer.errors import InfernoError
 
 TRIES = 3
 """Failed writes in a row after which a Server is blocked."""
+
+UNKNOWN = "somebody whom the API server does not name"
+"""Another writer of a number of replicas whom nobody knows."""
 
 KindName = tuple[str, str]
 """The apiVersion and the kind of a workload."""
@@ -67,7 +70,8 @@ class Memory:
     kinds
         Kinds with a scale subresource.
     written
-        The workloads whose number of replicas this operator has written.
+        The number of replicas that this operator has written last, by workload; None after a
+        write that failed, which may have arrived.
     seen
         When another writer of the number of replicas was seen first, by workload.
     failures
@@ -79,7 +83,7 @@ class Memory:
     """
 
     kinds: dict[KindName, Served] = field(default_factory=dict)
-    written: set[Place] = field(default_factory=set)
+    written: dict[Place, int | None] = field(default_factory=dict)
     seen: dict[Place, datetime] = field(default_factory=dict)
     failures: dict[Place, Failure] = field(default_factory=dict)
     uids: dict[Place, str] = field(default_factory=dict)
@@ -88,14 +92,14 @@ class Memory:
     def saw(self, place: Place, uid: str) -> None:
         """Take note of a workload; forget another one of the same name."""
         if self.uids.get(place, uid) != uid:
-            self.written.discard(place)
+            self.written.pop(place, None)
             self.seen.pop(place, None)
             self.failures.pop(place, None)
         self.uids[place] = uid
 
-    def wrote(self, place: Place) -> None:
+    def wrote(self, place: Place, replicas: int) -> None:
         """Remember that a write succeeded."""
-        self.written.add(place)
+        self.written[place] = replicas
         self.seen.pop(place, None)
         self.failures.pop(place, None)
 
@@ -103,6 +107,8 @@ class Memory:
         """Remember that a write failed."""
         before = self.failures.get(place)
         self.failures[place] = Failure(before.count + 1 if before else 1, error, now)
+        if place in self.written:
+            self.written[place] = None
 
     def obstacle(self, place: Place, now: datetime) -> Verdict | None:
         """Return the verdict that writes fail; None if the next write is to be tried."""
@@ -264,20 +270,23 @@ class _Reader:
         foreign = autoscaler_of(place, self._area.scalers)
         is_older = version_of(manifest) < int(scale.reference.version)
         if foreign is None and not is_older:
-            foreign = self._writer(place, manifest, observation)
+            foreign = self._writer(place, manifest, scale, observation)
         problem = self._memory.obstacle(place, self._now)
         is_behind = is_older and not self._world.is_written(place)
         starts = self._memory.starts.saw_ready(place, pods.start_seconds)
         return ObservedWorkload(workload, scale, pods, foreign, problem, is_behind, starts)
 
     def _writer(
-        self, place: Place, manifest: Manifest, observation: Observation
+        self, place: Place, manifest: Manifest, scale: Scale, observation: Observation
     ) -> ForeignWriter | None:
-        """Return the manager that has changed the number of replicas after this operator."""
+        """Return who has changed the number of replicas after this operator."""
         name, before = last_writer(manifest, place.part), observation.status.condition(ACTUATED)
         foreign = before if before is not None and before.reason == "ForeignWriter" else None
-        if name is None or (place not in self._memory.written and foreign is None):
+        written = self._memory.written
+        if name is None or (place not in written and foreign is None):
+            return None
+        if not name and place in written and written[place] in (None, scale.replicas):
             return None
         since = foreign.last_transition_time if foreign else self._now
         until = self._memory.seen.setdefault(place, since) + PAUSE
-        return ForeignWriter(name, until) if self._now < until else None
+        return ForeignWriter(name or UNKNOWN, until) if self._now < until else None

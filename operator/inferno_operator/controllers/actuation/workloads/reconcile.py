@@ -184,7 +184,7 @@ async def _set_scale(scale: Scale, replicas: int, context: Context) -> None:
     except InfernoError as error:
         memory.failed(place, str(error), context.now())
         raise
-    memory.wrote(place)
+    memory.wrote(place, replicas)
     logger.info("%s: scaled from %d to %d replicas", place, scale.replicas, replicas)
 
 

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from inferno_operator.controllers.actuation.workloads.reading import Memory, read_scaled_servers
 from inferno_operator.controllers.actuation.workloads.scaled_server import ScaledServer
 from inferno_operator.controllers.actuation.workloads.world import WorkloadObjects
@@ -35,14 +37,15 @@ def decided(replicas: int) -> Manifest:
     return {**objects.server("S", spec=spec), "status": {"conditions": [condition]}}
 
 
-def deployment(manager: str) -> Manifest:
-    """A Deployment whose number of replicas a manager has set."""
-    entry = {"manager": manager, "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+def deployment(manager: str = "", replicas: int = 0) -> Manifest:
+    """A Deployment whose number of replicas a manager has set, or nobody knows who."""
+    fields: Manifest = {"f:spec": {"f:replicas": {}}} if manager else {}
+    entry = {"manager": manager, "fieldsV1": fields}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": "a", "managedFields": [entry]},
-        "spec": {"replicas": 0},
+        "spec": {"replicas": replicas},
     }
 
 
@@ -64,7 +67,7 @@ async def test_an_own_write_that_the_watch_has_not_shown_yet_is_no_foreign_one()
     scale = world.scale(PLACE)
     assert scale is not None
     world.scaled(await cluster.set_scale(scale, 1, FieldManager.ACTUATION))
-    memory.wrote(PLACE)
+    memory.wrote(PLACE, 1)
 
     scaled = await read(cluster, world, memory)
 
@@ -78,7 +81,7 @@ async def test_another_manager_after_an_own_write_is_foreign() -> None:
     world = WorkloadObjects(cluster, Informers(cluster), lambda _: None)
     world.watch([DEPLOYMENT, POD])
     await asyncio.sleep(1)
-    memory.wrote(PLACE)
+    memory.wrote(PLACE, 1)
 
     scaled = await read(cluster, world, memory)
 
@@ -94,7 +97,7 @@ async def test_a_write_that_the_watch_has_not_shown_yet_is_waited_for() -> None:
     world = WorkloadObjects(cluster, Informers(cluster), lambda _: None)
     world.watch([DEPLOYMENT, POD])
     await asyncio.sleep(1)
-    memory.wrote(PLACE)
+    memory.wrote(PLACE, 1)
     cluster.delay = 60.0
     cluster.add(deployment("kubectl"))
     world.forget(PLACE)
@@ -107,4 +110,26 @@ async def test_a_write_that_the_watch_has_not_shown_yet_is_waited_for() -> None:
     assert late.is_known
     assert late.foreign is not None
     assert late.foreign.name == "field manager 'kubectl'"
+    await world.stop()
+
+
+@pytest.mark.parametrize(
+    ("written", "fails", "is_foreign"), [(1, False, False), (2, False, True), (2, True, False)]
+)
+async def test_a_number_that_the_operator_has_not_written_is_foreign_if_nobody_is_named(
+    written: int, *, fails: bool, is_foreign: bool
+) -> None:
+    """As after a number of 0; a write that failed may have arrived."""
+    cluster, memory = FakeCluster(), Memory()
+    cluster.add(deployment(replicas=1))
+    world = WorkloadObjects(cluster, Informers(cluster), lambda _: None)
+    world.watch([DEPLOYMENT, POD])
+    await asyncio.sleep(1)
+    memory.wrote(PLACE, written)
+    if fails:
+        memory.failed(PLACE, "no answer", objects.NOW)
+
+    scaled = await read(cluster, world, memory)
+
+    assert (scaled.foreign is not None) is is_foreign
     await world.stop()
