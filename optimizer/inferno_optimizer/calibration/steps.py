@@ -32,8 +32,11 @@ LENGTH_COV = 0.29
 UNKNOWN_COV = 1.0
 """The same of users' requests, as in sizing where a load does not tell it."""
 
-OVERHEADS = np.arange(0.0, 513.0, 32.0)
-"""Overheads that are tried [tokens]: at most two blocks of 256."""
+OVERHEADS = np.arange(0.0, 1025.0, 32.0)
+"""Overheads that are tried [tokens]."""
+
+MOST_COUNTED = 0.1
+"""Residual that counts at most in the choice of the overhead, so that no bad run decides."""
 
 LEAST_SPREAD = 1.5
 """Longest context of the runs, relative to the shortest, from which the overhead shows."""
@@ -150,7 +153,8 @@ def fit_steps(
         rows = runs.rows(tried, ahead)
         found = robust_fit(rows, _nothing_known(len(tried)))
         ahead = found.coefficients[:, -1]
-    best = int(np.argmin(np.mean(found.residuals**2, axis=1)))
+    counted = np.minimum(np.abs(found.residuals), MOST_COUNTED)
+    best = int(np.argmin(np.mean(counted**2, axis=1)))
     itl, ttft = np.split(found.residuals[best], 2)
     alpha, kappa, delta, extra, ahead_of = found.coefficients[best].tolist()
     inputs, outputs = (_reach(column) for column in (runs.prompts, runs.lengths.output_tokens))

@@ -1,5 +1,7 @@
 """Steps that were simulated one by one, with cached prompts and drafts, are found again."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,11 +11,14 @@ from inferno_optimizer.calibration.windows import Window
 ALPHA, KAPPA, DELTA = 9.0, 5e-5, 0.02
 
 
-def run(clients: int, computed: int, cached: int, outputs: int, accepted: float) -> Window:
+def run(
+    clients: int, computed: int, cached: int, outputs: int, accepted: float, overhead: int = 0
+) -> Window:
     """Clients who ask again at once, for answers of varied lengths.
 
     A request waits for the step that has just begun. Of three
-    drafts a step accepts each by chance, after the one before.
+    drafts a step accepts each by chance, after the one before. A request costs as much as
+    `overhead` tokens besides its own.
     """
     chance = np.random.default_rng(clients)
     low, high = outputs // 2, outputs + outputs // 2
@@ -22,7 +27,7 @@ def run(clients: int, computed: int, cached: int, outputs: int, accepted: float)
     now = first = between = tokens = prompts = steps = 0.0
     for _ in range(2500):
         fresh, decodes = (done == 0) & ~waits, done > 0
-        context = ((computed + cached + done) * decodes).sum()
+        context = ((computed + cached + done + overhead) * decodes).sum()
         step = ALPHA + KAPPA * context + DELTA * computed * fresh.sum()
         now += step
         drafts = (chance.random((clients, 3)) < accepted).cumprod(axis=1).sum(axis=1)
@@ -74,3 +79,24 @@ def test_the_parameters_of_simulated_steps_are_found_within_5_percent(
     assert fitted.kappa == pytest.approx(KAPPA, rel=0.05)
     assert fitted.delta == pytest.approx(DELTA, rel=0.05)
     assert fitted.max_input_tokens >= 1000 + cached
+
+
+@pytest.mark.parametrize("overhead", [200, 800])
+def test_one_bad_run_does_not_decide_what_a_request_costs_besides_its_tokens(overhead: int) -> None:
+    shapes = [(500, 128), (2000, 64), (100, 256)]
+    runs = [
+        run(clients, computed, 0, outputs, 0.0, overhead)
+        for computed, outputs in shapes
+        for clients in (1, 4, 16, 48)
+    ]
+    place = next(i for i, one in enumerate(runs) if one.batch == 48 and one.input_tokens == 2000)
+    bad = runs[place]
+    runs[place] = replace(bad, prefill_ms=4 * bad.prefill_ms, itl_ms=1.5 * bad.itl_ms)
+
+    found = fit_steps(runs, 0.0)
+
+    assert found is not None
+    assert found.ttft[place] > 2
+    assert found.parameters.overhead == pytest.approx(overhead, abs=96)
+    assert found.parameters.kappa == pytest.approx(KAPPA, rel=0.12)
+    assert found.parameters.delta == pytest.approx(DELTA, rel=0.05)
