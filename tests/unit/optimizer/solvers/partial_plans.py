@@ -5,7 +5,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+import numpy as np
+
+from inferno_optimizer.capacity import cards_to_hand_out
+from inferno_optimizer.decisions import size_servers
+from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Solution
+from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.system import Accelerator, Allocation, Options, SaturationPolicy, System
 from tests.unit.optimizer.oracles import value
 from tests.unit.optimizer.systems import Demand, system_of
@@ -167,3 +174,12 @@ def served_by(fleet: Fleet, solution: Solution) -> tuple[float, ...]:
 def with_policy(policy: SaturationPolicy, *, milp: bool = True, delayed: bool = False) -> Options:
     """Options of one of the solvers."""
     return replace(Options(), milp=milp, saturation_policy=policy, delayed_best_effort=delayed)
+
+
+def problem_of(system: System) -> ReplicaProblem:
+    """A system as the solver of partial service sees it."""
+    catalogue = Catalogue(system.by_name())
+    candidates, undecided = size_servers(catalogue, catalogue.system.servers)
+    cards = cards_to_hand_out(catalogue, undecided)
+    capacity = np.array([cards[name] for name in candidates.types], dtype=np.int64)
+    return ReplicaProblem.of(candidates, capacity, Running.of(candidates))

@@ -6,9 +6,6 @@ from random import Random
 import numpy as np
 import pytest
 
-from inferno_optimizer.capacity import cards_to_hand_out
-from inferno_optimizer.decisions import size_servers
-from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.partial.chains import EjectionChains
 from inferno_optimizer.solvers.partial.filling import filled
@@ -18,21 +15,12 @@ from inferno_optimizer.solvers.partial.position import Position, Terms
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Basis, Relaxation, Start, Vertex
 from inferno_optimizer.solvers.partial.repair import is_kept
-from inferno_optimizer.solvers.running import Running
-from inferno_optimizer.system import SaturationPolicy, System
-from tests.unit.optimizer.solvers.partial_plans import random_fleet, with_policy
+from inferno_optimizer.system import SaturationPolicy
+from tests.unit.optimizer.solvers.partial_plans import problem_of, random_fleet, with_policy
 from tests.unit.optimizer.systems import Demand, accelerators, system_of
 
 HOLD = with_policy(SaturationPolicy.HOLD)
 FIRST, SECOND = Goal(GoalKind.SERVED, 0), Goal(GoalKind.SERVED, 1)
-
-
-def problem_of(system: System) -> ReplicaProblem:
-    catalogue = Catalogue(system.by_name())
-    candidates, undecided = size_servers(catalogue, catalogue.system.servers)
-    cards = cards_to_hand_out(catalogue, undecided)
-    capacity = np.array([cards[name] for name in candidates.types], dtype=np.int64)
-    return ReplicaProblem.of(candidates, capacity, Running.of(candidates))
 
 
 def vertex_of(problem: ReplicaProblem, goal: Goal, floors: tuple[Floor, ...]) -> Vertex:

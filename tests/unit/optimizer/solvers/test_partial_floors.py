@@ -3,17 +3,13 @@
 import numpy as np
 import pytest
 
-from inferno_optimizer.capacity import cards_to_hand_out
-from inferno_optimizer.decisions import size_servers
-from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind, Reached
 from inferno_optimizer.solvers.partial.margins import FloorMargins
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.repair import is_kept, lifted
-from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.system import SaturationPolicy
-from tests.unit.optimizer.solvers.partial_plans import with_policy
+from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy
 from tests.unit.optimizer.systems import Demand, accelerators, system_of
 
 EXHAUSTIVE = with_policy(SaturationPolicy.PRIORITY_EXHAUSTIVE)
@@ -21,13 +17,8 @@ FIRST = Goal(GoalKind.SERVED, 0)
 SECOND = Goal(GoalKind.SERVED, 1)
 
 
-def problem_of(demands: list[Demand], capacity: dict[str, int]) -> ReplicaProblem:
-    system = system_of(demands, accelerators(X=10, Z=10), capacity, EXHAUSTIVE)
-    catalogue = Catalogue(system.by_name())
-    candidates, undecided = size_servers(catalogue, catalogue.system.servers)
-    cards = cards_to_hand_out(catalogue, undecided)
-    held = np.array([cards[name] for name in candidates.types], dtype=np.int64)
-    return ReplicaProblem.of(candidates, held, Running.of(candidates))
+def problem_with(demands: list[Demand], capacity: dict[str, int]) -> ReplicaProblem:
+    return problem_of(system_of(demands, accelerators(X=10, Z=10), capacity, EXHAUSTIVE))
 
 
 def floor_of(load: float) -> Floor:
@@ -45,7 +36,7 @@ def pair() -> ReplicaProblem:
     """Two servers on ten cards: the important one needs 8 for its load of 80, the other 10."""
     important = Demand("a", {"X": 8}, load=80, priority=1)
     other = Demand("b", {"X": 10}, load=100, priority=2)
-    return problem_of([important, other], {"X": 10, "Z": 0})
+    return problem_with([important, other], {"X": 10, "Z": 0})
 
 
 def test_a_less_important_server_makes_room_for_a_floor_and_gives_no_more(
@@ -65,7 +56,7 @@ def test_a_floor_that_takes_more_cards_than_there_are_is_not_kept(pair: ReplicaP
 
 
 def test_a_server_moves_to_a_type_on_which_it_is_served_better() -> None:
-    problem = problem_of(
+    problem = problem_with(
         [
             Demand("a", {"X": 8, "Z": 8}, load=80, priority=1),
             Demand("b", {"Z": 9}, load=90, priority=2),
@@ -96,7 +87,7 @@ def test_what_is_repaired_fits_and_keeps_all_floors(seed: int) -> None:
         )
         for place in range(6)
     ]
-    problem = problem_of(demands, {"X": 9, "Z": 9})
+    problem = problem_with(demands, {"X": 9, "Z": 9})
     counts = np.zeros(len(problem.case), dtype=np.int64)
     for case in numbers.permutation(len(problem.cases)):
         column = numbers.choice(np.flatnonzero(problem.case == case))

@@ -5,18 +5,19 @@ from random import Random
 import numpy as np
 import pytest
 
-from inferno_optimizer.capacity import cards_to_hand_out
-from inferno_optimizer.decisions import size_servers
-from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solvers.assignment import Timer
 from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.partial.levels import Outcome, solve_by_levels
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.tolerance import GIVEN_UP
 from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
-from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.system import SaturationPolicy, System
-from tests.unit.optimizer.solvers.partial_plans import random_fleet, reached_by, with_policy
+from tests.unit.optimizer.solvers.partial_plans import (
+    problem_of,
+    random_fleet,
+    reached_by,
+    with_policy,
+)
 from tests.unit.optimizer.systems import Demand, accelerators, system_of
 
 EXHAUSTIVE = with_policy(SaturationPolicy.PRIORITY_EXHAUSTIVE)
@@ -25,11 +26,7 @@ SECONDS = 20.0
 
 def solved_as_large(system: System) -> tuple[ReplicaProblem, Outcome]:
     """A small system solved as if it were a large one; a clock that stands still."""
-    catalogue = Catalogue(system.by_name())
-    candidates, undecided = size_servers(catalogue, catalogue.system.servers)
-    cards = cards_to_hand_out(catalogue, undecided)
-    capacity = np.array([cards[name] for name in candidates.types], dtype=np.int64)
-    problem = ReplicaProblem.of(candidates, capacity, Running.of(candidates))
+    problem = problem_of(system)
     timer = Timer(lambda: SECONDS)
     return problem, solve_by_levels(problem, timer, None, delayed=False, small=0)
 

@@ -1,0 +1,115 @@
+"""What is proven of each goal with partial service, beside a program that SciPy solves.
+
+The fleets are large enough for the relaxation to be within a thousandth of the best plan: a bound
+that is a thousandth too low is seen, also where the search ends before it finds that plan.
+"""
+
+from itertools import count
+from random import Random
+
+import numpy as np
+import pytest
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from inferno_optimizer.sizing.queueing import FloatArray
+from inferno_optimizer.solvers.assignment import Timer
+from inferno_optimizer.solvers.partial.goals import GoalKind, Reached
+from inferno_optimizer.solvers.partial.levels import Outcome, solve_by_levels
+from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.system import SaturationPolicy
+from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy
+from tests.unit.optimizer.systems import Demand, accelerators, system_of
+
+EXHAUSTIVE = with_policy(SaturationPolicy.PRIORITY_EXHAUSTIVE)
+CARDS = {"X": 450, "Y": 300, "Z": 200}
+NEAR, SECONDS = 1e-5, 2.0
+"""Relative distance and time at which the oracle ends, with the best plan that it knows."""
+
+
+def problem_with(seed: int) -> ReplicaProblem:
+    """Seventy servers of two priorities that want twice the cards that there are."""
+    random = Random(seed)  # noqa: S311 - a repeatable choice, not a secret
+    demands = [
+        Demand(
+            f"s{place}",
+            {name: random.randint(20, 120) for name in CARDS},
+            priority=1 + place % 2,
+            load=float(random.randint(20, 400)),
+        )
+        for place in range(70)
+    ]
+    return problem_of(system_of(demands, accelerators(X=10, Y=17, Z=23), CARDS, EXHAUSTIVE))
+
+
+def most_of(problem: ReplicaProblem, reached: Reached) -> float:
+    """What the best plan known that keeps the floors of a goal has of it; -inf without any."""
+    columns, cards = len(problem.case), problem.cards
+    of_case = (problem.case == np.arange(len(problem.cases))[:, None]).astype(float)
+    use = np.zeros((len(problem.capacity), columns))
+    use[cards.type, cards.owner] = cards.count
+    limits = [
+        LinearConstraint(np.hstack([np.eye(columns), -np.diag(problem.most)]), -np.inf, 0),
+        LinearConstraint(np.hstack([0 * of_case, of_case]), -np.inf, 1),
+        LinearConstraint(np.hstack([use, 0 * use]), -np.inf, problem.capacity),
+    ]
+    for floor in reached.floors:
+        if floor.goal.kind is GoalKind.SERVED:
+            load = _load_of(problem, floor.goal.level)
+            limits.append(LinearConstraint(np.append(load, 0 * load), floor.load))
+    if reached.goal.kind is GoalKind.HELD:
+        return 0.0  # nothing runs
+    if reached.goal.kind is GoalKind.VALUE:
+        cost = np.append(problem.unit, problem.fixed)
+    else:
+        load = _load_of(problem, reached.goal.level)
+        cost = np.append(-load, 0 * load)
+    most = np.append(problem.most, np.ones(columns))
+    found = milp(
+        cost,
+        integrality=np.ones(2 * columns, dtype=np.int64),
+        bounds=Bounds(0, most),
+        constraints=limits,
+        options={"mip_rel_gap": NEAR, "time_limit": SECONDS},
+    )
+    return -np.inf if found.x is None else -float(found.fun)
+
+
+def _load_of(problem: ReplicaProblem, level: int) -> FloatArray:
+    """Load of a level that a replica of each column serves."""
+    mine = problem.level[problem.case] == level
+    return np.where(mine, problem.weight[problem.case] / problem.full, 0.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("looks", [22, 60])
+@pytest.mark.parametrize("tolerance", [None, 0.02], ids=["near", "far"])
+@pytest.mark.parametrize("seed", [6, 8, 9])
+def test_no_plan_exceeds_what_is_proven_wherever_the_search_ends(
+    seed: int, tolerance: float | None, looks: int
+) -> None:
+    problem, number = problem_with(seed), count()
+    timer = Timer(lambda: 20.0 * (1 - next(number) / looks))
+
+    outcome = solve_by_levels(problem, timer, tolerance, delayed=False, small=0)
+
+    check(problem, outcome)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.1, 0.2])
+@pytest.mark.parametrize("seed", [6, 9])
+def test_no_plan_exceeds_what_is_proven_of_a_small_problem_in_no_time(
+    seed: int, seconds: float
+) -> None:
+    problem = problem_with(seed)
+
+    outcome = solve_by_levels(problem, Timer(lambda: seconds), None, delayed=False)
+
+    check(problem, outcome)
+
+
+def check(problem: ReplicaProblem, outcome: Outcome) -> None:
+    """No plan of the oracle has more of a goal than what is proven."""
+    for reached in outcome.reached:
+        most = most_of(problem, reached)
+        assert reached.bound >= most - 1e-9 * abs(most), reached
