@@ -111,7 +111,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark the tests of folders that need a control plane, or its programs."""
-    if any(item.path.is_relative_to(ROOT / "tests" / name) for name in ("cluster", "manifests")):
+    if item.nodeid.startswith(("tests/cluster/", "tests/manifests/")):
         item.add_marker(pytest.mark.cluster)
 
 

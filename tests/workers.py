@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from enum import IntEnum
+from functools import cache
 from pathlib import PurePath
 
 import pytest
@@ -57,11 +58,17 @@ def group_of(nodeid: str) -> str:
 
     A file is a group, for its tests share fixtures and what they have computed.
     """
-    path = _path(nodeid)
+    return _group_of_file(_file(nodeid)) or nodeid
+
+
+@cache  # there are thousands of tests in hundreds of files, and each worker sorts all of them
+def _group_of_file(file: str) -> str | None:
+    """The group of all tests of a file; None where each is its own."""
+    path = PurePath(file)
     for group in TOGETHER:
         if any(path.is_relative_to(member) for member in group):
             return str(group[0])
-    return nodeid if path.is_relative_to(CLUSTER) else str(path)
+    return None if path.is_relative_to(CLUSTER) else file
 
 
 def places(slow: Mapping[str, bool]) -> dict[str, tuple[int, int]]:
@@ -84,7 +91,12 @@ def places(slow: Mapping[str, bool]) -> dict[str, tuple[int, int]]:
 
 def turn_of(nodeid: str, *, slow: bool) -> Turn:
     """When the group of a test is to begin because of this test."""
-    path = _path(nodeid)
+    return _turn_of_file(_file(nodeid), slow=slow)
+
+
+@cache
+def _turn_of_file(file: str, *, slow: bool) -> Turn:
+    path = PurePath(file)
     if path.is_relative_to(DEPLOYMENT):
         return Turn.DEPLOYMENT
     if path.is_relative_to(CLUSTER):
@@ -92,5 +104,5 @@ def turn_of(nodeid: str, *, slow: bool) -> Turn:
     return Turn.SLOW if slow or path.is_relative_to(PROMETHEUS) else Turn.OTHERS
 
 
-def _path(nodeid: str) -> PurePath:
-    return PurePath(nodeid.partition("::")[0])
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]

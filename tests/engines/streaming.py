@@ -101,7 +101,7 @@ class StreamingEngine:
             self._work = asyncio.create_task(self._serve())
         try:
             while await request.events.get() < request.output_tokens:
-                yield event({"choices": [{"text": "word "}]})
+                yield WORD
             yield event({"choices": [{"text": "end", "finish_reason": "length"}]})
             usage = {
                 "prompt_tokens": request.input_tokens,
@@ -127,6 +127,10 @@ class StreamingEngine:
 def event(document: object) -> bytes:
     """An event of a stream."""
     return f"data: {json.dumps(document)}\n\n".encode()
+
+
+WORD = event({"choices": [{"text": "word "}]})
+"""A token that is not the last one."""
 
 
 class Stream(httpx.AsyncByteStream):
