@@ -55,7 +55,11 @@ ARROWS = """() => [...document.querySelectorAll("main p, main td, main dd")]
   .filter(e => e.innerText.includes("->")).map(e => e.outerHTML)"""
 """Arrows of two signs, between which a line breaks."""
 
-PLACES = (WIDER, STICKY, OVERLAPS, APART, STACKED, TALL, ARROWS)
+EXPONENTS = """() => [...document.querySelectorAll("main p, main td, main dd, figcaption, text")]
+  .filter(e => /\\d(\\.\\d+)?e[+-]?\\d/.test(e.textContent)).map(e => e.outerHTML)"""
+"""Numbers such as 1.25e+05, which are for programs."""
+
+PLACES = (WIDER, STICKY, OVERLAPS, APART, STACKED, TALL, ARROWS, EXPONENTS)
 """What may be wrong with where things are."""
 
 

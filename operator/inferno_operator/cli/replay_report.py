@@ -60,7 +60,7 @@ def replay_page(
 def _figures(scenario: Scenario, found: Sequence[Replayed], money: Money) -> Iterator[KeyFigure]:
     trace, first = scenario.trace, found[0]
     hours = first.account.hours
-    yield KeyFigure("Load", f"{hours:g} h", f"a decision each {trace.step_s:g} s")
+    yield KeyFigure("Load", f"{hours:g} h", f"a decision each {trace.step_s:g}\N{NO-BREAK SPACE}s")
     yield KeyFigure("Requests", f"{first.account.requests.sum():,.0f}")
     accelerators = f"{len(scenario.fleet.accelerators)} accelerators"
     yield KeyFigure("Servers", str(len(scenario.fleet.servers)), accelerators)

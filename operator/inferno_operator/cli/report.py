@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import inf
 
 from inferno_operator.cli.options.currency import CENTS, Money
+from inferno_operator.cli.tables.measurement import number
 from inferno_operator.cli.tables.solution import (
     decision_notes,
     one_more_card,
@@ -75,9 +76,9 @@ def _figures(system: System, solution: Solution, short: int, money: Money) -> It
     yield KeyFigure("Change", money.change(solution.cost - now), money.rate)
     yield KeyFigure("Servers", str(len(system.servers)), f"{short} get less than they need")
     gap = solution.certificate.gap
-    proven = "not known" if gap is None else f"{100 * gap:.2g} %"
+    proven = "not known" if gap is None else f"{number(100 * gap)} %"
     proof = "no bound is proven" if gap is None else "at most, as proven"
-    yield KeyFigure("From the best plan", proven, proof)
+    yield KeyFigure("Gap to the best plan", proven, proof)
 
 
 def _short_of(system: System, solution: Solution) -> list[Decision]:

@@ -14,6 +14,9 @@ COLOURS = 9
 LETTER, LINE, ABOVE, BELOW = 7.2, 15.0, 8.0, 19.0
 """Size of a letter of the name of a point, and how far above or below the point it is [px]."""
 
+DECIMALS = 3
+"""Of the numbers that the browser tells of a point."""
+
 RADIUS = 4.0
 """Of a point [px]."""
 
@@ -156,7 +159,7 @@ def _dots(
     for point, (x, y) in sorted(
         zip(points, places, strict=True), key=lambda item: (-item[0].y, item[0].x)
     ):
-        title = f"{point.name}: {point.x:.4g}, {point.y:.4g}"
+        title = f"{point.name}: {round(point.x, DECIMALS):.9g}, {round(point.y, DECIMALS):.9g}"
         yield (
             f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="{RADIUS:g}">'
             f"<title>{escape(title)}</title></circle>"

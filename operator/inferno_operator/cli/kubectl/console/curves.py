@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from inferno_operator.cli.tables.measurement import number
 from inferno_operator.pages.charts import Chart, Named, line_chart
 from inferno_operator.pages.svg import Frame
 from inferno_operator.resources import CalibratedData, Model, Server
@@ -118,9 +119,9 @@ def _curve_chart(
     shown = [point for point in line if point[1] <= most]
     edges = [[*zip(rates, _values(edge, field).tolist(), strict=True)] for edge in found.band]
     words = (
-        f"Mean {title} of one replica on {curve.accelerator}, predicted: {now.y:.3g} ms at its load"
-        f" of {now.x:.4g} requests/min; dashed: the most that keeps all targets,"
-        f" {curve.max_rate:.4g} requests/min"
+        f"Mean {title} of one replica on {curve.accelerator}, predicted: {number(now.y)} ms at its"
+        f" load of {number(now.x)} requests/min; dashed: the most that keeps all targets,"
+        f" {number(curve.max_rate)} requests/min"
         + (f", and the target, {limit:g} ms" if limit else "")
         + ("; shaded: from the calibrated parameters to their upper confidence" if edges else "")
     )

@@ -48,7 +48,7 @@ def data_view(
             "leader": leader_document(leader),
         },
         figures=tuple(_figures(found, now)),
-        before=(health,) if found else (),
+        before=(health,),
     )
 
 

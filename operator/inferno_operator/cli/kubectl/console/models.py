@@ -12,6 +12,7 @@ from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.kubectl.selection import choose_model
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.tables.cluster import cost, cost_cell, placement
+from inferno_operator.cli.tables.measurement import number
 from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_operator.cli.tables.top import age, condition_parts
 from inferno_operator.pages.figures import KeyFigure
@@ -161,8 +162,8 @@ def _row(
         data.acc,
         str(max(data.acc_count, 1)),
         str(data.max_batch_size),
-        f"{alone + slope:.3g}",
-        f"{alone + slope * data.max_batch_size:.3g}",
+        number(alone + slope),
+        number(alone + slope * data.max_batch_size),
         *(_facts(found, now) if found else ("-", "typed", *[""] * 5)),
         str(_replicas(servers, data.acc)),
     )
@@ -172,7 +173,7 @@ def _facts(found: CalibratedData, now: datetime) -> Sequence[str]:
     line = found.expected
     batches = (found.least_batch, found.most_batch)
     return (
-        f"{line.alpha + line.beta:.3g}" if line else "-",
+        number(line.alpha + line.beta) if line else "-",
         found.reason,
         str(found.rows),
         "-" if None in batches else f"{batches[0]:.3g} to {batches[1]:.3g}",

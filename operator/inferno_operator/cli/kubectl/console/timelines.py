@@ -5,6 +5,7 @@ from datetime import datetime
 
 from inferno_operator.cli.kubectl.console.curves import SMALLEST_MS, limits_of
 from inferno_operator.cli.kubectl.console.past import PastServer
+from inferno_operator.cli.tables.measurement import number
 from inferno_operator.pages.charts import Chart, Named, line_chart
 from inferno_operator.pages.svg import Frame, stairs
 from inferno_operator.pages.timeline import Timeline
@@ -55,7 +56,7 @@ def _load_chart(
     marks = [Named(name, at, _value_at(rates, at)) for name, at in plans]
     most = max(rate for _, rate in rates) * ABOVE or 1.0
     frame = Frame("Load", line.label, "requests/min", line.end, most)
-    words = f"Load when Plans were made, and now: {rates[-1][1]:.4g} requests/min"
+    words = f"Load when Plans were made, and now: {rates[-1][1]:g} requests/min"
     return line_chart(frame, [("line", rates)], f"{words}; dots: Plans that changed it", marks)
 
 
@@ -70,7 +71,7 @@ def _latency_charts(
             continue
         frame = Frame(f"{title} measured", line.label, "ms", line.end, max(limit, highest) * ABOVE)
         bound = [("bound", [(0.0, limit), (line.end, limit)])] if limit else []
-        words = f"Mean {title} measured when Plans were made, and last: {points[-1][1]:.3g} ms"
+        words = f"Mean {title} measured when Plans were made, and last: {number(points[-1][1])} ms"
         words += f"; dashed: the target, {limit:g} ms" if limit else ""
         yield line_chart(frame, [*bound, ("line", points)], words)
 
