@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.core import TyperGroup
 
 from tests.controlplane import ControlPlane
 from tests.reference.commands import contexts
@@ -44,6 +45,15 @@ def test_the_examples_of_a_help_are_pasted_as_they_stand(path: str) -> None:
         name = max((n for n in names if n == words[: len(n)]), key=len)
         command = HELPS[" ".join(name)]
         command.command.make_context(name[-1], words[len(name) :], parent=command.parent)
+
+
+@pytest.mark.parametrize("path", [p for p, c in HELPS.items() if isinstance(c.command, TyperGroup)])
+def test_the_summaries_of_commands_are_whole_in_a_narrow_terminal(path: str) -> None:
+    context = HELPS[path]
+    context.terminal_width = context.max_content_width = TERMINAL
+    _usage, *lines = context.get_help().splitlines()
+
+    assert [line for line in lines if line.endswith("...")] == []
 
 
 @pytest.mark.cluster

@@ -22,7 +22,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 @app.callback(epilog=examples("inferno catalogue show llama_13b -o yaml"))
 def published() -> None:
-    """Show figures that others have published, and estimate what nobody has.
+    """Show published figures of models, and estimate others.
 
     They are a start, until your own are calibrated.
     """
@@ -43,7 +43,10 @@ def show_model(
     model: Annotated[str, typer.Argument(metavar="NAME", help="The name of the model.")],
     output: Output = Format.TABLE,
 ) -> None:
-    """Show the figures of a model with their sources; as YAML or JSON, the manifest of a Model."""
+    """Show the figures of a model with their sources.
+
+    As YAML or JSON, print the manifest of a Model.
+    """
     from inferno_operator.cli.offline.catalogue import model_manifest, read_catalogue
     from inferno_operator.cli.tables.catalogue import figures_parts
 
@@ -54,7 +57,10 @@ def show_model(
 
 @app.command("accelerators", epilog=examples("inferno catalogue accelerators"))
 def list_accelerators(output: Output = Format.TABLE) -> None:
-    """List the cards that an estimate may be of, as their vendors publish them."""
+    """List the cards of which there are estimates.
+
+    Their figures are those that their vendors publish.
+    """
     from inferno_operator.cli.offline.hardware import read_hardware
     from inferno_operator.cli.tables.catalogue import hardware_parts
 
@@ -64,7 +70,10 @@ def list_accelerators(output: Output = Format.TABLE) -> None:
 
 @app.command("models", epilog=examples("inferno catalogue models"))
 def list_known_models(output: Output = Format.TABLE) -> None:
-    """List the models whose config.json is known: for `inferno catalogue estimate --model`."""
+    """List the models whose config.json is known.
+
+    `inferno catalogue estimate --model` takes their names.
+    """
     from inferno_operator.cli.offline.hardware import read_models
     from inferno_operator.cli.tables.catalogue import models_parts
 
@@ -92,7 +101,7 @@ def estimate_model(  # noqa: PLR0913 - an argument for each option
     output_tokens: OutputTokens = 256,
     output: Output = Format.YAML,
 ) -> None:
-    """Estimate the performance of a model that nobody has measured, as a Model to paste.
+    """Estimate the performance of a model, as a Model to paste.
 
     A roofline: a step takes as long as the card needs to read weights and cache, or to multiply,
     and what engines take besides, which was fitted to published measurements. It says what it was

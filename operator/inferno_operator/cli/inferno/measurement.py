@@ -123,13 +123,14 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
     labels: Labels = "",
     hours: PastHours = 4,
 ) -> None:
-    """Find the parameters of a model from benchmark runs, or from replicas that serve.
+    """Find the parameters of a model from measurements.
 
-    Prints the manifest of a Model. Columns of a CSV file: concurrency or rate (requests/s), input
-    and output tokens, ITL or TPOT, and TTFT (ms, or s in the name). Runs need different
-    concurrencies and random lengths. With --labels it reads what replicas did in the last hours
-    from Prometheus, in windows of a minute. Exits with 1, and names the run that would help most,
-    where the measurements do not determine the parameters.
+    These are benchmark runs, or what replicas did that serve. Prints the manifest of a Model.
+    Columns of a CSV file: concurrency or rate (requests/s), input and output tokens, ITL or TPOT,
+    and TTFT (ms, or s in the name). Runs need different concurrencies and random lengths. With
+    --labels it reads what replicas did in the last hours from Prometheus, in windows of a minute.
+    Exits with 1, and names the run that would help most, where the measurements do not determine
+    the parameters.
     """
     from inferno_operator.cli.drawing.plot import plot as draw
     from inferno_operator.cli.offline.calibration import calibrate_windows, runs_of

@@ -180,7 +180,7 @@ def report(
     currency: Currency = IN_CENTS,
     lenient: Lenient = False,
 ) -> None:
-    """Write what every server would get as a page to read, mail or keep.
+    """Write what every server would get as a page (HTML).
 
     The page is one HTML file that needs no network. For the most important servers that get
     less than they need, it names the smallest changes that would serve them.

@@ -74,7 +74,7 @@ def replay(  # noqa: PLR0913 - an argument for each option
     begin: Begin = "",
     end: End = "",
     keep: Keep = None,
-    policies: Policies,
+    policies: Policies = ["static-peak", "hpa", "inferno"],  # noqa: B006 - typer never changes it
     step: Step = 60.0,
     hours: Hours = 0.0,
     scale: Scale = 1.0,
@@ -212,7 +212,7 @@ def floor(  # noqa: PLR0913 - an argument for each option
     currency: Currency = IN_CENTS,
     lenient: Lenient = False,
 ) -> None:
-    """Show the least that an ideal autoscaler could have got away with.
+    """Show what an ideal autoscaler would have cost.
 
     In each step each server has the replicas of least cost that meet its targets, at once and
     without a limit of cards.

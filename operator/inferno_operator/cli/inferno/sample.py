@@ -15,9 +15,10 @@ app = typer.Typer()
     )
 )
 def sample() -> None:
-    """Print a small system: two servers of one model, and what they may run on.
+    """Print a small system, to try the other commands with.
 
-    Write it to a file, change it, and give the file to the other commands.
+    It has two servers of one model, and what they may run on. Write it to a file, change it, and
+    give the file to the other commands.
     """
     from inferno_operator.cli.offline.sample import sample_text
 

@@ -58,9 +58,9 @@ def study(
     currency: Currency = IN_CENTS,
     lenient: Lenient = False,
 ) -> None:
-    """Replay each policy of a study with each of its fleets, loads and settings.
+    """Replay policies with several fleets, loads and settings.
 
-    The study names fleets, traces, settings and policies. Each replay is one row. What was
+    The study names all of them. Each replay is one row. What was
     computed once is kept, so that an interrupted study goes on where it was.
     """
     from inferno_operator.cli.offline.study import read_study

@@ -49,7 +49,7 @@ def generate(
     token_secret: TokenSecret = SECRET,
     max_replicas: MaxReplicas = MOST,
 ) -> None:
-    """Print autoscalers that carry out the decisions for Servers.
+    """Print autoscalers that carry out the decisions.
 
     With keda, a ScaledObject for each workload, which asks the operator; with hpa, a
     HorizontalPodAutoscaler, which reads the metric inferno_desired_replicas.

@@ -55,7 +55,7 @@ def plan(  # noqa: PLR0913 - an argument for each option
     sort: Sort = "",
     currency: Currency = IN_CENTS,
 ) -> None:
-    """Show what an optimization would change, and change nothing.
+    """Show what an optimization would change; change nothing.
 
     Reads the namespace, solves on this machine as the operator would, and compares with the
     allocations that are desired now.

@@ -26,7 +26,7 @@ PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="Its name.")]
 def plans(
     place: "KubectlOptions", output: Output = Format.TABLE, *, currency: Currency = IN_CENTS
 ) -> None:
-    """Show the Plans that optimizations recorded, the newest first.
+    """Show the recorded Plans, the newest first.
 
     Those that wait for approval are shown with the reason.
     """
@@ -60,7 +60,7 @@ def diff(
     *,
     currency: Currency = IN_CENTS,
 ) -> None:
-    """Show what a Plan changes: each Server before and after, and the cost.
+    """Show what a Plan changes: each Server, and the cost.
 
     Of two Plans, show the Servers that they leave in different states. A Plan that is still to be
     carried out is refused if its decisions are not what it shows.

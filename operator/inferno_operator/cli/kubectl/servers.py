@@ -54,7 +54,7 @@ def top(
     sort: Sort = "",
     currency: Currency = IN_CENTS,
 ) -> None:
-    """Show how the Servers do against their targets, and what the cards are worth.
+    """Show Servers beside their targets, costs and cards.
 
     Latencies in ms stand beside their SLO, with what is left of it; for waits the percentile
     that the SLO is about. Prices tell what one more card would save, in cents/hour, or which
@@ -81,10 +81,11 @@ def top(
 def savings(
     place: "KubectlOptions", output: Output = Format.TABLE, *, currency: Currency = IN_CENTS
 ) -> None:
-    """Show what the measured Servers cost, and what other policies would have cost.
+    """Compare the cost of Servers with that of other policies.
 
-    Costs are in cents, since the operator counts them. The other policies are simulated with the
-    load that was measured, on the accelerator on which a Server ran when its account began.
+    The Servers are those that are measured, and costs are in cents, since the operator counts
+    them. The other policies are simulated with the load that was measured, on the accelerator on
+    which a Server ran when its account began.
     """
     from inferno_operator.cli.savings import accounts, savings_document
     from inferno_operator.cli.tables.savings import savings_parts

@@ -40,7 +40,7 @@ def console(
     operator_namespace: OperatorNamespace = "inferno-system",
     currency: Currency = IN_CENTS,
 ) -> None:
-    """Show the namespace as pages in a browser on this machine, until Ctrl-C.
+    """Show the namespace as pages in a browser, until Ctrl-C.
 
     The pages have your rights, and nobody else can open them: the address that is printed opens
     one browser, once. Plans can be approved there with the ClusterRole inferno-approve.
@@ -89,9 +89,10 @@ def console_server(  # noqa: PLR0913 - the options of a server
     operator_namespace: OperatorNamespace = "inferno-system",
     currency: Currency = IN_CENTS,
 ) -> None:
-    """Serve the console to many people, each with the rights of the token they log in with.
+    """Serve the console to many people, by their tokens.
 
-    It has no rights of its own. Tokens are kept in memory until the logout, for 8 hours at most.
+    Each has the rights of the token with which they log in; the server has none of its own. Tokens
+    are kept in memory until the logout, for 8 hours at most.
     """
     import asyncio
     import time
