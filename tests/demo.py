@@ -182,7 +182,10 @@ def print_how_to_look_around(control_plane: ControlPlane, operator: OperatorProc
     print(
         "Left running. To look around:",
         f"  export KUBECONFIG={control_plane.kubeconfig}",
+        f"  export PATH={Path(sys.executable).parent}:$PATH  # inferno and kubectl inferno",
         f"  {kubectl} get servers --all-namespaces",
+        f"  {kubectl} inferno top --namespace demo-fleet",
+        f"  {kubectl} inferno console --namespace demo-fleet",
         f"  {kubectl} describe optimizer {optimizer} --namespace demo-fleet",
         f"  {kubectl} patch optimizer {optimizer} -n demo-fleet --type merge --patch '{ask}'",
         f"  tail -f {operator.log_path}",
