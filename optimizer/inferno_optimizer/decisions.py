@@ -333,8 +333,10 @@ def _rest(candidates: Candidates, left: IntArray) -> list[str]:
 def _needs(candidates: Candidates, rows: IntArray, rest: Sequence[str]) -> str:
     """What a case needs, as text; `rows` are its usable rows, best first."""
     options = [_need(candidates, int(row), rest) for row in rows[:OPTIONS_NAMED]]
-    more = f" or {len(rows) - OPTIONS_NAMED} other options" if len(rows) > OPTIONS_NAMED else ""
-    return f"{', or '.join(options)}{more}"
+    others = len(rows) - OPTIONS_NAMED
+    if others > 0:
+        options.append(f"{others} other option{'s' if others > 1 else ''}")
+    return ", or ".join(options)
 
 
 def _need(candidates: Candidates, row: int, rest: Sequence[str]) -> str:

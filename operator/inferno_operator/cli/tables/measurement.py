@@ -27,12 +27,15 @@ HEADINGS = (
     ">RUNNING", ">WAITING", ">KV", "REPLICAS", "MISSES",
 )  # fmt: skip
 
+OPTIONAL = ("KV", "RUNNING", "AGE", "WAIT", "IN", "OUT", "WAITING")
+"""Columns that a narrow terminal does not show."""
+
 
 def measurement_parts(
     found: Sequence[ServerMeasurement], asked: Sequence[Asked], now: datetime
 ) -> Iterator[Part]:
     """Yield the measurements, what to do where one is not fresh, and the queries."""
-    yield TextTable(HEADINGS, [_row(item, now) for item in found])
+    yield TextTable(HEADINGS, [_row(item, now) for item in found], OPTIONAL)
     named_notes = ((item.server.metadata.name, note) for item in found for note in _notes(item))
     if notes := list(grouped(named_notes)):
         yield ""

@@ -19,6 +19,7 @@ def replay_parts(found: Sequence[Replayed], money: Money = CENTS) -> Iterator[Pa
             *(">MISSED MIN", ">REPLICAS", ">STARTED", ">MOVES"),
         ),
         [_policy_row(one, money) for one in found],
+        ("STARTED", "MISSED MIN", "DELAY", "ITL", "MOVES"),
     )
     yield from money.named()
     yield ""

@@ -158,7 +158,8 @@ def option_parts(options: Iterable[Option], money: Money = CENTS) -> Iterator[Pa
     ttft = with_ttft(options)
     latencies = (*latency_headings(ttft=ttft), ">MAX RATE", "OUT BECAUSE")
     rows = [_option_row(option, money, ttft=ttft) for option in options]
-    yield TextTable((*headings, *latencies), rows)
+    optional = ("TYPE", "BATCH", "CARDS", "MAX RATE", "WAIT MS", "TTFT MS")
+    yield TextTable((*headings, *latencies), rows, optional)
     yield from money.named()
     if warnings := [warning for option in options for warning in option.warnings]:
         yield ""

@@ -15,6 +15,7 @@ def study_parts(found: Sequence[Studied], money: Money) -> Iterator[Part]:
             *(">WITHIN", ">REPLICAS", ">CARDS", ">MOVES"),
         ),
         [_row(one, money) for one in found],
+        ("MOVES", "CARDS", "OF OPTIMUM", "REPLICAS", "REGRET/H"),
     )
     yield from money.named()
 

@@ -175,6 +175,17 @@ def test_a_fleet_of_200_servers_fits_every_terminal() -> None:
     assert all(have <= most for have, most in zip(widths, (80, 120, 200), strict=True))
 
 
+def test_the_options_of_a_server_fit_a_narrow_terminal_but_for_a_sentence() -> None:
+    system = decode_system(fleet(20, 13, seed=1, demand=1.3))
+    options = next(iter(option_parts(explain(system, system.servers[0].name))))
+    assert isinstance(options, TextTable)
+
+    table, left_out = options.within(80)
+
+    assert options.without("OUT BECAUSE").width() > 80 >= table.without("OUT BECAUSE").width()
+    assert "COST" not in left_out
+
+
 def test_csv_has_every_column_of_the_first_table_with_a_name_of_its_own() -> None:
     assert csv_text(["a sentence", PLACED, PLACED]).splitlines() == [
         "SERVER,CLASS,CURRENT,CURRENT COST,REASON",
