@@ -50,7 +50,7 @@ UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 def top_parts(seen: Overview, now: datetime, money: Money = CENTS) -> Iterator[Part]:
     """Yield servers with their problems, totals, cards, and each Optimizer's last result."""
     if not seen.servers:
-        yield "no Servers in this namespace"
+        yield "no Servers in this namespace; --namespace names another one"
     else:
         yield servers_table(seen.servers, money)
         yield ""

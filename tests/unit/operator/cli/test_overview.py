@@ -226,7 +226,7 @@ def test_a_note_that_several_servers_have_is_one_sentence() -> None:
 
 
 def test_nothing_at_all_is_told_too() -> None:
-    assert lines() == ["no Servers in this namespace"]
+    assert lines() == ["no Servers in this namespace; --namespace names another one"]
 
 
 @pytest.mark.parametrize(
