@@ -121,7 +121,7 @@ def predicted(fit: StepFit, run: Measured) -> Predicted:
     model = replica(fit.parameters, run.clients or run.batch, run.inputs, run.outputs)
     if run.clients:
         n = np.array([float(run.clients)])
-        step, _ = model.step_ms(n, (n - 1.0) / model.full_ms)
+        step = model.decode_step_ms(n, (n - 1.0) / model.full_ms, of_clients=True)
         return Predicted(float(step[0]), float(1000.0 * n[0] / model.full_ms[0]))
     found = latencies(model, run.rate)
     return Predicted(

@@ -142,8 +142,9 @@ def _expected_of_steps(parameters: StepParameters, trial: Trial) -> Window:
     )
     model = StepModel.of([parameters], 0 * one, requests)
     clients, (stay,) = float(trial.clients), model.full_ms
-    step, _ = model.step_ms(np.array([clients]), np.array([(clients - 1.0) / stay]))
-    return _window(trial, float(step[0]), stay - (shape.output_tokens - 1.0) * float(step[0]))
+    rate = np.array([(clients - 1.0) / stay])
+    (itl,) = model.decode_step_ms(np.array([clients]), rate, of_clients=True).tolist()
+    return _window(trial, itl, stay - (shape.output_tokens - 1.0) * itl)
 
 
 def _expected_of_lines(facts: Facts, trial: Trial) -> Window:

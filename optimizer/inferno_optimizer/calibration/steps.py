@@ -272,17 +272,29 @@ class _Runs:
             return np.ones_like(self.batch)
         return self.lengths.decoding(np.full_like(self.batch, ahead))
 
+    def _longer(self, steps: FloatArray, ahead: float) -> FloatArray:
+        """How much longer than mean steps those of a prompt are, for each step of the answer [ms].
+
+        Prompts that come in that time are computed while a request decodes, see `StepLaw`.
+        """
+        if not self.of_clients:
+            return np.zeros_like(self.batch)
+        before = np.where(self.batch > 1, 1.0, 0.0) + ahead + steps
+        longer = np.maximum(self.ttft - before * self.itl, 0.0)
+        return np.asarray(longer / np.maximum(self.lengths.decode_steps, 1.0))
+
     def _group(self, overhead: float, ahead: float) -> FloatArray:
         """Factors of alpha, kappa, delta, u and ahead in the ITL, then in the TTFT, of each run."""
         n, itl, lengths, rate = self.batch, self.itl, self.lengths, self._rate
         h, chunks, alone = lengths.input_tokens, lengths.chunks, lengths.alone
         cached = self._decoding(ahead) * (self.context + overhead)
-        mixed = mixed_share(alone, rate * chunks * itl)
         one, zero, others = np.ones_like(n), np.zeros_like(n), rate * itl
         busy = np.minimum(others * lengths.budget_share, MOST_BUSY)
         wait = alone * busy * chunks * (1.0 + lengths.cov**2) / (2.0 * (1.0 - busy))
         steps, met = chunks + wait, cached * (n - 1.0)
         prompts = h * (1.0 + others * (1.0 - alone) + wait / chunks)
-        between = (one, cached * n, others * h, mixed * cached * n, zero)
+        others_met = others + rate * self._longer(steps, ahead)
+        mixed = mixed_share(alone, others_met * chunks)
+        between = (one, cached * n, others_met * h, mixed * cached * n, zero)
         first = (steps, steps * met, prompts, steps * met, itl)
         return np.concatenate((np.stack(between, axis=1), np.stack(first, axis=1)))

@@ -163,13 +163,42 @@ class StepLaw(ArrayTable):
         Prompts come at random; or from as many clients as there are requests, each of which waits
         for its answer: a prompt then meets no more than what is taken of the budget.
         """
+        prompt, made_up = self._prompt_ms(states, rate, step, of_clients=of_clients)
+        return self.steps * step + prompt + made_up
+
+    def decode_step_ms(
+        self, states: FloatArray, rate: FloatArray, *, of_clients: bool = False
+    ) -> FloatArray:
+        """Mean time of a step as a request that decodes meets it [ms]; see `stay_ms`."""
+        step, _ = self.step_ms(states, rate)
+        _, made_up = self._prompt_ms(states, rate, step, of_clients=of_clients)
+        return step + made_up / np.maximum(self.decode_steps, 1.0)
+
+    @property
+    def decode_steps(self) -> FloatArray:
+        """Steps in which a request decodes."""
+        return self.steps - 2.0 * self.ahead
+
+    def _prompt_ms(
+        self, states: FloatArray, rate: FloatArray, step: FloatArray, *, of_clients: bool
+    ) -> tuple[FloatArray, FloatArray]:
+        """Time of a request's prompt, and what it costs the request while it decodes [ms].
+
+        The prompts that come in the time of its own are computed while it decodes, and let others
+        come; more of them than come in as many mean steps, after which it ends. They make no more
+        of its steps longer than it has.
+        """
         others = rate * step
         if of_clients:
             busy = np.minimum(others * self.budget_share, MOST_BUSY)
             waited = self.alone * busy * self.turn_steps(busy)
         else:
             waited = self.waited(self.busy(states, rate))
-        return self.steps * step + self.prompt_ms(states, others, waited)
+        prompt = self.prompt_ms(states, others, waited)
+        taken = self.chunks + waited
+        longer = np.maximum(prompt / taken - step, 0.0)
+        more = taken * (step / (self.alpha + self.decode_slope * states) - 1.0)
+        return prompt, longer * np.minimum(more, self.decode_steps)
 
     def stay_of_clients_ms(self, states: FloatArray, rate: FloatArray) -> FloatArray:
         """Time of a request in the batch [ms] where each client waits for its answer."""

@@ -212,8 +212,7 @@ class StepModel(StepLaw):
         A request meets one more than the time average.
         """
         met = np.minimum(averages.in_service + 1.0, self.batch)
-        step, _ = self.step_ms(met, averages.throughput)
-        return step / self.tokens_per_step
+        return self.decode_step_ms(met, averages.throughput) / self.tokens_per_step
 
     def itl_spread(self, averages: Averages) -> Spread:
         """How far the mean time of the steps of a request is from that of all requests.

@@ -25,7 +25,7 @@ def run(
     done, ends = np.ones(clients), chance.integers(low, high, clients).astype(np.float64)
     waits, asked = np.zeros(clients, dtype=np.bool_), np.zeros(clients)
     now = first = between = tokens = prompts = steps = 0.0
-    for _ in range(2500):
+    for _ in range(8000):
         fresh, decodes = (done == 0) & ~waits, done > 0
         context = ((computed + cached + done + overhead) * decodes).sum()
         step = ALPHA + KAPPA * context + DELTA * computed * fresh.sum()
