@@ -32,7 +32,7 @@ class Promtool:
         """Check a file with groups of rules."""
         self._run("check", "rules", "--lint-fatal", str(rules))
 
-    def test_rules(self, *tests: Path) -> str:
+    def run_tests(self, *tests: Path) -> str:
         """Run unit tests of rules; returns what it says of them."""
         return self._run("test", "rules", *map(str, tests))
 

@@ -28,7 +28,7 @@ def test_the_rules_are_right(rules: Path, promtool: Path) -> None:
 def test_alerts_fire_when_and_with_what_they_should(rules: Path, promtool: Path) -> None:
     cases = Path(shutil.copy(CASES, rules.parent))
 
-    said = Promtool(promtool).test_rules(cases)
+    said = Promtool(promtool).run_tests(cases)
 
     assert said.rstrip().endswith("SUCCESS")
 

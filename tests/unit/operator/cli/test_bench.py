@@ -250,7 +250,11 @@ def test_a_file_that_exists_is_not_touched(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:80", "[::1]:8000", "127.9.9.9"])
 def test_this_machine_is_measured_without_asking(host: str) -> None:
-    allowed(EngineEndpoint(f"http://{host}"), 15, yes=False)
+    here = EngineEndpoint(f"http://{host}")
+
+    allowed(here, 15, yes=False)
+
+    assert here.is_local
 
 
 @pytest.mark.parametrize(

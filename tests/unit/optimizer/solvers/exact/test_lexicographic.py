@@ -199,6 +199,7 @@ def test_a_solver_that_ends_before_the_best_plan_proves_no_more_than_that_has(se
     solve_by_levels(program, Timer(lambda: 60.0), early, 0.0, told.append)
 
     exact = solve_by_levels(program, Timer(lambda: 60.0), tolerance=0.0).plan
+    assert told
     no_bound_is_above_the_best(program, exact, told)
 
 
