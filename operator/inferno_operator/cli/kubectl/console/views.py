@@ -21,8 +21,11 @@ from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.comparison import Comparison, compare, served
 from inferno_optimizer.solution import Solution
 
-ABOVE = 1.1
-"""Height of an axis, where the highest value is 1."""
+PROOF = (
+    "Objective: the change of cost and a penalty for each move, which plans make as small as"
+    " possible. Gap: how far the plan may be from the best one, as a share."
+)
+"""What the line of the solver means, with which the parts of a plan end."""
 
 
 def next_view(
@@ -42,7 +45,7 @@ def next_view(
     compared = compare(without.solution, outcome.solution) if without else None
     return ConsolePage(
         title=f"Next plan of {name}" + (", what if" if changes else ""),
-        parts=(*warnings, *plan_parts(planned, outcome.solution, money)),
+        parts=(*warnings, *plan_parts(planned, outcome.solution, money), PROOF),
         document=lambda: {
             **plan_document(name, changes, planned, outcome.solution),
             **({"withoutChanges": _without_document(compared)} if compared else {}),

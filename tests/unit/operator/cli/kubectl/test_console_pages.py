@@ -142,6 +142,8 @@ def test_each_column_says_what_it_has_or_is_explained(seen: list[Observation], p
     }
 
     assert unexplained <= PLAIN
+    words = " ".join(part for part in page.parts if isinstance(part, str))
+    assert ("objective " not in words) or "Objective: the change of cost and a penalty" in words
     text = html(page)
     assert text.count("What the columns mean") == sum(bool(meanings_of(t)) for t in tables)
 
