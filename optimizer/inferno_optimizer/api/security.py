@@ -35,7 +35,10 @@ class Files:
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
-            raise InputError("TLS takes both INFERNO_TLS_CERT and INFERNO_TLS_KEY")
+            raise InputError(
+                "TLS takes both a certificate (INFERNO_TLS_CERT, --tls-cert) and its key"
+                " (INFERNO_TLS_KEY, --tls-key)"
+            )
         if self.authority is not None and self.certificate is None:
             message = "INFERNO_TLS_CA takes INFERNO_TLS_CERT and INFERNO_TLS_KEY as well"
             raise InputError(message)

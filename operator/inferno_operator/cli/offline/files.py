@@ -1,6 +1,7 @@
 """What is in the files that a person names; what is wrong with one is told in a line."""
 
 import codecs
+from collections.abc import Sequence
 from pathlib import Path
 
 from inferno_optimizer.errors import InputError
@@ -35,3 +36,15 @@ def decoded(data: bytes, origin: str) -> str:
             raise InputError(f"{origin}: is UTF-16 text: save it as UTF-8") from error
         line = data.count(b"\n", 0, error.start) + 1
         raise InputError(f"{origin}:{line}: not UTF-8 text (byte {error.start + 1})") from error
+
+
+def refuse_semicolons(header: Sequence[str], origin: str) -> None:
+    """Refuse the table of a spreadsheet that separates columns by semicolons.
+
+    Raises
+    ------
+    InputError
+        The header is one cell that has semicolons.
+    """
+    if len(header) == 1 and ";" in header[0]:
+        raise InputError(f"{origin}:1: the columns are separated by ';': save them with ','")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from inferno_operator.cli.offline.files import decoded, read_bytes
+from inferno_operator.cli.offline.files import decoded, read_bytes, refuse_semicolons
 from inferno_optimizer.calibration.windows import Window, batch_at_poisson_arrivals
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import alternatives
@@ -107,6 +107,7 @@ def _table(text: str, path: str) -> tuple[list[Run], list[str]]:
     if not rows:
         raise InputError(f"{path}: is empty")
     header, *lines = rows
+    refuse_semicolons(header, path)
     columns = _columns(header, path)
     used = {name for name, _ in columns.values()}
     runs = [

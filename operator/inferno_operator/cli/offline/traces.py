@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from inferno_operator.cli.offline.files import decoded, read_bytes
+from inferno_operator.cli.offline.files import decoded, read_bytes, refuse_semicolons
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.replay.trace import Trace, with_lengths
 from inferno_optimizer.sizing.queueing import FloatArray
@@ -63,6 +63,7 @@ def read_trace(path: str) -> Trace:
     header = [name.strip() for name in next(reader, [])]
     if not header:
         raise InputError(f"{path}: is empty")
+    refuse_semicolons(header, path)
     requests = "arrival_s" in header
     _refuse_missing(path, header, REQUESTS if requests else STEPS)
     lines = ((number, line) for number, line in enumerate(reader, 2) if any(line))

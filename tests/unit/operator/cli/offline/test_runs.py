@@ -141,6 +141,7 @@ def test_an_export_of_genai_perf_is_read(tmp_path: Path) -> None:
             "result 1: time_to_first_token.avg: must be a number above 0, not ''",
         ),
         ("", "runs.csv: is empty"),
+        ("rate;isl;osl\n1;2;3\n", "runs.csv:1: the columns are separated by ';'"),
         (
             "concurency,isl,osl,itl,ttft\n1,2,3,4,5\n",
             "no column for concurrency or rate; column 'concurency' is unknown; did you mean",

@@ -13,6 +13,10 @@ HEADER = "client,start_s,rate_per_s,input_mean,output_mean\n"
 GOOD = f"{HEADER}a,0,1.5,10,20\na,60,0,,\na,120,2,12,22\nb,0,0,,\nb,60,1,5,6\nb,120,0,,\n"
 
 BAD = {
+    "a spreadsheet": (
+        "client;start_s;rate_per_s\na;0;1\n",
+        "{path}:1: the columns are separated by ';': save them with ','",
+    ),
     "empty": ("", "{path}: is empty"),
     "only-a-header": (HEADER, "{path}: has no line below its header"),
     "no-column": (
