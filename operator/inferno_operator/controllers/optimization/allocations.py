@@ -74,21 +74,22 @@ def allocation_of(whole: ServerAllocation) -> core.Allocation:
 def _role_parts(roles: Roles) -> Iterator[core.Allocation]:
     """The parts of an allocation by role, prefill first."""
     for role, part in roles.by_role.items():
-        yield core.Allocation(
-            accelerator=part.accelerator,
-            replicas=part.num_replicas,
-            max_batch_size=part.max_batch or 0,
-            cost=part.cost or 0.0,
-            role=role,
-        )
+        yield replace(_replicas(part), role=role)
 
 
-def _allocation(part: Allocation) -> core.Allocation:
+def _replicas(part: Allocation | RoleAllocation) -> core.Allocation:
+    """The replicas alone, which roles have as well."""
     return core.Allocation(
         accelerator=part.accelerator,
         replicas=part.num_replicas,
         max_batch_size=part.max_batch or 0,
         cost=part.cost or 0.0,
+    )
+
+
+def _allocation(part: Allocation) -> core.Allocation:
+    return replace(
+        _replicas(part),
         itl_ms=part.itl_average or 0.0,
         wait_ms=part.wait_average or 0.0,
         ttft_ms=part.ttft_average or 0.0,
