@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from inferno_operator.cli.replay import Replayed, Row, replays
+from inferno_operator.cli.replay import Replayed, replays
+from inferno_operator.cli.replay_documents import Row
 from inferno_optimizer.replay.fleet import fleet_of
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.replay import Scenario

@@ -21,13 +21,13 @@ from inferno_operator.cli.replay import (
     Replayed,
     ReplayedLoad,
     ReplayOptions,
-    Row,
     Warn,
     policy_of,
     run,
     scenario_of,
     share_of,
 )
+from inferno_operator.cli.replay_documents import Row
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.policies import BOUND

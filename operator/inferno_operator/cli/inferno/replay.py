@@ -173,7 +173,7 @@ def _print(
     output: ReplayFormat, scenario: "Scenario", found: "list[Replayed]", money: Money
 ) -> None:
     """Print what the policies came to."""
-    from inferno_operator.cli.replay import replay_csv, replay_document
+    from inferno_operator.cli.replay_documents import replay_csv, replay_document
     from inferno_operator.cli.tables.replay import replay_parts
 
     if output is ReplayFormat.CSV:
@@ -220,12 +220,8 @@ def floor(  # noqa: PLR0913 - an argument for each option
     from inferno_operator.cli.offline.manifests import read_documents
     from inferno_operator.cli.offline.system import refuse_unknown, system_of
     from inferno_operator.cli.offline.traces import read_trace
-    from inferno_operator.cli.replay import (
-        ReplayedLoad,
-        ReplayOptions,
-        floor_document,
-        scenario_of,
-    )
+    from inferno_operator.cli.replay import ReplayedLoad, ReplayOptions, scenario_of
+    from inferno_operator.cli.replay_documents import floor_document
     from inferno_operator.cli.tables.replay import floor_parts
     from inferno_optimizer.replay.floor import floor_of
 
