@@ -93,7 +93,7 @@ WHY = """
   each of 150 prompt tokens, 25 µs for each of 400 to 750, and 27 µs from 1,200 on (means of the
   engine's steps with at most 8 other requests). The law has one `delta`: 22 µs from 512/128
   alone, 28 µs from the other two shapes. So without 512/128, its runs with clients are at most 7
-  % off, but those with random arrivals up to 17 %: what is too much lets requests stay longer, so
+  % off, but those with random arrivals up to 14 %: what is too much lets requests stay longer, so
   that more of them share each step. Without the short prompts nothing tells the `overhead`.
   Calibrate with the lengths that are served.
 """
