@@ -130,7 +130,7 @@ def fit_steps(
     *,
     of_clients: bool = True,
 ) -> StepFit | None:
-    """Fit the steps; None if there are too few concurrencies.
+    """Fit the steps; None if there are too few concurrencies, or a time comes out as nothing.
 
     Parameters
     ----------
@@ -155,6 +155,8 @@ def fit_steps(
         ahead = found.coefficients[:, -1]
     counted = np.minimum(np.abs(found.residuals), MOST_COUNTED)
     best = int(np.argmin(np.mean(counted**2, axis=1)))
+    if (_fitted(rows, found, best)[rows.used[best]] <= 0).any():
+        return None
     itl, ttft = np.split(found.residuals[best], 2)
     alpha, kappa, delta, extra, ahead_of = found.coefficients[best].tolist()
     inputs, outputs = (_reach(column) for column in (runs.prompts, runs.lengths.output_tokens))
@@ -189,17 +191,22 @@ def _reach(tokens: FloatArray) -> tuple[int, int]:
     return round(tokens.min() / REACH), round(tokens.max() * REACH)
 
 
+def _fitted(rows: Rows, found: Estimate, group: int) -> FloatArray:
+    """The times that were fitted in a group [ms]."""
+    return np.asarray(rows.offset[group] + rows.design[group] @ found.coefficients[group])
+
+
 def _shares(rows: Rows, found: Estimate, group: int) -> FloatArray:
     """Largest share of the times that were fitted in a group that each coefficient has."""
     parts = rows.design[group] * found.coefficients[group]
-    fitted = rows.offset[group] + parts.sum(axis=1)
-    return np.asarray(np.max((parts / fitted[:, None])[rows.used[group]], axis=0))
+    used = rows.used[group]
+    return np.asarray(np.max(parts[used] / _fitted(rows, found, group)[used, None], axis=0))
 
 
 def _doubt(rows: Rows, found: Estimate, group: int) -> float:
     """Largest relative standard error of the times that were fitted in a group."""
     design, used = rows.design[group], rows.used[group]
-    fitted = rows.offset[group] + design @ found.coefficients[group]
+    fitted = _fitted(rows, found, group)
     variance = np.einsum("ri,ij,rj->r", design, found.covariance[group], design)
     return float(np.max(np.sqrt(np.maximum(variance, 0.0))[used] / fitted[used]))
 
