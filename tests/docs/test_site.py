@@ -154,3 +154,15 @@ def test_long_names_in_tables_may_break_between_their_parts_only(site: Site) -> 
     assert "<td><code>spec.<wbr>guard.<wbr>maxCostIncreasePercent</code></td>" in optimizer
     assert re.search(r"td code \{[^}]*overflow-wrap: normal;[^}]*word-break: normal;", style)
     assert "styles/tables.css" in optimizer
+
+
+def test_no_line_breaks_between_a_number_and_its_unit_but_commands_stay_as_they_are(
+    site: Site,
+) -> None:
+    studies = (site.folder / "guides/studies.html").read_text(encoding="utf-8")
+    copied = re.findall(r"<pre.*?</pre>", studies, re.DOTALL)
+
+    assert "<td>98.7&nbsp;%</td>" in studies
+    assert not re.search(r"<td>[\d.]+ %", studies)
+    assert copied
+    assert not any("&nbsp;" in text for text in copied)

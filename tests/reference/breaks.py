@@ -1,4 +1,4 @@
-"""A hook of MkDocs: long names in tables break after a dot or an underscore, nowhere else."""
+"""A hook of MkDocs: where lines break, as long names and quantities in tables would break badly."""
 
 import re
 
@@ -6,8 +6,19 @@ NAME = re.compile(r"(?<=<td><code>)[^<]*(?=</code>)")
 """A cell that begins with a name."""
 
 PLACE = re.compile(r"(?<=[._/])(?=\w)")
+"""Where a name may break: after a dot, an underscore or a slash."""
+
+QUANTITY = re.compile(r"(?<=\d) (?=(%|ms|MiB|GiB)(?!\w))")
+"""What a line must not break at: the blank before a unit."""
+
+CODE = re.compile(r"<pre.*?</pre>|<code.*?</code>", re.DOTALL)
+"""What stays as it is, as people copy it."""
 
 
 def on_page_content(html: str, **_: object) -> str:
-    """Return a page in which browsers know where names may break."""
-    return NAME.sub(lambda name: PLACE.sub("<wbr>", name[0]), html)
+    """Return a page in which browsers know where lines may break."""
+    named = NAME.sub(lambda name: PLACE.sub("<wbr>", name[0]), html)
+    texts, codes = CODE.split(named), [*CODE.findall(named), ""]
+    return "".join(
+        QUANTITY.sub("&nbsp;", text) + code for text, code in zip(texts, codes, strict=True)
+    )
