@@ -16,6 +16,8 @@ ONE_MORE = (
     " it would serve. A tilde marks an estimate; a dash, that it is not known."
 )
 
+REASON = "Why the condition has its status, in a word; the pages on troubleshooting have each."
+
 MEANINGS: Mapping[str, str] = {
     "ACTION": "What changes: the number of replicas, the accelerator (move), the batch, or only"
     " the predicted numbers.",
@@ -85,6 +87,7 @@ OF_TABLES: Mapping[str, Mapping[str, str]] = {
         "IN USE/THERE": "Cards that replicas use now, of those that there are.",
         "PLANNED/THERE": "Cards that the last plan uses, of those that there are.",
     },
+    "CONDITION": {"REASON": REASON},
     "MODEL": {
         "CALIBRATE": "Use: plans take measured parameters. Report: they are only shown. Off: there"
         " are none.",
@@ -93,6 +96,7 @@ OF_TABLES: Mapping[str, Mapping[str, str]] = {
     "NOT USED BECAUSE": {
         "WINDOWS": "Spans of time of single replicas that the calibration left out.",
     },
+    "OPTIMIZER": {"REASON": REASON},
     "QUANTITY": {
         "PREDICTED": "What the last decision counts on, for the load that it was made for."
     },

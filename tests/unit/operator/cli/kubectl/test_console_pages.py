@@ -148,6 +148,14 @@ def test_each_column_says_what_it_has_or_is_explained(seen: list[Observation], p
     assert text.count("What the columns mean") == sum(bool(meanings_of(t)) for t in tables)
 
 
+@pytest.mark.parametrize("first", ["CONDITION", "OPTIMIZER"])
+def test_the_reason_of_a_condition_is_not_explained_as_that_of_a_decision(first: str) -> None:
+    meanings = dict(meanings_of(TextTable((first, "STATUS", "REASON"), [])))
+
+    assert "condition" in meanings["REASON"]
+    assert "Allocated" in dict(meanings_of(TextTable(("SERVER", "REASON"), [])))["REASON"]
+
+
 def test_quantities_have_their_units(server_page: ConsolePage) -> None:
     text = html(server_page)
 
