@@ -1,6 +1,7 @@
 """What a help shows can be pasted, and kubectl completes the plugin."""
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -54,6 +55,13 @@ def test_the_summaries_of_commands_are_whole_in_a_narrow_terminal(path: str) -> 
     _usage, *lines = context.get_help().splitlines()
 
     assert [line for line in lines if line.endswith("...")] == []
+
+
+@pytest.mark.parametrize("path", HELPS)
+def test_options_name_what_they_take_and_not_types_of_python(path: str) -> None:
+    option = re.compile(r"^  -.*?<[a-z ]+>", re.MULTILINE)
+
+    assert option.findall(HELPS[path].get_help()) == []
 
 
 @pytest.mark.cluster

@@ -21,7 +21,9 @@ ModelConfig = Annotated[
         metavar="FILE", help="The config.json of a model on Hugging Face.", show_default=False
     ),
 ]
-CardCount = Annotated[int, typer.Option(min=1, help="Cards of a replica, which share each layer.")]
+CardCount = Annotated[
+    int, typer.Option(metavar="N", min=1, help="Cards of a replica, which share each layer.")
+]
 WeightPrecision = Annotated[
     str,
     typer.Option(
@@ -33,5 +35,7 @@ WeightPrecision = Annotated[
 CachePrecision = Annotated[
     str, typer.Option(metavar="NAME", help="Precision of the cache: bf16 or fp8.")
 ]
-InputTokens = Annotated[int, typer.Option(min=1, help="Mean input tokens of requests.")]
-OutputTokens = Annotated[int, typer.Option(min=1, help="Mean output tokens.")]
+InputTokens = Annotated[
+    int, typer.Option(metavar="N", min=1, help="Mean input tokens of requests.")
+]
+OutputTokens = Annotated[int, typer.Option(metavar="N", min=1, help="Mean output tokens.")]

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 PREFIX = "INFERNO_PROMETHEUS_"
 URL = f"{PREFIX}URL"
 
-PROMETHEUS_VARIABLES = tuple(v for v in VARIABLES if v.name.startswith(PREFIX))
+PROMETHEUS_VARIABLES = tuple(
+    sorted((v for v in VARIABLES if v.name.startswith(PREFIX)), key=lambda v: v.name != URL)
+)
+"""The URL comes first, as nothing is asked without it."""
 
 
 def prometheus_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 OperatorNamespace = Annotated[
-    str, typer.Option(help="Where the operator runs, whose Lease says who leads.")
+    str,
+    typer.Option(metavar="NAMESPACE", help="Where the operator runs, whose Lease says who leads."),
 ]
 
 
@@ -32,7 +33,10 @@ def console(
     place: "KubectlOptions",
     *,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Where to listen; 0 takes a free port.")
+        int,
+        typer.Option(
+            metavar="PORT", min=0, max=65535, help="Where to listen; 0 takes a free port."
+        ),
     ] = 0,
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the address in the browser.")
@@ -65,26 +69,40 @@ def console(
 )
 def console_server(  # noqa: PLR0913 - the options of a server
     *,
-    origin: Annotated[str, typer.Option(help="The address that browsers use: https://HOST.")],
+    origin: Annotated[
+        str, typer.Option(metavar="URL", help="The address that browsers use: https://HOST.")
+    ],
     key_file: Annotated[
-        Path, typer.Option(help="File with the key that signs cookies, of 32 characters or more.")
+        Path,
+        typer.Option(
+            metavar="FILE", help="File with the key that signs cookies, of 32 characters or more."
+        ),
     ],
     certificate: Annotated[
-        Path | None, typer.Option(help="Certificate for TLS; without one, a proxy must end TLS.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Certificate for TLS; without one, a proxy must end TLS."
+        ),
     ] = None,
     private_key: Annotated[
-        Path | None, typer.Option(help="Private key of the certificate.")
+        Path | None, typer.Option(metavar="FILE", help="Private key of the certificate.")
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",  # noqa: S104 - in a pod
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen.")] = 8443,
+    host: Annotated[str, typer.Option(metavar="HOST", help="Address to listen on.")] = "0.0.0.0",  # noqa: S104 - in a pod
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="Where to listen.")
+    ] = 8443,
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="What the form to log in suggests.")
+        str,
+        typer.Option("--namespace", "-n", metavar="NAME", help="What the form to log in suggests."),
     ] = "default",
     api_server: Annotated[
-        str, typer.Option(help="Address of the API server.")
+        str, typer.Option(metavar="URL", help="Address of the API server.")
     ] = "https://kubernetes.default.svc",
     api_server_ca: Annotated[
-        Path, typer.Option(help="Authorities that sign the certificate of the API server.")
+        Path,
+        typer.Option(
+            metavar="FILE", help="Authorities that sign the certificate of the API server."
+        ),
     ] = Path("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"),
     operator_namespace: OperatorNamespace = "inferno-system",
     currency: Currency = IN_CENTS,
