@@ -147,6 +147,20 @@ async def test_definitions_of_another_release_are_told_and_the_load_grows_all_th
     assert scene.stored["status"]["measured"]["arrivalRate"] == 900
 
 
+async def test_a_server_that_was_created_again_does_not_keep_the_load_of_the_one_before() -> None:
+    scene = Scene()
+
+    async with scene.running():
+        await scene.cycles(1)
+        scene.table.rows.clear()
+        again = server(spec={"measure": MEASURE, "currentAlloc": None}, uid="another")
+        scene.cluster.add({**again, "status": {}})  # as after a watch that was interrupted
+        await scene.cycles(1)
+
+    assert scene.condition() == ("False", "Missing")
+    assert "arrivalRate" not in scene.stored["status"]["measured"]
+
+
 async def test_numbers_that_do_not_move_are_not_written_again() -> None:
     scene = Scene()
 
