@@ -2,8 +2,7 @@
 
 A Model that is too optimistic makes plans whose replicas miss their targets, and makes the same
 plan again. Where what runs should be enough and is not, the factor of the load rises by the share
-of one replica; where targets are kept with room, it falls slowly. See `sizing.md`, section "When
-the Model is wrong".
+of one replica; where targets are kept with room, it falls slowly. See `corrections.md`.
 """
 
 from dataclasses import dataclass

@@ -53,7 +53,7 @@ class PlanningRules:
 
     ahead: bool = True
     calibrates: bool = False
-    corrects: bool = False
+    corrects: bool = True
     exact: bool = False
     interval_s: float = 30.0
     short_s: float = 60.0

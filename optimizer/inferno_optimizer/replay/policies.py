@@ -23,7 +23,7 @@ REACTIVE = PlanningRules(ahead=False, short_s=30.0)
 
 CALIBRATED = PlanningRules(calibrates=True)
 
-CORRECTED = PlanningRules(corrects=True)
+UNCORRECTED = PlanningRules(corrects=False)
 
 POLICIES: Mapping[str, NamedPolicy] = MappingProxyType(
     {
@@ -31,9 +31,9 @@ POLICIES: Mapping[str, NamedPolicy] = MappingProxyType(
         for policy in (
             NamedPolicy("inferno", planner(PlanningRules()), percentiles=False),
             NamedPolicy("inferno-calibrated", planner(CALIBRATED), percentiles=False),
-            NamedPolicy("inferno-corrected", planner(CORRECTED), percentiles=False),
             NamedPolicy("inferno-exact", planner(PlanningRules(exact=True)), percentiles=False),
             NamedPolicy("inferno-reactive", planner(REACTIVE), percentiles=False),
+            NamedPolicy("inferno-uncorrected", planner(UNCORRECTED), percentiles=False),
             NamedPolicy("hpa", Hpa, percentiles=False),
             NamedPolicy("keda-slo", KedaSlo),
             NamedPolicy("keda-queue", KedaQueue, percentiles=False),

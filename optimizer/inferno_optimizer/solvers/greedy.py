@@ -6,7 +6,7 @@ original leaves to chance, go by name.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from itertools import count, groupby
 
@@ -83,15 +83,30 @@ def fill(candidates: Candidates, capacity: IntArray, serve_each: Serve) -> Assig
     return ledger.assignment()
 
 
-def _hold(ledger: Ledger, entries: Iterable[Entry], running: Running) -> None:
-    """Give the cases what runs, as far as more important ones have left it."""
+def _hold(ledger: Ledger, entries: Sequence[Entry], running: Running) -> None:
+    """Give the cases what runs, as far as more important ones have left it.
+
+    Each holds one replica before any holds more, so that none is stopped for an equal one.
+    """
     for entry in entries:
-        row = int(running.rows[entry.case])
-        if row != NO_ROW:
-            ledger.hold(row, int(running.replicas[entry.case]))
-        elif entry.case in running.parts:
-            carried = float(running.carried[entry.case])
-            ledger.keep(entry.case, running.parts[entry.case], carried)
+        hold(ledger, entry.case, running, most=1)
+    for entry in entries:
+        hold(ledger, entry.case, running)
+
+
+def hold(ledger: Ledger, case: int, running: Running, most: int | None = None) -> None:
+    """Give a case what runs of it, or so many replicas of that at most."""
+    row = int(running.rows[case])
+    if row != NO_ROW:
+        replicas = int(running.replicas[case])
+        ledger.hold(row, replicas if most is None else min(replicas, most))
+    elif case in running.parts:
+        parts, carried = running.parts[case], float(running.carried[case])
+        if most is not None:
+            several = sum(part.replicas for part in parts)
+            parts = (replace(parts[0], replicas=min(parts[0].replicas, most)),)
+            carried *= parts[0].replicas / max(several, 1)
+        ledger.keep(case, parts, carried)
 
 
 def _stand(candidates: Candidates, ledger: Ledger, entries: Iterable[Entry]) -> list[Entry]:

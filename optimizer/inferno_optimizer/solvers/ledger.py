@@ -123,6 +123,7 @@ class Ledger:
         `carried` is the share of what the case needs that all of it carries.
         """
         self._carried[case] = carried / max(sum(part.replicas for part in parts), 1)
+        self._give_back(case)
         self._keep(case, parts)
         if self._kept.get(case) != tuple(parts):
             for card_type in {part.type for part in parts}:

@@ -53,7 +53,7 @@ Policies = Annotated[
     typer.Option(
         "--policy",
         metavar="NAME",
-        help="inferno, inferno-calibrated, inferno-corrected, inferno-exact, inferno-reactive, "
+        help="inferno, inferno-calibrated, inferno-exact, inferno-reactive, inferno-uncorrected, "
         "hpa, keda-slo, keda-queue, keda-queue-guard, keda-saturation, keda-token, dynamo-sla, "
         "melange, static-peak or clairvoyant; module:name of your own; with @best, on the best "
         "single accelerator of each server. Can be repeated.",

@@ -10,13 +10,14 @@ from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import MarginalValue
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Timer
-from inferno_optimizer.solvers.greedy import entries_by_rank, serve
+from inferno_optimizer.solvers.greedy import entries_by_rank, hold, serve
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.loads import added, loads_of, loads_served, priorities_of
 from inferno_optimizer.solvers.partial.levels import solve_by_levels
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.solvers.saturation import share_out
+from inferno_optimizer.system import SaturationPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,22 +96,44 @@ def _assignment(
     counts: IntArray,
     running: Running,
 ) -> Assignment:
-    """The plan as an assignment; cases that need no replicas get their best row."""
+    """The plan as an assignment; cases that need no replicas get their best row.
+
+    With the policy `Hold` no case that runs is stopped for an equal one that has several replicas:
+    each of a level has one before any has more.
+    """
     ledger = Ledger(candidates, capacity)
-    for column in np.flatnonzero(counts).tolist():
-        row, replicas = int(problem.row[column]), int(counts[column])
-        case = int(problem.cases[problem.case[column]])
-        if row != NO_ROW:
-            ledger.hold(row, replicas)
-        else:
-            parts = running.parts[case]
-            single = len(parts) == 1
-            kept = [replace(p, replicas=replicas) for p in parts] if single else parts
-            ledger.keep(case, kept, float(running.carried[case]))
+    holds = candidates.system.options.saturation_policy is SaturationPolicy.HOLD
+    columns = np.flatnonzero(counts)
+    load = problem.weight[problem.case] * problem.served_share
+    columns = columns[np.lexsort((-load[columns], problem.level[problem.case[columns]]))]
+    levels, planned = problem.level[problem.case[columns]], np.unique(problem.case[columns])
+    stopped = np.setdiff1d(np.arange(len(problem.cases)), planned)
+    for level in range(problem.levels):
+        mine = columns[levels == level].tolist()
+        if holds:
+            for column in mine:
+                _give(ledger, problem, column, 1, running)
+            for case in stopped[problem.level[stopped] == level].tolist():
+                hold(ledger, int(problem.cases[case]), running, most=1)
+        for column in mine:
+            _give(ledger, problem, column, int(counts[column]), running)
     free = np.ones(len(candidates.cases), dtype=np.bool_)
     free[problem.cases] = False
     serve(ledger, entries_by_rank(candidates, free))
     return ledger.assignment()
+
+
+def _give(
+    ledger: Ledger, problem: ReplicaProblem, column: int, replicas: int, running: Running
+) -> None:
+    """Give a case the replicas of a column, or leave it as it is."""
+    row, case = int(problem.row[column]), int(problem.cases[problem.case[column]])
+    if row != NO_ROW:
+        ledger.hold(row, replicas)
+        return
+    parts = running.parts[case]
+    kept = [replace(parts[0], replicas=replicas)] if len(parts) == 1 else parts
+    ledger.keep(case, kept, float(running.carried[case]))
 
 
 def _shared_out(

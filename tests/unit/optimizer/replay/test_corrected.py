@@ -22,12 +22,12 @@ def account(policy: str, true: ReplayFleet, hours: int) -> Account:
 def test_replicas_that_are_slower_than_the_models_say_get_more() -> None:
     true = fleet_of(slower(system(), 1.5))[0]
 
-    believes, corrects = (account(p, true, 4) for p in ("inferno", "inferno-corrected"))
+    believes, corrects = (account(p, true, 4) for p in ("inferno-uncorrected", "inferno"))
 
     assert corrects.attainment > 0.9 > believes.attainment
 
 
 def test_nothing_is_corrected_in_a_day_where_the_models_are_right() -> None:
-    believes, corrects = (account(p, fleet(), 24) for p in ("inferno", "inferno-corrected"))
+    believes, corrects = (account(p, fleet(), 24) for p in ("inferno-uncorrected", "inferno"))
 
     assert np.array_equal(corrects.history.ready, believes.history.ready)

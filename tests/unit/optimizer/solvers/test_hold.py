@@ -1,6 +1,7 @@
 """The saturation policy `Hold`: what runs stays, unless a more important server gets the cards."""
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -62,6 +63,31 @@ def test_equal_servers_that_run_keep_what_runs_each(options: Options) -> None:
     found = replicas(scarce(options, 5, *demands))
 
     assert sorted(found.values()) == [2, 3]
+
+
+@by_each_solver
+def test_no_server_is_stopped_for_an_equal_one_with_several_replicas(options: Options) -> None:
+    random = Random(1)  # noqa: S311 - a repeatable choice, not a secret
+    for _ in range(100):
+        needs = [random.randint(1, 5) for _ in range(random.randint(2, 4))]
+        demands = [
+            Demand(
+                f"s{place}",
+                {"X": need},
+                priority=random.randint(1, 2),
+                load=random.choice((60, 300, 900)),
+                current=runs("X", random.randint(1, need)),
+            )
+            for place, need in enumerate(needs)
+        ]
+        fewer = random.randint(1, max(1, sum(d.current.replicas for d in demands) - 1))
+
+        found = replicas(scarce(options, fewer, *demands))
+
+        assert sum(found.values()) <= fewer
+        for stopped in (d for d in demands if not found.get(d.name)):
+            equal = [d.name for d in demands if d.priority == stopped.priority]
+            assert max(found.get(name, 0) for name in equal) <= 1, (demands, found)
 
 
 @by_each_solver
