@@ -161,11 +161,13 @@ class OwnQueries:
     async def _with_youth(self, reading: Reading, expression: str, turn: _Turn) -> Reading:
         """Add that the arrival rate had no number one window ago, as its window is not full then.
 
-        It is asked again until it had one, but not a slow query.
+        It is asked again until it had one, but not a slow query. A rate of 0 is no part of a larger
+        one.
         """
-        if reading.part(CUSTOM_ANSWERS, ARRIVAL_RATE) is None:
+        rate = reading.part(CUSTOM_ANSWERS, ARRIVAL_RATE)
+        if rate is None:
             turn.known = ""
-        elif turn.known != expression and not turn.is_slow:
+        elif rate > 0 and turn.known != expression and not turn.is_slow:
             seconds = max(reading.windows.long, longest_range(expression))
             try:
                 before = await self._prometheus.query(expression, reading.time - seconds)

@@ -112,6 +112,8 @@ class RoleAllocation(Part):
     """The accelerator's spec.name."""
     num_replicas: Amount
     """Number of replicas."""
+    cold_replicas: NonNegativeInteger | None = None
+    """Those of the prefill replicas that have just started: nothing is in their prefix caches."""
     max_batch: Amount | None = None
     """Largest batch of a decode replica, or most prompts in a step of a prefill replica."""
     cost: Quantity | None = None

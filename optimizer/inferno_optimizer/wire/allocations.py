@@ -60,7 +60,7 @@ _ALLOCATION_KEYS: dict[str, tuple[str, FieldKind[Any]]] = {
     "load": ("load", _LOAD),
 }
 
-_ROLE_KEYS = ("accelerator", "numReplicas", "maxBatch", "cost")
+_ROLE_KEYS = ("accelerator", "numReplicas", "coldReplicas", "maxBatch", "cost")
 
 _CURRENT_KEYS = {**_ALLOCATION_KEYS, "coldReplicas": ("cold_replicas", INTEGER)}
 
@@ -99,7 +99,7 @@ def _one_accelerator(allocation: Allocation) -> Container[str]:
 
 _PART = Object(Allocation, _CURRENT_KEYS, left_out=_all_warm)
 
-_ROLE = Object(Allocation, {key: _ALLOCATION_KEYS[key] for key in _ROLE_KEYS})
+_ROLE = Object(Allocation, {key: _CURRENT_KEYS[key] for key in _ROLE_KEYS}, left_out=_all_warm)
 
 ALLOCATION = Object(
     Allocation,

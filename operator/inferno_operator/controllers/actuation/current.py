@@ -86,23 +86,35 @@ def current_allocation(
     return (whole.model_copy(update={"mix": tuple(mix)}) if mix else whole).to_json()
 
 
-def has_changed_apart(server: Server, running: Mapping[Role, tuple[str, int]]) -> bool:
+def has_changed_apart(
+    server: Server, running: Mapping[Role, tuple[str, int]], cold: Mapping[str, int] = NONE
+) -> bool:
     """Whether the roles of the current allocation differ from the replicas that run."""
     current = server.spec.current_alloc
     if current is None or current.roles is None:
         return True
-    parts = current.roles.by_role.items()
-    return running != {role: (part.accelerator, part.num_replicas) for role, part in parts}
+    reported = {
+        role: (part.accelerator, part.num_replicas, part.cold_replicas or 0)
+        for role, part in current.roles.by_role.items()
+    }
+    return reported != {
+        role: (name, count, cold.get(place_of(name, role), 0))
+        for role, (name, count) in running.items()
+    }
 
 
 def current_apart(
-    server: Server, running: Mapping[Role, tuple[str, int]], unit_costs: Mapping[str, float]
+    server: Server,
+    running: Mapping[Role, tuple[str, int]],
+    unit_costs: Mapping[str, float],
+    cold: Mapping[str, int] = NONE,
 ) -> Manifest:
     """Return `currentAlloc` from the running replicas of both roles, without the load."""
     parts = {
         role: RoleAllocation(
             accelerator=name,
             num_replicas=count,
+            cold_replicas=cold.get(place_of(name, role)) or None,
             max_batch=_max_batch_of(server, place_of(name, role)),
             cost=round(count * unit_costs.get(place_of(name, role), 0.0), DIGITS),
         )
@@ -111,6 +123,7 @@ def current_apart(
     whole = ServerAllocation(
         accelerator=parts[Role.DECODE].accelerator,
         num_replicas=sum(count for _, count in running.values()),
+        cold_replicas=parts[Role.PREFILL].cold_replicas,
         max_batch=parts[Role.DECODE].max_batch,
         cost=round(sum(part.cost or 0.0 for part in parts.values()), DIGITS),
         roles=Roles(prefill=parts[Role.PREFILL], decode=parts[Role.DECODE]),

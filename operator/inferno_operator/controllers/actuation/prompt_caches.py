@@ -9,11 +9,11 @@ WARM_UP = timedelta(minutes=10)
 """Time for which a replica that became ready counts as cold."""
 
 ReadySince = Mapping[str, Sequence[datetime]]
-"""When the replicas that serve became ready, by accelerator."""
+"""When the replicas that compute prompts became ready, by place."""
 
 
 def cold_replicas(server: Server, ready: ReadySince, now: datetime) -> Mapping[str, int]:
-    """Return the cold replicas by accelerator; none where no prompt is cached anyway."""
+    """Return the cold replicas by place; none where no prompt is cached anyway."""
     if not _finds_prompts(server):
         return {}
     return {name: len(list(_seconds_left(since, now))) for name, since in ready.items()}

@@ -84,6 +84,7 @@ def _replicas(part: Allocation | RoleAllocation) -> core.Allocation:
         replicas=part.num_replicas,
         max_batch_size=part.max_batch or 0,
         cost=part.cost or 0.0,
+        cold_replicas=part.cold_replicas or 0,
     )
 
 
@@ -94,7 +95,6 @@ def _allocation(part: Allocation) -> core.Allocation:
         wait_ms=part.wait_average or 0.0,
         ttft_ms=part.ttft_average or 0.0,
         load=_load(part.load) if part.load else core.Load(),
-        cold_replicas=part.cold_replicas or 0,
     )
 
 

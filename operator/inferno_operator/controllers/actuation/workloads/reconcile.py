@@ -253,7 +253,7 @@ def _runs_something_else(scaled: ScaledServer, cold: Mapping[str, int]) -> bool:
     if any(item.scale is None for item in scaled.found):
         return False
     if scaled.apart:
-        return has_changed_apart(scaled.server, scaled.apart)
+        return has_changed_apart(scaled.server, scaled.apart, cold)
     return has_changed(scaled.server, scaled.together, cold)
 
 
@@ -264,7 +264,7 @@ def _current(
     if is_mistyped(scaled.server, scaled.running, costs):
         return None
     if scaled.apart:
-        return current_apart(scaled.server, scaled.apart, costs)
+        return current_apart(scaled.server, scaled.apart, costs, cold)
     return current_allocation(scaled.server, scaled.together, costs, cold)
 
 

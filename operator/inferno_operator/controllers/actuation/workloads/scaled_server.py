@@ -85,8 +85,12 @@ class ScaledServer:
 
     @property
     def ready_since(self) -> ReadySince:
-        """When the replicas that do both became ready, by accelerator."""
-        return {item.workload.accelerator: item.pods.ready_since for item in self.undivided}
+        """When the replicas that compute prompts became ready, by place."""
+        return {
+            item.workload.place: item.pods.ready_since
+            for item in self.found
+            if item.workload.role != "Decode"
+        }
 
     @property
     def start_seconds(self) -> Mapping[str, tuple[float, ...]]:

@@ -90,6 +90,16 @@ def test_a_server_may_be_apart_where_it_names_workloads_of_both_roles() -> None:
     ]
 
 
+def test_cold_prefill_replicas_reach_the_optimizer_over_the_wire_too() -> None:
+    manifest = yaml.safe_load(MANIFEST)
+    manifest["spec"]["currentAlloc"]["roles"]["prefill"]["coldReplicas"] = 1
+    system = build_system([parse(manifest)]).system
+
+    for found in (system, decode_system(json.loads(json.dumps(encode_system(system))))):
+        prefill, decode = found.servers[0].current.roles
+        assert (prefill.warm_replicas, decode.warm_replicas) == (1, 3)
+
+
 def test_a_system_and_its_solution_come_back_from_json(system: System) -> None:
     solution = optimize(system)
     again = decode_system(json.loads(json.dumps(encode_system(system))))

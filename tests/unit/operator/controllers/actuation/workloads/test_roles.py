@@ -69,6 +69,13 @@ class Scene:
             }
         )
 
+    def cached(self, tokens: int) -> None:
+        """Have a part of each prompt in prefix caches."""
+        stored = self.cluster.objects["Server", Key("default", "s")]
+        load = {"arrivalRate": 60, **TOKENS, "cachedTokens": tokens}
+        measured = {"time": self.now().isoformat(), "quality": "Fresh", "load": load}
+        self.cluster.add({**stored, "status": {"measured": measured}})
+
     def decide(self, prefill: int, decode: int) -> None:
         """Write a decision."""
         stored = self.cluster.objects["Server", Key("default", "s")]
@@ -82,10 +89,12 @@ class Scene:
         generation = stored["metadata"]["generation"] + 1
         condition = objects.condition(ALLOCATED, "Allocated", observedGeneration=generation)
         spec = {**stored["spec"], "desiredAlloc": whole}
-        self.cluster.add({**stored, "spec": spec, "status": {"conditions": [condition]}})
+        status = {**stored.get("status", {}), "conditions": [condition]}
+        self.cluster.add({**stored, "spec": spec, "status": status})
 
-    def run(self, role: str, replicas: int, pods: int = 2) -> None:
-        """Have ready replicas of a role, of several pods each."""
+    def run(self, role: str, replicas: int, pods: int = 2, since: str = objects.born(0)) -> None:
+        """Have replicas of a role that are ready since a time, of several pods each."""
+        ready = objects.condition("Ready", "", lastTransitionTime=since)
         for replica in range(replicas):
             for place in range(pods):
                 labels = {"name": "m", "role": role} | ({} if place else {"entry": "true"})
@@ -100,7 +109,7 @@ class Scene:
                         "spec": {"nodeName": "n"},
                         "status": {
                             "phase": "Running",
-                            "conditions": [objects.condition("Ready", "", status="True")],
+                            "conditions": [ready],
                         },
                     }
                 )
@@ -187,3 +196,28 @@ async def test_another_writer_of_the_roles_is_named() -> None:
 
     assert "'argocd'" in scene.told["message"]
     assert scene.numbers == {"prefill": 0, "decode": 0}
+
+
+@pytest.mark.parametrize("cached", [0, 500])
+async def test_prefill_replicas_are_cold_for_ten_minutes_where_prompts_are_cached(
+    cached: int,
+) -> None:
+    scene = Scene()
+    scene.cached(cached)
+    scene.decide(3, 2)
+
+    def cold() -> dict[str, int]:
+        current = scene.cluster.objects["Server", Key("default", "s")]["spec"]["currentAlloc"]
+        roles = current.get("roles", {})
+        return {role: part.get("coldReplicas", 0) for role, part in roles.items()}
+
+    async with started(scene.controller()):
+        await scene.until(lambda: scene.numbers == {"prefill": 3, "decode": 2})
+        for role, number in (("prefill", 3), ("decode", 2)):
+            scene.run(role, number, since=scene.now().isoformat())
+        await scene.until(lambda: cold() == {"prefill": 3 if cached else 0, "decode": 0})
+        began = scene.now()
+        await scene.until(lambda: cold() == {"prefill": 0, "decode": 0})
+
+    waited = timedelta(minutes=10 if cached else 0)
+    assert scene.now() - began == pytest.approx(waited, abs=timedelta(seconds=5))
