@@ -195,10 +195,10 @@ class StepLaw(ArrayTable):
         else:
             waited = self.waited(self.busy(states, rate))
         prompt = self.prompt_ms(states, others, waited)
-        taken = self.chunks + waited
-        longer = np.maximum(prompt / taken - step, 0.0)
-        more = taken * (step / (self.alpha + self.decode_slope * states) - 1.0)
-        return prompt, longer * np.minimum(more, self.decode_steps)
+        at_once = self.prompt_ms(states, others, np.zeros_like(waited))
+        longer = np.maximum(at_once / self.chunks - step, 0.0)
+        share = step / (self.alpha + self.decode_slope * states) - 1.0
+        return prompt, longer * np.minimum((self.chunks + waited) * share, self.decode_steps)
 
     def stay_of_clients_ms(self, states: FloatArray, rate: FloatArray) -> FloatArray:
         """Time of a request in the batch [ms] where each client waits for its answer."""
