@@ -1,6 +1,7 @@
 """The files of a release: what they are, that they work, and that they are the same each time."""
 
 import hashlib
+import json
 import subprocess
 import sys
 import sysconfig
@@ -10,10 +11,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.utils import canonicalize_name
 
 from tests.conftest import ROOT
 from tests.deployment.make import make_files
 from tests.deployment.rendering import CHART, OVERLAYS, RELEASE
+from tests.manifests.test_supply_chain import pinned
 
 IMAGE = "registry.example.org/inferno:1.2.3"
 URL = "https://example.org/v0.1.0"
@@ -43,6 +46,7 @@ def test_it_is_the_same_each_time_and_says_what_it_could_not_make(
     assert again.pop("SHA256SUMS") != (release / "SHA256SUMS").read_bytes()
     assert again == {name: (release / name).read_bytes() for name in again}
     assert len(again) == 4
+    assert "sbom.json" in again
     assert [line for line in printed.splitlines() if line.startswith("not made")] == [
         "not made  the installers: none is not on PATH",
         f"not made  the krew manifest: name the address of the release: {DIST}",
@@ -56,6 +60,14 @@ def test_the_checksums_are_those_of_all_files(release: Path) -> None:
 
     files = {path.name: path for path in release.iterdir() if path.name != "SHA256SUMS"}
     assert sums == {n: hashlib.sha256(path.read_bytes()).hexdigest() for n, path in files.items()}
+
+
+def test_the_bill_of_materials_lists_what_is_in_the_image(release: Path) -> None:
+    bill = json.loads((release / "sbom.json").read_text())
+
+    assert bill["bomFormat"] == "CycloneDX"
+    listed = {canonicalize_name(c["name"]): c["version"] for c in bill["components"]}
+    assert listed == pinned("requirements.txt")
 
 
 def test_the_wheel_has_all_that_the_program_needs(release: Path, tmp_path: Path) -> None:

@@ -1,18 +1,15 @@
 """What is in the image is known by its hash, and nothing says from where it is to be fetched."""
 
-import json
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from importlib.metadata import requires
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.conftest import ROOT
-from tests.deployment.make import make_files
 
 IMAGE = ROOT / "manifests" / "image"
 PINNED = re.compile(
@@ -103,20 +100,3 @@ def test_an_image_is_built_from_a_digest() -> None:
     built = build(DIGEST)
 
     assert f"--build-arg BASE={DIGEST}" in built.stdout
-
-
-def test_the_bill_of_materials_lists_what_is_in_the_image_and_is_the_same_each_time(
-    tmp_path: Path,
-) -> None:
-    bills = [bill_of_materials(tmp_path / name) for name in ("one", "two")]
-
-    assert bills[0] == bills[1]
-    bill = json.loads(bills[0])
-    assert bill["bomFormat"] == "CycloneDX"
-    listed = {canonicalize_name(c["name"]): c["version"] for c in bill["components"]}
-    assert listed == pinned("requirements.txt")
-
-
-def bill_of_materials(folder: Path) -> bytes:
-    make_files("sbom", folder)
-    return (folder / "sbom.json").read_bytes()
