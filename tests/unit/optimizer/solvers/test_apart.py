@@ -4,14 +4,14 @@ import math
 import os
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
-from inferno_optimizer.explain.options import explain
+from inferno_optimizer.explain.options import Option, explain
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Reason, SolverStatus
@@ -26,24 +26,22 @@ Choice = tuple[float, float, Counter[str]]
 """Load, value, and cards by type."""
 
 
-def choices(system: System, server: Server) -> Iterator[Choice]:
-    """Whatever a server may get: replicas that do both, or pairs with their cheapest numbers."""
+def choices(system: System, server: Server, *, mixed: bool = False) -> Iterator[Choice]:
+    """Whatever a server may get: replicas that do both, mixed if that is asked for, or pairs."""
     yield 0.0, 0.0, Counter()
     together = replace(system, roles=())
     if any(profile.model == server.model for profile in system.profiles):
-        for option in explain(together, server.name):
-            if not option.reason:
-                value = _value(
-                    server.current, (option.accelerator,), (option.replicas,), option.cost
-                )
-                yield server.load.arrival_rate, value, Counter({option.type: option.cards})
+        options = [option for option in explain(together, server.name) if not option.reason]
+        for option in options:
+            value = _value(server.current, (option.accelerator,), (option.replicas,), option.cost)
+            yield server.load.arrival_rate, value, Counter({option.type: option.cards})
+        if mixed:
+            yield from _mixes(server.load.arrival_rate, options)
     yield from _pairs(system, server)
 
 
-def mixes(system: System, server: Server) -> Iterator[Choice]:
+def _mixes(load: float, options: Sequence[Option]) -> Iterator[Choice]:
     """All numbers of replicas that carry the load of a server of which nothing runs."""
-    load = server.load.arrival_rate
-    options = [o for o in explain(replace(system, roles=()), server.name) if not o.reason]
     for counts in product(*(range(option.replicas + 1) for option in options)):
         rates = (n * o.max_rate for n, o in zip(counts, options, strict=True))
         if any(counts) and sum(rates) >= load * (1 - 1e-9):
@@ -55,6 +53,7 @@ def mixes(system: System, server: Server) -> Iterator[Choice]:
 
 
 def _pairs(system: System, server: Server) -> Iterator[Choice]:
+    """Pairs with their cheapest numbers."""
     alone = replace(system, servers=(server,))
     if not Catalogue(alone).apart.get(server.model):
         return
@@ -100,11 +99,7 @@ def _value(
 def best_plan(system: System, *, mixed: bool = False) -> tuple[list[float], float]:
     """The most load by priority, and the least value of it."""
     classes = {c.name: c.priority for c in system.classes}
-    every = [list(choices(system, server)) for server in system.servers]
-    models = {profile.model for profile in system.profiles}
-    if mixed:
-        for own, server in zip(every, system.servers, strict=True):
-            own.extend(mixes(system, server) if server.model in models else ())
+    every = [list(choices(system, server, mixed=mixed)) for server in system.servers]
     plans = product(*(_undominated(system, own) for own in every))
 
     def worth(plan: tuple[Choice, ...]) -> tuple[list[float], float]:
