@@ -178,8 +178,9 @@ def _scrape(fleet: Fleet, now: float, *, buckets: bool) -> Iterator[str]:
 def _with_target(lines: Iterable[str], target: str, now: float, *, buckets: bool) -> Iterator[str]:
     """The samples of a page with the labels of their target and their time."""
     for line in lines:
+        if line.startswith("#") or (not buckets and "_bucket{" in line):
+            continue  # before it is taken apart: buckets are most lines
         series, _, value = line.rpartition(" ")
         name, _, labels = series.removesuffix("}").partition("{")
-        if not line.startswith("#") and (buckets or not name.endswith("_bucket")):
-            together = f"{target},{labels}" if labels else target
-            yield f"{name}{{{together}}} {value} {now:.3f}\n"
+        together = f"{target},{labels}" if labels else target
+        yield f"{name}{{{together}}} {value} {now:.3f}\n"
