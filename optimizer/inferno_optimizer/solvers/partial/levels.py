@@ -32,6 +32,7 @@ from inferno_optimizer.solvers.partial.goals import (
 )
 from inferno_optimizer.solvers.partial.margins import FloorMargins
 from inferno_optimizer.solvers.partial.neighbourhood import (
+    between,
     by_loss,
     few_columns,
     largest_first,
@@ -59,8 +60,9 @@ HALF = 0.5
 CHAINED = 0.05
 """Share of the time that is left of a goal for ejection chains after each dive."""
 
-SEARCHED = 0.7
-"""Share of the time of a goal in which columns are decided; then replicas are exchanged."""
+SEARCHED, SEARCHED_LAST = 0.7, 0.5
+"""Share of the time of a goal in which columns are decided; then replicas are exchanged. The last
+level and the value leave more time for cases that are solved again."""
 
 DECISIONS = 5
 """Decisions of the tree between two dives."""
@@ -74,6 +76,10 @@ LARGE = 5e-3
 ROUNDED = 0.2
 """How far above the floors a dive stays, as a part of the way to what was reached: whole replicas
 miss them by a little."""
+
+BETWEEN, MET = 2, 0.7
+"""Columns of a case that are open between a plan and a vertex, and the share of the time that is
+left of a goal for that."""
 
 OPEN = (150, 500, 2_000)
 """Cases that are open in the mixed integer program, in turn, until the plan is near enough."""
@@ -275,7 +281,7 @@ class _Search:
     def _improve(self, goal: Goal) -> tuple[float, tuple[Floor, ...]]:
         """Decide columns, round, and exchange replicas; what no plan that keeps floors exceeds."""
         floors, relaxation = self._floors, self._relaxation(goal, self._floors)
-        ends_at = self._seconds_left() * (1 - SEARCHED)
+        ends_at = self._seconds_left() * (1 - (SEARCHED_LAST if self._is_last(goal) else SEARCHED))
 
         def to_decide() -> float:
             return self._seconds_left() - ends_at
@@ -291,8 +297,6 @@ class _Search:
         self._chains = self._chains_for(goal, lowest)
         self._enough = -np.inf if lowest is vertex else self._tolerance.enough(goal, lowest.bound)
         self._offer_all(goal, self._roundings(goal, floors, vertex))
-        if self._near_enough(goal, vertex.bound):
-            return vertex.bound, reference
         before = self._before(goal)
         # A dive that has begun in time ends: half a dive is no plan.
         diver = Diver(
@@ -303,18 +307,35 @@ class _Search:
         bound = min(vertex.bound, max(tree.bound, self._worth(goal)))
         self._tree = tree
         if not self._near_enough(goal, bound):
+            self._meet(goal, lowest)
             self._chained(goal, (self._counts,), HALF)
         if goal.level < self._problem.levels - 1:
             self._enough = -np.inf  # exchanges find little beyond: later levels need the time
         for opening in self._openings(goal, floors, tree.vertex or vertex, base, diver.touched):
             if self._seconds_left() <= 0 or self._near_enough(goal, bound):
                 break
-            limits = SearchLimits(self._seconds_left() * HALF, self._near * HALF)
-            found = best_of(self._problem, goal, floors, opening, limits, self._counts)
-            if found.counts is not None:
-                self._offer(goal, floors, found.counts)
+            self._solve_part(goal, opening, HALF)
             self._exchange(goal, floors, vertex, bound)
         return bound, reference
+
+    def _solve_part(self, goal: Goal, opening: Opening, share: float) -> None:
+        """Offer the best plan of an opening that is found in a share of the goal's time."""
+        limits = SearchLimits(self._seconds_left() * share, self._near * HALF)
+        found = best_of(self._problem, goal, self._floors, opening, limits, self._counts)
+        if found.counts is not None:
+            self._offer(goal, self._floors, found.counts)
+
+    def _meet(self, goal: Goal, vertex: Vertex) -> None:
+        """Solve the cases again of which the plan has other replicas than a vertex."""
+        if not self._is_last(goal):
+            return  # dives are near enough, and later levels need the time
+        columns = between(self._problem, vertex, self._counts, BETWEEN)
+        columns &= self._problem.columns_of(self._matter(goal))
+        self._solve_part(goal, Opening(columns, self._counts), MET)
+
+    def _is_last(self, goal: Goal) -> bool:
+        """Whether no other load follows."""
+        return goal.level == self._problem.levels - 1 and goal.kind is not GoalKind.HELD
 
     def _begun(
         self, relaxation: Relaxation, seconds_left: Callable[[], float]
@@ -493,11 +514,8 @@ class _Search:
                 some = among[: few * SPREAD]
                 cases[numbers.choice(some, min(few // 2, len(some)), replace=False)] = True
             columns = few_columns(problem, vertex, self._counts) & cases[problem.case]
-            limits = SearchLimits(self._seconds_left(), self._near * HALF)
-            before, opening = self._worth(goal), Opening(columns, self._counts)
-            found = best_of(problem, goal, floors, opening, limits, self._counts)
-            if found.counts is not None:
-                self._offer(goal, floors, found.counts)
+            before = self._worth(goal)
+            self._solve_part(goal, Opening(columns, self._counts), 1.0)
             failures = 0 if self._worth(goal) > before else failures + 1
             if failures == PATIENCE:
                 few, failures = few * 2, 0

@@ -6,7 +6,7 @@ from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Vertex
-from inferno_optimizer.solvers.partial.rounding import SLACK
+from inferno_optimizer.solvers.partial.rounding import SLACK, WHOLE
 
 COLUMNS = 6
 """Columns of a case at most: the ones that lose the least."""
@@ -36,7 +36,9 @@ def by_loss(
     return distinct[np.argsort(seen)]
 
 
-def few_columns(problem: ReplicaProblem, vertex: Vertex, counts: IntArray) -> BoolArray:
+def few_columns(
+    problem: ReplicaProblem, vertex: Vertex, counts: IntArray, most: int = COLUMNS
+) -> BoolArray:
     """The columns of each case that lose the least, and those that it has or that run."""
     loss: FloatArray = np.where((counts > 0) | (problem.runs > 0), -np.inf, vertex.lost)
     order = np.lexsort((loss, problem.case))
@@ -44,8 +46,20 @@ def few_columns(problem: ReplicaProblem, vertex: Vertex, counts: IntArray) -> Bo
     first = np.flatnonzero(np.diff(case, prepend=-1))
     rank = np.arange(len(case)) - np.repeat(first, np.diff(first, append=len(case)))
     few = np.zeros(len(case), dtype=np.bool_)
-    few[order[rank < COLUMNS]] = True
+    few[order[rank < most]] = True
     return few & np.isfinite(vertex.lost)
+
+
+def between(problem: ReplicaProblem, vertex: Vertex, counts: IntArray, most: int) -> BoolArray:
+    """Columns of the cases in which a plan and a vertex differ: what both have, and a few more.
+
+    See `assignment.md`, section "Partial service", and its source [9].
+    """
+    differs = np.abs(vertex.amounts * problem.full - counts) > WHOLE
+    cases = np.zeros(len(problem.cases), dtype=np.bool_)
+    cases[problem.case[differs]] = True
+    few = few_columns(problem, vertex, counts, most) | (vertex.amounts > SLACK)
+    return few & problem.columns_of(cases)
 
 
 def part_of_cards(problem: ReplicaProblem, counts: IntArray) -> FloatArray:

@@ -1,0 +1,60 @@
+"""Servers of which a plan and a vertex of the relaxation have different replicas."""
+
+import numpy as np
+
+from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.partial.filling import filled
+from inferno_optimizer.solvers.partial.goals import Goal, GoalKind
+from inferno_optimizer.solvers.partial.neighbourhood import between
+from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.partial.relaxation import Basis, Relaxation, Start, Vertex
+from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
+from inferno_optimizer.system import SaturationPolicy
+from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy
+from tests.unit.optimizer.systems import Demand, accelerators, system_of
+
+HOLD = with_policy(SaturationPolicy.HOLD)
+SERVED = Goal(GoalKind.SERVED, 0)
+
+
+def vertex_of(problem: ReplicaProblem) -> Vertex:
+    start = Start(np.zeros(len(problem.case), dtype=np.bool_), Basis.empty(problem))
+    vertex = Relaxation(problem, SERVED, (), start).solve(lambda: 10.0)
+    assert vertex is not None
+    return vertex
+
+
+def pair_and_bystander() -> ReplicaProblem:
+    """Two servers that take each other's type of card, and one on a type of its own."""
+    demands = [
+        Demand("a", {"X": 4, "Y": 8}, load=40),
+        Demand("b", {"X": 8, "Y": 4}, load=40),
+        Demand("c", {"Z": 4}, load=40),
+    ]
+    cards = {"X": 4, "Y": 4, "Z": 4}
+    return problem_of(system_of(demands, accelerators(X=10, Y=10, Z=10), cards, HOLD))
+
+
+def test_only_servers_that_differ_are_open_with_what_both_have() -> None:
+    problem = pair_and_bystander()
+    vertex, crossed = vertex_of(problem), np.where(problem.full == 8, 4, 0)
+    crossed[problem.case == 2] = 4
+
+    columns = between(problem, vertex, crossed, most=1)
+
+    assert columns.tolist() == (problem.case < 2).tolist()
+
+
+def test_to_solve_them_again_mends_a_plan_that_no_single_change_does() -> None:
+    problem = pair_and_bystander()
+    vertex, crossed = vertex_of(problem), np.where(problem.full == 8, 4, 0)
+    crossed[problem.case == 2] = 4
+    everything = np.ones(len(problem.cases), dtype=np.bool_)
+    assert filled(problem, crossed, everything, only_hold=False).tolist() == crossed.tolist()
+
+    opening = Opening(between(problem, vertex, crossed, most=1), crossed)
+    found = best_of(problem, SERVED, (), opening, SearchLimits(10.0, 0.0), crossed)
+
+    assert found.counts is not None
+    assert SERVED.worth(problem, crossed) == 80
+    assert SERVED.worth(problem, found.counts) == 120
