@@ -56,11 +56,13 @@ HANGS = {"no headers", "slow body"}
 LONGEST_MESSAGE = 2500
 
 PARTS = {
+    "count_over_time": {"running": 4.0, "waiting": 1.0, "reporting": 2.0},
     "request_success_total": {"0": 1.0},
     "request_prompt_tokens_sum": {"avgInTokens": 1.0, "avgOutTokens": 1.0, "itlAverage": 0.9},
-    "count_over_time": {"running": 4.0, "waiting": 1.0, "reporting": 2.0},
 }
-"""Parts of right answers, by a word of the query; the rate is in units of the true load."""
+"""Parts of right answers, by the first word that a query has; the rate is in units of the true
+load.
+"""
 
 PARTLY_RIGHT = {"other content type", "series of another tenant", "every second server"}
 """What leaves the answers about some servers right."""
