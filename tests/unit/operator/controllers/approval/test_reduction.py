@@ -82,10 +82,10 @@ def test_what_is_published_counts_as_it_was_decided() -> None:
 
 
 def test_a_server_that_gets_nothing_loses_its_load() -> None:
-    found = reduction(serving("S", 2, 2), serving("T", 3, 3), cards=2)
+    found = reduction(serving("S", 1, 1), serving("T", 1, 1), cards=1)
 
-    assert found.load == 90 + 150
-    assert found.load_lost == 150
+    assert found.load == 30 + 30
+    assert found.load_lost == 30
     assert found.emptied == ("t",)
 
 
@@ -150,9 +150,9 @@ async def test_the_condition_names_the_numbers_and_the_command() -> None:
 
 
 async def test_the_last_replica_under_load_waits_for_a_person() -> None:
-    many = [serving(f"S{n}", 2, 2) for n in range(9)]
-    async with scene_of(*many, serving("T", 1, 1), objects.capacity(18)) as scene:
-        scene.cluster.add(objects.capacity(18))
+    many = [serving(f"S{n}", 1, 1) for n in range(9)]
+    async with scene_of(*many, serving("T", 1, 1), objects.capacity(10)) as scene:
+        scene.cluster.add(objects.capacity(9))
         assert await carried_out(scene) == "Proposed"
         assert "the last replica is taken from t under load" in scene.told("inferno-1")[1]
         assert "t" not in scene.desired()
