@@ -26,6 +26,9 @@ SMALLEST_MS = 1.0
 DIGITS = 3
 """Decimals of a latency [ms]."""
 
+SHADED = "; shaded: from the calibrated parameters to their upper confidence"
+"""Words about the band of a calibration."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServerCurve:
@@ -40,22 +43,30 @@ class ServerCurve:
 
 def curve_of(system: System, server: Server, models: Sequence[Model]) -> ServerCurve | None:
     """Return the curve of a replica of a Server as it runs; None where there is none to draw."""
-    name, model = server.spec.name, server.spec.model
-    predicted = load_curve(system, name)
+    predicted = load_curve(system, server.spec.name)
     if predicted is None:
         return None
-    calibrated = (data for m in models if m.spec.name == model for data in m.status.calibration)
-    found = next((data for data in calibrated if data.acc == predicted.accelerator), None)
-    profiles = [
-        p for p in system.profiles if p.model == model and found and p.accelerator == found.acc
-    ]
+    named = (m for m in models if m.spec.name == server.spec.model)
+    calibrated = (data for model in named for data in model.status.calibration)
+    of_accelerator = (data for data in calibrated if data.acc == predicted.accelerator)
+    found = next(of_accelerator, None)
+    return ServerCurve(predicted, _band(system, server, found, predicted) if found else ())
+
+
+def _band(
+    system: System, server: Server, calibrated: CalibratedData, predicted: LoadCurve
+) -> Sequence[LoadCurve]:
+    """The curves of both edges of a calibration; none where one of them cannot be drawn."""
+    name, placed = server.spec.name, (server.spec.model, calibrated.acc)
     alone = replace(system, servers=tuple(s for s in system.servers if s.name == name))
-    band = [
+    profiles = (p for p in system.profiles if (p.model, p.accelerator) == placed)
+    curves = [
         load_curve(replace(alone, profiles=(_like(profile, parameters),)), name, predicted.rates)
         for profile in profiles
-        for parameters in (_edges(found) if found else ())
+        for parameters in _edges(calibrated)
     ]
-    return ServerCurve(predicted, [curve for curve in band if curve] if all(band) else ())
+    drawn = [curve for curve in curves if curve]
+    return drawn if len(drawn) == len(curves) else ()
 
 
 def _edges(found: CalibratedData) -> Iterator[PrefillDecodeParameters]:
@@ -114,20 +125,31 @@ def _curve_chart(
     most = max(limit, *held, *(point.y for point in points)) * ABOVE
     widest = max(rates[-1], *(point.x for point in points))
     frame = Frame(f"{title} and load of one replica", "requests/min", "ms", widest, most)
-    bounds = [[(curve.max_rate, 0.0), (curve.max_rate, most)]]
-    bounds += [[(0.0, limit), (widest, limit)]] if limit else []
+    bounds = _bounds(curve, limit, widest, most)
     shown = [point for point in line if point[1] <= most]
     edges = [[*zip(rates, _values(edge, field).tolist(), strict=True)] for edge in found.band]
-    words = (
+    words = _words(title, curve, now, limit) + (SHADED if edges else "")
+    lines = (*(("bound", bound) for bound in bounds), ("line", shown))
+    band = [point for edge, step in zip(edges, (1, -1), strict=False) for point in edge[::step]]
+    return line_chart(frame, lines, words, points, {point.name for point in points}, band)
+
+
+def _bounds(
+    curve: LoadCurve, limit: float, widest: float, most: float
+) -> Sequence[Sequence[tuple[float, float]]]:
+    """The lines of the highest rate and of the target, in a chart of this size."""
+    rate = [(curve.max_rate, 0.0), (curve.max_rate, most)]
+    return [rate, [(0.0, limit), (widest, limit)]] if limit else [rate]
+
+
+def _words(title: str, curve: LoadCurve, now: Named, limit: float) -> str:
+    """What a chart shows, for those who do not see it."""
+    return (
         f"Mean {title} of one replica on {curve.accelerator}, predicted: {number(now.y)} ms at its"
         f" load of {number(now.x)} requests/min; dashed: the most that keeps all targets,"
         f" {number(curve.max_rate)} requests/min"
         + (f", and the target, {limit:g} ms" if limit else "")
-        + ("; shaded: from the calibrated parameters to their upper confidence" if edges else "")
     )
-    lines = (*(("bound", bound) for bound in bounds), ("line", shown))
-    band = [point for edge, step in zip(edges, (1, -1), strict=False) for point in edge[::step]]
-    return line_chart(frame, lines, words, points, {point.name for point in points}, band)
 
 
 def _measured_point(server: Server, field: str) -> Named | None:
