@@ -56,7 +56,8 @@ ARROWS = """() => [...document.querySelectorAll("main p, main td, main dd")]
 """Arrows of two signs, between which a line breaks."""
 
 EXPONENTS = """() => [...document.querySelectorAll("main p, main td, main dd, figcaption, text")]
-  .filter(e => /\\d(\\.\\d+)?e[+-]?\\d/.test(e.textContent)).map(e => e.outerHTML)"""
+  .filter(e => /(?<![\\w.-])\\d+(\\.\\d+)?e[+-]?\\d+(?!\\w)/.test(e.textContent))
+  .map(e => e.outerHTML)"""
 """Numbers such as 1.25e+05, which are for programs."""
 
 PLACES = (WIDER, STICKY, OVERLAPS, APART, STACKED, TALL, ARROWS, EXPONENTS)
