@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from inferno_operator.cli.console import examples
+from inferno_operator.cli.console import examples, interruptible
+from inferno_operator.cli.interrupts import run_async
 from inferno_operator.cli.kubectl.places import run, somewhere
 from inferno_operator.cli.options.currency import IN_CENTS, Currency, money_of
 from inferno_optimizer.errors import InputError
@@ -53,10 +54,8 @@ def console(
     from inferno_operator.cli.kubectl.console.serve import serve
 
     settings = ConsoleSettings(money_of(currency), operator_namespace)
-    try:
+    with interruptible(status=0):
         run(place, lambda session: serve(session, port, settings, typer.echo, browser=browser))
-    except KeyboardInterrupt:
-        raise typer.Exit from None
 
 
 @app.command(
@@ -126,10 +125,8 @@ def console_server(  # noqa: PLR0913 - the options of a server
     console = hosted_console(
         server, namespace, origin, key, asyncio.sleep, time.monotonic, settings
     )
-    try:
-        asyncio.run(serve_hosted(console, Listener(host, port, certificate, private_key)))
-    except KeyboardInterrupt:
-        raise typer.Exit from None
+    with interruptible(status=0):
+        run_async(serve_hosted(console, Listener(host, port, certificate, private_key)))
 
 
 def read_key(file: Path) -> str:
