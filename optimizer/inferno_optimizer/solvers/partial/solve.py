@@ -1,7 +1,7 @@
 """Candidate table and capacity -> a plan with partial service, with what is proven of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -130,10 +130,8 @@ def _give(
     row, case = int(problem.row[column]), int(problem.cases[problem.case[column]])
     if row != NO_ROW:
         ledger.hold(row, replicas)
-        return
-    parts = running.parts[case]
-    kept = [replace(parts[0], replicas=replicas)] if len(parts) == 1 else parts
-    ledger.keep(case, kept, float(running.carried[case]))
+    else:  # a mix is kept as a whole
+        hold(ledger, case, running, replicas if len(running.parts[case]) == 1 else None)
 
 
 def _shared_out(
