@@ -31,7 +31,6 @@ IMPROVED = 0.95
 MOST_VAIN = 2
 """Rises in a row that did not help, after which there are no more."""
 
-
 ENOUGH_REQUESTS = 100
 """Requests for which a verdict must last: the mean of so many has an error of a tenth."""
 
@@ -75,11 +74,6 @@ class Correction:
         """No correction."""
         ones, nothing = np.ones(servers), np.zeros(servers, dtype=np.int64)
         return cls(time_s, ones, nothing, time_s * ones, np.inf * ones, nothing)
-
-    @property
-    def hopeless(self) -> BoolArray:
-        """Whether more replicas do not help to meet the target."""
-        return np.asarray(self.vain >= MOST_VAIN)
 
     def step(
         self,

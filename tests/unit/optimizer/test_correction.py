@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from inferno_optimizer.correction import MISSED, MOST, Correction
+from inferno_optimizer.correction import MISSED, MOST, MOST_VAIN, Correction
 
 MINUTE_S = 60.0
 WAIT_S = np.array([300.0])
@@ -64,7 +64,7 @@ def test_the_factor_ends_at_the_limit() -> None:
 def test_a_target_that_no_replicas_meet_stops_the_rise() -> None:
     *_, (correction, _) = steps(lambda _: 1.3, 240)
 
-    assert correction.hopeless[0]
+    assert correction.vain[0] == MOST_VAIN
     assert correction.factor[0] == pytest.approx(4 / 3 * 5 / 4)  # two rises of one replica each
 
 
