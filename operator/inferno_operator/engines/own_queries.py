@@ -41,6 +41,11 @@ ARRIVAL_RATE, YOUNG = "arrivalRate", "young"
 LONGEST_SECONDS = 24 * 3600
 """Longest window that is looked back for [s]."""
 
+UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
+"""Units of durations of PromQL [s]."""
+
+UNIT = "|".join(UNITS_S)
+
 Receive = Callable[[Key, Reading], Awaitable[None]]
 """Takes the reading of a Server as soon as it is there."""
 
@@ -227,16 +232,13 @@ class _Share:
 
 def longest_range(expression: str) -> int:
     """Return the longest range of series in an expression [s]; 0 without any."""
-    ranges = re.findall(r"\[((?:\d+[smhdwy])+)", expression)
-    return min(max(map(_seconds, ranges), default=0), LONGEST_SECONDS)
+    ranges = re.findall(rf"\[((?:\d+(?:{UNIT}))+)", expression)
+    return min(round(max(map(_seconds, ranges), default=0.0)), LONGEST_SECONDS)
 
 
-def _seconds(duration: str) -> int:
-    parts = re.findall(r"(\d+)([smhdwy])", duration)
-    return sum(int(number) * _UNITS[unit] for number, unit in parts)
-
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
+def _seconds(duration: str) -> float:
+    parts = re.findall(rf"(\d+)({UNIT})", duration)
+    return sum(int(number) * UNITS_S[unit] for number, unit in parts)
 
 
 def single(answer: QueryResult) -> float | None:

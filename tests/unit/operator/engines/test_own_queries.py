@@ -227,6 +227,7 @@ async def test_a_query_without_a_number_is_looked_at_again() -> None:
         ("rate(x[1h30m]) + rate(y[5m])", 5400),
         ("max_over_time(rate(x[5m])[30m:1m])", 1800),
         ("rate(x[30d])", 86400),
+        ("rate(x[1m500ms]) + rate(y[500ms])", 60),
     ],
 )
 def test_the_longest_range_of_an_expression_is_found(expression: str, seconds: int) -> None:
