@@ -177,6 +177,8 @@ async def test_an_optimizer_that_is_deleted_while_no_operator_runs_is_missed() -
     async with checking(cluster):
         await until(cluster, lambda: conditions(cluster)["Ready"] == ("Unknown", "NoOptimizer"))
 
+    assert cluster.writes == ["status Server s"]
+
 
 async def test_one_of_two_optimizers_is_enough() -> None:
     other = manifest("Optimizer", {"optimize": False}, name="other")
