@@ -146,6 +146,7 @@ class _Search:
         self._problem, self._timer, self._exact = problem, timer, exact
         self._tolerance = GoalTolerance.of(tolerance, exact=exact)
         self._counts = np.zeros(len(problem.case), dtype=np.int64)
+        self._lots = np.ones_like(self._counts)
         self._start = Start(np.zeros(len(problem.case), dtype=np.bool_), Basis.empty(problem))
         self._floors: tuple[Floor, ...] = ()
         self._reached: tuple[Reached, ...] = ()
@@ -160,7 +161,7 @@ class _Search:
     def outcome(self) -> Outcome:
         """The plan and what is proven."""
         out_of_time = self._timer.to_search() <= 0
-        return Outcome(self._counts, self._reached, self._one_more(), out_of_time)
+        return Outcome(self._counts * self._lots, self._reached, self._one_more(), out_of_time)
 
     def nothing(self, goals: tuple[Goal, ...]) -> Outcome:
         """The plan where no card can be given to anybody."""
@@ -586,6 +587,8 @@ class _Search:
             return
         if has >= most * (1 - SLACK):
             self._floors = (*self._floors, Floor(goal, most, whole=True))
+            if goal.kind is not GoalKind.HELD:
+                self._serve_entirely(goal.level)
             return
         load = self._tolerance.kept(goal, has * (1 - SLACK), bound)
         if load > 0:
@@ -593,3 +596,11 @@ class _Search:
         if self._tree is not None:
             self._leaves = self._tree.leaves(load) or (self._everywhere,)
             self._tree = None
+
+    def _serve_entirely(self, level: int) -> None:
+        """From now on the cases of a level have all replicas of a column or none."""
+        cases = self._problem.level == level
+        before, self._problem = self._problem, self._problem.entirely(cases)
+        mine = before.columns_of(cases)
+        self._lots = np.where(mine, self._lots * before.full, self._lots).astype(np.int64)
+        self._counts = np.where(mine, self._counts > 0, self._counts).astype(np.int64)

@@ -163,6 +163,29 @@ class ReplicaProblem(Columns):
             capacity=capacity,
         )
 
+    def entirely(self, cases: BoolArray) -> "ReplicaProblem":
+        """The same where some cases, shape (cases,), get all that a column takes or nothing.
+
+        A replica of their columns stands for all that the targets take, at the value of all.
+        """
+        mine = cases[self.case]
+        whole = mine & self.serves & (self.most >= self.full)
+        all_of_it = np.where(whole, self.full, 0.0).astype(np.int64)
+        cards = self.cards
+        lots = np.where(mine, np.maximum(all_of_it, 1), 1)
+        nothing = np.zeros_like(self.most)
+        return replace(
+            self,
+            most=np.where(mine, whole, self.most),
+            full=np.where(mine, 1.0, self.full),
+            unit=np.where(mine, self.values(all_of_it), self.unit),
+            fixed=np.where(mine, 0.0, self.fixed),
+            runs=np.where(mine, nothing, self.runs),
+            stands=np.where(mine, nothing, self.stands),
+            standing=np.where(mine, 0.0, self.standing),
+            cards=replace(cards, count=cards.count * lots[cards.owner]),
+        )
+
     @property
     def levels(self) -> int:
         """How many levels there are."""
