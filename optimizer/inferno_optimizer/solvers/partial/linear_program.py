@@ -1,7 +1,8 @@
 """The rows and columns of the linear relaxation of a goal, as HiGHS gets them.
 
 A column has an amount from 0 to its limit, a share of its case. There is a row for each case, for
-what a case must have, for what is held of it, for each type of card, and for each floor with a sum.
+what a case must have, for what is held of it, for each type of card, for each cut of these, and for
+each floor with a sum.
 """
 
 from dataclasses import dataclass
@@ -33,13 +34,14 @@ KINDS = [*GoalKind]
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Where the constraints are: one for each case, least shares, what is held, types, floors."""
+    """Where the constraints are: of cases, least shares, what is held, types, cuts, floors."""
 
     cases: IntArray
     least: IntArray
     holding: IntArray
     first_held: int
     first_type: int
+    first_cut: int
     first_floor: int
     count: int
 
@@ -88,10 +90,10 @@ class LinearProgram:
     def row_keys(self) -> IntArray:
         """Places of the rows in a basis."""
         problem, rows = self._problem, self.rows
-        cases, types = len(problem.cases), len(problem.capacity)
-        first = 3 * cases + types
+        cases, of_cards = len(problem.cases), rows.first_floor - rows.first_type
+        first = 3 * cases + of_cards
         parts = (rows.cases, cases + rows.least, 2 * cases + rows.holding)
-        return np.concatenate((*parts, 3 * cases + np.arange(types), first + self._floor_keys()))
+        return np.concatenate((*parts, 3 * cases + np.arange(of_cards), first + self._floor_keys()))
 
     def column_keys(self, order: IntArray) -> IntArray:
         """Places of the columns in a basis."""
@@ -125,9 +127,10 @@ class LinearProgram:
         least = np.flatnonzero(self._matter & (self._least > 0))
         first_held = len(cases) + len(least)
         first_type = first_held + len(holding)
-        first_floor = first_type + len(problem.capacity)
+        first_cut = first_type + len(problem.capacity)
+        first_floor = first_cut + len(problem.card_cuts.room)
         count = first_floor + len(self._held) + len(self._served)
-        return _Rows(cases, least, holding, first_held, first_type, first_floor, count)
+        return _Rows(cases, least, holding, first_held, first_type, first_cut, first_floor, count)
 
     def _scaled_by(self) -> float:
         """What brings the largest part of the objective to about 1."""
@@ -153,7 +156,7 @@ class LinearProgram:
 
     def _all_columns(self) -> SparseMatrix:
         """The constraints as rows of a matrix with all columns."""
-        problem, rows = self._problem, self.rows
+        problem, rows, cuts = self._problem, self.rows, self._problem.card_cuts
         place = np.full(len(problem.cases), -1)
         place[rows.cases] = np.arange(len(rows.cases))
         held = np.full(len(problem.cases), -1)
@@ -164,6 +167,7 @@ class LinearProgram:
         holds = columns[held[problem.case[columns]] >= 0]
         bound = columns[must[problem.case[columns]] >= 0]
         mine = self.open[problem.cards.owner]
+        cut = self.open[cuts.column]
         # Of one column a case has at most its limit. A mixture of columns, each below its own
         # limit, is therefore no plan beyond the sum of amounts / limits = 1, the convex hull.
         entries: list[Entries] = [
@@ -174,6 +178,11 @@ class LinearProgram:
                 rows.first_type + problem.cards.type[mine],
                 problem.cards.owner[mine],
                 (problem.cards.count * problem.full[problem.cards.owner])[mine],
+            ),
+            (
+                rows.first_cut + cuts.cut[cut],
+                cuts.column[cut],
+                (cuts.factor * problem.full[cuts.column])[cut],
             ),
         ]
         for position, floor in enumerate(self._served):
@@ -221,7 +230,7 @@ class LinearProgram:
                 np.zeros(len(rows.cases)),
                 self._least[rows.least],
                 np.zeros(len(rows.holding)),
-                np.full(len(problem.capacity), -np.inf),
+                np.full(rows.first_floor - rows.first_type, -np.inf),
                 floors_at,
             )
         )
@@ -230,6 +239,7 @@ class LinearProgram:
                 np.ones(len(rows.cases)),
                 np.full(len(rows.least) + len(rows.holding), np.inf),
                 problem.capacity.astype(np.float64),
+                problem.card_cuts.room,
                 np.full(len(floors), np.inf),
             )
         )

@@ -19,6 +19,7 @@ from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW, KeptReplicas
 from inferno_optimizer.solvers.exact.program import BoolArray, weight_of
+from inferno_optimizer.solvers.partial.card_cuts import CardCuts
 from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.system import SaturationPolicy
 
@@ -235,6 +236,11 @@ class ReplicaProblem(Columns):
         """Cards of each type that replicas take."""
         cards = self.cards.count * counts[self.cards.owner]
         return np.bincount(self.cards.type, cards, len(self.capacity)).astype(np.int64)
+
+    @cached_property
+    def card_cuts(self) -> CardCuts:
+        """What whole replicas cannot use of the capacity."""
+        return CardCuts.of(self.cards, self.capacity)
 
     @cached_property
     def needs(self) -> list[list[tuple[int, int]]]:
