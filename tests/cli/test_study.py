@@ -32,15 +32,22 @@ REPLAYS = 8
 
 
 def study(
-    folder: Path, *arguments: str, path: str = "", changes: Mapping[str, object] = UNCHANGED
+    folder: Path, *arguments: str, changes: Mapping[str, object] = UNCHANGED
 ) -> subprocess.CompletedProcess[bytes]:
-    """Write and run the study with some changes; modules of a path come before others."""
+    """Write and run the study with some changes."""
     (folder / "study.yaml").write_text(json.dumps({**STUDY, **changes}))
-    own = {**os.environ, "PYTHONPATH": path}
+    return inferno("study", "study.yaml", *arguments, cwd=folder)
+
+
+def study_on(
+    scheduler: str, folder: Path, *arguments: str, path: str = ""
+) -> subprocess.CompletedProcess[bytes]:
+    """The study on a Dask cluster, in a process of its own; modules of a path come before others."""
+    (folder / "study.yaml").write_text(json.dumps(STUDY))
     return subprocess.run(
-        [PROGRAM, "study", "study.yaml", *arguments],
+        [PROGRAM, "study", "study.yaml", "--scheduler", scheduler, *arguments],
         cwd=folder,
-        env=own,
+        env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         check=False,
     )
@@ -105,7 +112,7 @@ def scheduler() -> Iterator[str]:
 def test_a_dask_cluster_has_the_same_result(
     expected: bytes, tmp_path: Path, scheduler: str
 ) -> None:
-    done = study(tmp_path, "-o", "csv", "--scheduler", scheduler)
+    done = study_on(scheduler, tmp_path, "-o", "csv")
 
     assert done.returncode == 0, done.stderr
     assert done.stdout == expected
@@ -247,11 +254,7 @@ def test_without_dask_a_scheduler_is_one_line(tmp_path: Path) -> None:
     absent.mkdir(parents=True)
     (absent / "__init__.py").write_text("raise ImportError('absent')\n")
 
-    done = study(
-        tmp_path,
-        *("--scheduler", "tcp://127.0.0.1:1"),
-        path=str(absent.parent),
-    )
+    done = study_on("tcp://127.0.0.1:1", tmp_path, path=str(absent.parent))
 
     assert (done.returncode, told(done)) == (
         2,

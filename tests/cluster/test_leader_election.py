@@ -53,14 +53,15 @@ class Scene:
     def request(self) -> None:
         self.control_plane.patch("optimizer", "inferno", ASK, self.namespace)
 
-    def request_and_wait_for_the_middle(self) -> None:
-        """Ask for an optimization, and return while its results are being written."""
+    def request_and_wait_for_the_middle(self, leader: str) -> None:
+        """Ask for an optimization; return while results are written, one of which has an event."""
         with self._watching_servers() as lines:
             for _ in range(SERVERS + OF_THE_SAMPLE):  # what is there
                 next(lines)
             self.request()
             for _ in range(IN_THE_MIDDLE):
                 next(lines)
+        wait_until(self.events, lambda told: leader in told, "a decision that is told", 30.0)
 
     def wait_until_done(self) -> None:
         def done(optimizer: Manifest) -> bool:
@@ -171,8 +172,7 @@ def send_to_a_leader_that_writes(
     first = operator(environment=ELECTION)
     leader = scene.holder()
     operator(environment=ELECTION)
-    scene.request_and_wait_for_the_middle()
-    wait_until(scene.events, lambda told: leader in told, "a decision that is told", 30.0)
+    scene.request_and_wait_for_the_middle(leader)
     os.kill(first.pid, number)
     sent = datetime.now(UTC)
     assert 0 < scene.unwritten() < SERVERS
@@ -247,7 +247,7 @@ def test_a_leader_that_is_asked_to_end_hands_over_at_once(
     leader = scene.holder()
     operator(environment=ELECTION)
     if working:
-        scene.request_and_wait_for_the_middle()
+        scene.request_and_wait_for_the_middle(leader)
     renewed = moment(scene.lease()["renewTime"])
 
     os.kill(first.pid, signal.SIGTERM)
