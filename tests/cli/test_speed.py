@@ -5,6 +5,7 @@ much, so the time is that of a machine on which counting takes its usual time.
 """
 
 import json
+import math
 import resource
 import subprocess
 import sys
@@ -23,10 +24,18 @@ COUNTING = sys.executable, "-c", "for _ in range(6_000_000): pass"
 USUAL_S = 0.1
 
 
-def seconds_of(*command: str | Path) -> float:
-    """Processor time of the quickest of five runs, as if the machine was quiet."""
-    quickest = min(_seconds_of(*command) for _ in range(5))
-    return quickest * USUAL_S / min(_seconds_of(*COUNTING) for _ in range(5))
+def seconds_of(*command: str | Path, enough: float = 0.0) -> float:
+    """Processor time of the quickest of five runs, as if the machine was quiet.
+
+    The first run that takes less than `enough` is the last.
+    """
+    slowness = min(_seconds_of(*COUNTING) for _ in range(5)) / USUAL_S
+    quickest = math.inf
+    for _ in range(5):
+        quickest = min(quickest, _seconds_of(*command) / slowness)
+        if quickest < enough:
+            break
+    return quickest
 
 
 def _seconds_of(*command: str | Path) -> float:
@@ -44,16 +53,16 @@ def test_a_thousand_servers_on_twenty_accelerators_take_less_than_a_second(
     system = tmp_path / "system.json"
     system.write_text(json.dumps(fleet(1_000, 20, seed=1, demand=1.0)))
 
-    start_up = seconds_of(PROGRAM, "--version")
+    limit = seconds_of(PROGRAM, "--version") + 1.0
 
-    assert seconds_of(PROGRAM, "optimize", system, "-o", output) - start_up < 1.0
+    assert seconds_of(PROGRAM, "optimize", system, "-o", output, enough=limit) < limit
 
 
 @pytest.mark.parametrize("program", [PROGRAM, PLUGIN], ids=lambda program: program.name)
 def test_help_takes_less_than_150_ms_more_than_the_bare_interpreter(program: Path) -> None:
-    bare = seconds_of(sys.executable, "-c", "pass")
+    limit = seconds_of(sys.executable, "-c", "pass") + 0.15
 
-    assert seconds_of(program, "--help") - bare < 0.15
+    assert seconds_of(program, "--help", enough=limit) < limit
 
 
 @pytest.mark.parametrize("module", ["inferno.main", "kubectl.main"])
