@@ -284,3 +284,13 @@ def test_a_condition_is_found_by_its_type() -> None:
 
     assert status.condition("Ready") == ready
     assert status.condition("Allocated") is None
+
+
+def test_objects_with_the_same_fields_share_what_says_which_are_given() -> None:
+    first, second = (Allocation(accelerator=name, num_replicas=1) for name in "AB")
+    costly, dear = (each.model_copy(update={"cost": 2.0}) for each in (first, second))
+
+    assert first.model_fields_set is second.model_fields_set
+    assert costly.model_fields_set is dear.model_fields_set
+    assert first.to_json() == {"accelerator": "A", "numReplicas": 1}
+    assert dear.to_json() == {"accelerator": "B", "numReplicas": 1, "cost": 2.0}
