@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
+from sys import intern
 
 from inferno_operator.engines.promql import Query
 from inferno_operator.engines.series_groups import PART, WINDOWS, RateWindows, SeriesGroup
@@ -103,7 +104,7 @@ def parts_of(query: Query, answer: QueryResult) -> ReadingsByValues:
         parts = by_values.get(values)
         if parts is None:
             continue
-        part, value = sample.labels.get(PART, ""), sample.value
+        part, value = intern(sample.labels.get(PART, "")), sample.value
         if part in parts:
             raise RefusedError(f"{_told(query, values)} has several series, where one was expected")
         if not 0.0 <= value <= LARGEST and not is_plausible(value, signed=is_signed):

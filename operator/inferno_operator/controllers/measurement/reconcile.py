@@ -95,8 +95,9 @@ async def _ask_for_demand(sources: Mapping[Key, DemandSource], context: Context)
 async def _take(context: Context, results: Results) -> None:
     """Write what moved of Servers that are still there, while others are still asked about."""
     servers = context.servers.all()
-    wanted = ((servers[k], r) for k, r in results.items() if _is_wanted(context, k))
-    await _write((_update(server, result, context) for server, result in wanted), context)
+    wanted = [(servers[k], r) for k, r in results.items() if _is_wanted(context, k)]
+    found = [(server, _newest(server, result, context)) for server, result in wanted]
+    await _write((status.update(*pair, context.now()) for pair in found), context)
     async with context.progress:
         context.progress.notify_all()
 
@@ -138,22 +139,24 @@ def _measures(servers: Mapping[Key, Observation]) -> Mapping[Key, Measure]:
     }
 
 
-def _update(observation: Observation, result: SurveyResult, context: Context) -> FieldUpdate | None:
-    """Judge a reading, keep what was measured, and return what to write."""
+def _newest(observation: Observation, result: SurveyResult, context: Context) -> Measured:
+    """Judge a reading, and keep what was measured."""
     key, server = observation.reference.key, observation.resource
     before = context.measured.get(key) or last_good(observation)
     hint = status.hint(observation, result.hint)
     newest = measured(result.reading, result.source, before, hint)
     if isinstance(server, Server):
-        mean_rate = context.lookahead.mean_rate(key)
-        newest = with_demand(newest, server, before, _reading(server, key, context), mean_rate)
+        reading = _reading(server, key, context)
+        if reading is not None:
+            mean_rate = context.lookahead.mean_rate(key)
+            newest = with_demand(newest, server, before, reading, mean_rate)
         target = context.servers.target(key, server)
         ahead = context.lookahead.ahead(key, server, newest, before)
         newest = with_targets(newest, target).model_copy(update={"ahead": ahead})
         newest = with_correction(newest, server, before, target)
         newest = with_planned_load(newest, server, before, target, context.now())
     context.measured[key] = newest
-    return status.update(observation, newest, context.now())
+    return newest
 
 
 def _reading(server: Server, key: Key, context: Context) -> DemandReading | None:

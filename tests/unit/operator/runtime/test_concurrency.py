@@ -1,6 +1,7 @@
 """Many writes take as long as their number says, whatever single ones take."""
 
 import asyncio
+from collections.abc import Iterator
 
 from inferno_operator.runtime.concurrency import CONCURRENT_WRITES, write_each
 
@@ -37,3 +38,27 @@ async def test_some_items_take_a_step_before_the_first_takes_the_next() -> None:
 
     apart = [steps.index((2, number)) - steps.index((1, number)) for number in range(ITEMS)]
     assert min(apart[:-CONCURRENT_WRITES]) >= CONCURRENT_WRITES
+
+
+async def test_items_are_made_when_their_turn_comes() -> None:
+    made, written, most = 0, 0, 0
+
+    def items() -> Iterator[int]:
+        nonlocal made, most
+        for number in range(ITEMS):
+            made += 1
+            most = max(most, made - written)
+            yield number
+
+    async def first(_: int) -> None:
+        await asyncio.sleep(1.0)
+
+    async def second(_: int) -> None:
+        nonlocal written
+        await asyncio.sleep(1.0)
+        written += 1
+
+    await write_each(items(), first, second)
+
+    assert written == ITEMS
+    assert most <= 3 * CONCURRENT_WRITES

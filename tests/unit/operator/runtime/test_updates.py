@@ -4,7 +4,7 @@ import pytest
 
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Event, Key, Reference, kind_of
-from inferno_operator.runtime.concurrency import APART, CONCURRENT_WRITES
+from inferno_operator.runtime.concurrency import CONCURRENT_WRITES
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.leader_election import LeadershipLostError
 from inferno_operator.runtime.observer import Observer
@@ -88,14 +88,14 @@ async def test_an_object_that_is_gone_does_not_keep_others_from_being_written(
 
 async def test_the_first_failure_is_raised_after_all_are_tried() -> None:
     scene = Scene()
-    keys = [scene.cluster.add(server(f"S{number}")) for number in range(APART + 1)]
+    keys = [scene.cluster.add(server(f"S{number}")) for number in range(CONCURRENT_WRITES + 1)]
     references = [Reference.of(SERVER, scene.cluster.objects["Server", key]) for key in keys]
     scene.cluster.failures = [UnavailableError("away")]
 
     with pytest.raises(UnavailableError, match="away"):
         await scene.writer.write_all(FieldUpdate(each, {"active": True}) for each in references)
 
-    assert len(scene.cluster.writes) == APART
+    assert len(scene.cluster.writes) == CONCURRENT_WRITES
 
 
 async def test_specs_are_written_before_statuses_and_no_status_after_a_spec_that_failed() -> None:
