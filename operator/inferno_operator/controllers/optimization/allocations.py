@@ -117,11 +117,12 @@ def desired_allocation(allocation: core.Allocation | None) -> Manifest:
     Every field is set, so that no number of an earlier decision remains.
     """
     decided = allocation or core.Allocation()
-    whole = ServerAllocation(**_decided(decided), mix=tuple(map(_decided_part, decided.mix)))
-    if decided.roles:
-        parts = {part.role.lower(): RoleAllocation(**_placed(part)) for part in decided.roles}
-        whole = whole.model_copy(update={"roles": Roles(**parts)})
-    return whole.to_json()
+    parts = {part.role.lower(): RoleAllocation.json_of(**_placed(part)) for part in decided.roles}
+    return ServerAllocation.json_of(
+        **_decided(decided),
+        mix=[Allocation.json_of(**_decided(part)) for part in decided.mix],
+        roles=parts or None,
+    )
 
 
 def _placed(allocation: core.Allocation) -> dict[str, Any]:
@@ -145,16 +146,12 @@ def _decided(allocation: core.Allocation) -> dict[str, Any]:
     }
 
 
-def _decided_part(allocation: core.Allocation) -> Allocation:
-    return Allocation(**_decided(allocation))
-
-
-def _decided_load(load: core.Load) -> Load:
+def _decided_load(load: core.Load) -> Manifest:
     """The load, with avgLength or with token counts, as it was given."""
     lengths = {"avg_in_tokens": load.input_tokens, "avg_out_tokens": load.output_tokens}
     if load.tokens_per_request or not load.output_tokens:
         lengths = {"avg_length": load.tokens_per_request} | (lengths if load.output_tokens else {})
-    return Load(
+    return Load.json_of(
         arrival_rate=load.arrival_rate,
         **lengths,
         cached_tokens=load.cached_tokens or None,

@@ -14,6 +14,7 @@ from inferno_operator.resources import (
     Allocation,
     Capacity,
     Condition,
+    Load,
     ManifestError,
     Metadata,
     Model,
@@ -294,3 +295,12 @@ def test_objects_with_the_same_fields_share_what_says_which_are_given() -> None:
     assert costly.model_fields_set is dear.model_fields_set
     assert first.to_json() == {"accelerator": "A", "numReplicas": 1}
     assert dear.to_json() == {"accelerator": "B", "numReplicas": 1, "cost": 2.0}
+
+
+def test_the_json_of_fields_is_that_of_the_object() -> None:
+    load = Load(arrival_rate=2.0, arrival_cov=1.0, avg_length=30)
+    fields: Manifest = {"accelerator": "A", "num_replicas": 1, "cost": 2.5, "max_batch": None}
+
+    found = Allocation.json_of(**fields, load=Load.json_of(**dict(load)))
+
+    assert found == Allocation(**fields, load=load).to_json()
