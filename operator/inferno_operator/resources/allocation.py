@@ -84,6 +84,8 @@ class Allocation(Part):
     """The accelerator's spec.name; empty means none."""
     num_replicas: Amount
     """Number of replicas."""
+    starting_replicas: NonNegativeInteger | None = None
+    """Further replicas that hold their cards and do not serve yet; plans count them as running."""
     cold_replicas: NonNegativeInteger | None = None
     """Those of the replicas that have just started: nothing is in their prefix caches yet."""
     max_batch: Amount | None = None
@@ -98,6 +100,11 @@ class Allocation(Part):
     """Mean time to first token [ms]."""
     load: Load | None = None
     """The traffic."""
+
+    @property
+    def placed_replicas(self) -> int:
+        """The replicas that hold cards: those that serve, and those that start."""
+        return self.num_replicas + (self.starting_replicas or 0)
 
     @property
     def parts(self) -> "tuple[Allocation, ...]":

@@ -6,7 +6,14 @@ from pydantic import Field, ValidationError
 
 from inferno_operator.resources.base import Metadata
 from inferno_operator.resources.objects import Manifest
-from inferno_operator.resources.schema import Amount, Items, NonEmptyText, Part, Quantity
+from inferno_operator.resources.schema import (
+    Amount,
+    Items,
+    NonEmptyText,
+    NonNegativeInteger,
+    Part,
+    Quantity,
+)
 from inferno_operator.resources.server import Server
 
 
@@ -15,6 +22,7 @@ class _Running(Part):
 
     accelerator: str
     num_replicas: Amount
+    starting_replicas: NonNegativeInteger | None = None
     cost: Quantity | None = None
 
 

@@ -8,7 +8,12 @@ def placement(allocation: Allocation | None) -> str:
     """Return replicas and accelerator, one pair for each part of a mix; a dash if nothing runs."""
     if allocation is None or not allocation.accelerator:
         return "-"
-    return " + ".join(f"{part.num_replicas} x {part.accelerator}" for part in allocation.parts)
+    return " + ".join(map(_placed, allocation.parts))
+
+
+def _placed(part: Allocation) -> str:
+    starting = f" ({part.starting_replicas} starting)" if part.starting_replicas else ""
+    return f"{part.num_replicas} x {part.accelerator}{starting}"
 
 
 def cost(allocation: Allocation | None) -> float:

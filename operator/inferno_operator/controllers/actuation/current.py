@@ -1,6 +1,6 @@
 """The current allocation of a Server, from the replicas that run; pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from inferno_operator.controllers.actuation.decision import placements
@@ -30,21 +30,30 @@ def running(reference: ModelBoosterRef, workload: ScaledObjects) -> Mapping[str,
 
 
 NONE: Mapping[str, int] = MappingProxyType({})
-"""No replica is cold."""
+"""No replica is cold, or starts."""
 
 
-def has_changed(server: Server, running: Mapping[str, int], cold: Mapping[str, int] = NONE) -> bool:
-    """Whether the Server's current allocation differs from the replicas that run, or are cold."""
+def has_changed(
+    server: Server,
+    running: Mapping[str, int],
+    cold: Mapping[str, int] = NONE,
+    starting: Mapping[str, int] = NONE,
+) -> bool:
+    """Whether the Server's current allocation differs from the replicas that run, cold or not."""
     current = server.spec.current_alloc
     if current is None or current.cost is None or current.roles:
         return True
-    if current.accelerator != _accelerator(server, running):
+    if current.accelerator != _accelerator(server, running, starting):
         return True
     reported = {
-        part.accelerator: (part.num_replicas, part.cold_replicas or 0)
-        for part in placements(current)
+        part.accelerator: (part.num_replicas, part.cold_replicas or 0, part.starting_replicas or 0)
+        for part in current.parts
+        if part.placed_replicas
     }
-    return reported != {name: (n, cold.get(name, 0)) for name, n in running.items() if n}
+    return reported != {
+        name: (running[name], cold.get(name, 0), starting.get(name, 0))
+        for name in _in_order(running, starting)
+    }
 
 
 def is_mistyped(
@@ -64,23 +73,28 @@ def current_allocation(
     running: Mapping[str, int],
     unit_costs: Mapping[str, float],
     cold: Mapping[str, int] = NONE,
+    starting: Mapping[str, int] = NONE,
 ) -> Manifest:
     """Return `currentAlloc` from the running replicas, without the load, which users set.
 
     If several accelerators have replicas, `accelerator` is the one with the most (the first of
     the reference among equals), replicas and cost are totals, and the mix has one entry for
-    each accelerator, as in a desired allocation. `cold` replicas have just started.
+    each accelerator, as in a desired allocation. `cold` replicas have just started; those that
+    are `starting` come on top.
     """
-    order = sorted(filter(running.get, running), key=lambda name: -running[name])
-    mix = [_on(name, server, running[name], unit_costs, cold.get(name, 0)) for name in order]
+    mix = [
+        _on(name, server, running[name], unit_costs, cold.get(name, 0), starting.get(name, 0))
+        for name in _in_order(running, starting)
+    ]
     if len(mix) == 1:
         return mix[0].to_json()
-    accelerator = _accelerator(server, running)
+    accelerator = _accelerator(server, running, starting)
     whole = ServerAllocation(
         accelerator=accelerator,
         num_replicas=sum(running.values()),
         max_batch=_max_batch(server, accelerator),
         cost=round(sum(part.cost or 0.0 for part in mix), DIGITS),
+        starting_replicas=sum(part.starting_replicas or 0 for part in mix) or None,
         cold_replicas=sum(part.cold_replicas or 0 for part in mix) or None,
     )
     return (whole.model_copy(update={"mix": tuple(mix)}) if mix else whole).to_json()
@@ -140,8 +154,14 @@ def _max_batch_of(server: Server, place: str) -> int:
     return 0
 
 
+def _in_order(running: Mapping[str, int], starting: Mapping[str, int]) -> Sequence[str]:
+    """Return the accelerators with replicas, that with the most first."""
+    placed = (name for name in running if running[name] or starting.get(name))
+    return sorted(placed, key=lambda name: (-running[name], -starting.get(name, 0)))
+
+
 def _on(
-    name: str, server: Server, count: int, unit_costs: Mapping[str, float], cold: int
+    name: str, server: Server, count: int, unit_costs: Mapping[str, float], cold: int, starting: int
 ) -> Allocation:
     """Return the allocation on one accelerator."""
     return Allocation(
@@ -149,6 +169,7 @@ def _on(
         num_replicas=count,
         max_batch=_max_batch(server, name),
         cost=round(count * unit_costs.get(name, 0.0), DIGITS),
+        starting_replicas=starting or None,
         cold_replicas=cold or None,
     )
 
@@ -168,15 +189,15 @@ def unit_costs(resources: Iterable[Resource], model: str) -> Mapping[str, float]
     return {name: price * counts.get(name, 1) for name, price in prices.items()}
 
 
-def _accelerator(server: Server, running: Mapping[str, int]) -> str:
+def _accelerator(server: Server, running: Mapping[str, int], starting: Mapping[str, int]) -> str:
     """Return the accelerator with the most replicas.
 
-    If no replica is available, a Server with `keepAccelerator` keeps its accelerator, because
-    the optimizer needs its name; any other Server has none ("").
+    If there are none, a Server with `keepAccelerator` keeps its accelerator, because the optimizer
+    needs its name; any other Server has none ("").
     """
-    most = max(running, key=lambda name: running[name], default="")
-    if running.get(most):
-        return most
+    order = _in_order(running, starting)
+    if order:
+        return order[0]
     current = server.spec.current_alloc
     return current.accelerator if current and server.spec.keep_accelerator else ""
 

@@ -19,9 +19,9 @@ class PodCounts:
 
     Parameters
     ----------
-    live, ready, unscheduled
-        Pods that are not being deleted; those of them that are ready; and those that have had
-        no node for too long.
+    live, ready, starting, unscheduled
+        Pods that are not being deleted; those of them that are ready; those that have a node and
+        will be ready, as far as is known; and those that have had no node for too long.
     terminating
         Pods that are being deleted.
     changed
@@ -37,6 +37,7 @@ class PodCounts:
 
     live: int = 0
     ready: int = 0
+    starting: int = 0
     unscheduled: int = 0
     terminating: int = 0
     changed: datetime | None = None
@@ -50,10 +51,11 @@ def count_pods(pods: Iterable[Manifest], given_up: datetime) -> PodCounts:
     pods = list(pods)
     live = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
     unready = [pod for pod in live if not _is_ready(pod)]
-    waiting = [pod for pod in unready if not pod.get("spec", {}).get("nodeName")]
+    waiting = [pod for pod in unready if not _has_node(pod)]
     return PodCounts(
         live=len(live),
         ready=len(live) - len(unready),
+        starting=sum(_has_node(pod) and not _trouble(pod) for pod in unready),
         unscheduled=sum(_created(pod) < given_up for pod in waiting),
         terminating=len(pods) - len(live),
         changed=max(map(_changed, pods), default=None),
@@ -65,6 +67,10 @@ def count_pods(pods: Iterable[Manifest], given_up: datetime) -> PodCounts:
         ready_since=tuple(_changed(pod) for pod in live if _is_ready(pod)),
         troubles=Counter(filter(None, map(_trouble, unready))),
     )
+
+
+def _has_node(pod: Manifest) -> bool:
+    return bool(pod.get("spec", {}).get("nodeName"))
 
 
 def _trouble(pod: Manifest) -> str:

@@ -320,19 +320,19 @@ def _is_off(server: Server, measured: Measured | None) -> bool:
     current = server.spec.current_alloc
     scaled = server.spec.workloads or server.spec.model_booster
     nothing = measured is not None and measured.quality == "Missing"
-    return bool(nothing and scaled and current is not None and current.num_replicas == 0)
+    return bool(nothing and scaled and current is not None and current.placed_replicas == 0)
 
 
 def _held(server: Server, measured: Measured | None) -> Server:
     current, desired = server.spec.current_alloc, server.spec.desired_alloc
-    running = current.num_replicas if current else 0
+    running = current.placed_replicas if current else 0
     if not running and measured is not None and measured.replicas is not None:
         running = measured.replicas.reporting
     decided = desired.num_replicas if desired else 0
     missed = measured is not None and bool(measured.misses_targets)
     moves = current is not None and len(current.parts) > 1
     least = min(running, decided) if decided and (moves or not missed) else running
-    kept = bool(not decided and current and current.accelerator and current.num_replicas)
+    kept = bool(not decided and current and current.accelerator and current.placed_replicas)
     spec = server.spec.model_copy(
         update={
             "min_num_replicas": max(server.spec.min_num_replicas, least),

@@ -44,6 +44,36 @@ def priced_current(resource: Server, catalogue: Catalogue) -> ServerAllocation |
     )
 
 
+def placed_current(resource: Server, catalogue: Catalogue) -> ServerAllocation | None:
+    """The current allocation as plans take it: replicas that start run, as they hold their cards.
+
+    They are cold, and cost as much as the others.
+    """
+    whole, model = priced_current(resource, catalogue), resource.spec.model
+    if whole is None or not any(part.starting_replicas for part in whole.parts):
+        return whole
+    mix = tuple(_placed_part(part, model, catalogue) for part in whole.mix)
+    if not mix:
+        return _placed_part(whole, model, catalogue)
+    totals = {
+        "num_replicas": sum(part.num_replicas for part in mix),
+        "cost": sum(part.cost or 0.0 for part in mix),
+    }
+    return whole.model_copy(update={"mix": mix, **totals})
+
+
+def _placed_part(part: Priced, model: str, catalogue: Catalogue) -> Priced:
+    starting = part.starting_replicas or 0
+    more = starting * catalogue.unit_cost(model, part.accelerator)
+    return part.model_copy(
+        update={
+            "num_replicas": part.placed_replicas,
+            "cold_replicas": (part.cold_replicas or 0) + starting,
+            "cost": (part.cost or 0.0) + more,
+        }
+    )
+
+
 def _priced_apart(whole: ServerAllocation, model: str, catalogue: Catalogue) -> ServerAllocation:
     """The allocation with the cost of both roles, if it has none."""
     if whole.roles is None or whole.cost is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TypeVar
 
-from inferno_operator.controllers.optimization.allocations import allocation_of, priced_current
+from inferno_operator.controllers.optimization.allocations import allocation_of, placed_current
 from inferno_operator.controllers.optimization.profiles import profiles, roles
 from inferno_operator.controllers.optimization.sleep import may_sleep
 from inferno_operator.resources import (
@@ -168,7 +168,7 @@ def _target(part: Target) -> core.Target:
 
 def _server(resource: Server, catalogue: Catalogue, *, wakes: bool = False) -> core.Server:
     """The server; it has no replica only if plans are made again without a request."""
-    spec, current = resource.spec, priced_current(resource, catalogue)
+    spec, current = resource.spec, placed_current(resource, catalogue)
     return core.Server(
         name=spec.name,
         service_class=spec.service_class,

@@ -254,7 +254,7 @@ def _runs_something_else(scaled: ScaledServer, cold: Mapping[str, int]) -> bool:
         return False
     if scaled.apart:
         return has_changed_apart(scaled.server, scaled.apart, cold)
-    return has_changed(scaled.server, scaled.together, cold)
+    return has_changed(scaled.server, scaled.together, cold, scaled.starting)
 
 
 def _current(
@@ -265,7 +265,7 @@ def _current(
         return None
     if scaled.apart:
         return current_apart(scaled.server, scaled.apart, costs, cold)
-    return current_allocation(scaled.server, scaled.together, costs, cold)
+    return current_allocation(scaled.server, scaled.together, costs, cold, scaled.starting)
 
 
 def _verdict(scaled: ScaledServer, targets: ServerTargets, steps: ReplicaSteps) -> Verdict | None:

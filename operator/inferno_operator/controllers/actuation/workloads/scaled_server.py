@@ -84,6 +84,11 @@ class ScaledServer:
         return {item.workload.accelerator: item.pods.ready for item in self.undivided}
 
     @property
+    def starting(self) -> Mapping[str, int]:
+        """The replicas that do both, hold their cards and are not ready, by accelerator."""
+        return {item.workload.accelerator: item.pods.starting for item in self.undivided}
+
+    @property
     def ready_since(self) -> ReadySince:
         """When the replicas that compute prompts became ready, by place."""
         return {

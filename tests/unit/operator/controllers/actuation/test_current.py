@@ -97,6 +97,30 @@ def test_cold_replicas_are_told_of_each_accelerator_and_of_all() -> None:
     assert has_changed(server(currentAlloc=found), counts, {"A": 1, "B": 1})
 
 
+def test_replicas_that_start_are_told_beside_those_that_serve() -> None:
+    counts, starting = {"A": 2, "B": 0}, {"A": 0, "B": 3}
+
+    found = current_allocation(server(), counts, COSTS, starting=starting)
+
+    assert (found["accelerator"], found["numReplicas"], found["cost"]) == ("A", 2, 20)
+    assert found["startingReplicas"] == 3
+    assert [(part["accelerator"], part["numReplicas"]) for part in found["mix"]] == [
+        ("A", 2),
+        ("B", 0),
+    ]
+    assert not has_changed(server(currentAlloc=found), counts, starting=starting)
+    assert has_changed(server(currentAlloc=found), counts)
+    assert has_changed(server(currentAlloc=found), {"A": 2, "B": 3})
+
+
+def test_a_server_whose_replicas_all_start_is_where_they_start() -> None:
+    found = current_allocation(server(), {"A": 0, "B": 0}, COSTS, starting={"B": 1})
+
+    assert (found["accelerator"], found["numReplicas"], found["startingReplicas"]) == ("B", 0, 1)
+    assert not has_changed(server(currentAlloc=found), {"A": 0, "B": 0}, starting={"B": 1})
+    assert has_changed(server(currentAlloc=found), {"A": 0, "B": 0})
+
+
 @pytest.mark.parametrize(
     ("before", "counts", "mistyped"),
     [

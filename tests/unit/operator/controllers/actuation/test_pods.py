@@ -77,6 +77,7 @@ def test_pods_are_counted_by_what_they_do() -> None:
     assert count_pods(pods, objects.NOW) == PodCounts(
         live=4,
         ready=1,
+        starting=1,
         unscheduled=1,
         terminating=1,
         changed=objects.NOW + timedelta(seconds=60),

@@ -385,6 +385,32 @@ def test_a_server_of_which_nothing_runs_and_nothing_is_known_begins_with_an_idle
     assert given.spec.current_alloc.load == IDLE
 
 
+def test_a_server_whose_first_replicas_start_is_not_decided_before_it_is_measured() -> None:
+    missing = measurement("Missing", None, avg_in_tokens=None, avg_out_tokens=None)
+    starting = running(0, workloads=[{"accelerator": "A", "name": "a"}])
+    current = starting.spec.current_alloc
+    assert current is not None
+    current = current.model_copy(update={"accelerator": "A", "starting_replicas": 4})
+    spec = starting.spec.model_copy(update={"current_alloc": current})
+
+    _, given = after(missing, of=starting.model_copy(update={"spec": spec}))
+
+    assert given.spec.current_alloc is not None
+    assert given.spec.current_alloc.load is None
+
+
+def test_without_evidence_that_fewer_are_enough_replicas_that_start_stay() -> None:
+    growing = running(2, 5)
+    current = growing.spec.current_alloc
+    assert current is not None
+    current = current.model_copy(update={"starting_replicas": 3})
+    spec = growing.spec.model_copy(update={"current_alloc": current})
+
+    _, given = after(measurement("Partial", 1), of=growing.model_copy(update={"spec": spec}))
+
+    assert given.spec.min_num_replicas == 5
+
+
 @pytest.mark.parametrize(
     ("rate", "tokens"), [(0.1, 200.0), (0.0, None)], ids=["little is known", "next to nothing is"]
 )

@@ -21,6 +21,7 @@ from tests.unit.operator.objects import (
     capacity,
     manifest,
     model,
+    observed,
     optimizer,
     performance,
     running,
@@ -259,6 +260,48 @@ def test_of_the_youngest_nothing_enters_the_system() -> None:
     assert [p.accelerator for p in system.profiles] == ["A"]
     assert [c.priority for c in system.classes] == [1]
     assert [s.load.arrival_rate for s in system.servers] == [90]
+
+
+def growing(name: str, ready: int, starting: int, wanted: int) -> Manifest:
+    """A Server some of whose replicas start, under a load that takes so many."""
+    current = {**running(ready, wanted), "accelerator": "A", "startingReplicas": starting}
+    return server(name, spec={"currentAlloc": current})
+
+
+def test_replicas_that_start_keep_their_cards_beside_an_equal_server() -> None:
+    before = (growing("first", 2, 3, 5), growing("second", 3, 0, 5))
+
+    for objects in (before, before[::-1]):
+        found = optimize(snapshot(*system(8), *objects).system).allocations
+
+        assert {name: each.replicas for name, each in found.items()} == {"first": 5, "second": 3}
+
+
+def test_replicas_that_start_are_of_the_plan_cold_and_paid_for() -> None:
+    parts = [
+        {"accelerator": "A", "numReplicas": 2, "cost": 20},
+        {"accelerator": "B", "numReplicas": 0, "startingReplicas": 1, "cost": 0},
+    ]
+    whole = {**running(2, 3), "startingReplicas": 1, "mix": parts}
+    objects = accelerator(), accelerator("B"), model(data=[performance(), performance("B")])
+
+    (found,) = snapshot(*objects, server(spec={"currentAlloc": whole})).system.servers
+
+    assert (found.current.replicas, found.current.cost) == (3, 30)
+    assert [(p.accelerator, p.replicas, p.cold_replicas, p.cost) for p in found.current.mix] == [
+        ("A", 2, 0, 20),
+        ("B", 1, 1, 10),
+    ]
+
+
+def test_the_cards_of_replicas_that_start_of_a_server_without_a_decision_are_held() -> None:
+    lost = growing("lost", 1, 2, 3)
+    lost["spec"]["currentAlloc"].pop("load")
+    invalid = observed({**lost, "spec": {**lost["spec"], "minNumReplicas": -1}})
+
+    assert snapshot(*system(8), lost).system.held == {"T": 3}
+    assert invalid.remains is not None
+    assert build_system([*map(parse, system(8)), invalid.remains]).system.held == {"T": 3}
 
 
 def test_all_but_the_oldest_of_many_are_reported() -> None:
