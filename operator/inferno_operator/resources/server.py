@@ -29,6 +29,9 @@ from inferno_operator.resources.workload import RULES, Workload
 CURRENT_ALLOC, DESIRED_ALLOC = "currentAlloc", "desiredAlloc"
 """Names of the fields of the spec that the operator writes."""
 
+MAX_COUNTED = 2 * MAX_ACCELERATORS
+"""Most workloads of a Server that have replicas: those that it names, and others."""
+
 LEAD_SECONDS = 120.0
 """Time until a new replica serves, if nobody says it and no pod shows it [s]."""
 
@@ -122,6 +125,8 @@ class ServerStatus(Status):
 
     lead_times: Items[MeasuredLeadTime] = ()
     """How long new replicas of its workloads took to serve."""
+    workloads: Annotated[Items[Workload], Field(max_length=MAX_COUNTED)] = ()
+    """The workloads that have replicas; one that spec.workloads names no more has them counted."""
     measured: Measured | None = None
     """What was measured; absent without spec.measure."""
     moved: Time | None = None
@@ -165,6 +170,17 @@ class Server(Resource):
             return ()
         later = now + timedelta(seconds=self.lead_seconds)
         return [window for window in self.spec.schedule if window.end(now) or window.end(later)]
+
+    @property
+    def left_workloads(self) -> Sequence[Workload]:
+        """The workloads with replicas that it named before, and names no more."""
+        named = {w.object_name for w in self.spec.workloads}
+        return [w for w in self.status.workloads if w.object_name not in named] if named else []
+
+    @property
+    def counted_workloads(self) -> Sequence[Workload]:
+        """The workloads whose replicas run for it: those that it names, and those that are left."""
+        return (*self.spec.workloads, *self.left_workloads)
 
     @property
     def sleeps(self) -> bool:

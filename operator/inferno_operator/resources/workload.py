@@ -30,6 +30,11 @@ class Workload(Part):
     name: ShortText
     """Name of the object, in the namespace of the Server."""
 
+    @property
+    def object_name(self) -> tuple[str, str, str, str]:
+        """What its replicas are of: the object, and the role in it."""
+        return self.api_version, self.kind, self.name, self.role
+
     @cached_property
     def place(self) -> str:
         """The accelerator, and the role if it is one half of each request."""

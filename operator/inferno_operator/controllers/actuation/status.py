@@ -10,6 +10,7 @@ from inferno_operator.resources import (
     ModelBoosterRef,
     ServerStatus,
     Status,
+    Workload,
 )
 from inferno_operator.resources.conditions import ACTUATED, Verdict, merge_conditions
 from inferno_operator.resources.objects import Kind, Manifest, Place
@@ -44,10 +45,16 @@ def condition(
     return None if merged == status.condition(ACTUATED) else merged
 
 
-def status_of(actuated: Condition | None, times: Sequence[MeasuredLeadTime]) -> Manifest:
-    """Return the fields of the status that actuation owns: its condition and the lead times."""
+def status_of(
+    actuated: Condition | None,
+    times: Sequence[MeasuredLeadTime],
+    workloads: Sequence[Workload] = (),
+) -> Manifest:
+    """Return the fields of the status that actuation owns: its condition and what it knows."""
     conditions = () if actuated is None else (actuated,)
-    return ServerStatus(conditions=conditions, lead_times=tuple(times)).to_json()
+    return ServerStatus(
+        conditions=conditions, lead_times=tuple(times), workloads=tuple(workloads)
+    ).to_json()
 
 
 def refusal(reason: str, message: str) -> Verdict:

@@ -99,9 +99,9 @@ def whole_replicas(selector: str) -> str:
 
 
 def workloads_of(servers: Iterable[tuple[Key, Server]]) -> Iterator[WorkloadPlace]:
-    """Yield the workloads that Servers name."""
+    """Yield the workloads whose replicas run for Servers."""
     for key, server in servers:
-        yield from ((key.namespace, workload) for workload in server.spec.workloads)
+        yield from ((key.namespace, workload) for workload in server.counted_workloads)
 
 
 def owners_of(
@@ -136,7 +136,7 @@ def _selectors(
     namespace: str, server: Server, selectors: Mapping[WorkloadPlace, str]
 ) -> Iterator[tuple[str, str]]:
     """Yield the accelerators of a Server with the selectors of its pods."""
-    for workload in server.spec.workloads:
+    for workload in server.counted_workloads:
         yield workload.accelerator, selectors.get((namespace, workload), "")
     booster = server.spec.model_booster
     if booster is not None:

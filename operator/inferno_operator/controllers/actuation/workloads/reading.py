@@ -139,6 +139,12 @@ def workloads_of(observation: Observation) -> Sequence[Workload]:
     return server.spec.workloads if isinstance(server, Server) else ()
 
 
+def _counted(observation: Observation) -> Sequence[Workload]:
+    """Return the workloads that a Server names, and those that it named before."""
+    server = observation.resource
+    return server.counted_workloads if isinstance(server, Server) else ()
+
+
 async def read_scaled_servers(
     observations: Iterable[Observation],
     world: WorkloadObjects,
@@ -167,7 +173,8 @@ async def read_scaled_servers(
     area = _Area(served, troubles, world.pods(namespace), scalers, {}, recommending)
     reader = _Reader(world, memory, area, now)
     servers = sorted(((o, o.resource) for o in naming), key=lambda pair: _age(pair[0]))
-    return [reader.scaled_server(o, s) for o, s in servers if isinstance(s, Server)]
+    named = [reader.scaled_server(o, s) for o, s in servers if isinstance(s, Server)]
+    return [reader.with_left(scaled) for scaled in named]
 
 
 def _places(
@@ -175,7 +182,7 @@ def _places(
 ) -> Iterator[Place]:
     """Return the places of the workloads that can be scaled."""
     for observation in observations:
-        for workload in workloads_of(observation):
+        for workload in _counted(observation):
             kind = served[workload.api_version, workload.kind]
             if kind is not None and _is_scalable(workload, kind):
                 yield _place(kind.kind, observation, workload)
@@ -195,7 +202,7 @@ async def _served(
     observations: Iterable[Observation], cluster: Cluster, memory: Memory
 ) -> Mapping[KindName, Served | None]:
     """Return the kinds that Servers name; those that can be scaled are asked for once."""
-    names = {(w.api_version, w.kind) for o in observations for w in workloads_of(o)}
+    names = {(w.api_version, w.kind) for o in observations for w in _counted(o)}
     kinds: dict[KindName, Served | None] = {}
     for name in sorted(names):
         served = kinds[name] = memory.kinds.get(name) or await cluster.find(*name)
@@ -231,6 +238,28 @@ class _Reader:
         workloads = [self._found(w, observation) for w in workloads_of(observation)]
         decision = decision_for(observation, self._area.recommending)
         return ScaledServer(observation, server, decision, tuple(workloads))
+
+    def with_left(self, scaled: ScaledServer) -> ScaledServer:
+        """Return a Server with what it names no more and has replicas; nobody else may name it."""
+        left = (self._left(w, scaled.observation) for w in scaled.server.left_workloads)
+        return replace(scaled, left=tuple(filter(None, left)))
+
+    def _left(self, workload: Workload, observation: Observation) -> ObservedWorkload | None:
+        """Return a workload that is named no more.
+
+        None if it is gone or has no replicas, or if another Server names it.
+        """
+        served = self._area.served[workload.api_version, workload.kind]
+        if served is None or not _is_scalable(workload, served):
+            return None
+        place = _place(served.kind, observation, workload)
+        own = observation.reference.key.name, workload.place
+        if self._area.taken.setdefault(place, own) != own:
+            return None
+        if self._area.troubles[served.kind] is None and self._world.get(place) is None:
+            return None
+        item = self._existing(workload, place, observation)
+        return item if item.scale is None or item.has_replicas else None
 
     def _found(self, workload: Workload, observation: Observation) -> ObservedWorkload:
         """Return a workload as it is, or why it cannot be scaled."""

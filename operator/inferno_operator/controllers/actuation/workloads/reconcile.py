@@ -5,8 +5,9 @@ writes them, and reports on each Server how far it is.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from inferno_operator.controllers.actuation.current import (
     current_allocation,
@@ -32,9 +33,10 @@ from inferno_operator.controllers.actuation.workloads.reading import (
 from inferno_operator.controllers.actuation.workloads.scaled_server import (
     ScaledServer,
     due_after,
+    left_cards,
     server_targets,
 )
-from inferno_operator.controllers.actuation.workloads.status import progress_verdict
+from inferno_operator.controllers.actuation.workloads.status import left_behind, progress_verdict
 from inferno_operator.controllers.actuation.workloads.steps import next_steps
 from inferno_operator.controllers.actuation.workloads.supply import Supply
 from inferno_operator.controllers.actuation.workloads.world import WorkloadObjects
@@ -112,7 +114,7 @@ async def _reconcile(
         return ReconcileResult.SETTLED  # the list that is awaited causes a reconcile
     supply = _supply(objects, observations, context)
     targets = [server_targets(scaled, supply, now) for scaled in servers]
-    steps = next_steps(targets, _capacity(supply, observations))
+    steps = next_steps(targets, _capacity(supply, observations, servers))
     failures = await _write(steps, servers, context)
     if steps.replicas and not all(scaled.wanted.fresh for scaled in servers):
         return ReconcileResult.due_after(
@@ -140,13 +142,16 @@ def _supply(objects: Objects, observations: Sequence[Observation], context: Cont
     return Supply(context.system_of(readable([*observations, *others])))
 
 
-def _capacity(supply: Supply, observations: Iterable[Observation]) -> Mapping[str, int]:
-    """Return the cards by type that Servers without workloads, or without a valid spec, leave."""
-    left = dict(supply.capacity)
+def _capacity(
+    supply: Supply, observations: Iterable[Observation], servers: Iterable[ScaledServer]
+) -> Mapping[str, int]:
+    """Return the cards by type for workloads that Servers name, without those of all others."""
+    left = Counter(supply.capacity)
+    for scaled in servers:
+        left.subtract(left_cards(scaled, supply))
     for server in (*readable(observations), *still_running(observations)):
         if isinstance(server, Server) and not server.spec.workloads:
-            for card_type, count in supply.cards(server).items():
-                left[card_type] = left.get(card_type, 0) - count
+            left.subtract(supply.cards(server))
     return left
 
 
@@ -238,9 +243,10 @@ async def _report(
     verdict, before = _verdict(scaled, targets, steps), scaled.condition
     actuated = condition(scaled.observation.status, verdict, generation, context.now())
     newest = lead_times(scaled.server, scaled.start_seconds)
-    if actuated is None and newest == scaled.server.status.lead_times:
+    workloads, known = scaled.with_replicas, scaled.server.status
+    if actuated is None and (newest, workloads) == (known.lead_times, known.workloads):
         return None
-    body = reference.manifest_at_version(status=status_of(actuated or before, newest))
+    body = reference.manifest_at_version(status=status_of(actuated or before, newest, workloads))
     context.world.written(await context.cluster.apply(SERVER, body, FieldManager.ACTUATION))
     if verdict is None or actuated is None:
         return None
@@ -250,7 +256,7 @@ async def _report(
 
 def _runs_something_else(scaled: ScaledServer, cold: Mapping[str, int]) -> bool:
     """Whether the current allocation of a Server is not what runs; unknown pods change nothing."""
-    if any(item.scale is None for item in scaled.found):
+    if any(item.scale is None for item in scaled.counted):
         return False
     if scaled.apart:
         return has_changed_apart(scaled.server, scaled.apart, cold)
@@ -272,9 +278,11 @@ def _verdict(scaled: ScaledServer, targets: ServerTargets, steps: ReplicaSteps) 
     """Return what to say of a Server; None leaves its condition as it is."""
     if not scaled.is_known:
         return None
-    if scaled.obstacle is not None:
-        return scaled.obstacle
-    return progress_verdict(targets, steps.progress[targets.name], scaled.troubles)
+    verdict = scaled.obstacle
+    if verdict is None:
+        verdict = progress_verdict(targets, steps.progress[targets.name], scaled.troubles)
+    left = left_behind({item.workload: item.replicas for item in scaled.left})
+    return replace(verdict, message=f"{verdict.message}{left}")
 
 
 def _event(reference: Reference, verdict: Verdict) -> Event:

@@ -1,6 +1,7 @@
 """A Server with its workloads as they are, and the replicas to scale that follow; pure."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -51,15 +52,24 @@ class ObservedWorkload:
         """The number of replicas that the workload asks for."""
         return self.scale.replicas if self.scale else 0
 
+    @property
+    def has_replicas(self) -> bool:
+        """Whether it asks for replicas, or has pods."""
+        return bool(self.replicas or self.pods.live or self.pods.terminating)
+
 
 @dataclass(frozen=True)
 class ScaledServer:
-    """A Server, the decision for it, and its workloads."""
+    """A Server, the decision for it, and its workloads.
+
+    `left` are those that it names no more and that have replicas: they run, and are not scaled.
+    """
 
     observation: Observation
     server: Server
     wanted: Wanted
     found: tuple[ObservedWorkload, ...]
+    left: tuple[ObservedWorkload, ...] = ()
 
     @cached_property
     def replicas(self) -> Mapping[str, int]:
@@ -69,24 +79,39 @@ class ScaledServer:
         return {item.workload.place: item.replicas for item in self.found}
 
     @property
+    def counted(self) -> tuple[ObservedWorkload, ...]:
+        """All workloads whose replicas run for the Server."""
+        return (*self.found, *self.left)
+
+    @property
+    def with_replicas(self) -> tuple[Workload, ...]:
+        """The workloads that have replicas; those of which nothing is known as they were before."""
+        known = self.server.status.workloads
+        return tuple(
+            item.workload
+            for item in self.counted
+            if (item.has_replicas if item.scale else item.workload in known)
+        )
+
+    @property
     def running(self) -> Mapping[str, int]:
         """The ready replicas by place."""
-        return {item.workload.place: item.pods.ready for item in self.found}
+        return _sum((item.workload.place, item.pods.ready) for item in self.counted)
 
     @property
     def undivided(self) -> tuple[ObservedWorkload, ...]:
         """The workloads whose replicas do both, prefill and decode."""
-        return tuple(item for item in self.found if item.workload.role == "Both")
+        return tuple(item for item in self.counted if item.workload.role == "Both")
 
     @property
     def together(self) -> Mapping[str, int]:
         """The ready replicas that do both, by accelerator."""
-        return {item.workload.accelerator: item.pods.ready for item in self.undivided}
+        return _sum((item.workload.accelerator, item.pods.ready) for item in self.undivided)
 
     @property
     def starting(self) -> Mapping[str, int]:
         """The replicas that do both, hold their cards and are not ready, by accelerator."""
-        return {item.workload.accelerator: item.pods.starting for item in self.undivided}
+        return _sum((item.workload.accelerator, item.pods.starting) for item in self.undivided)
 
     @property
     def ready_since(self) -> ReadySince:
@@ -111,7 +136,7 @@ class ScaledServer:
         if any(self.together.values()):
             return {}
         by_role: dict[Role, tuple[str, int]] = {}
-        for item in sorted(self.found, key=lambda item: item.pods.ready):
+        for item in sorted(self.counted, key=lambda item: item.pods.ready):
             if item.workload.role != "Both" and item.pods.ready:
                 place = item.workload.accelerator, item.pods.ready
                 by_role[Role(item.workload.role)] = place
@@ -166,6 +191,14 @@ class ScaledServer:
         if before is not None and before.status == "Unknown":
             times.append(before.last_transition_time)
         return max((time for time in times if time is not None), default=None)
+
+
+def _sum(counts: Iterable[tuple[str, int]]) -> Mapping[str, int]:
+    """Return the sums of numbers by name, in the order of the names."""
+    sums: dict[str, int] = {}
+    for name, count in counts:
+        sums[name] = sums.get(name, 0) + count
+    return sums
 
 
 def server_targets(scaled: ScaledServer, supply: Supply, now: datetime) -> ServerTargets:
@@ -233,6 +266,15 @@ def _reported(server: Server, place: str) -> int:
         return roles[place].num_replicas if place in roles else 0
     parts = placements(current)
     return sum(part.num_replicas for part in parts if part.accelerator == place)
+
+
+def left_cards(scaled: ScaledServer, supply: Supply) -> Counter[str]:
+    """Return the cards by type of the workloads that a Server names no more."""
+    cards: Counter[str] = Counter()
+    for item in scaled.left:
+        target = _target(scaled, item, supply)
+        cards[target.card_type] += target.occupied
+    return cards
 
 
 def _target(scaled: ScaledServer, item: ObservedWorkload, supply: Supply) -> ReplicaTarget:

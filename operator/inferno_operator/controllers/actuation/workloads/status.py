@@ -96,7 +96,7 @@ def not_written(problem: str) -> Verdict:
 
 def tells_given_up(condition: Condition | None) -> bool:
     """Whether a condition reports pods that found no node and were given up."""
-    return condition is not None and condition.message.endswith(_UNSCHEDULED)
+    return condition is not None and _UNSCHEDULED in condition.message
 
 
 def progress_verdict(server: ServerTargets, progress: ServerProgress, troubles: str) -> Verdict:
@@ -119,6 +119,15 @@ def pod_troubles(pods: Iterable[PodCounts]) -> str:
     """Return what hinders pods, to be said after what runs; "" if nothing does."""
     total = sum((Counter(counts.troubles) for counts in pods), Counter[str]())
     return "".join(f"; not ready: {n} x {why}" for why, n in sorted(total.items()))
+
+
+def left_behind(replicas: Mapping[Workload, int]) -> str:
+    """Return which workloads a Server names no more and have replicas, to be said at the end."""
+    return "".join(
+        f"; {workload.kind} {workload.name!r} has {n} replicas on {workload.place} and is not in"
+        " spec.workloads any more: name it again, or scale it to 0"
+        for workload, n in replicas.items()
+    )
 
 
 _UNSCHEDULED = (

@@ -363,6 +363,20 @@ async def test_a_placement_gets_what_others_leave_and_who_runs_where() -> None:
         assert await controller.nodes("elsewhere") == []
 
 
+async def test_pods_of_a_workload_that_is_named_no_more_are_ours() -> None:
+    scene = Scene()
+    scene.deploy()
+    stored = scene.cluster.objects["Server", Key("default", "engine")]
+    before = stored["spec"]["workloads"]
+    spec = {**stored["spec"], "workloads": [{**before[0], "name": "new"}]}
+    scene.cluster.add({**stored, "spec": spec, "status": {"workloads": before}})
+
+    async with scene.running():
+        await scene.until_free(6)
+
+    assert (scene.cards()["ours"], scene.cards()["others"]) == (2, 0)
+
+
 async def test_pods_of_a_workload_that_was_created_anew_with_another_selector_are_ours() -> None:
     scene = Scene()
     scene.deploy()

@@ -221,6 +221,81 @@ async def test_a_decision_reaches_the_deployment_and_what_runs_comes_back() -> N
     assert [event.reason for event in scene.cluster.events] == ["Moving", "Actuated"]
 
 
+def reported(scene: Scene, server: str = "s") -> dict[str, int]:
+    """The replicas that run by accelerator, as the Server has them."""
+    current = scene.server(server)["spec"]["currentAlloc"]
+    return {part["accelerator"]: part["numReplicas"] for part in current.get("mix") or [current]}
+
+
+def names_no_more(scene: Scene, *workloads: Manifest) -> None:
+    """Change the workloads of the Server."""
+    stored = scene.server()
+    generation = stored["metadata"]["generation"] + 1
+    metadata = {**stored["metadata"], "generation": generation}
+    spec = {**stored["spec"], "workloads": list(workloads)}
+    scene.cluster.add({**stored, "metadata": metadata, "spec": spec})
+
+
+@pytest.mark.parametrize("is_running", [True, False], ids=["at once", "after a restart"])
+async def test_a_workload_that_is_named_no_more_is_counted_until_it_has_no_replicas(
+    is_running: bool,
+) -> None:
+    scene = one_server(3, decided=3)
+    scene.deploy("b")
+    other = {"kind": "Deployment", "name": "a", "accelerator": "A"}
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+        assert [w["name"] for w in scene.server()["status"]["workloads"]] == ["a"]
+        if is_running:
+            names_no_more(scene, workload("B", "b"))
+            await scene.until(lambda: "spec.workloads any more" in scene.condition()["message"])
+    if not is_running:
+        names_no_more(scene, workload("B", "b"))
+    scene.add("T", workload("A", "t"), load=1)
+    scene.deploy("t")
+    scene.decide("T", A=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason("t") == "NoRoom")
+        assert scene.replicas("t") == 1  # of four cards
+        assert reported(scene) == {"A": 3}
+        stored = scene.cluster.objects["Deployment", Key("default", other["name"])]
+        scene.cluster.add({**stored, "spec": {**stored["spec"], "replicas": 0}})
+        await scene.until(lambda: scene.replicas("t") == 2)
+        await scene.until(lambda: "any more" not in scene.condition()["message"])
+
+    assert not sum(reported(scene).values())
+
+
+async def test_a_workload_that_another_server_names_is_of_that_server() -> None:
+    scene = one_server(3, decided=3)
+    scene.deploy("b")
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+        names_no_more(scene, workload("B", "b"))
+        scene.add("T", workload("A", "a"), load=3)
+        scene.decide("T", A=3)
+        await scene.until(lambda: scene.reason("t") == "Actuated")
+        await scene.until(lambda: "any more" not in scene.condition()["message"])
+
+    assert reported(scene, "t") == {"A": 3}
+    assert not sum(reported(scene).values())
+
+
+async def test_a_workload_in_place_of_another_one_gets_the_replicas_beside_it() -> None:
+    scene = one_server(1, decided=1)
+    scene.deploy("new")
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+        names_no_more(scene, workload("A", "new"))
+        await scene.until(lambda: reported(scene) == {"A": 2})
+
+    assert (scene.replicas("a"), scene.replicas("new")) == (1, 1)
+
+
 @pytest.mark.parametrize("cached", [60, 0])
 async def test_replicas_that_have_just_started_are_told_where_prompts_are_cached(
     cached: int,
