@@ -133,6 +133,14 @@ class Scene:
 
         return self.control_plane.wait_for("optimizer", optimizer, told, self.namespace, 60.0)
 
+    def wait_for_words(self, server: str, type_: str, words: str) -> None:
+        """Wait until a condition of a Server has these words."""
+
+        def told(manifest: Manifest) -> bool:
+            return words in condition(manifest, type_).get("message", "")
+
+        self.control_plane.wait_for("server", server, told, self.namespace, 60.0)
+
     def servers(self) -> dict[str, Manifest]:
         items = self.control_plane.items("servers", self.namespace)
         return {item["metadata"]["name"]: item for item in items}

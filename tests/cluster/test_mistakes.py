@@ -42,9 +42,8 @@ class Fleet:
         return objects.manifest("Accelerator", spec, name=name.lower())
 
     def _server(self, name: str, replicas: int, accelerator: str) -> Manifest:
-        workloads = [{"accelerator": a, "name": f"{name}-{a.lower()}"} for a in ("A100", "H100")]
         runs = objects.running(replicas, replicas, accelerator)
-        return objects.server(name, spec={"workloads": workloads, "currentAlloc": runs})
+        return objects.server(name, spec={"workloads": workloads_of(name), "currentAlloc": runs})
 
     def optimize(self) -> Manifest:
         self.scene.request("inferno")
@@ -67,6 +66,10 @@ class Fleet:
     def desired(self) -> dict[str, tuple[str, int]]:
         found = {n: s["spec"]["desiredAlloc"] for n, s in self.scene.servers().items()}
         return {name: (d["accelerator"], d["numReplicas"]) for name, d in found.items()}
+
+
+def workloads_of(server: str) -> list[Manifest]:
+    return [{"accelerator": a, "name": f"{server}-{a.lower()}"} for a in ("A100", "H100")]
 
 
 def counted(**counts: int) -> Manifest:
@@ -122,6 +125,18 @@ def test_mistakes_in_each_kind_take_nothing_away_that_runs(
     patch(scene, "accelerator", "a100", {"name": "a100"})
     check("chat", "UnknownAccelerator", "did you mean a100?")
     patch(scene, "accelerator", "a100", {"name": "A100"})
+
+    scene.apply(counted(A100=3, H100=4))
+    patch(scene, "accelerator", "a100", {"type": "H100"})
+    check("mail", "Allocated", "2 x H100")
+    told = condition(scene.control_plane.get("accelerator", "a100", scene.namespace), "Ready")
+    assert (told["status"], told["reason"]) == ("False", "CardsChanged")
+    patch(scene, "accelerator", "a100", {"type": "A100"})
+
+    patch(scene, "server", "chat", {"workloads": [{"accelerator": "H100", "name": "chat-h100"}]})
+    scene.wait_for_words("chat", "Actuated", "'chat-a100' has 3 replicas on A100 and is not in")
+    check("chat", "InvalidSpec", "names no workload or backend for 'A100'")
+    patch(scene, "server", "chat", {"workloads": workloads_of("chat")})
 
     patch(scene, "model", "m", {"name": "m"})
     check("mail", "UnknownModel", "'M'")

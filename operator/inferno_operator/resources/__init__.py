@@ -6,6 +6,7 @@
 from inferno_operator.resources.accelerator import (
     Accelerator,
     AcceleratorSpec,
+    AcceleratorStatus,
     NodeSelection,
     Power,
 )
@@ -130,6 +131,7 @@ __all__ = [
     "VERSION",
     "Accelerator",
     "AcceleratorSpec",
+    "AcceleratorStatus",
     "Ahead",
     "Allocation",
     "Approval",

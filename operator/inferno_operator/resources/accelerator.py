@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from inferno_operator.resources.base import AGE, READY, Column, Resource
+from inferno_operator.resources.base import AGE, READY, Column, Resource, Status
 from inferno_operator.resources.schema import (
     Fraction,
     Integer,
@@ -63,6 +63,15 @@ class AcceleratorSpec(Part):
     the type, in the manner of the usual vendors and clouds."""
 
 
+class AcceleratorStatus(Status):
+    """What the operator says about an Accelerator."""
+
+    type: str = ""
+    """Type of card that plans count for it; empty before the first one."""
+    multiplicity: NonNegativeInteger = 0
+    """Cards that plans count for it."""
+
+
 class Accelerator(Resource):
     """Accelerator is a unit of hardware that a replica of a model can run on."""
 
@@ -81,3 +90,4 @@ class Accelerator(Resource):
     )
 
     spec: AcceleratorSpec
+    status: AcceleratorStatus = AcceleratorStatus()

@@ -17,6 +17,8 @@ from inferno_operator.controllers.optimization.noise import (
 from inferno_operator.controllers.optimization.snapshot import KINDS, Snapshot
 from inferno_operator.resources import (
     DESIRED_ALLOC,
+    Accelerator,
+    AcceleratorStatus,
     Capacity,
     Resource,
     Server,
@@ -171,11 +173,13 @@ def _steady(status: Status, verdict: Verdict, *, is_recent: bool) -> Verdict:
 
 
 def _remembered(observation: Observation, spec: Manifest | None) -> Manifest:
-    """What the status of a Server keeps, whoever writes it: when it moved, and where it ran last.
+    """What a status keeps, whoever writes it: of a Server, when it moved and where it ran last.
 
     A field that an apply leaves out would be removed.
     """
     status, before = observation.status, _desired(observation).get("accelerator")
+    if isinstance(status, AcceleratorStatus) and status.type:
+        return AcceleratorStatus(type=status.type, multiplicity=status.multiplicity).to_json()
     if not isinstance(status, ServerStatus):
         return {}
     sleeps = spec is not None and not spec[DESIRED_ALLOC]["accelerator"]
@@ -211,6 +215,7 @@ class _Plan:
     ) -> None:
         self._moved = moved
         self._decisions = {decision.server: decision for decision in solution.decisions}
+        self._accelerators = {a.name: a for a in snapshot.system.accelerators}
         self._excluded = {id(resource): problem for resource, problem in snapshot.excluded}
         self._problems: dict[tuple[str, str], list[Problem]] = defaultdict(list)
         for problem in snapshot.problems:
@@ -223,7 +228,15 @@ class _Plan:
             return server_update(observation, self._decision(observation), moved)
         verdict = self._verdict(observation)
         verdicts = (*_warnings(_caveats(observation.resource)), verdict)
-        return Update.of(observation, verdicts, active=verdict.holds is True)
+        status = self._counted(observation.resource)
+        return Update.of(observation, verdicts, active=verdict.holds is True, extra_status=status)
+
+    def _counted(self, resource: Resource | None) -> Manifest:
+        """The status of an Accelerator of the system: the cards that it counts as."""
+        if not isinstance(resource, Accelerator) or id(resource) in self._excluded:
+            return {}
+        found = self._accelerators[resource.spec.name]
+        return AcceleratorStatus(type=found.type, multiplicity=found.multiplicity).to_json()
 
     def _decision(self, observation: Observation) -> Decision:
         """The decision for a Server; InvalidSpec if the Server is not part of the system."""

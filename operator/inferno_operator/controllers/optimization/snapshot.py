@@ -7,6 +7,11 @@ from operator import attrgetter
 from typing import TypeVar
 
 from inferno_operator.controllers.optimization.allocations import allocation_of, placed_current
+from inferno_operator.controllers.optimization.cards_in_use import (
+    problems_of,
+    still_counted,
+    with_cards,
+)
 from inferno_operator.controllers.optimization.profiles import profiles, roles
 from inferno_operator.controllers.optimization.sleep import may_sleep
 from inferno_operator.resources import (
@@ -93,14 +98,15 @@ def build_system(
     catalogue = Catalogue(system)
     wakes = asked is not None and asked.spec.interval is not None
     left_out = [_server(s, catalogue) for s in _only(Server, (o for o, _ in excluded))]
+    servers = tuple(_server(s, catalogue, wakes=wakes) for s in _only(Server, loaded))
+    newest = replace(system, servers=servers)
+    counted = still_counted(newest, _only(Accelerator, loaded), left_out)
+    system = with_cards(newest, counted)
     if system.options.hold_undecided:
-        system = replace(system, held=cards_of_servers(catalogue, left_out))
-    system = replace(
-        system,
-        servers=tuple(_server(s, catalogue, wakes=wakes) for s in _only(Server, loaded)),
-        held_cost=sum(server.current.cost for server in left_out),
-    )
-    return Snapshot(system, find_problems(system), tuple(excluded))
+        system = replace(system, held=cards_of_servers(Catalogue(system), left_out))
+    system = replace(system, held_cost=sum(server.current.cost for server in left_out))
+    problems = (*find_problems(system), *problems_of(newest, counted))
+    return Snapshot(system, problems, tuple(excluded))
 
 
 def _only(kind: type[Kind], resources: Iterable[Resource]) -> Iterator[Kind]:

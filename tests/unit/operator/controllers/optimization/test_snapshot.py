@@ -262,6 +262,70 @@ def test_of_the_youngest_nothing_enters_the_system() -> None:
     assert [s.load.arrival_rate for s in system.servers] == [90]
 
 
+def two_types(a: Manifest, status: Manifest, cards_of_a: int = 3) -> tuple[Manifest, ...]:
+    """Accelerator A of type T, unless it is another one now, and B of type U, which has 3 cards."""
+    counts = [{"type": "T", "count": cards_of_a}, {"type": "U", "count": 3}]
+    spec = {"name": "A", "type": "T", "cost": 10, **a}
+    return (
+        {**manifest("Accelerator", spec, name="a"), "status": status},
+        manifest("Accelerator", {"name": "B", "type": "U", "cost": 10}, name="b"),
+        model(data=[performance(), performance("B")]),
+        service_class(),
+        manifest("Capacity", {"count": counts}, name="cards"),
+        server("first", spec={"currentAlloc": running(3, 3, "A"), "keepAccelerator": True}),
+        server("second", spec={"currentAlloc": running(3, 3, "B"), "keepAccelerator": True}),
+    )
+
+
+T_BEFORE: Manifest = {"type": "T", "multiplicity": 1}
+
+
+@pytest.mark.parametrize(
+    ("a", "said"),
+    [
+        ({"type": "U"}, "it was 1 x T and is 1 x U now"),
+        ({"multiplicity": 2}, "it was 1 x T and is 2 x T now"),
+    ],
+)
+def test_other_cards_of_what_runs_take_no_replica_of_an_equal_server(
+    a: Manifest, said: str
+) -> None:
+    found = snapshot(*two_types(a, T_BEFORE))
+    decided = optimize(found.system).allocations
+
+    assert {name: each.replicas for name, each in decided.items()} == {"first": 3, "second": 3}
+    assert [p.reason for p in found.problems if said in p.message] == ["CardsChanged"]
+    assert snapshot(*two_types({}, T_BEFORE)).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("a", "cards", "status"),
+    [
+        pytest.param({"type": "U"}, 3, {}, id="nothing was counted before"),
+        pytest.param({"multiplicity": 2}, 6, T_BEFORE, id="what runs fits"),
+        pytest.param({"type": "V"}, 3, T_BEFORE, id="of the new type there is no count"),
+        pytest.param({}, 3, {"type": "V", "multiplicity": 1}, id="it is corrected"),
+    ],
+)
+def test_other_cards_are_taken_if_what_runs_fits_or_nobody_counts_them(
+    a: Manifest, cards: int, status: Manifest
+) -> None:
+    found = snapshot(*two_types(a, status, cards))
+
+    first = found.system.accelerators[0]
+    assert (first.type, first.multiplicity) == (a.get("type", "T"), a.get("multiplicity", 1))
+    assert all(p.reason != "CardsChanged" for p in found.problems)
+
+
+def test_other_cards_of_an_accelerator_on_which_nothing_runs_are_taken() -> None:
+    *others, _, second = two_types({"type": "U"}, T_BEFORE)
+
+    found = snapshot(*others, second)
+
+    assert [a.type for a in found.system.accelerators] == ["U", "U"]
+    assert all(p.reason != "CardsChanged" for p in found.problems)
+
+
 def growing(name: str, ready: int, starting: int, wanted: int) -> Manifest:
     """A Server some of whose replicas start, under a load that takes so many."""
     current = {**running(ready, wanted), "accelerator": "A", "startingReplicas": starting}
