@@ -183,12 +183,12 @@ def _measured(manifest: Manifest, place: int) -> Manifest:
     load, length = current["load"], current["load"].get("avgLength") or 0
     numbers = {
         "arrivalRate": round(load["arrivalRate"] * off, 2),
-        "avgInTokens": round(length * 0.6),
-        "avgOutTokens": round(length * 0.4),
+        "avgInTokens": round(length * 1.5),
+        "avgOutTokens": length,
         "itlAverage": round(current["itlAverage"] * off, 2),
         "waitAverage": round(current["waitAverage"] * off, 2),
         "ttftAverage": round(current["ttftAverage"] * off, 2),
-        "running": round(load["arrivalRate"] / 60e3 * 0.4 * length * current["itlAverage"], 1),
+        "running": round(load["arrivalRate"] / 60e3 * length * current["itlAverage"], 1),
         "waiting": place % 3,
         "kvCacheUsage": 0.3 + 0.02 * place,
         "replicas": {"ready": current["numReplicas"], "reporting": current["numReplicas"]},
