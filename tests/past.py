@@ -16,13 +16,15 @@ from inferno_operator.controllers.approval.proposal import proposal_of
 from inferno_operator.controllers.approval.seal import Seal, spec_manifest
 from inferno_operator.controllers.optimization.changes import Update, plan_updates
 from inferno_operator.controllers.optimization.permission import Optimization
-from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.controllers.optimization.snapshot import Snapshot, build_system
 from inferno_operator.controllers.optimization.status import optimized
 from inferno_operator.resources import API_VERSION, RESOURCES, Optimizer, Plan, Server
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import Observation, observe, readable
 from inferno_operator.runtime.leader_election import Lease
+from inferno_optimizer.explain.load_curve import load_curve
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.system import System
 from tests.controlplane.processes import ROOT
 
 Manifest = dict[str, Any]
@@ -47,6 +49,12 @@ LEADER = SeenLeader(
 CALIBRATED = ("G2", "MI250", "MI300X")
 """Accelerators with a calibration: those that most Servers run on."""
 
+MORE = 1.35
+"""Work of the sample at its peak, beside what its files have: then some cards are short."""
+
+OUTPUT = 0.4
+"""Share of the tokens of a request that are its output."""
+
 TYPED_EVERY = 5
 """One of so many Servers is not measured."""
 
@@ -68,7 +76,8 @@ def world() -> list[Observation]:
             plans.append(_recorded(plan, len(plans) + 1, time, waits=waits))
         if waits:
             manifests = [*map(_undecided, before, manifests)]
-    servers = [m for m in manifests if m["kind"] == "Server"]
+    system = _snapshot([_observed(m) for m in manifests]).system
+    servers = [_running(system, m) for m in manifests if m["kind"] == "Server"]
     others = [_told(m) for m in manifests if m["kind"] != "Server"]
     measured = [_measured(m, place) for place, m in enumerate(servers)]
     return [_observed(m) for m in (*others, *measured, *plans)]
@@ -83,7 +92,7 @@ def _sample() -> Iterator[Manifest]:
     for file in sorted((ROOT / "samples" / "fleet").glob("*.yaml")):
         for document in yaml.safe_load_all(file.read_text()):
             if document and document["apiVersion"] == API_VERSION:
-                yield _with_memory(document)
+                yield _with_lengths(_with_memory(document))
 
 
 def _with_memory(manifest: Manifest) -> Manifest:
@@ -95,6 +104,21 @@ def _with_memory(manifest: Manifest) -> Manifest:
         for part in manifest["spec"]["data"]
     ]
     return {**manifest, "spec": {**manifest["spec"], "data": data}}
+
+
+def _with_lengths(manifest: Manifest) -> Manifest:
+    """A Server whose requests have prompts and outputs, as long together as in the sample.
+
+    There are more of them as their outputs are shorter, which is as much work, times `MORE`.
+    """
+    if manifest["kind"] != "Server":
+        return manifest
+    spec, current = manifest["spec"], manifest["spec"]["currentAlloc"]
+    load = {name: value for name, value in current["load"].items() if name != "avgLength"}
+    length = current["load"]["avgLength"]
+    lengths = {"avgOutTokens": round(OUTPUT * length), "avgInTokens": round((1 - OUTPUT) * length)}
+    load |= {"arrivalRate": round(MORE * load["arrivalRate"] / OUTPUT), **lengths}
+    return {**manifest, "spec": {**spec, "currentAlloc": {**current, "load": load}}}
 
 
 def _observed(manifest: Manifest) -> Observation:
@@ -125,20 +149,43 @@ def _decided(
 ) -> tuple[list[Manifest], Manifest | None]:
     """The objects after an optimization that was carried out, and its Plan if there is one."""
     observations = [_observed(manifest) for manifest in manifests]
-    optimizer = next(o for o in observations if o.kind is Optimizer)
-    assert isinstance(optimizer.resource, Optimizer)
-    snapshot = build_system(readable(observations), optimizer.resource)
-    options = replace(snapshot.system.options, milp=False)  # takes the same time for all
-    snapshot = replace(snapshot, system=replace(snapshot.system, options=options))
+    optimizer, snapshot = _optimizer(observations), _snapshot(observations)
     found = optimize(snapshot.system)
     solution = replace(found, certificate=replace(found.certificate, seconds=0.012))
     updates = plan_updates(observations, snapshot, solution)
     last = optimized(optimizer, solution, time)
+    assert isinstance(optimizer.resource, Optimizer)
     optimization = Optimization(optimizer.resource, observations, updates, snapshot, solution, True)
     proposal = proposal_of(optimization)
     pairs = zip(manifests, observations, updates, strict=True)
     after = [_after(m, last if o is optimizer else u, time) for m, o, u in pairs]
     return after, dict(spec_manifest(proposal.spec)) if proposal else None
+
+
+def _optimizer(observations: Sequence[Observation]) -> Observation:
+    return next(o for o in observations if o.kind is Optimizer)
+
+
+def _snapshot(observations: Sequence[Observation]) -> Snapshot:
+    """What the optimizer gets, to be solved greedily, which takes the same time for all."""
+    optimizer = _optimizer(observations).resource
+    assert isinstance(optimizer, Optimizer)
+    snapshot = build_system(readable(observations), optimizer)
+    options = replace(snapshot.system.options, milp=False)
+    return replace(snapshot, system=replace(snapshot.system, options=options))
+
+
+def _running(system: System, manifest: Manifest) -> Manifest:
+    """A Server with the latencies of what runs at its load now, that nothing was decided for."""
+    spec, curve = manifest["spec"], load_curve(system, manifest["spec"]["name"])
+    if curve is None:
+        return manifest
+    now = {
+        "itlAverage": round(float(curve.itl_ms[curve.now]), 2),
+        "waitAverage": round(float(curve.wait_ms[curve.now]), 2),
+        "ttftAverage": round(float(curve.ttft_ms[curve.now]), 2),
+    }
+    return {**manifest, "spec": {**spec, "currentAlloc": {**spec["currentAlloc"], **now}}}
 
 
 def _after(manifest: Manifest, update: Update, time: datetime) -> Manifest:
@@ -180,15 +227,15 @@ def _measured(manifest: Manifest, place: int) -> Manifest:
     off = 1 + 0.06 * math.sin(place)
     quality, message = NOT_FRESH.get(place, ("Fresh", ""))
     age = timedelta(seconds=420 if message else 14 + place)
-    load, length = current["load"], current["load"].get("avgLength") or 0
+    load, out = current["load"], current["load"]["avgOutTokens"]
     numbers = {
         "arrivalRate": round(load["arrivalRate"] * off, 2),
-        "avgInTokens": round(length * 1.5),
-        "avgOutTokens": length,
+        "avgInTokens": load["avgInTokens"],
+        "avgOutTokens": out,
         "itlAverage": round(current["itlAverage"] * off, 2),
         "waitAverage": round(current["waitAverage"] * off, 2),
         "ttftAverage": round(current["ttftAverage"] * off, 2),
-        "running": round(load["arrivalRate"] / 60e3 * length * current["itlAverage"], 1),
+        "running": round(load["arrivalRate"] / 60e3 * out * current["itlAverage"], 1),
         "waiting": place % 3,
         "kvCacheUsage": 0.3 + 0.02 * place,
         "replicas": {"ready": current["numReplicas"], "reporting": current["numReplicas"]},

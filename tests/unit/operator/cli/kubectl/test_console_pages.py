@@ -167,7 +167,7 @@ def test_quantities_have_their_units(server_page: ConsolePage) -> None:
 def test_arrows_are_one_sign_but_not_in_what_a_person_typed(seen: list[Observation]) -> None:
     text = html(fleet_view(seen, NAMESPACE, NOW), "q=1->2")
 
-    assert "2355.00 \N{RIGHTWARDS ARROW} 2106.00" in text
+    assert "2927.00 \N{RIGHTWARDS ARROW} 2329.00" in text
     assert re.findall(r".*-&gt;.*", text) == [
         '<label>Filter <input type="search" name="q" value="1-&gt;2"></label>'
     ]
@@ -616,7 +616,7 @@ def test_the_fleet_leads_to_the_newest_plan_that_waits_or_to_the_next_one(
     quiet = fleet_view([o for o in seen if o.kind is not Plan], NAMESPACE, NOW)
 
     assert '<a class="primary" href="/plans/fleet-8">' in html(waits)
-    assert "fleet-8 waits for approval: 5 Servers change" in html(waits)
+    assert "fleet-8 waits for approval: 8 Servers change" in html(waits)
     assert '<a class="primary" href="/next">' in html(quiet)
     assert json.loads(json.dumps(waits.document()))["waiting"] == ["fleet-8"]
 
