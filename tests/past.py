@@ -70,14 +70,13 @@ def world() -> list[Observation]:
     manifests, plans = list(_sample()), list[Manifest]()
     for number in range(STEPS):
         time = NOW - STEP * (STEPS - 1 - number) - timedelta(minutes=3)
-        before, waits = [_loaded(m, number) for m in manifests], number == STEPS - 1
+        before, waits = _at(manifests, number), number == STEPS - 1
         manifests, plan = _decided(before, time)
         if plan:
             plans.append(_recorded(plan, len(plans) + 1, time, waits=waits))
         if waits:
             manifests = [*map(_undecided, before, manifests)]
-    system = _snapshot([_observed(m) for m in manifests]).system
-    servers = [_running(system, m) for m in manifests if m["kind"] == "Server"]
+    servers = [m for m in manifests if m["kind"] == "Server"]
     others = [_told(m) for m in manifests if m["kind"] != "Server"]
     measured = [_measured(m, place) for place, m in enumerate(servers)]
     return [_observed(m) for m in (*others, *measured, *plans)]
@@ -92,15 +91,20 @@ def _sample() -> Iterator[Manifest]:
     for file in sorted((ROOT / "samples" / "fleet").glob("*.yaml")):
         for document in yaml.safe_load_all(file.read_text()):
             if document and document["apiVersion"] == API_VERSION:
-                yield _with_lengths(_with_memory(document))
+                yield _with_lengths(_with_prefill(document))
 
 
-def _with_memory(manifest: Manifest) -> Manifest:
-    """A Model whose replicas keep as many tokens as their largest batch needs."""
+def _with_prefill(manifest: Manifest) -> Manifest:
+    """A Model with times for prompts, and replicas that keep the tokens of their largest batch."""
     if manifest["kind"] != "Model":
         return manifest
     data = [
-        {**part, "maxTokens": part["maxBatchSize"] * part["atTokens"]}
+        {
+            **{name: value for name, value in part.items() if name not in ("alpha", "beta")},
+            "decodeParms": {"alpha": part["alpha"], "beta": part["beta"]},
+            "prefillParms": {"gamma": 17.5, "delta": 0.003},
+            "maxTokens": part["maxBatchSize"] * part["atTokens"],
+        }
         for part in manifest["spec"]["data"]
     ]
     return {**manifest, "spec": {**manifest["spec"], "data": data}}
@@ -125,6 +129,13 @@ def _observed(manifest: Manifest) -> Observation:
     kind = next(kind for kind in RESOURCES if kind.kind == manifest["kind"])
     metadata = {"namespace": NAMESPACE, "uid": "u", "generation": 1, "resourceVersion": "1"}
     return observe(kind, {**manifest, "metadata": {**metadata, **manifest["metadata"]}})
+
+
+def _at(manifests: Sequence[Manifest], number: int) -> list[Manifest]:
+    """The objects at another time of the day, with the latencies that replicas have then."""
+    loaded = [_loaded(m, number) for m in manifests]
+    system = _snapshot([_observed(m) for m in loaded]).system
+    return [_running(system, m) for m in loaded]
 
 
 def _loaded(manifest: Manifest, number: int) -> Manifest:
@@ -177,6 +188,8 @@ def _snapshot(observations: Sequence[Observation]) -> Snapshot:
 
 def _running(system: System, manifest: Manifest) -> Manifest:
     """A Server with the latencies of what runs at its load now, that nothing was decided for."""
+    if manifest["kind"] != "Server":
+        return manifest
     spec, curve = manifest["spec"], load_curve(system, manifest["spec"]["name"])
     if curve is None:
         return manifest
@@ -224,7 +237,7 @@ def _measured(manifest: Manifest, place: int) -> Manifest:
     spec, name = manifest["spec"], manifest["metadata"]["name"]
     labels = {"namespace": "prod", "model_name": spec["model"], "server": name}
     current = spec["currentAlloc"]
-    off = 1 + 0.06 * math.sin(place)
+    off = 1 + 0.06 * math.sin(place + 1)
     quality, message = NOT_FRESH.get(place, ("Fresh", ""))
     age = timedelta(seconds=420 if message else 14 + place)
     load, out = current["load"], current["load"]["avgOutTokens"]
@@ -301,7 +314,8 @@ def _told(manifest: Manifest) -> Manifest:
 
 def _calibrated(data: Manifest, place: int) -> Manifest:
     """A calibration that found a little more than what is typed."""
-    alpha, beta = data["alpha"] * (1.03 + 0.02 * place), data["beta"] * (1.08 - 0.02 * place)
+    typed = data["decodeParms"]
+    alpha, beta = typed["alpha"] * (1.03 + 0.02 * place), typed["beta"] * (1.08 - 0.02 * place)
     rounded = {"alpha": round(alpha, 3), "beta": round(beta, 4)}
     upper = {"alpha": round(alpha * 1.04, 3), "beta": round(beta * 1.1, 4)}
     errors = {"alphaError": round(0.02 * alpha, 3), "betaError": round(0.05 * beta, 4)}
@@ -318,10 +332,10 @@ def _calibrated(data: Manifest, place: int) -> Manifest:
         "shift": 0.12 if place == 1 else None,
         "avgInTokens": 614.0,
         "prefill": {
-            "gamma": 18.2, "delta": 0.031, "gammaError": 1.1, "deltaError": 0.0008,
+            "gamma": 18.2, "delta": 0.0031, "gammaError": 1.1, "deltaError": 0.00008,
             "residual": 0.034, "condition": 3.1,
         },
-        "prefillParms": {"gamma": 20.4, "delta": 0.033},
+        "prefillParms": {"gamma": 20.4, "delta": 0.0033},
         "leastBatch": 1.4,
         "mostBatch": round(0.8 * data["maxBatchSize"], 1),
         "decode": {**rounded, **errors, "residual": 0.021, "condition": 4.2},

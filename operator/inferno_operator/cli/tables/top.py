@@ -207,10 +207,12 @@ def _missed(views: Sequence[ServerView]) -> str:
     missed, unknown = sum(view.misses_target for view in known), len(views) - len(known)
     if not unknown:
         return f"{missed} of {len(views)} servers miss a target now"
-    note = f"of {unknown} of {len(views)} servers no latency with a target is known"
     unmeasured = sum(view.is_measured and view.measured is None for view in views)
-    note += f" ({unmeasured} not measured yet)" if unmeasured else ""
-    return f"{missed} of {len(known)} known servers miss a target now; {note}" if known else note
+    note = f" ({unmeasured} not measured yet)" if unmeasured else ""
+    if not known:
+        return f"no server has a known latency with a target{note}"
+    said = f"{missed} of {len(known)} servers with known latencies miss a target now"
+    return f"{said}; unknown: {unknown}{note}"
 
 
 def _cards(cards: Sequence[CardUse], money: Money) -> TextTable:

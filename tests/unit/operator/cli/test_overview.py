@@ -289,14 +289,14 @@ def test_what_is_not_measured_is_unknown_and_not_what_the_spec_has() -> None:
 
     assert shown[1] == "s C 2 x A - 90 unknown unknown 20.00 unknown Allocated"
     told = "".join(shown)
-    assert "0 of 1 known servers miss a target now; of 1 of 2 servers no latency" in told
+    assert "0 of 1 servers with known latencies miss a target now; unknown: 1" in told
     assert "(1 not measured yet); cost" in told
 
 
 def test_where_nothing_is_known_no_server_is_said_to_hold_its_targets() -> None:
     shown = lines(server("S", spec={"currentAlloc": running(1, 1)}), PROMISES)
 
-    assert "of 1 of 1 servers no latency with a target is known; cost" in "".join(shown)
+    assert "no server has a known latency with a target; cost" in "".join(shown)
     assert "miss" not in "".join(shown)
 
 

@@ -88,7 +88,10 @@ def console_server(  # noqa: PLR0913 - the options of a server
     ] = None,
     host: Annotated[str, typer.Option(metavar="HOST", help="Address to listen on.")] = "0.0.0.0",  # noqa: S104 - in a pod
     port: Annotated[
-        int, typer.Option(metavar="PORT", min=0, max=65535, help="Where to listen.")
+        int,
+        typer.Option(
+            metavar="PORT", min=0, max=65535, help="Where to listen; 0 takes a free port."
+        ),
     ] = 8443,
     namespace: Annotated[
         str,
@@ -126,7 +129,8 @@ def console_server(  # noqa: PLR0913 - the options of a server
         server, namespace, origin, key, asyncio.sleep, time.monotonic, settings
     )
     with interruptible(status=0):
-        run_async(serve_hosted(console, Listener(host, port, certificate, private_key)))
+        listener = Listener(host, port, certificate, private_key)
+        run_async(serve_hosted(console, listener, lambda text: typer.echo(text, err=True)))
 
 
 def read_key(file: Path) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import socket
+import ssl
 import time
 import webbrowser
 from collections.abc import Callable
@@ -34,6 +35,12 @@ class Listener:
     port: int = 0
     certificate: Path | None = None
     private_key: Path | None = None
+
+    @property
+    def files(self) -> str:
+        """The options that name its files."""
+        key = f", --private-key {self.private_key}" if self.private_key else ""
+        return f"--certificate {self.certificate}{key}"
 
 
 LOCAL = Listener(LOOPBACK)
@@ -70,7 +77,7 @@ async def serve(
         The namespace cannot be read.
     """
     await session.optimizers()
-    with _listening(port) as listening:
+    with _listening(Listener(LOOPBACK, port)) as listening:
         access, news = LocalAccess(listening.getsockname()[1]), News(session, time.process_time)
         server = _server(console_app(session, access, news, settings))
         tell(access.address)
@@ -81,20 +88,31 @@ async def serve(
     tell("the console has ended")
 
 
-async def serve_hosted(console: ASGIApp, listener: Listener) -> None:
+async def serve_hosted(console: ASGIApp, listener: Listener, tell: Callable[[str], None]) -> None:
     """Serve a console that people log in to, until the process is told to end.
+
+    Parameters
+    ----------
+    console
+        What is served.
+    listener
+        Where, and with which certificate.
+    tell
+        Receives where it listens.
 
     Raises
     ------
     InputError
-        The certificate or its key cannot be used.
+        The certificate or its key cannot be used, or the host or port.
     """
     server = _server(console, listener)
     try:
         server.config.load()
     except OSError as error:  # ssl.SSLError is one
-        raise InputError(f"--certificate {listener.certificate}: {error}") from error
-    await server.serve()
+        raise InputError(f"{listener.files}: {_why(error)}") from error
+    with _listening(listener) as listening:
+        tell(f"listening on {listener.host}, port {listening.getsockname()[1]}")
+        await server.serve([listening])
 
 
 def _server(console: ASGIApp, listener: Listener = LOCAL) -> StoppingServer:
@@ -114,16 +132,23 @@ def _server(console: ASGIApp, listener: Listener = LOCAL) -> StoppingServer:
     return StoppingServer(config, requests, CLOSE_S)
 
 
-def _listening(port: int) -> socket.socket:
-    """A socket at the port."""
-    listening = socket.socket()
+def _why(error: OSError) -> str:
+    """Why a certificate and its key cannot be used."""
+    if isinstance(error, ssl.SSLError):
+        return "no certificate with its private key, in PEM"
+    return error.strerror or str(error)
+
+
+def _listening(listener: Listener) -> socket.socket:
+    """A socket at the address."""
+    listening = socket.socket(socket.AF_INET6 if ":" in listener.host else socket.AF_INET)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((LOOPBACK, port))
+        listening.bind((listener.host, listener.port))
         listening.listen()  # whoever is told the address may come before the server runs
     except OSError as error:
         listening.close()
-        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-            raise
-        raise InputError(f"--port {port}: {error.strerror}; 0 takes a free one") from error
+        where = f"--host {listener.host}, " if listener.host != LOOPBACK else ""
+        advice = "; 0 takes a free one" if error.errno in (errno.EADDRINUSE, errno.EACCES) else ""
+        raise InputError(f"{where}--port {listener.port}: {error.strerror}{advice}") from error
     return listening
