@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 from inferno_operator.cli.inferno.main import app
@@ -184,3 +185,24 @@ def test_rows_are_filtered_and_sorted_and_the_rest_stays(output: str) -> None:
     assert "Free-granite-13b" not in premium
     assert "Premium-granite-13b" in premium
     assert ("2 of 2 servers have an allocation" in premium) == (output == "table")
+
+
+def test_nothing_comes_before_the_json_of_the_exact_solver() -> None:
+    printed = inferno("optimize", ROOT / "samples/fleet", "-o", "json", stdin=b"").stdout
+
+    assert printed.startswith(b"{")
+    assert json.loads(printed)["certificate"]["solver"] == "milp"
+
+
+def test_no_highs_is_installed_that_prints_to_standard_output() -> None:
+    dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    pinned = dict(
+        line.split("==")
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if "==" in line
+    )
+
+    (highs,) = (r for r in map(Requirement, dependencies) if r.name == "highspy")
+
+    assert not highs.specifier.contains("1.16.0")
+    assert highs.specifier.contains(pinned["highspy"])

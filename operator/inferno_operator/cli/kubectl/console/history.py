@@ -69,9 +69,9 @@ def savings_figures(
     """What all Servers cost less than with some other policies, since they are counted."""
     compared = saved(ledger[-1]) if ledger else ()
     for name, cents, share in (found for found in compared if found[0] in policies):
-        less = "saved" if cents >= 0 else "more"
-        since = f"{money.unit} {less} ({abs(share):.0%}) since {ledger[-1].since[:10]}"
-        yield KeyFigure(f"Against {name}", f"{abs(cents) / money.cents:.0f}", since)
+        title = f"Saved against {name}" if cents >= 0 else f"Paid more than {name}"
+        since = f"{money.unit} ({abs(share):.0%}) since {ledger[-1].since[:10]}"
+        yield KeyFigure(title, f"{abs(cents) / money.cents:.0f}", since)
 
 
 def _parts(plans: Sequence[Plan], ledger: Sequence[SpendingRow], money: Money) -> Iterator[Part]:

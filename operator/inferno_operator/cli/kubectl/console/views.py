@@ -71,10 +71,11 @@ def _difference_figures(compared: Comparison, money: Money) -> Iterator[KeyFigur
     """What the changes of a person make different from the plan without them."""
     before, after = compared.before, compared.after
     against_before = f"{money.rate} against the plan without it"
-    yield KeyFigure("Cost by what if", money.change(after.cost - before.cost), against_before)
+    yield KeyFigure("What if: cost", money.change(after.cost - before.cost), against_before)
     more, others = served(after) - served(before), len(compared.differences)
-    decided = f"get what they need; {others} of {len(after.decisions)} are decided otherwise"
-    yield KeyFigure("Servers by what if", f"{more:+d}" if more else "0", decided)
+    needs = f"{abs(more)} {'more' if more > 0 else 'fewer'}" if more else "as many"
+    decided = f"of {len(after.decisions)} decided otherwise; {needs} get what they need"
+    yield KeyFigure("What if: Servers", str(others), decided)
 
 
 def _without_document(compared: Comparison) -> Mapping[str, object]:

@@ -344,7 +344,7 @@ def test_history_says_what_was_saved_against_each_policy(seen: list[Observation]
 
     page = history_view(seen, NAMESPACE, NOW)
 
-    assert figures(page)["Against hpa"] == f"{hpa - paid:.0f}"
+    assert figures(page)["Saved against hpa"] == f"{hpa - paid:.0f}"
 
 
 def test_a_namespace_without_a_past_has_a_history_that_says_so(seen: list[Observation]) -> None:
@@ -544,8 +544,11 @@ def test_the_fleet_says_what_was_saved_against_static_replicas_and_the_hpa(
 
     shown = figures(fleet_view(seen, NAMESPACE, NOW))
 
-    assert shown["Against static-peak"] == f"{static - paid:.0f}"
-    assert shown["Against hpa"] == figures(history_view(seen, NAMESPACE, NOW))["Against hpa"]
+    assert shown["Saved against static-peak"] == f"{static - paid:.0f}"
+    assert (
+        shown["Saved against hpa"]
+        == figures(history_view(seen, NAMESPACE, NOW))["Saved against hpa"]
+    )
 
 
 def test_the_fleet_counts_the_servers_of_each_class_that_miss_a_target(
@@ -956,10 +959,10 @@ def test_what_if_says_what_the_change_makes_different(seen: list[Observation]) -
     page = next_view(seen, outcome, changes, without=without)
 
     shown = figures(page)
-    assert float(shown["Cost by what if"]) == pytest.approx(more, abs=0.006)
+    assert float(shown["What if: cost"]) == pytest.approx(more, abs=0.006)
     assert float(shown["Cost planned"]) == pytest.approx(outcome.solution.cost, abs=0.006)
     document = json.loads(json.dumps(page.document()))
     moved = {name for name, (old, new) in placed.items() if old != new}
     assert moved
     assert moved <= set(document["withoutChanges"]["different"])
-    assert "Cost by what if" not in figures(next_view(seen, without, ()))
+    assert "What if: cost" not in figures(next_view(seen, without, ()))
