@@ -12,7 +12,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from playwright.sync_api import Page as BrowserPage
+from playwright.sync_api import sync_playwright
 
+from tests.browser.chromium import INSTALL, OFFLINE, chromium
 from tests.reference.shown import ROOT, pages
 
 MARKDOWN_LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -166,3 +169,37 @@ def test_no_line_breaks_between_a_number_and_its_unit_but_commands_stay_as_they_
     assert not re.search(r"<td>[\d.]+ %", studies)
     assert copied
     assert not any("&nbsp;" in text for text in copied)
+
+
+WIDER = """() => [...document.querySelectorAll(".md-typeset__scrollwrap")]
+  .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.innerText.slice(0, 80))"""
+"""Tables that scroll sideways."""
+
+EVERYWHERE = ("guides/replay.html", "guides/studies.html", "index.html")
+"""Pages whose tables fit a phone, too."""
+
+
+def test_tables_fit_the_page(site: Site) -> None:
+    program = chromium()
+    if program is None:
+        pytest.skip(INSTALL)
+    everywhere = {site.folder / page for page in EVERYWHERE}
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=list(OFFLINE))
+        seen = browser.new_page()
+        wider = [
+            f"{width} px: {path.name}: {table}"
+            for width, pages in ((1280, site.pages), (390, everywhere))
+            for path in pages
+            for table in _wider(seen, path, width)
+        ]
+        browser.close()
+
+    assert wider == []
+
+
+def _wider(seen: BrowserPage, path: Path, width: int) -> list[str]:
+    seen.set_viewport_size({"width": width, "height": 900})
+    seen.goto(path.as_uri())
+    found: list[str] = seen.evaluate(WIDER)
+    return found
