@@ -175,7 +175,12 @@ WIDER = """() => [...document.querySelectorAll(".md-typeset__scrollwrap")]
   .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.innerText.slice(0, 80))"""
 """Tables that scroll sideways."""
 
-EVERYWHERE = ("guides/replay.html", "guides/studies.html", "index.html")
+EVERYWHERE = (
+    "guides/replay.html",
+    "guides/replay-results.html",
+    "guides/studies.html",
+    "index.html",
+)
 """Pages whose tables fit a phone, too."""
 
 
