@@ -42,7 +42,7 @@ def study(
 def study_on(
     scheduler: str, folder: Path, *arguments: str, path: str = ""
 ) -> subprocess.CompletedProcess[bytes]:
-    """The study on a Dask cluster, in a process of its own; modules of a path come before others."""
+    """The study on a Dask cluster, in a process of its own; modules of a path come first."""
     (folder / "study.yaml").write_text(json.dumps(STUDY))
     return subprocess.run(
         [PROGRAM, "study", "study.yaml", "--scheduler", scheduler, *arguments],
