@@ -1,10 +1,12 @@
 """A bound of the load after a lead time, from the newest load and how loads have grown so far.
 
 Conformal: the newest rate times a quantile of the ratios that were realised over that time in the
-last day. Until there is enough history, a fixed ratio.
+last day, from rates like the newest one: a peak grows less than what follows a lull. Until there is
+enough history, a fixed ratio.
 """
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +22,47 @@ FIRST_RATIO = 1.15
 MOST = 10.0
 """The largest ratio that counts."""
 
+SMALLEST_GAP = 1e-9
+"""Two levels differ by so much at least: from one to its equal, the ratio jumps [requests/s]."""
+
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 
-def growth_bound(rates: FloatArray, ahead: int) -> FloatArray:
-    """Return the quantile of the ratios of rates to those some steps before.
+@dataclass(frozen=True, slots=True)
+class GrowthBound:
+    """What rates are multiplied by; arrays of shape (levels, servers).
+
+    Attributes
+    ----------
+    levels
+        Rates, rising.
+    ratios
+        The bound at these rates; linear between them, constant beyond.
+    """
+
+    levels: FloatArray
+    ratios: FloatArray
+
+    @classmethod
+    def first(cls, servers: int) -> "GrowthBound":
+        """The bound without history."""
+        return cls(np.zeros((1, servers)), np.full((1, servers), FIRST_RATIO))
+
+    def at(self, rates: FloatArray) -> FloatArray:
+        """The ratio of each server at its rate."""
+        below, above = self.levels[:-1], self.levels[1:]
+        share = np.clip((rates - below) / np.maximum(above - below, SMALLEST_GAP), 0.0, 1.0)
+        ratio: FloatArray = self.ratios[0] + (np.diff(self.ratios, axis=0) * share).sum(axis=0)
+        return ratio
+
+
+def growth_bound(rates: FloatArray, ahead: int) -> GrowthBound:
+    """Return the quantiles of the ratios of rates to those some steps before.
+
+    The levels are the quartiles of the rates before. The quantile at each is that of the half of
+    the ratios that is nearest: from rates up to the median, between the outer quartiles, and from
+    the median.
 
     Parameters
     ----------
@@ -35,32 +73,46 @@ def growth_bound(rates: FloatArray, ahead: int) -> FloatArray:
 
     Returns
     -------
-    FloatArray
-        Shape (servers,). No ratio tells what comes after nothing: such pairs do not count, so that
-        a server that is silent for most of the day is not planned for as if it always began. It
-        is `FIRST_RATIO` for a server without any pair.
+    GrowthBound
+        No ratio tells what comes after nothing: such pairs do not count, so that a server that is
+        silent for most of the day is not planned for as if it always began. It is `FIRST_RATIO` for
+        a server without any pair.
     """
     by_server = np.ascontiguousarray(rates.T)
     before, after = by_server[:, :-ahead], by_server[:, ahead:]
-    comparable = (before > 0) & ~np.isnan(after)
-    ratios = np.where(
-        comparable, np.minimum(after / np.where(comparable, before, 1.0), MOST), np.nan
-    )
-    ratios[~comparable.any(axis=1), 0] = FIRST_RATIO
-    return _quantiles(ratios)
+    before = np.where((before > 0) & ~np.isnan(after), before, np.inf)
+    ratios = np.minimum(after / before, MOST)
+    low, middle, high = levels = _quartiles(before)
+    halves = (before <= middle, (before >= low) & (before <= high), before >= middle)
+    bounds = [_bound(np.where(half & np.isfinite(before), ratios, np.inf)) for half in halves]
+    return GrowthBound(levels[:, :, 0], np.stack(bounds))
 
 
-def _quantiles(rows: FloatArray) -> FloatArray:
-    """The quantile of each row without its NaNs; faster than `nanquantile`, which loops.
+def _quartiles(rows: FloatArray) -> FloatArray:
+    """The quartiles of each row, as values of it; shape (3, rows, 1)."""
+    ordered, count = _ordered(rows)
+    found = ordered[np.arange(len(rows)), np.arange(1, 4)[:, None] * count // 4]
+    return np.where(count > 0, found, 0.0)[:, :, None]
 
-    Between two values it is interpolated linearly.
+
+def _bound(rows: FloatArray) -> FloatArray:
+    """What one more value of each row exceeds in only one of ten cases.
+
+    Of n values it is the one of rank (n + 1) times the quantile, linear between two ranks [Hyndman
+    and Fan, The American Statistician 50 (1996) 361-365, definition 6].
     """
-    ordered = np.sort(rows, axis=1)  # NaNs come last
-    place = QUANTILE * (np.count_nonzero(~np.isnan(rows), axis=1) - 1)
-    below, each = np.floor(place).astype(np.int64), np.arange(len(rows))
-    low, high = ordered[each, below], ordered[each, np.ceil(place).astype(np.int64)]
-    quantiles: FloatArray = low + (place - below) * (high - low)
-    return quantiles
+    ordered, count = _ordered(rows)
+    place = np.clip(QUANTILE * (count + 1) - 1.0, 0.0, np.maximum(count - 1, 0))
+    ranks = np.stack((np.floor(place), np.ceil(place))).astype(np.int64)
+    low, high = np.where(count > 0, ordered[np.arange(len(rows)), ranks], FIRST_RATIO)
+    bound: FloatArray = low + (place - ranks[0]) * (high - low)
+    return bound
+
+
+def _ordered(rows: FloatArray) -> tuple[FloatArray, IntArray]:
+    """The finite values of rows in order, with others after them; and how many there are."""
+    ordered = np.sort(rows, axis=1)
+    return ordered, np.count_nonzero(ordered < np.inf, axis=1)
 
 
 class ConformalBound:
@@ -73,21 +125,20 @@ class ConformalBound:
         self._kept = math.ceil(HISTORY_S / step_s)
         self._rates = np.zeros((self._kept, servers))
         self._known = 0
-        self._ratio = np.full(servers, FIRST_RATIO)
+        self._growth = GrowthBound.first(servers)
 
     def add(self, rate: FloatArray) -> None:
         """Remember the rate of a step."""
         self._rates[self._known % self._kept] = rate
         self._known += 1
         if self._known >= self._needed and self._known % self._refresh == 0:
-            self._ratio = self._quantile()
+            self._growth = self._newest()
 
-    @property
-    def ratio(self) -> FloatArray:
-        """What the newest rate is multiplied by."""
-        return self._ratio
+    def ratio(self, rates: FloatArray) -> FloatArray:
+        """What the rate of each server is multiplied by."""
+        return self._growth.at(rates)
 
-    def _quantile(self) -> FloatArray:
+    def _newest(self) -> GrowthBound:
         count = min(self._known, self._kept)
         rates = self._rates[np.arange(self._known - count, self._known) % self._kept]
         return growth_bound(rates, self._ahead)

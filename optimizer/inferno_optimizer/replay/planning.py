@@ -154,7 +154,7 @@ class Planner:
     def _planned_load(self, seen: Seen) -> FloatArray:
         """What is measured or will be after a lead time, and what waits; rates in requests/s."""
         rate = self._arrivals()
-        ahead = rate * np.maximum(self._bound.ratio, 1.0) if self._rules.ahead else rate
+        ahead = rate * np.maximum(self._bound.ratio(rate), 1.0) if self._rules.ahead else rate
         planned = ahead + self._backlog(seen, rate) / self._rules.catch_up_s
         return self._followed(np.vstack((planned, self._lengths.mean())))
 

@@ -4,8 +4,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
+from itertools import pairwise
 from typing import Protocol
 
+import numpy as np
+
+from inferno_optimizer.forecast import FIRST_RATIO, MOST, QUANTILE
 from inferno_optimizer.system import Allocation
 
 DIGITS = 60
@@ -280,3 +284,32 @@ def value(current: Allocation, accelerator: str, replicas: int, cost: float) -> 
     if accelerator != current.accelerator:
         return 0.1 * (current.cost + cost) + cost - current.cost
     return 0.0 if replicas == current.replicas else cost - current.cost
+
+
+def growth_of(rates: Sequence[float | None], ahead: int, rate: float) -> float:
+    """By what a rate is multiplied to bound the one so many steps later, from those of before."""
+    steps = zip(rates, rates[ahead:], strict=False)
+    pairs = [(a, b / a) for a, b in steps if a is not None and b is not None and a > 0]
+    if not pairs:
+        return FIRST_RATIO
+    before = sorted(a for a, _ in pairs)
+    low, middle, high = (before[quarter * len(before) // 4] for quarter in (1, 2, 3))
+    halves = ((0.0, middle), (low, high), (middle, math.inf))
+    bounds = [
+        float(
+            np.quantile([min(r, MOST) for a, r in pairs if s <= a <= e], QUANTILE, method="weibull")
+        )
+        for s, e in halves
+    ]
+    return _between(rate, [low, middle, high], bounds)
+
+
+def _between(rate: float, levels: Sequence[float], values: Sequence[float]) -> float:
+    """Linear between levels, constant beyond; at equal levels the first value."""
+    places = list(zip(levels, values, strict=True))
+    if rate <= levels[0]:
+        return values[0]
+    for (below, lower), (above, upper) in pairwise(places):
+        if below < rate <= above:
+            return lower + (upper - lower) * (rate - below) / (above - below)
+    return values[-1]

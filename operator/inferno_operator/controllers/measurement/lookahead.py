@@ -8,7 +8,14 @@ import numpy as np
 
 from inferno_operator.resources import Ahead, Measured, Server
 from inferno_operator.resources.objects import Key
-from inferno_optimizer.forecast import ENOUGH_S, FIRST_RATIO, HISTORY_S, REFRESH_S, growth_bound
+from inferno_optimizer.forecast import (
+    ENOUGH_S,
+    FIRST_RATIO,
+    HISTORY_S,
+    REFRESH_S,
+    GrowthBound,
+    growth_bound,
+)
 from inferno_optimizer.sizing.queueing import IntArray
 
 STEP_S = 60.0
@@ -39,7 +46,7 @@ class LoadHistory:
         self._known = 0
         """How many rates are known; to count them would read all histories in each cycle."""
         self._newest: int | None = None
-        self._growth: tuple[int, int, float] | None = None
+        self._growth: tuple[int, int, GrowthBound] | None = None
         """The step and the steps ahead for which a growth was computed, and the growth."""
 
     def add(self, time_s: float, rate: float) -> None:
@@ -75,19 +82,19 @@ class LoadHistory:
         """Mean of the rates that are known; None without any."""
         return UNIT * float(np.nanmean(self._rates, dtype=np.float64)) if self._known else None
 
-    def growth(self, horizon_s: float) -> float | None:
-        """Return by how much the load may grow over a time; None with too little history."""
+    def growth(self, rate: float, horizon_s: float) -> float | None:
+        """Return by how much a rate may grow over a time; None with too little history."""
         newest, ahead = self._newest, max(1, ceil(horizon_s / STEP_S))
         if newest is None or self.seconds < ENOUGH_S:
             return None
         found = self._growth
         if found is None or found[1] != ahead or newest - found[0] >= REFRESH_STEPS:
             self._growth = found = newest, ahead, self._bound(newest, ahead)
-        return found[2]
+        return float(found[2].at(np.array([rate]))[0])
 
-    def _bound(self, newest: int, ahead: int) -> float:
+    def _bound(self, newest: int, ahead: int) -> GrowthBound:
         in_order = self._rates[np.arange(newest + 1, newest + 1 + STEPS) % STEPS]
-        return float(growth_bound(in_order[:, None].astype(np.float64), ahead)[0])
+        return growth_bound(in_order[:, None].astype(np.float64), ahead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +116,7 @@ class Lookahead:
         if newest.quality in MOVES and newest.arrival_rate is not None:
             history.add(newest.time.timestamp(), newest.arrival_rate)
         horizon = server.lead_seconds + self.interval
-        growth = history.growth(horizon)
+        growth = history.growth(newest.arrival_rate or 0.0, horizon)
         if growth is None and before is not None and before.ahead is not None:
             return before.ahead.model_copy(update={"seconds": horizon})
         known = 0.0 if growth is None else history.seconds

@@ -30,7 +30,7 @@ def conformal(rates: FloatArray, ahead: int) -> FloatArray:
     bounds = np.empty_like(rates)
     for step, rate in enumerate(rates):
         found.add(rate)
-        bounds[step] = rate * found.ratio
+        bounds[step] = rate * found.ratio(rate)
     return bounds
 
 
@@ -43,8 +43,9 @@ def day_before(rates: FloatArray, ahead: int) -> FloatArray:
     bounds = np.full_like(rates, np.nan)
     for step in range(KNOWN, len(rates) - ahead):
         # Both days in a row: so the pairs of the quantile are a day apart.
-        ratio = growth_bound(rates[step + 1 - KNOWN : step + 1], DAY)
-        bounds[step] = rates[step + ahead - DAY] * ratio
+        growth = growth_bound(rates[step + 1 - KNOWN : step + 1], DAY)
+        before = rates[step + ahead - DAY]
+        bounds[step] = before * growth.at(before)
     return bounds
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from inferno_optimizer.forecast import MOST, QUANTILE, growth_bound
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.replay.fleet import ReplayFleet, fleet_of, with_loads
 from inferno_optimizer.replay.hindsight import matrix_of
@@ -109,14 +108,3 @@ def test_only_new_results_are_computed() -> None:
         remembered.of(keys, compute)
 
     assert asked == [[0, 1], [1], [0]]  # the third key is one too many, so all are forgotten
-
-
-def test_the_bound_is_the_quantile_of_the_known_ratios() -> None:
-    random = np.random.default_rng(0)
-    rates = random.gamma(1.0, 1.0, (300, 5))
-    rates[random.random(rates.shape) < 0.1] = np.nan
-    before, after = rates[:-3], rates[3:]
-
-    expected = np.nanquantile(np.minimum(after / before, MOST), QUANTILE, axis=0)
-
-    assert growth_bound(rates, 3) == pytest.approx(expected)

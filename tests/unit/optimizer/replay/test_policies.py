@@ -240,7 +240,7 @@ def test_the_chance_of_a_minute_is_not_taken_for_growth(rate: float) -> None:
 
     replicas = replay(shown, POLICIES["inferno"], shown.fleet.home).history.replicas[-1, 0]
 
-    growth = history.growth(120.0 + 60.0) or 0.0
+    growth = history.growth(rate, 120.0 + 60.0) or 0.0
     assert replicas <= np.ceil(growth * rate / sized.max_rate[0, 1])
 
 
@@ -252,9 +252,9 @@ def test_the_bound_of_a_load_covers_the_share_that_it_names() -> None:
     for step in range(len(rates) - 10):
         bound.add(rates[step])
         if step > 1440:
-            covered.append(rates[step + 10] <= rates[step] * bound.ratio)
+            covered.append(rates[step + 10] <= rates[step] * bound.ratio(rates[step]))
 
-    assert bound.ratio[0] != FIRST_RATIO
+    assert bound.ratio(rates[-1])[0] != FIRST_RATIO
     assert 0.85 < np.mean(covered) < 0.95
 
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from inferno_operator.controllers.measurement.lookahead import LoadHistory, Lookahead
 from inferno_operator.resources import Ahead, Measured, Server
 from inferno_operator.resources.objects import Key
-from inferno_optimizer.forecast import FIRST_RATIO, MOST, QUANTILE
+from inferno_optimizer.forecast import FIRST_RATIO, MOST
 from tests.unit.operator.objects import observed, server
+from tests.unit.optimizer.oracles import growth_of
 
 KEY = Key("default", "s")
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -106,27 +107,33 @@ def test_what_begins_from_nothing_tells_no_growth() -> None:
 @given(
     rates=st.lists(st.none() | st.floats(1, 1000), min_size=130, max_size=400),
     ahead=st.integers(1, 5),
+    rate=st.floats(0, 1200),
 )
-def test_the_growth_is_the_quantile_of_the_ratios_that_are_known(
-    rates: list[float | None], ahead: int
+def test_the_growth_is_the_quantile_of_the_known_ratios_from_rates_nearby(
+    rates: list[float | None], ahead: int, rate: float
 ) -> None:
     history = LoadHistory()
-    for minute, rate in enumerate(rates):
-        if rate is not None:
-            history.add(60.0 * minute, rate)
-    last = max((i for i, rate in enumerate(rates) if rate is not None), default=0)
-    known = [rate for rate in rates[: last + 1] if rate is not None]
+    for minute, each in enumerate(rates):
+        if each is not None:
+            history.add(60.0 * minute, each)
+    known = [each for each in rates if each is not None]
 
-    found = history.growth(60.0 * ahead)
+    found = history.growth(rate, 60.0 * ahead)
 
     if len(known) < 120:
         assert found is None
         return
-    pairs = zip(rates, rates[ahead:], strict=False)
-    ratios = [min(b / a, MOST) for a, b in pairs if a is not None and b is not None]
-    assert found == pytest.approx(
-        np.quantile(ratios, QUANTILE) if ratios else FIRST_RATIO, rel=1e-3
-    )
+    kept = [None if each is None else 64 * float(np.float16(each / 64)) for each in rates]
+    assert found == pytest.approx(growth_of(kept, ahead, rate), rel=1e-5)
+
+
+def test_a_peak_is_expected_to_grow_less_than_a_lull() -> None:
+    """Ten minutes of about 100 follow ten of about 400, again and again."""
+    chance = np.random.default_rng(1).uniform(0.95, 1.05, 400)
+    rates = [share * (100.0 if minute // 10 % 2 else 400.0) for minute, share in enumerate(chance)]
+
+    assert looked([*rates, 100.0]).growth == pytest.approx(4.0, rel=0.1)
+    assert looked([*rates, 400.0]).growth < 1.1
 
 
 @given(st.lists(st.tuples(st.floats(-3e5, 3e5), st.floats(0, 100)), max_size=60))
@@ -138,4 +145,4 @@ def test_whatever_the_clock_does_a_history_stays_usable(moments: list[tuple[floa
     assert 0 <= history.seconds <= 86400
     for minute in range(1440):
         history.add(2e9 + 60 * minute, 7.0)
-    assert history.growth(150.0) == 1.0
+    assert history.growth(7.0, 150.0) == 1.0
