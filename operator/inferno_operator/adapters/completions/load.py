@@ -126,10 +126,11 @@ class Clients:
     async def run(self, trial: Trial, longest_s: float) -> TrialResult:
         """Make a run; the first request of each client does not count.
 
-        It is shorter, as if it had been under way for some time, so that the clients do not go on
-        in step; but it ends after the prompts of all, which come together. Requests that count are
-        those that are sent next, so many as are wanted. All clients go on until the last of these
-        is answered, so that each has seen as many others as there are.
+        Its prompt is a word and its answer shorter, as if it had been under way for some time: the
+        clients do not go on in step, and their prompts do not come together, which would make all
+        wait for as long as a short run may take. Requests that count are those that are sent next,
+        so many as are wanted. All clients go on until the last of these is answered, so that each
+        has seen as many others as there are.
 
         Raises
         ------
@@ -162,8 +163,8 @@ class Clients:
     async def _ask(self, trial: Trial, *, under_way: bool) -> Completion | None:
         """One request; None if it failed, unless too many in a row did."""
         shape = trial.shape
-        inputs = max(round(shape.input_tokens * self._length()), 1)
-        outputs = max(round(shape.output_tokens * self._length(under_way=under_way)), 1 + under_way)
+        inputs = 1 if under_way else max(round(shape.input_tokens * self._length()), 1)
+        outputs = max(round(shape.output_tokens * self._length(under_way=under_way)), 1)
         try:
             words = self._words(max(round(inputs / self.tokens_per_word), 1))
             answer = await self.client.complete(self.model, words, outputs)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -9,13 +10,14 @@ from pathlib import Path
 import httpx
 import pytest
 
+from inferno_operator.adapters.completions.client import connect
 from inferno_operator.adapters.completions.endpoint import EngineEndpoint, EngineError
-from inferno_operator.adapters.completions.load import TrialResult
+from inferno_operator.adapters.completions.load import Clients, TrialResult
 from inferno_operator.cli.bench import Benchmark, RunsFile, allowed, measure, runs, shape_of
 from inferno_operator.cli.offline.calibration import calibrate_windows, runs_of
 from inferno_operator.cli.tables.bench import run_parts
 from inferno_optimizer.calibration.choice import Laws
-from inferno_optimizer.calibration.plan import Scope, Shape
+from inferno_optimizer.calibration.plan import Scope, Shape, Trial
 from inferno_optimizer.errors import InputError
 from tests.engines.engine import Engine
 from tests.engines.streaming import (
@@ -106,6 +108,20 @@ async def test_what_is_measured_is_what_the_engine_did() -> None:
     table, counted = map(str, run_parts(first))
     assert table.splitlines()[1].split()[:2] == ["TTFT", f"{first.ttft_ms.mean():.2f}"]
     assert counted == f"40 requests, {first.tokens_per_second:.1f} tokens/s, 0 errors"
+
+
+async def test_a_short_run_has_the_waits_of_a_long_one() -> None:
+    """The prompts of all clients do not come together at its beginning."""
+    trial = Trial(48, Shape(1536, 96))
+
+    async def ttft_ms(longest_s: float) -> float:
+        transport = Transport(StreamingEngine(MixedSteps(8.0, 0.0002, 0.02)))
+        async with connect(HERE, transport) as client:
+            chance = random.Random(0)  # noqa: S311 - no secret
+            run = await Clients(client, "granite", chance).run(trial, longest_s)
+        return float(run.ttft_ms.mean())
+
+    assert await ttft_ms(8.0) == pytest.approx(await ttft_ms(1000.0), rel=0.15)
 
 
 Answer = Callable[[httpx.Request], httpx.Response]
