@@ -100,13 +100,19 @@ def shape_of(inputs: float) -> tuple[int, int]:
 
 
 def replica(
-    parameters: StepParameters, batch: int, inputs: float, outputs: float, cov: float = LENGTH_COV
+    parameters: StepParameters,
+    batch: int,
+    inputs: float,
+    outputs: float,
+    cov: float = LENGTH_COV,
+    cached: float = 0.0,
 ) -> StepModel:
-    """A replica that serves requests of these lengths."""
-    size, tokens, prompts = (np.array([round(value)]) for value in (batch, outputs, inputs))
+    """A replica that serves requests of these lengths, of whose prompts some tokens are cached."""
+    values = (batch, outputs, inputs, inputs - cached)
+    size, tokens, prompts, computed = (np.array([round(value)]) for value in values)
     nothing = np.zeros(1, np.int64)
     one = np.ones(1)
-    requests = Requests(size, tokens, prompts, nothing, one, np.array([cov]), prompts, one)
+    requests = Requests(size, tokens, prompts, nothing, one, np.array([cov]), computed, one)
     return StepModel.of([parameters], np.zeros(1, np.int64), requests)
 
 

@@ -1,0 +1,1 @@
+"""An engine on a GPU: transformers' continuous batching behind the API of OpenAI."""

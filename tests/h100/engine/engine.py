@@ -1,0 +1,178 @@
+"""Continuous batching of transformers, with random weights, in a process of its own."""
+# ruff: noqa: ANN401 - transformers has no types
+
+import faulthandler
+import gc
+import signal
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.generation.configuration_utils import ContinuousBatchingConfig
+from transformers.generation.continuous_batching import continuous_api, initialization
+from transformers.integrations import flash_paged
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "qwen3-4b": {
+        "model_type": "qwen3",
+        "hidden_size": 2560,
+        "intermediate_size": 9728,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "vocab_size": 151936,
+    },
+    "tiny": {
+        "model_type": "qwen3",
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "vocab_size": 1024,
+    },
+}
+"""Shapes of models, as their configuration files have them."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """What is served, and how.
+
+    Attributes
+    ----------
+    shape
+        Which of `SHAPES`.
+    requests
+        Largest batch.
+    budget
+        Most tokens of a step.
+    blocks
+        Blocks of 256 tokens in the cache.
+    steps
+        File for the times of the steps; "": none.
+    """
+
+    shape: str
+    requests: int
+    budget: int = 2048
+    blocks: int = 1200
+    steps: str = ""
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of different tokens."""
+        return int(SHAPES[self.shape]["vocab_size"])
+
+
+class PipeRouter(continuous_api.OutputRouter):  # type: ignore[misc]
+    """Sends what a step has made as one message: the number of each request, and how it stands.
+
+    True is "was the last token", False "there are more"; a text is an error.
+    """
+
+    def __init__(self, link: Connection) -> None:
+        super().__init__()
+        self._link = link
+
+    def deliver(self, output: Any) -> None:
+        """Send one."""
+        self.deliver_batch([output])
+
+    def deliver_batch(self, outputs: list[Any]) -> None:
+        """Send those of a step."""
+        self._link.send([(int(o.request_id), o.error or o.is_finished()) for o in outputs])
+
+
+def run(link: Connection, settings: EngineSettings) -> None:
+    """Serve what comes over a pipe, until it is None: (number, prompt, tokens), or (number,).
+
+    The latter cancels a request. The first message that is sent says that the engine is ready.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)  # the other process says when it is over
+    faulthandler.register(signal.SIGUSR1)
+    manager = _manager(settings)
+    manager.output_router = PipeRouter(link)
+    manager.warmup()
+    steps = _recorded(manager.batch_processor.scheduler)
+    gc.freeze()  # collections stop the steps, and are long with all of this
+    manager.start()
+    link.send([])
+    while (message := link.recv()) is not None:
+        number, *rest = message
+        if not rest:
+            _end(manager.batch_processor.scheduler, str(number))
+            continue
+        prompt, tokens = rest
+        manager.add_request(prompt, str(number), max_new_tokens=tokens, streaming=True)
+    if settings.steps:
+        np.savez_compressed(settings.steps, steps=np.array(steps, dtype=np.float32))
+    manager.stop(block=False, hard_stop=True)
+
+
+def _end(scheduler: Any, number: str) -> None:
+    """Let a request end with its next token.
+
+    `cancel_request` frees blocks that the step in flight still writes.
+    """
+    states = (scheduler.active_requests.get(number), scheduler.waiting_requests.get(number))
+    for state in filter(None, states):
+        state._new_tokens_limit = state.generated_len() + 1  # noqa: SLF001 - there is no other way
+
+
+def _manager(settings: EngineSettings) -> Any:
+    gpu = torch.cuda.is_available()
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(**SHAPES[settings.shape], max_position_embeddings=40960)
+    with torch.device("cuda" if gpu else "cpu"):
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
+    _use_attention(model, gpu=gpu)
+    batching = ContinuousBatchingConfig(
+        num_blocks=settings.blocks,
+        max_batch_tokens=settings.budget,
+        max_requests_per_batch=settings.requests,
+        q_padding_interval_size=128 if gpu else 0,
+        kv_padding_interval_size=32768 if gpu else 0,
+    )
+    model.generation_config.do_sample = False
+    model.generation_config.eos_token_id = -1
+    return model.init_continuous_batching(continuous_batching_config=batching)
+
+
+def _use_attention(model: Any, *, gpu: bool) -> None:
+    """Give transformers our kernels in place of the package flash-attn, on a GPU."""
+    if not gpu:
+        model.set_attn_implementation("paged|sdpa")
+        return
+    from tests.h100.engine import kernels  # noqa: PLC0415 - needs a GPU
+
+    def functions(*_: object, **__: object) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        return kernels.flash_attn_varlen_func, kernels.flash_attn_with_kvcache
+
+    initialization.lazy_import_paged_flash_attention = functions
+    flash_paged.lazy_import_paged_flash_attention = functions
+    model.config._attn_implementation_internal = "paged|flash_attention_2"  # noqa: SLF001
+
+
+def _recorded(scheduler: Any) -> deque[tuple[float, int, int, int]]:
+    """When each step was scheduled [s], with its requests, new tokens, and tokens in the cache."""
+    steps: deque[tuple[float, int, int, int]] = deque(maxlen=500_000)
+    schedule, began = scheduler.schedule_batch, time.perf_counter()
+
+    def recorded(token_budget: int, cache_budget: int) -> Any:
+        found = schedule(token_budget, cache_budget)
+        if found[0]:
+            steps.append((time.perf_counter() - began, len(found[0]), found[2], found[3]))
+        return found
+
+    scheduler.schedule_batch = recorded
+    return steps
