@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from time import process_time
 
 import numpy as np
 
@@ -25,6 +26,8 @@ MOST_FAILURES = 5
 """Requests in a row that may fail."""
 
 MILLISECONDS = 1000.0
+TINY_S = 1e-9
+"""Least time that something is divided by [s]."""
 
 TEXT = (
     "the of and to in is it for on are as with his they at be this from have or by one had not but"
@@ -47,11 +50,14 @@ class TrialResult:
         Those that count.
     errors
         Requests that failed.
+    busy
+        Share of the time in which a processor worked for the clients.
     """
 
     trial: Trial
     answers: Sequence[Completion]
     errors: int
+    busy: float = 0.0
 
     @property
     def ttft_ms(self) -> FloatArray:
@@ -70,7 +76,7 @@ class TrialResult:
     def tokens_per_second(self) -> float:
         """Output tokens, of all answers that count, while these were made."""
         began, ended = min(a.asked for a in self.answers), max(a.last for a in self.answers)
-        return sum(a.output_tokens for a in self.answers) / max(ended - began, 1e-9)
+        return sum(a.output_tokens for a in self.answers) / max(ended - began, TINY_S)
 
     @property
     def window(self) -> Window:
@@ -141,6 +147,8 @@ class Clients:
         answers: dict[int, Completion | None] = {}
         numbers, over = count(-trial.clients), asyncio.Event()
         self._failed = 0
+        now, began = asyncio.get_running_loop().time, process_time()
+        begins = now()
 
         async def ask_again_and_again() -> None:
             while not over.is_set():
@@ -158,7 +166,8 @@ class Clients:
         except* EngineError as errors:
             raise EngineError(str(errors.exceptions[0])) from errors
         good = [answer for answer in answers.values() if answer is not None]
-        return TrialResult(trial, good, len(answers) - len(good))
+        busy = (process_time() - began) / max(now() - begins, TINY_S)
+        return TrialResult(trial, good, len(answers) - len(good), busy)
 
     async def _ask(self, trial: Trial, *, under_way: bool) -> Completion | None:
         """One request; None if it failed, unless too many in a row did."""

@@ -11,6 +11,9 @@ from inferno_optimizer.sizing.queueing import FloatArray
 
 PERCENTILES = (50, 90, 95, 99)
 
+BUSY = 0.7
+"""Share of a processor from which tokens wait for the clients themselves."""
+
 
 def trial_text(trial: Trial) -> str:
     """Return a run in words."""
@@ -30,6 +33,11 @@ def run_parts(measured: TrialResult) -> Iterator[Part]:
     yield TextTable(headings, [_row("TTFT", measured.ttft_ms), _row("ITL", measured.itl_ms)])
     speed = f"{measured.tokens_per_second:.1f} tokens/s"
     yield f"{len(measured.answers)} requests, {speed}, {errors}"
+    if measured.busy > BUSY:
+        yield (
+            f"the clients were busy for {measured.busy:.0%} of the time: the engine may be faster"
+            " than they are, so use a smaller --max-concurrency"
+        )
 
 
 def _row(name: str, times: FloatArray) -> tuple[str, ...]:

@@ -110,6 +110,18 @@ async def test_what_is_measured_is_what_the_engine_did() -> None:
     assert counted == f"40 requests, {first.tokens_per_second:.1f} tokens/s, 0 errors"
 
 
+async def test_clients_that_are_slower_than_the_engine_are_told() -> None:
+    """The time of the loop is that of the engine; that of the clients is real."""
+
+    async def parts(alpha_ms: float) -> list[str]:
+        async with connect(HERE, Transport(StreamingEngine(MixedSteps(alpha_ms, 0, 0)))) as client:
+            clients = Clients(client, "granite", random.Random(0))  # noqa: S311 - no secret
+            return list(map(str, run_parts(await clients.run(Trial(4, SHAPES[0]), 60.0))))
+
+    assert not any("busy" in part for part in await parts(100.0))
+    assert "the clients were busy for " in (await parts(1e-3))[-1]
+
+
 async def test_a_short_run_has_the_waits_of_a_long_one() -> None:
     """The prompts of all clients do not come together at its beginning."""
     trial = Trial(48, Shape(1536, 96))
