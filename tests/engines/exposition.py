@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -131,8 +131,12 @@ class Page:
             page = self._dialect.page(replica, self._model_name)
             self._texts = _texts_around_values(page.decode())
         values = (value for family in self._dialect.families for value in family.values(replica))
-        pairs = zip(self._texts, map(floatToGoString, values), strict=False)  # one more text
+        pairs = zip(self._texts, map(_text_of, values), strict=False)  # one more text
         return "".join([*chain.from_iterable(pairs), self._texts[-1]]).encode()
+
+
+_text_of = lru_cache(1 << 16)(floatToGoString)
+"""A value as text; most of them are counts in buckets, which come again and again."""
 
 
 def _texts_around_values(page: str) -> list[str]:
