@@ -1,8 +1,10 @@
 """Implementations of the protocols of `ports` in memory, for tests."""
 
 import asyncio
+import pickle
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 from inferno_operator.resources import API_VERSION, RESOURCES
@@ -379,7 +381,7 @@ def _is_in(namespace: str, change: ObjectChange) -> bool:
 
 
 class FakeOptimizer:
-    """Solves in this process; the next calls raise `failures`, one each."""
+    """Solves in this process, equal systems once; the next calls raise `failures`, one each."""
 
     def __init__(self) -> None:
         self.failures: list[InfernoError] = []
@@ -390,7 +392,13 @@ class FakeOptimizer:
         self.systems.append(system)
         if self.failures:
             raise self.failures.pop(0)
-        return optimize(system)
+        return _solution_of(pickle.dumps(system))
+
+
+@lru_cache(maxsize=128)
+def _solution_of(pickled_system: bytes) -> Solution:
+    """Solve a system; pickled, for it cannot be hashed."""
+    return optimize(pickle.loads(pickled_system))  # noqa: S301 - our own
 
 
 class FakeLeaseStore:
