@@ -39,20 +39,20 @@ class Observation:
 
 def observe(kind: type[Resource], manifest: Manifest) -> Observation:
     """Parse an object; an invalid spec is not raised, but stored in the observation."""
-    metadata = Metadata.model_validate(manifest["metadata"])
-    key = Key(metadata.namespace, metadata.name)
-    reference = Reference(kind_of(kind), key, metadata.uid, metadata.resource_version)
     resource: Resource | None
     status: Status
     remains = None
     try:
         resource = parse(manifest)
     except ManifestError as error:
+        metadata = Metadata.model_validate(manifest["metadata"])
         status = _readable_status(kind, manifest.get("status", {}))
         problem = f"{error.path} {error.problem}"
         resource, remains = None, remains_of(manifest) if kind is Server else None
     else:
-        status, problem = resource.status, ""
+        metadata, status, problem = resource.metadata, resource.status, ""
+    key = Key(metadata.namespace, metadata.name)
+    reference = Reference(kind_of(kind), key, metadata.uid, metadata.resource_version)
     return Observation(
         kind,
         reference,

@@ -109,14 +109,9 @@ class Part(BaseModel):
         """Drop null fields before defaults are filled in, as the API server does."""
         if not isinstance(value, Mapping):
             return value
+        if isinstance(value, dict) and None not in value.values():
+            return value  # as nearly all are
         return {key: item for key, item in value.items() if item is not None}
-
-    @model_validator(mode="after")
-    def _check_rules(self) -> Self:
-        for rule in self.rules:
-            if not rule.holds(self):
-                raise ValueError(rule.message)
-        return self
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -131,14 +126,16 @@ class Part(BaseModel):
         return reference
 
     def model_post_init(self, _: object, /) -> None:
-        """Share the set of given fields with other objects: each would take half of the memory."""
-        given = _the_same(frozenset(self.__pydantic_fields_set__))
-        object.__setattr__(self, "__pydantic_fields_set__", given)
+        """Check the rules of what was read."""
+        for rule in self.rules:
+            if not rule.holds(self):
+                raise ValueError(rule.message)
+        _share_given_fields(self)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy, with some fields changed."""
         copied = super().model_copy(update=update, deep=deep)
-        copied.model_post_init(None)
+        _share_given_fields(copied)
         return copied
 
     def to_json(self) -> dict[str, Any]:
@@ -157,6 +154,12 @@ class Part(BaseModel):
             for name, value in fields.items()
             if value is not None
         }
+
+
+def _share_given_fields(part: Part) -> None:
+    """Let all objects with the same fields have one set of their names: each takes half as much."""
+    given = _the_same(frozenset(part.__pydantic_fields_set__))
+    object.__setattr__(part, "__pydantic_fields_set__", given)
 
 
 @lru_cache(maxsize=1024)
