@@ -7,8 +7,14 @@ from typing import Any
 from inferno_operator.cli.offline.hardware import Card, KnownError, KnownHardware
 from inferno_operator.cli.offline.manifests import object_name
 from inferno_operator.cli.offline.model_config import architecture, stored_precision
-from inferno_operator.resources import Model, parse
-from inferno_operator.resources.base import API_VERSION
+from inferno_operator.resources import (
+    Metadata,
+    Model,
+    ModelSpec,
+    PerformanceData,
+    StepParms,
+    parse,
+)
 from inferno_optimizer.calibration.roofline import (
     CACHE_BYTES,
     MAX_REQUESTS,
@@ -85,21 +91,19 @@ class ModelEstimate:
     def manifest(self) -> dict[str, Any]:
         """The manifest of a Model with the figures."""
         rounded = {name: _rounded(value) for name, value in self._step_parms().items()}
-        data = {
-            "acc": self.card.name,
-            "accCount": self.wanted.cards,
-            "stepParms": rounded,
-            "maxBatchSize": self.batch,
-            "atTokens": self.wanted.output_tokens,
-            "maxTokens": self.max_tokens,
-            "maxNumSeqs": MAX_REQUESTS,
-        }
-        manifest = {
-            "apiVersion": API_VERSION,
-            "kind": Model.kind,
-            "metadata": {"name": object_name(self.wanted.name)},
-            "spec": {"name": self.wanted.name, "data": [data]},
-        }
+        data = PerformanceData.json_of(
+            acc=self.card.name,
+            acc_count=self.wanted.cards,
+            step_parms=StepParms.json_of(**rounded),
+            max_batch_size=self.batch,
+            at_tokens=self.wanted.output_tokens,
+            max_tokens=self.max_tokens,
+            max_num_seqs=MAX_REQUESTS,
+        )
+        manifest = Model.json_of(
+            metadata=Metadata.json_of(name=object_name(self.wanted.name)),
+            spec=ModelSpec.json_of(name=self.wanted.name, data=[data]),
+        )
         parse(manifest)
         return manifest
 
@@ -111,10 +115,10 @@ class ModelEstimate:
             "delta": steps.delta,
             "budget": int(steps.budget),
             "overhead": steps.overhead,
-            "minInTokens": steps.min_input_tokens,
-            "maxInTokens": steps.max_input_tokens,
-            "minOutTokens": steps.min_output_tokens,
-            "maxOutTokens": steps.max_output_tokens,
+            "min_in_tokens": steps.min_input_tokens,
+            "max_in_tokens": steps.max_input_tokens,
+            "min_out_tokens": steps.min_output_tokens,
+            "max_out_tokens": steps.max_output_tokens,
         }
 
 

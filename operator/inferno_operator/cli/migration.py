@@ -20,7 +20,31 @@ from inferno_operator.cli.offline.wva.variants import (
     documents_of_kind,
     read_variants,
 )
-from inferno_operator.resources import API_VERSION, parse
+from inferno_operator.resources import (
+    Accelerator,
+    AcceleratorSpec,
+    Allocation,
+    Capacity,
+    CapacitySpec,
+    Measure,
+    Metadata,
+    Model,
+    ModelSpec,
+    Optimizer,
+    OptimizerData,
+    OptimizerParameters,
+    OptimizerSpec,
+    PerformanceData,
+    Resource,
+    Server,
+    ServerAllocation,
+    ServerSpec,
+    ServiceClass,
+    ServiceClassSpec,
+    Target,
+    Workload,
+    parse,
+)
 from inferno_optimizer.errors import InputError
 
 Manifest = dict[str, Any]
@@ -121,22 +145,23 @@ class _NamespaceObjects:
         profiles = {model: self._profiles(own) for model, own in models.items()}
         named = _object_names(self.costs)
         for name, cost in self.costs.items():
-            spec = {"name": name, "type": name, "cost": _plain(cost)}
-            yield self._manifest("Accelerator", named[name], spec)
+            spec = AcceleratorSpec.json_of(name=name, type=name, cost=_plain(cost))
+            yield self._manifest(Accelerator, named[name], spec)
         names = _object_names(models)
         for model, own in profiles.items():
-            yield self._manifest("Model", names[model], self._model(model, own))
+            yield self._manifest(Model, names[model], self._model(model, own))
         classes = {model: self._class_of(model) for model in models}
         yield from self._classes(classes.values())
-        servers = [self._server(names[m], own, classes[m].name) for m, own in models.items()]
-        for server in servers:
-            yield self._manifest("Server", server["name"], server)
-        yield self._manifest("Capacity", "cards", {"fromNodes": True})
-        yield self._manifest("Optimizer", "inferno", self._optimizer(servers))
+        for model, placings in models.items():
+            server = self._server(names[model], placings, classes[model].name)
+            yield self._manifest(Server, names[model], server)
+        yield self._manifest(Capacity, "cards", CapacitySpec.json_of(from_nodes=True))
+        several = any(len({each.accelerator for each in own}) > 1 for own in models.values())
+        yield self._manifest(Optimizer, "inferno", self._optimizer(heterogeneous=several))
 
-    def _manifest(self, kind: str, name: str, spec: Mapping[str, Any]) -> Manifest:
-        metadata = {"name": name} | ({"namespace": self.namespace} if self.namespace else {})
-        return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": dict(spec)}
+    def _manifest(self, kind: type[Resource], name: str, spec: Manifest) -> Manifest:
+        metadata = Metadata.json_of(name=name, namespace=self.namespace or None)
+        return kind.json_of(metadata=metadata, spec=spec)
 
     def _placed(self, variant: Variant) -> _Placed | None:
         if variant.runs_on is None:
@@ -214,7 +239,7 @@ class _NamespaceObjects:
     def _model(self, name: str, performance: Mapping[str, _Performance]) -> Manifest:
         data = [self._data(name, acc, each) for acc, each in performance.items()]
         unknown = not all(each.is_known for each in performance.values())
-        return {"name": name, **({"calibrate": "Use"} if unknown else {}), "data": data}
+        return ModelSpec.json_of(name=name, calibrate="Use" if unknown else None, data=data)
 
     def _data(self, model: str, accelerator: str, found: _Performance) -> Manifest:
         """How a replica performs on an accelerator; parameters of 0 are to be calibrated."""
@@ -231,17 +256,15 @@ class _NamespaceObjects:
                 f"Model {model}: {accelerator}: a batch of {batch}: no maxBatchSize is given"
             )
         decode, prefill = profile.perf_parms.decode_parms, profile.perf_parms.prefill_parms
-        return {
-            "acc": accelerator,
-            "accCount": found.count,
-            "decodeParms": {letter: _plain(decode.get(letter, 0)) for letter in ("alpha", "beta")},
-            "prefillParms": {
-                letter: _plain(prefill.get(letter, 0)) for letter in ("gamma", "delta")
-            },
-            "maxBatchSize": batch,
-            "atTokens": ANY_LENGTH,
-            "maxNumSeqs": batch,
-        }
+        return PerformanceData.json_of(
+            acc=accelerator,
+            acc_count=found.count,
+            decode_parms={letter: _plain(decode.get(letter, 0)) for letter in ("alpha", "beta")},
+            prefill_parms={letter: _plain(prefill.get(letter, 0)) for letter in ("gamma", "delta")},
+            max_batch_size=batch,
+            at_tokens=ANY_LENGTH,
+            max_num_seqs=batch,
+        )
 
     def _class_of(self, model: str) -> ClassOfService:
         """The class of a model: the most important one that has it, or one of its own."""
@@ -278,8 +301,8 @@ class _NamespaceObjects:
         names = _object_names(each.name for each in classes)
         for each in classes:
             data = [_target(target) for target in each.data]
-            spec = {"name": each.name, "priority": each.priority, "data": data}
-            yield self._manifest("ServiceClass", names[each.name], spec)
+            spec = ServiceClassSpec.json_of(name=each.name, priority=each.priority, data=data)
+            yield self._manifest(ServiceClass, names[each.name], spec)
 
     def _server(self, name: str, variants: Sequence[_Placed], service_class: str) -> Manifest:
         kept: dict[str, _Placed] = {}
@@ -292,16 +315,16 @@ class _NamespaceObjects:
                 )
         labels = {"namespace": self.namespace} if self.namespace else {}
         model = variants[0].model
-        return {
-            "name": name,
-            "class": service_class,
-            "model": model,
-            "minNumReplicas": self._least(name, model, list(kept.values())),
-            **_current({acc: placed.variant.replicas for acc, placed in kept.items()}),
-            "workloads": [_workload(acc, placed.variant) for acc, placed in kept.items()],
-            "actuation": "Publish",
-            "measure": {"source": "vLLM", "labels": {**labels, "model_name": model}},
-        }
+        return ServerSpec.json_of(
+            name=name,
+            service_class=service_class,
+            model=model,
+            min_num_replicas=self._least(name, model, list(kept.values())),
+            current_alloc=_current({acc: placed.variant.replicas for acc, placed in kept.items()}),
+            workloads=[_workload(acc, placed.variant) for acc, placed in kept.items()],
+            actuation="Publish",
+            measure=Measure.json_of(source="vLLM", labels={**labels, "model_name": model}),
+        )
 
     def _least(self, server: str, model: str, variants: Sequence[_Placed]) -> int:
         """The fewest replicas of all variants together."""
@@ -326,15 +349,16 @@ class _NamespaceObjects:
             )
         return sum(bounds)
 
-    def _optimizer(self, servers: Sequence[Manifest]) -> Manifest:
-        several = any(len(server["workloads"]) > 1 for server in servers)
-        options = {"unlimited": False, "heterogeneous": several, "milpSolver": True}
-        return {
-            "optimize": False,
-            "interval": self.settings.interval_s,
-            "mode": "Recommend",
-            "data": {"optimizer": {**options, "useCplex": False}},
-        }
+    def _optimizer(self, *, heterogeneous: bool) -> Manifest:
+        options = OptimizerParameters.json_of(
+            unlimited=False, heterogeneous=heterogeneous, milp_solver=True, use_cplex=False
+        )
+        return OptimizerSpec.json_of(
+            optimize=False,
+            interval=self.settings.interval_s,
+            mode="Recommend",
+            data=OptimizerData.json_of(optimizer=options),
+        )
 
     def _tell(self, note: str) -> None:
         if note not in self.notes:
@@ -348,9 +372,9 @@ def _with_targets(first: ClassOfService, classes: Iterable[ClassOfService]) -> C
 
 
 def _target(target: ModelTarget) -> Manifest:
-    limits = {"slo-itl": target.slo_tpot, "slo-ttft": target.slo_ttft}
+    limits = {"slo_itl": target.slo_tpot, "slo_ttft": target.slo_ttft}
     given = {name: _plain(limit) for name, limit in limits.items() if limit}
-    return {"model": target.model, **given}
+    return Target.json_of(model=target.model, **given)
 
 
 def _plain(number: float) -> float:
@@ -359,20 +383,24 @@ def _plain(number: float) -> float:
 
 
 def _workload(accelerator: str, variant: Variant) -> Manifest:
-    return {"accelerator": accelerator, **variant.workload.to_json()}
+    return Workload.json_of(accelerator=accelerator) | variant.workload.to_json()
 
 
-def _current(replicas: Mapping[str, int | None]) -> Manifest:
-    """What runs, where it is told."""
+def _current(replicas: Mapping[str, int | None]) -> Manifest | None:
+    """What runs; None where it is not told."""
     counts = {name: count for name, count in replicas.items() if count is not None}
-    parts = [{"accelerator": name, "numReplicas": count} for name, count in counts.items() if count]
     if not counts:
-        return {}
+        return None
+    parts = [
+        Allocation.json_of(accelerator=name, num_replicas=count)
+        for name, count in counts.items()
+        if count
+    ]
     if len(parts) == 1:
-        return {"currentAlloc": parts[0]}
+        return parts[0]
     most = max(counts, key=lambda name: counts[name]) if parts else ""
-    whole: Manifest = {"accelerator": most, "numReplicas": sum(counts.values())}
-    return {"currentAlloc": whole | ({"mix": parts} if parts else {})}
+    total = sum(counts.values())
+    return ServerAllocation.json_of(accelerator=most, num_replicas=total, mix=parts or None)
 
 
 def _object_names(names: Iterable[str]) -> dict[str, str]:

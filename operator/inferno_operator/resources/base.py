@@ -130,3 +130,8 @@ class Resource(Part):
     def to_json(self) -> dict[str, Any]:
         """Return the manifest with the fields that were given."""
         return {"apiVersion": API_VERSION, "kind": self.kind, **super().to_json()}
+
+    @classmethod
+    def json_of(cls, **fields: object) -> dict[str, Any]:
+        """Return the manifest with these fields, whose values are known to be right."""
+        return {"apiVersion": API_VERSION, "kind": cls.kind, **super().json_of(**fields)}

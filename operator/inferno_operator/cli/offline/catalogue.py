@@ -7,8 +7,7 @@ from typing import Any
 import yaml
 
 from inferno_operator.cli.offline.manifests import object_name
-from inferno_operator.resources import Model, PerformanceData, parse
-from inferno_operator.resources.base import API_VERSION
+from inferno_operator.resources import Metadata, Model, ModelSpec, PerformanceData, parse
 from inferno_operator.resources.schema import Items, Part
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import alternatives
@@ -64,11 +63,7 @@ def read_catalogue() -> PublishedFigures:
 def model_manifest(name: str, figures: Sequence[Figures]) -> dict[str, Any]:
     """Return the manifest of a Model with the figures, of which each accelerator is used once."""
     data = {item.acc: item for group in reversed(figures) for item in reversed(group.data)}
-    manifest = {
-        "apiVersion": API_VERSION,
-        "kind": Model.kind,
-        "metadata": {"name": object_name(name)},
-        "spec": {"name": name, "data": [item.to_json() for item in reversed(data.values())]},
-    }
+    spec = ModelSpec.json_of(name=name, data=[item.to_json() for item in reversed(data.values())])
+    manifest = Model.json_of(metadata=Metadata.json_of(name=object_name(name)), spec=spec)
     parse(manifest)
     return manifest
