@@ -98,7 +98,8 @@ class Correction:
         wait_s
             How long a verdict must last until it counts [s].
         """
-        verdict = np.where(enough, (ratio > MISSED).astype(int) - (ratio < ROOM), 0)
+        has_room = (ratio < ROOM) & (replicas > 1)  # one replica has room whatever the factor is
+        verdict = np.where(enough, (ratio > MISSED).astype(int) - has_room, 0)
         elapsed_s = time_s - self.time_s
         goes_on = (verdict == self.verdict) & (0.0 <= elapsed_s <= GAP_S)
         since = np.where(goes_on, self.since_s, time_s)

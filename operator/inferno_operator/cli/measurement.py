@@ -13,7 +13,7 @@ from inferno_operator.controllers.measurement.load import measured_server, with_
 from inferno_operator.controllers.measurement.quality import measured, with_targets
 from inferno_operator.engines.catalogue import built_in
 from inferno_operator.engines.survey import Survey
-from inferno_operator.resources import Measured, Resource, Server, Target
+from inferno_operator.resources import Measured, Model, Resource, Server, Target
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.prometheus import Prometheus, QueryResult, RefusedError, Sample
 from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
@@ -82,13 +82,15 @@ async def measure(
     if recorder.asked and all(asked.problem for asked in recorder.asked):
         _raise(next(iter(results.values())).reading.refused, recorder.asked[0].problem)
     targets = targets_of(resources)
+    models = {r.spec.name: r for r in resources if isinstance(r, Model)}
     measurements = []
     for server in servers:
         result = results[_key(server)]
         target = targets.get((server.spec.service_class, server.spec.model))
         newest = measured(result.reading, result.source, None, result.hint)
         before = server.status.measured
-        newest = with_correction(with_targets(newest, target), server, before, target)
+        model = models.get(server.spec.model)
+        newest = with_correction(with_targets(newest, target), server, before, target, model)
         newest = with_planned_load(newest, server, before, target, newest.time)
         measurements.append(ServerMeasurement(server, newest, target))
     return measurements, recorder.asked

@@ -219,6 +219,8 @@ class LoadCorrection(Part):
     """Largest ratio of a latency to its target at the last rise; absent without one."""
     vain: NonNegativeInteger = 0
     """Rises in a row that did not help; after two of them there are no more."""
+    parameters: str = ""
+    """Digest of the Model's data that plans were made with; with others it begins anew."""
 
 
 class Measured(Part):

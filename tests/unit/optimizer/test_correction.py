@@ -77,6 +77,25 @@ def test_the_factor_falls_by_a_tenth_in_half_an_hour_of_room() -> None:
     assert falls[5] > 0.98 * risen.factor[0]
 
 
+def test_a_night_with_one_replica_does_not_take_back_what_the_day_has_shown() -> None:
+    risen, slower = Correction.none(1), 1.5
+    factors = []
+    for minute in range(1, 2 * 24 * 60):
+        by_day = minute / 60 % 24 < 12
+        load = PLANNED if by_day else 0.3  # in replicas that the Model wants
+        replicas = int(np.ceil(load * risen.factor[0] - 1e-9))
+        requests = (TARGET_MS - STEP_MS) / PER_REQUEST_MS * load / replicas
+        ratio = slower * (STEP_MS + PER_REQUEST_MS * requests) / TARGET_MS
+        enough = np.array([True])
+        risen = risen.step(
+            minute * MINUTE_S, np.array([ratio]), np.array([replicas]), enough, WAIT_S
+        )
+        factors.append(float(risen.factor[0]))
+
+    assert factors[12 * 60 - 1] > 1.3
+    assert factors[24 * 60 :] == [factors[12 * 60 - 1]] * len(factors[24 * 60 :])
+
+
 def test_a_miss_that_something_else_explains_changes_nothing() -> None:
     correction = Correction.none(1)
     for minute in range(60):

@@ -3,9 +3,11 @@
 The state of a Server is in its status, so that an operator that has just started goes on with it.
 """
 
+import json
 import math
 from collections import Counter
 from datetime import UTC, datetime
+from hashlib import sha256
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from inferno_operator.resources import (
     DIGITS,
     LoadCorrection,
     Measured,
+    Model,
     Server,
     ServerAllocation,
     Target,
@@ -30,11 +33,18 @@ TARGETS_MISSED = "TargetsMissed"
 NO_IMPROVEMENT = "NoImprovement"
 TARGETS_KEPT = "TargetsKept"
 
+DIGEST_DIGITS = 16
+"""Hexadecimal digits that tell the data of a Model from others."""
+
 
 def with_correction(
-    newest: Measured, server: Server, before: Measured | None, target: Target | None
+    newest: Measured,
+    server: Server,
+    before: Measured | None,
+    target: Target | None,
+    model: Model | None,
 ) -> Measured:
-    """Add by how much more than the load is planned for.
+    """Add by how much more than the load is planned for; nothing with other data of the Model.
 
     Parameters
     ----------
@@ -44,10 +54,12 @@ def with_correction(
         The Server.
     before
         What was measured before, with the correction until now.
-    target
-        The targets of the Server.
+    target, model
+        The targets of the Server, and its Model; None if there is none.
     """
     known = before.correction if before else None
+    if known is not None and _is_of_other_data(known, model):
+        known = None
     compared = against_targets(newest, target) if target else ()
     ratio = max((value / limit for _, value, limit in compared), default=0.0)
     if known is None and ratio <= MISSED:
@@ -63,7 +75,20 @@ def with_correction(
         np.array([enough]),
         _wait_s(server, newest),
     )
-    return newest.model_copy(update={"correction": _written(stepped)})
+    parameters = _parameters(model) if model else known.parameters if known else ""
+    return newest.model_copy(update={"correction": _written(stepped, parameters)})
+
+
+def _is_of_other_data(known: LoadCorrection, model: Model | None) -> bool:
+    """Whether the Model has been changed since; one that cannot be read tells nothing."""
+    return model is not None and known.parameters not in ("", _parameters(model))
+
+
+def _parameters(model: Model) -> str:
+    """Return a digest of the data of a Model, and of which it takes the calibrated ones."""
+    calibrated = model.status.calibration if model.spec.calibrate == "Use" else ()
+    data = [item.to_json() for item in model.spec.data], sorted(row.acc for row in calibrated)
+    return sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:DIGEST_DIGITS]
 
 
 def correction_verdict(server: Server, measured: Measured) -> Verdict | None:
@@ -149,7 +174,7 @@ def _read(known: LoadCorrection, time: datetime) -> Correction:
     )
 
 
-def _written(state: Correction) -> LoadCorrection | None:
+def _written(state: Correction, parameters: str) -> LoadCorrection | None:
     """The state as a status has it; None where there is nothing to go on with."""
     factor, verdict = float(state.factor[0]), int(state.verdict[0])
     if factor <= 1 and verdict <= 0:
@@ -162,4 +187,5 @@ def _written(state: Correction) -> LoadCorrection | None:
         kept_since=since if verdict < 0 else None,
         ratio_before=round(before, DIGITS) if math.isfinite(before) else None,
         vain=int(state.vain[0]),
+        parameters=parameters,
     )

@@ -1,14 +1,14 @@
-"""The Servers to measure, and the targets of their classes, kept up to date by watches."""
+"""The Servers to measure, the targets of their classes, and their Models, by watches."""
 
 from collections.abc import Callable, Mapping
 
-from inferno_operator.resources import Server, ServerStatus, ServiceClass, Target
-from inferno_operator.resources.objects import Key, Manifest, kind_of
+from inferno_operator.resources import Model, Resource, Server, ServerStatus, ServiceClass, Target
+from inferno_operator.resources.objects import Key, Kind, Manifest, kind_of
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.informers import Informers
 
-SERVER, SERVICE_CLASS = kind_of(Server), kind_of(ServiceClass)
+MODEL, SERVER, SERVICE_CLASS = kind_of(Model), kind_of(Server), kind_of(ServiceClass)
 
 
 class MeasuredServers:
@@ -23,11 +23,13 @@ class MeasuredServers:
     """
 
     def __init__(self, informers: Informers, forget: Callable[[Key], None]) -> None:
-        self._objects = informers.subscribe([SERVER, SERVICE_CLASS], self._changed)
+        self._objects = informers.subscribe([MODEL, SERVER, SERVICE_CLASS], self._changed)
         self._forget = forget
         self._servers: dict[Key, Observation] = {}
         self._targets: dict[tuple[str, str, str], Target] | None = None
         """By namespace, service class and model; None if the classes have changed since."""
+        self._models: dict[tuple[str, str], Model] | None = None
+        """By namespace and name; None if some have changed since."""
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -62,10 +64,18 @@ class MeasuredServers:
             self._targets = self._indexed_targets()
         return self._targets.get((key.namespace, server.spec.service_class, server.spec.model))
 
+    def model(self, key: Key, server: Server) -> Model | None:
+        """Return the Model of a Server; None if there is none that can be read."""
+        if self._models is None:
+            self._models = self._indexed_models()
+        return self._models.get((key.namespace, server.spec.model))
+
     def _changed(self, difference: ObjectDifference) -> None:
         place, manifest = difference.place, difference.after
         if place.kind == SERVICE_CLASS:
             self._targets = None
+        elif place.kind == MODEL:
+            self._models = None
         elif manifest is None:
             self._remove(place.key)
         elif place.key in self._servers or _may_be_measured(manifest):
@@ -75,17 +85,29 @@ class MeasuredServers:
 
     def _indexed_targets(self) -> dict[tuple[str, str, str], Target]:
         """Return the targets; of several classes with the same name, the oldest one counts."""
-        classes = [
-            (o.reference.key.namespace, o.resource)
-            for o in self._objects.observations(SERVICE_CLASS)
-            if isinstance(o.resource, ServiceClass)
-        ]
-        classes.sort(key=lambda item: item[1].age, reverse=True)
         return {
             (namespace, resource.spec.name, target.model): target
-            for namespace, resource in classes
+            for namespace, resource in self._newest_first(SERVICE_CLASS)
+            if isinstance(resource, ServiceClass)
             for target in resource.spec.data
         }
+
+    def _indexed_models(self) -> dict[tuple[str, str], Model]:
+        """Return the Models; of several with the same name, the oldest one counts."""
+        return {
+            (namespace, resource.spec.name): resource
+            for namespace, resource in self._newest_first(MODEL)
+            if isinstance(resource, Model)
+        }
+
+    def _newest_first(self, kind: Kind) -> list[tuple[str, Resource]]:
+        """Return the objects of a kind that can be read, with their namespaces."""
+        found = [
+            (o.reference.key.namespace, o.resource)
+            for o in self._objects.observations(kind)
+            if o.resource is not None
+        ]
+        return sorted(found, key=lambda item: item[1].age, reverse=True)
 
     def _remove(self, key: Key) -> None:
         if self._servers.pop(key, None) is not None:

@@ -153,7 +153,8 @@ def _newest(observation: Observation, result: SurveyResult, context: Context) ->
         target = context.servers.target(key, server)
         ahead = context.lookahead.ahead(key, server, newest, before)
         newest = with_targets(newest, target).model_copy(update={"ahead": ahead})
-        newest = with_correction(newest, server, before, target)
+        model = context.servers.model(key, server)
+        newest = with_correction(newest, server, before, target, model)
         newest = with_planned_load(newest, server, before, target, context.now())
     context.measured[key] = newest
     return newest

@@ -10,7 +10,7 @@ import pytest
 from inferno_operator.controllers.measurement.correction import correction_verdict, with_correction
 from inferno_operator.controllers.measurement.load import with_planned_load
 from inferno_operator.controllers.measurement.status import update
-from inferno_operator.resources import LoadCorrection, Measured, Server, Target
+from inferno_operator.resources import LoadCorrection, Measured, Model, Server, Target
 from inferno_operator.resources.objects import Event, Manifest
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.correction import MISSED, MOST
@@ -66,8 +66,22 @@ def measurement(seconds: float, itl_ms: float, **fields: object) -> Measured:
     return Measured.model_validate(numbers)
 
 
+def believed(model: dict[str, Any]) -> Model:
+    """The Model as the operator reads it."""
+    found = objects.observed(model).resource
+    assert isinstance(found, Model)
+    return found
+
+
+BELIEVED = believed(objects.model())
+
+
 def cycles(
-    latency: Latency, minutes: int, measured: Measured | None = None, start: int = PLANNED
+    latency: Latency,
+    minutes: int,
+    measured: Measured | None = None,
+    start: int = PLANNED,
+    model: Model | None = BELIEVED,
 ) -> Iterator[tuple[Server, Measured]]:
     """Measurements of a Server that gets at once what its load takes, and begins anew each time.
 
@@ -84,7 +98,7 @@ def cycles(
         assert isinstance(found, Server)
         before = found.status.measured
         newest = measurement(begin + cycle * CYCLE_S, latency(replicas))
-        newest = with_correction(newest, found, before, TARGET)
+        newest = with_correction(newest, found, before, TARGET, model)
         measured = with_planned_load(newest, found, before, TARGET, newest.time)
         assert measured.load is not None
         rate = measured.load.arrival_rate
@@ -134,6 +148,50 @@ def test_room_brings_plans_back_to_the_load() -> None:
     assert correction_verdict(server, last) is None
 
 
+def test_other_data_of_the_model_end_the_correction_at_once() -> None:
+    *_, (_, risen) = cycles(shared(1.5), 30)
+    mended = believed(objects.model("M", [objects.performance("A", alpha=15.0, beta=0.5)]))
+
+    (_, first), (server, second) = list(cycles(shared(1.0), 1, risen, model=mended))
+
+    assert risen.correction is not None
+    assert (first.correction, second.correction) == (None, None)
+    assert second.load is not None
+    assert second.load.arrival_rate == RATE
+    assert correction_verdict(server, second) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        pytest.param(BELIEVED, None, id="nobody can read the Model now"),
+        pytest.param(None, BELIEVED, id="it was not known before"),
+    ],
+)
+def test_a_model_of_which_nothing_is_known_ends_no_correction(
+    before: Model | None, now: Model | None
+) -> None:
+    *_, (_, risen) = cycles(shared(1.5), 30, model=before)
+
+    *_, (_, after) = cycles(shared(1.5), 2, risen, start=PLANNED + 2, model=now)
+
+    assert risen.correction is not None
+    assert after.correction is not None
+    assert after.correction.factor == risen.correction.factor
+
+
+def test_calibrated_parameters_in_place_of_typed_ones_are_other_data() -> None:
+    uses = objects.model()
+    uses["spec"]["calibrate"] = "Use"
+    row = {"acc": "A", "reason": "Calibrated", "alpha": 15.0, "time": objects.born(0)}
+    calibrated = believed({**uses, "status": {"calibration": [row]}})
+    *_, (_, risen) = cycles(shared(1.5), 30, model=believed(uses))
+
+    *_, (_, last) = cycles(shared(1.0), 1, risen, model=calibrated)
+
+    assert last.correction is None
+
+
 def test_more_replicas_that_do_not_help_are_not_followed_by_others() -> None:
     *_, (server, last) = cycles(lambda _: 40.0, 240)
 
@@ -167,7 +225,7 @@ def after_a_miss(
         found = served(spec, *conditions, measured=measured).resource
         assert isinstance(found, Server)
         newest = measurement(cycle * CYCLE_S, 40.0, **fields)
-        newest = with_correction(newest, found, measured, TARGET)
+        newest = with_correction(newest, found, measured, TARGET, None)
         measured = with_planned_load(newest, found, measured, TARGET, newest.time)
     assert measured is not None
     return measured
@@ -258,7 +316,7 @@ def test_what_was_corrected_stays_while_nothing_is_measured() -> None:
     assert isinstance(server, Server)
     stale = risen.model_copy(update={"quality": "Stale", "misses_targets": ()})
 
-    newest = with_correction(stale, server, risen, TARGET)
+    newest = with_correction(stale, server, risen, TARGET, None)
     found = with_planned_load(newest, server, risen, TARGET, risen.time)
 
     assert risen.correction is not None
@@ -273,7 +331,7 @@ def test_an_operator_that_was_away_for_long_begins_to_wait_anew() -> None:
     assert isinstance(server, Server)
     later = measurement(4 * 3600, 37.5)
 
-    found = with_correction(later, server, missed, TARGET).correction
+    found = with_correction(later, server, missed, TARGET, None).correction
 
     assert found is not None
     assert found.factor == 1
@@ -356,8 +414,10 @@ def test_a_correction_that_falls_a_little_is_not_written() -> None:
 
 
 def test_a_status_reads_the_correction_that_it_was_written_with() -> None:
-    times = {"kept_since": datetime.fromisoformat("2026-01-01T00:00:30+00:00")}
-    known = LoadCorrection(factor=1.234567, ratio_before=1.4, vain=1, **times)
+    since = datetime.fromisoformat("2026-01-01T00:00:30+00:00")
+    known = LoadCorrection(
+        factor=1.234567, kept_since=since, ratio_before=1.4, vain=1, parameters="d"
+    )
     server = served(SETTLED, measured=measurement(0, 40.0, correction=known)).resource
 
     assert isinstance(server, Server)
