@@ -46,6 +46,14 @@ UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, 
 
 UNIT = "|".join(UNITS_S)
 
+ZERO_AT_END = re.compile(
+    r"\s+or\s+(?:(?:on|ignoring)\s*\(\s*\)\s*)?vector\s*\(\s*0*\.?0*\s*\)\s*$", re.IGNORECASE
+)
+"""A number for where there are no series, at the end of an expression."""
+
+ZERO_INSIDE = re.compile(r"\bor\b.*\bvector\s*\(", re.IGNORECASE | re.DOTALL)
+"""Such a number elsewhere."""
+
 Receive = Callable[[Key, Reading], Awaitable[None]]
 """Takes the reading of a Server as soon as it is there."""
 
@@ -54,12 +62,15 @@ Receive = Callable[[Key, Reading], Awaitable[None]]
 class _Turn:
     """The survey in which a Server or a namespace was asked last, and whether it was slow.
 
-    `known` is the query of the arrival rate that had a number one window ago.
+    `known` is the query of the arrival rate that had a number one window ago; `answered` is the
+    one that has a number, `since` a time [s].
     """
 
     survey: int = 0
     is_slow: bool = False
     known: str = ""
+    answered: str = ""
+    since: float = 0.0
 
     @property
     def order(self) -> tuple[bool, int]:
@@ -153,7 +164,9 @@ class OwnQueries:
             async with asyncio.timeout_at(share.until):
                 answer = await self._answered(reading, queries.to_json(), share)
                 turn.is_slow = asyncio.get_running_loop().time() - began > SLOW_SECONDS
-                answer = await self._with_youth(answer, queries.arrival_rate or "", turn)
+                answer = await self._with_youth(
+                    answer, without_zero(queries.arrival_rate or ""), turn
+                )
         except TimeoutError:
             seconds = asyncio.get_running_loop().time() - began
             had_time = seconds >= NAMESPACE_SECONDS / 2  # else it comes first in the next survey
@@ -166,33 +179,42 @@ class OwnQueries:
     async def _with_youth(self, reading: Reading, expression: str, turn: _Turn) -> Reading:
         """Add that the arrival rate had no number one window ago, as its window is not full then.
 
-        It is asked again until it had one, but not a slow query. A rate of 0 is no part of a larger
-        one.
+        It is asked again until it had one. A slow query is not: it had none before it was asked for
+        the first time. A rate of 0 is no part of a larger one.
         """
         rate = reading.part(CUSTOM_ANSWERS, ARRIVAL_RATE)
         if rate is None:
-            turn.known = ""
-        elif rate > 0 and turn.known != expression and not turn.is_slow:
+            turn.known = turn.answered = ""
+            return reading
+        if turn.answered != expression:
+            turn.answered, turn.since = expression, reading.time
+        if rate > 0 and turn.known != expression:
             seconds = max(reading.windows.long, longest_range(expression))
-            try:
-                before = await self._prometheus.query(expression, reading.time - seconds)
-            except InfernoError as error:
-                logger.warning("what was measured %d s ago is not known: %s", seconds, error)
-                return reading
-            if not before.samples:
+            if not await self._had_number(expression, reading.time - seconds, turn):
                 own = {**reading.answers[CUSTOM_ANSWERS], YOUNG: float(seconds)}
                 return replace(reading, answers={**reading.answers, CUSTOM_ANSWERS: own})
             turn.known = expression
         return reading
 
+    async def _had_number(self, expression: str, time: float, turn: _Turn) -> bool:
+        """Whether a query had a number at a time [s]."""
+        if turn.is_slow:
+            return turn.since <= time
+        try:
+            return number(expression, await self._prometheus.query(expression, time)) is not None
+        except InfernoError as error:
+            logger.warning("whether there was a number earlier is not known: %s", error)
+            return turn.since <= time
+
     async def _answered(
         self, reading: Reading, queries: Mapping[str, str], share: "_Share"
     ) -> Reading:
         values: dict[str, float] = {}
-        for quantity, expression in queries.items():
+        for quantity, written in queries.items():
+            expression = without_zero(written) if quantity == ARRIVAL_RATE else written
             try:
                 answer = await self._prometheus.query(expression)
-                value = single(answer)
+                value = number(expression, answer) if quantity == ARRIVAL_RATE else single(answer)
             except (RefusedError, InputError) as error:
                 reading = replace(reading, refused=f"spec.measure.queries.{quantity}: {error}")
             except InfernoError as error:
@@ -239,6 +261,26 @@ def longest_range(expression: str) -> int:
 def _seconds(duration: str) -> float:
     parts = re.findall(rf"(\d+)({UNIT})", duration)
     return sum(int(number) * UNITS_S[unit] for number, unit in parts)
+
+
+def without_zero(expression: str) -> str:
+    """Return an expression without the 0 at its end that it has where there are no series.
+
+    Nothing that is missing counts as zero.
+    """
+    return ZERO_AT_END.sub("", expression)
+
+
+def number(expression: str, answer: QueryResult) -> float | None:
+    """Return the value of an answer; None if there is none, or it may be a 0 for what is missing.
+
+    Raises
+    ------
+    InputError
+        There are several series, or the number cannot be.
+    """
+    value = single(answer)
+    return None if value == 0 and ZERO_INSIDE.search(expression) else value
 
 
 def single(answer: QueryResult) -> float | None:

@@ -7,7 +7,7 @@ import pytest
 
 from inferno_operator.controllers.measurement.quality import measured
 from inferno_operator.engines.catalogue import built_in
-from inferno_operator.engines.own_queries import longest_range
+from inferno_operator.engines.own_queries import longest_range, without_zero
 from inferno_operator.engines.survey import Results, Survey, SurveyResult
 from inferno_operator.resources import Measure, Measured, Queries
 from inferno_operator.resources.objects import Key
@@ -126,13 +126,13 @@ async def test_slow_servers_of_a_namespace_take_turns(table: Table) -> None:
     table.seconds = {"slow": 4.0}
     watch = Watch(table)
     measures = {Key("slow", f"s{n}"): custom("slow") for n in range(8)}
-    fresh: set[Key] = set()
+    counted: set[Key] = set()
 
     for _ in range(2):
         found = await watch.ask(measures)
-        fresh |= {key for key, item in found.items() if item.quality == "Fresh"}
+        counted |= {key for key, item in found.items() if item.arrival_rate is not None}
 
-    assert fresh == set(measures)
+    assert counted == set(measures)
 
 
 async def test_queries_of_servers_that_are_gone_are_not_asked(table: Table) -> None:
@@ -202,6 +202,59 @@ async def test_a_query_that_had_no_number_one_window_ago_is_partial_until_it_had
     assert "had no number 5 minutes ago" in young.message
     assert grown == ["Fresh"] * 3
     assert len(table.asked) == 6  # in the first two surveys, what was before, too
+
+
+async def test_a_slow_query_is_partial_until_it_is_known_for_one_window() -> None:
+    table = Table([])
+    table.serve(slow={"": 2.0})
+    table.seconds = {"slow": SLOW_SECONDS / 2}
+    clock = [NOW]
+    survey, s = Survey(table, built_in(), lambda: clock[0]), Key("slow", "s")
+
+    qualities = []
+    for seconds in (0.0, 290.0, 310.0):
+        clock[0] = NOW + seconds
+        qualities.append(judged((await survey.ask({s: custom("slow")}))[s]).quality)
+
+    assert qualities == ["Partial", "Partial", "Fresh"]
+    assert len(table.asked) == 3  # never for what was before
+
+
+@pytest.mark.parametrize(
+    ("written", "asked"),
+    [
+        ("sum(rate(x[2m])) or vector(0)", "sum(rate(x[2m]))"),
+        ("sum(rate(x[2m]))\n  OR on() vector( 0.0 )", "sum(rate(x[2m]))"),
+        ("a or b or vector(0)", "a or b"),
+        ("a or vector(1)", "a or vector(1)"),
+        ("vector(0)", "vector(0)"),
+        ("sum(floor_vector(0))", "sum(floor_vector(0))"),
+    ],
+)
+def test_a_zero_for_what_is_missing_is_left_out_of_a_query(written: str, asked: str) -> None:
+    assert without_zero(written) == asked
+
+
+@pytest.mark.parametrize(
+    ("expression", "value", "quality"),
+    [
+        ("gone or vector(0)", None, "Missing"),
+        ("idle or vector(0)", 0.0, "Idle"),
+        ("(gone or vector(0)) * 60", 0.0, "Missing"),
+        ("(quick or vector(0)) * 60", 2.0, "Fresh"),
+        ("vector(0)", 0.0, "Idle"),
+    ],
+)
+async def test_nothing_missing_is_zero_in_own_queries(
+    expression: str, value: float | None, quality: str
+) -> None:
+    """As after a rename of a metric: the series are gone, and the query answers 0 as before."""
+    table = Table([])
+    found = {"": value} if value is not None else {}
+    table.serve(**{without_zero(expression): found})
+    measure = Measure.model_validate({"source": "Custom", "queries": {"arrivalRate": expression}})
+
+    assert (await Watch(table).ask({Key("a", "s"): measure}))[Key("a", "s")].quality == quality
 
 
 async def test_a_query_without_a_number_is_looked_at_again() -> None:
