@@ -40,6 +40,7 @@ from inferno_operator.resources.serving_roles import find_role, groups_of, servi
 from inferno_operator.resources.workload_kinds import kind_of_workload
 from inferno_operator.runtime.cache import version_of
 from inferno_operator.runtime.ports import Cluster, Scale, Served
+from inferno_operator.runtime.texts import shortened
 from inferno_optimizer.errors import InfernoError
 
 TRIES = 3
@@ -224,6 +225,13 @@ def _problem_of_roles(serving: Manifest, workload: Workload, role: str) -> Verdi
     return None if groups == 1 else status.several_groups(workload, groups)
 
 
+def _refused(workload: Manifest, missing: int) -> Mapping[str, int]:
+    """Return how many pods of a workload the API server refuses to create, by its words."""
+    conditions = workload.get("status", {}).get("conditions", ())
+    words = [c.get("message", "") for c in conditions if c["type"] == "ReplicaFailure"]
+    return {shortened(words[0]): missing} if words and missing > 0 else {}
+
+
 class _Reader:
     """Reads the workloads of one namespace."""
 
@@ -296,6 +304,8 @@ class _Reader:
         pods = count_pods(self._area.pods.selected(selector), self._now - PATIENCE)
         if scale.is_unset:
             scale = replace(scale, replicas=pods.live)
+        refused = _refused(manifest, scale.replicas - pods.live)
+        pods = replace(pods, troubles={**pods.troubles, **refused})
         foreign = autoscaler_of(place, self._area.scalers)
         is_older = version_of(manifest) < int(scale.reference.version)
         if foreign is None and not is_older:

@@ -58,6 +58,8 @@ class Scene:
         self.cluster.add(objects.manifest("Capacity", {"count": counts}, name="cards"))
         self.unstarted: set[str] = set()
         """Deployments whose pods find no node."""
+        self.refused: set[str] = set()
+        """Deployments whose pods the API server refuses."""
         self._count = 0
 
     def now(self) -> datetime:
@@ -134,7 +136,7 @@ class Scene:
         """Create and delete pods as the Deployments ask, start them, and let them end."""
         while True:
             for (kind, key), stored in list(self.cluster.objects.items()):
-                if kind == "Deployment":
+                if kind == "Deployment" and key.name not in self.refused:
                     self._synchronize(key.name, stored["spec"]["replicas"])
             for pod in [p for k, p in self.cluster.objects.items() if k[0] == "Pod"]:
                 self._advance(pod)
@@ -234,6 +236,22 @@ def names_no_more(scene: Scene, *workloads: Manifest) -> None:
     metadata = {**stored["metadata"], "generation": generation}
     spec = {**stored["spec"], "workloads": list(workloads)}
     scene.cluster.add({**stored, "metadata": metadata, "spec": spec})
+
+
+async def test_pods_that_the_api_server_refuses_are_told_in_its_words() -> None:
+    scene = one_server(1, decided=3)
+    words = 'pods "a-2" is forbidden: exceeded quota: q'
+    failure = {"type": "ReplicaFailure", "status": "True", "message": words}
+    stored = scene.cluster.objects["Deployment", Key("default", "a")]
+    scene.cluster.add({**stored, "status": {"conditions": [failure]}})
+    scene.refused.add("a")
+
+    async with running(scene):
+        await scene.until(lambda: words in scene.condition()["message"])
+        await scene.until(lambda: scene.reason() == "Blocked")
+
+    assert f"1 x A (3 wanted); not ready: 2 x {words}" in scene.condition()["message"]
+    assert scene.replicas("a") == 3
 
 
 @pytest.mark.parametrize("is_running", [True, False], ids=["at once", "after a restart"])
