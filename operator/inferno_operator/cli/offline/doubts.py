@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from inferno_operator.cli.offline.documents import Document
-from inferno_optimizer.caveats import priority_warning
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import System
 from inferno_optimizer.validation import Problem
@@ -24,20 +23,20 @@ def place_of(problem: Problem, origins: Origins) -> str:
     return document.place(("spec", *within, *problem.field.split(".")))
 
 
-def doubts(system: System, dangling: Iterable[Problem], origins: Origins) -> Iterator[str]:
+def doubts(system: System, doubtful: Iterable[Problem], origins: Origins) -> Iterator[str]:
     """Yield a line for each doubt, with file and line, object and field.
 
     Parameters
     ----------
     system
         What the files say.
-    dangling
-        Its problems that are no reason to refuse it.
+    doubtful
+        Its problems that are no reason to refuse it, and numbers that are hardly meant.
     origins
         Where the objects are; of others nothing is said.
     """
     catalogue = Catalogue(system)
-    for problem in (*dangling, *_running(catalogue), *_classes(catalogue)):
+    for problem in (*doubtful, *_running(catalogue), *_classes(catalogue)):
         if place := place_of(problem, origins):
             yield f"{place}: {problem}"
 
@@ -53,13 +52,10 @@ def _running(catalogue: Catalogue) -> Iterator[Problem]:
 
 
 def _classes(catalogue: Catalogue) -> Iterator[Problem]:
-    """Classes without targets for the model of a server, or with a strange priority."""
+    """Classes without targets for the model of a server."""
     served = dict.fromkeys((s.service_class, s.model) for s in catalogue.system.servers)
     for service_class in catalogue.system.classes:
         kind, of = "service class", service_class.name
-        if warning := priority_warning(service_class.priority):
-            field, _, message = warning.partition(": ")
-            yield Problem(kind, of, field, message)
         for name, model in served:
             is_promised = model in service_class.targets
             if name == service_class.name and model in catalogue.profiles and not is_promised:

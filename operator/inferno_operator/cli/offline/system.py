@@ -183,6 +183,7 @@ def _system_of_manifests(
 ) -> System:
     from inferno_operator.controllers.optimization.snapshot import KINDS, Named, build_system
     from inferno_operator.resources import Capacity, Optimizer
+    from inferno_operator.resources.caveats import caveats
 
     parsed = _resources(documents, on_unknown)
     resources = [_with_load(each, loads) for each, _ in parsed]
@@ -205,7 +206,8 @@ def _system_of_manifests(
     problems = [*(problem for _, problem in snapshot.excluded), *snapshot.problems]
     _refuse_invalid(problems, origins)
     dangling = [problem for problem in problems if problem.reason in DANGLING]
-    doubt(list(doubts(snapshot.system, dangling, origins)))
+    doubtful = [*dangling, *(found for each in resources for found in caveats(each))]
+    doubt(list(doubts(snapshot.system, doubtful, origins)))
     if not any(isinstance(resource, Optimizer) for resource in resources):
         remark([NO_OPTIMIZER])
     return snapshot.system

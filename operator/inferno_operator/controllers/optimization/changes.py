@@ -23,9 +23,9 @@ from inferno_operator.resources import (
     Resource,
     Server,
     ServerStatus,
-    ServiceClass,
     Status,
 )
+from inferno_operator.resources.caveats import caveats
 from inferno_operator.resources.conditions import (
     ALLOCATED,
     READY,
@@ -36,7 +36,6 @@ from inferno_operator.resources.conditions import (
 from inferno_operator.resources.objects import Event, Manifest, Reference
 from inferno_operator.resources.observation import Observation, still_running
 from inferno_operator.runtime.ports import UnknownFieldError
-from inferno_optimizer.caveats import priority_warning
 from inferno_optimizer.solution import Decision, Reason, Solution
 from inferno_optimizer.validation import Problem
 
@@ -312,9 +311,10 @@ def _spec_change(observation: Observation, decision: Decision) -> Manifest | Non
 
 def _caveats(resource: Resource | None) -> Sequence[str]:
     """What may not be meant in a resource that is no Server."""
-    if not isinstance(resource, ServiceClass):
-        return ()
-    return tuple(filter(None, (priority_warning(resource.spec.priority),)))
+    return [
+        f"{found.field}{f' of {found.part}' if found.part else ''}: {found.message}"
+        for found in caveats(resource)
+    ]
 
 
 def _warnings(warnings: Sequence[str]) -> Iterator[Verdict]:

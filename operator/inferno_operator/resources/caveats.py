@@ -1,0 +1,43 @@
+"""Numbers of an object that are valid and hardly meant, and what they count as; pure."""
+
+from collections.abc import Iterator
+
+from inferno_operator.resources.accelerator import Accelerator, AcceleratorSpec
+from inferno_operator.resources.base import Resource
+from inferno_operator.resources.model import Model, PerformanceData
+from inferno_operator.resources.service_class import ServiceClass
+from inferno_optimizer.caveats import priority_warning
+from inferno_optimizer.validation import Problem
+
+
+def caveats(resource: Resource | None) -> Iterator[Problem]:
+    """Yield each such number of an object, but of a Server none."""
+    match resource:
+        case Accelerator(spec=spec):
+            yield from _of_accelerator(spec)
+        case Model(spec=spec):
+            for data in spec.data:
+                yield from _of_data(spec.name, data)
+        case ServiceClass(spec=spec):
+            if warning := priority_warning(spec.priority):
+                field, _, message = warning.partition(": ")
+                yield Problem("service class", spec.name, field, message)
+
+
+def _of_accelerator(spec: AcceleratorSpec) -> Iterator[Problem]:
+    if spec.cost == 0:
+        message = "0 counts as free of charge; give the price [cents/hour]"
+        yield Problem("accelerator", spec.name, "cost", message)
+    for field, value in (("memSize", spec.mem_size), ("memBW", spec.mem_bw)):
+        if value is not None and value < 0:
+            yield Problem("accelerator", spec.name, field, f"{value} is negative")
+
+
+def _of_data(model: str, data: PerformanceData) -> Iterator[Problem]:
+    if data.acc_count < 1:
+        message = f"{data.acc_count} counts as 1"
+        yield Problem("model", model, "accCount", message, part=data.acc)
+    for field, value in (("maxBatchSize", data.max_batch_size), ("atTokens", data.at_tokens)):
+        if value == 0:
+            message = "0 counts as a largest batch of 1; give maxBatchSize and its atTokens"
+            yield Problem("model", model, field, message, part=data.acc)

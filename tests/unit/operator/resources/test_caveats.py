@@ -1,0 +1,56 @@
+"""What is said of numbers that are valid and hardly meant."""
+
+import pytest
+
+from inferno_operator.resources import parse
+from inferno_operator.resources.caveats import caveats
+from tests.controlplane.api import Manifest
+
+FREE = "cost: 0 counts as free of charge; give the price [cents/hour]"
+ALONE = "0 counts as a largest batch of 1; give maxBatchSize and its atTokens"
+
+
+def said(kind: str, spec: Manifest) -> list[str]:
+    manifest = {
+        "apiVersion": "inferno.platform.ai/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": "o"},
+        "spec": {"name": "o", **spec},
+    }
+    return [str(found).partition(": ")[2] for found in caveats(parse(manifest))]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({}, []),
+        ({"cost": 0}, [FREE]),
+        ({"memSize": 0, "memBW": 0}, []),
+        ({"memSize": -1}, ["memSize: -1 is negative"]),
+        ({"memBW": -2}, ["memBW: -2 is negative"]),
+    ],
+)
+def test_an_accelerator(change: Manifest, told: list[str]) -> None:
+    assert said("Accelerator", {"type": "A100", "cost": 40, **change}) == told
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({}, []),
+        ({"accCount": 0}, ["accCount: 0 counts as 1"]),
+        ({"accCount": -1}, ["accCount: -1 counts as 1"]),
+        ({"maxBatchSize": 0}, [f"maxBatchSize: {ALONE}"]),
+        ({"atTokens": 0}, [f"atTokens: {ALONE}"]),
+    ],
+)
+def test_the_performance_data_of_a_model(change: Manifest, told: list[str]) -> None:
+    data = {"acc": "A", "accCount": 1, "alpha": 20, "beta": 1, "maxBatchSize": 8, "atTokens": 64}
+
+    assert said("Model", {"data": [{**data, **change}]}) == told
+
+
+def test_a_priority_of_0_counts_as_the_least_important() -> None:
+    assert said("ServiceClass", {"priority": 1, "data": []}) == []
+    (line,) = said("ServiceClass", {"priority": 0, "data": []})
+    assert line.startswith("priority: 0 counts as 100")
