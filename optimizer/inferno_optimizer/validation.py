@@ -246,6 +246,8 @@ def _server_problems(server: Server) -> Iterator[Problem]:
         "currentAlloc.load.avgOutTokens": server.load.output_tokens,
         "currentAlloc.load.cachedTokens": server.load.cached_tokens,
         "currentAlloc.load.tokensPerStep": server.load.tokens_per_step,
+        "currentAlloc.load.arrivalCOV": server.load.arrival_cov,
+        "currentAlloc.load.serviceCOV": server.load.service_cov,
         "currentAlloc.coldReplicas": server.current.cold_replicas,
         "currentAlloc.numReplicas": server.current.replicas,
         "currentAlloc.cost": server.current.cost,

@@ -165,7 +165,7 @@ def test_no_line_breaks_between_a_number_and_its_unit_but_commands_stay_as_they_
     studies = (site.folder / "guides/studies.html").read_text(encoding="utf-8")
     copied = re.findall(r"<pre.*?</pre>", studies, re.DOTALL)
 
-    assert "<td>98.7&nbsp;%</td>" in studies
+    assert "<td>3294, 98.7&nbsp;%</td>" in studies
     assert not re.search(r"<td>[\d.]+ %", studies)
     assert copied
     assert not any("&nbsp;" in text for text in copied)

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from inferno_operator.resources.accelerator import Accelerator, AcceleratorSpec
 from inferno_operator.resources.base import Resource
 from inferno_operator.resources.model import Model, PerformanceData
+from inferno_operator.resources.server import Server
 from inferno_operator.resources.service_class import ServiceClass
 from inferno_optimizer.caveats import priority_warning
 from inferno_optimizer.validation import Problem
 
 
 def caveats(resource: Resource | None) -> Iterator[Problem]:
-    """Yield each such number of an object, but of a Server none."""
+    """Yield each such number of an object."""
     match resource:
         case Accelerator(spec=spec):
             yield from _of_accelerator(spec)
@@ -22,6 +23,13 @@ def caveats(resource: Resource | None) -> Iterator[Problem]:
             if warning := priority_warning(spec.priority):
                 field, _, message = warning.partition(": ")
                 yield Problem("service class", spec.name, field, message)
+        case Server(spec=spec):
+            load = spec.current_alloc.load if spec.current_alloc else None
+            if load and load.arrival_rate > 0 and not (load.avg_length or load.avg_out_tokens):
+                message = (
+                    f"{load.arrival_rate:g} without tokens counts as no load; give avgOutTokens"
+                )
+                yield Problem("server", spec.name, "currentAlloc.load.arrivalRate", message)
 
 
 def _of_accelerator(spec: AcceleratorSpec) -> Iterator[Problem]:

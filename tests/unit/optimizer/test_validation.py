@@ -68,6 +68,14 @@ IN_PREMIUM = "service class 'Premium' (llm)"
 CHAT = "server 'chat'"
 
 TABLE: list[tuple[System, str]] = [
+    (
+        having(replace(LOAD, arrival_cov=-1)),
+        f"{CHAT}: currentAlloc.load.arrivalCOV: -1 is negative",
+    ),
+    (
+        having(replace(LOAD, service_cov=1e30)),
+        f"{CHAT}: currentAlloc.load.serviceCOV: 1e+30 is more than 1e+15",
+    ),
     (having(replace(ACCELERATOR, cost=-1)), "accelerator 'G2': cost: -1 is negative"),
     (
         having(replace(ACCELERATOR, cost=NO_NUMBER)),

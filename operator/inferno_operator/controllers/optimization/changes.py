@@ -294,7 +294,8 @@ def server_update(
         reason=decision.reason,
         message=decision.message,
     )
-    verdicts = (ready, *_warnings(decision.warnings), allocated)
+    warnings = [*decision.warnings, *_caveats(observation.resource)]
+    verdicts = (ready, *_warnings(warnings), allocated)
     spec = _spec_change(observation, decision)
     status = ServerStatus(moved=moved).to_json() if moved else {}
     return Update.of(
@@ -310,7 +311,7 @@ def _spec_change(observation: Observation, decision: Decision) -> Manifest | Non
 
 
 def _caveats(resource: Resource | None) -> Sequence[str]:
-    """What may not be meant in a resource that is no Server."""
+    """What may not be meant in a resource."""
     return [
         f"{found.field}{f' of {found.part}' if found.part else ''}: {found.message}"
         for found in caveats(resource)

@@ -8,6 +8,7 @@ from tests.controlplane.api import Manifest
 
 FREE = "cost: 0 counts as free of charge; give the price [cents/hour]"
 ALONE = "0 counts as a largest batch of 1; give maxBatchSize and its atTokens"
+TOKENS = "currentAlloc.load.arrivalRate: 60 without tokens counts as no load; give avgOutTokens"
 
 
 def said(kind: str, spec: Manifest) -> list[str]:
@@ -54,3 +55,19 @@ def test_a_priority_of_0_counts_as_the_least_important() -> None:
     assert said("ServiceClass", {"priority": 1, "data": []}) == []
     (line,) = said("ServiceClass", {"priority": 0, "data": []})
     assert line.startswith("priority: 0 counts as 100")
+
+
+@pytest.mark.parametrize(
+    ("load", "told"),
+    [
+        ({"arrivalRate": 60, "avgLength": 200}, []),
+        ({"arrivalRate": 60, "avgInTokens": 200, "avgOutTokens": 10}, []),
+        ({"arrivalRate": 0, "avgLength": 0}, []),
+        ({"arrivalRate": 60, "avgLength": 0}, [TOKENS]),
+        ({"arrivalRate": 60, "avgInTokens": 200, "avgOutTokens": 0}, [TOKENS]),
+    ],
+)
+def test_requests_without_tokens_count_as_no_load(load: Manifest, told: list[str]) -> None:
+    current = {"accelerator": "A", "numReplicas": 1, "load": load}
+
+    assert said("Server", {"class": "C", "model": "m", "currentAlloc": current}) == told
