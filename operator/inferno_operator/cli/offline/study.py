@@ -33,7 +33,7 @@ class StudiedTrace(Part):
     hours: NotNegative = 0
     """How much of it; 0: all of it."""
 
-    scale: NotNegative = 1
+    scale: Annotated[Number, Field(ge=0, le=1e6)] = 1
     """Multiplies all rates."""
 
 
@@ -41,13 +41,13 @@ class StudySetting(Part):
     """How a replay is made, and how far the Models are from the truth; see `inferno replay`."""
 
     name: NonEmptyText
-    step_seconds: Annotated[Number, Field(ge=1)] = 60
-    lead_time_seconds: NotNegative = 120
-    lead_time_cov: NotNegative = 0
+    step_seconds: Annotated[Number, Field(ge=1, le=86_400)] = 60
+    lead_time_seconds: Annotated[Number, Field(ge=0, le=86_400)] = 120
+    lead_time_cov: Annotated[Number, Field(ge=0, le=10)] = 0
     slower: Annotated[Number, Field(ge=0.1)] = 1
     error: Annotated[Number, Field(ge=0, le=0.9)] = 0
     poisson: bool = False
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0)] = 0
     truth: str = ""
     """A file with how replicas really perform, from the folder of the study."""
 

@@ -22,11 +22,19 @@ TRACE_FILE = typer.Option(
     "rate_per_s, input_mean, output_mean), or a request (arrival_s, input_tokens, "
     "output_tokens).",
 )
-Step = Annotated[float, typer.Option(metavar="SECONDS", min=1, help="Time between two decisions.")]
+DAY_S = 86_400.0
+"""Longest step and lead time [s]."""
+
+Step = Annotated[
+    float,
+    typer.Option(metavar="SECONDS", min=1, max=DAY_S, help="Time between two decisions."),
+]
 Hours = Annotated[
     float, typer.Option(metavar="H", min=0, help="How much of the trace; 0: all of it.")
 ]
-Scale = Annotated[float, typer.Option(metavar="FACTOR", min=0, help="Multiplies all rates.")]
+Scale = Annotated[
+    float, typer.Option(metavar="FACTOR", min=0, max=1e6, help="Multiplies all rates.")
+]
 ReplayOutput = Annotated[
     ReplayFormat, typer.Option("--output", "-o", help="How to print the result.")
 ]
@@ -85,10 +93,11 @@ Error = Annotated[
     ),
 ]
 LeadTimeMean = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0, help="Mean time until a replica serves.")
+    float,
+    typer.Option(metavar="SECONDS", min=0, max=DAY_S, help="Mean time until a replica serves."),
 ]
 LeadTimeSpread = Annotated[
-    float, typer.Option(metavar="SHARE", min=0, help="Its coefficient of variation.")
+    float, typer.Option(metavar="SHARE", min=0, max=10, help="Its coefficient of variation.")
 ]
 Poisson = Annotated[
     bool,
@@ -98,7 +107,9 @@ Poisson = Annotated[
         "and not these rates.",
     ),
 ]
-Seed = Annotated[int, typer.Option(metavar="N", help="Of random lead times, errors and counts.")]
+Seed = Annotated[
+    int, typer.Option(metavar="N", min=0, help="Of random lead times, errors and counts.")
+]
 Jobs = Annotated[
     int,
     typer.Option(
