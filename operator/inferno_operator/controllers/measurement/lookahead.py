@@ -90,7 +90,7 @@ class LoadHistory:
         found = self._growth
         if found is None or found[1] != ahead or newest - found[0] >= REFRESH_STEPS:
             self._growth = found = newest, ahead, self._bound(newest, ahead)
-        return float(found[2].at(np.array([rate]))[0])
+        return float(found[2].at(np.array([rate / UNIT]))[0])
 
     def _bound(self, newest: int, ahead: int) -> GrowthBound:
         in_order = self._rates[np.arange(newest + 1, newest + 1 + STEPS) % STEPS]
