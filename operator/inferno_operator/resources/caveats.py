@@ -1,11 +1,13 @@
 """Numbers of an object that are valid and hardly meant, and what they count as; pure."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from inferno_operator.resources.accelerator import Accelerator, AcceleratorSpec
 from inferno_operator.resources.base import Resource
+from inferno_operator.resources.capacity import Capacity, CapacitySpec
 from inferno_operator.resources.model import Model, PerformanceData
-from inferno_operator.resources.server import Server
+from inferno_operator.resources.server import Server, ServerSpec
 from inferno_operator.resources.service_class import ServiceClass
 from inferno_optimizer.caveats import priority_warning
 from inferno_optimizer.validation import Problem
@@ -23,13 +25,10 @@ def caveats(resource: Resource | None) -> Iterator[Problem]:
             if warning := priority_warning(spec.priority):
                 field, _, message = warning.partition(": ")
                 yield Problem("service class", spec.name, field, message)
+        case Capacity(spec=spec):
+            yield from _of_capacity(spec)
         case Server(spec=spec):
-            load = spec.current_alloc.load if spec.current_alloc else None
-            if load and load.arrival_rate > 0 and not (load.avg_length or load.avg_out_tokens):
-                message = (
-                    f"{load.arrival_rate:g} without tokens counts as no load; give avgOutTokens"
-                )
-                yield Problem("server", spec.name, "currentAlloc.load.arrivalRate", message)
+            yield from _of_server(spec)
 
 
 def _of_accelerator(spec: AcceleratorSpec) -> Iterator[Problem]:
@@ -49,3 +48,17 @@ def _of_data(model: str, data: PerformanceData) -> Iterator[Problem]:
         if value == 0:
             message = "0 counts as a largest batch of 1; give maxBatchSize and its atTokens"
             yield Problem("model", model, field, message, part=data.acc)
+
+
+def _of_capacity(spec: CapacitySpec) -> Iterator[Problem]:
+    for card_type, times in Counter(count.type for count in spec.count).items():
+        if times > 1:
+            message = f"{card_type!r} is named {times} times, and its counts are added"
+            yield Problem("capacity", card_type, "type", message)
+
+
+def _of_server(spec: ServerSpec) -> Iterator[Problem]:
+    load = spec.current_alloc.load if spec.current_alloc else None
+    if load and load.arrival_rate > 0 and not (load.avg_length or load.avg_out_tokens):
+        message = f"{load.arrival_rate:g} without tokens counts as no load; give avgOutTokens"
+        yield Problem("server", spec.name, "currentAlloc.load.arrivalRate", message)

@@ -16,7 +16,7 @@ def said(kind: str, spec: Manifest) -> list[str]:
         "apiVersion": "inferno.platform.ai/v1alpha1",
         "kind": kind,
         "metadata": {"name": "o"},
-        "spec": {"name": "o", **spec},
+        "spec": spec if kind == "Capacity" else {"name": "o", **spec},
     }
     return [str(found).partition(": ")[2] for found in caveats(parse(manifest))]
 
@@ -71,3 +71,11 @@ def test_requests_without_tokens_count_as_no_load(load: Manifest, told: list[str
     current = {"accelerator": "A", "numReplicas": 1, "load": load}
 
     assert said("Server", {"class": "C", "model": "m", "currentAlloc": current}) == told
+
+
+def test_a_type_of_cards_that_a_capacity_names_twice() -> None:
+    h100, h200 = {"type": "H100", "count": 8}, {"type": "H200", "count": 4}
+
+    told = said("Capacity", {"count": [h100, h200, h100]})
+
+    assert told == ["type: 'H100' is named 2 times, and its counts are added"]
