@@ -69,7 +69,7 @@ def savings_figures(
     """What all Servers cost less than with some other policies, since they are counted."""
     compared = saved(ledger[-1]) if ledger else ()
     for name, cents, share in (found for found in compared if found[0] in policies):
-        title = f"Saved against {name}" if cents >= 0 else f"Paid more than {name}"
+        title = f"{'Less' if cents >= 0 else 'More'} than {name}"
         since = f"{money.unit} ({abs(share):.0%}) since {ledger[-1].since[:10]}"
         yield KeyFigure(title, f"{abs(cents) / money.cents:.0f}", since)
 

@@ -344,7 +344,7 @@ def test_history_says_what_was_saved_against_each_policy(seen: list[Observation]
 
     page = history_view(seen, NAMESPACE, NOW)
 
-    assert figures(page)["Saved against hpa"] == f"{hpa - paid:.0f}"
+    assert figures(page)["Less than hpa"] == f"{hpa - paid:.0f}"
 
 
 def test_a_namespace_without_a_past_has_a_history_that_says_so(seen: list[Observation]) -> None:
@@ -544,11 +544,8 @@ def test_the_fleet_says_what_was_saved_against_static_replicas_and_the_hpa(
 
     shown = figures(fleet_view(seen, NAMESPACE, NOW))
 
-    assert shown["Saved against static-peak"] == f"{static - paid:.0f}"
-    assert (
-        shown["Saved against hpa"]
-        == figures(history_view(seen, NAMESPACE, NOW))["Saved against hpa"]
-    )
+    assert shown["Less than static-peak"] == f"{static - paid:.0f}"
+    assert shown["Less than hpa"] == figures(history_view(seen, NAMESPACE, NOW))["Less than hpa"]
 
 
 def test_the_fleet_counts_the_servers_of_each_class_that_miss_a_target(
