@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator
 
-from inferno_operator.adapters.optimizers.endpoint import Endpoint
-from inferno_operator.adapters.prometheus.endpoint import DEFAULT_TIMEOUT
-from inferno_operator.settings import OFF, VARIABLES, Settings
+from inferno_operator.settings import VARIABLES
 from tests.reference.commands import contexts
 from tests.reference.markdown import code, table
 
@@ -19,7 +17,7 @@ def environment() -> str:
             table(
                 ("variable", "option", "default", "meaning"),
                 [
-                    (code(v.name), _option(v.option, switch=v.switch), _default(v.name), v.help)
+                    (code(v.name), _option(v.option, switch=v.switch), code(v.default), v.help)
                     for v in VARIABLES
                 ],
             ),
@@ -36,48 +34,6 @@ def names() -> set[str]:
 
 def _option(name: str, *, switch: bool) -> str:
     return code(f"--{name}") + (f", {code(f'--no-{name}')}" if switch else "")
-
-
-def _default(variable: str) -> str:
-    """What holds where a variable is not set; a new variable has to be added here."""
-    settings, remote = Settings.from_environment({}), Endpoint()
-    values: dict[str, object] = {
-        "INFERNO_HOST": remote.host,
-        "INFERNO_LEADER_ELECTION": settings.leader_election,
-        "INFERNO_MEASURE_INTERVAL": settings.measure_interval,
-        "INFERNO_MEASURE_SOURCES": "",
-        "INFERNO_MODEL_BOOSTER": settings.model_booster or OFF,
-        "INFERNO_MODEL_BOOSTER_RELEASE": "",
-        "INFERNO_METRICS_TOKEN_FILE": "",
-        "INFERNO_NAMESPACE": "",
-        "INFERNO_OPTIMIZER": "local",
-        "INFERNO_PLAN_KEY_FILE": "",
-        "INFERNO_PORT": remote.port,
-        "INFERNO_PROMETHEUS_CA": "",
-        "INFERNO_PROMETHEUS_CERT": "",
-        "INFERNO_PROMETHEUS_HEADERS_FILE": "",
-        "INFERNO_PROMETHEUS_KEY": "",
-        "INFERNO_PROMETHEUS_PARAMS": "",
-        "INFERNO_PROMETHEUS_PASSWORD_FILE": "",
-        "INFERNO_PROMETHEUS_TIMEOUT": DEFAULT_TIMEOUT,
-        "INFERNO_PROMETHEUS_TOKEN_FILE": "",
-        "INFERNO_PROMETHEUS_URL": "",
-        "INFERNO_PROMETHEUS_USER": "",
-        "INFERNO_PUBLISH_TOKEN_FILE": "",
-        "INFERNO_SOLVER_TIME_LIMIT": settings.time_limit,
-        "INFERNO_STATELESS": settings.stateless,
-        "INFERNO_TLS_CA": "",
-        "INFERNO_TLS_CERT": "",
-        "INFERNO_TLS_KEY": "",
-        "INFERNO_TOKEN_FILE": "",
-        "INFERNO_WVA_METRICS": settings.wva_metrics,
-    }
-    value = values[variable]
-    return code(f"{value:g}" if isinstance(value, float) else _text(value))
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _others() -> Iterator[tuple[str, str, str, str, str]]:

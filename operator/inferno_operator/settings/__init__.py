@@ -41,6 +41,12 @@ class Variable:
     help: str
     metavar: str = ""
     switch: bool = False
+    default: str = ""
+
+    @property
+    def default_note(self) -> str:
+        """The end of a help: what holds where the variable is not set, if anything does."""
+        return f" [default: {self.default}]" if self.default else ""
 
     @property
     def option(self) -> str:
@@ -49,9 +55,19 @@ class Variable:
 
 
 VARIABLES = (
-    Variable("INFERNO_HOST", "Host of the remote optimizer.", "HOST"),
-    Variable("INFERNO_LEADER_ELECTION", "Work only while holding the Lease.", switch=True),
-    Variable("INFERNO_MEASURE_INTERVAL", "Time between two measurements of the load.", "SECONDS"),
+    Variable("INFERNO_HOST", "Host of the remote optimizer.", "HOST", default="localhost"),
+    Variable(
+        "INFERNO_LEADER_ELECTION",
+        "Work only while holding the Lease.",
+        switch=True,
+        default="false",
+    ),
+    Variable(
+        "INFERNO_MEASURE_INTERVAL",
+        "Time between two measurements of the load.",
+        "SECONDS",
+        default="30",
+    ),
     Variable(
         "INFERNO_MEASURE_SOURCES",
         "Sources for spec.measure, beside those that are built in (YAML).",
@@ -66,6 +82,7 @@ VARIABLES = (
         "INFERNO_MODEL_BOOSTER",
         "Controller of ModelBoosters: off, kthena or matrixinfer.",
         "DIALECT",
+        default="off",
     ),
     Variable(
         "INFERNO_MODEL_BOOSTER_RELEASE",
@@ -75,13 +92,13 @@ VARIABLES = (
     Variable(
         "INFERNO_NAMESPACE", "Namespaces to watch, separated by commas; all by default.", "NAMES"
     ),
-    Variable("INFERNO_OPTIMIZER", "Where to solve: local or remote.", "PLACE"),
+    Variable("INFERNO_OPTIMIZER", "Where to solve: local or remote.", "PLACE", default="local"),
     Variable(
         "INFERNO_PLAN_KEY_FILE",
         "Key that signs Plans, at least 16 bytes; by default a Secret, or a random key.",
         "FILE",
     ),
-    Variable("INFERNO_PORT", "Port of the remote optimizer.", "PORT"),
+    Variable("INFERNO_PORT", "Port of the remote optimizer.", "PORT", default="8080"),
     Variable("INFERNO_PROMETHEUS_CA", "CA certificate of Prometheus.", "FILE"),
     Variable("INFERNO_PROMETHEUS_CERT", "Client certificate for Prometheus.", "FILE"),
     Variable(
@@ -100,6 +117,7 @@ VARIABLES = (
         "INFERNO_PROMETHEUS_TIMEOUT",
         "Time limit of a query, its second try included.",
         "SECONDS",
+        default="10",
     ),
     Variable("INFERNO_PROMETHEUS_TOKEN_FILE", "Bearer token for Prometheus.", "FILE"),
     Variable(
@@ -114,9 +132,14 @@ VARIABLES = (
         " its name; without it, /v1/desired is not served.",
         "FILE",
     ),
-    Variable("INFERNO_SOLVER_TIME_LIMIT", "Time limit of the exact solver.", "SECONDS"),
     Variable(
-        "INFERNO_STATELESS", "Read objects on each request instead of mirroring them.", switch=True
+        "INFERNO_SOLVER_TIME_LIMIT", "Time limit of the exact solver.", "SECONDS", default="30"
+    ),
+    Variable(
+        "INFERNO_STATELESS",
+        "Read objects on each request instead of mirroring them.",
+        switch=True,
+        default="true",
     ),
     Variable("INFERNO_TLS_CA", "CA certificate of the remote optimizer.", "FILE"),
     Variable("INFERNO_TLS_CERT", "Client certificate for the remote optimizer.", "FILE"),
@@ -126,6 +149,7 @@ VARIABLES = (
         "INFERNO_WVA_METRICS",
         "Export decisions also as wva_* metrics, for users of llm-d and KServe.",
         switch=True,
+        default="false",
     ),
 )
 

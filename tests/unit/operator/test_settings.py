@@ -6,7 +6,7 @@ import pytest
 
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-from inferno_operator.settings import Settings, unknown_variables
+from inferno_operator.settings import VARIABLES, Settings, Variable, unknown_variables
 from inferno_optimizer.errors import InfernoError, InputError
 from tests.conftest import StartInVain
 
@@ -349,3 +349,16 @@ def test_a_start_with_a_bad_value_ends_before_anything_is_asked_of_a_cluster(
 
     assert status == 2
     assert lines[-1].startswith("inferno: INFERNO_SOLVER_TIME_LIMIT: 'soon' ")
+
+
+@pytest.mark.parametrize("variable", [v for v in VARIABLES if v.default], ids=lambda v: v.name)
+def test_the_default_that_a_help_names_is_what_holds_without_the_variable(
+    variable: Variable,
+) -> None:
+    place = "remote" if variable.name in ("INFERNO_HOST", "INFERNO_PORT") else "local"
+    others = {"INFERNO_OPTIMIZER": place, "INFERNO_PROMETHEUS_URL": "http://prometheus:9090"}
+    others.pop(variable.name, None)
+
+    named = Settings.from_environment({**others, variable.name: variable.default})
+
+    assert named == Settings.from_environment(others)

@@ -35,7 +35,7 @@ def _configurable(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _option(variable: Variable) -> Parameter:
-    flag, text = f"--{variable.option}", f"{variable.help} [{variable.name}]"
+    flag, text = f"--{variable.option}", f"{variable.help}{variable.default_note} [{variable.name}]"
     kind: object
     if variable.switch:
         kind = Annotated[bool | None, typer.Option(f"{flag}/--no-{variable.option}", help=text)]

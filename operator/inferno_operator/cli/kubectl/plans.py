@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="Its name.")]
+PlanName = Annotated[
+    str, typer.Argument(metavar="PLAN", help="Its name, as `kubectl inferno plans` lists it.")
+]
 
 
 @app.command(

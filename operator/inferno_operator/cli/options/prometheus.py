@@ -41,7 +41,11 @@ def prometheus_options(command: Callable[..., None]) -> Callable[..., None]:
             default=None,
             annotation=Annotated[
                 str | None,
-                typer.Option(_flag(variable), metavar=variable.metavar, help=variable.help),
+                typer.Option(
+                    _flag(variable),
+                    metavar=variable.metavar,
+                    help=f"{variable.help}{variable.default_note}",
+                ),
             ],
         )
         for variable in PROMETHEUS_VARIABLES
