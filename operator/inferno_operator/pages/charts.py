@@ -6,7 +6,7 @@ from html import escape
 
 from markupsafe import Markup
 
-from inferno_operator.pages.svg import BOTTOM, HEIGHT, TOP, WIDTH, Frame, Points
+from inferno_operator.pages.svg import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Frame, Points
 
 COLOURS = 9
 """Colours of the style sheet."""
@@ -168,7 +168,8 @@ def _dots(
             continue
         anchor = "end" if x > WIDTH / 2 else "start"
         boxes = [_name_box(x, low, point.name, anchor) for low in _lines(y, above=named is None)]
-        box = next((b for b in boxes if not any(map(b.hides, taken))), None)
+        inside = (b for b in boxes if b.left >= LEFT and b.right <= WIDTH)
+        box = next((b for b in inside if not any(map(b.hides, taken))), None)
         if box is None:
             continue
         taken.append(box)

@@ -3,6 +3,7 @@
 import re
 from itertools import combinations, product
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from inferno_operator.pages.charts import (
     line_chart,
     stacked_chart,
 )
-from inferno_operator.pages.svg import BOTTOM, HEIGHT, TOP, Frame
+from inferno_operator.pages.svg import BOTTOM, HEIGHT, LEFT, TOP, Frame
 
 FRAME = Frame("Replicas", "hours", "replicas", 2.0, 10.0)
 
@@ -93,3 +94,12 @@ def test_texts_of_charts_are_no_markup() -> None:
 
     assert "<script" not in chart.svg + named.svg
     assert 'aria-label="&quot;&gt;&lt;script&gt;"' in chart.svg
+
+
+@pytest.mark.parametrize(("letters", "drawn"), [(20, True), (63, False)])
+def test_a_name_that_would_stand_over_the_axis_is_left_out(letters: int, drawn: bool) -> None:
+    svg = front_chart(FRAME, [Named("n" * letters, 2.0, 5.0)], "points").svg
+
+    assert bool(names_in(svg)) is drawn
+    assert f"<title>{'n' * letters}: " in svg
+    assert all(left >= LEFT for left, *_ in names_in(svg))
