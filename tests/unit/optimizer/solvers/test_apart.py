@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 from inferno_optimizer.explain.options import Option, explain
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.solution import Reason, SolverStatus
+from inferno_optimizer.solution import Reason, Solution, SolverStatus
 from inferno_optimizer.system import Allocation, Options, SaturationPolicy, Server, System
 from tests.unit.optimizer.apart_systems import random_apart, random_competition, sized
 
@@ -22,8 +23,21 @@ SYSTEMS = int(os.environ.get("SYSTEMS", "30"))
 MOST = 12
 """Replicas of a role that are tried at most; capacities are below."""
 
+EXACT = Options(milp=True)
+MIXED = Options(milp=True, heterogeneous=True)
+
 Choice = tuple[float, float, Counter[str]]
 """Load, value, and cards by type."""
+
+
+def system_of(seed: int, options: Options) -> System:
+    return random_apart(random.Random(seed), options)  # noqa: S311 - a repeatable choice, no secret
+
+
+@cache
+def solution_of(seed: int, options: Options) -> Solution:
+    """The plan for a system; several tests look at it."""
+    return optimize(system_of(seed, options))
 
 
 def choices(system: System, server: Server, *, mixed: bool = False) -> Iterator[Choice]:
@@ -38,6 +52,13 @@ def choices(system: System, server: Server, *, mixed: bool = False) -> Iterator[
         if mixed:
             yield from _mixes(server.load.arrival_rate, options)
     yield from _pairs(system, server)
+
+
+@cache
+def choices_of(seed: int) -> list[list[Choice]]:
+    """Whatever each server of a system may get, which no option changes."""
+    system = system_of(seed, Options())
+    return [list(choices(system, server)) for server in system.servers]
 
 
 def _mixes(load: float, options: Sequence[Option]) -> Iterator[Choice]:
@@ -96,10 +117,9 @@ def _value(
     return 0.0 if tuple(p.replicas for p in now) == replicas else cost - current.cost
 
 
-def best_plan(system: System, *, mixed: bool = False) -> tuple[list[float], float]:
-    """The most load by priority, and the least value of it."""
+def best_plan(system: System, every: list[list[Choice]]) -> tuple[list[float], float]:
+    """The most load by priority, and the least value of it, with these choices of servers."""
     classes = {c.name: c.priority for c in system.classes}
-    every = [list(choices(system, server, mixed=mixed)) for server in system.servers]
     plans = product(*(_undominated(system, own) for own in every))
 
     def worth(plan: tuple[Choice, ...]) -> tuple[list[float], float]:
@@ -118,11 +138,9 @@ def best_plan(system: System, *, mixed: bool = False) -> tuple[list[float], floa
 
 @pytest.mark.parametrize("seed", range(SYSTEMS))
 def test_the_exact_solver_finds_the_best_of_all_plans(seed: int) -> None:
-    numbers = random.Random(seed)  # noqa: S311 - a repeatable choice, not a secret
-    system = random_apart(numbers, Options(milp=True))
-    loads, value = best_plan(system)
+    loads, value = best_plan(system_of(seed, EXACT), choices_of(seed))
 
-    solution = optimize(system)
+    solution = solution_of(seed, EXACT)
 
     assert [level.served for level in solution.certificate.levels] == pytest.approx(loads)
     assert solution.certificate.objective == pytest.approx(value, rel=1e-9, abs=1e-6)
@@ -134,19 +152,19 @@ def test_the_exact_solver_finds_the_best_of_all_plans(seed: int) -> None:
     "options",
     [
         pytest.param(Options(), id="greedy"),
-        pytest.param(Options(milp=True), id="exact"),
+        pytest.param(EXACT, id="exact"),
         pytest.param(Options(milp=True, saturation_policy=SaturationPolicy.HOLD), id="in part"),
         pytest.param(Options(saturation_policy=SaturationPolicy.ROUND_ROBIN), id="in turns"),
-        pytest.param(Options(milp=True, heterogeneous=True), id="heterogeneous"),
+        pytest.param(MIXED, id="heterogeneous"),
     ],
 )
 def test_no_plan_takes_more_cards_than_there_are(seed: int, options: Options) -> None:
-    system = random_apart(random.Random(seed), options)  # noqa: S311 - repeatable
+    system = system_of(seed, options)
     counts = {(r.model, r.accelerator, r.role): r.accelerator_count for r in system.roles}
     types = {unit.name: unit.type for unit in system.accelerators}
     models = {server.name: server.model for server in system.servers}
 
-    solution = optimize(system)
+    solution = solution_of(seed, options)
 
     used: Counter[str] = Counter()
     for name, allocation in solution.allocations.items():
@@ -162,13 +180,13 @@ def test_no_plan_takes_more_cards_than_there_are(seed: int, options: Options) ->
 
 @pytest.mark.parametrize("seed", range(SYSTEMS))
 def test_without_a_limit_each_server_has_its_best_choice(seed: int) -> None:
-    numbers = random.Random(seed)  # noqa: S311 - a repeatable choice, not a secret
-    system = random_apart(numbers, Options(unlimited=True))
+    system = system_of(seed, Options(unlimited=True))
 
     solution = optimize(system)
 
-    for server, decision in zip(system.servers, solution.decisions, strict=True):
-        found = [value for load, value, _ in choices(system, server) if load]
+    every = zip(system.servers, choices_of(seed), solution.decisions, strict=True)
+    for server, own, decision in every:
+        found = [value for load, value, _ in own if load]
         if decision.reason is Reason.ALLOCATED:
             assert decision.allocation is not None
             now = decision.allocation.roles or (decision.allocation,)
@@ -183,26 +201,23 @@ def test_without_a_limit_each_server_has_its_best_choice(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(SYSTEMS))
 def test_with_mixes_the_plan_serves_at_least_what_single_rows_serve(seed: int) -> None:
-    numbers = random.Random(seed)  # noqa: S311 - a repeatable choice, not a secret
-    system = random_apart(numbers, Options(milp=True))
-    mixed = replace(system, options=replace(system.options, heterogeneous=True))
-
-    single, found = optimize(system), optimize(mixed)
+    single, found = solution_of(seed, EXACT), solution_of(seed, MIXED)
 
     served = [
         [level.served for level in solution.certificate.levels] for solution in (found, single)
     ]
     assert served[0] >= served[1]
-    assert found.certificate.bound is None or not system.roles
+    assert found.certificate.bound is None or not system_of(seed, MIXED).roles
     if served[0] == served[1]:
         assert found.certificate.objective <= single.certificate.objective + 1e-6
 
 
 def test_where_mixes_and_pairs_compete_nine_of_ten_plans_are_the_best_of_all() -> None:
-    options, best = Options(milp=True, heterogeneous=True), []
+    best = []
     for seed in range(SYSTEMS):
-        system = random_competition(random.Random(seed), options)  # noqa: S311 - repeatable
-        loads, value = best_plan(system, mixed=True)
+        system = random_competition(random.Random(seed), MIXED)  # noqa: S311 - repeatable
+        every = [list(choices(system, server, mixed=True)) for server in system.servers]
+        loads, value = best_plan(system, every)
 
         certificate = optimize(system).certificate
 
