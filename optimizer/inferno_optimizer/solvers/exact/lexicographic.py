@@ -3,6 +3,7 @@
 See `assignment.md`, section "Exact, one row for each server".
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -61,6 +62,24 @@ def solve_by_levels(
     share = Tolerance.of(tolerance, SLACK if is_small else settings.given_up)
     levels = _RowLevels(program, timer, settings, share, observe)
     return solve_levels(levels, levels.first(), timer, share)
+
+
+def least_value(
+    program: Program,
+    plan: BoolArray,
+    seconds_left: Callable[[], float],
+    settings: ExactSettings = DEFAULTS,
+) -> tuple[BoolArray, float]:
+    """The plan of least value that is found of those that serve every case, and a bound of it.
+
+    It begins with a plan that serves every case; shape (rows,).
+    """
+    tolerance = Tolerance(SLACK, keeps_whole=True)
+    levels = _RowLevels(program, Timer(seconds_left), settings, tolerance, observe=None)
+    floors = Floors(levels.loads * (1 - SLACK), len(levels.loads))
+    search = levels.search(LevelGoal(None, floors), plan)
+    search.improve(GoalTime(seconds_left, seconds_left))
+    return search.incumbent.plan, search.incumbent.bound
 
 
 class _RowLevels:

@@ -19,6 +19,7 @@ from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.chains import EjectionChains
 from inferno_optimizer.solvers.partial.dive import Diver
+from inferno_optimizer.solvers.partial.entirely import cheapest, takes_one_type
 from inferno_optimizer.solvers.partial.filling import filled
 from inferno_optimizer.solvers.partial.goals import (
     SLACK,
@@ -28,6 +29,7 @@ from inferno_optimizer.solvers.partial.goals import (
     Reached,
     goals_of,
     least_of,
+    least_shares,
     levels_of,
 )
 from inferno_optimizer.solvers.partial.margins import FloorMargins
@@ -191,6 +193,8 @@ class _Search:
 
     def reach(self, goal: Goal, ahead: int) -> None:
         """Reach the most of a goal, in its share of the time."""
+        if goal.kind is GoalKind.VALUE:
+            self._take_whole_rows()
         problem = self._problem
         shares = 1 if goal.kind is GoalKind.HELD else 2
         self._ends_at = self._timer.to_search() * (1 - shares / (ahead + 1))
@@ -253,6 +257,21 @@ class _Search:
         if found.counts is not None:
             self._offer(goal, self._floors, found.counts)
 
+    def _take_whole_rows(self) -> None:
+        """From now on cases of levels that are served entirely have all of a column or none."""
+        problem, cases = self._problem, self._entirely()
+        mine = problem.columns_of(cases)
+        self._lots = np.where(mine, problem.full, 1.0).astype(np.int64)
+        self._counts = np.where(mine, self._counts > 0, self._counts).astype(np.int64)
+        self._problem = problem.entirely(cases)
+
+    def _entirely(self) -> BoolArray:
+        """Cases of levels that are served entirely."""
+        kinds = (GoalKind.SERVED, GoalKind.ENTIRE)
+        least = [least_shares(self._problem, self._floors, kind) for kind in kinds]
+        entirely: BoolArray = np.maximum(*least) >= 1
+        return entirely
+
     def _maximize(self, goal: Goal) -> None:
         """Improve the plan as to a goal, and keep what is proven."""
         most = np.inf if goal.kind is GoalKind.VALUE else goal.most(self._problem)
@@ -264,8 +283,25 @@ class _Search:
                 self._offer(goal, self._floors, found.counts)
             self._keep(goal, min(most, found.bound), self._floors)
             return
+        if goal.kind is GoalKind.VALUE and self._are_rows:
+            most = self._choose_rows(goal)
+            if self._worth(goal) >= most - self._tolerance.near(goal, most):
+                self._keep(goal, most, self._floors)
+                return
         bound, floors = self._improve(goal)
         self._keep(goal, min(most, bound), floors)
+
+    @property
+    def _are_rows(self) -> bool:
+        """Whether all is served entirely, and columns are rows with one type of cards each."""
+        return bool(np.all(self._entirely())) and takes_one_type(self._problem)
+
+    def _choose_rows(self, goal: Goal) -> float:
+        """Improve the value in a program of rows; with its sign changed, what no plan exceeds."""
+        ends_at = HALF * self._seconds_left()
+        found, least = cheapest(self._problem, self._counts, lambda: self._seconds_left() - ends_at)
+        self._offer(goal, self._floors, found)
+        return -least
 
     def _relaxation(self, goal: Goal, floors: tuple[Floor, ...]) -> Relaxation:
         start = replace(self._start, known=self._start.known | (self._counts > 0))
@@ -462,7 +498,10 @@ class _Search:
                 return
 
     def _near_enough(self, goal: Goal, bound: float) -> bool:
-        return self._worth(goal) >= max(bound - self._near, self._enough)
+        worth, most = self._worth(goal), goal.most(self._problem)
+        if self._is_last(goal) and bound >= most * (1 - SLACK):
+            return worth >= most * (1 - SLACK)  # where all might be served, that is looked for
+        return worth >= max(bound - self._near, self._enough)
 
     def _rounded(
         self, goal: Goal, floors: tuple[Floor, ...], vertices: Iterator[Vertex]
@@ -587,8 +626,6 @@ class _Search:
             return
         if has >= most * (1 - SLACK):
             self._floors = (*self._floors, Floor(goal, most, whole=True))
-            if goal.kind is not GoalKind.HELD:
-                self._serve_entirely(goal.level)
             return
         load = self._tolerance.kept(goal, has * (1 - SLACK), bound)
         if load > 0:
@@ -596,11 +633,3 @@ class _Search:
         if self._tree is not None:
             self._leaves = self._tree.leaves(load) or (self._everywhere,)
             self._tree = None
-
-    def _serve_entirely(self, level: int) -> None:
-        """From now on the cases of a level have all replicas of a column or none."""
-        cases = self._problem.level == level
-        before, self._problem = self._problem, self._problem.entirely(cases)
-        mine = before.columns_of(cases)
-        self._lots = np.where(mine, self._lots * before.full, self._lots).astype(np.int64)
-        self._counts = np.where(mine, self._counts > 0, self._counts).astype(np.int64)

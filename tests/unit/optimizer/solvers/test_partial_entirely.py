@@ -73,3 +73,26 @@ def test_where_all_are_served_plan_and_bound_are_those_of_whole_rows(
     found = float(problem.values(outcome.counts).sum())
     assert least * (1 - 1e-9) <= found <= least * (1 + 1e-3)
     assert least * (1 - 1e-3) <= outcome.least_value <= least * (1 + 1e-9)
+
+
+def test_where_the_last_level_might_be_served_entirely_that_is_looked_for() -> None:
+    random = Random(6)  # noqa: S311 - a repeatable choice, not a secret
+    demands = [
+        Demand(
+            f"s{place}",
+            {name: random.randint(5, 40) for name in CARDS},
+            load=float(random.randint(20, 400)),
+        )
+        for place in range(60)
+    ]
+    cards = dict.fromkeys(CARDS, 0)
+    for demand in demands:  # a plan that serves all of them, and a few cards more
+        name = random.choice([*CARDS])
+        cards[name] += demand.needs[name]
+    cards = {name: int(count * 1.02) for name, count in cards.items()}
+    options = with_policy(SaturationPolicy.PRIORITY_EXHAUSTIVE)
+    problem = problem_of(system_of(demands, accelerators(**COSTS), cards, options))
+
+    outcome = solve_by_levels(problem, Timer(lambda: 20.0), None, delayed=False, small=0)
+
+    assert np.all(problem.served(outcome.counts) == 1)
