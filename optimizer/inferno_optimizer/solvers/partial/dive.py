@@ -25,6 +25,9 @@ from inferno_optimizer.solvers.partial.splits import (
 TURNS = 12
 """How often a dive turns back at most."""
 
+TRIES = 6
+"""Numbers of cases that get whole replicas in vain, before the rest does without."""
+
 Path = list[tuple[Vertex, BoolArray]]
 """Vertices on the way, and what is forbidden in each."""
 
@@ -115,8 +118,8 @@ class Diver:
     def _with_whole(self, vertex: Vertex, forbidden: BoolArray) -> Vertex:
         """The same with whole replicas of some cases, of as many at once as possible."""
         problem, fixed = self._problem, dict[int, float]()
-        mine, at_once = self._whole[problem.case], len(problem.case)
-        while self._seconds_left() > 0:
+        mine, at_once, failures = self._whole[problem.case], len(problem.case), 0
+        while self._seconds_left() > 0 and failures < TRIES:
             amounts = vertex.amounts * problem.full
             part = np.abs(amounts - np.rint(amounts)) > WHOLE * np.maximum(amounts, 1.0)
             columns = np.flatnonzero(part & mine)
@@ -129,6 +132,7 @@ class Diver:
             if found is not None:
                 vertex, fixed, at_once = found, more, 2 * at_once
                 continue
+            failures += 1
             if len(columns) == 1:
                 mine[columns] = False
             at_once = max(len(columns) // 2, 1)

@@ -34,6 +34,7 @@ from inferno_optimizer.solvers.partial.goals import (
 )
 from inferno_optimizer.solvers.partial.margins import FloorMargins
 from inferno_optimizer.solvers.partial.neighbourhood import (
+    around,
     between,
     by_loss,
     few_columns,
@@ -46,7 +47,7 @@ from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Basis, Relaxation, Start, Vertex
 from inferno_optimizer.solvers.partial.repair import is_kept, lifted
 from inferno_optimizer.solvers.partial.rounding import WHOLE, in_turn, rounded
-from inferno_optimizer.solvers.partial.tolerance import GoalTolerance
+from inferno_optimizer.solvers.partial.tolerance import NEAR, GoalTolerance
 from inferno_optimizer.solvers.partial.tree import Tree
 from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
 
@@ -79,9 +80,13 @@ ROUNDED = 0.2
 """How far above the floors a dive stays, as a part of the way to what was reached: whole replicas
 miss them by a little."""
 
+DECIDED, AROUND, SOLVED_AROUND = 0.15, 4, 0.2
+"""Share of the time of a goal in which the tree decides columns at first; of how many of its nodes
+the surroundings are solved at most, and the share of the time that is left for each."""
+
 BETWEEN, MET = 2, 0.7
-"""Columns of a case that are open between a plan and a vertex, and the share of the time that is
-left of a goal for that."""
+"""Columns of a case that are open around a vertex, or between it and a plan, and the share of the
+time that is left of the last level for the latter."""
 
 OPEN = (150, 500, 2_000)
 """Cases that are open in the mixed integer program, in turn, until the plan is near enough."""
@@ -154,11 +159,9 @@ class _Search:
         self._reached: tuple[Reached, ...] = ()
         self._card_prices: dict[Goal, FloatArray] = {}
         self._ends_at = 0.0
-        self._near, self._enough = 0.0, -np.inf
+        self._near = 0.0
         self._chains: EjectionChains | None = None
         self._everywhere = np.zeros(len(problem.case), dtype=np.bool_)
-        self._leaves: tuple[BoolArray, ...] = (self._everywhere,)
-        self._tree: Tree | None = None
 
     def outcome(self) -> Outcome:
         """The plan and what is proven."""
@@ -317,43 +320,54 @@ class _Search:
 
     def _improve(self, goal: Goal) -> tuple[float, tuple[Floor, ...]]:
         """Decide columns, round, and exchange replicas; what no plan that keeps floors exceeds."""
-        floors, relaxation = self._floors, self._relaxation(goal, self._floors)
+        relaxation = self._relaxation(goal, self._floors)
         ends_at = self._seconds_left() * (1 - (SEARCHED_LAST if self._is_last(goal) else SEARCHED))
-
-        def to_decide() -> float:
-            return self._seconds_left() - ends_at
-
-        begun = self._begun(relaxation, to_decide)
-        if begun is None:
-            return np.inf, floors
-        vertex, tree, part = begun
-        reference = self._raised(part, self._was_reached)
+        bound, floors = self._bound_as_reached(relaxation)
+        relaxation.keep(self._floors)
+        vertex = self._solved(relaxation)
+        if vertex is None or vertex.missing > WHOLE:
+            return bound, floors
+        tree = Tree(self._problem, relaxation, vertex, lambda: self._seconds_left() - ends_at)
         self._card_prices[goal] = vertex.prices
         self._near = self._tolerance.near(goal, vertex.bound)
-        lowest = self._at_floors(relaxation, vertex)
-        self._chains = self._chains_for(goal, lowest)
-        self._enough = -np.inf if lowest is vertex else self._tolerance.enough(goal, lowest.bound)
-        self._offer_all(goal, self._roundings(goal, floors, vertex))
+        self._chains = self._chains_for(goal, vertex)
+        self._offer_all(goal, self._roundings(goal, self._floors, vertex))
         before = self._before(goal)
         # A dive that has begun in time ends: half a dive is no plan.
         diver = Diver(
             self._problem, relaxation, before, lambda: self._worth(goal), self._seconds_left
         )
-        self._dive_around(goal, relaxation, diver)
-        base = self._decide(goal, relaxation, tree, diver, part)
-        bound = min(vertex.bound, max(tree.bound, self._worth(goal)))
-        self._tree = tree
-        if not self._near_enough(goal, bound):
-            self._meet(goal, lowest)
+        self._solve_around(goal, tree)
+        base = self._counts
+        if self._worth(goal) < tree.bound - self._near / NEAR:  # else later levels need the time
+            self._dive_around(goal, relaxation, diver)
+            base = self._decide(goal, relaxation, tree, diver)
+        bound = min(bound, max(tree.bound, self._worth(goal)))
+        enough = tree.bound if self._is_last(goal) else bound
+        best = tree.vertex or vertex
+        if not self._near_enough(goal, enough):
+            if self._is_last(goal):
+                self._meet(goal, best, MET)
             self._chained(goal, (self._counts,), HALF)
-        if goal.level < self._problem.levels - 1:
-            self._enough = -np.inf  # exchanges find little beyond: later levels need the time
-        for opening in self._openings(goal, floors, tree.vertex or vertex, base, diver.touched):
-            if self._seconds_left() <= 0 or self._near_enough(goal, bound):
+        for opening in self._openings(goal, self._floors, best, base, diver.touched):
+            if self._seconds_left() <= 0 or self._near_enough(goal, enough):
                 break
             self._solve_part(goal, opening, HALF)
-            self._exchange(goal, floors, vertex, bound)
-        return bound, reference
+            self._exchange(goal, self._floors, vertex, enough)
+        return bound, floors
+
+    def _bound_as_reached(self, relaxation: Relaxation) -> tuple[float, tuple[Floor, ...]]:
+        """What no plan exceeds that keeps what was reached before, and these floors.
+
+        The last bit of load of a level may take many cards of the next one, so that this is less
+        than with the floors as they are; but no plan keeps it where two goals exclude another.
+        """
+        raised = self._raised(1.0, self._was_reached)
+        relaxation.keep(raised)
+        vertex = self._solved(relaxation)
+        if vertex is None or vertex.missing > WHOLE:
+            return np.inf, self._floors
+        return vertex.bound, raised
 
     def _solve_part(self, goal: Goal, opening: Opening, share: float) -> None:
         """Offer the best plan of an opening that is found in a share of the goal's time."""
@@ -362,47 +376,35 @@ class _Search:
         if found.counts is not None:
             self._offer(goal, self._floors, found.counts)
 
-    def _meet(self, goal: Goal, vertex: Vertex) -> None:
+    def _solve_around(self, goal: Goal, tree: Tree) -> None:
+        """Decide columns, then solve the cases that a vertex splits or that lose little.
+
+        All others are as in the vertex; of the last level also as in the plan.
+        """
+        problem, matter = self._problem, self._matter(goal)
+        least = least_of(problem, self._floors)
+        ends_at = self._seconds_left() * (1 - DECIDED)
+        while self._seconds_left() > ends_at and tree.branch(self._worth(goal), self._near):
+            if self._near_enough(goal, tree.bound):
+                return
+        for vertex in tree.vertices(AROUND):
+            before = self._worth(goal)
+            opening = Opening(*around(problem, vertex, least, matter, OPEN[0], BETWEEN))
+            self._solve_part(goal, opening, SOLVED_AROUND)
+            if self._is_last(goal) and not self._near_enough(goal, tree.bound):
+                self._meet(goal, vertex, SOLVED_AROUND)
+            if self._worth(goal) < before + self._near or self._near_enough(goal, tree.bound):
+                return
+
+    def _meet(self, goal: Goal, vertex: Vertex, share: float) -> None:
         """Solve the cases again of which the plan has other replicas than a vertex."""
-        if not self._is_last(goal):
-            return  # dives are near enough, and later levels need the time
         columns = between(self._problem, vertex, self._counts, BETWEEN)
         columns &= self._problem.columns_of(self._matter(goal))
-        self._solve_part(goal, Opening(columns, self._counts), MET)
+        self._solve_part(goal, Opening(columns, self._counts), share)
 
     def _is_last(self, goal: Goal) -> bool:
         """Whether no other load follows."""
         return goal.level == self._problem.levels - 1 and goal.kind is not GoalKind.HELD
-
-    def _begun(
-        self, relaxation: Relaxation, seconds_left: Callable[[], float]
-    ) -> tuple[Vertex, Tree, float] | None:
-        """The best vertex and a tree, with floors at what was reached before: 1; or as they are: 0.
-
-        The last bit of load of a level may take many cards of the next one. What is proven of that
-        holds for plans that keep what was reached; there are none where two goals exclude another.
-        """
-        for part, leaves in ((1.0, self._leaves), (0.0, (self._everywhere,))):
-            relaxation.keep(self._raised(part, self._was_reached))
-            vertex = self._solved(relaxation)
-            if vertex is None:
-                return None
-            if vertex.missing <= WHOLE:
-                tree = Tree(self._problem, relaxation, vertex, leaves, seconds_left)
-                if np.isfinite(tree.bound):
-                    return vertex, tree, part
-        return None
-
-    def _at_floors(self, relaxation: Relaxation, vertex: Vertex) -> Vertex:
-        """The best vertex with floors as they are, which are below what was reached.
-
-        A plan may use the tolerance of earlier goals: it can have more than what is proven of
-        those that keep what was reached.
-        """
-        if all(floor.whole for floor in self._floors):
-            return vertex
-        relaxation.keep(self._floors)
-        return relaxation.solve(self._seconds_left) or vertex
 
     def _chains_for(self, goal: Goal, vertex: Vertex) -> EjectionChains | None:
         """Ejection chains for a goal; a value has none."""
@@ -460,14 +462,12 @@ class _Search:
                 goal, self._rounded(goal, self._floors, diver.dive(forbidden, PARTS[0]))
             )
 
-    def _decide(
-        self, goal: Goal, relaxation: Relaxation, tree: Tree, diver: Diver, part: float
-    ) -> IntArray:
+    def _decide(self, goal: Goal, relaxation: Relaxation, tree: Tree, diver: Diver) -> IntArray:
         """Decide columns of large cases, and dive; the best plan, if it does not keep a floor."""
         base, best, in_vain = self._counts, -np.inf, 0
-        margins = self._margins(min(ROUNDED, part))
+        margins = self._margins(ROUNDED)
         for number in count():
-            relaxation.keep(self._raised(part, self._was_reached))
+            relaxation.keep(self._floors)
             self._branch(goal, tree)
             place, parts = divmod(number, len(PARTS))
             forbidden, before = tree.best(place), self._worth(goal)
@@ -501,7 +501,7 @@ class _Search:
         worth, most = self._worth(goal), goal.most(self._problem)
         if self._is_last(goal) and bound >= most * (1 - SLACK):
             return worth >= most * (1 - SLACK)  # where all might be served, that is looked for
-        return worth >= max(bound - self._near, self._enough)
+        return worth >= bound - self._near
 
     def _rounded(
         self, goal: Goal, floors: tuple[Floor, ...], vertices: Iterator[Vertex]
@@ -630,6 +630,3 @@ class _Search:
         load = self._tolerance.kept(goal, has * (1 - SLACK), bound)
         if load > 0:
             self._floors = (*self._floors, Floor(goal, load, whole=False))
-        if self._tree is not None:
-            self._leaves = self._tree.leaves(load) or (self._everywhere,)
-            self._tree = None

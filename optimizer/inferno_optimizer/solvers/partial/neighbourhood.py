@@ -6,7 +6,7 @@ from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Vertex
-from inferno_optimizer.solvers.partial.rounding import SLACK, WHOLE
+from inferno_optimizer.solvers.partial.rounding import SLACK, WHOLE, whole_of
 
 COLUMNS = 6
 """Columns of a case at most: the ones that lose the least."""
@@ -60,6 +60,34 @@ def between(problem: ReplicaProblem, vertex: Vertex, counts: IntArray, most: int
     cases[problem.case[differs]] = True
     few = few_columns(problem, vertex, counts, most) | (vertex.amounts > SLACK)
     return few & problem.columns_of(cases)
+
+
+def around(
+    problem: ReplicaProblem,
+    vertex: Vertex,
+    least: FloatArray,
+    matter: BoolArray,
+    cases: int,
+    most: int,
+) -> tuple[BoolArray, IntArray]:
+    """Columns of the cases that a vertex splits and of a few that lose little; what others have.
+
+    See `assignment.md`, section "Partial service", and its source [10].
+
+    Parameters
+    ----------
+    problem, vertex
+        The problem, and a solution of its relaxation.
+    least, matter
+        Share that each case must have, and which ones are open at all; shape (cases,).
+    cases, most
+        How many cases that are not split are open, and columns of each.
+    """
+    counts, some = whole_of(problem, vertex)
+    order = by_loss(problem, vertex, counts, least)
+    some[order[matter[order]][:cases]] = True
+    few = few_columns(problem, vertex, counts, most) | (vertex.amounts > SLACK)
+    return few & problem.columns_of(some & matter), counts
 
 
 def part_of_cards(problem: ReplicaProblem, counts: IntArray) -> FloatArray:

@@ -44,15 +44,6 @@ class GoalTolerance:
             return NEAR_VALUE * max(abs(bound), 1.0)
         return NEAR * self.share * bound
 
-    def enough(self, goal: Goal, bound: float) -> float:
-        """What of a goal is enough where floors are as they are: a value is not traded for others.
-
-        More than the tolerance of the goal may lie between what is proven and what is possible.
-        """
-        if goal.kind is GoalKind.VALUE:
-            return -np.inf
-        return bound * (1 - self.share)
-
     def kept(self, goal: Goal, load: float, bound: float) -> float:
         """What later goals keep of a load, where no more than the bound is possible."""
         if goal.kind is GoalKind.HELD:  # what runs is no matter of tolerance

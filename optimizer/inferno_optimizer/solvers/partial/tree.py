@@ -6,7 +6,7 @@ no node of the tree exceeds, no plan does.
 """
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +15,6 @@ from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex
 from inferno_optimizer.solvers.partial.splits import (
-    SOME,
     main_column,
     other_columns,
     split_in_order,
@@ -42,9 +41,8 @@ class Tree:
     ----------
     problem, relaxation
         The problem, and its relaxation.
-    root, leaves
-        The vertex of the relaxation, and what may be forbidden: every plan that matters avoids
-        one of these sets of columns, arrays of shape (columns,).
+    root
+        The vertex of the relaxation.
     seconds_left
         Time of the search.
     """
@@ -54,18 +52,13 @@ class Tree:
         problem: ReplicaProblem,
         relaxation: Relaxation,
         root: Vertex,
-        leaves: Sequence[BoolArray],
         seconds_left: Callable[[], float],
     ) -> None:
         self._problem, self._relaxation = problem, relaxation
         self._seconds_left = seconds_left
         self._nodes: list[_Node] = []
         self._count = 0
-        for forbidden in leaves:
-            vertex = relaxation.solve(seconds_left, forbidden) if np.any(forbidden) else root
-            known = root if vertex is None else vertex
-            if known.missing <= SOME:
-                self._push(min(known.bound, root.bound), forbidden, known)
+        self._push(root.bound, np.zeros(len(problem.case), dtype=np.bool_), root)
 
     @property
     def bound(self) -> float:
@@ -82,14 +75,14 @@ class Tree:
         """That of the highest bound."""
         return self._nodes[0].vertex if self._nodes else None
 
+    def vertices(self, most: int) -> list[Vertex]:
+        """Those of the highest bounds."""
+        return [node.vertex for node in heapq.nsmallest(most, self._nodes)]
+
     def best(self, place: int) -> BoolArray | None:
         """What is forbidden in the node at this place in the order of the bounds, if there is."""
         nodes = heapq.nsmallest(place + 1, self._nodes)
         return nodes[place].forbidden if place < len(nodes) else None
-
-    def leaves(self, worth: float) -> tuple[BoolArray, ...]:
-        """What is forbidden in the nodes that may have plans of some worth."""
-        return tuple(node.forbidden for node in self._nodes if -node.order[0] >= worth)
 
     def branch(self, worth: float, near: float) -> bool:
         """Decide a case in the node of the highest bound; whether any is worth it.

@@ -5,7 +5,7 @@ import numpy as np
 from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.partial.filling import filled
 from inferno_optimizer.solvers.partial.goals import Goal, GoalKind
-from inferno_optimizer.solvers.partial.neighbourhood import between
+from inferno_optimizer.solvers.partial.neighbourhood import around, between
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Basis, Relaxation, Start, Vertex
 from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
@@ -58,3 +58,24 @@ def test_to_solve_them_again_mends_a_plan_that_no_single_change_does() -> None:
     assert found.counts is not None
     assert SERVED.worth(problem, crossed) == 80
     assert SERVED.worth(problem, found.counts) == 120
+
+
+def test_around_a_vertex_only_the_server_that_it_splits_is_open() -> None:
+    demands = [Demand(name, {"X": 4, "Y": 8}, load=40) for name in ("a", "b")]
+    demands.append(Demand("c", {"Z": 4}, load=40))
+    cards = {"X": 6, "Y": 20, "Z": 4}
+    problem = problem_of(system_of(demands, accelerators(X=10, Y=10, Z=10), cards, HOLD))
+    vertex, nothing = vertex_of(problem), np.zeros(len(problem.case), dtype=np.int64)
+    least, matter = np.zeros(3), np.ones(3, dtype=np.bool_)
+
+    columns, counts = around(problem, vertex, least, matter, cases=0, most=1)
+    opening = Opening(columns, counts)
+    found = best_of(problem, SERVED, (), opening, SearchLimits(10.0, 0.0), nothing)
+
+    assert vertex.bound == 120
+    assert np.unique(problem.case[columns]).shape == (1,)
+    assert counts.sum() == 8  # four X of one server, four Z
+    assert found.counts is not None
+    assert SERVED.worth(problem, found.counts) == 120
+    wider, _ = around(problem, vertex, least, matter, cases=3, most=2)
+    assert np.unique(problem.case[wider]).tolist() == [0, 1, 2]
