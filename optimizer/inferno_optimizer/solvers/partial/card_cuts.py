@@ -24,6 +24,8 @@ class CardCuts:
     ----------
     type, size, room
         Type of the cards that are divided, by what, and what is left of them; shape (cuts,).
+    place
+        Place of each among `SIZES` cuts of each type, which there are at most; shape (cuts,).
     cut, column, factor
         The entries that are not 0; shape (entries,).
     """
@@ -31,6 +33,7 @@ class CardCuts:
     type: IntArray
     size: IntArray
     room: FloatArray
+    place: IntArray
     cut: IntArray
     column: IntArray
     factor: FloatArray
@@ -39,14 +42,14 @@ class CardCuts:
     def of(cls, cards: Cards, capacity: IntArray) -> "CardCuts":
         """The cuts of each type of which there are not whole multiples of the usual sizes."""
         sizes = [
-            (card_type, size)
+            (card_type, size, card_type * SIZES + place)
             for card_type, room in enumerate(capacity.tolist())
-            for size in _usual_sizes(cards.count[cards.type == card_type])
+            for place, size in enumerate(_usual_sizes(cards.count[cards.type == card_type]))
             if room % size
         ]
-        types, divisors = np.array(sizes, dtype=np.int64).reshape(-1, 2).T
+        types, divisors, places = np.array(sizes, dtype=np.int64).reshape(-1, 3).T
         cuts, columns, factors = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]
-        for cut, (card_type, size) in enumerate(sizes):
+        for cut, (card_type, size, _) in enumerate(sizes):
             mine = cards.type == card_type
             factor = _rounded(cards.count[mine], size, int(capacity[card_type]))
             some = factor > 0
@@ -57,6 +60,7 @@ class CardCuts:
             types,
             divisors,
             (capacity[types] // divisors).astype(np.float64),
+            places,
             np.concatenate(cuts),
             np.concatenate(columns),
             np.concatenate(factors),

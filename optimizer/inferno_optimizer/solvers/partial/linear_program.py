@@ -13,6 +13,7 @@ import numpy as np
 from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.solvers.partial.card_cuts import SIZES
 from inferno_optimizer.solvers.partial.goals import (
     Floor,
     Goal,
@@ -90,10 +91,12 @@ class LinearProgram:
     def row_keys(self) -> IntArray:
         """Places of the rows in a basis."""
         problem, rows = self._problem, self.rows
-        cases, of_cards = len(problem.cases), rows.first_floor - rows.first_type
-        first = 3 * cases + of_cards
+        cases, types = len(problem.cases), len(problem.capacity)
+        first = 3 * cases + types
+        cuts = first + problem.card_cuts.place
+        floors = first + types * SIZES + self._floor_keys()
         parts = (rows.cases, cases + rows.least, 2 * cases + rows.holding)
-        return np.concatenate((*parts, 3 * cases + np.arange(of_cards), first + self._floor_keys()))
+        return np.concatenate((*parts, 3 * cases + np.arange(types), cuts, floors))
 
     def column_keys(self, order: IntArray) -> IntArray:
         """Places of the columns in a basis."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.solvers.partial.card_cuts import SIZES
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind, with_sum
 from inferno_optimizer.solvers.partial.linear_program import KINDS, LinearProgram, unit_of
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
@@ -76,7 +77,7 @@ class Basis:
     def empty(cls, problem: ReplicaProblem) -> "Basis":
         """All columns at 0."""
         cases, floors = len(problem.cases), len(KINDS) * problem.levels
-        of_cards = len(problem.capacity) + len(problem.card_cuts.room)
+        of_cards = len(problem.capacity) * (1 + SIZES)
         rows = np.full(3 * cases + of_cards + floors, BASIC)
         columns = np.zeros(2 * cases + len(problem.case) + floors, dtype=np.int64)
         return cls(rows, columns, cases, len(problem.case))

@@ -1,5 +1,6 @@
 """Cuts of the capacity, beside all whole numbers of replicas that fit."""
 
+from dataclasses import replace
 from itertools import product
 from random import Random
 
@@ -35,6 +36,23 @@ def test_every_number_of_replicas_that_fits_keeps_the_cuts() -> None:
         )
 
     assert cut_off > 30  # many fractional plans that fit do not keep them
+
+
+def test_a_relaxation_may_begin_where_one_with_other_cuts_ended() -> None:
+    demands = [Demand(name, {"2xX": 100, "3xX": 100}, load=100) for name in ("a", "b")]
+    units = [Accelerator("2xX", "x", 20, 2), Accelerator("3xX", "x", 30, 3)]
+    problem = problem_of(system_of(demands, units, {"x": 252}, EXHAUSTIVE))
+    more = replace(problem, capacity=problem.capacity + 1)
+    assert len(more.card_cuts.room) != len(problem.card_cuts.room)
+    start = Start(np.zeros(len(problem.case), dtype=np.bool_), Basis.empty(problem))
+    first = Relaxation(problem, Goal(GoalKind.SERVED, 0), (), start)
+    first.solve(lambda: 10.0)
+
+    again = Start(start.known, first.basis())
+    vertex = Relaxation(more, Goal(GoalKind.SERVED, 0), (), again).solve(lambda: 10.0)
+
+    assert vertex is not None
+    assert vertex.bound == pytest.approx(126)
 
 
 @pytest.mark.parametrize(("cards", "replicas"), [(255, 63), (256, 64)])
