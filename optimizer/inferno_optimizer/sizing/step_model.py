@@ -200,11 +200,13 @@ class StepModel(StepLaw):
     def may_fall(self, arrival_rate: FloatArray) -> npt.NDArray[np.bool_]:
         """Where prefills take most of the time: batches are then nearly empty, or nearly full.
 
-        A rate that fills more of them lets steps vary less, which may weigh more than their length.
+        A rate that fills more of them lets steps vary less, which may weigh more than their length;
+        so does one at which the last steps without a prefill go, if these are shorter.
         """
         full = self.batch.astype(np.float64)
-        step, _ = self.step_ms(full, arrival_rate)
-        return (self.alpha + self.decode_slope * full) / step < 1.0 - FALLING
+        step, mixed = self.step_ms(full, arrival_rate)
+        most = (self.alpha + self.decode_slope * full) / step < 1.0 - FALLING
+        return most | ((mixed >= 1.0) & (self.mixed_slope > 0))
 
     def itl_ms(self, averages: Averages) -> FloatArray:
         """Mean time of a step for each of its tokens [ms].

@@ -194,11 +194,15 @@ def wild(number: int) -> StepModel:
     return StepModel.of(parameters, np.arange(number), asked)
 
 
-def ttft_at(model: StepModel, rate: FloatArray, percentile: float) -> FloatArray:
-    """Time to first token, or a percentile of it [ms]."""
-    targets = TargetLimits.of([Target(ttft_ms=1.0, ttft_percentile=percentile)] * len(rate))
+def latencies_at(
+    model: StepModel, rate: FloatArray, percentile: float
+) -> tuple[FloatArray, FloatArray]:
+    """Inter-token latency and time to first token, or a percentile of them [ms]."""
+    percentiles = {"itl_percentile": percentile, "ttft_percentile": percentile}
+    targets = TargetLimits.of([Target(itl_ms=1.0, ttft_ms=1.0, **percentiles)] * len(rate))
     replicas = Replicas(model, targets)
-    return replicas.delays(replicas.averages(rate))[1].ms()
+    queues = replicas.averages(rate)
+    return replicas.itl(queues).ms(), replicas.delays(queues)[1].ms()
 
 
 @pytest.mark.parametrize("percentile", [0.0, 95.0])
@@ -208,7 +212,7 @@ def test_targets_hold_at_all_rates_up_to_the_highest_one_where_latencies_fall(
     model = wild(4000)
     model = model.take(np.flatnonzero(model.may_fall(0.9 * model.batch / model.full_ms)))
     highest, shares = 0.999 * model.batch / model.full_ms, np.linspace(0.3, 1.0, 60)
-    ttft = np.stack([ttft_at(model, share * highest, percentile) for share in shares])
+    ttft = np.stack([latencies_at(model, share * highest, percentile)[1] for share in shares])
     peak = np.maximum.accumulate(ttft)
     rows = np.flatnonzero((ttft < 0.93 * peak).any(axis=0))
     later = np.argmin(ttft[:, rows] / peak[:, rows], axis=0)
@@ -225,15 +229,36 @@ def test_targets_hold_at_all_rates_up_to_the_highest_one_where_latencies_fall(
 
 
 @pytest.mark.parametrize("percentile", [0.0, 95.0])
-def test_latencies_fall_only_where_prefills_take_most_of_the_time(percentile: float) -> None:
+@pytest.mark.parametrize("place", [0, 1], ids=["ITL", "TTFT"])
+def test_latencies_fall_only_where_prefills_take_most_of_the_time(
+    percentile: float, place: int
+) -> None:
     model, shares = wild(1000), np.linspace(0.1, 0.999, 40)
-    ttft = np.zeros(1000)
+    latency = np.zeros(1000)
 
     for share in shares:
         rate = share * model.batch / model.full_ms
-        found = ttft_at(model, rate, percentile)
-        assert model.may_fall(rate)[found < ttft * (1 - 1e-4)].all()
-        ttft = np.maximum(ttft, found)
+        found = latencies_at(model, rate, percentile)[place]
+        assert model.may_fall(rate)[found < latency * (1 - 1e-4)].all()
+        latency = np.maximum(latency, found)
+
+
+def test_a_percentile_holds_at_all_rates_up_to_the_highest_one_where_all_steps_have_a_prefill() -> (
+    None
+):
+    """Prompts of eight budgets: as the last steps without a prefill go, steps vary less."""
+    parameters = StepParameters(21.5, 4.4e-4, 0.029, 3.9e-4, 1.8, 512, 290)
+    model = replica(parameters, 10, 4211, 46, cov=0.42)
+    highest, shares = 0.999 * model.batch / model.full_ms, np.linspace(0.3, 1.0, 60)
+    itl = [float(latencies_at(model, share * highest, 90.0)[0][0]) for share in shares]
+    limit = 1.001 * itl[-1]  # met, and before that missed
+    target = Target(itl_ms=limit, itl_percentile=90.0)
+
+    (rate,) = highest_rate(Replicas(model, TargetLimits.of([target])), 0.05 * highest, highest)
+
+    missed = int(np.argmax(np.array(itl) > limit))
+    assert max(itl) > 1.02 * limit
+    assert shares[missed - 1] * highest[0] <= rate < shares[missed] * highest[0]
 
 
 def test_a_percentile_of_the_inter_token_latency_is_met_where_it_is_predicted() -> None:
