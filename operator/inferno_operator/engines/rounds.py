@@ -1,7 +1,8 @@
 """Asks Prometheus about groups of servers, again and again, and keeps what it needs of each."""
 
-from collections.abc import AsyncIterator, Callable, Container, Mapping
+from collections.abc import AsyncIterator, Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import isfinite
 
 from inferno_operator.engines import promql
@@ -24,6 +25,9 @@ MEMORY_SECONDS = 3600
 
 BRIEF_SECONDS = 20
 """Length of the brief window at least [s]."""
+
+AT_ONCE = 1000
+"""Servers of which there are answers at a time: those of ten thousand take megabytes."""
 
 GroupPart = tuple[GroupIdentity, int]
 """A group, and the number of its part."""
@@ -83,9 +87,12 @@ class Rounds:
         others = memory.suspects.others(chunk)
         apart, memory.suspects.apart = memory.suspects.apart, []
         if others:
-            yield await self._usual(replace(chunk, values=others), queries, memory)
+            usual = await self._usual(replace(chunk, values=others), queries, memory)
+            while some := dict(islice(usual, AT_ONCE)):
+                yield some
         for values, problem in apart:
-            yield await self._apart(replace(chunk, values=values, is_part=True), queries, problem)
+            group = replace(chunk, values=values, is_part=True)
+            yield dict(await self._apart(group, queries, problem))
 
     def keep(self, parts: Container[GroupPart]) -> None:
         """Forget all groups but these."""
@@ -94,7 +101,7 @@ class Rounds:
 
     async def _usual(
         self, group: SeriesGroup, queries: RoundQueries, memory: GroupMemory
-    ) -> Mapping[Values, ServerAnswer]:
+    ) -> Iterator[tuple[Values, ServerAnswer]]:
         """Ask about servers that share their queries."""
         brief = _brief_window(memory.interval, memory.short)
         windows = replace(group.windows, short=memory.short, brief=brief)
@@ -108,7 +115,7 @@ class Rounds:
 
     async def _apart(
         self, group: SeriesGroup, queries: RoundQueries, problem: str
-    ) -> Mapping[Values, ServerAnswer]:
+    ) -> Iterator[tuple[Values, ServerAnswer]]:
         """Ask about a few servers, one of which made queries fail, as far as there is time."""
         round_ = Round(group, group.windows, is_apart=True, time=self._clock())
         await queries.suspected(round_, problem)
@@ -152,9 +159,13 @@ def _brief_window(interval: float, short: int) -> int:
     return seconds if interval and 2 * seconds <= short else 0
 
 
-def _server_answers(round_: Round, hints: Mapping[Values, str]) -> Mapping[Values, ServerAnswer]:
-    answered = {v: ServerAnswer(_reading(round_, v), hints.get(v, "")) for v in round_.group.values}
-    return {**answered, **{v: ServerAnswer(reading) for v, reading in round_.failures.items()}}
+def _server_answers(
+    round_: Round, hints: Mapping[Values, str]
+) -> Iterator[tuple[Values, ServerAnswer]]:
+    for values in round_.group.values:
+        yield values, ServerAnswer(_reading(round_, values), hints.get(values, ""))
+    for values, reading in round_.failures.items():
+        yield values, ServerAnswer(reading)
 
 
 def _reading(round_: Round, values: Values) -> Reading:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
 from inferno_operator.engines.catalogue import (
@@ -24,7 +24,7 @@ from inferno_operator.engines.series_groups import (
     label_names,
     windows_of,
 )
-from inferno_operator.resources import CUSTOM, Measure, Queries
+from inferno_operator.resources import CUSTOM, Measure
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.prometheus import Prometheus
 from inferno_optimizer.errors import InputError
@@ -46,10 +46,6 @@ Results = Mapping[Key, SurveyResult]
 
 Receive = Callable[[Results], Awaitable[object]]
 """Takes results as soon as they are there."""
-
-
-async def _ignore(_: Results) -> None:
-    """Take nothing."""
 
 
 class Survey:
@@ -82,13 +78,23 @@ class Survey:
         self._own = OwnQueries(prometheus)
         self._seconds: dict[GroupPart, float] = {}
 
-    async def ask(
+    async def ask(self, measures: Mapping[Key, Measure]) -> Results:
+        """Return the readings of servers, by where each is measured."""
+        answers: dict[Key, SurveyResult] = {}
+
+        async def take(results: Results) -> None:
+            answers.update(results)
+
+        await self.ask_each(measures, take)
+        return answers
+
+    async def ask_each(
         self,
         measures: Mapping[Key, Measure],
-        receive: Receive = _ignore,
+        receive: Receive,
         is_wanted: Callable[[Key], bool] = lambda _: True,
-    ) -> Results:
-        """Return the readings of servers; a failure becomes a part of the reading.
+    ) -> None:
+        """Ask for the readings of servers; a failure becomes a part of the reading.
 
         Parameters
         ----------
@@ -99,22 +105,22 @@ class Survey:
         is_wanted
             Whether a server is still there: queries of its own are not asked otherwise.
         """
-        answers: dict[Key, SurveyResult] = {}
-
-        async def take(results: Results) -> None:
-            answers.update(results)
-            await receive(results)
+        own: dict[Key, SurveyResult] = {}
 
         async def take_shared(results: Results) -> None:
-            answers.update(results)
-            await receive({k: result for k, result in results.items() if not measures[k].queries})
+            own.update((key, each) for key, each in results.items() if measures[key].queries)
+            await receive({key: each for key, each in results.items() if key not in own})
 
         async def take_own(key: Key, reading: Reading) -> None:
-            await take({key: replace(answers[key], reading=reading)})
+            await receive({key: replace(own[key], reading=reading)})
 
         await self._shared(measures, take_shared)
-        await self._own.ask(dict(_asking(measures, answers)), take_own, is_wanted)
-        return answers
+        asking = {
+            key: (found.reading, queries)
+            for key, found in own.items()
+            if (queries := measures[key].queries)
+        }
+        await self._own.ask(asking, take_own, is_wanted)
 
     async def _shared(self, measures: Mapping[Key, Measure], take: Receive) -> None:
         groups, refused = self._grouped(measures)
@@ -204,12 +210,3 @@ def _results(
         for values, item in answers.items()
         for key in members.keys[values]
     }
-
-
-def _asking(
-    measures: Mapping[Key, Measure], found: Results
-) -> Iterator[tuple[Key, tuple[Reading, Queries]]]:
-    """Yield the servers with queries of their own, with their readings so far."""
-    for key, measure in measures.items():
-        if measure.queries:
-            yield key, (found[key].reading, measure.queries)

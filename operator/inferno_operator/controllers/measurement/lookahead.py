@@ -41,6 +41,8 @@ class LoadHistory:
     requests is no better known.
     """
 
+    __slots__ = ("_growth", "_known", "_newest", "_rates")
+
     def __init__(self) -> None:
         self._rates = np.full(STEPS, np.nan, dtype=np.float16)
         self._known = 0

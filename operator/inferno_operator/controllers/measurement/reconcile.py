@@ -65,7 +65,8 @@ async def reconcile(context: Context) -> None:
         )
     else:
         await _ask_for_demand(demand_sources(servers), context)
-        await context.survey.ask(measures, partial(_take, context), partial(_is_wanted, context))
+        take, is_wanted = partial(_take, context), partial(_is_wanted, context)
+        await context.survey.ask_each(measures, take, is_wanted)
     gone = (status.cleared(o) for key, o in servers.items() if key not in measures)
     await _write(gone, context)
     _report(servers, context)

@@ -50,12 +50,14 @@ class Watch:
     ) -> dict[Key, Measured]:
         began = asyncio.get_running_loop().time()
         self.came = {}
+        found: dict[Key, SurveyResult] = {}
 
         async def receive(results: Results) -> None:
             now = asyncio.get_running_loop().time() - began
             self.came |= dict.fromkeys(results, now)
+            found.update(results)
 
-        found = await self.survey.ask(measures, receive, lambda key: key not in gone)
+        await self.survey.ask_each(measures, receive, lambda key: key not in gone)
         self.took = asyncio.get_running_loop().time() - began
         return {key: judged(result) for key, result in found.items()}
 

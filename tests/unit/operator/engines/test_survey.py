@@ -7,8 +7,9 @@ import pytest
 from inferno_operator.controllers.measurement.quality import measured
 from inferno_operator.engines import promql
 from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.rounds import AT_ONCE
 from inferno_operator.engines.series_groups import WINDOWS, RateWindows, SeriesGroup
-from inferno_operator.engines.survey import Survey, SurveyResult
+from inferno_operator.engines.survey import Results, Survey, SurveyResult
 from inferno_operator.resources import Measure, Measured
 from inferno_operator.resources.measurement import MAX_LABELS
 from inferno_operator.resources.objects import Key
@@ -80,6 +81,19 @@ async def test_the_number_of_queries_does_not_grow_with_the_servers(
         await asking.ask(measures)
 
         assert len(table.asked) <= QUERIES
+
+
+async def test_answers_about_many_servers_come_some_at_a_time(table: Table) -> None:
+    measures = {key(f"s{n}"): vllm(f"m{n}") for n in range(2 * AT_ONCE + 1)}
+    came: list[Results] = []
+
+    async def receive(results: Results) -> None:
+        came.append(results)
+
+    await survey(table).ask_each(measures, receive)
+
+    assert sorted(k for results in came for k in results) == sorted(measures)
+    assert max(map(len, came)) == AT_ONCE
 
 
 async def test_a_query_that_is_refused_is_told_in_the_words_of_prometheus(table: Table) -> None:
