@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import islice
 from typing import TypeVar
 
 from inferno_operator.runtime.ports import GoneError
@@ -12,6 +13,9 @@ from inferno_optimizer.errors import InfernoError
 T = TypeVar("T")
 
 CONCURRENT_WRITES = 16
+
+APART = 2 * CONCURRENT_WRITES
+"""Steps of other items between two steps of an item, while there are that many."""
 
 logger = logging.getLogger(__name__)
 
@@ -24,12 +28,13 @@ async def write_each(items: Iterable[T], *steps: Callable[[T], Awaitable[object]
     thousand writes take tens of megabytes.
     """
     fresh = ((item, steps) for item in items)
-    begun = deque[tuple[T, tuple[Callable[[T], Awaitable[object]], ...]]]()
+    waiting = deque(islice(fresh, APART + 1))
     failures: list[InfernoError] = []
 
     async def work() -> None:
-        while due := _due(fresh, begun):
-            item, (step, *others) = due
+        while waiting:
+            item, (step, *others) = waiting.popleft()
+            waiting.extend(islice(fresh, max(APART + 1 - len(waiting), 0)))
             try:
                 await step(item)
             except GoneError as error:
@@ -38,15 +43,9 @@ async def write_each(items: Iterable[T], *steps: Callable[[T], Awaitable[object]
                 failures.append(error)
             else:
                 if others:
-                    begun.append((item, tuple(others)))
+                    waiting.insert(APART, (item, tuple(others)))
 
-    workers = (work() for _ in range(CONCURRENT_WRITES))
+    workers = (work() for _ in range(min(CONCURRENT_WRITES, len(waiting))))
     ended = await asyncio.gather(*workers, return_exceptions=True)
     for failure in (*failures, *filter(None, ended)):
         raise failure
-
-
-def _due(fresh: Iterator[T], begun: deque[T]) -> T | None:
-    """Return what is next; some others begin before an item goes on."""
-    new = next(fresh, None) if len(begun) <= CONCURRENT_WRITES else None
-    return begun.popleft() if new is None and begun else new
