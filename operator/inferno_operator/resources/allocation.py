@@ -119,6 +119,8 @@ class RoleAllocation(Part):
     """The accelerator's spec.name."""
     num_replicas: Amount
     """Number of replicas."""
+    starting_replicas: NonNegativeInteger | None = None
+    """Further replicas that hold their cards and do not serve yet; plans count them as running."""
     cold_replicas: NonNegativeInteger | None = None
     """Those of the prefill replicas that have just started: nothing is in their prefix caches."""
     max_batch: Amount | None = None
@@ -155,6 +157,7 @@ class Roles(Part):
             Allocation(
                 accelerator=accelerator,
                 num_replicas=sum(part.num_replicas for part in parts),
+                starting_replicas=sum(part.starting_replicas or 0 for part in parts) or None,
                 max_batch=parts[-1].max_batch,
                 cost=sum(part.cost or 0.0 for part in parts),
             )

@@ -101,19 +101,28 @@ def current_allocation(
 
 
 def has_changed_apart(
-    server: Server, running: Mapping[Role, tuple[str, int]], cold: Mapping[str, int] = NONE
+    server: Server,
+    running: Mapping[Role, tuple[str, int]],
+    cold: Mapping[str, int] = NONE,
+    starting: Mapping[str, int] = NONE,
 ) -> bool:
     """Whether the roles of the current allocation differ from the replicas that run."""
     current = server.spec.current_alloc
     if current is None or current.roles is None:
         return True
     reported = {
-        role: (part.accelerator, part.num_replicas, part.cold_replicas or 0)
+        role: (
+            part.accelerator,
+            part.num_replicas,
+            part.cold_replicas or 0,
+            part.starting_replicas or 0,
+        )
         for role, part in current.roles.by_role.items()
     }
     return reported != {
-        role: (name, count, cold.get(place_of(name, role), 0))
+        role: (name, count, cold.get(place, 0), starting.get(place, 0))
         for role, (name, count) in running.items()
+        if (place := place_of(name, role))
     }
 
 
@@ -122,12 +131,14 @@ def current_apart(
     running: Mapping[Role, tuple[str, int]],
     unit_costs: Mapping[str, float],
     cold: Mapping[str, int] = NONE,
+    starting: Mapping[str, int] = NONE,
 ) -> Manifest:
     """Return `currentAlloc` from the running replicas of both roles, without the load."""
     parts = {
         role: RoleAllocation(
             accelerator=name,
             num_replicas=count,
+            starting_replicas=starting.get(place_of(name, role)) or None,
             cold_replicas=cold.get(place_of(name, role)) or None,
             max_batch=_max_batch_of(server, place_of(name, role)),
             cost=round(count * unit_costs.get(place_of(name, role), 0.0), DIGITS),
@@ -137,6 +148,7 @@ def current_apart(
     whole = ServerAllocation(
         accelerator=parts[Role.DECODE].accelerator,
         num_replicas=sum(count for _, count in running.values()),
+        starting_replicas=sum(part.starting_replicas or 0 for part in parts.values()) or None,
         cold_replicas=parts[Role.PREFILL].cold_replicas,
         max_batch=parts[Role.DECODE].max_batch,
         cost=round(sum(part.cost or 0.0 for part in parts.values()), DIGITS),

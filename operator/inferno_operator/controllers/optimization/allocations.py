@@ -1,6 +1,6 @@
 """Allocations of Servers, as their objects have them and as the optimizer has them; pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from inferno_optimizer import system as core
 from inferno_optimizer.sizing.cases import Catalogue
 
 Priced = TypeVar("Priced", bound=Allocation)
+Placed = TypeVar("Placed", Allocation, ServerAllocation, RoleAllocation)
 
 
 def priced_current(resource: Server, catalogue: Catalogue) -> ServerAllocation | None:
@@ -52,26 +53,45 @@ def placed_current(resource: Server, catalogue: Catalogue) -> ServerAllocation |
     whole, model = priced_current(resource, catalogue), resource.spec.model
     if whole is None or not any(part.starting_replicas for part in whole.parts):
         return whole
-    mix = tuple(_placed_part(part, model, catalogue) for part in whole.mix)
-    if not mix:
-        return _placed_part(whole, model, catalogue)
-    totals = {
-        "num_replicas": sum(part.num_replicas for part in mix),
-        "cost": sum(part.cost or 0.0 for part in mix),
+    if not (whole.mix or whole.roles):
+        return _with_starting(whole, catalogue.unit_cost(model, whole.accelerator))
+    mix = tuple(
+        _with_starting(part, catalogue.unit_cost(model, part.accelerator)) for part in whole.mix
+    )
+    roles = {
+        role: _with_starting(part, catalogue.unit_cost(model, part.accelerator, role))
+        for role, part in (whole.roles.by_role if whole.roles else {}).items()
     }
-    return whole.model_copy(update={"mix": mix, **totals})
-
-
-def _placed_part(part: Priced, model: str, catalogue: Catalogue) -> Priced:
-    starting = part.starting_replicas or 0
-    more = starting * catalogue.unit_cost(model, part.accelerator)
-    return part.model_copy(
+    before: list[Allocation | RoleAllocation] = [*whole.mix]
+    before += whole.roles.by_role.values() if whole.roles else ()
+    after: list[Allocation | RoleAllocation] = [*mix, *roles.values()]
+    return whole.model_copy(
         update={
-            "num_replicas": part.placed_replicas,
-            "cold_replicas": (part.cold_replicas or 0) + starting,
-            "cost": (part.cost or 0.0) + more,
+            "mix": mix,
+            "roles": _roles(roles) if roles else None,
+            "num_replicas": sum(part.num_replicas for part in after),
+            "cost": (whole.cost or 0.0) + _costs(after) - _costs(before),
         }
     )
+
+
+def _with_starting(part: Placed, unit_cost: float) -> Placed:
+    starting = part.starting_replicas or 0
+    return part.model_copy(
+        update={
+            "num_replicas": part.num_replicas + starting,
+            "cold_replicas": (part.cold_replicas or 0) + starting,
+            "cost": (part.cost or 0.0) + starting * unit_cost,
+        }
+    )
+
+
+def _costs(parts: Iterable[Allocation | RoleAllocation]) -> float:
+    return sum(part.cost or 0.0 for part in parts)
+
+
+def _roles(parts: Mapping[core.Role, RoleAllocation]) -> Roles:
+    return Roles(prefill=parts[core.Role.PREFILL], decode=parts[core.Role.DECODE])
 
 
 def _priced_apart(whole: ServerAllocation, model: str, catalogue: Catalogue) -> ServerAllocation:

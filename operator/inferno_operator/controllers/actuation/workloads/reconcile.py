@@ -259,7 +259,7 @@ def _runs_something_else(scaled: ScaledServer, cold: Mapping[str, int]) -> bool:
     if any(item.scale is None for item in scaled.counted):
         return False
     if scaled.apart:
-        return has_changed_apart(scaled.server, scaled.apart, cold)
+        return has_changed_apart(scaled.server, scaled.apart, cold, scaled.starting)
     return has_changed(scaled.server, scaled.together, cold, scaled.starting)
 
 
@@ -270,7 +270,7 @@ def _current(
     if is_mistyped(scaled.server, scaled.running, costs):
         return None
     if scaled.apart:
-        return current_apart(scaled.server, scaled.apart, costs, cold)
+        return current_apart(scaled.server, scaled.apart, costs, cold, scaled.starting)
     return current_allocation(scaled.server, scaled.together, costs, cold, scaled.starting)
 
 

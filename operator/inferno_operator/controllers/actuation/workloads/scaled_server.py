@@ -110,8 +110,8 @@ class ScaledServer:
 
     @property
     def starting(self) -> Mapping[str, int]:
-        """The replicas that do both, hold their cards and are not ready, by accelerator."""
-        return _sum((item.workload.accelerator, item.pods.starting) for item in self.undivided)
+        """The replicas that hold their cards and are not ready, by place."""
+        return _sum((item.workload.place, item.pods.starting) for item in self.counted)
 
     @property
     def ready_since(self) -> ReadySince:
@@ -129,15 +129,15 @@ class ScaledServer:
 
     @property
     def apart(self) -> Mapping[Role, tuple[str, int]]:
-        """The accelerator and the ready replicas of each role, if both roles serve alone.
+        """The accelerator and the ready replicas of each role, if both run without others.
 
         Of several accelerators of a role it is the one with the most replicas.
         """
-        if any(self.together.values()):
+        if any(item.pods.ready or item.pods.starting for item in self.undivided):
             return {}
         by_role: dict[Role, tuple[str, int]] = {}
-        for item in sorted(self.counted, key=lambda item: item.pods.ready):
-            if item.workload.role != "Both" and item.pods.ready:
+        for item in sorted(self.counted, key=lambda item: (item.pods.ready, item.pods.starting)):
+            if item.workload.role != "Both" and (item.pods.ready or item.pods.starting):
                 place = item.workload.accelerator, item.pods.ready
                 by_role[Role(item.workload.role)] = place
         return by_role if len(by_role) > 1 else {}

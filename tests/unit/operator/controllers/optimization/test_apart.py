@@ -100,6 +100,21 @@ def test_cold_prefill_replicas_reach_the_optimizer_over_the_wire_too() -> None:
         assert (prefill.warm_replicas, decode.warm_replicas) == (1, 3)
 
 
+def test_replicas_of_a_role_that_start_are_of_the_plan_cold_and_paid_for(system: System) -> None:
+    manifest = yaml.safe_load(MANIFEST)
+    manifest["spec"]["currentAlloc"]["roles"]["prefill"]["startingReplicas"] = 1
+    sample = yaml.safe_load_all((ROOT / "samples/apart/fleet.yaml").read_text())
+    others = [item for item in sample if item["kind"] not in ("Server", "Optimizer")]
+    prices = {a.name: a.cost for a in system.accelerators}
+
+    (found,) = build_system([parse(item) for item in (*others, manifest)]).system.servers
+
+    prefill, decode = found.current.roles
+    assert (prefill.replicas, prefill.cold_replicas, decode.replicas) == (3, 1, 3)
+    assert found.current.replicas == 6
+    assert found.current.cost == 3 * prices["L40S"] + 3 * prices["H100"]
+
+
 def test_a_system_and_its_solution_come_back_from_json(system: System) -> None:
     solution = optimize(system)
     again = decode_system(json.loads(json.dumps(encode_system(system))))

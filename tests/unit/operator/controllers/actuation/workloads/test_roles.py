@@ -92,9 +92,17 @@ class Scene:
         status = {**stored.get("status", {}), "conditions": [condition]}
         self.cluster.add({**stored, "spec": spec, "status": status})
 
-    def run(self, role: str, replicas: int, pods: int = 2, since: str = objects.born(0)) -> None:
-        """Have replicas of a role that are ready since a time, of several pods each."""
-        ready = objects.condition("Ready", "", lastTransitionTime=since)
+    def run(
+        self,
+        role: str,
+        replicas: int,
+        pods: int = 2,
+        since: str = objects.born(0),
+        *,
+        ready: bool = True,
+    ) -> None:
+        """Have replicas of a role that are ready since a time, or not, of several pods each."""
+        condition = objects.condition("Ready", "", status=str(ready), lastTransitionTime=since)
         for replica in range(replicas):
             for place in range(pods):
                 labels = {"name": "m", "role": role} | ({} if place else {"entry": "true"})
@@ -109,7 +117,7 @@ class Scene:
                         "spec": {"nodeName": "n"},
                         "status": {
                             "phase": "Running",
-                            "conditions": [ready],
+                            "conditions": [condition],
                         },
                     }
                 )
@@ -196,6 +204,24 @@ async def test_another_writer_of_the_roles_is_named() -> None:
 
     assert "'argocd'" in scene.told["message"]
     assert scene.numbers == {"prefill": 0, "decode": 0}
+
+
+async def test_replicas_of_both_roles_that_start_are_told() -> None:
+    scene = Scene()
+    scene.decide(3, 2)
+
+    def told() -> list[tuple[str, int, int]]:
+        current = scene.cluster.objects["Server", Key("default", "s")]["spec"]["currentAlloc"]
+        roles = current.get("roles", {})
+        return [(r, p["numReplicas"], p.get("startingReplicas", 0)) for r, p in roles.items()]
+
+    async with started(scene.controller()):
+        await scene.until(lambda: scene.numbers == {"prefill": 3, "decode": 2})
+        for role, number in (("prefill", 3), ("decode", 2)):
+            scene.run(role, number, ready=False)
+        await scene.until(lambda: told() == [("prefill", 0, 3), ("decode", 0, 2)])
+        scene.run("prefill", 3, since=scene.now().isoformat())
+        await scene.until(lambda: told() == [("prefill", 3, 0), ("decode", 0, 2)])
 
 
 @pytest.mark.parametrize("cached", [0, 500])
