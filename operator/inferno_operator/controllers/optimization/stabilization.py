@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from inferno_operator.resources import Resource, Server
+from inferno_operator.resources import Resource, Server, ServerAllocation
 from inferno_optimizer.solution import Solution
 from inferno_optimizer.surplus import kept_replicas, payback_s
 from inferno_optimizer.system import System
@@ -54,9 +54,9 @@ def before_plan(
 ) -> dict[str, RecentPlans]:
     """Return what is known of Servers by uid, without what is too old to matter.
 
-    Of a Server of which nothing is known, the standing decision counts as a plan of now: an
-    operator that has just started does not know since when less is enough. When it has moved is
-    in its status.
+    Of a Server of which nothing is known, the standing decision counts as a plan of now, or what
+    runs without one: an operator that has just started does not know since when less is enough.
+    When it has moved is in its status.
     """
     return {s.metadata.uid: _up_to_date(known.get(s.metadata.uid), s, now) for s in servers}
 
@@ -125,12 +125,12 @@ def _is_move(before: str, after: str) -> bool:
 
 
 def _up_to_date(known: RecentPlans | None, server: Server, now: datetime) -> RecentPlans:
-    desired, window = server.spec.desired_alloc, timedelta(seconds=server.window_seconds)
+    standing, window = _standing(server), timedelta(seconds=server.window_seconds)
     payback = timedelta(seconds=payback_s(server.lead_seconds))
-    accelerator = desired.accelerator if desired and desired.num_replicas else ""
+    accelerator = standing.accelerator if standing and standing.num_replicas else ""
     if known is None:
-        standing = (PastPlan(now, accelerator, desired.num_replicas),) if desired else ()
-        known = RecentPlans(standing, accelerator, server.status.moved)
+        plans = (PastPlan(now, accelerator, standing.num_replicas),) if standing else ()
+        known = RecentPlans(plans, accelerator, server.status.moved)
     moved = now if _is_move(known.accelerator, accelerator) else known.moved
     return RecentPlans(
         tuple(plan for plan in known.plans if abs(now - plan.time) < window),
@@ -140,8 +140,13 @@ def _up_to_date(known: RecentPlans | None, server: Server, now: datetime) -> Rec
 
 
 def _fewest(server: Server, plans: Sequence[PastPlan]) -> int:
-    desired, newest = server.spec.desired_alloc, plans[-1]
-    if desired is None or desired.mix or desired.accelerator != newest.accelerator:
+    standing, newest = _standing(server), plans[-1]
+    if standing is None or standing.mix or standing.accelerator != newest.accelerator:
         return 0
     most = max(plan.replicas for plan in plans if plan.accelerator == newest.accelerator)
-    return int(kept_replicas(desired.num_replicas, most))
+    return int(kept_replicas(standing.num_replicas, most))
+
+
+def _standing(server: Server) -> ServerAllocation | None:
+    """Return what was decided last for a Server; what runs if nothing was decided yet."""
+    return server.spec.desired_alloc or server.spec.current_alloc

@@ -104,6 +104,15 @@ def test_an_operator_that_just_started_waits_for_the_whole_window() -> None:
     assert [operator.plans(time, 1) for time in (0, 150, 299, 300)] == [4, 4, 4, 3]
 
 
+def test_what_runs_of_a_server_without_a_decision_waits_for_the_whole_window_too() -> None:
+    """As of one that is renamed, or that the operator has just been given."""
+    runs = {"accelerator": "A", "numReplicas": 8}
+    operator = Operator(standing=8, desiredAlloc=None, currentAlloc=runs)
+
+    assert [operator.plans(time, 1) for time in (0, 150, 299, 300)] == [8, 8, 8, 6]
+    assert operator.plans(330, 2, accelerator="B") == 2
+
+
 def test_the_window_is_two_lead_times_unless_a_person_says_otherwise() -> None:
     slow, quick = Operator(startupSeconds=400), Operator(scaleDown={"windowSeconds": 0})
 
