@@ -107,7 +107,8 @@ class FleetPlans:
         demand = sized.demand(rate)[pairs.case, pairs.accelerator] / MS_PER_S
         able = sized.max_rate[pairs.case, pairs.accelerator] / MS_PER_S
         nothing = np.zeros(len(demand))
-        sizing = Sizing(np.where(demand > 0, able, np.inf), nothing, nothing, nothing)
+        rates = np.where((demand > 0) | (able <= 0), able, np.inf)
+        sizing = Sizing(rates, nothing, nothing, nothing)
         pairs = replace(pairs, demand=demand)
         return candidates_of(self._catalogue, self._cases, pairs, sizing)
 

@@ -6,7 +6,7 @@ rate to replicas".
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,9 @@ PENALTY_SHARE = 0.1
 
 UNPAID_SHARE = 1.0
 """The same for a server that has not paid for its last move yet, at any but its destination."""
+
+HARDLY_ANY = 1e-12
+"""The rate at which an idle server is sized, for its first request [requests/ms]."""
 
 NO_PAIR = -1
 
@@ -249,7 +252,9 @@ def _sized_with_caches(cases: Sequence[Case], pairs: Pairs, *, rates: bool) -> t
     Math. 5 (1955) 285-309].
     """
     nothing = Sizing(*(np.full(len(pairs.case), fill) for fill in (np.inf, 0.0, 0.0, 0.0)))
-    sizing = _size_each_once(pairs, pairs.demand > 0, nothing, rates=rates)
+    lone = (pairs.demand == 0) & ~pairs.released & (pairs.requests.tokens > 0)
+    sizing = _size_each_once(pairs, (pairs.demand > 0) | lone, nothing, rates=rates)
+    sizing = _where_first_requests_keep_targets(pairs, len(cases), lone, sizing)
     while pairs.caches.warm.any():
         computed = pairs.caches.computed_tokens(_replicas(cases, pairs, sizing)[1])
         more = (pairs.demand > 0) & (computed > pairs.requests.computed_tokens)
@@ -258,6 +263,19 @@ def _sized_with_caches(cases: Sequence[Case], pairs: Pairs, *, rates: bool) -> t
         pairs = pairs.computing(np.where(more, computed, pairs.requests.computed_tokens))
         sizing = _size_each_once(pairs, more, sizing, rates=rates)
     return pairs, sizing
+
+
+def _where_first_requests_keep_targets(
+    pairs: Pairs, cases: int, lone: npt.NDArray[np.bool_], sizing: Sizing
+) -> Sizing:
+    """The sizing of idle servers: any rate where the first request would keep the targets.
+
+    Where it would on no accelerator, it is any rate on all of them: an idle server misses nothing.
+    """
+    keeps = ~lone | (sizing.max_rate > 0)
+    somewhere = np.bincount(pairs.case, keeps, cases)[pairs.case] > 0
+    rate = np.where(lone & (keeps | ~somewhere), np.inf, sizing.max_rate)
+    return replace(sizing, max_rate=rate)
 
 
 def _size_each_once(
@@ -271,7 +289,8 @@ def _size_each_once(
             continue
         queues = group.replicas.take(busy)
         rows, where = queues.distinct()
-        demands = None if rates else Demands(pairs.demand[group.rows[busy]], where)
+        demand = np.maximum(pairs.demand[group.rows[busy]], HARDLY_ANY)
+        demands = None if rates else Demands(demand, where)
         found = size(queues.take(rows), demands).take(where)
         for column, values in zip(sizing.columns(), found.columns(), strict=True):
             column[group.rows[busy]] = values

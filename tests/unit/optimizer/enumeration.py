@@ -86,11 +86,25 @@ def choices(system: System, server: Server) -> Iterator[Choice]:
     classes = {c.name: c for c in system.classes}
     target = classes[server.service_class].targets[server.model]
     kept = server.current.accelerator if server.keep_accelerator else ""
-    for profile in system.profiles:
-        if profile.model == server.model and kept in {"", profile.accelerator}:
-            replicas = replicas_for(server, profile, target)
-            if replicas is not None:
-                yield _choice(server, profile, units[profile.accelerator], replicas)
+    own = [
+        profile
+        for profile in system.profiles
+        if profile.model == server.model and kept in {"", profile.accelerator}
+    ]
+    good = [profile for profile in own if _keeps_targets_alone(server, profile, target)]
+    for profile in good or own if server.load.idle else own:
+        replicas = replicas_for(server, profile, target)
+        if replicas is not None:
+            yield _choice(server, profile, units[profile.accelerator], replicas)
+
+
+def _keeps_targets_alone(server: Server, profile: PerformanceProfile, target: Target) -> bool:
+    """Whether the first request of an idle server keeps the targets, or none runs there."""
+    generation = profile.parameters.generation
+    released = not server.min_replicas and generation is not Generation.DECODE
+    if released or not server.load.tokens_of(generation):
+        return True
+    return rate_of(replica_of(server, profile), target) > 0
 
 
 def _choice(

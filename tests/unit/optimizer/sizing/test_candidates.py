@@ -211,6 +211,36 @@ def test_an_idle_server_is_allocated_whatever_its_targets(target: Target) -> Non
     assert (outcome.allocation.accelerator, outcome.allocation.replicas) == ("G2", 2)
 
 
+@pytest.mark.parametrize("target", [Target(itl_ms=20), Target(itl_ms=20, wait_ms=500)])
+def test_an_idle_server_waits_where_its_first_request_keeps_the_targets(target: Target) -> None:
+    """A lone token takes 20.99 ms on the A100, which is cheaper here, and 17.49 ms on the G2."""
+    idle = replace(server(rate=0), min_replicas=1)
+    cheaper = (Accelerator("A100", "A100", 10), UNITS[1])
+
+    asked = one_server(idle, A100, G2, target=target, units=cheaper)
+    outcome = decision(asked)
+
+    assert outcome.allocation is not None
+    assert outcome.allocation.accelerator == "G2"
+    (refused,) = (each.reason for each in explain(asked, "chat") if each.accelerator == "A100")
+    assert refused == "out of reach: slo-itl 20 ms, at least 20.99 ms"
+
+
+def test_an_idle_server_waits_where_its_first_prompt_keeps_the_target() -> None:
+    load = Load(0, input_tokens=1000, output_tokens=100)
+    idle = Server("chat", "Premium", "llm", Allocation(load=load), min_replicas=1)
+    slow, fast = (
+        PerformanceProfile("llm", name, PrefillDecodeParameters(10.0, 0.1, 5.0, delta), 32, 512)
+        for name, delta in (("A100", 0.5), ("G2", 0.05))
+    )
+    cheaper = (Accelerator("A100", "A100", 10), UNITS[1])
+
+    outcome = decision(one_server(idle, slow, fast, target=Target(ttft_ms=200), units=cheaper))
+
+    assert outcome.allocation is not None
+    assert outcome.allocation.accelerator == "G2"
+
+
 def test_an_idle_server_with_no_floor_gets_a_named_accelerator_and_no_replica() -> None:
     outcome = decision(system(server(rate=0)))
 
