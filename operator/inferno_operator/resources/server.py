@@ -30,7 +30,7 @@ CURRENT_ALLOC, DESIRED_ALLOC = "currentAlloc", "desiredAlloc"
 """Names of the fields of the spec that the operator writes."""
 
 MAX_COUNTED = 2 * MAX_ACCELERATORS
-"""Most workloads of a Server that have replicas: those that it names, and others."""
+"""Most workloads of a Server: those that it names, and those that it named before."""
 
 LEAD_SECONDS = 120.0
 """Time until a new replica serves, if nobody says it and no pod shows it [s]."""
@@ -126,7 +126,7 @@ class ServerStatus(Status):
     lead_times: Items[MeasuredLeadTime] = ()
     """How long new replicas of its workloads took to serve."""
     workloads: Annotated[Items[Workload], Field(max_length=MAX_COUNTED)] = ()
-    """The workloads that have replicas; one that spec.workloads names no more has them counted."""
+    """The workloads that it names; and those that it named before, as long as they have replicas."""
     measured: Measured | None = None
     """What was measured; absent without spec.measure."""
     moved: Time | None = None
@@ -173,7 +173,7 @@ class Server(Resource):
 
     @property
     def left_workloads(self) -> Sequence[Workload]:
-        """The workloads with replicas that it named before, and names no more."""
+        """The workloads that it named before, and names no more."""
         named = {w.object_name for w in self.spec.workloads}
         return [w for w in self.status.workloads if w.object_name not in named] if named else []
 

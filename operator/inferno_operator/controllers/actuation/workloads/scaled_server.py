@@ -84,14 +84,9 @@ class ScaledServer:
         return (*self.found, *self.left)
 
     @property
-    def with_replicas(self) -> tuple[Workload, ...]:
-        """The workloads that have replicas; those of which nothing is known as they were before."""
-        known = self.server.status.workloads
-        return tuple(
-            item.workload
-            for item in self.counted
-            if (item.has_replicas if item.scale else item.workload in known)
-        )
+    def recorded(self) -> tuple[Workload, ...]:
+        """The workloads that its status has: one that is named no more is found there."""
+        return (*self.server.spec.workloads, *(item.workload for item in self.left))
 
     @property
     def running(self) -> Mapping[str, int]:
