@@ -9,7 +9,7 @@ import pytest
 
 from inferno_optimizer.sizing.cards import Cards
 from inferno_optimizer.solvers.partial.card_cuts import CardCuts
-from inferno_optimizer.solvers.partial.goals import Goal, GoalKind
+from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind
 from inferno_optimizer.solvers.partial.relaxation import Basis, Relaxation, Start
 from inferno_optimizer.system import Accelerator, SaturationPolicy
 from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy
@@ -39,18 +39,22 @@ def test_every_number_of_replicas_that_fits_keeps_the_cuts() -> None:
 
 
 def test_a_relaxation_may_begin_where_one_with_other_cuts_ended() -> None:
-    demands = [Demand(name, {"2xX": 100, "3xX": 100}, load=100) for name in ("a", "b")]
-    units = [Accelerator("2xX", "x", 20, 2), Accelerator("3xX", "x", 30, 3)]
+    sizes = (2, 3, 4, 6)
+    needs = {f"{size}xX": 100 for size in sizes}
+    demands = [Demand(name, needs, load=100) for name in ("a", "b")]
+    units = [Accelerator(f"{size}xX", "x", 10 * size, size) for size in sizes]
     problem = problem_of(system_of(demands, units, {"x": 252}, EXHAUSTIVE))
     more = replace(problem, capacity=problem.capacity + 1)
-    assert len(more.card_cuts.room) != len(problem.card_cuts.room)
+    served = Goal(GoalKind.SERVED, 0)
+    floors = (Floor(served, 10.0, whole=False),)
     start = Start(np.zeros(len(problem.case), dtype=np.bool_), Basis.empty(problem))
-    first = Relaxation(problem, Goal(GoalKind.SERVED, 0), (), start)
+    first = Relaxation(problem, served, floors, start)
     first.solve(lambda: 10.0)
 
     again = Start(start.known, first.basis())
-    vertex = Relaxation(more, Goal(GoalKind.SERVED, 0), (), again).solve(lambda: 10.0)
+    vertex = Relaxation(more, served, floors, again).solve(lambda: 10.0)
 
+    assert len(more.card_cuts.room) == len(sizes) > len(problem.card_cuts.room)
     assert vertex is not None
     assert vertex.bound == pytest.approx(126)
 
