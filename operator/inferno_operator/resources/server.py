@@ -126,7 +126,7 @@ class ServerStatus(Status):
     lead_times: Items[MeasuredLeadTime] = ()
     """How long new replicas of its workloads took to serve."""
     workloads: Annotated[Items[Workload], Field(max_length=MAX_COUNTED)] = ()
-    """The workloads that it names; and those that it named before, as long as they have replicas."""
+    """The workloads that it names, and those that it named before and that have replicas."""
     measured: Measured | None = None
     """What was measured; absent without spec.measure."""
     moved: Time | None = None
