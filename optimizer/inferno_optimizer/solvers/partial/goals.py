@@ -50,6 +50,10 @@ class Goal:
         shares = problem.held if self.kind is GoalKind.HELD else np.ones(len(problem.cases))
         return float(problem.load(shares)[self.level])
 
+    def is_last(self, problem: ReplicaProblem) -> bool:
+        """Whether no other load follows."""
+        return self.level == problem.levels - 1 and self.kind is not GoalKind.HELD
+
 
 def goals_of(problem: ReplicaProblem, *, delayed: bool) -> Iterator[Goal]:
     """What is looked for, the most important first.
@@ -106,6 +110,13 @@ def least_of(problem: ReplicaProblem, floors: tuple[Floor, ...]) -> FloatArray:
     return least
 
 
+def served_entirely(problem: ReplicaProblem, floors: tuple[Floor, ...]) -> BoolArray:
+    """Cases of levels that are served entirely."""
+    kinds = (GoalKind.SERVED, GoalKind.ENTIRE)
+    entirely: BoolArray = np.maximum(*(least_shares(problem, floors, kind) for kind in kinds)) >= 1
+    return entirely
+
+
 def with_sum(floors: tuple[Floor, ...], kind: GoalKind) -> list[Floor]:
     """Floors of a kind that are sums over the cases of a level."""
     return [floor for floor in floors if floor.goal.kind is kind and not floor.whole]
@@ -117,3 +128,9 @@ def levels_of(goal: Goal, problem: ReplicaProblem) -> BoolArray:
         return np.ones(len(problem.cases), dtype=np.bool_)
     matter: BoolArray = problem.level <= goal.level
     return matter
+
+
+def levels_before(goal: Goal, problem: ReplicaProblem) -> BoolArray:
+    """Cases that only goals before this one serve."""
+    before: BoolArray = (problem.level < goal.level) | (goal.kind is GoalKind.VALUE)
+    return before

@@ -64,3 +64,13 @@ class FloorMargins:
     def _missing(self, problem: ReplicaProblem, plan: IntArray) -> dict[Goal, float]:
         """Load of each floor that a plan misses."""
         return {f.goal: max(f.load - f.goal.worth(problem, plan), 0.0) for f in self._floors}
+
+
+def raised_towards(
+    floors: tuple[Floor, ...], part: float, top: Callable[[Goal], float]
+) -> tuple[Floor, ...]:
+    """Floors a part of the way up to a top of each goal."""
+    return tuple(
+        replace(floor, load=floor.load + part * max(top(floor.goal) - floor.load, 0.0))
+        for floor in floors
+    )

@@ -6,7 +6,7 @@ multipliers prove a bound at any time: that of a Lagrangian relaxation.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import highspy
@@ -278,3 +278,25 @@ class Relaxation:
         return Vertex(
             amounts, bound * scale, lost * scale, share, -types * scale, floor_prices, missing
         )
+
+
+class WarmStart:
+    """Where relaxations begin: at the columns and the basis of the one that was solved last."""
+
+    def __init__(self, problem: ReplicaProblem) -> None:
+        self._start = Start(np.zeros(len(problem.case), dtype=np.bool_), Basis.empty(problem))
+
+    def relaxation(
+        self, problem: ReplicaProblem, goal: Goal, floors: tuple[Floor, ...], counts: IntArray
+    ) -> Relaxation:
+        """The relaxation of a goal, which begins with the columns of a plan, too."""
+        start = replace(self._start, known=self._start.known | (counts > 0))
+        return Relaxation(problem, goal, floors, start)
+
+    def solved(self, relaxation: Relaxation, seconds_left: Callable[[], float]) -> Vertex | None:
+        """The best vertex; the next relaxation begins there."""
+        vertex = relaxation.solve(seconds_left)
+        if vertex is not None:
+            basis = relaxation.basis()
+            self._start = Start((vertex.amounts > 0) | basis.moved, basis)
+        return vertex

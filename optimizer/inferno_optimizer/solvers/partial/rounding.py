@@ -1,12 +1,13 @@
 """Whole replicas from a vertex of the relaxation: split cases get one column, others make room."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.filling import Filling
+from inferno_optimizer.solvers.partial.goals import Floor, least_of
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Vertex
 
@@ -32,6 +33,21 @@ def whole_of(problem: ReplicaProblem, vertex: Vertex) -> tuple[IntArray, BoolArr
     split[problem.case[some & (np.abs(amounts - counts) > WHOLE * np.maximum(counts, 1))]] = True
     split |= np.bincount(problem.case[some], minlength=len(split)) > 1
     return np.where(some & ~split[problem.case], counts, 0), split
+
+
+def roundings(
+    problem: ReplicaProblem,
+    vertex: Vertex,
+    floors: tuple[Floor, ...],
+    level: int,
+    seconds_left: Callable[[], float],
+) -> Iterator[IntArray]:
+    """Plans close to a vertex, in which a level may have less than there."""
+    plan = rounded(problem, vertex, least_of(problem, floors), problem.level == level, seconds_left)
+    if plan is not None:
+        yield plan
+    if seconds_left() > 0:
+        yield in_turn(problem, vertex)
 
 
 def rounded(

@@ -1,0 +1,182 @@
+"""Columns of large cases are decided in a tree, and dives in its nodes make plans.
+
+Ejection chains improve the best plan of each dive, as far as the goal is a load.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+
+import numpy as np
+
+from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.solvers.partial.chains import EjectionChains
+from inferno_optimizer.solvers.partial.dive import Diver
+from inferno_optimizer.solvers.partial.goals import GoalKind, levels_before
+from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
+from inferno_optimizer.solvers.partial.margins import FloorMargins, raised_towards
+from inferno_optimizer.solvers.partial.neighbourhood import part_of_cards
+from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex
+from inferno_optimizer.solvers.partial.rounding import roundings
+from inferno_optimizer.solvers.partial.tree import Tree
+
+CHAINED = 0.05
+"""Share of the time that is left of a goal for ejection chains after each dive."""
+
+DECISIONS = 5
+"""Decisions of the tree between two dives."""
+
+PARTS = (5, 1, 3, 2, 10, 20)
+"""Dive after dive, one of so many parts of the split cases is decided at a time."""
+
+LARGE = 5e-3
+"""Share of the cards of a type from which the first dive leaves a case where it is."""
+
+ROUNDED = 0.2
+"""How far above the floors a dive stays, as a part of the way to what was reached: whole replicas
+miss them by a little."""
+
+DECIDED = 0.15
+"""Share of the time of a goal in which the tree decides columns at first."""
+
+
+class BranchAndDive:
+    """The tree and the dives for one goal.
+
+    Parameters
+    ----------
+    incumbent
+        The plan, its goal and the floors.
+    relaxation, vertex
+        The relaxation of the goal, and its best vertex: the root of the tree.
+    tree_seconds_left, seconds_left
+        Time that remains for the tree, and for the goal.
+    """
+
+    def __init__(
+        self,
+        incumbent: GoalIncumbent,
+        relaxation: Relaxation,
+        vertex: Vertex,
+        tree_seconds_left: Callable[[], float],
+        seconds_left: Callable[[], float],
+    ) -> None:
+        self._incumbent, self._problem = incumbent, incumbent.problem
+        self._relaxation, self._seconds_left = relaxation, seconds_left
+        self.tree = Tree(self._problem, relaxation, vertex, tree_seconds_left)
+        # A dive that has begun in time ends: half a dive is no plan.
+        self._diver = Diver(
+            self._problem,
+            relaxation,
+            levels_before(incumbent.goal, self._problem),
+            lambda: incumbent.worth,
+            seconds_left,
+        )
+        self._chains = _chains_for(incumbent, vertex)
+
+    @property
+    def touched(self) -> BoolArray:
+        """Cases that a dive has decided; shape (cases,)."""
+        return self._diver.touched
+
+    def branch_at_first(self) -> bool:
+        """Decide columns before any dive; whether the plan is near enough to the bound then."""
+        incumbent, tree = self._incumbent, self.tree
+        ends_at = self._seconds_left() * (1 - DECIDED)
+        while self._seconds_left() > ends_at and tree.branch(incumbent.worth, incumbent.near):
+            if incumbent.near_enough(tree.bound):
+                return True
+        return False
+
+    def dive_around(self) -> None:
+        """Offer what a dive finds in which large cases of earlier goals stay in their columns.
+
+        There is always such a plan, whatever the floors are.
+        """
+        incumbent, problem = self._incumbent, self._problem
+        large = part_of_cards(problem, incumbent.counts) > LARGE
+        stays = levels_before(incumbent.goal, problem) & large
+        if np.any(stays):
+            forbidden = problem.columns_of(stays) & (incumbent.counts == 0)
+            floors = raised_towards(incumbent.floors, ROUNDED, incumbent.worth_of)
+            self._relaxation.keep(floors)
+            self._dive(forbidden, PARTS[0])
+
+    def decide(self) -> IntArray:
+        """Decide columns of large cases, and dive; the best plan, if it does not keep a floor."""
+        incumbent, tree, margins = self._incumbent, self.tree, self._margins()
+        base, best, in_vain = incumbent.counts, -np.inf, 0
+        for number in count():
+            self._relaxation.keep(incumbent.floors)
+            self._branch()
+            place, parts = divmod(number, len(PARTS))
+            forbidden, before = tree.best(place), incumbent.worth
+            done = in_vain == len(PARTS) or incumbent.near_enough(tree.bound)
+            if done or tree.out_of_time:
+                break
+            self._relaxation.keep(margins.raised())
+            plans = self._dive(forbidden, PARTS[parts])
+            for plan in plans:
+                worth = incumbent.goal.worth(self._problem, plan)
+                base, best = (plan, worth) if worth > best else (base, best)
+            margins.learn(self._problem, plans)
+            in_vain = 0 if incumbent.worth > before else in_vain + 1
+        return base
+
+    def _margins(self) -> FloorMargins:
+        """Margins of the floors at first: at least a part of the way to what was reached."""
+        incumbent = self._incumbent
+        floors = raised_towards(incumbent.floors, ROUNDED, incumbent.was_reached)
+        raised = {floor.goal: floor.load for floor in floors}
+        return FloorMargins(incumbent.floors, incumbent.reached, lambda floor: raised[floor.goal])
+
+    def _branch(self) -> None:
+        """Make the bound closer by a few decisions."""
+        incumbent, tree = self._incumbent, self.tree
+        for _ in range(DECISIONS):
+            if tree.out_of_time or incumbent.near_enough(tree.bound):
+                return
+            if not tree.branch(incumbent.worth, incumbent.near):
+                return
+
+    def _dive(self, forbidden: BoolArray | None, parts: int) -> list[IntArray]:
+        """Offer the plans close to the vertices of a dive; all of them."""
+        no_columns = np.zeros(len(self._problem.case), dtype=np.bool_)
+        dive = self._diver.dive(no_columns if forbidden is None else forbidden, parts)
+        return self._offer_all(plan for vertex in dive for plan in self._roundings(vertex))
+
+    def offer_roundings(self, vertex: Vertex) -> None:
+        """Offer the plans close to a vertex."""
+        self._offer_all(self._roundings(vertex))
+
+    def _roundings(self, vertex: Vertex) -> Iterable[IntArray]:
+        incumbent = self._incumbent
+        floors, level = incumbent.floors, incumbent.goal.level
+        return roundings(self._problem, vertex, floors, level, self._seconds_left)
+
+    def _offer_all(self, found: Iterable[IntArray]) -> list[IntArray]:
+        """Offer plans, and what a few ejection chains make of the best one; all of them."""
+        before, plans = self._incumbent.counts, [*found]
+        for plan in plans:
+            self._incumbent.offer(plan)
+        counts = self._incumbent.counts
+        starts = plans if counts is before else [*plans, counts]
+        better = self.chain(starts, CHAINED) if starts else None
+        return plans if better is None else [*plans, better]
+
+    def chain(self, plans: Sequence[IntArray], share: float) -> IntArray | None:
+        """Offer what ejection chains make of the best plan in a share of the goal's time."""
+        if self._chains is None:
+            return None
+        ends_at = self._seconds_left() * (1 - share)
+        plan = self._chains.improved(plans, lambda: self._seconds_left() - ends_at)
+        self._incumbent.offer(plan)
+        return plan
+
+
+def _chains_for(incumbent: GoalIncumbent, vertex: Vertex) -> EjectionChains | None:
+    """Ejection chains for a goal; a value has none."""
+    if incumbent.goal.kind is GoalKind.VALUE:
+        return None
+    numbers = np.random.default_rng(len(incumbent.reached))
+    return EjectionChains(incumbent.problem, incumbent.goal, incumbent.floors, vertex, numbers)

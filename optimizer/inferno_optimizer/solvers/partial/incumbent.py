@@ -1,0 +1,115 @@
+"""The incumbent of a goal: the best plan so far. Here, and nowhere else, is a plan accepted."""
+
+import numpy as np
+
+from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.solvers.partial.filling import filled
+from inferno_optimizer.solvers.partial.goals import (
+    SLACK,
+    Floor,
+    Goal,
+    GoalKind,
+    Reached,
+    levels_of,
+)
+from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.partial.repair import is_kept, lifted
+
+
+class GoalIncumbent:
+    """The best plan of one goal.
+
+    Parameters
+    ----------
+    problem, goal, floors
+        What is maximized, and what every plan keeps.
+    reached
+        What is proven of the goals before.
+    counts
+        The plan to begin with: replicas of each column, shape (columns,).
+
+    Attributes
+    ----------
+    near
+        Distance from a bound that is near enough.
+    """
+
+    def __init__(
+        self,
+        problem: ReplicaProblem,
+        goal: Goal,
+        floors: tuple[Floor, ...],
+        reached: tuple[Reached, ...],
+        counts: IntArray,
+    ) -> None:
+        self.problem, self.goal, self.floors, self.reached = problem, goal, floors, reached
+        self.counts, self.near = counts, 0.0
+
+    @property
+    def worth(self) -> float:
+        """What the plan has of the goal."""
+        return self.worth_of(self.goal)
+
+    def worth_of(self, goal: Goal) -> float:
+        """What the plan has of another goal."""
+        return goal.worth(self.problem, self.counts)
+
+    def was_reached(self, goal: Goal) -> float:
+        """What was reached of a goal before this one in its turn, or later."""
+        reached = next(reached for reached in self.reached if reached.goal == goal)
+        return min(reached.bound, max(reached.has, self.worth_of(goal)))
+
+    @property
+    def has_all(self) -> bool:
+        """Whether there is no more of the goal to have."""
+        return self.worth >= self.goal.most(self.problem) * (1 - SLACK)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no other load follows."""
+        return self.goal.is_last(self.problem)
+
+    @property
+    def matter(self) -> BoolArray:
+        """Cases that matter to the goal and to the floors; shape (cases,)."""
+        matter = levels_of(self.goal, self.problem)
+        for floor in self.floors:
+            matter = matter | (self.problem.level == floor.goal.level)
+        return matter
+
+    def near_enough(self, bound: float) -> bool:
+        """Whether the plan is near to a bound; or has all, where all might be had of the last."""
+        if self.is_last and bound >= self.goal.most(self.problem) * (1 - SLACK):
+            return self.has_all
+        return self.worth >= bound - self.near
+
+    def offer(self, counts: IntArray) -> bool:
+        """Accept a plan that fits, keeps the floors and has more of the goal; whether it does.
+
+        Where it misses a floor, less important levels make room.
+        """
+        problem, goal = self.problem, self.goal
+        if goal.kind is not GoalKind.VALUE:
+            counts = filled(problem, counts, levels_of(goal, problem), only_hold=False)
+        if np.any(problem.used(counts) > problem.capacity):
+            return False
+        if not all(is_kept(problem, floor, counts) for floor in self.floors):
+            repaired = self._lifted(counts)
+            if repaired is None:
+                return False
+            counts = repaired
+        better = goal.worth(problem, counts) > self.worth
+        if better:
+            self.counts = counts
+        return better
+
+    def _lifted(self, counts: IntArray) -> IntArray | None:
+        """A plan that misses a floor with more replicas for it; None if there is none better."""
+        problem, goal = self.problem, self.goal
+        if goal.kind is GoalKind.VALUE or goal.worth(problem, counts) <= self.worth:
+            return None
+        repaired = lifted(problem, counts, self.floors, goal.level)
+        if repaired is None or goal.worth(problem, repaired) <= self.worth:
+            return None
+        return filled(problem, repaired, levels_of(goal, problem), only_hold=False)

@@ -1,0 +1,175 @@
+"""Parts of the problem are solved again as mixed integer programs; all others are as they are.
+
+The parts lie around the incumbent, around a vertex of the relaxation, or between both. Cases that
+lose the least by a change, as the multipliers say, are open first.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.solvers.partial.goals import Floor, Goal, least_of, levels_of
+from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
+from inferno_optimizer.solvers.partial.neighbourhood import (
+    around,
+    between,
+    by_loss,
+    few_columns,
+    largest_first,
+    short_first,
+)
+from inferno_optimizer.solvers.partial.relaxation import Vertex
+from inferno_optimizer.solvers.partial.whole_replicas import Found, Opening, best_of
+
+EXCHANGED, SPREAD, PATIENCE = 30, 10, 6
+"""Cases that exchange replicas at first, among so many times as many; how often in vain before
+they are twice as many."""
+
+SOLVED_AROUND = 0.2
+"""Share of the time that is left of a goal for the surroundings of each vertex."""
+
+BETWEEN = 2
+"""Columns of a case that are open around a vertex, or between it and a plan."""
+
+OPEN = (150, 500, 2_000)
+"""Cases that are open in the mixed integer program, in turn, until the plan is near enough."""
+
+GAP = 0.5
+"""Part of the distance that is near enough at which the mixed integer program ends."""
+
+
+class LargeNeighbourhoods:
+    """Improves an incumbent by solving parts of its problem again.
+
+    Parameters
+    ----------
+    incumbent
+        The plan, its goal and the floors.
+    seconds_left
+        Time of the goal that remains.
+    """
+
+    def __init__(self, incumbent: GoalIncumbent, seconds_left: Callable[[], float]) -> None:
+        self._incumbent, self._problem = incumbent, incumbent.problem
+        self._seconds_left = seconds_left
+
+    def solve(self, opening: Opening, share: float) -> None:
+        """Offer the best plan of an opening that is found in a share of the goal's time."""
+        incumbent = self._incumbent
+        limits = SearchLimits(self._seconds_left() * share, incumbent.near * GAP)
+        offer_best(incumbent, opening, limits)
+
+    def solve_around(self, vertices: Sequence[Vertex], bound: float) -> None:
+        """Solve the cases that a vertex splits or that lose little, until that helps no more.
+
+        All others are as in the vertex; of the last level also as in the plan.
+        """
+        incumbent = self._incumbent
+        matter, least = incumbent.matter, least_of(self._problem, incumbent.floors)
+        for vertex in vertices:
+            before = incumbent.worth
+            opening = Opening(*around(self._problem, vertex, least, matter, OPEN[0], BETWEEN))
+            self.solve(opening, SOLVED_AROUND)
+            if incumbent.is_last and not incumbent.near_enough(bound):
+                self.meet(vertex, SOLVED_AROUND)
+            if incumbent.worth < before + incumbent.near or incumbent.near_enough(bound):
+                return
+
+    def meet(self, vertex: Vertex, share: float) -> None:
+        """Solve the cases again of which the plan has other replicas than a vertex."""
+        problem, incumbent = self._problem, self._incumbent
+        columns = between(problem, vertex, incumbent.counts, BETWEEN)
+        columns &= problem.columns_of(incumbent.matter)
+        self.solve(Opening(columns, incumbent.counts), share)
+
+    def exchange(self, vertex: Vertex, bound: float) -> None:
+        """Exchange replicas of a few cases at a time, until nothing improves any more."""
+        problem, incumbent = self._problem, self._incumbent
+        matter = levels_of(incumbent.goal, problem)
+        matter[problem.case[incumbent.counts > 0]] = (
+            True  # less important ones may have what it takes
+        )
+        order = by_loss(problem, vertex, incumbent.counts, least_of(problem, incumbent.floors))
+        order = order[matter[order]]
+        few, failures = EXCHANGED, 0
+        numbers = np.random.default_rng(len(incumbent.reached))
+        while not incumbent.near_enough(bound) and self._seconds_left() > 0:
+            cases = self._some_cases(order, matter, few, numbers)
+            columns = few_columns(problem, vertex, incumbent.counts) & cases[problem.case]
+            before = incumbent.worth
+            self.solve(Opening(columns, incumbent.counts), 1.0)
+            failures = 0 if incumbent.worth > before else failures + 1
+            if failures == PATIENCE:
+                few, failures = few * 2, 0
+                if few > len(order):
+                    return
+
+    def _some_cases(
+        self, order: IntArray, matter: BoolArray, few: int, numbers: np.random.Generator
+    ) -> BoolArray:
+        """A few cases that lose little, that are large, or that are short; shape (cases,)."""
+        problem, incumbent = self._problem, self._incumbent
+        cases = np.zeros(len(problem.cases), dtype=np.bool_)
+        largest = largest_first(problem, incumbent.counts, matter)
+        short = short_first(problem, incumbent.counts, incumbent.goal.level)[:EXCHANGED]
+        for among in (order, largest, short):
+            some = among[: few * SPREAD]
+            cases[numbers.choice(some, min(few // 2, len(some)), replace=False)] = True
+        return cases
+
+
+def offer_best(incumbent: GoalIncumbent, opening: Opening, limits: SearchLimits) -> Found:
+    """Offer the best plan of an opening; what was found."""
+    goal, floors, known = incumbent.goal, incumbent.floors, incumbent.counts
+    found = best_of(incumbent.problem, goal, floors, opening, limits, known)
+    if found.counts is not None:
+        incumbent.offer(found.counts)
+    return found
+
+
+def everything(incumbent: GoalIncumbent) -> Opening:
+    """All columns that matter to a goal."""
+    problem = incumbent.problem
+    nothing = np.zeros(len(problem.case), dtype=np.int64)
+    return Opening(problem.columns_of(incumbent.matter), nothing)
+
+
+def openings(
+    incumbent: GoalIncumbent,
+    goal: Goal,
+    floors: tuple[Floor, ...],
+    vertex: Vertex,
+    base: IntArray,
+    touched: BoolArray,
+) -> Iterator[Opening]:
+    """More and more of the problem, around a plan; of the touched cases always all.
+
+    Parameters
+    ----------
+    incumbent
+        The plan around which it is, unless `base` has more of the goal.
+    goal, floors
+        What is maximized of the opening, and what is kept.
+    vertex
+        The vertex whose multipliers say which cases lose the least.
+    base
+        Another plan, which need not keep the floors; shape (columns,).
+    touched
+        Cases that are open in any case; shape (cases,).
+    """
+    problem = incumbent.problem
+    matter = incumbent.matter
+    order = by_loss(problem, vertex, base, least_of(problem, floors))
+    order = order[matter[order]]
+    for most in OPEN:
+        counts = incumbent.counts
+        centre = base if incumbent.worth_of(goal) < goal.worth(problem, base) else counts
+        cases = touched.copy()
+        cases[order[:most]] = True
+        few = few_columns(problem, vertex, centre + counts)
+        yield Opening(few & cases[problem.case], centre)
+        if most >= len(order):
+            break

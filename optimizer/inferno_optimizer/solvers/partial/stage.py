@@ -1,0 +1,196 @@
+"""The search for one goal, and what it proves.
+
+A small problem is solved at once. Of a larger one the linear relaxation proves a bound, and leaves
+few servers split: as many as there are types of cards and floors. Then, until the plan is near
+enough: a tree and dives decide their columns, ejection chains improve what these find, and a mixed
+integer program exchanges replicas of the cases that the multipliers say lose the least by a change.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.partial.all_held import AllHeld
+from inferno_optimizer.solvers.partial.branch_and_dive import BranchAndDive
+from inferno_optimizer.solvers.partial.entirely import cheapest, takes_one_type
+from inferno_optimizer.solvers.partial.goals import Floor, GoalKind, served_entirely
+from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
+from inferno_optimizer.solvers.partial.large_neighbourhood import (
+    LargeNeighbourhoods,
+    everything,
+    offer_best,
+    openings,
+)
+from inferno_optimizer.solvers.partial.margins import raised_towards
+from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex, WarmStart
+from inferno_optimizer.solvers.partial.rounding import WHOLE
+from inferno_optimizer.solvers.partial.tolerance import NEAR, GoalTolerance
+
+HALF = 0.5
+"""Share of the time that is left of a goal for the program of rows, for ejection chains after all
+dives, and for each part that is solved again."""
+
+SEARCHED, SEARCHED_LAST = 0.7, 0.5
+"""Share of the time of a goal in which columns are decided; then replicas are exchanged. The last
+level and the value leave more time for cases that are solved again."""
+
+AROUND = 4
+"""Nodes of the tree of which the surroundings are solved at most."""
+
+MET = 0.7
+"""Share of the time that is left of the last level for columns between a vertex and the plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoalProof:
+    """What is proven of a goal.
+
+    Attributes
+    ----------
+    bound, floors
+        No plan that keeps the floors has more.
+    prices
+        What a card of each type is worth to the goal, shape (types,); None where that is unknown.
+    """
+
+    bound: float
+    floors: tuple[Floor, ...]
+    prices: FloatArray | None = None
+
+
+class GoalStage:
+    """The search for one goal.
+
+    Parameters
+    ----------
+    incumbent
+        The plan to begin with, its goal and the floors.
+    tolerance
+        How near to its bound the goal has to be.
+    start
+        Where relaxations begin.
+    seconds_left
+        Time of the goal that remains.
+    """
+
+    def __init__(
+        self,
+        incumbent: GoalIncumbent,
+        tolerance: GoalTolerance,
+        start: WarmStart,
+        seconds_left: Callable[[], float],
+    ) -> None:
+        self._incumbent, self._problem, self._goal = incumbent, incumbent.problem, incumbent.goal
+        self._tolerance, self._start, self._seconds_left = tolerance, start, seconds_left
+        self._parts = LargeNeighbourhoods(incumbent, seconds_left)
+
+    def hold_all(self) -> None:
+        """Look for a plan in which all of the level that runs is held, and most is served."""
+        if self._incumbent.has_all:
+            return
+        search = AllHeld(self._incumbent, self._start, self._seconds_left)
+        if self._tolerance.exact:
+            search.solve_everything()
+        else:
+            search.search()
+
+    def maximize(self) -> GoalProof:
+        """Improve the plan as to the goal; what is proven."""
+        incumbent, goal, most = self._incumbent, self._goal, np.inf
+        if goal.kind is not GoalKind.VALUE:
+            most = goal.most(self._problem)
+        if self._tolerance.exact:
+            limits = SearchLimits(self._seconds_left(), 0.0)
+            found = offer_best(incumbent, everything(incumbent), limits)
+            return GoalProof(min(most, found.bound), incumbent.floors)
+        if goal.kind is GoalKind.VALUE and self._are_rows:
+            most = self._choose_rows()
+            if incumbent.worth >= most - self._tolerance.near(goal, most):
+                return GoalProof(most, incumbent.floors)
+        proof = self._improve()
+        return replace(proof, bound=min(most, proof.bound))
+
+    @property
+    def _are_rows(self) -> bool:
+        """Whether all is served entirely, and columns are rows with one type of cards each."""
+        entirely = served_entirely(self._problem, self._incumbent.floors)
+        return bool(np.all(entirely)) and takes_one_type(self._problem)
+
+    def _choose_rows(self) -> float:
+        """Improve the value in a program of rows; with its sign changed, what no plan exceeds."""
+        ends_at = HALF * self._seconds_left()
+        found, least = cheapest(
+            self._problem, self._incumbent.counts, lambda: self._seconds_left() - ends_at
+        )
+        self._incumbent.offer(found)
+        return -least
+
+    def _improve(self) -> GoalProof:
+        """Decide columns, round, and exchange replicas; what is proven."""
+        incumbent = self._incumbent
+        relaxation = self._start.relaxation(
+            self._problem, self._goal, incumbent.floors, incumbent.counts
+        )
+        searched = SEARCHED_LAST if incumbent.is_last else SEARCHED
+        ends_at = self._seconds_left() * (1 - searched)
+        proof = self._bound_as_reached(relaxation)
+        relaxation.keep(incumbent.floors)
+        vertex = self._start.solved(relaxation, self._seconds_left)
+        if vertex is None or vertex.missing > WHOLE:
+            return proof
+        incumbent.near = self._tolerance.near(self._goal, vertex.bound)
+        search = BranchAndDive(
+            incumbent,
+            relaxation,
+            vertex,
+            lambda: self._seconds_left() - ends_at,
+            self._seconds_left,
+        )
+        base = self._search(search, vertex)
+        bound = min(proof.bound, max(search.tree.bound, incumbent.worth))
+        self._refine(search, vertex, base, search.tree.bound if incumbent.is_last else bound)
+        return GoalProof(bound, proof.floors, vertex.prices)
+
+    def _bound_as_reached(self, relaxation: Relaxation) -> GoalProof:
+        """What no plan exceeds that keeps what was reached before.
+
+        The last bit of load of a level may take many cards of the next one, so that this is less
+        than with the floors as they are; but no plan keeps it where two goals exclude another.
+        """
+        incumbent = self._incumbent
+        raised = raised_towards(incumbent.floors, 1.0, incumbent.was_reached)
+        relaxation.keep(raised)
+        vertex = self._start.solved(relaxation, self._seconds_left)
+        if vertex is None or vertex.missing > WHOLE:
+            return GoalProof(np.inf, incumbent.floors)
+        return GoalProof(vertex.bound, raised)
+
+    def _search(self, search: BranchAndDive, vertex: Vertex) -> IntArray:
+        """Round, solve around vertices, and dive; the best plan, if it does not keep a floor."""
+        incumbent, tree = self._incumbent, search.tree
+        search.offer_roundings(vertex)
+        if not search.branch_at_first():
+            self._parts.solve_around(tree.vertices(AROUND), tree.bound)
+        base = incumbent.counts
+        if incumbent.worth < tree.bound - incumbent.near / NEAR:  # else later levels need the time
+            search.dive_around()
+            base = search.decide()
+        return base
+
+    def _refine(self, search: BranchAndDive, root: Vertex, base: IntArray, bound: float) -> None:
+        """Solve more and more of the problem again, until the plan is near enough to a bound."""
+        incumbent = self._incumbent
+        best = search.tree.vertex or root
+        if not incumbent.near_enough(bound):
+            if incumbent.is_last:
+                self._parts.meet(best, MET)
+            search.chain((incumbent.counts,), HALF)
+        goal, floors = self._goal, incumbent.floors
+        for opening in openings(incumbent, goal, floors, best, base, search.touched):
+            if self._seconds_left() <= 0 or incumbent.near_enough(bound):
+                break
+            self._parts.solve(opening, HALF)
+            self._parts.exchange(root, bound)
