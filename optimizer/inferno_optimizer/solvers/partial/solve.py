@@ -98,13 +98,14 @@ def _assignment(
 ) -> Assignment:
     """The plan as an assignment; cases that need no replicas get their best row.
 
-    With the policy `Hold` no case that runs is stopped for an equal one that has several replicas:
-    each of a level has one before any has more.
+    With the policy `Hold` no case that runs is stopped for an equal one that has several replicas,
+    or that does not run: each of a level that runs has one before any has more. Then those that
+    carry the most load with a replica come first, whether it is served or held.
     """
     ledger = Ledger(candidates, capacity)
     holds = candidates.system.options.saturation_policy is SaturationPolicy.HOLD
     columns = np.flatnonzero(counts)
-    load = problem.weight[problem.case] * problem.served_share
+    load = problem.weight[problem.case] / problem.full
     columns = columns[np.lexsort((-load[columns], problem.level[problem.case[columns]]))]
     levels, planned = problem.level[problem.case[columns]], np.unique(problem.case[columns])
     stopped = np.setdiff1d(np.arange(len(problem.cases)), planned)
@@ -112,7 +113,8 @@ def _assignment(
         mine = columns[levels == level].tolist()
         if holds:
             for column in mine:
-                _give(ledger, problem, column, 1, running)
+                if problem.held[problem.case[column]] > 0:
+                    _give(ledger, problem, column, 1, running)
             for case in stopped[problem.level[stopped] == level].tolist():
                 hold(ledger, int(problem.cases[case]), running, most=1)
         for column in mine:

@@ -109,6 +109,33 @@ def test_the_exact_solver_reaches_no_less_than_greedy(
             assert served_by(fleet, more) >= served_by(fleet, less), fleet
 
 
+def test_none_is_stopped_for_equal_ones_and_as_much_load_as_possible_is_held() -> None:
+    carrying_much = Demand("much", {"Z": 4}, load=84, current=running("X", 2))
+    carrying_some = Demand("some", {"X": 4}, load=60, current=running("X", 3))
+    carrying_little = Demand("little", {"Z": 4}, load=12, current=running("X", 3))
+    fleet = Fleet((carrying_much, carrying_some, carrying_little), {"x": 5})
+
+    solution = optimize(fleet.system(with_policy(HOLD)))
+
+    assert replicas_of(solution) == {"much": 2, "some": 2, "little": 1}
+
+
+def running(accelerator: str, replicas: int) -> Allocation:
+    unit = next(unit for unit in UNITS if unit.name == accelerator)
+    return Allocation(accelerator, replicas, cost=unit.cost * replicas)
+
+
+def test_none_that_runs_is_stopped_for_an_equal_one_that_does_not_run() -> None:
+    two_cards = Demand("two cards", {"2xX": 2}, load=12, current=running("2xX", 2))
+    one_card = Demand("one card", {"X": 4}, load=72, current=running("X", 2))
+    new = Demand("new", {"X": 3}, load=96)
+    fleet = Fleet((two_cards, one_card, new), {"x": 3})
+
+    solution = optimize(fleet.system(with_policy(HOLD)))
+
+    assert replicas_of(solution) == {"two cards": 1, "one card": 1}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("milp", [False, True], ids=["greedy", "exact"])
 def test_a_server_loses_all_that_runs_only_to_a_more_important_one(milp: bool) -> None:
