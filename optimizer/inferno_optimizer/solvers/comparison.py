@@ -1,9 +1,11 @@
 """Which of two plans is better: it holds or serves more by priority, or else costs less."""
 
+from collections.abc import Iterator
+
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.solvers.assignment import Assignment
 from inferno_optimizer.solvers.exact.settings import DEFAULTS as EXACT
-from inferno_optimizer.solvers.loads import loads_held, loads_served
+from inferno_optimizer.solvers.loads import loads_held, loads_served, loads_served_entirely
 from inferno_optimizer.solvers.partial.tolerance import GIVEN_UP
 from inferno_optimizer.system import SaturationPolicy
 
@@ -16,16 +18,23 @@ def is_better(candidates: Candidates, one: Assignment, another: Assignment) -> b
 
     Loads that differ by less than what later goals may take are equal.
     """
-    held, served = (
-        [loads(candidates, plan) for plan in (one, another)] for loads in (loads_held, loads_served)
-    )
     given_up = share_given_up(candidates) * (1 + ROUNDING)
-    for priority in served[0]:
-        for first, second in (held, served):
-            load, other = first[priority], second[priority]
-            if abs(load - other) > given_up * max(load, other):
-                return load > other
+    pairs = zip(_reached(candidates, one), _reached(candidates, another), strict=True)
+    for load, other in pairs:
+        if abs(load - other) > given_up * max(load, other):
+            return load > other
     return False
+
+
+def _reached(candidates: Candidates, plan: Assignment) -> Iterator[float]:
+    """Loads that a plan holds and serves, the most important first, as `goals_of` orders them."""
+    delayed = candidates.system.options.delayed_best_effort
+    first = loads_served_entirely if delayed else loads_served
+    held, served = loads_held(candidates, plan), first(candidates, plan)
+    for priority in served:
+        yield from (held[priority], served[priority])
+    if delayed:
+        yield from loads_served(candidates, plan).values()
 
 
 def is_better_or_cheaper(candidates: Candidates, one: Assignment, another: Assignment) -> bool:

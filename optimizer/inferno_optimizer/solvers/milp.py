@@ -195,11 +195,13 @@ class _Search:
         if plan is None:
             return self._greedy_in_part(loads_wanted(candidates))
         answer = self._answer_in_part(plan)
-        if _distance(candidates, answer) <= OPTIMAL:
-            return replace(answer, status=SolverStatus.OPTIMAL)
-        if is_better(candidates, self.greedy, plan.assignment):
-            return self._greedy_in_part(plan.most_served)
-        return answer
+        proven = _distance(candidates, answer) <= OPTIMAL
+        # That none is stopped for an equal one is not proven: the plan may hold less for it.
+        may_hold_less = candidates.system.options.saturation_policy is SaturationPolicy.HOLD
+        in_doubt = may_hold_less or not proven
+        if in_doubt and is_better(candidates, self.greedy, plan.assignment):
+            return replace(self._greedy_in_part(plan.most_served), status=answer.status)
+        return replace(answer, status=SolverStatus.OPTIMAL) if proven else answer
 
     def _answer_in_part(self, plan: PartialPlan) -> SolverResult:
         return SolverResult(

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.solution import Solution
+from inferno_optimizer.solution import Solution, SolverStatus
 from inferno_optimizer.system import Allocation, SaturationPolicy
 from tests.unit.optimizer.solvers.partial_plans import (
     UNITS,
@@ -134,6 +134,33 @@ def test_none_that_runs_is_stopped_for_an_equal_one_that_does_not_run() -> None:
     solution = optimize(fleet.system(with_policy(HOLD)))
 
     assert replicas_of(solution) == {"two cards": 1, "one card": 1}
+
+
+@pytest.mark.parametrize("delayed", [False, True], ids=["", "delayed"])
+def test_a_proven_plan_in_which_none_is_stopped_holds_no_less_than_greedy(delayed: bool) -> None:
+    moves = Demand("moves", {"X": 1}, load=36, current=running("Z", 3))
+    carrying_some = Demand("some", {"X": 4}, load=60, current=running("X", 2))
+    carrying_much = Demand("much", {"Z": 4}, load=84, current=running("X", 2))
+    fleet = Fleet((moves, carrying_some, carrying_much), {"x": 3})
+    options, greedy = (with_policy(HOLD, milp=milp, delayed=delayed) for milp in (True, False))
+
+    more, less = optimize(fleet.system(options)), optimize(fleet.system(greedy))
+
+    assert goals_of(fleet, options, more) >= goals_of(fleet, options, less)
+    assert more.certificate.status is SolverStatus.FEASIBLE
+
+
+def test_a_plan_that_serves_more_in_part_is_no_better_where_best_effort_is_delayed() -> None:
+    small = Demand("small", {"Z": 1, "W": 6}, load=12)
+    flexible = Demand("flexible", {"Z": 1, "X": 3}, load=24)  # greedy gives it the card of small
+    large = Demand("large", {"X": 6}, load=216)
+    fleet = Fleet((small, flexible, large), {"x": 3, "z": 1})
+    exact, greedy = (
+        optimize(fleet.system(with_policy(HOLD, milp=milp, delayed=True))) for milp in (True, False)
+    )
+
+    assert replicas_of(greedy) == {"flexible": 1, "large": 3}
+    assert replicas_of(exact) == {"small": 1, "flexible": 3}
 
 
 @pytest.mark.slow
