@@ -37,7 +37,7 @@ def test_every_variable_has_an_option_that_the_help_explains() -> None:
     words = " ".join(text.split())
     for variable in VARIABLES:
         assert f"--{variable.option} " in words
-        assert f"{variable.help} [{variable.name}]" in words
+        assert f"{variable.help}{variable.default_note} [{variable.name}]" in words
 
 
 def test_an_option_wins_over_the_variable_of_its_name(

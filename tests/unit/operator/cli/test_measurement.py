@@ -115,7 +115,9 @@ def test_a_server_that_alone_is_refused_says_so(prometheus: PrometheusServer) ->
     prometheus.usual = lambda asked: (
         error(400, "bad_data", "parse error")
         if asked.form == [("query", "sum(")]
-        else vector({"metric": {}, "value": [time.time(), "2"]})
+        else vector(
+            {"metric": {}, "value": [float(dict(asked.form).get("time", time.time())), "2"]}
+        )
     )
     servers = [own_query(), parse(objects.server("T", spec={"measure": bad_query()}))]
 

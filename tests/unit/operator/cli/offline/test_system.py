@@ -189,7 +189,7 @@ def test_a_name_without_an_object_is_no_reason_to_refuse(tmp_path: Path) -> None
         (["spec: {}"], "a.yaml:1: neither a Kubernetes object (it has no kind) nor SystemData"),
         (
             [accelerator(), "apiVersion: inferno.platform.ai/v1alpha1\nkind: Serve\n"],
-            "a.yaml:12: no kind is named 'Serve'; did you mean Server or ServiceClass? ",
+            "a.yaml:12: no kind is named 'Serve'; did you mean Server? ",
         ),
         (
             ["apiVersion: inferno.platform.io/v1alpha1\nkind: Server\n"],
