@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Thread
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from inferno_operator.cli.kubectl.answer import in_order
 from inferno_operator.cli.kubectl.console.app import MEDIA
@@ -36,7 +36,7 @@ from inferno_operator.cli.kubectl.console.views import (
 from inferno_operator.cli.kubectl.dry_run import DryRun, decide
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InfernoError
-from tests.browser.chromium import INSTALL, OFFLINE, chromium
+from tests.browser.chromium import INSTALL, chromium, started
 from tests.controlplane.processes import ROOT
 from tests.past import LEADER, NAMESPACE, NOW, failing_world, large_world, world
 
@@ -183,8 +183,7 @@ def main() -> int:
     folder = DOCS if arguments.docs else arguments.folder
     folder.mkdir(parents=True, exist_ok=True)
     views = pages(WORLDS[arguments.world]())
-    with sync_playwright() as playwright, served(views) as origin:
-        browser = playwright.chromium.launch(executable_path=program, args=list(OFFLINE))
+    with started(program) as browser, served(views) as origin:
         paths = arguments.only or list(views)
         made = (
             shoot_for_docs(browser, origin, folder)
@@ -193,7 +192,6 @@ def main() -> int:
         )
         for file in made:
             print(file)
-        browser.close()
     return 0
 
 

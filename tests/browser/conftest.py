@@ -3,18 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
-from tests.browser.chromium import INSTALL, OFFLINE, chromium
+from tests.browser.chromium import browser_of_tests
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium; while it runs there is an event loop, which tests of other modules have not."""
-    program = chromium()
-    if program is None:
-        pytest.skip(INSTALL)
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=program, args=list(OFFLINE))
+    with browser_of_tests() as started:
         yield started
-        started.close()

@@ -13,9 +13,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from playwright.sync_api import Page as BrowserPage
-from playwright.sync_api import sync_playwright
 
-from tests.browser.chromium import INSTALL, OFFLINE, chromium
+from tests.browser.chromium import browser_of_tests
 from tests.reference.shown import ROOT, pages
 
 MARKDOWN_LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -185,12 +184,8 @@ EVERYWHERE = (
 
 
 def test_tables_fit_the_page(site: Site) -> None:
-    program = chromium()
-    if program is None:
-        pytest.skip(INSTALL)
     everywhere = {site.folder / page for page in EVERYWHERE}
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=list(OFFLINE))
+    with browser_of_tests() as browser:
         seen = browser.new_page()
         wider = [
             f"{width} px: {path.name}: {table}"
@@ -198,7 +193,6 @@ def test_tables_fit_the_page(site: Site) -> None:
             for path in pages
             for table in _wider(seen, path, width)
         ]
-        browser.close()
 
     assert wider == []
 
