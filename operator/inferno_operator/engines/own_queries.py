@@ -160,13 +160,12 @@ class OwnQueries:
         if share.is_used_up:
             return replace(reading, unavailable=share.problem)
         turn, began = self._servers[key], asyncio.get_running_loop().time()
+        expressions = expressions_of(queries)
         try:
             async with asyncio.timeout_at(share.until):
-                answer = await self._answered(reading, queries.to_json(), share)
+                answer = await self._answered(reading, expressions, share)
                 turn.is_slow = asyncio.get_running_loop().time() - began > SLOW_SECONDS
-                answer = await self._with_youth(
-                    answer, without_zero(queries.arrival_rate or ""), turn
-                )
+                answer = await self._with_youth(answer, expressions.get(ARRIVAL_RATE, ""), turn)
         except TimeoutError:
             seconds = asyncio.get_running_loop().time() - began
             had_time = seconds >= NAMESPACE_SECONDS / 2  # else it comes first in the next survey
@@ -210,8 +209,7 @@ class OwnQueries:
         self, reading: Reading, queries: Mapping[str, str], share: "_Share"
     ) -> Reading:
         values: dict[str, float] = {}
-        for quantity, written in queries.items():
-            expression = without_zero(written) if quantity == ARRIVAL_RATE else written
+        for quantity, expression in queries.items():
             try:
                 answer = await self._prometheus.query(expression)
                 value = number(expression, answer) if quantity == ARRIVAL_RATE else single(answer)
@@ -263,11 +261,19 @@ def _seconds(duration: str) -> float:
     return sum(int(number) * UNITS_S[unit] for number, unit in parts)
 
 
-def without_zero(expression: str) -> str:
-    """Return an expression without the 0 at its end that it has where there are no series.
+def expressions_of(queries: Queries) -> dict[str, str]:
+    """Return what to ask, by quantity.
 
     Nothing that is missing counts as zero.
     """
+    expressions = queries.to_json()
+    if ARRIVAL_RATE in expressions:
+        expressions[ARRIVAL_RATE] = without_zero(expressions[ARRIVAL_RATE])
+    return expressions
+
+
+def without_zero(expression: str) -> str:
+    """Return an expression without the 0 at its end that it has where there are no series."""
     return ZERO_AT_END.sub("", expression)
 
 
