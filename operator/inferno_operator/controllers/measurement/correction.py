@@ -58,12 +58,13 @@ def with_correction(
         The targets of the Server, and its Model; None if there is none.
     """
     known = before.correction if before else None
-    if known is not None and _is_of_other_data(known, model):
-        known = None
     compared = against_targets(newest, target) if target else ()
     ratio = max((value / limit for _, value, limit in compared), default=0.0)
     if known is None and ratio <= MISSED:
         return newest
+    parameters = _parameters(model) if model else known.parameters if known else ""
+    if known is not None and known.parameters not in ("", parameters):
+        known = None  # it is of other data
     factor = known.factor if known else 1.0
     enough = ratio > 0 and _should_be_enough(server, newest, target, factor)
     state = Correction.none(1) if known is None or before is None else _read(known, before.time)
@@ -75,13 +76,7 @@ def with_correction(
         np.array([enough]),
         _wait_s(server, newest),
     )
-    parameters = _parameters(model) if model else known.parameters if known else ""
     return newest.model_copy(update={"correction": _written(stepped, parameters)})
-
-
-def _is_of_other_data(known: LoadCorrection, model: Model | None) -> bool:
-    """Whether the Model has been changed since; one that cannot be read tells nothing."""
-    return model is not None and known.parameters not in ("", _parameters(model))
 
 
 def _parameters(model: Model) -> str:
