@@ -22,6 +22,7 @@ from inferno_optimizer.system import (
     Target,
     TokenBudgetParameters,
 )
+from inferno_optimizer.validation import Problem
 
 
 def warned(catalogue: Catalogue, decisions: Iterable[Decision]) -> tuple[Decision, ...]:
@@ -137,14 +138,15 @@ def _span(bounds: tuple[int, int]) -> str:
     return f"{least} to {most}" if most else f"at least {least}"
 
 
-def priority_warning(priority: int) -> str:
-    """Warning about a priority that does not mean what its number says; empty if it does."""
+def priority_problem(service_class: str, priority: int) -> Problem | None:
+    """The problem of a priority that does not mean what its number says; None if it does."""
     if 1 <= priority <= LOWEST_PRIORITY:
-        return ""
-    return (
-        f"priority: {priority} counts as {LOWEST_PRIORITY}, the least important; give 1 (the most"
-        f" important) to {LOWEST_PRIORITY}"
+        return None
+    message = (
+        f"{priority} counts as {LOWEST_PRIORITY}, the least important; give 1 (the most important)"
+        f" to {LOWEST_PRIORITY}"
     )
+    return Problem("service class", service_class, "priority", message)
 
 
 def has_prefill(profile: PerformanceProfile | RoleProfile) -> bool:

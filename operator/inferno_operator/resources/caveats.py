@@ -9,7 +9,7 @@ from inferno_operator.resources.capacity import Capacity, CapacitySpec
 from inferno_operator.resources.model import Model, PerformanceData
 from inferno_operator.resources.server import Server, ServerSpec
 from inferno_operator.resources.service_class import ServiceClass
-from inferno_optimizer.caveats import priority_warning
+from inferno_optimizer.caveats import priority_problem
 from inferno_optimizer.validation import Problem
 
 
@@ -22,9 +22,8 @@ def caveats(resource: Resource | None) -> Iterator[Problem]:
             for data in spec.data:
                 yield from _of_data(spec.name, data)
         case ServiceClass(spec=spec):
-            if warning := priority_warning(spec.priority):
-                field, _, message = warning.partition(": ")
-                yield Problem("service class", spec.name, field, message)
+            if found := priority_problem(spec.name, spec.priority):
+                yield found
         case Capacity(spec=spec):
             yield from _of_capacity(spec)
         case Server(spec=spec):

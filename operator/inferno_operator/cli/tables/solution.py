@@ -10,7 +10,7 @@ from io import StringIO
 
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.runtime.texts import listed
-from inferno_optimizer.caveats import priority_warning
+from inferno_optimizer.caveats import priority_problem
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.options import Option
 from inferno_optimizer.solution import (
@@ -291,8 +291,8 @@ def _notes(system: System, solution: Solution) -> Iterator[str]:
         if problem.reason in DANGLING:
             yield f"warning: {problem}"
     for service_class in system.classes:
-        if warning := priority_warning(service_class.priority):
-            yield f"warning: service class {service_class.name!r}: {warning}"
+        if found := priority_problem(service_class.name, service_class.priority):
+            yield f"warning: {found}"
 
 
 def grouped(notes: Iterable[tuple[str, str]]) -> Iterator[str]:
