@@ -50,7 +50,8 @@ def _nearest(name: str, known: Sequence[str]) -> Sequence[str]:
     if len(known) > MOST_COMPARED:
         return ()
     distinct = {word.lower(): word for word in reversed(known)}.values()
-    likeness = {word: _likeness(_words(ours), _words(word)) for word in reversed(distinct)}
+    words = _words(ours)
+    likeness = {word: _likeness(words, _words(word)) for word in reversed(distinct)}
     least = max(LIKENESS, max(likeness.values(), default=0.0) - CLOSE)
     near = [word for word in likeness if likeness[word] >= least]
     return sorted(near, key=likeness.__getitem__, reverse=True)[:2]

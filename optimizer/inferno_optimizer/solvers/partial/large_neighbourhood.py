@@ -89,9 +89,8 @@ class LargeNeighbourhoods:
         """Exchange replicas of a few cases at a time, until nothing improves any more."""
         problem, incumbent = self._problem, self._incumbent
         matter = levels_of(incumbent.goal, problem)
-        matter[problem.case[incumbent.counts > 0]] = (
-            True  # less important ones may have what it takes
-        )
+        # Less important ones may have what it takes.
+        matter[problem.case[incumbent.counts > 0]] = True
         order = by_loss(problem, vertex, incumbent.counts, least_of(problem, incumbent.floors))
         order = order[matter[order]]
         few, failures = EXCHANGED, 0
