@@ -27,13 +27,13 @@ from inferno_optimizer.calibration.plan import Shape
 from inferno_optimizer.system import StepParameters
 from tests.h100.runs import P95, fitted, latencies, replica
 
-FIRST_S = 5.0
+FIRST_S = 8.0
 """Arrivals at the beginning of a run that do not count [s]."""
 
-LONGEST_END_S = 10.0
+LONGEST_END_S = 8.0
 """Time after which a run ends although a request that counts has no answer [s]."""
 
-WARM_CLIENTS = (4, 16, 48)
+WARM_CLIENTS = 16
 
 STEPS = ("alpha", "kappa", "delta", "u", "ahead", "budget", "overhead")
 """The numbers of `stepParms` that a prediction takes."""
@@ -45,6 +45,10 @@ class Arrivals:
 
     shape: Shape
     share: float
+    seconds: float
+    """Time in which arrivals count [s]."""
+    again: int = 0
+    """How often there was such a run before."""
     same: int = 0
     """Words that all prompts begin with."""
 
@@ -52,7 +56,8 @@ class Arrivals:
     def name(self) -> str:
         """A name of it."""
         lengths = f"{self.shape.input_tokens}-{self.shape.output_tokens}"
-        return f"o-{lengths}-{100 * self.share:.0f}" + ("-cached" if self.same else "")
+        marks = ("-cached" if self.same else "") + (f"-{self.again + 1}" if self.again else "")
+        return f"o-{lengths}-{100 * self.share:.0f}{marks}"
 
 
 @dataclass(frozen=True)
@@ -80,14 +85,13 @@ class Request:
     last: float
 
 
-def planned(usual: Sequence[Shape], other: Sequence[Shape]) -> Iterator[Arrivals]:
-    """The runs: shapes that were calibrated, then others, and cached prompts at last."""
-    for share in (0.4, 0.85, 0.6, 0.75, 0.93):
-        yield Arrivals(usual[0], share)
-    for share in (0.6, 0.85):
-        for shape in other:
-            yield Arrivals(shape, share)
-    yield Arrivals(usual[0], 0.75, same=usual[0].input_tokens // 2)
+def planned(shape: Shape, same: int, seconds: float, fewer: float) -> Iterator[Arrivals]:
+    """The runs, so long [s], and those whose prompts are cached to a part."""
+    yield Arrivals(shape, 0.85, seconds)
+    yield Arrivals(shape, 0.75, seconds)
+    for share in (0.85, 0.6):
+        yield Arrivals(shape, share, fewer, same=same)
+    yield Arrivals(shape, 0.85, seconds, again=1)
 
 
 def expected(parameters: StepParameters, batch: int, run: Arrivals) -> Expected:
@@ -121,28 +125,26 @@ class Writer:
 
 @dataclass
 class Users:
-    """Send random requests."""
+    """Send random requests; `same` words of a prompt are those with which all begin."""
 
     client: EngineClient
     model: str
     chance: random.Random
 
     async def one(self, shape: Shape, same: int = 0) -> Completion:
-        """One request of random lengths; its first words are the same for all."""
-        inputs, outputs = (
+        """One request of random lengths."""
+        own, outputs = (
             max(round(mean * self.chance.uniform(SHORTEST, LONGEST)), 2)
-            for mean in (shape.input_tokens, shape.output_tokens)
+            for mean in (shape.input_tokens - same, shape.output_tokens)
         )
-        own = self.chance.choices(WORDS, k=max(inputs - same, 1))
-        return await self.client.complete(self.model, [WORDS[0]] * min(same, inputs) + own, outputs)
+        words = [WORDS[0]] * same + self.chance.choices(WORDS, k=own)
+        return await self.client.complete(self.model, words, outputs)
 
     async def warm(self, shapes: Sequence[Shape], seconds: float) -> None:
-        """Let the engine see all shapes with few and many clients, so long [s], for its graphs."""
-
+        """Let the engine see each of the shapes so long [s]."""
         for shape in shapes:
-            for clients in WARM_CLIENTS:
-                done = await self._closed(shape, clients, seconds)
-                print(f"warmed with {clients} clients: {done} answers", flush=True)
+            done = await self._closed(shape, WARM_CLIENTS, seconds)
+            print(f"warmed with {WARM_CLIENTS} clients: {done} answers", flush=True)
 
     async def _closed(self, shape: Shape, clients: int, seconds: float) -> int:
         """Answers that a number of clients have in so many seconds."""
@@ -160,17 +162,17 @@ class Users:
         await _cancelled(tasks)
         return done
 
-    async def arrive(self, run: Arrivals, rate: float, seconds: float) -> list[Request]:
-        """Requests that arrive at random; those after the first, within so many seconds [s]."""
+    async def arrive(self, run: Arrivals, rate: float) -> list[Request]:
+        """Requests that arrive at random; also those in the first time, which do not count."""
         found: list[Request] = []
         tasks: list[asyncio.Task[None]] = []
-        began = asyncio.get_running_loop().time()
+        began, ends = asyncio.get_running_loop().time(), FIRST_S + run.seconds
 
         async def ask() -> None:
             done = await self.one(run.shape, run.same)
-            ends = (1000.0 * (t - done.asked) for t in (done.first, done.last))
+            times = (1000.0 * (t - done.asked) for t in (done.first, done.last))
             counted = (done.input_tokens, done.output_tokens)
-            found.append(Request(run.name, done.asked - began, *counted, *ends))
+            found.append(Request(run.name, done.asked - began, *counted, *times))
 
         async def send() -> None:
             while True:
@@ -178,16 +180,11 @@ class Users:
                 tasks.append(asyncio.create_task(ask()))
 
         sender = asyncio.create_task(send())
-        await asyncio.sleep(FIRST_S)
-        early = len(tasks)
-        await asyncio.sleep(seconds)
-        counted = tasks[early:]
-        await asyncio.wait(counted, timeout=LONGEST_END_S)
+        await asyncio.sleep(ends)
+        await asyncio.wait(list(tasks), timeout=LONGEST_END_S)
         sender.cancel()
         await _cancelled(tasks)
-        return sorted(
-            (r for r in found if FIRST_S <= r.arrival < FIRST_S + seconds), key=lambda r: r.arrival
-        )
+        return sorted((r for r in found if r.arrival < ends), key=lambda r: r.arrival)
 
 
 async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:
@@ -222,23 +219,25 @@ def benchmark(options: argparse.Namespace, folder: Path) -> StepParameters:
 async def measure(options: argparse.Namespace) -> None:
     """All of it, as long as there is time."""
     folder, ends = Path(options.folder), time.monotonic() + options.seconds
-    usual, other = ([shape_of(s) for s in texts] for texts in (options.usual, options.other))
+    usual = [shape_of(text) for text in options.usual]
     async with connect(EngineEndpoint(options.url)) as client:
         users = Users(client, await client.model(), random.Random(options.seed))  # noqa: S311
-        await users.warm([*usual, *other], options.warm)
+        await users.warm(usual, options.warm)
         print(f"warm, {ends - time.monotonic():.0f} s left", flush=True)
         parameters = benchmark(options, folder)
-        runs = [(run, expected(parameters, options.batch, run)) for run in planned(usual, other)]
+        plan = planned(usual[0], options.same, options.each, options.cached)
+        runs = [(run, expected(parameters, options.batch, run)) for run in plan]
         Writer(folder / "predicted.csv", Expected).add([predicted for _, predicted in runs])
         file = Writer(folder / "requests.csv", Request)
         for run, predicted in runs:
-            if ends - time.monotonic() < FIRST_S + options.each + LONGEST_END_S:
+            if ends - time.monotonic() < FIRST_S + run.seconds + LONGEST_END_S:
                 return
             busy = time.process_time()
-            requests = await users.arrive(run, predicted.rate, options.each)
+            requests = await users.arrive(run, predicted.rate)
             file.add(requests)
-            busy = (time.process_time() - busy) / (FIRST_S + options.each)
-            print(summary(requests, predicted, options.each), f"busy {busy:.2f}", flush=True)
+            busy = (time.process_time() - busy) / (FIRST_S + run.seconds)
+            counted = [request for request in requests if request.arrival >= FIRST_S]
+            print(summary(counted, predicted, run.seconds), f"busy {busy:.2f}", flush=True)
 
 
 def summary(requests: Sequence[Request], predicted: Expected, seconds: float) -> str:
@@ -262,13 +261,14 @@ def main() -> None:
     options.add_argument("url")
     options.add_argument("folder")
     options.add_argument("--batch", type=int, default=48, help="largest batch of the engine")
-    options.add_argument("--warm", type=float, default=10.0, help="seconds of a run to warm up")
-    options.add_argument("--minutes", type=float, default=2.4, help="of `inferno bench`")
-    options.add_argument("--each", type=float, default=20.0, help="seconds of a run that count")
+    options.add_argument("--warm", type=float, default=3.0, help="seconds of a shape to warm up")
+    options.add_argument("--minutes", type=float, default=2.3, help="of `inferno bench`")
+    options.add_argument("--each", type=float, default=55.0, help="seconds of a run that count")
+    options.add_argument("--cached", type=float, default=40.0, help="the same with cached prompts")
     options.add_argument("--seconds", type=float, default=500.0, help="for all of it")
-    options.add_argument("--seed", type=int, default=25)
-    options.add_argument("--usual", nargs="+", default=["1024/256", "3072/96", "256/384"])
-    options.add_argument("--other", nargs="*", default=["2048/128", "512/512"])
+    options.add_argument("--seed", type=int, default=26)
+    options.add_argument("--usual", nargs="+", default=["1280/128", "2560/64", "256/320"])
+    options.add_argument("--same", type=int, default=768, help="words that cached prompts share")
     asyncio.run(measure(options.parse_args()))
 
 

@@ -1,4 +1,4 @@
-"""Serve a model of random weights: `python -m tests.h100.engine --shape qwen3-4b --port 8000`.
+"""Serve a model of random weights: `python -m tests.h100.engine --shape llama3-3b --port 8000`.
 
 Needs a CUDA GPU, PyTorch, transformers 5.17 and aiohttp; with `--shape tiny` any machine does. The
 tokens of a prompt are its words, answers have exactly the tokens that are asked for.
@@ -104,10 +104,10 @@ async def serve(link: Connection, settings: EngineSettings, port: int) -> None:
 def main() -> None:
     """Start the engine in a process, and serve."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--shape", choices=SHAPES, default="qwen3-4b")
+    options.add_argument("--shape", choices=SHAPES, default="llama3-3b")
     options.add_argument("--port", type=int, default=8000)
     options.add_argument("--requests", type=int, default=48, help="largest batch")
-    options.add_argument("--blocks", type=int, default=1200, help="of 256 tokens, in the cache")
+    options.add_argument("--blocks", type=int, default=640, help="of 256 tokens, in the cache")
     options.add_argument("--steps", default="", help="file for the times of steps (.npz)")
     given = options.parse_args()
     faulthandler.register(signal.SIGUSR1)

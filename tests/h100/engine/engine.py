@@ -15,7 +15,11 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.generation.configuration_utils import ContinuousBatchingConfig
-from transformers.generation.continuous_batching import continuous_api, initialization
+from transformers.generation.continuous_batching import (
+    continuous_api,
+    initialization,
+    input_outputs,
+)
 from transformers.integrations import flash_paged
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -29,6 +33,16 @@ SHAPES: dict[str, dict[str, Any]] = {
         "head_dim": 128,
         "vocab_size": 151936,
     },
+    "llama3-3b": {
+        "model_type": "llama",
+        "hidden_size": 3072,
+        "intermediate_size": 8192,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 24,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "vocab_size": 128256,
+    },
     "tiny": {
         "model_type": "qwen3",
         "hidden_size": 64,
@@ -41,6 +55,13 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
 }
 """Shapes of models, as their configuration files have them."""
+
+
+LONGEST = 4096
+"""Most tokens of a request, prompt and answer."""
+
+QUERY_STEP, CACHE_STEP = 128, 32768
+"""What the tokens of a step, and those that it reads of the cache, are padded to on a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +85,7 @@ class EngineSettings:
     shape: str
     requests: int
     budget: int = 2048
-    blocks: int = 1200
+    blocks: int = 640
     steps: str = ""
 
     @property
@@ -103,7 +124,8 @@ def run(link: Connection, settings: EngineSettings) -> None:
     manager = _manager(settings)
     manager.output_router = PipeRouter(link)
     manager.warmup()
-    steps = _recorded(manager.batch_processor.scheduler)
+    _capture_all(manager)
+    steps = _recorded(manager.batch_processor)
     gc.freeze()  # collections stop the steps, and are long with all of this
     manager.start()
     link.send([])
@@ -140,8 +162,8 @@ def _manager(settings: EngineSettings) -> Any:
         num_blocks=settings.blocks,
         max_batch_tokens=settings.budget,
         max_requests_per_batch=settings.requests,
-        q_padding_interval_size=128 if gpu else 0,
-        kv_padding_interval_size=32768 if gpu else 0,
+        q_padding_interval_size=QUERY_STEP if gpu else 0,
+        kv_padding_interval_size=CACHE_STEP if gpu else 0,
     )
     model.generation_config.do_sample = False
     model.generation_config.eos_token_id = -1
@@ -163,15 +185,52 @@ def _use_attention(model: Any, *, gpu: bool) -> None:
     model.config._attn_implementation_internal = "paged|flash_attention_2"  # noqa: SLF001
 
 
-def _recorded(scheduler: Any) -> deque[tuple[float, int, int, int]]:
-    """When each step was scheduled [s], with its requests, new tokens, and tokens in the cache."""
-    steps: deque[tuple[float, int, int, int]] = deque(maxlen=500_000)
+def _capture_all(manager: Any) -> None:
+    """Make the CUDA graphs of all sizes of steps, so that none is made while requests are served.
+
+    A graph has the padded sizes of a step, and the longest request in it, padded to a power of 2;
+    that is set to `LONGEST`, so that there are fewer graphs.
+    """
+    processor = manager.batch_processor
+    runner, cache = processor.model_runner, processor.cache
+    if not runner.pad_inputs:
+        return
+    input_outputs.pad_to_pow2 = lambda *_: LONGEST
+    began, pairs = time.perf_counter(), processor.inputs_and_outputs
+    sizes = [
+        (queries, cached)
+        for queries in range(cache.max_batch_tokens, 0, -QUERY_STEP)
+        for cached in range(1, cache.num_pages - queries, CACHE_STEP)
+    ]
+    with torch.no_grad():
+        for _ in range(2):
+            for queries, cached in sizes:
+                runner.run_one_warmup(manager.model, num_q_tokens=queries, max_kv_read=cached)
+            pairs.swap_io_pairs()
+    print(f"{2 * len(sizes)} graphs in {time.perf_counter() - began:.1f} s", flush=True)
+    capture = runner._capture_graph  # noqa: SLF001 - to see whether one is missing
+
+    def reported(*given: Any) -> None:
+        print("a graph is missing", flush=True)
+        capture(*given)
+
+    runner._capture_graph = reported  # noqa: SLF001
+
+
+def _recorded(processor: Any) -> deque[tuple[float, int, int, int, int]]:
+    """When each step was scheduled [s], with its requests, new tokens, and tokens in the cache.
+
+    The last number is that of all prompt tokens so far that need not be computed.
+    """
+    steps: deque[tuple[float, int, int, int, int]] = deque(maxlen=500_000)
+    scheduler, cache = processor.scheduler, processor.cache
     schedule, began = scheduler.schedule_batch, time.perf_counter()
 
     def recorded(token_budget: int, cache_budget: int) -> Any:
         found = schedule(token_budget, cache_budget)
         if found[0]:
-            steps.append((time.perf_counter() - began, len(found[0]), found[2], found[3]))
+            known = cache._total_prefix_length  # noqa: SLF001 - there is no other way
+            steps.append((time.perf_counter() - began, len(found[0]), found[2], found[3], known))
         return found
 
     scheduler.schedule_batch = recorded
