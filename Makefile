@@ -63,9 +63,13 @@ demo-stop: $(READY) ## Stop what `make demo KEEP=1` left running
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --maxprocesses 4
 
 .PHONY: test
-test: $(READY) ## Run every check and every test; show the slowest (ARGS="-k name", WORKERS=1)
+test: $(READY) ## Run the checks and the tests; show the slowest (ARGS="-k name", WORKERS=1)
 	@$(MAKE) --no-print-directory --jobs 2 lint type $(COMPILED)
-	$(PYTEST) --durations 40 $(ARGS)
+	$(PYTEST) -m "not extended" --durations 40 $(ARGS)
+
+.PHONY: extended-test
+extended-test: $(READY) ## Run the tests that take long by their nature
+	$(PYTEST) -m extended --durations 40 $(ARGS)
 
 # Once, beside mypy, which leaves a core free: else each worker compiles all tests.
 $(COMPILED): $(READY)
@@ -74,12 +78,12 @@ $(COMPILED): $(READY)
 
 .PHONY: unit-test
 unit-test: $(READY) ## Run the tests that need only Python (seconds)
-	$(PYTEST) -m "not cluster and not slow" --ignore tests/cluster --ignore tests/manifests \
+	$(PYTEST) -m "not cluster and not slow and not extended" --ignore tests/cluster --ignore tests/manifests \
 	  --ignore tests/prometheus $(ARGS)
 
 .PHONY: cluster-test
 cluster-test: $(READY) ## Run the tests on a real control plane
-	$(PYTEST) -m cluster $(ARGS)
+	$(PYTEST) -m "cluster and not extended" $(ARGS)
 
 .PHONY: soak
 soak: $(READY) ## Run many random systems and plans, with kills, and moving loads (140 min)

@@ -42,6 +42,9 @@ NEEDS = {
 GO_GARBAGE_PERCENT = "300"
 """Garbage that may stand beside what is in use; an API server takes 450 MiB instead of 300."""
 
+LONG = ("slow", "extended")
+"""Marks of tests that workers begin with."""
+
 WORKER = "PYTEST_XDIST_WORKER"
 FIRST = "gw0"
 OPERATORS = pytest.StashKey[list[OperatorProcess]]()
@@ -121,7 +124,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Without workers the tests keep their order: those of a file follow each other.
     """
     if hasattr(config, "workerinput"):
-        slow = {item.nodeid: item.get_closest_marker("slow") is not None for item in items}
+        slow = {item.nodeid: any(map(item.get_closest_marker, LONG)) for item in items}
         place = places(slow)
         items.sort(key=lambda item: place[item.nodeid])
 

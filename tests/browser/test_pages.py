@@ -16,6 +16,7 @@ from tests.console_screens import WORLDS, pages, served
 from tests.controlplane import ControlPlane
 from tests.in_process import called
 from tests.past import world
+from tests.tiers import extended
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +31,7 @@ HEADINGS = {
 }
 
 
-@pytest.mark.parametrize("sample", HEADINGS)
+@pytest.mark.parametrize("sample", ["troubles", *extended("fleet")])
 def test_a_report_opens_from_disk(sample: str, browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     done = called(main, ["report", ROOT / "samples" / sample, "--html", file])
@@ -39,6 +40,7 @@ def test_a_report_opens_from_disk(sample: str, browser: Browser, tmp_path: Path)
     assert_opens(file, browser, *HEADINGS[sample])
 
 
+@pytest.mark.extended
 def test_the_page_of_a_replay_opens_from_disk(browser: Browser, tmp_path: Path) -> None:
     file, load = tmp_path / "replay.html", ROOT / "samples/traces/servegen-m-large.csv"
     policies = ("--policy", "inferno", "--policy", "hpa", "--policy", "static-peak")
@@ -61,6 +63,7 @@ def assert_opens(file: Path, browser: Browser, *headings: str) -> None:
         assert seen.page.evaluate("performance.getEntriesByType('resource').length") == 0
 
 
+@pytest.mark.extended
 def test_every_page_of_a_fleet_with_a_past_is_easy_to_read(browser: Browser) -> None:
     views = pages(world())
 
@@ -71,7 +74,7 @@ def test_every_page_of_a_fleet_with_a_past_is_easy_to_read(browser: Browser) -> 
         assert seen.outside(origin) == []
 
 
-@pytest.mark.parametrize("name", ["large", "empty", "failing"])
+@pytest.mark.parametrize("name", ["empty", *extended("large", "failing")])
 def test_nothing_is_cut_off_whatever_the_namespace_has(name: str, browser: Browser) -> None:
     views = pages(WORLDS[name]())
 
@@ -119,6 +122,7 @@ def test_the_console_is_read_and_used_in_a_browser(
         assert (seen.errors, seen.outside(origin)) == ([], [])
 
 
+@pytest.mark.extended
 @pytest.mark.cluster
 @pytest.mark.usefixtures("crds_installed")
 def test_people_log_in_and_out_in_a_browser(

@@ -130,6 +130,7 @@ def test_a_policy_of_the_user_is_found_where_the_command_runs(tmp_path: Path) ->
     assert json.loads(done.stdout)["policies"][0]["replicas"] > 3
 
 
+@pytest.mark.extended
 def test_any_number_of_jobs_has_the_same_result(tmp_path: Path) -> None:
     (tmp_path / "own_policy.py").write_text(OWN)
     names = ("hpa", "hpa@best", "clairvoyant", "own_policy:OnePerRequest", "hpa")
@@ -196,7 +197,11 @@ def told_at_the_end(replaying: subprocess.Popen[str]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("jobs", "policies"), [(1, ("mine:Failing", "hpa")), (3, ("mine:Stuck", "mine:Failing", "hpa"))]
+    ("jobs", "policies"),
+    [
+        (1, ("mine:Failing", "hpa")),
+        pytest.param(3, ("mine:Stuck", "mine:Failing", "hpa"), marks=pytest.mark.extended),
+    ],
 )
 def test_a_policy_that_fails_ends_the_others_with_one_line(
     jobs: int, policies: tuple[str, ...], tmp_path: Path
@@ -211,6 +216,7 @@ def test_a_policy_that_fails_ends_the_others_with_one_line(
     assert replaying.returncode == 2
 
 
+@pytest.mark.extended
 def test_an_interrupt_ends_all_processes(tmp_path: Path) -> None:
     replaying = own_replay(tmp_path, ("mine:Stuck", "mine:Stuck@best", "hpa"), jobs=3)
     wait_until(

@@ -45,7 +45,7 @@ def _seconds_of(*command: str | Path) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize("output", ["table", "json"])
 def test_a_thousand_servers_on_twenty_accelerators_take_less_than_a_second(
     output: str, tmp_path: Path

@@ -87,6 +87,7 @@ def test_a_study_has_the_figures_of_its_replays(expected: bytes) -> None:
         assert row["CARDS"] == f"{policy['cardHours']['H100'] / hours:.2f}"
 
 
+@pytest.mark.extended
 def test_the_page_shows_what_the_study_prints(tmp_path: Path) -> None:
     done = inferno("study", ROOT / "samples/studies/slower.yaml", "--jobs", "2", cwd=tmp_path)
 
@@ -95,6 +96,7 @@ def test_the_page_shows_what_the_study_prints(tmp_path: Path) -> None:
     assert done.stdout.decode() == shown
 
 
+@pytest.mark.extended
 def test_any_number_of_processes_has_the_same_result(expected: bytes, tmp_path: Path) -> None:
     assert study(tmp_path, "-o", "csv", "--jobs", "3").stdout == expected
 
@@ -109,6 +111,7 @@ def scheduler() -> Iterator[str]:
         yield cluster.scheduler_address
 
 
+@pytest.mark.extended
 def test_a_dask_cluster_has_the_same_result(
     expected: bytes, tmp_path: Path, scheduler: str
 ) -> None:
@@ -133,6 +136,7 @@ def test_what_is_known_is_not_computed_again(expected: bytes, tmp_path: Path) ->
     assert told(study(tmp_path)) == []
 
 
+@pytest.mark.extended
 def test_what_changes_is_computed_anew(tmp_path: Path) -> None:
     study(tmp_path)
     settings = [STUDY["settings"][0], {**STUDY["settings"][1], "slower": 1.3}]  # type: ignore[index]
@@ -144,6 +148,7 @@ def test_what_changes_is_computed_anew(tmp_path: Path) -> None:
     assert all("slower" in line for line in lines)
 
 
+@pytest.mark.extended
 def test_policies_of_a_setting_may_see_random_counts(tmp_path: Path) -> None:
     settings = [{"name": "believed", "stepSeconds": 30, "poisson": True}]
     done = study(tmp_path, "-o", "csv", changes={"settings": settings, "policies": ["inferno"]})
@@ -157,6 +162,7 @@ def test_policies_of_a_setting_may_see_random_counts(tmp_path: Path) -> None:
     assert float(row["WITHIN"].rstrip("%")) != pytest.approx(100 * exact["within"], abs=0.005)
 
 
+@pytest.mark.extended
 def test_a_file_may_say_how_replicas_really_perform(expected: bytes, tmp_path: Path) -> None:
     settings = [{"name": "slower", "stepSeconds": 30, "truth": "models.json"}]
     slower = [row for row in expected.decode().splitlines() if ",believed," not in row]

@@ -16,6 +16,7 @@ from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
 from tests.rest.serving import Served, copied
+from tests.tiers import extended
 
 Manifest = dict[str, Any]
 
@@ -25,7 +26,7 @@ FINALIZER = "inferno.platform.ai/finalizer"
 
 MODES = ("stateless-local", "stateless-remote", "stateful-local", "stateful-remote")
 
-OPPOSITE = ("stateless-local", "stateful-remote")
+OPPOSITE = (*extended("stateless-local"), "stateful-remote")
 """Modes that have nothing in common, for tests whose subject is the same in all."""
 
 in_every_mode = pytest.mark.parametrize("mode", MODES, indirect=True)

@@ -14,6 +14,7 @@ from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import wait_until
+from tests.tiers import extended
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
@@ -60,7 +61,7 @@ def lowest(fleet: Fleet, since: int) -> int:
     return min(sum(state.values()) for state in fleet.history[since - 1 :])
 
 
-@pytest.mark.parametrize("controller", ["off", "kthena"], ids=["another's", "ours"])
+@pytest.mark.parametrize("controller", [*extended("off"), "kthena"], ids=["another's", "ours"])
 def test_a_booster_follows_load_and_capacity_without_a_gap(
     actuated: Actuated, fleet: Fleet, operator: StartOperator, controller: str
 ) -> None:
@@ -97,7 +98,7 @@ def test_a_booster_follows_load_and_capacity_without_a_gap(
     assert moments[-1].led_to == (("m-h100",) if controller == "kthena" else ())
 
 
-@pytest.mark.parametrize("target", ["ModelBooster", "ModelServing"])
+@pytest.mark.parametrize("target", [*extended("ModelBooster"), "ModelServing"])
 def test_our_own_controller_passes_decisions_on(
     actuated: Actuated, fleet: Fleet, operator: StartOperator, target: str
 ) -> None:

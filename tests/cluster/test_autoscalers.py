@@ -268,6 +268,7 @@ def chat(plane: ControlPlane, operator: OperatorProcess) -> None:
     generated(plane, "keda", "--url", operator.health_url)
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("chat")
 async def test_keda_and_an_hpa_carry_decisions_out_and_hold_while_the_operator_hangs(
     plane: ControlPlane, operator: OperatorProcess

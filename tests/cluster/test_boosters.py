@@ -451,7 +451,7 @@ def test_the_one_backend_of_later_releases_is_read(
     assert "backendStatuses" not in boosters.get(KTHENA.booster, "m")["status"]
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_many_boosters_converge_and_then_nothing_is_written(
     boosters: Boosters, operator: StartOperator
 ) -> None:

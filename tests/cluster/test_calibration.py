@@ -135,6 +135,7 @@ def loaded(fleet: Fleet) -> Change:
     return change
 
 
+@pytest.mark.extended
 async def test_a_new_leader_calibrates_with_the_past_that_prometheus_has(
     scene: Scene, cycle: Context, prometheus_program: Path, promtool: Path
 ) -> None:

@@ -74,6 +74,7 @@ def other(control_plane: ControlPlane, namespace: str) -> Iterator[Scene]:
     control_plane.api.delete_namespace(name)
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(180)
 def test_cards_are_counted_right_after_random_changes(
     operator: StartOperator, scene: Scene, other: Scene, cluster: Machines

@@ -100,6 +100,7 @@ def test_who_may_approve_does_so_in_the_page(proposed: Scene, tmp_path: Path) ->
     assert "token" not in log.read_text()
 
 
+@pytest.mark.extended
 def test_who_may_only_view_approves_nothing(proposed: Scene, tmp_path: Path) -> None:
     plane, namespace = proposed.control_plane, proposed.namespace
     kubeconfig = user_in(plane, namespace, "bob", "inferno-view")

@@ -154,6 +154,7 @@ def test_what_another_mode_left_is_taken_off_at_the_start(
     )
 
 
+@pytest.mark.extended
 def test_switching_through_all_ways_to_run_leaves_nothing_behind(
     scene: Scene, operator: StartOperator
 ) -> None:
@@ -170,6 +171,7 @@ def test_switching_through_all_ways_to_run_leaves_nothing_behind(
     assert scene.finalizers() == {}
 
 
+@pytest.mark.extended
 def test_the_definitions_can_be_deleted_while_the_operator_is_at_work(
     scene: Scene, operator: StartOperator, holding: Mode, definitions_anew: Make
 ) -> None:

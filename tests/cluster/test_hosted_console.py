@@ -60,6 +60,7 @@ def hosted(plane: ControlPlane, folder: Path) -> Iterator[Hosted]:
         yield Hosted(origin, ssl.create_default_context(cafile=folder / "console-ca.crt"), opened)
 
 
+@pytest.mark.extended
 def test_each_person_has_the_rights_of_a_token(
     scene: Scene, operator: StartOperator, tmp_path: Path
 ) -> None:

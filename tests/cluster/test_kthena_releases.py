@@ -18,6 +18,7 @@ from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
 from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
+from tests.tiers import extended
 
 Manifest = dict[str, Any]
 
@@ -123,7 +124,11 @@ def plane() -> Iterator[ControlPlane]:
         yield plane
 
 
-@pytest.fixture(params=RELEASES, ids=lambda release: release.name, scope="module")
+@pytest.fixture(
+    params=[*extended(*RELEASES[:-1]), RELEASES[-1]],
+    ids=lambda release: release.name,
+    scope="module",
+)
 def release(plane: ControlPlane, request: pytest.FixtureRequest) -> Release:
     """A release, and its definitions installed in place of those of another one."""
     release: Release = request.param
@@ -272,7 +277,11 @@ def versions(actuated: Actuated, release: Release) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "release", RELEASES[1:], ids=lambda release: release.name, indirect=True, scope="module"
+    "release",
+    [*extended(RELEASES[1]), RELEASES[2]],
+    ids=lambda release: release.name,
+    indirect=True,
+    scope="module",
 )  # tests of boosters have v0.1.0
 def test_our_controller_makes_what_a_later_release_accepts_and_rests(
     actuated: Actuated, release: Release, fleet: Fleet, tmp_path: Path

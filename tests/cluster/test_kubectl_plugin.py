@@ -83,6 +83,7 @@ def test_the_screens_of_the_documentation_are_what_the_program_prints(
     assert screens == shown, "make them anew: python -m tests.screens"
 
 
+@pytest.mark.extended
 def test_a_plan_is_what_the_operator_then_writes(
     fleet: Scene, operator: StartOperator, plugin: Plugin
 ) -> None:
@@ -324,6 +325,7 @@ def test_top_follows_what_happens_until_ctrl_c(fleet: Scene, plugin: Plugin) -> 
     assert "Traceback" not in terminal.shown
 
 
+@pytest.mark.extended
 def test_top_on_a_small_screen_says_how_many_servers_it_leaves_out(
     fleet: Scene, plugin: Plugin
 ) -> None:
@@ -333,6 +335,7 @@ def test_top_on_a_small_screen_says_how_many_servers_it_leaves_out(
         assert terminal.end() == 0
 
 
+@pytest.mark.extended
 def test_top_says_when_it_may_be_old(
     control_plane: ControlPlane, fleet: Scene, plugin: Plugin
 ) -> None:

@@ -47,6 +47,7 @@ def is_proposed(manifest: dict[str, Any]) -> bool:
     return bool(manifest.get("status", {}).get("phase") == "Proposed")
 
 
+@pytest.mark.extended
 def test_the_last_step_of_the_guide_scales_the_deployment(
     scene: Scene, operator: StartOperator, tmp_path: Path
 ) -> None:

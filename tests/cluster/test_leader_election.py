@@ -19,6 +19,7 @@ from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
+from tests.tiers import extended
 
 Manifest = dict[str, Any]
 
@@ -197,6 +198,7 @@ def test_the_leader_is_killed_and_the_other_one_finishes(
     assert min(times) <= killed < max(times)
 
 
+@pytest.mark.extended
 def test_a_leader_that_was_paused_writes_nothing_when_it_wakes_up(
     scene: Scene, operator: StartOperator
 ) -> None:
@@ -214,6 +216,7 @@ def test_a_leader_that_was_paused_writes_nothing_when_it_wakes_up(
     assert max(scene.events()[leader]) <= paused
 
 
+@pytest.mark.extended
 def test_a_leader_that_loses_the_api_server_ends_and_says_why(
     scene: Scene, operator: StartOperator
 ) -> None:
@@ -237,7 +240,9 @@ def test_a_leader_that_loses_the_api_server_ends_and_says_why(
     assert leads(second_one) == 1
 
 
-@pytest.mark.parametrize("working", [False, True], ids=["idle", "in the middle of a run"])
+@pytest.mark.parametrize(
+    "working", [False, *extended(True)], ids=["idle", "in the middle of a run"]
+)
 def test_a_leader_that_is_asked_to_end_hands_over_at_once(
     scene: Scene, operator: StartOperator, working: bool
 ) -> None:

@@ -217,7 +217,7 @@ def twenty(world: World) -> None:
         world.add(f"model-{number}", rate, DIALECTS[number % 3][0])
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.usefixtures("crds_installed")
 def test_loads_are_within_5_percent_of_what_is_sent_also_of_overloaded_servers(
     processes: Processes, programs: tuple[Path, Path], scene: Scene
@@ -348,6 +348,7 @@ def fall_silent(world: World) -> None:
         world.servers["b"].kill(name)
 
 
+@pytest.mark.extended
 def test_replicas_that_do_not_report_and_engines_that_died_lower_no_load(
     processes: Processes, programs: tuple[Path, Path]
 ) -> None:
@@ -411,6 +412,7 @@ def test_a_server_without_requests_is_idle_after_the_long_window(
     assert planned(idle) == 0
 
 
+@pytest.mark.extended
 def test_a_restarted_replica_whose_counters_begin_anew_is_no_peak(
     processes: Processes, programs: tuple[Path, Path]
 ) -> None:

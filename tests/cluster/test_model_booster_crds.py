@@ -18,6 +18,7 @@ from tests.controlplane import ControlPlane
 from tests.controlplane.errors import ApiError
 from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
+from tests.tiers import extended
 
 DATA = ROOT / "tests/data/boosters"
 KTHENA_DATA = ROOT.parent / "shared/conformance/kthena"
@@ -225,7 +226,7 @@ class TestRecordings:
 
     pytestmark = shared
 
-    @pytest.mark.parametrize("strict", [True, False])
+    @pytest.mark.parametrize("strict", [*extended(True), False])
     @pytest.mark.parametrize("path", [*CASES, *EXAMPLES], ids=lambda path: path.stem)
     def test_the_original_definitions_accept_the_children(
         self, originals: ControlPlane, namespace_of_originals: str, path: Path, strict: bool
@@ -256,7 +257,7 @@ class TestRecordings:
         assert_accepted(originals, *manifests, namespace=namespace_of_originals)
         assert_accepted(ours, *manifests, namespace=namespace)
 
-    @pytest.mark.parametrize("strict", [True, False])
+    @pytest.mark.parametrize("strict", [*extended(True), False])
     @pytest.mark.parametrize("path", [*CASES, *EXAMPLES], ids=lambda path: path.stem)
     def test_our_definitions_accept_the_children(
         self, ours: ControlPlane, namespace: str, path: Path, strict: bool

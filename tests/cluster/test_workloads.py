@@ -24,6 +24,7 @@ from tests.controlplane import ControlPlane
 from tests.controlplane.deployments import deployment
 from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
+from tests.tiers import extended
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
@@ -293,7 +294,7 @@ SOAK_COURSES = {
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("name", COURSES)
+@pytest.mark.parametrize("name", ["killed", *extended("undisturbed", "two-replicas")])
 def test_random_plans_on_full_pools_never_exceed_the_cards_and_never_drop_a_load(
     operator: StartOperator, scene: Scene, name: str, *, soak: bool
 ) -> None:
@@ -357,6 +358,7 @@ def test_a_number_set_by_hand_is_told_and_not_fought_over(
     assert fleet.replicas()["s00-a"] == by_hand
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("witness")
 def test_numbers_set_by_hand_while_a_plan_is_written_stay(
     operator: StartOperator, fleet: Fleet

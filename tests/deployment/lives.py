@@ -4,7 +4,7 @@ Two overlays, with what others add to them, use every right and every kind of po
 applied as well, and one pod of its operator works on a sample.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from tests.deployment.rendering import (
 from tests.deployment.rights import Calls, granted
 from tests.deployment.run import OPERATOR, OPTIMIZERS, Cluster, Samples, leads, write_out_of_date
 from tests.deployment.workloads import Workloads
+from tests.tiers import extended
 
 ACCOUNT = f"{NAMESPACE}:{OPERATOR}"
 
@@ -46,6 +47,9 @@ LIVES = {
 
 RUNS = tuple(sorted({folder.name for folder in OVERLAYS.iterdir()} - LIVES.keys()))
 """Overlays that are tried by a run."""
+
+TRIED_FIRST = "remote"
+"""The overlay that `make test` has; the others belong to `make extended-test`."""
 
 LASTING = ("CustomResourceDefinition", "Namespace")
 """Kinds that stay between runs: all overlays have the same of them."""
@@ -79,6 +83,11 @@ class Deployed:
 
     life: Life | None = None
     """None after a run."""
+
+
+def cases(overlays: Iterable[str]) -> list[object]:
+    """Overlays as values of a parameter."""
+    return [name if name == TRIED_FIRST else extended(name)[0] for name in overlays]
 
 
 def live(cluster: Cluster, overlay: str, image: Path, folder: Path) -> Deployed:

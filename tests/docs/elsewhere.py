@@ -34,6 +34,7 @@ ELSEWHERE = {
     "kubectl apply --server-side --filename dist/": "tests/manifests/test_dist.py",
     "kubectl krew install": "tests/manifests/test_dist.py",
     "make docker-build": "Dockerfile",  # there is no container engine
+    "make extended-test": ".ci/run",
     "make help": "Makefile",
     "make install": "tests/cluster/deployment/test_make.py",
     "make release": "tests/cluster/deployment/test_make.py",

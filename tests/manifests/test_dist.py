@@ -37,6 +37,7 @@ def release(tmp_path_factory: pytest.TempPathFactory, kubectl: Path) -> Path:
     return folder
 
 
+@pytest.mark.extended
 def test_it_is_the_same_each_time_and_says_what_it_could_not_make(
     release: Path, tmp_path: Path
 ) -> None:
@@ -91,6 +92,7 @@ def test_the_wheel_has_all_that_the_program_needs(release: Path, tmp_path: Path)
         assert len(ran.stdout.splitlines()) > 3
 
 
+@pytest.mark.extended
 def test_the_wheel_is_installed_into_a_fresh_environment_and_optimizes_its_sample(
     release: Path, tmp_path: Path
 ) -> None:

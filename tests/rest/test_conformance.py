@@ -9,6 +9,7 @@ import pytest
 from tests.controlplane.processes import Processes
 from tests.rest.replay import read_conversation, replayed
 from tests.rest.serving import copied
+from tests.tiers import sampled
 
 ROOT = Path(__file__).parents[2]
 RECORDINGS = ROOT.parent / "shared" / "conformance" / "rest"
@@ -33,7 +34,9 @@ def listed() -> dict[str, set[int]]:
     return steps
 
 
-@pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.jsonl")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sampled(sorted(RECORDINGS.glob("*.jsonl"))), ids=lambda path: path.stem
+)
 def test_a_conversation_goes_as_recorded_but_for_what_is_listed(
     path: Path, processes: Processes
 ) -> None:

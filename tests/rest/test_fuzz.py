@@ -15,6 +15,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance, unsuppor
 
 from tests.cli.program import SMALL
 from tests.rest.serving import Served, serving
+from tests.tiers import extended
 
 REQUESTS = 500
 
@@ -32,7 +33,7 @@ def resident_bytes(server: Served) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", [[], ["--stateful"]], ids=["stateless", "stateful"])
+@pytest.mark.parametrize("mode", [*extended([]), ["--stateful"]], ids=["stateless", "stateful"])
 def test_requests_made_from_the_description_are_answered_as_it_says(
     tmp_path: Path, mode: list[str]
 ) -> None:
@@ -100,7 +101,7 @@ def send_bytes(server: Served, noise: bytes) -> None:
         connection.sendall(noise)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_memory_stays_what_it_is(tmp_path: Path) -> None:
     body = SMALL.read_bytes()
     with serving(tmp_path) as server, server.client() as client:

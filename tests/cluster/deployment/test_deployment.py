@@ -3,14 +3,14 @@
 import pytest
 
 from tests.cluster.scene import condition
-from tests.deployment.lives import LASTING, LIVES, RUNS, Deployed
+from tests.deployment.lives import LASTING, LIVES, RUNS, Deployed, cases
 from tests.deployment.rendering import OVERLAYS, Manifest
 
 UNSERVED = {"unknown-model", "unattainable-slo", "no-capacity"}
 """Of the sample `troubles`."""
 
-lived = pytest.mark.parametrize("deployed", LIVES, indirect=True)
-ran = pytest.mark.parametrize("deployed", RUNS, indirect=True)
+lived = pytest.mark.parametrize("deployed", cases(LIVES), indirect=True)
+ran = pytest.mark.parametrize("deployed", cases(RUNS), indirect=True)
 
 
 def test_there_is_a_life_or_a_run_for_each_overlay() -> None:

@@ -145,6 +145,7 @@ def packaged_chart(helm: Path, tmp_path: Path) -> Path:
     return package
 
 
+@pytest.mark.extended
 def test_what_is_not_to_be_kept_goes_with_the_release_of_a_packaged_chart(
     on_cluster: Helm, packaged_chart: Path, deployment_cluster: Cluster, before: set[str]
 ) -> None:
@@ -156,6 +157,7 @@ def test_what_is_not_to_be_kept_goes_with_the_release_of_a_packaged_chart(
     assert deployment_cluster.cluster_wide_objects() - before == {f"namespace/{NAMESPACE}"}
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("before")
 def test_what_helm_renders_can_be_applied_by_kubectl(
     helm: Path, deployment_cluster: Cluster, tmp_path: Path
@@ -175,6 +177,7 @@ def test_what_helm_renders_can_be_applied_by_kubectl(
     ]
 
 
+@pytest.mark.extended
 def test_two_releases_share_a_cluster(
     on_cluster: Helm, deployment_cluster: Cluster, before: set[str]
 ) -> None:
@@ -202,6 +205,7 @@ def test_two_releases_share_a_cluster(
     assert deployment_cluster.cluster_wide_objects() - before == KEPT | namespaces
 
 
+@pytest.mark.extended
 def test_another_release_takes_over_the_definitions_of_one_that_is_gone(
     on_cluster: Helm, deployment_cluster: Cluster, before: set[str]
 ) -> None:
@@ -215,6 +219,7 @@ def test_another_release_takes_over_the_definitions_of_one_that_is_gone(
     assert deployment_cluster.cluster_wide_objects() - before == KEPT | namespaces
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("before")
 def test_a_variable_of_another_value_can_be_changed_by_an_upgrade(
     on_cluster: Helm, deployment_cluster: Cluster
@@ -229,6 +234,7 @@ def test_a_variable_of_another_value_can_be_changed_by_an_upgrade(
     assert found == ["false"]
 
 
+@pytest.mark.extended
 def test_helm_takes_over_what_make_has_deployed(
     on_cluster: Helm, deployment_cluster: Cluster, before: set[str]
 ) -> None:

@@ -41,6 +41,7 @@ def test_it_is_no_larger_than_what_it_does_needs(image: Path) -> None:
     assert BASE + size < LARGEST
 
 
+@pytest.mark.extended
 def test_every_module_finds_what_it_imports(image: Path) -> None:
     looked = python(image, IMPORT_EVERYTHING)
 

@@ -60,6 +60,7 @@ def test_deploy_runs_the_image_asked_for_and_undeploy_ends_it(
     make("undeploy", "OVERLAY=stateful")
 
 
+@pytest.mark.extended
 def test_definitions_can_come_first_and_go_first(make: Make, held: Scene) -> None:
     make("install")
     assert all(held.finalizers().values())
@@ -84,6 +85,7 @@ def definitions_of_another_tool(
     make("undeploy", "ignore-not-found=true")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("target", ["install", "deploy"])
 def test_the_definitions_of_another_tool_are_taken_over_and_it_is_said(
     target: str,
@@ -99,6 +101,7 @@ def test_the_definitions_of_another_tool_are_taken_over_and_it_is_said(
         assert described(installed) == described(ours)
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("definitions_of_another_tool")
 def test_the_guide_stops_the_original_and_deletes_nothing(
     deployment_cluster: Cluster, users: str
@@ -130,6 +133,7 @@ def described(definition: Manifest) -> str:
     return text
 
 
+@pytest.mark.extended
 def test_a_deletion_that_hangs_goes_on_when_our_finalizers_are_released(
     make: Make, held: Scene
 ) -> None:

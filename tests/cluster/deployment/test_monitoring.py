@@ -23,6 +23,8 @@ from tests.deployment.rendering import (
 from tests.deployment.run import OPERATOR, OPTIMIZERS, Cluster, Pods, Samples, leads
 from tests.engines.prometheus import Sample
 
+pytestmark = pytest.mark.extended
+
 COMPONENT = OVERLAYS.parent / "components" / "monitoring"
 DASHBOARD = json.loads((COMPONENT / "dashboard.json").read_text())
 (GROUP,) = yaml.safe_load((COMPONENT / "prometheus-rule.yaml").read_text())["spec"]["groups"]

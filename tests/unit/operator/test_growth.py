@@ -230,7 +230,7 @@ async def work_of(scene: Scene) -> int:
 @pytest.mark.parametrize(
     ("few", "names", "stateless"),
     [
-        pytest.param(100, bare, "true", id="stateless"),
+        pytest.param(100, bare, "true", id="stateless", marks=pytest.mark.extended),
         pytest.param(20, bare, "false", id="stateful"),
         pytest.param(10, booster, "true", id="boosters"),
         pytest.param(10, workload, "true", id="workloads"),

@@ -29,6 +29,7 @@ from tests.engines.streaming import (
     Transport,
     event,
 )
+from tests.tiers import extended
 
 HERE = EngineEndpoint("http://127.0.0.1:8000")
 SHAPES = [Shape(256, 96), Shape(1024, 48), Shape(64, 192)]
@@ -55,6 +56,7 @@ async def found(folder: Path, steps: Steps) -> Laws:
     return calibrate_windows(runs_of([str(file)]), 0, BUDGET)
 
 
+@pytest.mark.extended
 async def test_the_steps_of_an_engine_that_mixes_are_found_within_5_percent(tmp_path: Path) -> None:
     laws = await found(tmp_path, MixedSteps(alpha=8.0, kappa=0.001, delta=0.03))
 
@@ -70,11 +72,13 @@ async def test_the_steps_of_an_engine_that_mixes_are_found_within_5_percent(tmp_
     "engine",
     [
         Engine(8.0, 0.2, 10.0, 0.001, max_batch_size=16),
-        Engine(12.0, 0.05, 20.0, 0.002, max_batch_size=16),
-        Engine(5.0, 0.5, 3.0, 0.0003, max_batch_size=16),
-        Engine(20.0, 0.3, 30.0, 0.005, max_batch_size=16),
-        Engine(8.0, 0.02, 5.0, 0.0005, max_batch_size=16),
-        Engine(6.0, 0.1, 60.0, 0.004, max_batch_size=16),
+        *extended(
+            Engine(12.0, 0.05, 20.0, 0.002, max_batch_size=16),
+            Engine(5.0, 0.5, 3.0, 0.0003, max_batch_size=16),
+            Engine(20.0, 0.3, 30.0, 0.005, max_batch_size=16),
+            Engine(8.0, 0.02, 5.0, 0.0005, max_batch_size=16),
+            Engine(6.0, 0.1, 60.0, 0.004, max_batch_size=16),
+        ),
     ],
     ids=str,
 )

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.system import Allocation, Load, Role, Target, Transfer
+from tests.tiers import extended
 from tests.unit.optimizer.apart_simulation import Pools, requests_of, simulate
 from tests.unit.optimizer.apart_systems import STEPS, one_server, roles_of, sized
 from tests.unit.optimizer.systems import NOTHING
@@ -94,7 +95,7 @@ def test_latencies_are_those_of_a_simulation_of_steps(
 
 
 @pytest.mark.parametrize("rate", [30, 300, 900])
-@pytest.mark.parametrize("prices", [(1.0, 1.0), (9.0, 1.0), (1.0, 9.0)])
+@pytest.mark.parametrize("prices", [*extended((1.0, 1.0), (9.0, 1.0)), (1.0, 9.0)])
 @pytest.mark.parametrize(
     "target",
     [

@@ -17,6 +17,7 @@ from inferno_optimizer.optimize import optimize
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Reason, Solution, SolverStatus
 from inferno_optimizer.system import Allocation, Options, SaturationPolicy, Server, System
+from tests.tiers import sampled
 from tests.unit.optimizer.apart_systems import random_apart, random_competition, sized
 
 SYSTEMS = int(os.environ.get("SYSTEMS", "30"))
@@ -136,7 +137,7 @@ def best_plan(system: System, every: list[list[Choice]]) -> tuple[list[float], f
     return loads, -lost
 
 
-@pytest.mark.parametrize("seed", range(SYSTEMS))
+@pytest.mark.parametrize("seed", sampled(range(SYSTEMS)))
 def test_the_exact_solver_finds_the_best_of_all_plans(seed: int) -> None:
     loads, value = best_plan(system_of(seed, EXACT), choices_of(seed))
 
@@ -147,7 +148,7 @@ def test_the_exact_solver_finds_the_best_of_all_plans(seed: int) -> None:
     assert solution.certificate.status is SolverStatus.OPTIMAL
 
 
-@pytest.mark.parametrize("seed", range(SYSTEMS))
+@pytest.mark.parametrize("seed", sampled(range(SYSTEMS)))
 @pytest.mark.parametrize(
     "options",
     [
@@ -178,7 +179,7 @@ def test_no_plan_takes_more_cards_than_there_are(seed: int, options: Options) ->
     assert all(use.used <= use.available for use in solution.capacity)
 
 
-@pytest.mark.parametrize("seed", range(SYSTEMS))
+@pytest.mark.parametrize("seed", sampled(range(SYSTEMS)))
 def test_without_a_limit_each_server_has_its_best_choice(seed: int) -> None:
     system = system_of(seed, Options(unlimited=True))
 
@@ -199,7 +200,7 @@ def test_without_a_limit_each_server_has_its_best_choice(seed: int) -> None:
             assert found == []
 
 
-@pytest.mark.parametrize("seed", range(SYSTEMS))
+@pytest.mark.parametrize("seed", sampled(range(SYSTEMS)))
 def test_with_mixes_the_plan_serves_at_least_what_single_rows_serve(seed: int) -> None:
     single, found = solution_of(seed, EXACT), solution_of(seed, MIXED)
 
@@ -212,6 +213,7 @@ def test_with_mixes_the_plan_serves_at_least_what_single_rows_serve(seed: int) -
         assert found.certificate.objective <= single.certificate.objective + 1e-6
 
 
+@pytest.mark.extended
 def test_where_mixes_and_pairs_compete_nine_of_ten_plans_are_the_best_of_all() -> None:
     best = []
     for seed in range(SYSTEMS):

@@ -8,13 +8,14 @@ import pytest
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import SolverStatus
 from inferno_optimizer.system import SaturationPolicy
+from tests.tiers import sampled
 from tests.unit.optimizer.enumeration import best_plan, served
 from tests.unit.optimizer.random_systems import Kind, random_options, random_system
 
 SMALL = Kind(servers=5, batches=(1, 2, 3))
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", sampled(range(300)))
 def test_the_plan_is_the_best_of_all_plans(seed: int) -> None:
     numbers = random.Random(seed)  # noqa: S311 - a repeatable choice, not a secret
     options = random_options(numbers, milp=True)

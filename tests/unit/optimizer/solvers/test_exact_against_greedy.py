@@ -8,6 +8,7 @@ from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import Allocation, Options, System
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import fleet
+from tests.tiers import sampled
 from tests.unit.optimizer.enumeration import served
 
 ROUNDING = 1e-9
@@ -21,7 +22,7 @@ def solved_exactly(system: System) -> System:
     return replace(system, options=Options(milp=True))
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", sampled(range(50)))
 def test_no_class_pays_for_another_and_the_same_service_is_no_worth_less(seed: int) -> None:
     system = tight_fleet(seed)
 
@@ -40,7 +41,7 @@ def with_nothing_running(system: System) -> System:
     return replace(system, servers=tuple(servers))
 
 
-@pytest.mark.parametrize("seed", range(50, 65))
+@pytest.mark.parametrize("seed", sampled(range(50, 65)))
 def test_the_same_service_from_nothing_never_costs_more(seed: int) -> None:
     system = with_nothing_running(tight_fleet(seed))
 

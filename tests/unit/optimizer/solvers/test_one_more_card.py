@@ -9,6 +9,7 @@ import pytest
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import Gain, Solution
 from inferno_optimizer.system import Allocation, Options, SaturationPolicy, System
+from tests.tiers import sampled
 from tests.unit.optimizer.enumeration import served
 from tests.unit.optimizer.systems import Demand, accelerators, system_of
 
@@ -57,7 +58,7 @@ MODES = pytest.mark.parametrize(
 
 
 @MODES
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", sampled(range(15)))
 def test_an_exact_worth_is_what_solving_again_with_the_card_shows(
     seed: int, options: Options
 ) -> None:

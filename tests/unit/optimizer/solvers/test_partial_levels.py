@@ -12,6 +12,7 @@ from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.tolerance import GIVEN_UP
 from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
 from inferno_optimizer.system import SaturationPolicy, System
+from tests.tiers import extended
 from tests.unit.optimizer.solvers.partial_plans import (
     problem_of,
     random_fleet,
@@ -53,7 +54,7 @@ def test_nothing_that_is_possible_exceeds_the_bound_of_the_first_level(running: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("running", [False, True], ids=["from nothing", "running"])
+@pytest.mark.parametrize("running", [False, *extended(True)], ids=["from nothing", "running"])
 def test_no_plan_that_keeps_the_floors_of_a_bound_exceeds_it(running: bool) -> None:
     random = Random(f"floors {running}")  # noqa: S311 - a repeatable choice, not a secret
     limits = SearchLimits(SECONDS, 0.0)

@@ -236,7 +236,7 @@ def test_no_plan_of_ours_is_doubted(
     assert doubts_of(encode_solution(optimize(system)), system) == []
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @settings(max_examples=100)
 @given(st.randoms(use_true_random=False))
 def test_whoever_is_left_out_of_a_plan_without_limits_is_missed(random: Random) -> None:

@@ -30,6 +30,7 @@ from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.informers import Informers
 from inferno_optimizer.forecast import FIRST_RATIO
+from tests.tiers import extended, sampled
 from tests.unit.operator.adapters.prometheus.misbehaviour import MIB, MISBEHAVIOURS, Series
 from tests.unit.operator.adapters.prometheus.serving import (
     Act,
@@ -186,7 +187,7 @@ def assert_told(found: World) -> None:
         message.encode()
 
 
-@pytest.mark.parametrize("name", MISBEHAVIOURS)
+@pytest.mark.parametrize("name", sampled(MISBEHAVIOURS))
 async def test_no_misbehaviour_of_a_prometheus_makes_a_decision_smaller(
     http: PrometheusServer, name: str
 ) -> None:
@@ -205,7 +206,7 @@ async def test_no_misbehaviour_of_a_prometheus_makes_a_decision_smaller(
         assert {load for load, _ in found.decisions().values()} == {480 * FIRST_RATIO}
 
 
-@pytest.mark.parametrize("name", sorted(MISBEHAVIOURS.keys() - {"too many requests"}))
+@pytest.mark.parametrize("name", sampled(sorted(MISBEHAVIOURS.keys() - {"too many requests"})))
 async def test_a_misbehaviour_about_one_namespace_leaves_the_others_measured(
     http: PrometheusServer, name: str
 ) -> None:
@@ -258,8 +259,7 @@ LARGE: dict[str, Callable[[], Reply | Act]] = {
 """Answers by name, some of them the largest that are read."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("name", ["bomb", *extended(*[*LARGE][1:])])
 def test_large_answers_take_little_memory_also_many_at_once(
     http: PrometheusServer, name: str
 ) -> None:

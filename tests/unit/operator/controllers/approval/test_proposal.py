@@ -112,7 +112,7 @@ def test_the_end_of_a_typing_error_is_no_change_if_the_same_replicas_run_still()
     assert proposed([{**server, "status": {"conditions": [told]}}]) is None
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_ten_thousand_changes_fit_into_one_object_and_are_all_carried_out() -> None:
     servers = [objects.server(f"S{n:05}", wanted=1 + n % 7) for n in range(10_000)]
     proposal = proposed(servers, cards=10**6)

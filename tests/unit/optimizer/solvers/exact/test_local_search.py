@@ -241,6 +241,7 @@ def test_a_dive_that_is_cut_short_still_leads_to_a_good_choice(readings: int, gu
     assert load[found].sum() <= 0.9 * prices.bound
 
 
+@pytest.mark.extended
 def test_a_few_hundred_servers_serve_what_highs_alone_finds() -> None:
     program = fleet_program(300, demand=2.0)
     program = program.take(program.undominated())
@@ -435,7 +436,7 @@ def test_dominated_rows_change_no_optimum(seed: int) -> None:
     assert undominated.least_value == pytest.approx(everything.least_value)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_tight_fleet_of_a_thousand_is_close_to_what_is_proven() -> None:
     program = fleet_program(1000, demand=2.0)
     program = program.take(program.undominated())

@@ -19,6 +19,7 @@ from inferno_optimizer.solvers.levels import LevelPlan
 from inferno_optimizer.system import Options, System
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import fleet
+from tests.tiers import sampled
 from tests.unit.optimizer.programs import best_of_all, random_program, relaxed
 from tests.unit.optimizer.systems import Demand, accelerators, system_of
 
@@ -50,7 +51,7 @@ def kept(program: Program, outcome: LevelPlan[BoolArray]) -> FloatArray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", sampled(range(20)))
 def test_an_estimate_is_what_the_relaxation_with_one_more_card_shows(seed: int) -> None:
     program = random_program(seed, cases=40)
 
@@ -72,7 +73,7 @@ def test_an_estimate_is_what_the_relaxation_with_one_more_card_shows(seed: int) 
             assert gained == pytest.approx([0.0] * len(gained), abs=ROUNDING)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", sampled(range(60)))
 def test_a_worth_that_is_not_estimated_is_what_trying_every_choice_shows(seed: int) -> None:
     program = random_program(seed, cases=5)
     levels = int(program.level.max()) + 1

@@ -443,7 +443,7 @@ def test_a_fleet_is_planned_within_the_time_limit_and_what_is_proven() -> None:
     assert all(use.used <= use.available for use in solution.capacity)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_fleet_that_takes_longer_than_the_time_limit_is_close_to_what_is_proven() -> None:
     # HiGHS goes by the time of day: where other processes run, it takes more of that.
     systems = (fleet_system(60, 20, 1, time_limit=s) for s in (4.0, 30.0, 120.0))

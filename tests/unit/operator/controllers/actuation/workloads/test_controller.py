@@ -380,6 +380,7 @@ async def test_numbers_of_replicas_are_written_before_reports_while_a_plan_arriv
     assert not [write for write in first if "Server" in write]
 
 
+@pytest.mark.extended
 async def test_a_plan_of_very_many_servers_that_arrives_in_parts_makes_no_event_for_each() -> None:
     scene = Scene(a=2 * EVENTS)
     first = [f"s{number}" for number in range(EVENTS - 100)]
