@@ -1,7 +1,8 @@
 """The current allocation of a Server, from the replicas that run; pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import dataclass
+from typing import Any
 
 from inferno_operator.controllers.actuation.decision import placements
 from inferno_operator.controllers.actuation.targets import ScaledObjects, available
@@ -13,12 +14,43 @@ from inferno_operator.resources import (
     ModelBoosterRef,
     Resource,
     RoleAllocation,
-    Roles,
     Server,
     ServerAllocation,
 )
 from inferno_operator.resources.objects import Manifest
 from inferno_optimizer.system import Role, place_of
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedReplicas:
+    """The replicas of a Server on one accelerator, in one role.
+
+    `cold` of those that are ready have just started; those that are `starting` come on top.
+    """
+
+    accelerator: str
+    ready: int
+    cold: int = 0
+    starting: int = 0
+    role: Role = Role.BOTH
+
+    @classmethod
+    def reported_in(
+        cls, part: Allocation | RoleAllocation, role: Role = Role.BOTH
+    ) -> "PlacedReplicas":
+        """The replicas that an allocation reports."""
+        cold, starting = part.cold_replicas or 0, part.starting_replicas or 0
+        return cls(part.accelerator, part.num_replicas, cold, starting, role)
+
+    @property
+    def place(self) -> str:
+        """The accelerator with the role."""
+        return place_of(self.accelerator, self.role)
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """By what some replicas are more than others; zeros if none hold cards."""
+        return self.ready, self.starting
 
 
 def running(reference: ModelBoosterRef, workload: ScaledObjects) -> Mapping[str, int]:
@@ -29,161 +61,92 @@ def running(reference: ModelBoosterRef, workload: ScaledObjects) -> Mapping[str,
     }
 
 
-NONE: Mapping[str, int] = MappingProxyType({})
-"""No replica is cold, or starts."""
-
-
-def has_changed(
-    server: Server,
-    running: Mapping[str, int],
-    cold: Mapping[str, int] = NONE,
-    starting: Mapping[str, int] = NONE,
-) -> bool:
+def has_changed(server: Server, replicas: Iterable[PlacedReplicas]) -> bool:
     """Whether the Server's current allocation differs from the replicas that run, cold or not."""
     current = server.spec.current_alloc
-    if current is None or current.cost is None or current.roles:
+    if current is None or current.cost is None:
         return True
-    if current.accelerator != _accelerator(server, running, starting):
-        return True
-    reported = {
-        part.accelerator: (part.num_replicas, part.cold_replicas or 0, part.starting_replicas or 0)
-        for part in current.parts
-        if part.placed_replicas
-    }
-    return reported != {
-        name: (running[name], cold.get(name, 0), starting.get(name, 0))
-        for name in _in_order(running, starting)
-    }
+    placed = _in_order(replicas)
+    reported = current.accelerator, _reported(current)
+    return reported != (_main(server, placed).accelerator, set(placed))
+
+
+def _reported(current: ServerAllocation) -> set[PlacedReplicas]:
+    if current.roles:
+        roles = current.roles.by_role.items()
+        return {PlacedReplicas.reported_in(part, role) for role, part in roles}
+    parts = (part for part in current.parts if part.placed_replicas)
+    return set(map(PlacedReplicas.reported_in, parts))
 
 
 def is_mistyped(
-    server: Server, running: Mapping[str, int], unit_costs: Mapping[str, float]
+    server: Server, replicas: Iterable[PlacedReplicas], unit_costs: Mapping[str, float]
 ) -> bool:
     """Whether replicas run on an accelerator that there is not, and others were reported before.
 
     A mistyped name must not replace the accelerator whose cards the replicas hold.
     """
     reported = {part.accelerator for part in placements(server.spec.current_alloc)}
-    unknown = (name for name, n in running.items() if n and name not in unit_costs)
-    return bool(reported) and any(name not in reported for name in unknown)
+    unknown = (each for each in replicas if each.ready and each.place not in unit_costs)
+    return bool(reported) and any(each.accelerator not in reported for each in unknown)
 
 
 def current_allocation(
-    server: Server,
-    running: Mapping[str, int],
-    unit_costs: Mapping[str, float],
-    cold: Mapping[str, int] = NONE,
-    starting: Mapping[str, int] = NONE,
+    server: Server, replicas: Iterable[PlacedReplicas], unit_costs: Mapping[str, float]
 ) -> Manifest:
-    """Return `currentAlloc` from the running replicas, without the load, which users set.
+    """Return `currentAlloc` from the replicas that run, without the load, which users set.
 
     If several accelerators have replicas, `accelerator` is the one with the most (the first of
     the reference among equals), replicas and cost are totals, and the mix has one entry for
-    each accelerator, as in a desired allocation. `cold` replicas have just started; those that
-    are `starting` come on top.
+    each accelerator, as in a desired allocation. Replicas of two roles are the parts of `roles`.
+    `unit_costs` are by place.
     """
-    mix = [
-        _on(name, server, running[name], unit_costs, cold.get(name, 0), starting.get(name, 0))
-        for name in _in_order(running, starting)
-    ]
-    if len(mix) == 1:
-        return mix[0].to_json()
-    accelerator = _accelerator(server, running, starting)
-    whole = ServerAllocation(
-        accelerator=accelerator,
-        num_replicas=sum(running.values()),
-        max_batch=_max_batch(server, accelerator),
-        cost=round(sum(part.cost or 0.0 for part in mix), DIGITS),
-        starting_replicas=sum(part.starting_replicas or 0 for part in mix) or None,
-        cold_replicas=sum(part.cold_replicas or 0 for part in mix) or None,
+    placed = _in_order(replicas)
+    parts = [_fields(server, each, unit_costs) for each in placed]
+    if len(parts) == 1:
+        return Allocation.json_of(**parts[0])
+    main = _main(server, placed)
+    return ServerAllocation.json_of(
+        accelerator=main.accelerator,
+        num_replicas=sum(each.ready for each in placed),
+        starting_replicas=sum(each.starting for each in placed) or None,
+        cold_replicas=sum(each.cold for each in placed) or None,
+        max_batch=_max_batch(server, main),
+        cost=round(sum(part["cost"] for part in parts), DIGITS),
+        **_divided(placed, parts),
     )
-    return (whole.model_copy(update={"mix": tuple(mix)}) if mix else whole).to_json()
 
 
-def has_changed_apart(
-    server: Server,
-    running: Mapping[Role, tuple[str, int]],
-    cold: Mapping[str, int] = NONE,
-    starting: Mapping[str, int] = NONE,
-) -> bool:
-    """Whether the roles of the current allocation differ from the replicas that run."""
-    current = server.spec.current_alloc
-    if current is None or current.roles is None:
-        return True
-    reported = {
-        role: (
-            part.accelerator,
-            part.num_replicas,
-            part.cold_replicas or 0,
-            part.starting_replicas or 0,
-        )
-        for role, part in current.roles.by_role.items()
-    }
-    return reported != {
-        role: (name, count, cold.get(place, 0), starting.get(place, 0))
-        for role, (name, count) in running.items()
-        if (place := place_of(name, role))
+def _divided(
+    placed: Sequence[PlacedReplicas], parts: Sequence[dict[str, Any]]
+) -> dict[str, object]:
+    """Return the roles of an allocation, or its mix; nothing without replicas."""
+    if not placed:
+        return {}
+    if placed[0].role is Role.BOTH:
+        return {"mix": [Allocation.json_of(**part) for part in parts]}
+    pairs = zip(placed, parts, strict=True)
+    return {"roles": {e.role.lower(): RoleAllocation.json_of(**part) for e, part in pairs}}
+
+
+def _fields(
+    server: Server, replicas: PlacedReplicas, unit_costs: Mapping[str, float]
+) -> dict[str, Any]:
+    """Return the fields of the allocation on one accelerator."""
+    return {
+        "accelerator": replicas.accelerator,
+        "num_replicas": replicas.ready,
+        "starting_replicas": replicas.starting or None,
+        "cold_replicas": replicas.cold or None,
+        "max_batch": _max_batch(server, replicas),
+        "cost": round(replicas.ready * unit_costs.get(replicas.place, 0.0), DIGITS),
     }
 
 
-def current_apart(
-    server: Server,
-    running: Mapping[Role, tuple[str, int]],
-    unit_costs: Mapping[str, float],
-    cold: Mapping[str, int] = NONE,
-    starting: Mapping[str, int] = NONE,
-) -> Manifest:
-    """Return `currentAlloc` from the running replicas of both roles, without the load."""
-    parts = {
-        role: RoleAllocation(
-            accelerator=name,
-            num_replicas=count,
-            starting_replicas=starting.get(place_of(name, role)) or None,
-            cold_replicas=cold.get(place_of(name, role)) or None,
-            max_batch=_max_batch_of(server, place_of(name, role)),
-            cost=round(count * unit_costs.get(place_of(name, role), 0.0), DIGITS),
-        )
-        for role, (name, count) in running.items()
-    }
-    whole = ServerAllocation(
-        accelerator=parts[Role.DECODE].accelerator,
-        num_replicas=sum(count for _, count in running.values()),
-        starting_replicas=sum(part.starting_replicas or 0 for part in parts.values()) or None,
-        cold_replicas=parts[Role.PREFILL].cold_replicas,
-        max_batch=parts[Role.DECODE].max_batch,
-        cost=round(sum(part.cost or 0.0 for part in parts.values()), DIGITS),
-        roles=Roles(prefill=parts[Role.PREFILL], decode=parts[Role.DECODE]),
-    )
-    return whole.to_json()
-
-
-def _max_batch_of(server: Server, place: str) -> int:
-    """Return the batch size that was decided for a role, else the one before."""
-    for whole in (server.spec.desired_alloc, server.spec.current_alloc):
-        part = whole.roles.by_place.get(place) if whole and whole.roles else None
-        if part is not None and part.max_batch:
-            return part.max_batch
-    return 0
-
-
-def _in_order(running: Mapping[str, int], starting: Mapping[str, int]) -> Sequence[str]:
-    """Return the accelerators with replicas, that with the most first."""
-    placed = (name for name in running if running[name] or starting.get(name))
-    return sorted(placed, key=lambda name: (-running[name], -starting.get(name, 0)))
-
-
-def _on(
-    name: str, server: Server, count: int, unit_costs: Mapping[str, float], cold: int, starting: int
-) -> Allocation:
-    """Return the allocation on one accelerator."""
-    return Allocation(
-        accelerator=name,
-        num_replicas=count,
-        max_batch=_max_batch(server, name),
-        cost=round(count * unit_costs.get(name, 0.0), DIGITS),
-        starting_replicas=starting or None,
-        cold_replicas=cold or None,
-    )
+def _in_order(replicas: Iterable[PlacedReplicas]) -> Sequence[PlacedReplicas]:
+    """Return the replicas that hold cards, the most first."""
+    placed = (each for each in replicas if any(each.rank))
+    return sorted(placed, key=lambda each: each.rank, reverse=True)
 
 
 def unit_costs(resources: Iterable[Resource], model: str) -> Mapping[str, float]:
@@ -201,22 +164,34 @@ def unit_costs(resources: Iterable[Resource], model: str) -> Mapping[str, float]
     return {name: price * counts.get(name, 1) for name, price in prices.items()}
 
 
-def _accelerator(server: Server, running: Mapping[str, int], starting: Mapping[str, int]) -> str:
-    """Return the accelerator with the most replicas.
+def _main(server: Server, placed: Sequence[PlacedReplicas]) -> PlacedReplicas:
+    """Return the replicas whose accelerator names the whole: those that decode, else the most.
 
     If there are none, a Server with `keepAccelerator` keeps its accelerator, because the optimizer
     needs its name; any other Server has none ("").
     """
-    order = _in_order(running, starting)
-    if order:
-        return order[0]
+    if placed:
+        return next((each for each in placed if each.role is Role.DECODE), placed[0])
     current = server.spec.current_alloc
-    return current.accelerator if current and server.spec.keep_accelerator else ""
+    kept = current.accelerator if current and server.spec.keep_accelerator else ""
+    return PlacedReplicas(kept, ready=0)
 
 
-def _max_batch(server: Server, accelerator: str) -> int:
-    """Return the batch size that was decided for the accelerator, else the one before."""
+def _max_batch(server: Server, replicas: PlacedReplicas) -> int:
+    """Return the batch size that was decided for the place of replicas, else the one before."""
     desired, current = server.spec.desired_alloc, server.spec.current_alloc
-    parts = [*placements(desired), *placements(current), *filter(None, [current])]
-    batches = (part.max_batch for part in parts if part.accelerator == accelerator and accelerator)
-    return next((batch for batch in batches if batch), 0)
+    wholes = [*filter(None, [desired, current])]
+    if replicas.role is not Role.BOTH:
+        roles = (whole.roles.by_place for whole in wholes if whole.roles)
+        batches = [
+            part.max_batch
+            for each in roles
+            for place, part in each.items()
+            if place == replicas.place
+        ]
+    else:
+        parts = [*placements(desired), *placements(current), *filter(None, [current])]
+        batches = [
+            part.max_batch for part in parts if part.accelerator == replicas.accelerator != ""
+        ]
+    return next(filter(None, batches), 0)

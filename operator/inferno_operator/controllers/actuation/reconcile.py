@@ -17,6 +17,7 @@ from inferno_operator.controllers.actuation.autoscalers import (
 )
 from inferno_operator.controllers.actuation.changes import ActuationPlan, Inputs, decide
 from inferno_operator.controllers.actuation.current import (
+    PlacedReplicas,
     current_allocation,
     has_changed,
     is_mistyped,
@@ -322,18 +323,20 @@ async def _current(
         return None
     if starts is None:
         return None  # the list of pods that is awaited causes a reconcile
-    count = running(inputs.reference, inputs.workload)
-    cold = {name: min(starts.cold.get(name, 0), count[name]) for name in count}
-    if not has_changed(server, count, cold):
+    placed = [
+        PlacedReplicas(name, ready, min(starts.cold.get(name, 0), ready))
+        for name, ready in running(inputs.reference, inputs.workload).items()
+    ]
+    if not has_changed(server, placed):
         return None
     observations = []
     for kind in (Accelerator, Model):
         listing = await context.cluster.list(kind_of(kind), server.metadata.namespace)
         observations += [observe(kind, manifest) for manifest in listing.manifests]
     costs = unit_costs(readable(observations), server.spec.model)
-    if is_mistyped(server, count, costs):
+    if is_mistyped(server, placed, costs):
         return None
-    return current_allocation(server, count, costs, cold)
+    return current_allocation(server, placed, costs)
 
 
 async def _report_current(

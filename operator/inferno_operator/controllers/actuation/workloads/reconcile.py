@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from inferno_operator.controllers.actuation.current import (
+    PlacedReplicas,
     current_allocation,
-    current_apart,
     has_changed,
-    has_changed_apart,
     is_mistyped,
 )
 from inferno_operator.controllers.actuation.lead_times import lead_times
@@ -231,9 +230,9 @@ async def _report(
     Returns the event that the condition has another reason, if it has.
     """
     reference, generation = scaled.observation.reference, scaled.observation.generation
-    cold = cold_replicas(scaled.server, scaled.ready_since, context.now())
-    if _runs_something_else(scaled, cold):
-        current = _current(scaled, supply.unit_costs(scaled.server.spec.model), cold)
+    placed = scaled.placed(cold_replicas(scaled.server, scaled.ready_since, context.now()))
+    if _runs_something_else(scaled, placed):
+        current = _current(scaled, placed, supply)
         if current is not None:
             body = reference.manifest(spec={CURRENT_ALLOC: current})
             written = await context.cluster.apply(SERVER, body, FieldManager.ACTUATION)
@@ -254,24 +253,20 @@ async def _report(
     return _event(reference, verdict) if is_news else None
 
 
-def _runs_something_else(scaled: ScaledServer, cold: Mapping[str, int]) -> bool:
+def _runs_something_else(scaled: ScaledServer, placed: Sequence[PlacedReplicas]) -> bool:
     """Whether the current allocation of a Server is not what runs; unknown pods change nothing."""
-    if any(item.scale is None for item in scaled.counted):
-        return False
-    if scaled.apart:
-        return has_changed_apart(scaled.server, scaled.apart, cold, scaled.starting)
-    return has_changed(scaled.server, scaled.together, cold, scaled.starting)
+    is_known = all(item.scale is not None for item in scaled.counted)
+    return is_known and has_changed(scaled.server, placed)
 
 
 def _current(
-    scaled: ScaledServer, costs: Mapping[str, float], cold: Mapping[str, int]
+    scaled: ScaledServer, placed: Sequence[PlacedReplicas], supply: Supply
 ) -> Manifest | None:
     """Return what runs as `currentAlloc`; None if the name of its accelerator is mistyped."""
-    if is_mistyped(scaled.server, scaled.running, costs):
+    costs = supply.unit_costs(scaled.server.spec.model)
+    if is_mistyped(scaled.server, placed, costs):
         return None
-    if scaled.apart:
-        return current_apart(scaled.server, scaled.apart, costs, cold, scaled.starting)
-    return current_allocation(scaled.server, scaled.together, costs, cold, scaled.starting)
+    return current_allocation(scaled.server, placed, costs)
 
 
 def _verdict(scaled: ScaledServer, targets: ServerTargets, steps: ReplicaSteps) -> Verdict | None:

@@ -1,11 +1,12 @@
 """A Server with its workloads as they are, and the replicas to scale that follow; pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
+from inferno_operator.controllers.actuation.current import PlacedReplicas
 from inferno_operator.controllers.actuation.decision import Wanted, placements
 from inferno_operator.controllers.actuation.pods import PodCounts
 from inferno_operator.controllers.actuation.prompt_caches import ReadySince
@@ -88,25 +89,28 @@ class ScaledServer:
         """The workloads that its status has: one that is named no more is found there."""
         return (*self.server.spec.workloads, *(item.workload for item in self.left))
 
-    @property
-    def running(self) -> Mapping[str, int]:
-        """The ready replicas by place."""
-        return _sum((item.workload.place, item.pods.ready) for item in self.counted)
+    def placed(self, cold: Mapping[str, int]) -> Sequence[PlacedReplicas]:
+        """The replicas that run; `cold` has those that have just started, by place.
 
-    @property
-    def undivided(self) -> tuple[ObservedWorkload, ...]:
-        """The workloads whose replicas do both, prefill and decode."""
-        return tuple(item for item in self.counted if item.workload.role == "Both")
-
-    @property
-    def together(self) -> Mapping[str, int]:
-        """The ready replicas that do both, by accelerator."""
-        return _sum((item.workload.accelerator, item.pods.ready) for item in self.undivided)
-
-    @property
-    def starting(self) -> Mapping[str, int]:
-        """The replicas that hold their cards and are not ready, by place."""
-        return _sum((item.workload.place, item.pods.starting) for item in self.counted)
+        These are the replicas that do both, or those of each role if both run without others. Of
+        several accelerators of a role it is the one with the most replicas.
+        """
+        by_place = {item.workload.place: item.workload for item in self.counted}
+        ready, starting = Counter[str](), Counter[str]()
+        for item in self.counted:
+            ready[item.workload.place] += item.pods.ready
+            starting[item.workload.place] += item.pods.starting
+        placed = [
+            PlacedReplicas(
+                on.accelerator, ready[place], cold.get(place, 0), starting[place], Role(on.role)
+            )
+            for place, on in by_place.items()
+            if ready[place] or starting[place]
+        ]
+        apart = {each.role: each for each in sorted(placed, key=lambda each: each.rank)}
+        if Role.BOTH not in apart and len(apart) > 1:
+            return [*apart.values()]
+        return [each for each in placed if each.role is Role.BOTH]
 
     @property
     def ready_since(self) -> ReadySince:
@@ -121,21 +125,6 @@ class ScaledServer:
     def start_seconds(self) -> Mapping[str, tuple[float, ...]]:
         """Time from created to ready of the ready pods, by place [s]."""
         return {item.workload.place: item.start_seconds for item in self.found}
-
-    @property
-    def apart(self) -> Mapping[Role, tuple[str, int]]:
-        """The accelerator and the ready replicas of each role, if both run without others.
-
-        Of several accelerators of a role it is the one with the most replicas.
-        """
-        if any(item.pods.ready or item.pods.starting for item in self.undivided):
-            return {}
-        by_role: dict[Role, tuple[str, int]] = {}
-        for item in sorted(self.counted, key=lambda item: (item.pods.ready, item.pods.starting)):
-            if item.workload.role != "Both" and (item.pods.ready or item.pods.starting):
-                place = item.workload.accelerator, item.pods.ready
-                by_role[Role(item.workload.role)] = place
-        return by_role if len(by_role) > 1 else {}
 
     @cached_property
     def condition(self) -> Condition | None:
@@ -186,14 +175,6 @@ class ScaledServer:
         if before is not None and before.status == "Unknown":
             times.append(before.last_transition_time)
         return max((time for time in times if time is not None), default=None)
-
-
-def _sum(counts: Iterable[tuple[str, int]]) -> Mapping[str, int]:
-    """Return the sums of numbers by name, in the order of the names."""
-    sums: dict[str, int] = {}
-    for name, count in counts:
-        sums[name] = sums.get(name, 0) + count
-    return sums
 
 
 def server_targets(scaled: ScaledServer, supply: Supply, now: datetime) -> ServerTargets:
