@@ -1,7 +1,9 @@
 """The accounts of Servers, and their sum: for tables, and as documents."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+
+from pydantic.alias_generators import to_camel
 
 from inferno_operator.resources import Savings, Server
 from inferno_operator.resources.observation import Observation, readable
@@ -15,7 +17,7 @@ TOTAL = "all"
 
 @dataclass(frozen=True, slots=True)
 class SpendingRow:
-    """What a server, or all of them, came to; `cents` and `kept` are by policy."""
+    """What a server, or all of them, came to; `cents` and `kept_requests` are by policy."""
 
     server: str
     accelerator: str
@@ -23,13 +25,13 @@ class SpendingRow:
     hours: float
     requests: float
     cents: Mapping[str, float]
-    kept: Mapping[str, float]
+    kept_requests: Mapping[str, float]
 
     def share(self, policy: str) -> float | None:
         """Share of the requests in steps that kept the targets; None if it is not known."""
-        if policy not in self.kept or not self.requests:
+        if policy not in self.kept_requests or not self.requests:
             return None
-        return self.kept[policy] / self.requests
+        return self.kept_requests[policy] / self.requests
 
 
 def accounts(observations: Iterable[Observation], namespace: str) -> list[SpendingRow]:
@@ -61,7 +63,7 @@ def _row(name: str, found: Savings) -> SpendingRow:
         hours=found.counted_seconds / 3600,
         requests=found.requests,
         cents=own | {name: policy.cost for name, policy in policies.items()},
-        kept={PAID: found.kept_requests}
+        kept_requests={PAID: found.kept_requests}
         | {name: policy.kept_requests for name, policy in policies.items()},
     )
 
@@ -78,7 +80,7 @@ def _total(rows: Sequence[SpendingRow]) -> SpendingRow:
         hours=max(row.hours for row in rows),
         requests=sum(row.requests for row in rows),
         cents=total("cents"),
-        kept=total("kept"),
+        kept_requests=total("kept_requests"),
     )
 
 
@@ -93,17 +95,4 @@ def saved(row: SpendingRow) -> list[tuple[str, float, float]]:
 
 def savings_document(rows: Sequence[SpendingRow]) -> Mapping[str, object]:
     """The accounts as JSON; costs in cents."""
-    return {
-        "servers": [
-            {
-                "server": row.server,
-                "accelerator": row.accelerator,
-                "since": row.since,
-                "hours": row.hours,
-                "requests": row.requests,
-                "cents": dict(row.cents),
-                "keptRequests": dict(row.kept),
-            }
-            for row in rows
-        ]
-    }
+    return {"servers": [{to_camel(k): v for k, v in asdict(row).items()} for row in rows]}

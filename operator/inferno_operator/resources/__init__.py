@@ -39,7 +39,7 @@ from inferno_operator.resources.capacity import (
     Share,
     UnmatchedCards,
 )
-from inferno_operator.resources.decision import MAX_REPLICAS, PlanDecision
+from inferno_operator.resources.decision import MAX_REPLICAS, DecidedVerdict, PlanDecision
 from inferno_operator.resources.guard import Freeze, Guard
 from inferno_operator.resources.measurement import (
     CUSTOM,
@@ -147,6 +147,7 @@ __all__ = [
     "Count",
     "CountedCards",
     "CountedNode",
+    "DecidedVerdict",
     "DecodeParms",
     "DemandSource",
     "FittedDecode",

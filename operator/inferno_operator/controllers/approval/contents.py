@@ -16,6 +16,7 @@ from inferno_operator.resources import (
     DESIRED_ALLOC,
     DIGITS,
     Allocation,
+    DecidedVerdict,
     Placement,
     PlanDecision,
     PlanSpec,
@@ -190,18 +191,18 @@ def _told(error: ValidationError) -> str:
 
 def _document(decision: StoredDecision) -> Manifest:
     verdicts = [
-        {"type": v.type, "holds": v.holds, "reason": v.reason, "message": v.message}
+        DecidedVerdict.json_of(type=v.type, holds=v.holds, reason=v.reason, message=v.message)
         for v in decision.verdicts
     ]
-    return {
-        "server": decision.server,
-        "spec": decision.spec,
-        "verdicts": verdicts,
-        "active": decision.active,
-        "load": decision.load,
-        "before": [placement.to_json() for placement in decision.before],
-        "costBefore": decision.cost_before,
-    }
+    return PlanDecision.json_of(
+        server=decision.server,
+        spec=decision.spec,
+        verdicts=verdicts,
+        active=decision.active,
+        load=decision.load,
+        before=[placement.to_json() for placement in decision.before],
+        cost_before=decision.cost_before,
+    )
 
 
 def _decision(found: PlanDecision) -> StoredDecision:
