@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from inferno_operator.cli import replay_limits as limits
 from inferno_operator.cli.offline.documents import parse_documents
 from inferno_operator.cli.offline.files import read_bytes
 from inferno_operator.resources.parsing import ManifestError, read_part
@@ -33,7 +34,7 @@ class StudiedTrace(Part):
     hours: NotNegative = 0
     """How much of it; 0: all of it."""
 
-    scale: Annotated[Number, Field(ge=0, le=1e6)] = 1
+    scale: Annotated[Number, Field(ge=0, le=limits.MAX_SCALE)] = 1
     """Multiplies all rates."""
 
 
@@ -41,11 +42,11 @@ class StudySetting(Part):
     """How a replay is made, and how far the Models are from the truth; see `inferno replay`."""
 
     name: NonEmptyText
-    step_seconds: Annotated[Number, Field(ge=1, le=86_400)] = 60
-    lead_time_seconds: Annotated[Number, Field(ge=0, le=86_400)] = 120
-    lead_time_cov: Annotated[Number, Field(ge=0, le=10)] = 0
-    slower: Annotated[Number, Field(ge=0.1)] = 1
-    error: Annotated[Number, Field(ge=0, le=0.9)] = 0
+    step_seconds: Annotated[Number, Field(ge=limits.MIN_STEP_S, le=limits.MAX_STEP_S)] = 60
+    lead_time_seconds: Annotated[Number, Field(ge=0, le=limits.MAX_LEAD_TIME_S)] = 120
+    lead_time_cov: Annotated[Number, Field(ge=0, le=limits.MAX_LEAD_TIME_COV)] = 0
+    slower: Annotated[Number, Field(ge=limits.MIN_SLOWER)] = 1
+    error: Annotated[Number, Field(ge=0, le=limits.MAX_ERROR)] = 0
     poisson: bool = False
     seed: Annotated[int, Field(ge=0)] = 0
     truth: str = ""

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from inferno_operator.cli import replay_limits as limits
+
 
 class ReplayFormat(StrEnum):
     """Output format of a replay."""
@@ -22,18 +24,20 @@ TRACE_FILE = typer.Option(
     "rate_per_s, input_mean, output_mean), or a request (arrival_s, input_tokens, "
     "output_tokens).",
 )
-DAY_S = 86_400.0
-"""Longest step and lead time [s]."""
-
 Step = Annotated[
     float,
-    typer.Option(metavar="SECONDS", min=1, max=DAY_S, help="Time between two decisions."),
+    typer.Option(
+        metavar="SECONDS",
+        min=limits.MIN_STEP_S,
+        max=limits.MAX_STEP_S,
+        help="Time between two decisions.",
+    ),
 ]
 Hours = Annotated[
     float, typer.Option(metavar="H", min=0, help="How much of the trace; 0: all of it.")
 ]
 Scale = Annotated[
-    float, typer.Option(metavar="FACTOR", min=0, max=1e6, help="Multiplies all rates.")
+    float, typer.Option(metavar="FACTOR", min=0, max=limits.MAX_SCALE, help="Multiplies all rates.")
 ]
 ReplayOutput = Annotated[
     ReplayFormat, typer.Option("--output", "-o", help="How to print the result.")
@@ -79,7 +83,7 @@ Slower = Annotated[
     float,
     typer.Option(
         metavar="FACTOR",
-        min=0.1,
+        min=limits.MIN_SLOWER,
         help="Replicas take longer for everything than the Models say, which policies believe.",
     ),
 ]
@@ -88,16 +92,24 @@ Error = Annotated[
     typer.Option(
         metavar="SHARE",
         min=0,
-        max=0.9,
+        max=limits.MAX_ERROR,
         help="Each parameter of the Models is too large or too small by this, by chance.",
     ),
 ]
 LeadTimeMean = Annotated[
     float,
-    typer.Option(metavar="SECONDS", min=0, max=DAY_S, help="Mean time until a replica serves."),
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        max=limits.MAX_LEAD_TIME_S,
+        help="Mean time until a replica serves.",
+    ),
 ]
 LeadTimeSpread = Annotated[
-    float, typer.Option(metavar="SHARE", min=0, max=10, help="Its coefficient of variation.")
+    float,
+    typer.Option(
+        metavar="SHARE", min=0, max=limits.MAX_LEAD_TIME_COV, help="Its coefficient of variation."
+    ),
 ]
 Poisson = Annotated[
     bool,
