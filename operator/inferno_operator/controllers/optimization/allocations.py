@@ -1,6 +1,6 @@
 """Allocations of Servers, as their objects have them and as the optimizer has them; pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -53,26 +53,25 @@ def placed_current(resource: Server, catalogue: Catalogue) -> ServerAllocation |
     whole, model = priced_current(resource, catalogue), resource.spec.model
     if whole is None or not any(part.starting_replicas for part in whole.parts):
         return whole
-    if not (whole.mix or whole.roles):
-        return _with_starting(whole, catalogue.unit_cost(model, whole.accelerator))
-    mix = tuple(
-        _with_starting(part, catalogue.unit_cost(model, part.accelerator)) for part in whole.mix
+
+    def placed(part: Placed, role: core.Role = core.Role.BOTH) -> Placed:
+        return _with_starting(part, catalogue.unit_cost(model, part.accelerator, role))
+
+    if not _divided(whole):
+        return placed(whole)
+    roles = whole.roles and Roles(
+        prefill=placed(whole.roles.prefill, core.Role.PREFILL),
+        decode=placed(whole.roles.decode, core.Role.DECODE),
     )
-    roles = {
-        role: _with_starting(part, catalogue.unit_cost(model, part.accelerator, role))
-        for role, part in (whole.roles.by_role if whole.roles else {}).items()
-    }
-    before: list[Allocation | RoleAllocation] = [*whole.mix]
-    before += whole.roles.by_role.values() if whole.roles else ()
-    after: list[Allocation | RoleAllocation] = [*mix, *roles.values()]
-    return whole.model_copy(
-        update={
-            "mix": mix,
-            "roles": _roles(roles) if roles else None,
-            "num_replicas": sum(part.num_replicas for part in after),
-            "cost": (whole.cost or 0.0) + _costs(after) - _costs(before),
-        }
-    )
+    after = whole.model_copy(update={"mix": tuple(map(placed, whole.mix)), "roles": roles})
+    added = _costs(_divided(after)) - _costs(_divided(whole))
+    replicas = sum(part.num_replicas for part in _divided(after))
+    return after.model_copy(update={"num_replicas": replicas, "cost": (whole.cost or 0.0) + added})
+
+
+def _divided(whole: ServerAllocation) -> tuple[Allocation | RoleAllocation, ...]:
+    """The parts of a mix, or those by role; none where the allocation is in one piece."""
+    return (*whole.mix, *(whole.roles.by_role.values() if whole.roles else ()))
 
 
 def _with_starting(part: Placed, unit_cost: float) -> Placed:
@@ -88,10 +87,6 @@ def _with_starting(part: Placed, unit_cost: float) -> Placed:
 
 def _costs(parts: Iterable[Allocation | RoleAllocation]) -> float:
     return sum(part.cost or 0.0 for part in parts)
-
-
-def _roles(parts: Mapping[core.Role, RoleAllocation]) -> Roles:
-    return Roles(prefill=parts[core.Role.PREFILL], decode=parts[core.Role.DECODE])
 
 
 def _priced_apart(whole: ServerAllocation, model: str, catalogue: Catalogue) -> ServerAllocation:
