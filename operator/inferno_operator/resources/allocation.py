@@ -77,8 +77,8 @@ def moved(before: Load, now: Load) -> str:
     return ""
 
 
-class Allocation(Part):
-    """An accelerator, a number of replicas, and how they perform under a load."""
+class ReplicaAllocation(Part):
+    """An accelerator, a number of replicas, and what they cost."""
 
     accelerator: str
     """The accelerator's spec.name; empty means none."""
@@ -89,9 +89,19 @@ class Allocation(Part):
     cold_replicas: NonNegativeInteger | None = None
     """Those of the replicas that have just started: nothing is in their prefix caches yet."""
     max_batch: Amount | None = None
-    """Largest batch of a replica [requests]."""
+    """Largest batch of a replica [requests]; most prompts in a step of a prefill replica."""
     cost: Quantity | None = None
     """Cost of all replicas [cents/hour]."""
+
+    @property
+    def placed_replicas(self) -> int:
+        """The replicas that hold cards: those that serve, and those that start."""
+        return self.num_replicas + (self.starting_replicas or 0)
+
+
+class Allocation(ReplicaAllocation):
+    """An accelerator, a number of replicas, and how they perform under a load."""
+
     itl_average: Quantity | None = None
     """Mean inter-token latency [ms]."""
     wait_average: Quantity | None = None
@@ -102,55 +112,33 @@ class Allocation(Part):
     """The traffic."""
 
     @property
-    def placed_replicas(self) -> int:
-        """The replicas that hold cards: those that serve, and those that start."""
-        return self.num_replicas + (self.starting_replicas or 0)
-
-    @property
     def parts(self) -> "tuple[Allocation, ...]":
         """An allocation for each accelerator."""
         return (self,)
 
 
-class RoleAllocation(Part):
-    """The replicas of a server that do one half of each request."""
-
-    accelerator: str
-    """The accelerator's spec.name."""
-    num_replicas: Amount
-    """Number of replicas."""
-    starting_replicas: NonNegativeInteger | None = None
-    """Further replicas that hold their cards and do not serve yet; plans count them as running."""
-    cold_replicas: NonNegativeInteger | None = None
-    """Those of the prefill replicas that have just started: nothing is in their prefix caches."""
-    max_batch: Amount | None = None
-    """Largest batch of a decode replica, or most prompts in a step of a prefill replica."""
-    cost: Quantity | None = None
-    """Cost of the replicas [cents/hour]."""
-
-
 class Roles(Part):
     """The replicas of both roles."""
 
-    prefill: RoleAllocation
+    prefill: ReplicaAllocation
     """Those that compute prompts."""
-    decode: RoleAllocation
+    decode: ReplicaAllocation
     """Those that compute answers."""
 
     @property
-    def by_role(self) -> "dict[Role, RoleAllocation]":
+    def by_role(self) -> "dict[Role, ReplicaAllocation]":
         """Both parts, prefill first."""
         return {Role.PREFILL: self.prefill, Role.DECODE: self.decode}
 
     @property
-    def by_place(self) -> "dict[str, RoleAllocation]":
+    def by_place(self) -> "dict[str, ReplicaAllocation]":
         """Both parts by the place of their workloads, see `Workload.place`."""
         return {place_of(part.accelerator, role): part for role, part in self.by_role.items()}
 
     @property
     def parts(self) -> tuple[Allocation, ...]:
         """An allocation for each accelerator, of both roles where they share it."""
-        by_accelerator: dict[str, list[RoleAllocation]] = {}
+        by_accelerator: dict[str, list[ReplicaAllocation]] = {}
         for part in self.by_role.values():
             by_accelerator.setdefault(part.accelerator, []).append(part)
         return tuple(

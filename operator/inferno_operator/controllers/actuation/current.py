@@ -12,8 +12,8 @@ from inferno_operator.resources import (
     Allocation,
     Model,
     ModelBoosterRef,
+    ReplicaAllocation,
     Resource,
-    RoleAllocation,
     Server,
     ServerAllocation,
 )
@@ -35,9 +35,7 @@ class PlacedReplicas:
     role: Role = Role.BOTH
 
     @classmethod
-    def reported_in(
-        cls, part: Allocation | RoleAllocation, role: Role = Role.BOTH
-    ) -> "PlacedReplicas":
+    def reported_in(cls, part: ReplicaAllocation, role: Role = Role.BOTH) -> "PlacedReplicas":
         """The replicas that an allocation reports."""
         cold, starting = part.cold_replicas or 0, part.starting_replicas or 0
         return cls(part.accelerator, part.num_replicas, cold, starting, role)
@@ -126,7 +124,7 @@ def _divided(
     if placed[0].role is Role.BOTH:
         return {"mix": [Allocation.json_of(**part) for part in parts]}
     pairs = zip(placed, parts, strict=True)
-    return {"roles": {e.role.lower(): RoleAllocation.json_of(**part) for e, part in pairs}}
+    return {"roles": {e.role.lower(): ReplicaAllocation.json_of(**part) for e, part in pairs}}
 
 
 def _fields(

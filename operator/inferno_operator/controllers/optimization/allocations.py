@@ -8,7 +8,7 @@ from inferno_operator.resources import (
     DIGITS,
     Allocation,
     Load,
-    RoleAllocation,
+    ReplicaAllocation,
     Roles,
     Server,
     ServerAllocation,
@@ -18,7 +18,7 @@ from inferno_optimizer import system as core
 from inferno_optimizer.sizing.cases import Catalogue
 
 Priced = TypeVar("Priced", bound=Allocation)
-Placed = TypeVar("Placed", Allocation, ServerAllocation, RoleAllocation)
+Placed = TypeVar("Placed", bound=ReplicaAllocation)
 
 
 def priced_current(resource: Server, catalogue: Catalogue) -> ServerAllocation | None:
@@ -69,7 +69,7 @@ def placed_current(resource: Server, catalogue: Catalogue) -> ServerAllocation |
     return after.model_copy(update={"num_replicas": replicas, "cost": (whole.cost or 0.0) + added})
 
 
-def _divided(whole: ServerAllocation) -> tuple[Allocation | RoleAllocation, ...]:
+def _divided(whole: ServerAllocation) -> tuple[ReplicaAllocation, ...]:
     """The parts of a mix, or those by role; none where the allocation is in one piece."""
     return (*whole.mix, *(whole.roles.by_role.values() if whole.roles else ()))
 
@@ -85,7 +85,7 @@ def _with_starting(part: Placed, unit_cost: float) -> Placed:
     )
 
 
-def _costs(parts: Iterable[Allocation | RoleAllocation]) -> float:
+def _costs(parts: Iterable[ReplicaAllocation]) -> float:
     return sum(part.cost or 0.0 for part in parts)
 
 
@@ -122,7 +122,7 @@ def _role_parts(roles: Roles) -> Iterator[core.Allocation]:
         yield replace(_replicas(part), role=role)
 
 
-def _replicas(part: Allocation | RoleAllocation) -> core.Allocation:
+def _replicas(part: ReplicaAllocation) -> core.Allocation:
     """The replicas alone, which roles have as well."""
     return core.Allocation(
         accelerator=part.accelerator,
@@ -162,7 +162,9 @@ def desired_allocation(allocation: core.Allocation | None) -> Manifest:
     Every field is set, so that no number of an earlier decision remains.
     """
     decided = allocation or core.Allocation()
-    parts = {part.role.lower(): RoleAllocation.json_of(**_placed(part)) for part in decided.roles}
+    parts = {
+        part.role.lower(): ReplicaAllocation.json_of(**_placed(part)) for part in decided.roles
+    }
     return ServerAllocation.json_of(
         **_decided(decided),
         mix=[Allocation.json_of(**_decided(part)) for part in decided.mix],
