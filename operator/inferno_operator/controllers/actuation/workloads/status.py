@@ -34,18 +34,21 @@ def not_served(workload: Workload) -> Verdict:
 
 def not_found(workload: Workload) -> Verdict:
     """Return the verdict that a workload does not exist."""
-    message = (
-        f"{workload.kind} {workload.name!r} does not exist: create it, or correct spec.workloads"
-    )
-    return refusal("NotFound", message)
+    return _unusable(workload, "does not exist: create it")
 
 
 def no_role(workload: Workload, role: str) -> Verdict:
     """Return the verdict that a serving does not have the role of a workload."""
-    message = (
-        f"{workload.kind} {workload.name!r} has no role {role!r}: add it there, or correct"
-        f" spec.workloads"
-    )
+    return _unusable(workload, f"has no role {role!r}: add it there")
+
+
+def is_deleted(workload: Workload) -> Verdict:
+    """Return the verdict that a workload is being deleted, and its pods with it."""
+    return _unusable(workload, "is being deleted: create it again")
+
+
+def _unusable(workload: Workload, problem: str) -> Verdict:
+    message = f"{workload.kind} {workload.name!r} {problem}, or correct spec.workloads"
     return refusal("NotFound", message)
 
 
@@ -56,15 +59,6 @@ def several_groups(workload: Workload, groups: int) -> Verdict:
         f" the operator scales the roles of one group"
     )
     return refusal("SeveralGroups", message)
-
-
-def is_deleted(workload: Workload) -> Verdict:
-    """Return the verdict that a workload is being deleted, and its pods with it."""
-    message = (
-        f"{workload.kind} {workload.name!r} is being deleted: create it again, or correct"
-        f" spec.workloads"
-    )
-    return refusal("NotFound", message)
 
 
 def no_workload(accelerators: Iterable[str]) -> Verdict:
