@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 from inferno_optimizer.system import System
 from inferno_optimizer.wire.codec import decode_system, encode_system
+from inferno_optimizer.wire.documents import LARGEST_NUMBER
 
 ItemName = tuple[str, ...]
 Contents = Mapping[str, Mapping[ItemName, Any]]
@@ -19,9 +20,6 @@ Contents = Mapping[str, Mapping[ItemName, Any]]
 
 READS = ("getAccelerators", "getCapacities", "getModels", "getServiceClasses", "getServers")
 """Paths of the requests that read all contents of an optimizer; of models only the names."""
-
-LARGEST = 3.4028234663852886e38
-"""The largest finite floating-point number of 32 bits."""
 
 
 class _Section(NamedTuple):
@@ -152,7 +150,7 @@ def _mapped(document: object, change: Callable[[str], str]) -> object:
 def _rounded(document: Any) -> Any:  # noqa: ANN401 - JSON of any shape
     """The document with its floating-point numbers rounded to 32 bits."""
     if isinstance(document, float):
-        within = max(min(document, LARGEST), -LARGEST)
+        within = max(min(document, LARGEST_NUMBER), -LARGEST_NUMBER)
         return struct.unpack("f", struct.pack("f", within))[0]
     if isinstance(document, Mapping):
         return {key: _rounded(value) for key, value in document.items()}
