@@ -253,3 +253,34 @@ def test_an_optimizer_whose_definition_lacks_a_field_says_so_and_what_runs_stays
         plane.install_crds(ROOT / "crds")
     fleet.scene.wait_until_done("inferno")
     assert fleet.replicas() == BEFORE
+
+
+@pytest.mark.parametrize("name", ["chat", "talk"])
+def test_a_copy_of_a_server_counts_no_card_and_takes_nothing_away(
+    fleet: Fleet, operator: StartOperator, name: str
+) -> None:
+    """The copy has all that `kubectl get --output yaml` prints, but its own name."""
+    fleet.apply()
+    operator()
+    fleet.optimize()
+    fleet.wait_until_it_runs()
+    scene = fleet.scene
+    spec = {**scene.servers()["chat"]["spec"], "name": name}
+    scene.apply(objects.manifest("Server", spec, name="copied"))
+    scene.wait_for_words("copied", "Actuated", "Server 'chat' names Deployment 'chat-a100' already")
+
+    fleet.optimize()
+    fleet.optimize()
+
+    copied = scene.servers()["copied"]
+    assert fleet.replicas() == BEFORE
+    assert condition(copied, "Allocated")["reason"] == "InvalidSpec"
+    assert "'chat'" in condition(copied, "Allocated")["message"]
+    assert copied["spec"]["currentAlloc"]["numReplicas"] == 0
+    assert fleet.desired()["chat"] == ("A100", 3)
+    used = scene.optimizer("inferno")["status"]["lastOptimization"]["capacity"]
+    assert {u["type"]: u["used"] for u in used} == {"A100": 3, "H100": 2}
+    delete(scene, "server", "chat")
+    fleet.optimize()
+    scene.wait_for_words("copied", "Actuated", "3 x A100")
+    assert fleet.replicas() == BEFORE

@@ -13,6 +13,11 @@ from inferno_operator.controllers.optimization.cards_in_use import (
     with_cards,
 )
 from inferno_operator.controllers.optimization.profiles import profiles, roles
+from inferno_operator.controllers.optimization.shared_workloads import (
+    Shared,
+    shared_workloads,
+    without_shared,
+)
 from inferno_operator.controllers.optimization.sleep import may_sleep
 from inferno_operator.resources import (
     Accelerator,
@@ -53,7 +58,8 @@ class Snapshot:
     """A system, and the problems of the objects.
 
     `problems` are the problems of the system; `excluded` are objects that are not part of the
-    system, each with the reason: an older object has the same name, or a Server has no load.
+    system, each with the reason: an older object has the same name, or a Server has no load, or
+    names a workload of an older one.
     """
 
     system: core.System
@@ -83,9 +89,11 @@ def build_system(
         Cards are to be counted from nodes, and have not been counted yet.
     """
     in_order = sorted(resources, key=attrgetter("age"))
+    shared = shared_workloads(_only(Server, in_order))
     named, excluded = _by_name(in_order)
-    excluded += [(r, _no_load(r)) for r in named if isinstance(r, Server) and _lacks_load(r)]
-    loaded = [r for r in named if not _lacks_load(r)]
+    excluded += [(r, p) for r in _only(Server, named) if (p := _undecidable(r, shared))]
+    left = {id(resource) for resource, _ in excluded}
+    loaded = [r for r in named if id(r) not in left]
     asked = optimizer or next(_only(Optimizer, in_order), None)
     system = core.System(
         accelerators=tuple(map(_accelerator, _only(Accelerator, loaded))),
@@ -97,7 +105,10 @@ def build_system(
     )
     catalogue = Catalogue(system)
     wakes = asked is not None and asked.spec.interval is not None
-    left_out = [_server(s, catalogue) for s in _only(Server, (o for o, _ in excluded))]
+    left_out = [
+        _server(without_shared(server, shared.get(id(server), {})), catalogue)
+        for server in _only(Server, (resource for resource, _ in excluded))
+    ]
     servers = tuple(_server(s, catalogue, wakes=wakes) for s in _only(Server, loaded))
     newest = replace(system, servers=servers)
     counted = still_counted(newest, _only(Accelerator, loaded), left_out)
@@ -114,12 +125,12 @@ def _only(kind: type[Kind], resources: Iterable[Resource]) -> Iterator[Kind]:
     return (resource for resource in resources if isinstance(resource, kind))
 
 
-def _lacks_load(resource: Resource) -> bool:
-    """Whether the resource is a Server without a load; an idle Server has a load of 0."""
-    if not isinstance(resource, Server):
-        return False
-    current = resource.spec.current_alloc
-    return current is None or current.load is None
+def _undecidable(server: Server, shared: Mapping[int, Shared]) -> Problem | None:
+    """Why no decision is possible for a Server; an idle Server has a load of 0."""
+    problems = shared.get(id(server), {}).values()
+    current = server.spec.current_alloc
+    lacks_load = current is None or current.load is None
+    return next(iter(problems), _no_load(server) if lacks_load else None)
 
 
 def _no_load(server: Server) -> Problem:

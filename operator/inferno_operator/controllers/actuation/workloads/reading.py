@@ -283,7 +283,8 @@ class _Reader:
         own = observation.reference.key.name, workload.place
         holder = self._area.taken.setdefault(place, own)
         if holder != own:
-            return ObservedWorkload(workload, problem=status.in_use(workload, holder[0]))
+            problem = status.in_use(workload, holder[0])
+            return ObservedWorkload(workload, problem=problem, is_of_another=True)
         return self._existing(workload, place, observation)
 
     def _existing(
@@ -313,7 +314,9 @@ class _Reader:
         problem = self._memory.obstacle(place, self._now)
         is_behind = is_older and not self._world.is_written(place)
         starts = self._memory.starts.saw_ready(place, pods.start_seconds)
-        return ObservedWorkload(workload, scale, pods, foreign, problem, is_behind, starts)
+        return ObservedWorkload(
+            workload, scale, pods, foreign, problem, is_behind=is_behind, start_seconds=starts
+        )
 
     def _writer(
         self, place: Place, manifest: Manifest, scale: Scale, observation: Observation

@@ -255,7 +255,7 @@ async def _report(
 
 def _runs_something_else(scaled: ScaledServer, placed: Sequence[PlacedReplicas]) -> bool:
     """Whether the current allocation of a Server is not what runs; unknown pods change nothing."""
-    is_known = all(item.scale is not None for item in scaled.counted)
+    is_known = not any(item.is_unknown for item in scaled.counted)
     return is_known and has_changed(scaled.server, placed)
 
 

@@ -36,6 +36,7 @@ PATIENCE = timedelta(seconds=240)
 class ObservedWorkload:
     """A workload as it is; without `scale`, `problem` says why it cannot be scaled.
 
+    `is_of_another` says that another Server has its replicas.
     `is_behind` says that somebody has written it after what was watched: who, is not known yet.
     `start_seconds` has the time from created to ready of each pod that is ready.
     """
@@ -45,6 +46,7 @@ class ObservedWorkload:
     pods: PodCounts = field(default_factory=PodCounts)
     foreign: ForeignWriter | None = None
     problem: Verdict | None = None
+    is_of_another: bool = False
     is_behind: bool = False
     start_seconds: tuple[float, ...] = ()
 
@@ -52,6 +54,11 @@ class ObservedWorkload:
     def replicas(self) -> int:
         """The number of replicas that the workload asks for."""
         return self.scale.replicas if self.scale else 0
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nobody knows how many replicas it has for the Server."""
+        return self.scale is None and not self.is_of_another
 
     @property
     def has_replicas(self) -> bool:
@@ -262,7 +269,7 @@ def _target(scaled: ScaledServer, item: ObservedWorkload, supply: Supply) -> Rep
         card_type=unit.card_type,
         cards=unit.cards,
         wanted=scaled.replicas.get(place, 0),
-        spec=item.replicas if item.scale else _reported(scaled.server, place),
+        spec=_reported(scaled.server, place) if item.is_unknown else item.replicas,
         live=item.pods.live,
         ready=item.pods.ready,
         unscheduled=item.pods.unscheduled,

@@ -368,6 +368,45 @@ def test_the_cards_of_replicas_that_start_of_a_server_without_a_decision_are_hel
     assert build_system([*map(parse, system(8)), invalid.remains]).system.held == {"T": 3}
 
 
+def workload_on(accelerator: str, name: str) -> Manifest:
+    return {"accelerator": accelerator, "name": name}
+
+
+def backends_of(booster: str) -> Manifest:
+    return {"name": booster, "backends": [{"name": "b", "accelerator": "A"}]}
+
+
+@pytest.mark.parametrize(
+    ("targets", "of_younger", "words"),
+    [
+        ({"workloads": [workload_on("A", "w")]}, {}, "workloads: Server 'z' names Deployment"),
+        ({"modelBooster": backends_of("w")}, {}, "modelBooster: Server 'z' names ModelBooster"),
+        (
+            {"workloads": [workload_on("A", "w")]},
+            {"workloads": [workload_on("A", "w"), workload_on("B", "own")]},
+            "each workload runs one server",
+        ),
+    ],
+)
+def test_of_servers_with_one_workload_the_oldest_is_planned_and_its_cards_count_once(
+    targets: Manifest, of_younger: Manifest, words: str
+) -> None:
+    parts = [{"accelerator": name, "numReplicas": n, "cost": 0} for name, n in (("A", 3), ("B", 1))]
+    runs = {**running(4, 2), "mix": parts}
+    spec = {"currentAlloc": runs, **targets}
+    others = accelerator("B"), model(data=[performance(), performance("B")]), *system(8)
+    older = server("Z", spec=spec, creationTimestamp=born(1))
+    younger = server("Y", spec={**spec, **of_younger}, creationTimestamp=born(2))
+
+    found = snapshot(younger, older, *others)
+
+    ((resource, problem),) = [(r, p) for r, p in found.excluded if r.kind == "Server"]
+    assert resource.metadata.name == "y"
+    assert words in f"{problem.field}: {problem.message}"
+    assert [each.name for each in found.system.servers] == ["Z"]
+    assert found.system.held == {"T": 1}  # on B, of which the older one has no workload
+
+
 def test_all_but_the_oldest_of_many_are_reported() -> None:
     found = snapshot(*(server(name=f"s{n}", creationTimestamp=born(n)) for n in (3, 1, 4, 2)))
 
