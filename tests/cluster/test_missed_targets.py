@@ -10,12 +10,11 @@ from tests.cluster.scene import Scene, condition
 from tests.conftest import StartOperator
 from tests.controlplane.waiting import wait_until
 from tests.engines.engine import Engine
+from tests.engines.fleet import Fleet, Settings
+from tests.engines.history import Change, Scraping, scraped
+from tests.engines.workload import Uniform, Workload
 
-pytestmark = [
-    pytest.mark.usefixtures("crds_installed", "deployment_controllers"),
-    pytest.mark.slow,
-    pytest.mark.timeout(900),
-]
+pytestmark = pytest.mark.usefixtures("crds_installed")
 
 ACCELERATOR, SLOWER = "A100", 1.5
 ENGINE = Engine(alpha=8.0, beta=1.0, gamma=1.0, delta=0.00005, max_batch_size=24)
@@ -52,6 +51,72 @@ def believed() -> Iterator[Manifest]:
         yield manifest
 
 
+SHORT_ANSWERS = Workload(Uniform(50, 150), Uniform(10, 30))
+MANY_PER_S = 60.0
+"""Ten times the rate with a tenth of the tokens: 600 requests in a window of 10 s."""
+
+PAST_S = 60.0
+
+
+def typed() -> Iterator[Manifest]:
+    """Yield the same objects without workloads: what runs, a person has typed."""
+    for manifest in believed():
+        spec = manifest.get("spec", {})
+        if manifest["kind"] == "Model":
+            spec["data"] = [{**item, "atTokens": 20} for item in spec["data"]]
+        if manifest["kind"] == "Server":
+            del spec["workloads"]
+            spec |= {"minNumReplicas": BELIEVED, "currentAlloc": typed_replicas(BELIEVED)}
+            windows = {"shortSeconds": SHORT_S, "longSeconds": SHORT_S}
+            spec["measure"] |= {"windows": windows, "catchUpSeconds": SHORT_S}
+        if manifest["kind"] not in ("Deployment", "ServiceAccount"):
+            yield manifest
+
+
+def typed_replicas(count: int) -> Manifest:
+    return {"accelerator": ACCELERATOR, "numReplicas": count}
+
+
+def populate(fleet: Fleet) -> Change:
+    for mover in MOVERS:
+        engine, labels = mover.engine or ENGINE, {"namespace": "prod"}
+        settings = Settings(engine, SHORT_ANSWERS, mover.name, labels=labels)
+        fleet.add(mover.name, settings, BELIEVED, MANY_PER_S)
+    return lambda _: None
+
+
+@pytest.mark.slow
+def test_a_target_that_is_missed_changes_a_plan(
+    scene: Scene, operator: StartOperator, prometheus_program: Path, promtool: Path
+) -> None:
+    """What happened before the operator began is in Prometheus; a miss must last for 10 s."""
+    programs, scraping = (prometheus_program, promtool), Scraping(1, 1, goes_on=True)
+    processes, name = scene.control_plane.processes, f"past-{scene.namespace}"
+    with scraped(
+        processes, programs, PAST_S, populate, buckets=True, name=name, scraping=scraping
+    ) as prometheus:
+        scene.apply(*typed())
+        operator(
+            environment={
+                "INFERNO_PROMETHEUS_URL": prometheus.url,
+                "INFERNO_MEASURE_INTERVAL": "1",
+            }
+        )
+        wait_until(lambda: replicas(scene, "slow"), lambda n: n >= BELIEVED, "a plan", 30.0)
+        assert replicas(scene, "slow") == BELIEVED
+
+        wait_until(lambda: replicas(scene, "slow"), lambda n: n > BELIEVED, "a larger one", 60.0)
+
+    told = condition(scene.servers()["slow"], "Corrected")
+    assert (told["reason"], "3 replicas that should be enough" in told["message"]) == (
+        "TargetsMissed",
+        True,
+    )
+    assert factor(scene) == pytest.approx(1 + 1 / BELIEVED)
+    assert replicas(scene, "slow") == BELIEVED + 1
+    assert replicas(scene, "right") == BELIEVED
+
+
 def replicas(scene: Scene, name: str) -> int:
     return int((scene.servers()[name]["spec"].get("desiredAlloc") or {}).get("numReplicas", 0))
 
@@ -61,6 +126,9 @@ def factor(scene: Scene) -> float:
     return float(measured.get("correction", {}).get("factor", 1.0))
 
 
+@pytest.mark.usefixtures("deployment_controllers")
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_slower_replicas_get_more_until_they_keep_the_target_also_when_the_operator_is_killed(
     scene: Scene, operator: StartOperator, prometheus_program: Path, soak: bool
 ) -> None:
