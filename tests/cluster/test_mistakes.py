@@ -92,6 +92,13 @@ def patch(scene: Scene, kind: str, name: str, spec: Manifest) -> None:
     scene.control_plane.patch(kind, name, {"spec": spec}, scene.namespace)
 
 
+def refusal(scene: Scene, kind: str, name: str) -> Manifest:
+    """The condition Ready of an object, which is false."""
+    told = condition(scene.control_plane.get(kind, name, scene.namespace), "Ready")
+    assert told["status"] == "False"
+    return told
+
+
 def test_mistakes_in_each_kind_take_nothing_away_that_runs(
     fleet: Fleet, operator: StartOperator, mode: Mode
 ) -> None:
@@ -117,9 +124,7 @@ def test_mistakes_in_each_kind_take_nothing_away_that_runs(
     check("mail", "UnknownCapacity", "no Capacity names type 'H100'")
     scene.apply(counted(a100=3, h100=8))
     check("chat", "UnknownCapacity", "did you mean a100?")
-    capacity = scene.control_plane.get("capacity", "cards", scene.namespace)
-    told = condition(capacity, "Ready")
-    assert (told["status"], "did you mean A100?" in told["message"]) == ("False", True)
+    assert "did you mean A100?" in refusal(scene, "capacity", "cards")["message"]
     scene.apply(counted(A100=3, H100=8))
 
     patch(scene, "accelerator", "a100", {"name": "a100"})
@@ -129,9 +134,14 @@ def test_mistakes_in_each_kind_take_nothing_away_that_runs(
     scene.apply(counted(A100=3, H100=4))
     patch(scene, "accelerator", "a100", {"type": "H100"})
     check("mail", "Allocated", "2 x H100")
-    told = condition(scene.control_plane.get("accelerator", "a100", scene.namespace), "Ready")
-    assert (told["status"], told["reason"]) == ("False", "CardsChanged")
+    assert refusal(scene, "accelerator", "a100")["reason"] == "CardsChanged"
     patch(scene, "accelerator", "a100", {"type": "A100"})
+
+    data = [objects.performance(name) for name in ("A100", "H100")]
+    patch(scene, "model", "m", {"data": [{**item, "accCount": 4} for item in data]})
+    check("chat", "Allocated", "3 x A100")
+    assert "A100: accCount: it was 1 and is 4 now" in refusal(scene, "model", "m")["message"]
+    patch(scene, "model", "m", {"data": data})
 
     patch(scene, "server", "chat", {"workloads": [{"accelerator": "H100", "name": "chat-h100"}]})
     scene.wait_for_words("chat", "Actuated", "'chat-a100' has 3 replicas on A100 and is not in")

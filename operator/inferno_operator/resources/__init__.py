@@ -67,6 +67,7 @@ from inferno_operator.resources.model import (
     PerfParms,
     PrefillParms,
     RejectedWindows,
+    ReplicaCards,
     StepParms,
 )
 from inferno_operator.resources.model_booster import Backend, ModelBoosterRef
@@ -196,6 +197,7 @@ __all__ = [
     "Reduction",
     "RejectedWindows",
     "ReplicaAllocation",
+    "ReplicaCards",
     "Resource",
     "Roles",
     "Savings",

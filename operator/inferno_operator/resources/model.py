@@ -275,9 +275,23 @@ class CalibratedData(Part):
     """Parameters of the third generation, if they fit better."""
 
 
+class ReplicaCards(Part):
+    """What plans count for a replica on one accelerator."""
+
+    acc: str
+    """The accelerator's spec.name."""
+    role: Literal["Both", "Prefill", "Decode"] = "Both"
+    """What the replica does."""
+    acc_count: PositiveInteger
+    """Accelerators that it needs."""
+
+
 class ModelStatus(Status):
     """What the operator says about a Model."""
 
+    replica_cards: Items[ReplicaCards] = ()
+    """What plans count for its replicas, one item per accelerator and role; empty before the first
+    plan."""
     calibration: Items[CalibratedData] = ()
     """Parameters from measurements, one item per accelerator. Those for calibrate: Use stay after
     a refusal, as they were before."""

@@ -1,4 +1,4 @@
-"""Accelerators whose cards were changed while replicas run on them; pure.
+"""Cards of replicas that run, on whose Accelerator or Model other numbers were written; pure.
 
 The cards of a replica that runs do not become others because a spec says so. If what runs does not
 fit into the capacity with the new type or number, that is a mistake, of which no other Server may
@@ -7,8 +7,9 @@ lose a replica: plans count the cards as before until it fits.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
-from inferno_operator.resources import Accelerator
+from inferno_operator.resources import Accelerator, Model
 from inferno_optimizer import system as core
 from inferno_optimizer.capacity import cards_of_servers
 from inferno_optimizer.sizing.cases import Catalogue
@@ -16,61 +17,122 @@ from inferno_optimizer.system import System
 from inferno_optimizer.validation import Problem
 
 CARDS_CHANGED = "CardsChanged"
-"""The reason of an Accelerator whose change is not taken."""
+"""The reason of an Accelerator or Model whose change is not taken."""
+
+Place = tuple[str, str, core.Role]
+"""A model, an accelerator, and what replicas do there."""
+
+Profile = TypeVar("Profile", core.PerformanceProfile, core.RoleProfile)
 
 
 def still_counted(
-    system: System, resources: Iterable[Accelerator], left_out: Iterable[core.Server]
-) -> Mapping[str, core.Accelerator]:
-    """Return the accelerators that are to be counted as before, by name.
+    system: System,
+    accelerators: Iterable[Accelerator],
+    models: Iterable[Model],
+    left_out: Iterable[core.Server],
+) -> System:
+    """Return the system with the cards as they were counted before, if what runs needs that.
 
     Parameters
     ----------
     system
-        The system with all accelerators as their specs have them now.
-    resources
-        Its accelerators, with what they were counted as.
+        The system with all cards as their specs have them now.
+    accelerators, models
+        Its accelerators and models, with what they were counted as.
     left_out
         Servers that run and are not of the system.
     """
-    before = dict(_changed(system, resources))
-    if not before or system.options.unlimited:
-        return {}
-    servers, catalogue = (*system.servers, *left_out), Catalogue(system)
-    runs_on = {part.accelerator for s in servers for part in s.current.parts if part.replicas > 0}
-    used = cards_of_servers(catalogue, servers)
-    types = {a.type for a in system.accelerators if a.name in before.keys() & runs_on}
-    return before if any(used[t] > system.capacity[t] for t in types) else {}
+    if system.options.unlimited:
+        return system
+    known = {key: count for model in models for key, count in _known(model)}
+    before = replace(
+        system,
+        accelerators=tuple(_accelerators(system, accelerators)),
+        profiles=tuple(_profiles(system.profiles, known)),
+        roles=tuple(_profiles(system.roles, known)),
+    )
+    servers, now = (*system.servers, *left_out), Catalogue(system)
+    types = set(_changed_types(servers, now, Catalogue(before)))
+    used = cards_of_servers(now, servers) if types else {}
+    return before if any(used[t] > system.capacity[t] for t in types) else system
 
 
-def _changed(
-    system: System, resources: Iterable[Accelerator]
-) -> Iterator[tuple[str, core.Accelerator]]:
-    """Yield the accelerators with other cards than before, of types that both have a count."""
-    now = {accelerator.name: accelerator for accelerator in system.accelerators}
-    for resource in resources:
-        status, accelerator = resource.status, now[resource.spec.name]
-        before = replace(accelerator, type=status.type, multiplicity=status.multiplicity)
-        if before != accelerator and {before.type, accelerator.type} <= system.capacity.keys():
-            yield accelerator.name, before
-
-
-def with_cards(system: System, counted: Mapping[str, core.Accelerator]) -> System:
-    """Return the system with other accelerators in place of those of the same name."""
-    return replace(system, accelerators=tuple(counted.get(a.name, a) for a in system.accelerators))
-
-
-def problems_of(system: System, counted: Mapping[str, core.Accelerator]) -> Iterator[Problem]:
-    """Yield a problem for each accelerator of the system that is counted as before."""
+def _accelerators(system: System, resources: Iterable[Accelerator]) -> Iterator[core.Accelerator]:
+    """Yield the accelerators as before, if both types of cards have a count."""
+    known = {resource.spec.name: resource.status for resource in resources}
     for accelerator in system.accelerators:
-        before = counted.get(accelerator.name)
-        if before is not None:
-            message = (
-                f"it was {_cards(before)} and is {_cards(accelerator)} now, and what runs does not"
-                f" fit into the Capacity then: plans count it as before; set it back, or correct"
-                f" the Capacity"
-            )
+        status = known[accelerator.name]
+        before = replace(accelerator, type=status.type, multiplicity=status.multiplicity)
+        is_counted = {before.type, accelerator.type} <= system.capacity.keys()
+        yield before if is_counted else accelerator
+
+
+def _known(model: Model) -> Iterator[tuple[Place, int]]:
+    """Yield the accelerators of each replica of a model, as they were counted before."""
+    for each in model.status.replica_cards:
+        yield (model.spec.name, each.acc, core.Role(each.role)), each.acc_count
+
+
+def _profiles(profiles: Iterable[Profile], known: Mapping[Place, int]) -> Iterator[Profile]:
+    """Yield the profiles with the accelerators of a replica as before."""
+    for profile in profiles:
+        count = known.get(_place(profile), profile.accelerator_count)
+        yield replace(profile, accelerator_count=count)
+
+
+def counted_replicas(system: System) -> Iterator[tuple[Place, int]]:
+    """Yield the accelerators that plans count for each replica of the models."""
+    yield from ((_place(profile), profile.accelerator_count) for profile in system.profiles)
+    yield from ((_place(profile), profile.accelerator_count) for profile in system.roles)
+
+
+def _place(profile: core.PerformanceProfile | core.RoleProfile) -> Place:
+    role = profile.role if isinstance(profile, core.RoleProfile) else core.Role.BOTH
+    return profile.model, profile.accelerator, role
+
+
+def _changed_types(
+    servers: Iterable[core.Server], now: Catalogue, before: Catalogue
+) -> Iterator[str]:
+    """Yield the types that have a count of cards that replicas which run hold other ones of."""
+    places = {
+        (server.model, part.accelerator, part.role)
+        for server in servers
+        for part in server.current.parts
+        if part.replicas > 0
+    }
+    for place in places:
+        cards = now.cards_per_replica(*place)
+        if cards != before.cards_per_replica(*place) and cards[0] in now.system.capacity:
+            yield cards[0]
+
+
+def problems_of(now: System, counted: System) -> Iterator[Problem]:
+    """Yield a problem for each accelerator and profile that is counted as before.
+
+    Parameters
+    ----------
+    now
+        The system with all cards as their specs have them.
+    counted
+        The same as plans count it.
+    """
+    for accelerator, before in zip(now.accelerators, counted.accelerators, strict=True):
+        if accelerator != before:
+            message = _message(_cards(before), _cards(accelerator))
             yield Problem("accelerator", accelerator.name, "type", message, CARDS_CHANGED)
+    accelerators_before = dict(counted_replicas(counted))
+    for place, count in counted_replicas(now):
+        if count != accelerators_before[place]:
+            message = _message(accelerators_before[place], count)
+            yield Problem("model", place[0], "accCount", message, CARDS_CHANGED, place[1])
+
+
+def _message(before: object, now: object) -> str:
+    return (
+        f"it was {before} and is {now} now, and what runs does not fit into the Capacity then:"
+        f" plans count it as before; set it back, or correct the Capacity"
+    )
 
 
 def _cards(accelerator: core.Accelerator) -> str:

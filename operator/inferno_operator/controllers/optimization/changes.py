@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from inferno_operator.controllers.optimization.allocations import desired_allocation
+from inferno_operator.controllers.optimization.cards_in_use import counted_replicas
 from inferno_operator.controllers.optimization.noise import (
     is_close,
     is_close_message,
@@ -20,6 +21,9 @@ from inferno_operator.resources import (
     Accelerator,
     AcceleratorStatus,
     Capacity,
+    Model,
+    ModelStatus,
+    ReplicaCards,
     Resource,
     Server,
     ServerStatus,
@@ -179,6 +183,8 @@ def _remembered(observation: Observation, spec: Manifest | None) -> Manifest:
     status, before = observation.status, _desired(observation).get("accelerator")
     if isinstance(status, AcceleratorStatus) and status.type:
         return AcceleratorStatus(type=status.type, multiplicity=status.multiplicity).to_json()
+    if isinstance(status, ModelStatus) and status.replica_cards:
+        return ModelStatus(replica_cards=status.replica_cards).to_json()
     if not isinstance(status, ServerStatus):
         return {}
     sleeps = spec is not None and not spec[DESIRED_ALLOC]["accelerator"]
@@ -215,6 +221,9 @@ class _Plan:
         self._moved = moved
         self._decisions = {decision.server: decision for decision in solution.decisions}
         self._accelerators = {a.name: a for a in snapshot.system.accelerators}
+        self._cards: dict[str, list[ReplicaCards]] = defaultdict(list)
+        for (model, acc, role), count in counted_replicas(snapshot.system):
+            self._cards[model].append(ReplicaCards(acc=acc, role=role.value, acc_count=count))
         self._excluded = {id(resource): problem for resource, problem in snapshot.excluded}
         self._problems: dict[tuple[str, str], list[Problem]] = defaultdict(list)
         for problem in snapshot.problems:
@@ -231,8 +240,13 @@ class _Plan:
         return Update.of(observation, verdicts, active=verdict.holds is True, extra_status=status)
 
     def _counted(self, resource: Resource | None) -> Manifest:
-        """The status of an Accelerator of the system: the cards that it counts as."""
-        if not isinstance(resource, Accelerator) or id(resource) in self._excluded:
+        """The status of an Accelerator or a Model of the system: the cards that they count as."""
+        if id(resource) in self._excluded:
+            return {}
+        if isinstance(resource, Model):
+            cards = tuple(self._cards[resource.spec.name])
+            return ModelStatus(replica_cards=cards).to_json() if cards else {}
+        if not isinstance(resource, Accelerator):
             return {}
         found = self._accelerators[resource.spec.name]
         return AcceleratorStatus(type=found.type, multiplicity=found.multiplicity).to_json()

@@ -10,7 +10,6 @@ from inferno_operator.controllers.optimization.allocations import allocation_of,
 from inferno_operator.controllers.optimization.cards_in_use import (
     problems_of,
     still_counted,
-    with_cards,
 )
 from inferno_operator.controllers.optimization.profiles import profiles, roles
 from inferno_operator.controllers.optimization.shared_workloads import (
@@ -111,8 +110,8 @@ def build_system(
     ]
     servers = tuple(_server(s, catalogue, wakes=wakes) for s in _only(Server, loaded))
     newest = replace(system, servers=servers)
-    counted = still_counted(newest, _only(Accelerator, loaded), left_out)
-    system = with_cards(newest, counted)
+    cards = _only(Accelerator, loaded), _only(Model, loaded)
+    system = counted = still_counted(newest, *cards, left_out)
     if system.options.hold_undecided:
         system = replace(system, held=cards_of_servers(Catalogue(system), left_out))
     system = replace(system, held_cost=sum(server.current.cost for server in left_out))

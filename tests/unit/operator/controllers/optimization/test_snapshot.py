@@ -326,6 +326,54 @@ def test_other_cards_of_an_accelerator_on_which_nothing_runs_are_taken() -> None
     assert all(p.reason != "CardsChanged" for p in found.problems)
 
 
+def more_accelerators(counts: Manifest, before: Manifest, **parameters: object) -> Snapshot:
+    """Servers with 3 and 2 replicas on the 5 cards of A, and one with 2 on those of B."""
+    data = [{**performance(name), "accCount": counts.get(name, 1)} for name in ("A", "B")]
+    known = [{"acc": name, "accCount": count} for name, count in before.items()]
+    cards = [{"type": "T", "count": 5}, {"type": "U", "count": 2}]
+    places = {"first": ("A", 3), "second": ("A", 2), "third": ("B", 2)}
+    return snapshot(
+        accelerator(),
+        manifest("Accelerator", {"name": "B", "type": "U", "cost": 10}, name="b"),
+        {**model(data=data), "status": {"replicaCards": known}},
+        service_class(),
+        manifest("Capacity", {"count": cards}, name="cards"),
+        *(
+            server(name, spec={"currentAlloc": running(count, count, acc)})
+            for name, (acc, count) in places.items()
+        ),
+        optimizer(parameters=parameters),
+    )
+
+
+@pytest.mark.parametrize("milp", [False, True])
+@pytest.mark.parametrize("counts", [{"A": 2}, {"A": 6}, {"B": 2}, {"A": 2, "B": 2}])
+def test_more_accelerators_for_each_replica_take_none_of_those_that_run(
+    counts: Manifest, milp: bool
+) -> None:
+    found = more_accelerators(counts, {"A": 1, "B": 1}, milpSolver=milp)
+    decided = optimize(found.system).allocations
+
+    assert {name: (each.accelerator, each.replicas) for name, each in decided.items()} == {
+        "first": ("A", 3),
+        "second": ("A", 2),
+        "third": ("B", 2),
+    }
+    assert [(p.name, p.part, p.reason) for p in found.problems] == [
+        ("M", name, "CardsChanged") for name in sorted(counts)
+    ]
+    assert f"it was 1 and is {max(counts.values())} now" in found.problems[0].message
+
+
+def test_other_numbers_of_accelerators_are_taken_if_what_runs_fits_or_nothing_was_counted() -> None:
+    fewer = more_accelerators({}, {"A": 2, "B": 3})
+    new = more_accelerators({"A": 2}, {})
+
+    assert (fewer.problems, new.problems) == ((), ())
+    assert [p.accelerator_count for p in fewer.system.profiles] == [1, 1]
+    assert [p.accelerator_count for p in new.system.profiles] == [2, 1]
+
+
 def growing(name: str, ready: int, starting: int, wanted: int) -> Manifest:
     """A Server some of whose replicas start, under a load that takes so many."""
     current = {**running(ready, wanted), "accelerator": "A", "startingReplicas": starting}
