@@ -73,6 +73,25 @@ class MixedSteps:
         return (self.alpha + self.kappa * cached + self.delta * prompts) / 1000, list(batch)
 
 
+@dataclass(frozen=True, slots=True)
+class WarmingUp:
+    """Stands still when a size of step comes for the first time, as for a CUDA graph."""
+
+    steps: Steps
+    still_s: float
+    seen: set[tuple[int, int]] = field(default_factory=set)
+
+    def next(self, waiting: deque[Request], batch: list[Request]) -> tuple[float, list[Request]]:
+        """The step, and the time for what is new in it."""
+        seconds, served = self.steps.next(waiting, batch)
+        prompts = sum(request.input_tokens for request in served if not request.made)
+        cached = sum(request.input_tokens + request.made for request in served if request.made)
+        size = (prompts // 128, cached // 8192)
+        new = size not in self.seen
+        self.seen.add(size)
+        return seconds + new * self.still_s, served
+
+
 class StreamingEngine:
     """Serves requests; times are those of the loop in which it is asked.
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -26,17 +26,28 @@ class Completion:
 
     Attributes
     ----------
-    asked, first, last
-        When the request was sent, and when the first and the last token came [s].
+    asked
+        When the request was sent [s].
+    came
+        When its tokens came, one time for each event [s].
     input_tokens, output_tokens
         As the engine counts them; where it does not, those of the words, and the events.
     """
 
     asked: float
-    first: float
-    last: float
+    came: Sequence[float]
     input_tokens: int
     output_tokens: int
+
+    @property
+    def first(self) -> float:
+        """When the first token came [s]."""
+        return self.came[0]
+
+    @property
+    def last(self) -> float:
+        """When the last token came [s]."""
+        return self.came[-1]
 
 
 class EngineClient:
@@ -109,7 +120,7 @@ class EngineClient:
         if not times:
             raise EngineError(f"{self._endpoint.url}: the answer has no token")
         inputs, outputs = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
-        return Completion(asked, times[0], times[-1], inputs or words, outputs or len(times))
+        return Completion(asked, times, inputs or words, outputs or len(times))
 
     async def _events(self, response: httpx.Response) -> AsyncIterator[Mapping[str, Any]]:
         """The events of a stream, to its end."""

@@ -5,7 +5,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, pairwise
 from time import process_time
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from inferno_operator.adapters.completions.client import Completion, EngineClient
 from inferno_operator.adapters.completions.endpoint import EngineError
 from inferno_optimizer.calibration.plan import Trial
+from inferno_optimizer.calibration.warm_up import warm_up_share
 from inferno_optimizer.calibration.windows import Window
 from inferno_optimizer.sizing.queueing import FloatArray
 
@@ -52,12 +53,15 @@ class TrialResult:
         Requests that failed.
     busy
         Share of the time in which a processor worked for the clients.
+    repeated
+        Whether the run is made again, so that this one does not count.
     """
 
     trial: Trial
     answers: Sequence[Completion]
     errors: int
     busy: float = 0.0
+    repeated: bool = False
 
     @property
     def ttft_ms(self) -> FloatArray:
@@ -71,6 +75,13 @@ class TrialResult:
         return np.array(
             [MILLISECONDS * (a.last - a.first) / (a.output_tokens - 1) for a in several]
         )
+
+    @property
+    def warm_up(self) -> float:
+        """What a slow beginning adds to the mean time between tokens, as a share of it."""
+        times = np.array([time for a in self.answers for time in a.came[1:]])
+        gaps = np.array([later - time for a in self.answers for time, later in pairwise(a.came)])
+        return warm_up_share(times, gaps)
 
     @property
     def tokens_per_second(self) -> float:

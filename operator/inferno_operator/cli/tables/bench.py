@@ -14,6 +14,8 @@ PERCENTILES = (50, 90, 95, 99)
 BUSY = 0.7
 """Share of a processor from which tokens wait for the clients themselves."""
 
+BEFORE = "let the engine serve such requests for some minutes before"
+
 
 def trial_text(trial: Trial) -> str:
     """Return a run in words."""
@@ -33,6 +35,9 @@ def run_parts(measured: TrialResult) -> Iterator[Part]:
     yield TextTable(headings, [_row("TTFT", measured.ttft_ms), _row("ITL", measured.itl_ms)])
     speed = f"{measured.tokens_per_second:.1f} tokens/s"
     yield f"{len(measured.answers)} requests, {speed}, {errors}"
+    if (added := measured.warm_up) > 0:
+        then = "it is made again" if measured.repeated else BEFORE
+        yield f"the run began slower than it went on, which adds {added:.0%} to its ITL: {then}"
     if measured.busy > BUSY:
         yield (
             f"the clients were busy for {measured.busy:.0%} of the time: the engine may be faster"

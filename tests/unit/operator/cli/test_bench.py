@@ -27,6 +27,7 @@ from tests.engines.streaming import (
     Stream,
     StreamingEngine,
     Transport,
+    WarmingUp,
     event,
 )
 from tests.tiers import extended
@@ -66,6 +67,27 @@ async def test_the_steps_of_an_engine_that_mixes_are_found_within_5_percent(tmp_
     assert steps.kappa == pytest.approx(0.001, rel=0.05)
     assert steps.delta == pytest.approx(0.03, rel=0.05)
     assert steps.ahead == pytest.approx(0.0, abs=0.05)
+
+
+async def test_runs_of_an_engine_that_warms_up_are_made_again(tmp_path: Path) -> None:
+    """It stands still at each new size of step."""
+    cold = WarmingUp(MixedSteps(alpha=8.0, kappa=0.001, delta=0.03), still_s=0.5)
+    file = tmp_path / "runs.csv"
+
+    done = await measured(file, Transport(StreamingEngine(cold)), 300.0)
+
+    repeated = [run for run in done if run.repeated]
+    assert repeated
+    assert len(file.read_text().splitlines()) == 1 + len(done) - len(repeated)
+    assert [step.warm_up for step in done[:2]] == [0.0, pytest.approx(0.09, abs=0.01)]
+    assert str([*run_parts(done[1])][-1]).endswith("adds 9% to its ITL: it is made again")
+    assert done[2].trial == done[1].trial
+    laws = calibrate_windows(runs_of([str(file)]), 0, BUDGET)
+    assert laws.chosen_steps is not None
+    steps = laws.chosen_steps.parameters
+    assert steps.alpha == pytest.approx(8.0, rel=0.05)
+    assert steps.kappa == pytest.approx(0.001, rel=0.05)
+    assert steps.delta == pytest.approx(0.03, rel=0.05)
 
 
 @pytest.mark.parametrize(
