@@ -13,7 +13,7 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from playwright.sync_api import Browser
 
@@ -90,7 +90,7 @@ def pages(seen: Sequence[Observation]) -> Mapping[str, View]:
         "/next": partial(next_page, WHAT_IF),
         "/plans": partial(plans_view, seen, NOW),
         "/plans/fleet-8": partial(plan_view, seen, NAMESPACE, "fleet-8"),
-        "/plans/fleet-7": partial(plan_view, seen, NAMESPACE, "fleet-7", "fleet-8"),
+        "/plans/fleet-7?with=fleet-8": partial(plan_view, seen, NAMESPACE, "fleet-7", "fleet-8"),
         f"/servers/{server}": partial(server_page, server),
         "/capacity": partial(capacity_view, seen, NOW),
         "/models": partial(models_view, seen),
@@ -107,13 +107,13 @@ def served(views: Mapping[str, View]) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            path = urlsplit(self.path).path
+            path, query = urlsplit(self.path).path, urlsplit(self.path).query
             name = path.removeprefix("/static/")
             if name in MEDIA:
                 self._answer(MEDIA[name], static_file(name))
-            elif path in views:
+            elif self.path in views:
                 try:
-                    text = html.html(views[path](), path, PageQuery())
+                    text = html.html(views[self.path](), path, PageQuery(parse_qsl(query)))
                 except InfernoError as error:
                     text = html.problem("This does not work", str(error))
                 self._answer("text/html; charset=utf-8", text.encode())
@@ -165,7 +165,7 @@ def shoot_for_docs(browser: Browser, origin: str, folder: Path) -> Iterator[Path
 
 
 def _named(path: str) -> str:
-    return path.strip("/").replace("/", "-") or "fleet"
+    return urlsplit(path).path.strip("/").replace("/", "-") or "fleet"
 
 
 def main() -> int:

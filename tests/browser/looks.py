@@ -51,6 +51,14 @@ TALL = """() => innerWidth < 1280 ? [] : [...document.querySelectorAll("td, tbod
   e.clientHeight > 6.5 * parseFloat(getComputedStyle(e).fontSize) * 1.5).map(e => e.outerHTML)"""
 """Cells of more than six lines where there is room: a column of text that is too narrow."""
 
+SCROLLED = """() => innerWidth < 1280 ? [] : [...document.querySelectorAll(".wide")].filter(e =>
+  e.scrollWidth > e.clientWidth + 1 && !e.querySelector(".words, .name")).map(e => e.outerHTML)"""
+"""Tables without sentences and long names that are wider than their box where there is room."""
+
+HEADS = """() => [...document.querySelectorAll("thead")].filter(e => e.clientHeight > 75)
+  .map(e => e.outerHTML)"""
+"""Headings of more than three lines, which leave a gap above the others."""
+
 ARROWS = """() => [...document.querySelectorAll("main p, main td, main dd")]
   .filter(e => e.innerText.includes("->")).map(e => e.outerHTML)"""
 """Arrows of two signs, between which a line breaks."""
@@ -60,7 +68,7 @@ EXPONENTS = """() => [...document.querySelectorAll("main p, main td, main dd, fi
   .map(e => e.outerHTML)"""
 """Numbers such as 1.25e+05, which are for programs."""
 
-PLACES = (WIDER, STICKY, OVERLAPS, APART, STACKED, TALL, ARROWS, EXPONENTS)
+PLACES = (WIDER, STICKY, OVERLAPS, APART, STACKED, TALL, SCROLLED, HEADS, ARROWS, EXPONENTS)
 """What may be wrong with where things are."""
 
 
