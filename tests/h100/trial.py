@@ -35,6 +35,9 @@ LONGEST_END_S = 8.0
 
 WARM_CLIENTS = 16
 
+CACHED = "cached"
+"""Name of runs whose prompts begin alike."""
+
 STEPS = ("alpha", "kappa", "delta", "u", "ahead", "budget", "overhead")
 """The numbers of `stepParms` that a prediction takes."""
 
@@ -43,21 +46,13 @@ STEPS = ("alpha", "kappa", "delta", "u", "ahead", "budget", "overhead")
 class Arrivals:
     """A run: requests of a shape at a rate, which is a share of the predicted saturation."""
 
+    name: str
     shape: Shape
     share: float
     seconds: float
     """Time in which arrivals count [s]."""
-    again: int = 0
-    """How often there was such a run before."""
     same: int = 0
     """Words that all prompts begin with."""
-
-    @property
-    def name(self) -> str:
-        """A name of it."""
-        lengths = f"{self.shape.input_tokens}-{self.shape.output_tokens}"
-        marks = ("-cached" if self.same else "") + (f"-{self.again + 1}" if self.again else "")
-        return f"o-{lengths}-{100 * self.share:.0f}{marks}"
 
 
 @dataclass(frozen=True)
@@ -85,13 +80,15 @@ class Request:
     last: float
 
 
-def planned(shape: Shape, same: int, seconds: float, fewer: float) -> Iterator[Arrivals]:
-    """The runs, so long [s], and those whose prompts are cached to a part."""
-    yield Arrivals(shape, 0.85, seconds)
-    yield Arrivals(shape, 0.75, seconds)
-    for share in (0.85, 0.6):
-        yield Arrivals(shape, share, fewer, same=same)
-    yield Arrivals(shape, 0.85, seconds, again=1)
+def planned(options: argparse.Namespace) -> Iterator[Arrivals]:
+    """The runs: percents of the saturation, with what tells them apart."""
+    shape = shape_of(options.usual[0])
+    for text in options.runs:
+        percent, _, kind = text.partition("-")
+        same = options.same if kind == CACHED else 0
+        seconds = options.cached if same else options.each
+        name = f"o-{shape.input_tokens}-{shape.output_tokens}-{text}"
+        yield Arrivals(name, shape, float(percent) / 100.0, seconds, same)
 
 
 def expected(parameters: StepParameters, batch: int, run: Arrivals) -> Expected:
@@ -163,10 +160,13 @@ class Users:
         return done
 
     async def arrive(self, run: Arrivals, rate: float) -> list[Request]:
-        """Requests that arrive at random; also those in the first time, which do not count."""
+        """Requests that arrive at random; also those in the first time, which do not count.
+
+        In the time that counts there are as many as the rate says.
+        """
         found: list[Request] = []
-        tasks: list[asyncio.Task[None]] = []
-        began, ends = asyncio.get_running_loop().time(), FIRST_S + run.seconds
+        now, ends = asyncio.get_running_loop().time, FIRST_S + run.seconds
+        began = now()
 
         async def ask() -> None:
             done = await self.one(run.shape, run.same)
@@ -174,9 +174,11 @@ class Users:
             counted = (done.input_tokens, done.output_tokens)
             found.append(Request(run.name, done.asked - began, *counted, *times))
 
+        tasks: list[asyncio.Task[None]] = []
+
         async def send() -> None:
-            while True:
-                await asyncio.sleep(self.chance.expovariate(rate))
+            for arrival in self._arrivals(rate, run.seconds):
+                await asyncio.sleep(max(arrival - (now() - began), 0.0))
                 tasks.append(asyncio.create_task(ask()))
 
         sender = asyncio.create_task(send())
@@ -185,6 +187,15 @@ class Users:
         sender.cancel()
         await _cancelled(tasks)
         return sorted((r for r in found if r.arrival < ends), key=lambda r: r.arrival)
+
+    def _arrivals(self, rate: float, seconds: float) -> list[float]:
+        """When requests come, since the start of a run [s]."""
+        parts = (0.0, FIRST_S), (FIRST_S, seconds), (FIRST_S + seconds, LONGEST_END_S)
+        return sorted(
+            begin + length * self.chance.random()
+            for begin, length in parts
+            for _ in range(round(rate * length))
+        )
 
 
 async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:
@@ -195,8 +206,19 @@ async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:
         task.print_stack()
 
 
+def printed(model: str) -> StepParameters | None:
+    """The parameters in the manifest of a Model."""
+    document = yaml.safe_load(model) or {"spec": {"data": [{}]}}
+    steps = document["spec"]["data"][0].get("stepParms")
+    return steps and StepParameters(**{name: steps[name] for name in STEPS if name in steps})
+
+
 def benchmark(options: argparse.Namespace, folder: Path) -> StepParameters:
-    """Measure with our command; the parameters that it prints."""
+    """Measure with our command, unless there is a Model; the parameters that it prints."""
+    if options.printed:
+        found = printed(Path(options.printed).read_text(encoding="utf-8"))
+        assert found is not None
+        return found
     shapes = [part for shape in options.usual for part in ("--shape", shape)]
     command = ["bench", options.url, "--model", "m", "--accelerator", "GPU", *shapes]
     command += ["--max-concurrency", str(options.batch), "--minutes", str(options.minutes)]
@@ -208,12 +230,10 @@ def benchmark(options: argparse.Namespace, folder: Path) -> StepParameters:
         check=False,
     )
     (folder / "model.yaml").write_bytes(done.stdout)
-    document = yaml.safe_load(done.stdout) or {"spec": {"data": [{}]}}
-    steps = document["spec"]["data"][0].get("stepParms")
-    if steps is None:
+    found = printed(done.stdout.decode())
+    if found is None:
         print("no stepParms are printed: fitted all the same", flush=True)
-        return fitted(str(csv_file)).parameters
-    return StepParameters(**{name: steps[name] for name in STEPS if name in steps})
+    return found or fitted(str(csv_file)).parameters
 
 
 async def measure(options: argparse.Namespace) -> None:
@@ -225,8 +245,7 @@ async def measure(options: argparse.Namespace) -> None:
         await users.warm(usual, options.warm)
         print(f"warm, {ends - time.monotonic():.0f} s left", flush=True)
         parameters = benchmark(options, folder)
-        plan = planned(usual[0], options.same, options.each, options.cached)
-        runs = [(run, expected(parameters, options.batch, run)) for run in plan]
+        runs = [(run, expected(parameters, options.batch, run)) for run in planned(options)]
         Writer(folder / "predicted.csv", Expected).add([predicted for _, predicted in runs])
         file = Writer(folder / "requests.csv", Request)
         for run, predicted in runs:
@@ -263,6 +282,10 @@ def main() -> None:
     options.add_argument("--batch", type=int, default=48, help="largest batch of the engine")
     options.add_argument("--warm", type=float, default=3.0, help="seconds of a shape to warm up")
     options.add_argument("--minutes", type=float, default=2.3, help="of `inferno bench`")
+    options.add_argument("--printed", default="", help="file with a Model, instead of measuring")
+    options.add_argument(
+        "--runs", nargs="+", default=["85", "75", "85-cached", "60-cached", "85-2"]
+    )
     options.add_argument("--each", type=float, default=55.0, help="seconds of a run that count")
     options.add_argument("--cached", type=float, default=40.0, help="the same with cached prompts")
     options.add_argument("--seconds", type=float, default=500.0, help="for all of it")
