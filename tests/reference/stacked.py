@@ -11,9 +11,6 @@ HEADING = re.compile(r"<th(?: [^>]*)?>(.*?)</th>", re.DOTALL)
 CELL = re.compile(r"<td(?= |>)")
 TAG = re.compile(r"<[^>]*>")
 
-FEW = 2
-"""Columns that fit whatever they have."""
-
 MANY = 6
 """Columns that do not fit, even with numbers only."""
 
@@ -29,7 +26,7 @@ def on_page_content(html: str, **_: object) -> str:
 def _labelled(table: str) -> str:
     headings = [TAG.sub("", heading) for heading in HEADING.findall(table)]
     longest = max(len(TAG.sub("", row)) for row in table.split("<tr>"))
-    if len(headings) <= FEW or (len(headings) < MANY and longest <= LONG):
+    if len(headings) < MANY and longest <= LONG:
         return table
     labels = cycle(headings)
     cells = CELL.sub(lambda _: f'<td data-label="{next(labels)}"', table)
