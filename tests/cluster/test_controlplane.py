@@ -105,6 +105,7 @@ def test_nothing_is_left_when_its_starter_is_ended_by(
     wait_until_nothing_is_left(session, folder)
 
 
+@pytest.mark.extended
 def test_no_process_is_left_when_even_its_supervisor_is_killed(
     starter: subprocess.Popen[str],
 ) -> None:
@@ -118,6 +119,7 @@ def test_no_process_is_left_when_even_its_supervisor_is_killed(
     wait_until_nothing_is_left(session, folder)
 
 
+@pytest.mark.extended
 def test_two_run_side_by_side(control_plane: ControlPlane) -> None:
     with ControlPlane() as other:
         other.create_namespace("only-there")
@@ -151,6 +153,7 @@ def test_a_program_that_ends_while_starting_is_reported_with_its_last_words(
         pass
 
 
+@pytest.mark.extended
 def test_a_port_that_another_program_took_first_is_no_obstacle(tmp_path: Path) -> None:
     script = f"""exec '{sys.executable}' -c '{TAKE_THE_PORT_ONCE}' "$real" "$@" """
     binaries = binaries_with(tmp_path, "kube-apiserver", script)

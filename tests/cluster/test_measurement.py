@@ -398,6 +398,7 @@ def test_a_wrong_source_is_missing_and_the_message_has_the_metrics(known: World)
     assert "but there are vllm:num_requests_running" in found.message
 
 
+@pytest.mark.extended
 def test_a_server_without_requests_is_idle_after_the_long_window(
     processes: Processes, programs: tuple[Path, Path]
 ) -> None:

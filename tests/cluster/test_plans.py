@@ -10,7 +10,6 @@ from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.deployments import deployment
 from tests.controlplane.waiting import wait_until
-from tests.tiers import extended
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
@@ -157,7 +156,8 @@ def approve_as_admin(scene: Scene, plan: str) -> None:
     scene.control_plane.kubectl("patch", *where, *what)
 
 
-@pytest.mark.parametrize("mode", ["Auto", *extended("Approve")])
+@pytest.mark.extended
+@pytest.mark.parametrize("mode", ["Auto", "Approve"])
 def test_an_operator_killed_between_writes_leaves_a_plan_that_the_next_one_completes(
     scene: Scene, operator: StartOperator, mode: str
 ) -> None:

@@ -422,6 +422,7 @@ def test_an_owner_that_sets_the_number_back_is_named_and_gets_one_write_in_five_
         assert written == [2]
 
 
+@pytest.mark.extended
 def test_two_servers_swap_full_pools(scene: Scene, operator: StartOperator) -> None:
     fleet = Fleet(scene, {"A": 3, "B": 3})
     fleet.create(servers=2)

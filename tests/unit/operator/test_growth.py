@@ -232,8 +232,8 @@ async def work_of(scene: Scene) -> int:
     [
         pytest.param(100, bare, "true", id="stateless", marks=pytest.mark.extended),
         pytest.param(20, bare, "false", id="stateful"),
-        pytest.param(10, booster, "true", id="boosters"),
-        pytest.param(10, workload, "true", id="workloads"),
+        pytest.param(10, booster, "true", id="boosters", marks=pytest.mark.extended),
+        pytest.param(10, workload, "true", id="workloads", marks=pytest.mark.extended),
         pytest.param(10, deployed, "true", id="deployments"),
         pytest.param(10, autoscaled, "true", id="autoscalers"),
         pytest.param(20, one_workload, "true", id="one workload"),

@@ -30,6 +30,7 @@ from inferno_optimizer.system import (
 from inferno_optimizer.wire.codec import decode_system
 from inferno_optimizer.wire.what_if import apply_changes
 from tests.generate import fleet
+from tests.tiers import extended
 from tests.unit.optimizer.systems import UNLIMITED, Demand, accelerators, one_server, system_of
 
 MILP = Options(milp=True)
@@ -199,15 +200,18 @@ def test_a_lower_load_is_told_to_the_fourth_digit_and_not_one_unit_too_low(load:
 
 
 def short_fleets() -> Iterator[System]:
-    for seed in range(2):
+    for seed in (1, 0):
         for options in (Options(), SHARED, Options(delayed_best_effort=True)):
             system = decode_system(fleet(12, 6, seed=seed, demand=1.3))
             yield replace(system, options=options)
     yield replace(decode_system(fleet(6, 3, seed=1, demand=1.5)), options=MILP)
 
 
+FLEETS = [*short_fleets()]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("system", [*short_fleets()])
+@pytest.mark.parametrize("system", [*extended(*FLEETS[:3]), *FLEETS[3:]])
 def test_every_remedy_serves_and_one_step_less_does_not(system: System) -> None:
     solution = optimize(system)
     short = [d.server for d in solution.decisions if d.reason is not Reason.ALLOCATED][:2]

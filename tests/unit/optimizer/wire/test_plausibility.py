@@ -29,6 +29,7 @@ from inferno_optimizer.wire.original import reworded
 from inferno_optimizer.wire.plausibility import find_doubts
 from inferno_optimizer.wire.screening import screen
 from inferno_optimizer.wire.sizes import Sizes
+from tests.tiers import sampled
 from tests.unit.optimizer.random_systems import Kind, random_options, random_system
 
 JsonObject = dict[str, Any]
@@ -216,14 +217,12 @@ def test_a_percentile_which_others_do_not_know_makes_no_doubts() -> None:
     assert doubts(one_server(600, needed.replicas - 1, lenient), "S") == []
 
 
-POLICIES = st.sampled_from(SaturationPolicy)
-
-
 @pytest.mark.slow
-@settings(max_examples=200)
-@given(st.randoms(use_true_random=False), st.booleans(), POLICIES, st.booleans(), st.booleans())
+@pytest.mark.parametrize("policy", sampled(SaturationPolicy))
+@settings(max_examples=50)
+@given(st.randoms(use_true_random=False), st.booleans(), st.booleans(), st.booleans())
 def test_no_plan_of_ours_is_doubted(
-    random: Random, milp: bool, policy: SaturationPolicy, delayed: bool, unlimited: bool
+    policy: SaturationPolicy, random: Random, milp: bool, delayed: bool, unlimited: bool
 ) -> None:
     options = replace(
         random_options(random, milp=milp, unlimited=unlimited),

@@ -17,6 +17,7 @@ from inferno_optimizer.wire.codec import decode_solution
 from inferno_optimizer.wire.retention import keep_running
 from inferno_optimizer.wire.sizes import Sizes
 from tests.rest_optimizer.optimizer import as_the_original_tells
+from tests.tiers import extended
 from tests.unit.optimizer.systems import Demand, accelerators, system_of
 
 HOLD = Options(saturation_policy=SaturationPolicy.HOLD)
@@ -126,10 +127,11 @@ def random_scene(random: Random) -> System:
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
-@given(st.randoms(use_true_random=False), st.sampled_from(KNOWN))
+@pytest.mark.parametrize("policy", [KNOWN[0], *extended(*KNOWN[1:])])
+@settings(max_examples=150)
+@given(st.randoms(use_true_random=False))
 def test_whatever_is_answered_only_a_more_important_server_takes_cards_of_what_runs(
-    random: Random, policy: SaturationPolicy
+    policy: SaturationPolicy, random: Random
 ) -> None:
     system = random_scene(random)
     priority = {c.name: c.priority for c in system.classes}
