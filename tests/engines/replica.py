@@ -143,6 +143,8 @@ class Replica:
         What it has counted since it was started.
     record
         What happened, for comparisons.
+    started
+        When it started.
     """
 
     def __init__(
@@ -159,7 +161,7 @@ class Replica:
         self._workload = workload
         self._random = random
         self._rate = 0.0
-        self._now = start  # begin of the step that is not finished yet
+        self.started = self._now = start  # begin of the step that is not finished yet
         self._waiting: deque[Request] = deque()
         self._prefilled: Request | None = None
         self._prefill_end = math.inf

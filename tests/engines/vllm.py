@@ -39,6 +39,12 @@ _ENGINE = labels_with(engine="0")
 
 _FAMILIES = (
     Gauge(
+        "process_start_time_seconds",
+        "Start time of the process since unix epoch in seconds.",
+        lambda _: {},
+        lambda replica: replica.started,
+    ),
+    Gauge(
         "vllm:num_requests_running",
         "Number of requests in model execution batches.",
         _ENGINE,

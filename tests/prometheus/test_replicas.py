@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from inferno_operator.engines.catalogue import built_in
-from inferno_operator.engines.promql import replicas
+from inferno_operator.engines.promql import START, replicas
 from inferno_operator.engines.series_groups import PART, WINDOWS, SeriesGroup
 from tests.controlplane.processes import Processes
 from tests.engines.prometheus import Prometheus
@@ -32,6 +32,8 @@ class Target:
     """Whether the scrapes fail when others end."""
     renamed: str = ""
     """The job that scrapes it when others end."""
+    restarts_every_s: int = LENGTH_S
+    """Time between restarts; what it has counted is about as much each time it is scraped."""
 
     def lines(self, now: int, time: float) -> Iterator[str]:
         over = now > ENDED_S
@@ -43,6 +45,9 @@ class Target:
         if not failed:
             labels = f'{self.labels}{self.own},model_name="{self.model}"'
             yield f'vllm:num_requests_running{{job="{job}",{labels}}} 3 {time:.3f}\n'
+            started = now // self.restarts_every_s * self.restarts_every_s
+            yield f'{START}{{job="{job}",{self.labels}}} {started} {time:.3f}\n'
+            yield f'vllm:request_success_total{{job="{job}",{labels}}} {now} {time:.3f}\n'
 
 
 def pod(name: str, model: str, address: str, *, ends: bool = False, fails: bool = False) -> Target:
@@ -72,6 +77,9 @@ TARGETS = (
         Target("renamed", f'instance="10.0.4.{n}:8000",namespace="prod",pod="g-{n}"', renamed=job)
         for n, job in enumerate(("vllm", "vllm", ""))
     ),
+    # A pod of another model restarts, in the same namespace.
+    Target("restarting", 'instance="10.0.5.0:8000",namespace="prod",pod="h"', restarts_every_s=30),
+    Target("restarted", 'instance="10.0.5.1:8000",namespace="prod",pod="i"', restarts_every_s=400),
     # Targets without names of pods; some engines say them of themselves.
     Target("plain", 'instance="host:1"'),
     Target("plain", 'instance="host:2"', own=',pod="f",namespace="prod"', fails=True),
@@ -103,11 +111,14 @@ def known(
         yield prometheus
 
 
-def counted(known: Prometheus, model: str, labels: Sequence[str] = ()) -> dict[str, float]:
-    """Replicas of a model that report, that do not, and that have another job."""
-    group = SeriesGroup("vLLM", built_in()["vLLM"], ("model_name", *labels), ((model, *labels),))
+def counted(
+    known: Prometheus, model: str, labels: Sequence[str] = (), values: Sequence[str] = ()
+) -> dict[str, float]:
+    """Replicas of a model that report, that do not, that have another job, and that restart."""
+    group = SeriesGroup("vLLM", built_in()["vLLM"], ("model_name", *labels), ((model, *values),))
     found = {s.labels[PART]: s.value for s in known.query(replicas(group, WINDOWS).expression)}
-    return {name: found[name] for name in ("reporting", "absent", "moved") if name in found}
+    names = ("reporting", "absent", "moved", "restarting")
+    return {name: found[name] for name in names if name in found}
 
 
 def test_pods_that_ended_are_not_counted_for_other_pods_have_their_addresses(
@@ -132,3 +143,11 @@ def test_pods_whose_job_is_renamed_are_counted_for_their_counters_begin_anew(
     known: Prometheus,
 ) -> None:
     assert counted(known, "renamed") == {"reporting": 3, "moved": 2}
+
+
+@pytest.mark.parametrize(("labels", "values"), [((), ()), (("namespace",), ("prod",))])
+def test_pods_that_restart_again_and_again_are_counted_though_their_counters_never_fall(
+    known: Prometheus, labels: Sequence[str], values: Sequence[str]
+) -> None:
+    assert counted(known, "restarting", labels, values) == {"reporting": 1, "restarting": 1}
+    assert counted(known, "restarted", labels, values) == {"reporting": 1}

@@ -34,6 +34,9 @@ EXTRAPOLATED = 1.1
 TARGET = ("job", "instance", "cluster", "namespace", "pod")
 """Labels that name a target; all but the first two may be absent."""
 
+START = "process_start_time_seconds"
+"""When a process started, as most libraries of metrics say it."""
+
 STEP_SECONDS = 60
 """Time between two moments at which the newest sample is looked for [s]."""
 
@@ -154,14 +157,19 @@ def _restarting(group: SeriesGroup, seconds: int) -> Iterator[tuple[str, str]]:
     """The part for targets whose counters began at 0 more than once; nothing without counters.
 
     What is lost each time, and what ends before it is scraped, is in no rate. The histogram of
-    first tokens sees a replica that restarts before any request ends.
+    first tokens sees a replica that restarts before any request ends. A counter that is as large
+    again when it is scraped does not show it: the start of the process does, which has the labels
+    of the target only.
     """
     source = group.source
     counters = [name for terms in source.arrivals for term in terms for name in term.rate]
     counters += [item.counters[1] for item in source.means.get("ttftAverage", ())]
     if counters:
         each = (f"resets({_selected(group, name)}[{seconds}s]) > 1" for name in counters)
-        targets = " or ".join(f"{_targets(group)} ({text})" for text in dict.fromkeys(each))
+        started = f"changes({START}{{{group.selector_by(TARGET)}}}[{seconds}s]) > 1"
+        again = f"({_each(group, '{}')}) and on ({', '.join(TARGET)}) {started}"
+        texts = [*dict.fromkeys(each), again]
+        targets = " or ".join(f"{_targets(group)} ({text})" for text in texts)
         yield "restarting", f"count {group.by} ({targets})"
 
 

@@ -5,7 +5,7 @@ Values of labels are quoted, never pasted; selectors have a limited size.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, TypeVar
@@ -80,13 +80,21 @@ class SeriesGroup:
     @cached_property
     def selector(self) -> str:
         """Matchers that select the series of all servers of the group, of limited size."""
+        return ",".join(self._matchers.values())
+
+    def selector_by(self, labels: Container[str]) -> str:
+        """The matchers of some labels alone; "" if the group has none of them."""
+        return ",".join(text for label, text in self._matchers.items() if label in labels)
+
+    @cached_property
+    def _matchers(self) -> Mapping[str, str]:
         limit = LONGEST_SELECTOR_OF_PART if self.is_part else LONGEST_SELECTOR
         matchers = {label: self._matcher(n, limit) for n, label in enumerate(self.labels)}
         for label in sorted(matchers, key=lambda label: len(matchers[label]), reverse=True):
             if len(",".join(matchers.values()).encode()) <= limit:
                 break
             matchers[label] = f'{label}!=""'
-        return ",".join(matchers.values())
+        return matchers
 
     def _matcher(self, number: int, limit: int) -> str:
         label, values = self.labels[number], sorted({each[number] for each in self.values})
