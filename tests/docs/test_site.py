@@ -163,8 +163,8 @@ def test_no_line_breaks_in_an_option_and_queries_of_tables_can_be_copied(site: S
     metrics = (site.folder / "reference/metrics.html").read_text(encoding="utf-8")
     style = (site.folder / "styles/tables.css").read_text(encoding="utf-8")
 
-    assert '<code><span class="option">--poisson</span></code>' in replay
-    assert re.search(r"\.option \{[^}]*white-space: nowrap;", style)
+    assert '<code><span class="whole">--poisson</span></code>' in replay
+    assert re.search(r"\.whole \{[^}]*white-space: nowrap;", style)
     assert "Stale|Missing|Refused" in metrics
 
 
