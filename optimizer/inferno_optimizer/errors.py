@@ -3,6 +3,7 @@
 ```
 InfernoError
 ├── InputError                      a document, manifest or option is invalid
+│   ├── InvalidObjectsError         several objects are invalid
 │   ├── ManifestError               a manifest is no valid custom resource
 │   ├── ConversionError             a backend of a ModelBooster cannot be converted
 │   └── UnreadablePlanError         the decisions of a Plan cannot be read
@@ -49,6 +50,20 @@ class InputError(InfernoError):
 
     steps: Sequence[str | int] = ()
     """The keys and the places in lists that lead to the field, where they are known."""
+
+
+class InvalidObjectsError(InputError):
+    """Several objects are invalid.
+
+    Attributes
+    ----------
+    errors
+        What is wrong with each; a command line prints a line for each.
+    """
+
+    def __init__(self, errors: Sequence[InputError]) -> None:
+        super().__init__("; ".join(map(str, errors)))
+        self.errors = tuple(errors)
 
 
 class UnsupportedError(InfernoError):

@@ -121,6 +121,34 @@ def test_binary_garbage_is_one_line(tmp_path: Path) -> None:
     )
 
 
+def test_each_invalid_object_is_a_line(tmp_path: Path) -> None:
+    sample = inferno("sample").stdout
+    (tmp_path / "a.yaml").write_bytes(
+        sample.replace(b"cost: 40", b"cost: 4O").replace(b"cost: 25", b"cost: 2S")
+    )
+
+    refused = inferno("optimize", "a.yaml", cwd=tmp_path)
+
+    assert refused.returncode == 2
+    assert refused.stderr.decode().splitlines() == [
+        "inferno: a.yaml:11: Accelerator a100: spec.cost must be a valid number, not '4O'",
+        "inferno: a.yaml:20: Accelerator g2: spec.cost must be a valid number, not '2S'",
+    ]
+
+
+def test_a_name_that_no_api_server_takes_is_told(tmp_path: Path) -> None:
+    sample = inferno("sample").stdout
+    (tmp_path / "a.yaml").write_bytes(sample.replace(b"name: g2", b"name: G_2"))
+
+    planned = inferno("optimize", "a.yaml", cwd=tmp_path)
+
+    assert planned.returncode == 0
+    assert planned.stderr.decode() == (
+        "warning: a.yaml:16: Accelerator G_2: metadata.name: the API server refuses 'G_2'; "
+        "write 'g-2'\n"
+    )
+
+
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     assert_refused(
         inferno("optimize", "nowhere.yaml", cwd=tmp_path), "nowhere.yaml: No such file or directory"

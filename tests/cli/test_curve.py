@@ -24,7 +24,7 @@ def tight(tmp_path: Path) -> Path:
 def test_the_curve_is_drawn_and_printed(tight: Path, tmp_path: Path) -> None:
     file = tmp_path / "curve.svg"
 
-    printed = inferno("optimize", tight, "--trace", file, "-o", "json")
+    printed = inferno("optimize", tight, "--curve", file, "-o", "json")
 
     certificate = json.loads(printed.stdout)["certificate"]
     last = certificate["curve"][-1]
@@ -44,6 +44,6 @@ def test_without_the_option_there_is_no_curve(tight: Path) -> None:
 
 
 def test_only_the_exact_solver_is_traced(tmp_path: Path) -> None:
-    printed = inferno("optimize", SAMPLE, "--trace", tmp_path / "curve.svg")
+    printed = inferno("optimize", SAMPLE, "--curve", tmp_path / "curve.svg")
 
-    assert_refused(printed, "--trace is for the exact solver: it needs milpSolver: true")
+    assert_refused(printed, "--curve is for the exact solver: it needs milpSolver: true")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from inferno_optimizer.errors import InfernoError, InputError, UnsupportedError
+from inferno_optimizer.errors import InfernoError, InputError, InvalidObjectsError, UnsupportedError
 
 if TYPE_CHECKING:
     from inferno_operator.cli.tables.order import RowOrder
@@ -60,7 +60,7 @@ Changes = Annotated[
         show_default=False,
     ),
 ]
-TracePlot = Annotated[
+CurvePlot = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
@@ -102,7 +102,8 @@ def run_app(app: typer.Typer, name: str) -> None:
     try:
         app(prog_name=name)
     except InfernoError as error:
-        sys.stderr.write(f"{name}: {' '.join(str(error).split())}\n")
+        for problem in error.errors if isinstance(error, InvalidObjectsError) else (error,):
+            sys.stderr.write(f"{name}: {' '.join(str(problem).split())}\n")
         sys.exit(BAD_INPUT if isinstance(error, InputError | UnsupportedError) else FAILED)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
@@ -134,7 +135,7 @@ def traced(system: "System") -> "System":
     options = system.options
     if options.unlimited or not options.milp:
         raise InputError(
-            "--trace is for the exact solver: it needs milpSolver: true, without unlimited: true"
+            "--curve is for the exact solver: it needs milpSolver: true, without unlimited: true"
         )
     return replace(system, options=replace(options, trace=True))
 

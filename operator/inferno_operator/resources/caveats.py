@@ -57,7 +57,18 @@ def _of_capacity(spec: CapacitySpec) -> Iterator[Problem]:
 
 
 def _of_server(spec: ServerSpec) -> Iterator[Problem]:
-    load = spec.current_alloc.load if spec.current_alloc else None
+    current = spec.current_alloc
+    if current is None:
+        return
+    latencies = (
+        ("itlAverage", current.itl_average),
+        ("waitAverage", current.wait_average),
+        ("ttftAverage", current.ttft_average),
+    )
+    for field, value in latencies:
+        if value is not None and value < 0:
+            yield Problem("server", spec.name, f"currentAlloc.{field}", f"{value:g} is negative")
+    load = current.load
     if load and load.arrival_rate > 0 and not (load.avg_length or load.avg_out_tokens):
         message = f"{load.arrival_rate:g} without tokens counts as no load; give avgOutTokens"
         yield Problem("server", spec.name, "currentAlloc.load.arrivalRate", message)

@@ -9,11 +9,11 @@ import typer
 
 from inferno_operator.cli.console import (
     Changes,
+    CurvePlot,
     Format,
     Lenient,
     Output,
     TimeLimit,
-    TracePlot,
     examples,
     limited,
     show,
@@ -51,7 +51,7 @@ def optimize(  # noqa: PLR0913 - an argument for each option
     changes: Changes = [],  # noqa: B006 - typer reads it and never changes it
     time_limit: TimeLimit = 30.0,
     *,
-    trace: TracePlot = None,
+    curve: CurvePlot = None,
     fail_on: FailOn = [],  # noqa: B006 - typer reads it and never changes it
     words: Filter = "",
     sort: Sort = "",
@@ -71,13 +71,13 @@ def optimize(  # noqa: PLR0913 - an argument for each option
     checks, rows = checks_of(fail_on), RowOrder.asked(words, sort)
     money, doubts = money_of(currency), list[str]()
     system = _read(paths, time_limit, lenient=lenient, doubt=doubts.extend)
-    system = system if trace is None else traced(system)
+    system = system if curve is None else traced(system)
     changed, idle = apply_changes(system, map(parse_change, changes))
     warn(idle)
     with working(f"optimizing {len(system.servers)} servers"):
         solution = optimize(system)
-    if trace is not None:
-        write(trace, draw(solution.certificate))
+    if curve is not None:
+        write(curve, draw(solution.certificate))
     if changes:
         before = solution
         with working("optimizing with what is changed"):

@@ -1,11 +1,20 @@
 """Where objects in files say what may be meant otherwise; the plan is made nevertheless."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from inferno_operator.cli.offline.documents import Document
+from inferno_operator.cli.offline.manifests import object_name
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import System
 from inferno_optimizer.validation import Problem
+
+if TYPE_CHECKING:
+    from inferno_operator.resources import Resource
+
+OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+"""Names of objects, but for two dots or a dot and a hyphen side by side."""
 
 Origins = Mapping[tuple[str, str], Document]
 """The objects in files, by their kind and name in `Problem`."""
@@ -39,6 +48,16 @@ def doubts(system: System, doubtful: Iterable[Problem], origins: Origins) -> Ite
     for problem in (*doubtful, *_running(catalogue), *_classes(catalogue)):
         if place := place_of(problem, origins):
             yield f"{place}: {problem}"
+
+
+def refused_names(found: "Iterable[tuple[Resource, Document]]") -> Iterator[str]:
+    """Yield a line for each object whose name no API server takes."""
+    for resource, document in found:
+        name = resource.metadata.name
+        if not OBJECT_NAME.fullmatch(name):
+            place = document.place(("metadata", "name"))
+            advice = f"the API server refuses {name!r}; write {object_name(name)!r}"
+            yield f"{place}: {resource.kind} {name}: metadata.name: {advice}"
 
 
 def _running(catalogue: Catalogue) -> Iterator[Problem]:

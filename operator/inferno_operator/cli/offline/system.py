@@ -9,12 +9,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from inferno_operator.cli.offline.documents import Document
-from inferno_operator.cli.offline.doubts import Origins, doubts, place_of
+from inferno_operator.cli.offline.doubts import doubts, place_of, refused_names
 from inferno_operator.cli.offline.manifests import read_documents
-from inferno_optimizer.errors import InputError, UnsupportedError
+from inferno_optimizer.errors import InputError, InvalidObjectsError, UnsupportedError
 from inferno_optimizer.solution import Reason
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import System
@@ -23,6 +23,9 @@ from inferno_optimizer.wire.codec import decode_system, is_system, unknown_keys
 
 if TYPE_CHECKING:
     from inferno_operator.resources import Load, Measure, Resource
+    from inferno_operator.resources.parsing import ManifestError
+
+Read = TypeVar("Read")
 
 DANGLING = UNMATCHED | {
     Reason.UNKNOWN_CLASS,
@@ -123,7 +126,7 @@ def _system_of_data(document: Document, on_unknown: OnUnknown) -> System:
     on_unknown([f"{document.origin}: {key}" for key in unknown_keys(document.content)])
     with _located(document):
         system = decode_system(document.content)
-        _refuse_invalid(find_problems(system))
+    _refuse_invalid(find_problems(system), lambda _: document.origin)
     return system
 
 
@@ -155,11 +158,37 @@ def _resources(
     documents: Iterable[Document], on_unknown: OnUnknown
 ) -> "list[tuple[Resource, Document]]":
     """Return the custom resources among documents, each with its document."""
+    from inferno_operator.resources import parse
+    from inferno_operator.resources.parsing import unknown_fields
+
     ours = [document for document in documents if not _is_of_others(document)]
-    on_unknown(_unknown_fields(ours))
-    parsed = [(_parsed(document), document) for document in ours]
+    unknown = _read_each(ours, lambda found: unknown_fields(_manifest(found)))
+    on_unknown(_unknown_lines(zip(ours, unknown, strict=True)))
+    parsed = list(zip(_read_each(ours, lambda found: parse(_manifest(found))), ours, strict=True))
     _refuse_repeated(parsed)
     return parsed
+
+
+def _read_each(documents: Iterable[Document], read: Callable[[Document], Read]) -> list[Read]:
+    """Return what each document has; refuse all in which it cannot be read."""
+    found: list[Read] = []
+    errors: list[InputError] = []
+    for document in documents:
+        try:
+            with _located(document, ["kind"]):
+                found.append(read(document))
+        except InputError as error:
+            errors.append(error)
+    _refuse(errors)
+    return found
+
+
+def _refuse(errors: Sequence[InputError]) -> None:
+    """Raise what is wrong, if anything is."""
+    if len(errors) > 1:
+        raise InvalidObjectsError(errors)
+    for error in errors:
+        raise error
 
 
 def _refuse_repeated(found: "Sequence[tuple[Resource, Document]]") -> None:
@@ -204,10 +233,10 @@ def _system_of_manifests(
         for count in each.spec.count
     }
     problems = [*(problem for _, problem in snapshot.excluded), *snapshot.problems]
-    _refuse_invalid(problems, origins)
+    _refuse_invalid(problems, lambda problem: place_of(problem, origins))
     dangling = [problem for problem in problems if problem.reason in DANGLING]
     doubtful = [*dangling, *(found for each in resources for found in caveats(each))]
-    doubt(list(doubts(snapshot.system, doubtful, origins)))
+    doubt([*doubts(snapshot.system, doubtful, origins), *refused_names(parsed)])
     if not any(isinstance(resource, Optimizer) for resource in resources):
         remark([NO_OPTIMIZER])
     return snapshot.system
@@ -242,28 +271,18 @@ def _is_of_others(document: Document) -> bool:
     return group != GROUP and (kind not in ours or (group, kind) in boosters)
 
 
-def _unknown_fields(documents: Iterable[Document]) -> list[str]:
+def _unknown_lines(found: "Iterable[tuple[Document, Sequence[ManifestError]]]") -> list[str]:
     """Unknown fields of all objects; an equal one of several objects of a kind is told once."""
-    from inferno_operator.resources.parsing import ManifestError, unknown_fields
-
     by_place: dict[tuple[str, str, str], list[tuple[Document, ManifestError]]] = {}
-    for document in documents:
-        with _located(document, ["kind"]):
-            for field in unknown_fields(_manifest(document)):
-                equal = (field.kind, re.sub(r"\[\d+\]", "", field.path), field.problem)
-                by_place.setdefault(equal, []).append((document, field))
+    for document, fields in found:
+        for field in fields:
+            equal = (field.kind, re.sub(r"\[\d+\]", "", field.path), field.problem)
+            by_place.setdefault(equal, []).append((document, field))
     return [
         f"{document.place(field.steps)}: {field}"
         + (f"; and so in {len(more)} more places" if more else "")
         for (document, field), *more in by_place.values()
     ]
-
-
-def _parsed(document: Document) -> "Resource":
-    from inferno_operator.resources import parse
-
-    with _located(document, ["kind"]):
-        return parse(_manifest(document))
 
 
 def _manifest(document: Document) -> Mapping[str, object]:
@@ -302,17 +321,10 @@ def _refuse_several(what: str, named: Iterable[tuple[str, str]]) -> None:
         raise InputError(f"several {what}, where one system has one: {given}")
 
 
-def _refuse_invalid(
-    problems: Sequence[Problem],
-    origins: Origins = MappingProxyType({}),
-) -> None:
+def _refuse_invalid(problems: Sequence[Problem], place: Callable[[Problem], str]) -> None:
     """Refuse invalid objects; a server with an unknown name is not refused, but unserved.
 
-    `origins` are the objects in files.
+    `place` tells the file, and the line if it is known.
     """
     invalid = [problem for problem in problems if problem.reason not in DANGLING]
-    if invalid:
-        first = invalid[0]
-        place = place_of(first, origins)
-        more = f" (and {len(invalid) - 1} more)" if len(invalid) > 1 else ""
-        raise InputError(f"{place}{': ' if place else ''}{first}{more}")
+    _refuse([InputError(": ".join(filter(None, (place(each), str(each))))) for each in invalid])

@@ -73,6 +73,17 @@ def test_requests_without_tokens_count_as_no_load(load: Manifest, told: list[str
     assert said("Server", {"class": "C", "model": "m", "currentAlloc": current}) == told
 
 
+@pytest.mark.parametrize("field", ["itlAverage", "waitAverage", "ttftAverage"])
+def test_a_latency_is_not_negative(field: str) -> None:
+    spec = {"class": "C", "model": "m"}
+    current = {"accelerator": "A", "numReplicas": 1}
+
+    assert said("Server", {**spec, "currentAlloc": {**current, field: 0}}) == []
+    assert said("Server", {**spec, "currentAlloc": {**current, field: -5}}) == [
+        f"currentAlloc.{field}: -5 is negative"
+    ]
+
+
 def test_a_type_of_cards_that_a_capacity_names_twice() -> None:
     h100, h200 = {"type": "H100", "count": 8}, {"type": "H200", "count": 4}
 

@@ -196,10 +196,18 @@ def test_a_name_without_an_object_is_no_reason_to_refuse(tmp_path: Path) -> None
             "a.yaml:1: Server without a name: apiVersion must be inferno.platform.ai/v1alpha1, ",
         ),
         ([accelerator(cost="4O")], "a.yaml:7: Accelerator a: spec.cost must "),
+        (
+            [accelerator(cost="4O"), accelerator("b", name="B", cost="2S")],
+            "a.yaml:7: Accelerator a: spec.cost must be a valid number, not '4O'; a.yaml:17: Acc",
+        ),
+        (
+            ["kind: Sever\n", accelerator(cost="4O"), "kind: Sevrer\n"],
+            "a.yaml:1: no kind is named ",
+        ),
         ([accelerator(cost=-1)], "a.yaml:7: accelerator 'A': cost: -1 is negative"),
         (
             [accelerator(cost=-1), accelerator("b", name="B", cost=-2)],
-            "a.yaml:7: accelerator 'A': cost: -1 is negative (and 1 more)",
+            "a.yaml:7: accelerator 'A': cost: -1 is negative; a.yaml:17: accelerator 'B': cost",
         ),
         (
             [accelerator(), accelerator("b")],
