@@ -16,6 +16,8 @@ from kubernetes.aio.client import Configuration
 
 HOP_BY_HOP = {"connection", "content-encoding", "content-length", "host", "transfer-encoding"}
 
+PATIENCE_S = 60.0
+
 ANCIENT = "1"
 """A version that no API server remembers."""
 
@@ -45,7 +47,7 @@ class ForgetfulProxy:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(PATIENCE_S)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -64,7 +66,7 @@ class ForgetfulProxy:
         """End every watch as the API server ends them; those that go on come too late."""
         ended = threading.Event()
         self._loop.call_soon_threadsafe(self._forget, ended)
-        assert ended.wait(10)
+        assert ended.wait(PATIENCE_S)
 
     def _forget(self, ended: threading.Event) -> None:
         for watch in self._watches:

@@ -79,7 +79,7 @@ def wait_until_nothing_is_left(session: int, folder: Path) -> None:
         lambda: (programs_in_session(session), folder.exists()),
         lambda left: left == ([], False),
         "no process and no folder left",
-        timeout=20,
+        timeout=60,
     )
 
 
@@ -183,7 +183,7 @@ def test_a_service_account_has_no_rights_but_those_it_was_given(
         lambda: control_plane.kubectl("get", "pods", here, kubeconfig=stranger, check=False).stderr,
         lambda said: said.startswith("No resources found"),
         "the role in force",
-        timeout=10,
+        timeout=60,
     )
 
 

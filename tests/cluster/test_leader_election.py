@@ -33,6 +33,9 @@ IN_THE_MIDDLE = 30
 TAKEOVER_S = 20.0
 """Longest time until another operator leads: a lease of 15 s, and a few tries to take it [s]."""
 
+PATIENCE_S = 60.0
+"""For what only a busy machine makes slow [s]."""
+
 IN_FLIGHT = timedelta(seconds=2)
 """What had been sent to the API server is written still, though its sender is dead."""
 
@@ -62,20 +65,20 @@ class Scene:
             self.request()
             for _ in range(IN_THE_MIDDLE):
                 next(lines)
-        wait_until(self.events, lambda told: leader in told, "a decision that is told", 30.0)
+        wait_until(self.events, lambda told: leader in told, "a decision that is told", PATIENCE_S)
 
     def wait_until_done(self) -> None:
         def done(optimizer: Manifest) -> bool:
             return not optimizer["spec"]["optimize"] and optimizer["status"]["done"]
 
-        self.control_plane.wait_for("optimizer", "inferno", done, self.namespace, 60.0)
+        self.control_plane.wait_for("optimizer", "inferno", done, self.namespace, PATIENCE_S)
 
     def wait_for_reason(self, reason: str) -> None:
         def told(optimizer: Manifest) -> bool:
             conditions = optimizer.get("status", {}).get("conditions", [])
             return any(condition["reason"] == reason for condition in conditions)
 
-        self.control_plane.wait_for("optimizer", "inferno", told, self.namespace, 30.0)
+        self.control_plane.wait_for("optimizer", "inferno", told, self.namespace, PATIENCE_S)
 
     def servers(self) -> list[Manifest]:
         """All of them, with who wrote on them."""
@@ -261,7 +264,7 @@ def test_a_leader_that_is_asked_to_end_hands_over_at_once(
 
     expiry = renewed + timedelta(seconds=lease["leaseDurationSeconds"])
     assert moment(lease["acquireTime"]) < expiry  # so nobody waited for it
-    assert wait_until(lambda: first.exit_code, lambda c: c is not None, "an end", 5.0) == 0
+    assert wait_until(lambda: first.exit_code, lambda c: c is not None, "an end", PATIENCE_S) == 0
     assert "the lease is released" in first.log
     if not working:
         scene.request()
@@ -276,7 +279,7 @@ def test_only_the_leader_works_and_both_are_ready(scene: Scene, operator: StartO
     scene.request()
     scene.wait_until_done()
     wait_until(
-        lambda: "inferno_servers" in series(first), bool, "the leader tells what it did", 10.0
+        lambda: "inferno_servers" in series(first), bool, "the leader tells what it did", PATIENCE_S
     )
 
     assert (leads(first), leads(second_one)) == (1, 0)
@@ -292,7 +295,7 @@ def test_what_an_optimization_brought_can_be_scraped_until_its_object_is_gone(
     process = operator()
     scene.request()
     scene.wait_until_done()
-    wait_until(lambda: "inferno_servers" in series(process), bool, "it is told", 10.0)
+    wait_until(lambda: "inferno_servers" in series(process), bool, "it is told", PATIENCE_S)
 
     told = series(process)
 
@@ -306,7 +309,7 @@ def test_what_an_optimization_brought_can_be_scraped_until_its_object_is_gone(
         lambda: series(process),
         lambda now: "inferno_servers" not in now and "inferno_optimizations_total" not in now,
         "the series gone",
-        10.0,
+        PATIENCE_S,
     )
 
 

@@ -18,7 +18,7 @@ READY = "operator ready"
 PLAN_KEY = Path(__file__).with_name("plan.key")
 """The key of all operators of the tests: they know each other's Plans."""
 HEALTH = re.compile(r"health and metrics on (http://[\w.:]+)")
-READY_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 60.0
 # The variables of the person who runs us must not decide what the operator does, nor those of a
 # pod that we may be in: they'd lead it to another cluster.
 FOREIGN_PREFIXES = ("INFERNO_", "KUBERNETES_", "KUBECONFIG")

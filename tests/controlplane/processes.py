@@ -13,7 +13,7 @@ from tests.controlplane.errors import ProgramError
 
 ROOT = Path(__file__).parents[2]
 LOG_TAIL_LINES = 20
-STOP_PATIENCE_S = 10.0
+STOP_PATIENCE_S = 30.0
 
 
 class Processes:

@@ -46,7 +46,7 @@ def server(fleet: Fleet) -> Server:
 
 
 def get(target: Target) -> httpx.Response:
-    return httpx.get(target.url, timeout=10.0)
+    return httpx.get(target.url, timeout=60.0)
 
 
 def completions(target: Target) -> float:

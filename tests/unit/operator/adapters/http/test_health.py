@@ -187,7 +187,7 @@ async def test_headers_that_do_not_come_end_the_connection() -> None:
     async with serving(Starlette(), listening, ServerLimits(head_seconds=0.2)):
         reader, writer = await asyncio.open_connection(*listening.getsockname())
         writer.write(HALF)
-        answer = await asyncio.wait_for(reader.read(), 10)
+        answer = await asyncio.wait_for(reader.read(), 60)
         writer.close()
 
     assert answer.startswith(b"HTTP/1.1 408 ")
