@@ -14,6 +14,7 @@ from tests.controlplane import ControlPlane
 from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
 from tests.rest_optimizer import Failure, RestOptimizer
+from tests.tiers import extended
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
@@ -45,7 +46,7 @@ def scenes(control_plane: ControlPlane, scene: Scene) -> Iterator[Sequence[Scene
         control_plane.kubectl("delete", "namespace", name, "--wait=false")
 
 
-@pytest.fixture(params=["stateless-remote", "stateful-remote"])
+@pytest.fixture(params=[*extended("stateless-remote"), "stateful-remote"])
 def operator(
     request: pytest.FixtureRequest, operator: StartOperator, rest: RestOptimizer
 ) -> StartOperator:

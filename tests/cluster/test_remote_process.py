@@ -14,6 +14,7 @@ from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import wait_until
 from tests.rest.serving import Served, serving
+from tests.tiers import extended
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
@@ -23,7 +24,7 @@ def running(server: Served) -> bool:
     return "inferno_solves_running 1.0" in httpx.get(f"{server.url}/metrics").text
 
 
-@pytest.fixture(params=["stateless-remote", "stateful-remote"])
+@pytest.fixture(params=[*extended("stateless-remote"), "stateful-remote"])
 def mode(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Iterator[Mode]:
     """Ways to run, with an optimizer that a test may kill."""
     with mode_called(request.param, control_plane.processes) as mode:

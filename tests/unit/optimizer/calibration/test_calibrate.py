@@ -10,6 +10,7 @@ from inferno_optimizer.calibration.confidence import Z
 from inferno_optimizer.calibration.verdict import CalibrationReason, next_batch
 from inferno_optimizer.calibration.windows import Rejection, Window
 from inferno_optimizer.system import PrefillDecodeParameters
+from tests.tiers import extended
 from tests.unit.optimizer.calibration.engine import Engine, repeatable, windows
 
 TRUTH = PrefillDecodeParameters(15.0, 0.4, 10.0, 0.001)
@@ -47,7 +48,7 @@ def measured() -> list[Window]:
 
 
 @pytest.mark.parametrize("counts_at_end", [False, True])
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *extended(2, 3)])
 def test_parameters_are_found_in_spite_of_noise_outliers_and_interference(
     seed: int, counts_at_end: bool
 ) -> None:

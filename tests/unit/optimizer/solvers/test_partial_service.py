@@ -10,6 +10,7 @@ import pytest
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import Solution, SolverStatus
 from inferno_optimizer.system import Allocation, SaturationPolicy
+from tests.tiers import extended
 from tests.unit.optimizer.solvers.partial_plans import (
     UNITS,
     Fleet,
@@ -35,7 +36,7 @@ def levels_of(solution: Solution) -> tuple[float, ...]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delayed", [False, True], ids=["", "delayed"])
+@pytest.mark.parametrize("delayed", [False, *extended(True)], ids=["", "delayed"])
 @pytest.mark.parametrize("policy", WITH_SHARES)
 def test_no_plan_of_a_small_fleet_is_better(policy: SaturationPolicy, delayed: bool) -> None:
     random = Random(f"{policy} {delayed}")  # noqa: S311 - a repeatable choice, not a secret
@@ -93,7 +94,7 @@ def test_round_robin_shares_out_evenly_among_all_classes_what_serves_nobody_enti
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", [HOLD, EXHAUSTIVE])
-@pytest.mark.parametrize("running", [True, False], ids=["running", "from nothing"])
+@pytest.mark.parametrize("running", [True, *extended(False)], ids=["running", "from nothing"])
 def test_the_exact_solver_reaches_no_less_than_greedy(
     policy: SaturationPolicy, running: bool
 ) -> None:

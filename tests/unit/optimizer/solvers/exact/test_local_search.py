@@ -39,6 +39,7 @@ from inferno_optimizer.solvers.exact.relaxation import NOTHING, RowRelaxation
 from inferno_optimizer.solvers.exact.settings import DEFAULTS, ExactSettings, ProgramSizes
 from inferno_optimizer.solvers.incumbent import Incumbent
 from inferno_optimizer.solvers.levels import Floors
+from tests.tiers import sampled
 from tests.unit.optimizer.programs import fleet_program, loads, random_program, relaxed
 
 NO_FLOORS = np.zeros(0)
@@ -228,7 +229,7 @@ def test_nothing_is_inserted_or_exchanged_after_the_time_is_over() -> None:
 
 
 @pytest.mark.parametrize("guide", Guide)
-@pytest.mark.parametrize("readings", [1, 2, 3, 5, 8, 13])
+@pytest.mark.parametrize("readings", sampled([1, 2, 3, 5, 8, 13]))
 def test_a_dive_that_is_cut_short_still_leads_to_a_good_choice(readings: int, guide: Guide) -> None:
     program = fleet_program(300, demand=2.0)
     load = -program.weight

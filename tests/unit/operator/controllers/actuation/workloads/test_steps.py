@@ -13,7 +13,6 @@ from inferno_operator.controllers.actuation.workloads.fleet import (
     State,
 )
 from inferno_operator.controllers.actuation.workloads.steps import next_steps
-from tests.tiers import extended
 from tests.unit.operator.controllers.actuation.workloads.pods import (
     CARDS,
     Scene,
@@ -89,8 +88,8 @@ def run_at_random(seed: int, servers: int, plans: int, deadly: float) -> Scene:
     return scene
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("deadly", [*extended(0.0), 0.3])
+@pytest.mark.extended
+@pytest.mark.parametrize("deadly", [0.0, 0.3])
 def test_thirty_plans_for_forty_servers_on_full_pools_never_exceed_the_cards_or_drop_load(
     deadly: float,
 ) -> None:
