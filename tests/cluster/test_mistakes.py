@@ -24,7 +24,7 @@ class Fleet:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
 
-    def apply(self) -> None:
+    def _apply(self) -> None:
         self.scene.apply(
             *(self._accelerator(name, cost) for name, cost in (("A100", 10), ("H100", 30))),
             objects.model("M", [objects.performance(name) for name in ("A100", "H100")]),
@@ -45,11 +45,19 @@ class Fleet:
         runs = objects.running(replicas, replicas, accelerator)
         return objects.server(name, spec={"workloads": workloads_of(name), "currentAlloc": runs})
 
+    def run(self, start: StartOperator) -> Scene:
+        """Apply all objects, start the operator, plan, and wait until what was decided runs."""
+        self._apply()
+        start()
+        self.optimize()
+        self._wait_until_it_runs()
+        return self.scene
+
     def optimize(self) -> Manifest:
         self.scene.request("inferno")
         return self.scene.wait_until_done("inferno")
 
-    def wait_until_it_runs(self) -> None:
+    def _wait_until_it_runs(self) -> None:
         """Wait until each Deployment has its replicas, and the Servers say so."""
 
         def ready(manifest: Manifest) -> bool:
@@ -102,11 +110,8 @@ def refusal(scene: Scene, kind: str, name: str) -> Manifest:
 def test_mistakes_in_each_kind_take_nothing_away_that_runs(
     fleet: Fleet, operator: StartOperator, mode: Mode
 ) -> None:
-    fleet.apply()
-    in_mode(operator, mode.environment)()
-    fleet.optimize()
-    fleet.wait_until_it_runs()
-    decided, scene = fleet.desired(), fleet.scene
+    scene = fleet.run(in_mode(operator, mode.environment))
+    decided = fleet.desired()
     assert (fleet.replicas(), decided) == (BEFORE, {"chat": ("A100", 3), "mail": ("H100", 2)})
 
     def said(server: str) -> tuple[str, str]:
@@ -184,11 +189,7 @@ def crashing(scene: Scene, application: str) -> None:
 def test_pods_that_crash_are_told_and_nothing_is_taken_away(
     fleet: Fleet, operator: StartOperator
 ) -> None:
-    fleet.apply()
-    operator()
-    fleet.optimize()
-    fleet.wait_until_it_runs()
-    scene = fleet.scene
+    scene = fleet.run(operator)
 
     crashing(scene, "chat-a100")
 
@@ -217,11 +218,7 @@ def test_a_server_with_an_unknown_class_says_so_without_an_optimization(
 def test_servers_say_that_their_optimizer_is_deleted_and_what_runs_stays(
     fleet: Fleet, operator: StartOperator
 ) -> None:
-    fleet.apply()
-    operator()
-    fleet.optimize()
-    fleet.wait_until_it_runs()
-    scene = fleet.scene
+    scene = fleet.run(operator)
 
     def wait_for(reason: str) -> None:
         def told(manifest: Manifest) -> bool:
@@ -243,11 +240,8 @@ def test_servers_say_that_their_optimizer_is_deleted_and_what_runs_stays(
 def test_an_optimizer_whose_definition_lacks_a_field_says_so_and_what_runs_stays(
     fleet: Fleet, operator: StartOperator
 ) -> None:
-    fleet.apply()
-    operator()
-    fleet.optimize()
-    fleet.wait_until_it_runs()
-    plane, namespace = fleet.scene.control_plane, fleet.scene.namespace
+    scene = fleet.run(operator)
+    plane, namespace = scene.control_plane, scene.namespace
     path = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/lastOptimization"
     patch = json.dumps([{"op": "remove", "path": f"{path}/properties/certificate"}])
 
@@ -270,11 +264,7 @@ def test_a_copy_of_a_server_counts_no_card_and_takes_nothing_away(
     fleet: Fleet, operator: StartOperator, name: str
 ) -> None:
     """The copy has all that `kubectl get --output yaml` prints, but its own name."""
-    fleet.apply()
-    operator()
-    fleet.optimize()
-    fleet.wait_until_it_runs()
-    scene = fleet.scene
+    scene = fleet.run(operator)
     spec = {**scene.servers()["chat"]["spec"], "name": name}
     scene.apply(objects.manifest("Server", spec, name="copied"))
     scene.wait_for_words("copied", "Actuated", "Server 'chat' names Deployment 'chat-a100' already")
