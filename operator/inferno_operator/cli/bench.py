@@ -26,8 +26,6 @@ PARTS = 8
 LEAST_S = 2.0
 """Time below which no further run begins [s]."""
 
-SECONDS_PER_MINUTE = 60.0
-
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:

@@ -20,8 +20,8 @@ from inferno_operator.controllers.calibration.replicas import (
 from inferno_operator.runtime.prometheus import Prometheus, is_label_name
 from inferno_optimizer.calibration.windows import LIVE, Window, judged, retained
 from inferno_optimizer.errors import CalibrationError, InputError
+from inferno_optimizer.units import SECONDS_PER_HOUR
 
-HOUR_S = 3600.0
 TOLD_EVERY = 30
 """Windows between two messages of progress."""
 
@@ -73,7 +73,9 @@ def read_windows(
 
     async def read() -> list[Window]:
         async with connect(endpoint) as client:
-            return await past_windows(client, labels, past_ends(time.time(), hours * HOUR_S), tell)
+            return await past_windows(
+                client, labels, past_ends(time.time(), hours * SECONDS_PER_HOUR), tell
+            )
 
     windows = run_async(read())
     if not windows:

@@ -24,11 +24,11 @@ from inferno_optimizer.replay.replay import Scenario, replay
 from inferno_optimizer.replay.trace import Trace, for_servers
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import PerformanceProfile, System
+from inferno_optimizer.units import SECONDS_PER_HOUR
 
 BEST = "@best"
 """End of the name of a policy that runs each server on its best single accelerator."""
 
-SECONDS_PER_HOUR = 3600.0
 
 TOLD_STEPS = 1000
 """Steps of a replay between two messages about its progress."""

@@ -9,6 +9,7 @@ from inferno_operator.resources import Savings, Server
 from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.replay.ledger import COMPARED, STATIC_PEAK
+from inferno_optimizer.units import SECONDS_PER_HOUR
 
 PAID, PLANNED = "paid", "planned"
 
@@ -60,7 +61,7 @@ def _row(name: str, found: Savings) -> SpendingRow:
         server=name,
         accelerator=found.accelerator,
         since=f"{found.since:%Y-%m-%dT%H:%M:%SZ}",
-        hours=found.counted_seconds / 3600,
+        hours=found.counted_seconds / SECONDS_PER_HOUR,
         requests=found.requests,
         cents=own | {name: policy.cost for name, policy in policies.items()},
         kept_requests={PAID: found.kept_requests}

@@ -7,6 +7,7 @@ from math import ceil, isnan, nan, sqrt
 
 from inferno_optimizer.calibration.fit import NEGATIVE
 from inferno_optimizer.calibration.windows import Requirements
+from inferno_optimizer.units import SECONDS_PER_MINUTE
 
 LARGEST_CONDITION = 20.0
 SMALLEST_SPREAD = 1.5
@@ -24,8 +25,6 @@ FARTHER = 4
 
 LONG_PROMPT = 1000.0
 """Input tokens above which a run that helps has fewer: engines limit the length of a prompt."""
-
-SECONDS_PER_MINUTE = 60.0
 
 
 class CalibrationReason(StrEnum):

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.units import MS_PER_SECOND
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -27,7 +28,6 @@ BURST = 0.25
 PLAUSIBLE = 1e-6, 1e9
 """Smallest and largest plausible latency, batch and number of tokens."""
 
-MS_PER_SECOND = 1000.0
 
 HARMLESS = 2.0
 """Stands in for a number of a window that is not used."""

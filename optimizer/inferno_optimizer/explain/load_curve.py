@@ -7,10 +7,10 @@ import numpy as np
 
 from inferno_optimizer.sizing.candidates import NO_PAIR, Candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
-from inferno_optimizer.sizing.pairs import MS_PER_MINUTE
 from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.system import System
+from inferno_optimizer.units import MS_PER_MINUTE
 
 POINTS = 40
 """Rates of a curve."""

@@ -11,10 +11,10 @@ from inferno_optimizer.decisions import misses
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.sizing.candidates import MAX_REPLICAS, Candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
-from inferno_optimizer.sizing.pairs import MS_PER_MINUTE
 from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import Generation, PerformanceProfile, Server, System, Tail
+from inferno_optimizer.units import MS_PER_MINUTE
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ import numpy as np
 from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.sizing.pairs import MS_PER_MINUTE
 from inferno_optimizer.system import System, place_of
+from inferno_optimizer.units import MS_PER_MINUTE
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ from inferno_optimizer.replay.history import History
 from inferno_optimizer.replay.plant import Plant, StepResult
 from inferno_optimizer.replay.trace import Trace
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-
-SECONDS_PER_HOUR = 3600.0
+from inferno_optimizer.units import SECONDS_PER_HOUR
 
 ENOUGH = 0.95
 """Share of the requests of a step that must be within the targets, else the step counts as missed.

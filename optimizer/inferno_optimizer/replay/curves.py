@@ -9,13 +9,14 @@ and is served at that rate.
 
 import numpy as np
 
-from inferno_optimizer.replay.fleet import MS_PER_S, ReplayFleet, loaded, rows_of
+from inferno_optimizer.replay.fleet import ReplayFleet, loaded, rows_of
 from inferno_optimizer.replay.remembered import Remembered, rounded
 from inferno_optimizer.replay.trace import changed
 from inferno_optimizer.sizing.pairs import build_pairs
 from inferno_optimizer.sizing.queueing import Averages, FloatArray, IntArray
 from inferno_optimizer.sizing.rates import Replicas
 from inferno_optimizer.sizing.waiting import log_tail, wait_percentile
+from inferno_optimizer.units import MS_PER_SECOND
 
 LOADS = np.concatenate((np.linspace(0.0, 0.8, 17), 1.0 - np.geomspace(0.18, 0.001, 24)))
 """Knots: shares of the rate of a full batch; the first one stands for an empty replica."""
@@ -134,7 +135,7 @@ def _stable(replicas: Replicas, rate: FloatArray, *, percentiles: bool) -> Float
     return np.stack(
         (
             queue.in_service + queue.waiting,
-            rate * MS_PER_S,
+            rate * MS_PER_SECOND,
             queue.in_service,
             replicas.model.itl_ms(queue),
             percentile + first,
@@ -162,11 +163,11 @@ def _overloaded(replicas: Replicas, last: FloatArray) -> FloatArray:
     limit = np.minimum(replicas.limits.wait, replicas.limits.ttft)
     limit = np.where(np.isinf(limit), NO_LIMIT_MS, limit)
     delay = DELAYS * limit[:, None]
-    queue = replicas.averages(last[:, RATE] / MS_PER_S)
+    queue = replicas.averages(last[:, RATE] / MS_PER_SECOND)
     full = 1.0 / queue.interval[:, None]  # the rate of a full batch [requests/ms]
     curves = np.repeat(last[:, :, None], knots, axis=2)
     curves[:, REQUESTS] += delay * full
-    curves[:, RATE] = full * MS_PER_S
+    curves[:, RATE] = full * MS_PER_SECOND
     curves[:, [TTFT_P90, WAIT]] += delay[:, None]
     each = np.repeat(np.arange(count), knots)
     within = _within(replicas.take(each), queue.take(each), last[each, FIRST], delay.ravel())

@@ -13,9 +13,10 @@ from itertools import chain
 
 import numpy as np
 
-from inferno_optimizer.replay.fleet import MS_PER_S, ReplayFleet, loaded
+from inferno_optimizer.replay.fleet import ReplayFleet, loaded
 from inferno_optimizer.sizing.pairs import build_pairs
 from inferno_optimizer.sizing.queueing import FloatArray
+from inferno_optimizer.units import MS_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,6 @@ def departure_rates(
         if at.size:
             model = group.replicas.take(place).model
             states = np.arange(1.0, float(model.batch[0]) + 1.0)[:, None]
-            intervals = model.loaded(np.array([rate / MS_PER_S]))(slice(0, 1), states)
-            return [0.0, *(MS_PER_S / intervals[:, 0]).tolist()]
+            intervals = model.loaded(np.array([rate / MS_PER_SECOND]))(slice(0, 1), states)
+            return [0.0, *(MS_PER_SECOND / intervals[:, 0]).tolist()]
     return [0.0]

@@ -15,12 +15,11 @@ from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.solution import Decision
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import Load, PerformanceProfile, Server, System
+from inferno_optimizer.units import SECONDS_PER_MINUTE
 
 NOWHERE = -1
 """Row of a server on an accelerator on which it cannot run."""
 
-MS_PER_S = 1000.0
-SECONDS_PER_MINUTE = 60.0
 
 HARDLY_ANY = 1e-6
 """A rate at which a server is not idle, and that asks for nothing [requests/s]."""

@@ -8,6 +8,7 @@ from inferno_optimizer.replay.fleet import ReplayFleet
 from inferno_optimizer.replay.hindsight import cheapest
 from inferno_optimizer.replay.trace import Trace
 from inferno_optimizer.sizing.queueing import FloatArray
+from inferno_optimizer.units import SECONDS_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class FloorOfTrace:
 def floor_of(fleet: ReplayFleet, trace: Trace) -> FloorOfTrace:
     """The floor of a fleet under a load."""
     place, count = cheapest(fleet, trace)
-    hours = trace.seconds / 3600.0
+    hours = trace.seconds / SECONDS_PER_HOUR
     servers = np.arange(len(fleet.servers))
     cost = fleet.unit_cost[servers, place] * count
     cards = np.zeros((trace.steps, len(fleet.types)))
@@ -59,7 +60,7 @@ def floor_of(fleet: ReplayFleet, trace: Trace) -> FloorOfTrace:
         servers=tuple(server.name for server in fleet.servers),
         types=fleet.types,
         hours=hours,
-        cost=cost.sum(axis=0) * trace.step_s / 3600.0,
+        cost=cost.sum(axis=0) * trace.step_s / SECONDS_PER_HOUR,
         replicas=count.mean(axis=0),
         most_replicas=count.max(axis=0).astype(np.float64),
         accelerators=tuple(

@@ -12,8 +12,7 @@ from inferno_optimizer.replay.curves import FIRST, Curves
 from inferno_optimizer.replay.policy import Seen, Setting
 from inferno_optimizer.replay.recent import RecentValues
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-
-MS_PER_S = 1000.0
+from inferno_optimizer.units import MS_PER_SECOND
 
 
 class KedaSlo:
@@ -128,7 +127,7 @@ class KedaToken:
         """Replicas at home."""
         servers = np.arange(len(self._home))
         self._curves.ask(seen.load.lengths, servers, self._home)
-        alone_s = self._curves.table[servers, self._home, FIRST, 0] / MS_PER_S
+        alone_s = self._curves.table[servers, self._home, FIRST, 0] / MS_PER_SECOND
         in_prefill = seen.load.rate * alone_s
         prefill = (seen.served.waiting + in_prefill) * alone_s / self.PREFILL_S
         wanted = np.ceil(np.maximum(prefill, seen.served.batch_use / self.CACHE))

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from inferno_optimizer.replay.account import ENOUGH, SECONDS_PER_HOUR
+from inferno_optimizer.replay.account import ENOUGH
 from inferno_optimizer.replay.fleet import ReplayFleet
 from inferno_optimizer.replay.plant import LeadTime, StepLoad
 from inferno_optimizer.replay.policies import POLICIES
@@ -19,6 +19,7 @@ from inferno_optimizer.replay.replay import Episode, Scenario
 from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.replay.trace import Trace
 from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.units import SECONDS_PER_HOUR
 
 STATIC_PEAK = "static-peak"
 SIMULATED = ("hpa", "keda-slo")

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from inferno_optimizer.capacity import cards_to_hand_out
-from inferno_optimizer.replay.fleet import MS_PER_S, ReplayFleet, load_of
+from inferno_optimizer.replay.fleet import ReplayFleet, load_of
 from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.sizing.candidates import Candidates, candidates_of
 from inferno_optimizer.sizing.cases import Case, Catalogue
@@ -21,6 +21,7 @@ from inferno_optimizer.sizing.rates import Sizing
 from inferno_optimizer.solvers import solve
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment
 from inferno_optimizer.system import Allocation, Options
+from inferno_optimizer.units import MS_PER_SECOND
 
 NONE = -1
 """The accelerator of a server that has no replica, or no destination."""
@@ -104,8 +105,8 @@ class FleetPlans:
 
     def _candidates(self, rate: FloatArray, lengths: FloatArray) -> Candidates:
         pairs, sized = self._pairs, self._sized.at(lengths)
-        demand = sized.demand(rate)[pairs.case, pairs.accelerator] / MS_PER_S
-        able = sized.max_rate[pairs.case, pairs.accelerator] / MS_PER_S
+        demand = sized.demand(rate)[pairs.case, pairs.accelerator] / MS_PER_SECOND
+        able = sized.max_rate[pairs.case, pairs.accelerator] / MS_PER_SECOND
         nothing = np.zeros(len(demand))
         rates = np.where((demand > 0) | (able <= 0), able, np.inf)
         sizing = Sizing(rates, nothing, nothing, nothing)

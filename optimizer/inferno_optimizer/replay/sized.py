@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from inferno_optimizer.replay.fleet import MS_PER_S, NOWHERE, ReplayFleet, loaded, rows_of
+from inferno_optimizer.replay.fleet import NOWHERE, ReplayFleet, loaded, rows_of
 from inferno_optimizer.replay.remembered import Remembered, rounded
 from inferno_optimizer.replay.trace import Trace, changed, epochs
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.table import build_candidates
+from inferno_optimizer.units import MS_PER_SECOND
 
 ROUNDING = 1e-9
 """Relative excess over an integer that is rounded down, as in the sizing."""
@@ -50,7 +51,7 @@ class SizedFleet:
         candidates = _candidates(self._fleet, servers, self._lengths)
         row = rows_of(candidates.pairs, (len(servers), self._fleet.shape[1]))
         able = np.where(_fits(candidates), candidates.sizing.max_rate, 0.0)
-        rates = np.stack((able, candidates.pairs.demand))[:, row] * MS_PER_S
+        rates = np.stack((able, candidates.pairs.demand))[:, row] * MS_PER_SECOND
         return np.where(row != NOWHERE, rates, 0.0).transpose(1, 0, 2)
 
     def demand(self, rate: FloatArray) -> FloatArray:

@@ -9,8 +9,7 @@ import numpy.typing as npt
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.system import Server
-
-SECONDS_PER_MINUTE = 60.0
+from inferno_optimizer.units import SECONDS_PER_MINUTE
 
 SAME_LENGTH = 0.02
 """Relative change of a mean length below which a replica is taken to perform as before."""

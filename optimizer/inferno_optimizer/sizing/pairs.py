@@ -18,12 +18,10 @@ from inferno_optimizer.sizing.prompt_cache import PromptCaches
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.rates import Replicas, TargetLimits
 from inferno_optimizer.system import Generation, PerformanceParameters, Role, System
+from inferno_optimizer.units import MS_PER_MINUTE, MS_PER_SECOND
 
 MAX_BATCH = 2**16
 """Largest batch [requests]; it bounds the number of states that are summed."""
-
-MS_PER_MINUTE = 60_000.0
-MS_PER_SECOND = 1_000.0
 
 
 @dataclass(frozen=True, slots=True)

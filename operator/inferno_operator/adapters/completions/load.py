@@ -16,6 +16,7 @@ from inferno_optimizer.calibration.plan import Trial
 from inferno_optimizer.calibration.warm_up import warm_up_share
 from inferno_optimizer.calibration.windows import Window
 from inferno_optimizer.sizing.queueing import FloatArray
+from inferno_optimizer.units import MS_PER_SECOND
 
 PER_CLIENT, FEWEST = 10, 40
 """Requests that are measured: so many of each client, and so many at least."""
@@ -26,7 +27,6 @@ SHORTEST, LONGEST = 0.5, 1.5
 MOST_FAILURES = 5
 """Requests in a row that may fail."""
 
-MILLISECONDS = 1000.0
 TINY_S = 1e-9
 """Least time that something is divided by [s]."""
 
@@ -66,14 +66,14 @@ class TrialResult:
     @property
     def ttft_ms(self) -> FloatArray:
         """Time to the first token of each answer [ms]."""
-        return np.array([MILLISECONDS * (a.first - a.asked) for a in self.answers])
+        return np.array([MS_PER_SECOND * (a.first - a.asked) for a in self.answers])
 
     @property
     def itl_ms(self) -> FloatArray:
         """Mean time between the tokens of each answer that has two [ms]."""
         several = [a for a in self.answers if a.output_tokens > 1]
         return np.array(
-            [MILLISECONDS * (a.last - a.first) / (a.output_tokens - 1) for a in several]
+            [MS_PER_SECOND * (a.last - a.first) / (a.output_tokens - 1) for a in several]
         )
 
     @property
@@ -93,7 +93,7 @@ class TrialResult:
     def window(self) -> Window:
         """The run as calibration takes it; the mean time between tokens is that of all of them."""
         intervals = sum(a.output_tokens - 1 for a in self.answers)
-        decode_ms = MILLISECONDS * sum(a.last - a.first for a in self.answers)
+        decode_ms = MS_PER_SECOND * sum(a.last - a.first for a in self.answers)
         return Window(
             end=0.0,
             itl_ms=decode_ms / max(intervals, 1),

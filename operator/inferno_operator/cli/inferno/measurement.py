@@ -197,7 +197,6 @@ def bench(  # noqa: PLR0913 - an argument for each option
     """
     from inferno_operator.adapters.completions.endpoint import EngineEndpoint
     from inferno_operator.cli.bench import (
-        SECONDS_PER_MINUTE,
         Benchmark,
         RunsFile,
         allowed,
@@ -207,6 +206,7 @@ def bench(  # noqa: PLR0913 - an argument for each option
     from inferno_operator.cli.tables.calibration import CalibratedPair
     from inferno_optimizer.calibration.plan import Scope
     from inferno_optimizer.errors import CalibrationError
+    from inferno_optimizer.units import SECONDS_PER_MINUTE
 
     endpoint = EngineEndpoint(url, key_file, timeout)
     allowed(endpoint, minutes, yes=yes)

@@ -13,8 +13,7 @@ from inferno_operator.cli.offline.files import decoded, read_bytes, refuse_semic
 from inferno_optimizer.calibration.windows import Window, batch_at_poisson_arrivals
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import alternatives
-
-MILLISECONDS = 1000.0
+from inferno_optimizer.units import MS_PER_SECOND
 
 COLUMNS: Mapping[str, Sequence[str]] = MappingProxyType(
     {
@@ -75,7 +74,7 @@ class Run:
         """The concurrency; or from the rate and the time of the decode, by Little's law."""
         if math.isfinite(self.concurrency):
             return self.concurrency
-        decode_s = (self.output_tokens - 1.0) * self.itl_ms / MILLISECONDS
+        decode_s = (self.output_tokens - 1.0) * self.itl_ms / MS_PER_SECOND
         return batch_at_poisson_arrivals(self.rate * decode_s)
 
 
@@ -149,7 +148,7 @@ def _quantity(column: str) -> tuple[str, float]:
     for quantity, names in COLUMNS.items():
         if name in names:
             seconds = quantity in TIMES and unit == "s"
-            return quantity, MILLISECONDS if seconds else 1.0
+            return quantity, MS_PER_SECOND if seconds else 1.0
     return "", 1.0
 
 

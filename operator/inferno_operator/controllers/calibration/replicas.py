@@ -18,6 +18,7 @@ from inferno_operator.engines.catalogue import tokens_per_step
 from inferno_operator.resources import Server
 from inferno_operator.runtime.prometheus import Prometheus, QueryResult, is_label_name, quoted
 from inferno_optimizer.calibration.windows import Window, batch_at_poisson_arrivals
+from inferno_optimizer.units import MS_PER_SECOND
 
 WINDOW_S = 60
 """Length of a window [s]: at least four scrapes at the usual interval of 15 s."""
@@ -27,7 +28,6 @@ REPLICA = ("namespace", "pod", "instance")
 MODEL = "model_name"
 """Labels that tell replicas apart, and the label of the model, which some series do not have."""
 
-MILLISECONDS = 1000.0
 
 _ITL = ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds")
 _PREFILL = ("vllm:request_prefill_time_seconds",)
@@ -271,10 +271,10 @@ def _window(
     computed = _ratio(part["input_sum"], part["input_count"])
     return Window(
         end=end,
-        itl_ms=MILLISECONDS * _ratio(part["itl_sum"], part["itl_count"]) / per_step,
+        itl_ms=MS_PER_SECOND * _ratio(part["itl_sum"], part["itl_count"]) / per_step,
         intervals=part["itl_count"],
         batch=batch_at_poisson_arrivals(part["itl_sum"] / window_s),
-        prefill_ms=MILLISECONDS * _ratio(part["prefill_sum"], part["prefill_count"]),
+        prefill_ms=MS_PER_SECOND * _ratio(part["prefill_sum"], part["prefill_count"]),
         prefills=part["prefill_count"],
         input_tokens=computed,
         output_tokens=_ratio(part["output_sum"], part["output_count"]),

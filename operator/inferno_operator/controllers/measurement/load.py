@@ -21,6 +21,7 @@ from inferno_operator.resources import (
 from inferno_operator.resources.measurement import CATCH_UP_SECONDS, Quality
 from inferno_optimizer.noise import MOVED, followed, moved, noise
 from inferno_optimizer.sizing.queueing import FloatArray
+from inferno_optimizer.units import SECONDS_PER_MINUTE
 
 SHRINKS: frozenset[Quality] = frozenset({"Fresh", "Idle"})
 """Qualities that may lower the load."""
@@ -39,8 +40,6 @@ HEALTHY_WAIT_S = 1.0
 
 LENGTHS = ("avg_length", "avg_in_tokens", "avg_out_tokens")
 NUMBERS = ("arrival_rate", *LENGTHS)
-
-SECONDS_PER_MINUTE = 60.0
 
 
 def with_planned_load(

@@ -38,9 +38,7 @@ from inferno_operator.resources import (
     Target,
 )
 from inferno_operator.resources.measurement import USABLE
-
-MILLISECONDS = 1000.0
-PER_MINUTE = 60.0
+from inferno_optimizer.units import MS_PER_SECOND, SECONDS_PER_MINUTE
 
 TAIL = -log(0.05)
 """Ratio of the 95th percentile of an exponential distribution to its mean."""
@@ -228,7 +226,7 @@ def _numbers(reading: Reading, rate: float | None, before: Measured | None) -> d
     """Return the fields of a measurement; unknown ones are absent."""
     fields: dict[str, Any] = {"arrival_rate": before.arrival_rate if before else None}
     if rate is not None:
-        fields["arrival_rate"] = round(rate * PER_MINUTE, DIGITS)
+        fields["arrival_rate"] = round(rate * SECONDS_PER_MINUTE, DIGITS)
     for name, field, scale in _MEANS:
         kept = getattr(before, field) if before else None
         is_known = rate is not None or name not in TOKENS  # lengths are known with the rate
@@ -251,9 +249,9 @@ def _numbers(reading: Reading, rate: float | None, before: Measured | None) -> d
 _MEANS = (
     ("avgInTokens", "avg_in_tokens", 1.0),
     ("avgOutTokens", "avg_out_tokens", 1.0),
-    ("itlAverage", "itl_average", MILLISECONDS),
-    ("ttftAverage", "ttft_average", MILLISECONDS),
-    ("waitAverage", "wait_average", MILLISECONDS),
+    ("itlAverage", "itl_average", MS_PER_SECOND),
+    ("ttftAverage", "ttft_average", MS_PER_SECOND),
+    ("waitAverage", "wait_average", MS_PER_SECOND),
 )
 """Name in the catalogue, field, and units of the field in one unit of Prometheus."""
 
@@ -330,7 +328,7 @@ _PERCENTILE_NAMES = tuple(f"p{share * 100:g}" for share in PERCENTILES)
 
 def _percentiles(reading: Reading, quantity: str) -> Percentiles | None:
     known = {
-        name: round(_per_token(reading, quantity, value) * MILLISECONDS, DIGITS)
+        name: round(_per_token(reading, quantity, value) * MS_PER_SECOND, DIGITS)
         for name in _PERCENTILE_NAMES
         if (value := reading.part(name, quantity)) is not None
     }

@@ -22,8 +22,6 @@ from inferno_optimizer.system import LOWEST_PRIORITY
 WAITING_COST = 3000.0
 """What a waiting request of the most important class costs [cents/hour]: an hour of a person."""
 
-HOUR_S = 3600.0
-
 
 def break_even_seconds(lead_s: float, rate: float, cost: float, priority: int) -> float:
     """Return the idle time that costs as much as a cold start [s].

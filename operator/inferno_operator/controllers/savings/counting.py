@@ -14,11 +14,10 @@ from inferno_optimizer.replay.fleet import ReplayFleet, fleet_of
 from inferno_optimizer.replay.ledger import LedgerEntry, SimulatedPolicies, counted, homes
 from inferno_optimizer.replay.plant import StepLoad
 from inferno_optimizer.system import Allocation, System
+from inferno_optimizer.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 
 CONCLUSIVE: frozenset[Quality] = frozenset({"Fresh", "Idle"})
 """Qualities of measurements that tell whether targets are kept."""
-
-SECONDS_PER_MINUTE, SECONDS_PER_HOUR = 60.0, 3600.0
 
 REFRESH_STEPS = 60
 """Steps after which the simulations begin anew with other prices, cards or parameters."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.replay.events import EventPhase, EventPlant, departure_rates
-from inferno_optimizer.replay.fleet import MS_PER_S
+from inferno_optimizer.units import MS_PER_SECOND
 from tests.unit.optimizer.replay.fleets import fleet, load, plant
 from tests.unit.optimizer.replay.test_plant import SMALL_RATE
 from tests.unit.optimizer.simulation import interval
@@ -49,8 +49,8 @@ def watched(share: float, replicas: int) -> tuple[list[float], list[float], list
         events = EventPlant(rates, np.random.default_rng(seed))
         phases = [EventPhase(s, each * replicas, replicas) for s in (WARM_UP_S, 900.0)]
         _, seen = events.run(phases)
-        means.append(MS_PER_S * float(seen.waits_s.mean()))
-        percentiles.append(MS_PER_S * float(np.quantile(seen.waits_s, 0.9)))
+        means.append(MS_PER_SECOND * float(seen.waits_s.mean()))
+        percentiles.append(MS_PER_SECOND * float(np.quantile(seen.waits_s, 0.9)))
         running.append(seen.running)
     return means, percentiles, running
 
