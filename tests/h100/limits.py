@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tests.h100.runs import Measured, Predicted, fitted, measured, predicted
-from tests.h100.unseen import AS_PRINTED, WITHOUT_CAPTURES, unseen, usual
+from tests.h100.unseen import AS_PRINTED, LLAMA, QWEN, WARM, WITHOUT_CAPTURES, unseen, usual
 
 ONE_SHAPE, THREE_SHAPES = "closed-512-128.csv", "closed-all.csv"
 """Runs with 512 input and 128 output tokens, and all with a fixed number of clients."""
@@ -14,6 +14,7 @@ CALIBRATED = {
     THREE_SHAPES: "three shapes",
     AS_PRINTED: "another model",
     WITHOUT_CAPTURES: "another model, without captures",
+    WARM: "a third model",
 }
 """What the page calls the runs in a file."""
 
@@ -60,10 +61,15 @@ def limits() -> Iterator[Limit]:
     yield Limit("ITL at other lengths, up to 32 clients", ONE_SHAPE, few, lambda r: r.itl, 0.10)
     yield Limit("ITL of all runs", THREE_SHAPES, runs, lambda r: r.itl, 0.12)
     yield Limit("requests/s of full batches", THREE_SHAPES, full, lambda r: r.rate, 0.06)
-    new = tuple(unseen())
-    known = tuple(run for run in new if usual(run))
+    new = tuple(unseen(QWEN))
+    known = tuple(run for run in new if usual(QWEN, run))
     yield Limit("ITL, up to 75 % of the saturation", AS_PRINTED, known, lambda r: r.itl, 0.07)
     yield Limit("TTFT, up to 75 %", AS_PRINTED, known, lambda r: r.ttft, 0.15)
     yield Limit("p95 of TTFT, up to 75 %", AS_PRINTED, known, lambda r: r.ttft_p95, 0.20)
     yield Limit("ITL, all rates", AS_PRINTED, new, lambda r: r.itl, 0.16)
     yield Limit("ITL, all rates", WITHOUT_CAPTURES, new, lambda r: r.itl, 0.10)
+    warm = tuple(run for run in unseen(LLAMA) if not run.cached)
+    cached = tuple(run for run in unseen(LLAMA) if run.cached)
+    yield Limit("ITL, all rates", WARM, warm, lambda r: r.itl, 0.08)
+    yield Limit("ITL, cached prompts", WARM, cached, lambda r: r.itl, 0.20)
+    yield Limit("TTFT, cached prompts", WARM, cached, lambda r: r.ttft, 0.16)

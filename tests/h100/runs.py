@@ -28,7 +28,10 @@ P95 = 1
 
 @dataclass(frozen=True)
 class Measured:
-    """A run: clients (0: Poisson arrivals), largest batch, mean lengths, times [ms]; requests/s."""
+    """A run: clients (0: Poisson arrivals), largest batch, mean lengths, times [ms]; requests/s.
+
+    Of each prompt, `cached` tokens need not be computed.
+    """
 
     name: str
     clients: int
@@ -39,6 +42,7 @@ class Measured:
     ttft: float
     ttft_p95: float
     rate: float
+    cached: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,8 @@ def latencies(model: StepModel, rate: float) -> Latencies:
 
 def predicted(fit: StepFit, run: Measured) -> Predicted:
     """What a fit predicts for a run."""
-    model = replica(fit.parameters, run.clients or run.batch, run.inputs, run.outputs)
+    batch = run.clients or run.batch
+    model = replica(fit.parameters, batch, run.inputs, run.outputs, cached=run.cached)
     if run.clients:
         n = np.array([float(run.clients)])
         step = model.decode_step_ms(n, (n - 1.0) / model.full_ms, of_clients=True)

@@ -57,7 +57,7 @@ class Arrivals:
 
 @dataclass(frozen=True)
 class Expected:
-    """What is predicted for a run: rates in requests/s, times in ms."""
+    """What is predicted for a run: rates in requests/s, times in ms; its time [s]."""
 
     name: str
     saturation: float
@@ -66,6 +66,8 @@ class Expected:
     itl_p95: float
     ttft: float
     ttft_p95: float
+    seconds: float
+    cached: int
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,17 @@ def expected(parameters: StepParameters, batch: int, run: Arrivals) -> Expected:
     rate = run.share * saturation
     found = latencies(model, rate)
     itl, ttft = found.itl_percentiles[0, P95], found.ttft_percentiles[0, P95]
-    times = (found.itl_ms[0], itl, found.ttft_ms[0], ttft)
-    return Expected(run.name, saturation, rate, *map(float, times))
+    return Expected(
+        run.name,
+        saturation,
+        rate,
+        float(found.itl_ms[0]),
+        float(itl),
+        float(found.ttft_ms[0]),
+        float(ttft),
+        run.seconds,
+        run.same,
+    )
 
 
 class Writer:
