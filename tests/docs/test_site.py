@@ -13,11 +13,13 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from playwright.sync_api import Page as BrowserPage
+from playwright.sync_api import expect
 
 from tests.browser.chromium import browser_of_tests
 from tests.reference.shown import ROOT, pages
 
 MARKDOWN_LINK = re.compile(r"\]\(([^)\s]+)\)")
+PATIENCE_MS = 60_000
 MOST_LINES = 400
 """Of a page: what a reader scrolls through without losing the thread."""
 
@@ -213,6 +215,24 @@ def test_on_a_phone_each_cell_of_a_wide_table_is_behind_the_heading_of_its_colum
         tables = seen.locator("table[data-stacked]").count()
 
     assert (unlabelled, tables) == ([], 3)
+
+
+@pytest.mark.parametrize("page", ["index.html", "guides/plans.html"])
+def test_the_search_works_from_files_without_a_network(site: Site, page: str) -> None:
+    with browser_of_tests() as browser, browser.new_context(offline=True) as context:
+        seen = context.new_page()
+        failed: list[str] = []
+        seen.on("pageerror", lambda error: failed.append(str(error)))
+        seen.goto((site.folder / page).as_uri())
+        ready = seen.locator(".md-search-result__meta")
+        expect(ready).to_have_text("Type to start searching", timeout=PATIENCE_MS)
+        seen.get_by_role("textbox", name="Search").fill("guard")
+        first = seen.locator(".md-search-result__link").first
+        first.wait_for()
+
+        assert failed == []
+        assert "guard" in first.inner_text().lower()
+        assert (first.get_attribute("href") or "").startswith("file:")
 
 
 def _found(seen: BrowserPage, path: Path, width: int, script: str) -> list[str]:
