@@ -2,7 +2,7 @@
 
 Conformal: the newest rate times a quantile of the ratios that were realised over that time in the
 last day, from rates like the newest one: a peak grows less than what follows a lull. Until there is
-enough history, a fixed ratio.
+enough history, the ratio that loads of others had over such a time.
 """
 
 import math
@@ -16,8 +16,12 @@ HISTORY_S = 24 * 3600.0
 ENOUGH_S = 2 * 3600.0
 REFRESH_S = 600.0
 
-FIRST_RATIO = 1.15
-"""The ratio until there is enough history."""
+FIRST_GROWTH = 0.01
+"""Logarithm of the ratio of loads without history, after one second.
+
+Loads wander, so it grows with the square root of the time. The clients of two recorded services
+stay below it in 89 to 93 % of the steps, after 10 minutes as after an hour.
+"""
 
 MOST = 10.0
 """The largest ratio that counts."""
@@ -27,6 +31,11 @@ SMALLEST_GAP = 1e-9
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+
+def first_ratio(horizon_s: float) -> float:
+    """Return the ratio over a time [s] until there is enough history."""
+    return math.exp(FIRST_GROWTH * math.sqrt(horizon_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +54,9 @@ class GrowthBound:
     ratios: FloatArray
 
     @classmethod
-    def first(cls, servers: int) -> "GrowthBound":
-        """The bound without history."""
-        return cls(np.zeros((1, servers)), np.full((1, servers), FIRST_RATIO))
+    def first(cls, servers: int, ratio: float) -> "GrowthBound":
+        """The bound without history: the same ratio at each rate."""
+        return cls(np.zeros((1, servers)), np.full((1, servers), ratio))
 
     def at(self, rates: FloatArray) -> FloatArray:
         """The ratio of each server at its rate."""
@@ -57,7 +66,7 @@ class GrowthBound:
         return ratio
 
 
-def growth_bound(rates: FloatArray, ahead: int) -> GrowthBound:
+def growth_bound(rates: FloatArray, ahead: int, first: float) -> GrowthBound:
     """Return the quantiles of the ratios of rates to those some steps before.
 
     The levels are the quartiles of the rates before. The quantile at each is that of the half of
@@ -70,13 +79,14 @@ def growth_bound(rates: FloatArray, ahead: int) -> GrowthBound:
         Rates of shape (steps, servers); NaN where a rate is not known.
     ahead
         The number of steps between the rates of a ratio.
+    first
+        The bound of a server without any pair of rates.
 
     Returns
     -------
     GrowthBound
         No ratio tells what comes after nothing: such pairs do not count, so that a server that is
-        silent for most of the day is not planned for as if it always began. It is `FIRST_RATIO` for
-        a server without any pair.
+        silent for most of the day is not planned for as if it always began.
     """
     by_server = np.ascontiguousarray(rates.T)
     before, after = by_server[:, :-ahead], by_server[:, ahead:]
@@ -84,7 +94,9 @@ def growth_bound(rates: FloatArray, ahead: int) -> GrowthBound:
     ratios = np.minimum(after / before, MOST)
     low, middle, high = levels = _quartiles(before)
     halves = (before <= middle, (before >= low) & (before <= high), before >= middle)
-    bounds = [_bound(np.where(half & np.isfinite(before), ratios, np.inf)) for half in halves]
+    bounds = [
+        _bound(np.where(half & np.isfinite(before), ratios, np.inf), first) for half in halves
+    ]
     return GrowthBound(levels[:, :, 0], np.stack(bounds))
 
 
@@ -95,8 +107,8 @@ def _quartiles(rows: FloatArray) -> FloatArray:
     return np.where(count > 0, found, 0.0)[:, :, None]
 
 
-def _bound(rows: FloatArray) -> FloatArray:
-    """What one more value of each row exceeds in only one of ten cases.
+def _bound(rows: FloatArray, without: float) -> FloatArray:
+    """What one more value of each row exceeds in only one of ten cases; of one without any, this.
 
     Of n values it is the one of rank (n + 1) times the quantile, linear between two ranks [Hyndman
     and Fan, The American Statistician 50 (1996) 361-365, definition 6].
@@ -104,7 +116,7 @@ def _bound(rows: FloatArray) -> FloatArray:
     ordered, count = _ordered(rows)
     place = np.clip(QUANTILE * (count + 1) - 1.0, 0.0, np.maximum(count - 1, 0))
     ranks = np.stack((np.floor(place), np.ceil(place))).astype(np.int64)
-    low, high = np.where(count > 0, ordered[np.arange(len(rows)), ranks], FIRST_RATIO)
+    low, high = np.where(count > 0, ordered[np.arange(len(rows)), ranks], without)
     bound: FloatArray = low + (place - ranks[0]) * (high - low)
     return bound
 
@@ -125,7 +137,8 @@ class ConformalBound:
         self._kept = math.ceil(HISTORY_S / step_s)
         self._rates = np.zeros((self._kept, servers))
         self._known = 0
-        self._growth = GrowthBound.first(servers)
+        self._first = first_ratio(horizon_s)
+        self._growth = GrowthBound.first(servers, self._first)
 
     def add(self, rate: FloatArray) -> None:
         """Remember the rate of a step."""
@@ -141,4 +154,4 @@ class ConformalBound:
     def _newest(self) -> GrowthBound:
         count = min(self._known, self._kept)
         rates = self._rates[np.arange(self._known - count, self._known) % self._kept]
-        return growth_bound(rates, self._ahead)
+        return growth_bound(rates, self._ahead, self._first)

@@ -27,7 +27,7 @@ from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.prometheus import Prometheus as Client
-from inferno_optimizer.forecast import FIRST_RATIO
+from inferno_optimizer.forecast import first_ratio
 from tests.cluster.connection import connected
 from tests.cluster.scene import Manifest, Mode, Scene, condition, in_every_mode, in_mode
 from tests.conftest import StartOperator
@@ -243,7 +243,7 @@ def check_loads(world: World, stored: Mapping[str, Manifest], end: int) -> None:
         assert seen["quality"] == "Fresh", seen["message"]
         assert min(sent) * 0.95 <= seen["arrivalRate"] <= max(sent) * 1.05
         assert load["arrivalRate"] == seen["load"]["arrivalRate"]
-        growing = FIRST_RATIO * seen["arrivalRate"]
+        growing = round(first_ratio(120.0 + 30.0), 3) * seen["arrivalRate"]
         assert load["arrivalRate"] == pytest.approx(growing + seen["backlog"])
         assert seen["avgInTokens"] == pytest.approx(truth.input_tokens, rel=0.05)
         assert seen["avgOutTokens"] == pytest.approx(truth.output_tokens, rel=0.05)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from inferno_optimizer.forecast import FIRST_RATIO, MOST, QUANTILE
+from inferno_optimizer.forecast import MOST, QUANTILE
 from inferno_optimizer.system import Allocation
 
 DIGITS = 60
@@ -286,12 +286,12 @@ def value(current: Allocation, accelerator: str, replicas: int, cost: float) -> 
     return 0.0 if replicas == current.replicas else cost - current.cost
 
 
-def growth_of(rates: Sequence[float | None], ahead: int, rate: float) -> float:
+def growth_of(rates: Sequence[float | None], ahead: int, rate: float, first: float) -> float:
     """By what a rate is multiplied to bound the one so many steps later, from those of before."""
     steps = zip(rates, rates[ahead:], strict=False)
     pairs = [(a, b / a) for a, b in steps if a is not None and b is not None and a > 0]
     if not pairs:
-        return FIRST_RATIO
+        return first
     before = sorted(a for a, _ in pairs)
     low, middle, high = (before[quarter * len(before) // 4] for quarter in (1, 2, 3))
     halves = ((0.0, middle), (low, high), (middle, math.inf))

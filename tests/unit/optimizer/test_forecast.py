@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from inferno_optimizer.forecast import FIRST_RATIO, growth_bound
+from inferno_optimizer.forecast import growth_bound
 from tests.unit.optimizer.oracles import growth_of
 
 
@@ -16,14 +16,14 @@ def test_the_bound_is_the_quantile_of_the_known_ratios_from_rates_nearby(
     rates = np.round(random.gamma(1.0, 1.0, (300, 6)), digits)
     rates[random.random(rates.shape) < 0.1] = np.nan
     columns = [[None if np.isnan(rate) else rate for rate in own] for own in rates.T.tolist()]
-    bound = growth_bound(rates, ahead)
+    bound = growth_bound(rates, ahead, 1.1)
 
     for rate in (0.0, 0.3, 0.9, 1.5, 4.0):
-        expected = [growth_of(own, ahead, rate) for own in columns]
+        expected = [growth_of(own, ahead, rate, 1.1) for own in columns]
         assert bound.at(np.full(6, rate)) == pytest.approx(expected)
 
 
 def test_a_server_without_any_known_pair_has_the_first_ratio() -> None:
     rates = np.stack([np.zeros(200), np.full(200, np.nan), np.full(200, 3.0)], axis=1)
 
-    assert growth_bound(rates, 3).at(np.full(3, 5.0)) == pytest.approx([FIRST_RATIO] * 2 + [1.0])
+    assert growth_bound(rates, 3, 1.2).at(np.full(3, 5.0)) == pytest.approx([1.2, 1.2, 1.0])

@@ -10,10 +10,10 @@ from inferno_operator.resources import Ahead, Measured, Server
 from inferno_operator.resources.objects import Key
 from inferno_optimizer.forecast import (
     ENOUGH_S,
-    FIRST_RATIO,
     HISTORY_S,
     REFRESH_S,
     GrowthBound,
+    first_ratio,
     growth_bound,
 )
 from inferno_optimizer.sizing.queueing import IntArray
@@ -96,7 +96,8 @@ class LoadHistory:
 
     def _bound(self, newest: int, ahead: int) -> GrowthBound:
         in_order = self._rates[np.arange(newest + 1, newest + 1 + STEPS) % STEPS]
-        return growth_bound(in_order[:, None].astype(np.float64), ahead)
+        first = first_ratio(ahead * STEP_S)
+        return growth_bound(in_order[:, None].astype(np.float64), ahead, first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +120,11 @@ class Lookahead:
             history.add(newest.time.timestamp(), newest.arrival_rate)
         horizon = server.lead_seconds + self.interval
         growth = history.growth(newest.arrival_rate or 0.0, horizon)
-        if growth is None and before is not None and before.ahead is not None:
-            return before.ahead.model_copy(update={"seconds": horizon})
+        found = before.ahead if before else None
+        if growth is None and found is not None and found.history_seconds:
+            return found.model_copy(update={"seconds": horizon})
         known = 0.0 if growth is None else history.seconds
-        least = FIRST_RATIO if growth is None else max(growth, 1.0)
+        least = first_ratio(horizon) if growth is None else max(growth, 1.0)
         return Ahead(seconds=horizon, growth=round(least, 3), history_seconds=known)
 
     def mean_rate(self, key: Key) -> float | None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from inferno_operator.cli.offline.traces import read_trace
-from inferno_optimizer.forecast import FIRST_RATIO, MOST, QUANTILE, ConformalBound, growth_bound
+from inferno_optimizer.forecast import MOST, QUANTILE, ConformalBound, first_ratio, growth_bound
 from inferno_optimizer.sizing.queueing import FloatArray
 
 ROOT = Path(__file__).parents[4]
@@ -43,7 +43,7 @@ def day_before(rates: FloatArray, ahead: int) -> FloatArray:
     bounds = np.full_like(rates, np.nan)
     for step in range(KNOWN, len(rates) - ahead):
         # Both days in a row: so the pairs of the quantile are a day apart.
-        growth = growth_bound(rates[step + 1 - KNOWN : step + 1], DAY)
+        growth = growth_bound(rates[step + 1 - KNOWN : step + 1], DAY, first_ratio(86400.0))
         before = rates[step + ahead - DAY]
         bounds[step] = before * growth.at(before)
     return bounds
@@ -65,7 +65,7 @@ def season(rates: FloatArray, ahead: int) -> FloatArray:
     errors[:-ahead][known] = rates[ahead:][known] / foretold[:-ahead][known]
     for step in range(KNOWN, len(rates) - ahead):
         day = np.minimum(errors[step + 1 - ahead - DAY : step + 1 - ahead], MOST)
-        day[:, np.isnan(day).all(axis=0)] = FIRST_RATIO
+        day[:, np.isnan(day).all(axis=0)] = first_ratio(ahead * STEP_S)
         bounds[step] = foretold[step] * np.nanquantile(day, QUANTILE, axis=0)
     return bounds
 
@@ -109,6 +109,19 @@ def test_the_bound_covers_about_the_share_that_it_names(trace: str, ahead: int) 
         covered, _, _ = judged(rates, conformal, ahead)
 
         assert abs(covered - QUANTILE) <= 0.03
+
+
+@pytest.mark.parametrize("steps", [1, 3, 6], ids=["10 min", "30 min", "1 h"])
+@pytest.mark.parametrize("trace", TRACES.values(), ids=TRACES)
+def test_the_ratio_without_history_covers_the_same_share_of_the_clients_steps(
+    trace: str, steps: int
+) -> None:
+    rates = loads(trace)["each client"]
+    before, after = rates[:-steps], rates[steps:]
+
+    within = (after <= before * first_ratio(steps * STEP_S))[before > 0]
+
+    assert abs(within.mean() - QUANTILE) <= 0.03
 
 
 @pytest.mark.parametrize("ahead", AHEAD.values(), ids=AHEAD)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from inferno_operator.controllers.measurement.lookahead import LoadHistory
-from inferno_optimizer.forecast import FIRST_RATIO, ConformalBound
+from inferno_optimizer.forecast import ConformalBound, first_ratio
 from inferno_optimizer.replay.fleet import fleet_of
 from inferno_optimizer.replay.floor import floor_of
 from inferno_optimizer.replay.plant import LeadTime
@@ -254,7 +254,7 @@ def test_the_bound_of_a_load_covers_the_share_that_it_names() -> None:
         if step > 1440:
             covered.append(rates[step + 10] <= rates[step] * bound.ratio(rates[step]))
 
-    assert bound.ratio(rates[-1])[0] != FIRST_RATIO
+    assert bound.ratio(rates[-1])[0] != first_ratio(600.0)
     assert 0.85 < np.mean(covered) < 0.95
 
 

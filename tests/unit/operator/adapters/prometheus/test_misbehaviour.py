@@ -29,7 +29,7 @@ from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.informers import Informers
-from inferno_optimizer.forecast import FIRST_RATIO
+from inferno_optimizer.forecast import first_ratio
 from tests.tiers import extended, sampled
 from tests.unit.operator.adapters.prometheus.misbehaviour import MIB, MISBEHAVIOURS, Series
 from tests.unit.operator.adapters.prometheus.serving import (
@@ -49,6 +49,9 @@ from tests.unit.operator.objects import (
 
 ROOT = Path(__file__).parents[5]
 NAMESPACES = ("good", "bad")
+GROWTH = round(first_ratio(120.0 + 30.0), 3)
+"""That of loads without history, over the lead time and a cycle."""
+
 TIMEOUT_S = 10.0
 SHORT_TIMEOUT_S = 1.2
 HANGS = {"no headers", "slow body"}
@@ -173,7 +176,7 @@ async def world(http: PrometheusServer, misbehaviour: str) -> AsyncIterator[Worl
         found = World(http, prometheus)
         await found.cycle()
         assert found.reasons() == {"Fresh"}
-        assert set(found.decisions().values()) == {(300 * FIRST_RATIO, 6)}
+        assert set(found.decisions().values()) == {(round(300 * GROWTH, 6), 6)}
         yield found
 
 
@@ -203,7 +206,7 @@ async def test_no_misbehaviour_of_a_prometheus_makes_a_decision_smaller(
         found.rate, http.usual = 8.0, found.right
         await found.cycle()
         assert found.reasons() == {"Fresh"}
-        assert {load for load, _ in found.decisions().values()} == {480 * FIRST_RATIO}
+        assert {load for load, _ in found.decisions().values()} == {round(480 * GROWTH, 6)}
 
 
 @pytest.mark.parametrize("name", sampled(sorted(MISBEHAVIOURS.keys() - {"too many requests"})))
@@ -217,7 +220,7 @@ async def test_a_misbehaviour_about_one_namespace_leaves_the_others_measured(
         for _ in range(2):
             await found.cycle()
 
-        assert {load for load, _ in found.decisions("good").values()} == {480 * FIRST_RATIO}
+        assert {load for load, _ in found.decisions("good").values()} == {round(480 * GROWTH, 6)}
         assert found.reasons("good") <= {"Fresh", "Partial"}
         for key, (load, replicas) in found.decisions("bad").items():
             assert load >= before[key][0]

@@ -20,12 +20,15 @@ from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.observer import MeasuredServer, ObservedLatency, Observer
 from inferno_optimizer.errors import UnavailableError
-from inferno_optimizer.forecast import FIRST_RATIO
+from inferno_optimizer.forecast import first_ratio
 from tests.unit.operator.background import started
 from tests.unit.operator.engines.prometheus import NOW, Table
 from tests.unit.operator.objects import condition, server, service_class
 
 INTERVAL = 30.0
+GROWTH = round(first_ratio(120.0 + INTERVAL), 3)
+"""That of loads without history, over the lead time and a cycle."""
+
 START = datetime.fromtimestamp(NOW, UTC)
 SERVER = kind_of(Server)
 ALIVE = {"reporting": 1.0}
@@ -99,7 +102,7 @@ async def test_a_measured_server_gets_its_load_and_its_status() -> None:
         await scene.cycles(1)
 
     load = scene.stored["spec"]["currentAlloc"]["load"]
-    assert load == {"arrivalRate": 300 * FIRST_RATIO, "avgInTokens": 500, "avgOutTokens": 100}
+    assert load == {"arrivalRate": round(300 * GROWTH, 6), "avgInTokens": 500, "avgOutTokens": 100}
     assert scene.stored["status"]["measured"]["quality"] == "Fresh"
     assert scene.stored["status"]["measured"]["ttftAverage"] == 100
     assert scene.condition() == ("True", "Fresh")
@@ -239,7 +242,7 @@ async def test_an_optimization_gets_the_newest_load() -> None:
     assert isinstance(after.resource, Server)
     assert after.resource.spec.current_alloc is not None
     assert after.resource.spec.current_alloc.load is not None
-    assert after.resource.spec.current_alloc.load.arrival_rate == pytest.approx(3000 * FIRST_RATIO)
+    assert after.resource.spec.current_alloc.load.arrival_rate == pytest.approx(3000 * GROWTH)
 
 
 async def test_an_optimization_waits_for_a_server_that_was_never_measured() -> None:
@@ -271,7 +274,7 @@ async def test_an_operator_that_just_started_keeps_the_last_good_load() -> None:
     assert isinstance(after.resource, Server)
     assert after.resource.spec.current_alloc is not None
     assert after.resource.spec.current_alloc.load is not None
-    assert after.resource.spec.current_alloc.load.arrival_rate == pytest.approx(300 * FIRST_RATIO)
+    assert after.resource.spec.current_alloc.load.arrival_rate == pytest.approx(300 * GROWTH)
 
 
 async def test_without_prometheus_a_server_is_told_what_to_set() -> None:
@@ -298,7 +301,7 @@ async def test_a_server_that_is_not_measured_any_more_loses_its_measurement() ->
 
     assert "measured" not in scene.stored["status"]
     assert scene.stored["spec"]["currentAlloc"]["load"]["arrivalRate"] == pytest.approx(
-        300 * FIRST_RATIO
+        300 * GROWTH
     )
     assert len(scene.cluster.writes) == writes
 
@@ -320,7 +323,7 @@ async def test_a_missed_target_is_in_the_status(rate: float) -> None:
 async def test_an_operator_that_just_started_goes_on_with_the_correction_of_the_one_before() -> (
     None
 ):
-    planned = {"arrivalRate": 300 * FIRST_RATIO, "avgInTokens": 500, "avgOutTokens": 100}
+    planned = {"arrivalRate": round(300 * GROWTH, 6), "avgInTokens": 500, "avgOutTokens": 100}
     runs = {"accelerator": "A", "numReplicas": 4, "load": planned}
     scene = Scene({"measure": MEASURE, "currentAlloc": runs, "desiredAlloc": runs})
     classes, target = service_class(), {"model": "M", "slo-itl": 15}
@@ -423,7 +426,7 @@ async def test_the_noise_of_a_constant_load_changes_next_to_nothing(rate: float)
     writes = scene.cluster.writes.count("apply Server s")
     assert changes <= 3
     assert writes == changes + 1
-    assert max(abs(load / FIRST_RATIO - rate) for load in loads) < 0.15 * rate
+    assert max(abs(load / GROWTH - rate) for load in loads) < 0.15 * rate
 
 
 def with_slow_queries(number: int) -> Manifest:
@@ -451,7 +454,7 @@ async def test_slow_queries_of_a_namespace_delay_no_other_and_end_with_their_ser
 
     assert not any("slow" in text for text in scene.table.asked)
     assert scene.stored["spec"]["currentAlloc"]["load"]["arrivalRate"] == pytest.approx(
-        3000 * FIRST_RATIO
+        3000 * GROWTH
     )
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from inferno_operator.controllers.measurement.lookahead import LoadHistory, Lookahead
 from inferno_operator.resources import Ahead, Measured, Server
 from inferno_operator.resources.objects import Key
-from inferno_optimizer.forecast import FIRST_RATIO, MOST
+from inferno_optimizer.forecast import MOST, first_ratio
 from tests.unit.operator.objects import observed, server
 from tests.unit.optimizer.oracles import growth_of
 
@@ -45,7 +45,14 @@ def looked(rates: list[float], **spec: Any) -> Ahead:  # noqa: ANN401 - fields o
 def test_until_there_is_enough_history_the_growth_is_a_default() -> None:
     found = looked([100.0] * 100)
 
-    assert found == Ahead(seconds=150, growth=FIRST_RATIO, history_seconds=0)
+    assert found == Ahead(seconds=150, growth=round(first_ratio(150.0), 3), history_seconds=0)
+
+
+@pytest.mark.parametrize(("startup", "growth"), [(10, 1.065), (120, 1.130), (870, 1.350)])
+def test_without_history_loads_grow_with_the_square_root_of_the_lead_time(
+    startup: int, growth: float
+) -> None:
+    assert looked([100.0], startupSeconds=startup).growth == growth
 
 
 def test_a_constant_load_needs_no_margin() -> None:
@@ -82,6 +89,15 @@ def test_an_operator_that_just_started_keeps_the_growth_that_was_found() -> None
     found = lookahead.ahead(KEY, resource, measurement(1, 100), before)
 
     assert found.growth == 1.6
+
+
+def test_a_default_growth_is_not_kept_for_another_lead_time() -> None:
+    slow, short = subject(startupSeconds=870), Ahead(seconds=150, growth=1.13, history_seconds=0)
+    before = measurement(0, 100).model_copy(update={"ahead": short})
+
+    found = Lookahead(30.0).ahead(KEY, slow, measurement(1, 100), before)
+
+    assert found.growth == round(first_ratio(900.0), 3)
 
 
 @pytest.mark.parametrize("quality", ["Partial", "Stale", "Missing", "Refused"])
@@ -124,7 +140,7 @@ def test_the_growth_is_the_quantile_of_the_known_ratios_from_rates_nearby(
         assert found is None
         return
     kept = [None if each is None else 64 * float(np.float16(each / 64)) for each in rates]
-    assert found == pytest.approx(growth_of(kept, ahead, rate), rel=1e-5)
+    assert found == pytest.approx(growth_of(kept, ahead, rate, first_ratio(60.0 * ahead)), rel=1e-5)
 
 
 def test_a_peak_is_expected_to_grow_less_than_a_lull() -> None:
