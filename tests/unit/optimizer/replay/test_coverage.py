@@ -43,7 +43,7 @@ def day_before(rates: FloatArray, ahead: int) -> FloatArray:
     bounds = np.full_like(rates, np.nan)
     for step in range(KNOWN, len(rates) - ahead):
         # Both days in a row: so the pairs of the quantile are a day apart.
-        growth = growth_bound(rates[step + 1 - KNOWN : step + 1], DAY, first_ratio(86400.0))
+        growth = growth_bound(rates[step + 1 - KNOWN : step + 1], DAY, first_ratio(ahead * STEP_S))
         before = rates[step + ahead - DAY]
         bounds[step] = before * growth.at(before)
     return bounds
