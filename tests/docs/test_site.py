@@ -224,9 +224,11 @@ def test_the_search_works_from_files_without_a_network(site: Site, page: str) ->
         failed: list[str] = []
         seen.on("pageerror", lambda error: failed.append(str(error)))
         seen.goto((site.folder / page).as_uri())
+        words = seen.get_by_role("textbox", name="Search")
+        words.click()
         ready = seen.locator(".md-search-result__meta")
         expect(ready).to_have_text("Type to start searching", timeout=PATIENCE_MS)
-        seen.get_by_role("textbox", name="Search").fill("guard")
+        words.press_sequentially("guard")
         first = seen.locator(".md-search-result__link").first
         first.wait_for()
 
