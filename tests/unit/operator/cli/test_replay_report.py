@@ -66,6 +66,12 @@ def test_the_page_of_the_same_replays_is_the_same(
     assert replay_html(replay_page("Replay", scenario, found)) == replay_html(page)
 
 
+def test_the_name_of_a_long_file_breaks_between_its_folders(page: ReplayPage) -> None:
+    html = replay_html(replace(page, title="Replay of samples/traces/a.csv"))
+
+    assert "<h1>Replay of samples/<wbr>traces/<wbr>a.csv</h1>" in html
+
+
 def test_the_page_loads_nothing_and_runs_nothing(page: ReplayPage) -> None:
     html = replay_html(replace(page, title="<script>alert('x')</script>"))
 
