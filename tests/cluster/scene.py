@@ -29,10 +29,10 @@ MODES = ("stateless-local", "stateless-remote", "stateful-local", "stateful-remo
 OPPOSITE = (*extended("stateless-local"), "stateful-remote")
 """Modes that have nothing in common, for tests whose subject is the same in all."""
 
-in_every_mode = pytest.mark.parametrize(
-    "mode", [MODES[0], *extended(*MODES[1:3]), MODES[3]], indirect=True
-)
-"""For tests whose subject is the mode."""
+EVERY = (MODES[0], *extended(*MODES[1:3]), MODES[3])
+"""All modes, for tests whose subject is the mode."""
+
+in_every_mode = pytest.mark.parametrize("mode", EVERY, indirect=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.cluster.scene import MODES, Manifest, Scene, condition, decided, mode_called
+from tests.cluster.scene import EVERY, Manifest, Scene, condition, decided, mode_called
 from tests.conftest import new_namespace
 from tests.controlplane import ControlPlane
 from tests.controlplane.operator_process import OperatorProcess
@@ -50,7 +50,7 @@ class Answers:
     """There is no Model of that name for the free Server."""
 
 
-@pytest.fixture(scope="module", params=MODES)
+@pytest.fixture(scope="module", params=EVERY)
 def answers(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Iterator[Answers]:
     """All answers of an operator."""
     request.getfixturevalue("crds_installed")

@@ -216,6 +216,7 @@ def leave_behind(scene: Scene) -> None:
     )
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("definitions_anew")
 def test_objects_stay_with_a_definition_that_is_being_deleted_until_a_person_lets_them_go(
     scene: Scene, operator: StartOperator, mode: Mode, tmp_path: Path

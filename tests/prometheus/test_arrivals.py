@@ -23,7 +23,6 @@ from tests.engines.engine import Engine
 from tests.engines.fleet import Fleet, Scrapes, Server, Settings
 from tests.engines.history import Change, Scraping, VirtualClock, answering, write_past
 from tests.engines.workload import LogNormal, Workload
-from tests.tiers import extended
 
 ENGINE = Engine(alpha=40.0, beta=0.02, gamma=5.0, delta=0.0001, max_batch_size=512)
 """Requests run for about 40 s: many are in flight when something happens."""
@@ -167,6 +166,9 @@ class History:
         return fleet.add(name, settings, 0, RATE)
 
 
+INTERVALS_S = (3, 15, 30)
+
+
 def scraping(interval_s: int) -> Scraping:
     """Scrapes at an interval; as if the ends of series were marked."""
     return Scraping(interval_s, 1, (f"--query.lookback-delta={interval_s + 1}s",))
@@ -174,27 +176,21 @@ def scraping(interval_s: int) -> Scraping:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What was scraped of the servers, and their begin, Unix time [s]."""
+    """What was scraped of the servers, by the interval [s], and their begin, Unix time [s]."""
 
-    text: Path
+    texts: Mapping[int, Path]
     began: float
 
 
-@pytest.fixture
-def recorded(processes: Processes, interval_s: int) -> Recorded:
-    """A simulation, scraped at an interval [s]."""
-    text = processes.folder / f"arrivals-{interval_s}.openmetrics"
+@pytest.fixture(scope="module")
+def recorded(processes: Processes) -> Recorded:
+    """One simulation, scraped at each interval."""
+    texts = {each: processes.folder / f"arrivals-{each}.openmetrics" for each in INTERVALS_S}
     history, clock = History(), VirtualClock(time.time() - LENGTH_S)
+    scrapings = {text: scraping(each) for each, text in texts.items()}
     with Fleet(1, clock) as fleet:
-        write_past(
-            fleet,
-            clock,
-            LENGTH_S,
-            history.populate(fleet),
-            {text: scraping(interval_s)},
-            buckets=False,
-        )
-    return Recorded(text, history.began)
+        write_past(fleet, clock, LENGTH_S, history.populate(fleet), scrapings, buckets=False)
+    return Recorded(texts, history.began)
 
 
 async def looks(url: str, began: float) -> Mapping[str, Sequence[Look]]:
@@ -224,8 +220,8 @@ def summary(seen: Sequence[Look]) -> str:
     return ", ".join(f"{q} {len(r)}: {min(r):.2f} to {max(r):.2f}" for q, r in ratios.items())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("interval_s", [*extended(3, 15), 30])
+@pytest.mark.extended
+@pytest.mark.parametrize("interval_s", INTERVALS_S)
 def test_a_constant_load_is_measured_as_constant_whatever_the_replicas_do(
     processes: Processes,
     prometheus_program: Path,
@@ -233,7 +229,7 @@ def test_a_constant_load_is_measured_as_constant_whatever_the_replicas_do(
     recorded: Recorded,
     interval_s: int,
 ) -> None:
-    programs, text = (prometheus_program, promtool), recorded.text
+    programs, text = (prometheus_program, promtool), recorded.texts[interval_s]
     with answering(processes, programs, text, scraping(interval_s)) as prometheus:
         found = asyncio.run(looks(prometheus.url, recorded.began))
 

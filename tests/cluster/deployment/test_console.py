@@ -17,12 +17,13 @@ from tests.deployment.rendering import (
     helm_template,
     kustomize,
 )
+from tests.tiers import extended
 
 CONSOLE = "inferno-console"
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 
 
-@pytest.fixture(params=["kustomize", "helm"])
+@pytest.fixture(params=["kustomize", *extended("helm")])
 def manifests(
     request: pytest.FixtureRequest,
     control_plane: ControlPlane,
