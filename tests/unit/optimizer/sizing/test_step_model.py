@@ -128,6 +128,7 @@ def over_rates(case: Case) -> tuple[Latencies, npt.NDArray[np.bool_]]:
 
 @given(CASES)
 @example(Case(10, 4211, 46, 0.42, StepParameters(21.5, 4.4e-4, 0.029, 3.9e-4, 1.8, 512, 290)))
+@example(Case(19, 1079, 39, 0.081, StepParameters(34.5, 1.33e-4, 3.36e-4, 7.03e-4, 1, 512, 402)))
 def test_latencies_fall_with_the_rate_only_where_lower_rates_are_tried(case: Case) -> None:
     found, tried = over_rates(case)
 
