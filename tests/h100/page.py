@@ -168,7 +168,7 @@ CHANCE = """
 
 Short runs at a high load say little of the tail. Steps, as a regression over those of the engine
 has them, were simulated one by one (`tests/h100/simulation.py`, which knows no queueing theory):
-200 runs as long as the one that was measured, with as many requests, and a long one of 50 minutes
+200 runs as long as the one that was measured, with as many requests, and a long one of 200 minutes
 (`python -m tests.h100.bands`). Where 8 of 10 short runs are, and the long one, beside what was
 measured and what is predicted: from *three shapes* for the first model, *without captures* for the
 second, as printed for the third. TTFT in ms.
