@@ -186,6 +186,15 @@ WIDER = """() => [...document.querySelectorAll(".md-typeset__scrollwrap")]
   .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.innerText.slice(0, 80))"""
 """Tables that scroll sideways."""
 
+CUT = """() => [...document.querySelectorAll("pre > code")].filter(e => {
+  const style = getComputedStyle(e), pen = document.createElement("canvas").getContext("2d");
+  pen.font = `${style.fontSize} ${style.fontFamily}`;
+  const lines = e.textContent.split(/\\n  Examples?:/)[0].split("\\n");
+  const widest = Math.max(...lines.map(line => pen.measureText(line).width));
+  return widest + 2 * parseFloat(style.paddingLeft) > e.clientWidth;
+}).map(e => e.textContent.slice(0, 60))"""
+"""Helps that scroll sideways for more than their examples, which are commands to paste."""
+
 LABELLED = """() => [...document.querySelectorAll("table[data-stacked]")].filter(e =>
   getComputedStyle(e.querySelector("td:last-child"), "::before").content !==
   `"${e.querySelector("th:last-child").textContent}: "`).map(e => e.innerText.slice(0, 80))"""
@@ -203,6 +212,15 @@ def test_tables_fit_the_page_and_a_phone(site: Site) -> None:
         ]
 
     assert wider == []
+
+
+def test_the_help_of_each_command_fits_the_page(site: Site) -> None:
+    helps = [path for path in site.pages if path.parent.name == "cli"]
+    with browser_of_tests() as browser:
+        seen = browser.new_page()
+        wider = [text for path in helps for text in _found(seen, path, 1280, CUT)]
+
+    assert (wider, len(helps)) == ([], 9)
 
 
 def test_on_a_phone_each_cell_of_a_wide_table_is_behind_the_heading_of_its_column(
