@@ -45,13 +45,13 @@ def cards(name: str, card_type: str, cost: float) -> Manifest:
     return manifest("Accelerator", spec, name=name.lower())
 
 
-def workload(accelerator: str) -> Manifest:
-    return {"accelerator": accelerator, "name": f"on-{accelerator.lower()}"}
+def workload(server_name: str, accelerator: str) -> Manifest:
+    return {"accelerator": accelerator, "name": f"{server_name}-{accelerator.lower()}"}
 
 
 def anywhere(name: str, runs: Manifest) -> Manifest:
     """A Server with a workload on each accelerator."""
-    workloads = [workload("A100"), workload("H100")]
+    workloads = [workload(name, "A100"), workload(name, "H100")]
     return server(name, spec={"currentAlloc": runs, "workloads": workloads})
 
 
