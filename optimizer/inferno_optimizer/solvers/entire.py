@@ -23,6 +23,7 @@ from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.loads import added, loads_of, loads_wanted, priorities_of
 from inferno_optimizer.solvers.partial.levels import solve_by_levels as solve_partial_by_levels
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.partial.rows import most_load
 from inferno_optimizer.solvers.saturation import share_out
 
 
@@ -70,6 +71,7 @@ def solve_single(
         timer,
         tolerance=options.priority_tolerance,
         observe=recorder.observe if options.trace else None,
+        anew=most_load,
     )
     priorities = priorities_of(candidates, candidates.pairs.case[rows])
     return EntirePlan(

@@ -16,7 +16,12 @@ from inferno_optimizer.solvers.exact.patience import Patience
 from inferno_optimizer.solvers.exact.prices import price
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
 from inferno_optimizer.solvers.exact.settings import DEFAULTS, ExactSettings
-from inferno_optimizer.solvers.exact.stage import PricedSearch, RowGoal, solve_all_rows
+from inferno_optimizer.solvers.exact.stage import (
+    LevelSearch,
+    PricedSearch,
+    RowGoal,
+    solve_all_rows,
+)
 from inferno_optimizer.solvers.incumbent import Incumbent, ProgressObserver, progress_of
 from inferno_optimizer.solvers.levels import (
     SLACK,
@@ -41,6 +46,7 @@ def solve_by_levels(
     settings: ExactSettings = DEFAULTS,
     tolerance: float | None = None,
     observe: ProgressObserver | None = None,
+    anew: LevelSearch | None = None,
 ) -> LevelPlan[BoolArray]:
     """Solve a program with at least one row.
 
@@ -57,10 +63,12 @@ def solve_by_levels(
         settings, or nothing of a small program.
     observe
         Is told of every improvement; None where nobody wants to know.
+    anew
+        The search for a level that a first choice serves far below its bound, if there is one.
     """
     is_small = len(program.case) <= settings.sizes.small
     share = Tolerance.of(tolerance, SLACK if is_small else settings.given_up)
-    levels = _RowLevels(program, timer, settings, share, observe)
+    levels = _RowLevels(program, timer, settings, share, observe, anew)
     return solve_levels(levels, levels.first(), timer, share)
 
 
@@ -75,7 +83,7 @@ def least_value(
     It begins with a plan that serves every case; shape (rows,).
     """
     tolerance = Tolerance(SLACK, keeps_whole=True)
-    levels = _RowLevels(program, Timer(seconds_left), settings, tolerance, observe=None)
+    levels = _RowLevels(program, Timer(seconds_left), settings, tolerance, None, None)
     floors = Floors(levels.loads * (1 - SLACK), len(levels.loads))
     search = levels.search(LevelGoal(None, floors), plan)
     search.improve(GoalTime(seconds_left, seconds_left))
@@ -92,9 +100,10 @@ class _RowLevels:
         settings: ExactSettings,
         tolerance: Tolerance,
         observe: ProgressObserver | None,
+        anew: LevelSearch | None,
     ) -> None:
         self.program, self.settings, self.tolerance = program, settings, tolerance
-        self.observe, self._timer = observe, timer
+        self.observe, self.anew, self._timer = observe, anew, timer
         self.is_small = len(program.case) <= settings.sizes.small
         self.stands = _stands(program)
         first, levels = program.starts, int(program.level.max()) + 1
@@ -212,6 +221,7 @@ class _RowSearch:
             self._patient(time),
             levels.settings,
             stands=levels.stands,
+            anew=levels.anew,
         ).run()
 
     def _patient(self, time: GoalTime) -> GoalTime:
