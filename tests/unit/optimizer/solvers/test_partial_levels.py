@@ -1,5 +1,6 @@
 """The search of large problems with partial service, on fleets small enough to try every plan."""
 
+import math
 from random import Random
 
 import numpy as np
@@ -7,11 +8,16 @@ import pytest
 
 from inferno_optimizer.solvers.assignment import Timer
 from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.partial.all_held import AllHeld
+from inferno_optimizer.solvers.partial.filling import filled
+from inferno_optimizer.solvers.partial.goals import Goal, GoalKind
+from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
 from inferno_optimizer.solvers.partial.levels import Outcome, solve_by_levels
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.partial.relaxation import WarmStart
 from inferno_optimizer.solvers.partial.tolerance import GIVEN_UP
 from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
-from inferno_optimizer.system import SaturationPolicy, System
+from inferno_optimizer.system import Allocation, SaturationPolicy, System
 from tests.tiers import extended
 from tests.unit.optimizer.solvers.partial_plans import (
     problem_of,
@@ -51,6 +57,33 @@ def test_nothing_that_is_possible_exceeds_the_bound_of_the_first_level(running: 
         assert reached <= goals[0] * (1 + 1e-6), fleet
         if reached >= goals[0] * (1 - 1e-6):
             assert served.bound >= goals[1] * (1 - 1e-6), fleet
+
+
+@pytest.mark.parametrize("seed", [10, 16, 17, 20, 21])
+def test_all_that_runs_is_held_on_cards_where_rounding_alone_does_not_find_that(seed: int) -> None:
+    random = Random(seed)  # noqa: S311 - a repeatable choice, not a secret
+    demands, cards, held = list[Demand](), dict.fromkeys("XYZ", 0), 0.0
+    for place in range(8):
+        needs = {name: random.randint(2, 12) for name in random.sample("XYZ", 2)}
+        now, needed = list(needs.items())[1]
+        runs, load = random.randint(1, needed - 1), float(random.randint(20, 400))
+        runs_now = Allocation(now, runs, cost=runs)
+        demands.append(Demand(f"s{place}", needs, load=load, current=runs_now))
+        held += load * runs / needed
+        there = random.choice([*needs])  # cards for as much, here or on the other type
+        cards[there] += math.ceil(runs * needs[there] / needed)
+    options = with_policy(SaturationPolicy.HOLD)
+
+    problem = problem_of(system_of(demands, accelerators(X=1, Y=1, Z=1), cards, options))
+    everybody, nothing = np.ones(8, dtype=np.bool_), np.zeros_like(problem.case)
+    first = filled(problem, nothing, everybody, only_hold=True)
+    incumbent = GoalIncumbent(problem, Goal(GoalKind.HELD, 0), (), (), first)
+
+    AllHeld(incumbent, WarmStart(problem), lambda: SECONDS).search()
+
+    assert problem.load(problem.holding(first)) < held * (1 - 1e-9)
+    assert np.all(problem.used(incumbent.counts) <= problem.capacity)
+    assert problem.load(problem.holding(incumbent.counts)) == pytest.approx([held])
 
 
 @pytest.mark.slow
