@@ -7,7 +7,14 @@ import pytest
 
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import Reason, Solution
-from inferno_optimizer.system import Allocation, Options, SaturationPolicy, System, Target
+from inferno_optimizer.system import (
+    Accelerator,
+    Allocation,
+    Options,
+    SaturationPolicy,
+    System,
+    Target,
+)
 from tests.unit.optimizer.systems import Demand, accelerators, outcome, system_of
 
 HOLD = Options(saturation_policy=SaturationPolicy.HOLD)
@@ -88,6 +95,22 @@ def test_no_server_is_stopped_for_an_equal_one_with_several_replicas(options: Op
         for stopped in (d for d in demands if not found.get(d.name)):
             equal = [d.name for d in demands if d.priority == stopped.priority]
             assert max(found.get(name, 0) for name in equal) <= 1, (demands, found)
+
+
+@pytest.mark.parametrize(("load", "held"), [(900, {"pair"}), (100, {"one", "other"})])
+def test_the_exact_solver_holds_the_most_load_not_the_most_servers(
+    load: float, held: set[str]
+) -> None:
+    units = [Accelerator("X", "X", 10), Accelerator("2xX", "X", 20, 2)]
+    demands = [
+        Demand("one", {"X": 1}, load=60, current=runs("X", 1)),
+        Demand("other", {"X": 1}, load=60, current=runs("X", 1)),
+        Demand("pair", {"2xX": 1}, load=load, current=runs("2xX", 1, 20)),
+    ]
+
+    found = replicas(system_of(demands, units, {"X": 2}, SOLVERS["exact"]))
+
+    assert {name for name, count in found.items() if count} == held
 
 
 @by_each_solver
