@@ -71,7 +71,7 @@ class Level:
     """Served load of a priority, and its proven upper bound [requests/min].
 
     No plan that serves as much of the more important priorities serves more than `bound`: as much
-    as was reached in their turn, of which later priorities may take a tolerance. With the
+    as the plan before the turn of this one, of which this one may take a tolerance. With the
     saturation policy `None` only servers with all that their targets take count; with any
     other policy those with a part of the replicas count for that part, before a round robin
     shares out evenly what serves nobody entirely. `load` is the load of all servers of the

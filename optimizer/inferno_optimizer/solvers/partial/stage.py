@@ -28,6 +28,7 @@ from inferno_optimizer.solvers.partial.margins import raised_towards
 from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex, WarmStart
 from inferno_optimizer.solvers.partial.rounding import WHOLE
 from inferno_optimizer.solvers.partial.tolerance import NEAR, GoalTolerance
+from inferno_optimizer.solvers.partial.tree import Tree
 
 HALF = 0.5
 """Share of the time that is left of a goal for the program of rows, for ejection chains after all
@@ -36,6 +37,9 @@ dives, and for each part that is solved again."""
 SEARCHED, SEARCHED_LAST = 0.7, 0.5
 """Share of the time of a goal in which columns are decided; then replicas are exchanged. The last
 level and the value leave more time for cases that are solved again."""
+
+PROOF = 0.25
+"""Part of the time of the last level for which its proof may go on; it is that of the value."""
 
 AROUND = 4
 """Nodes of the tree of which the surroundings are solved at most."""
@@ -85,6 +89,9 @@ class GoalStage:
     ) -> None:
         self._incumbent, self._problem, self._goal = incumbent, incumbent.problem, incumbent.goal
         self._tolerance, self._start, self._seconds_left = tolerance, start, seconds_left
+        served_last = incumbent.is_last and incumbent.goal.kind is not GoalKind.VALUE
+        more = PROOF * seconds_left() if served_last else 0.0
+        self._to_prove = lambda: seconds_left() + more
         self._parts = LargeNeighbourhoods(incumbent, seconds_left)
 
     def hold_all(self) -> None:
@@ -136,10 +143,13 @@ class GoalStage:
         )
         searched = SEARCHED_LAST if incumbent.is_last else SEARCHED
         ends_at = self._seconds_left() * (1 - searched)
-        proof = self._bound_as_reached(relaxation)
-        relaxation.keep(incumbent.floors)
-        vertex = self._start.solved(relaxation, self._seconds_left)
-        if vertex is None or vertex.missing > WHOLE:
+        raised = raised_towards(incumbent.floors, 1.0, incumbent.worth_of)
+        root = self._solved(relaxation, raised)
+        proof = (
+            GoalProof(np.inf, incumbent.floors) if root is None else GoalProof(root.bound, raised)
+        )
+        vertex = self._solved(relaxation, incumbent.floors)
+        if vertex is None:
             return proof
         incumbent.near = self._tolerance.near(self._goal, vertex.bound)
         search = BranchAndDive(
@@ -150,23 +160,26 @@ class GoalStage:
             self._seconds_left,
         )
         base = self._search(search, vertex)
-        bound = min(proof.bound, max(search.tree.bound, incumbent.worth))
+        bound = min(proof.bound, search.tree.bound)
         self._refine(search, vertex, base, search.tree.bound if incumbent.is_last else bound)
-        return GoalProof(bound, proof.floors, vertex.prices)
+        if incumbent.is_last and root is not None:
+            relaxation.keep(raised)
+            bound = self._proven(relaxation, root, bound)
+        return GoalProof(max(bound, incumbent.worth), proof.floors, vertex.prices)
 
-    def _bound_as_reached(self, relaxation: Relaxation) -> GoalProof:
-        """What no plan exceeds that keeps what was reached before.
-
-        The last bit of load of a level may take many cards of the next one, so that this is less
-        than with the floors as they are; but no plan keeps it where two goals exclude another.
-        """
-        incumbent = self._incumbent
-        raised = raised_towards(incumbent.floors, 1.0, incumbent.was_reached)
-        relaxation.keep(raised)
+    def _solved(self, relaxation: Relaxation, floors: tuple[Floor, ...]) -> Vertex | None:
+        """The best vertex that keeps floors; None where there is no time or none."""
+        relaxation.keep(floors)
         vertex = self._start.solved(relaxation, self._seconds_left)
-        if vertex is None or vertex.missing > WHOLE:
-            return GoalProof(np.inf, incumbent.floors)
-        return GoalProof(vertex.bound, raised)
+        return None if vertex is None or vertex.missing > WHOLE else vertex
+
+    def _proven(self, relaxation: Relaxation, root: Vertex, known: float) -> float:
+        """A bound of the plans that keep what was reached, by decisions below its vertex."""
+        incumbent, tree = self._incumbent, Tree(self._problem, relaxation, root, self._to_prove)
+        while not (tree.out_of_time or incumbent.near_enough(min(known, tree.bound))):
+            if not tree.branch(incumbent.worth, incumbent.near):
+                break
+        return min(known, tree.bound)
 
     def _search(self, search: BranchAndDive, vertex: Vertex) -> IntArray:
         """Round, solve around vertices, and dive; the best plan, if it does not keep a floor."""

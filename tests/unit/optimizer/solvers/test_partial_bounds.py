@@ -26,14 +26,14 @@ NEAR, SECONDS = 1e-5, 2.0
 """Relative distance and time at which the oracle ends, with the best plan that it knows."""
 
 
-def problem_with(seed: int) -> ReplicaProblem:
-    """Seventy servers of two priorities that want twice the cards that there are."""
+def problem_with(seed: int, priorities: int = 2) -> ReplicaProblem:
+    """Seventy servers that want twice the cards that there are."""
     random = Random(seed)  # noqa: S311 - a repeatable choice, not a secret
     demands = [
         Demand(
             f"s{place}",
             {name: random.randint(20, 120) for name in CARDS},
-            priority=1 + place % 2,
+            priority=1 + place % priorities,
             load=float(random.randint(20, 400)),
         )
         for place in range(70)
@@ -92,6 +92,20 @@ def test_no_plan_exceeds_what_is_proven_wherever_the_search_ends(
 
     outcome = solve_by_levels(problem, timer, tolerance, delayed=False, small=0)
 
+    assert exceeded(problem, outcome) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [6, 8])
+def test_the_proof_of_a_level_is_about_plans_as_good_as_the_one_before_its_turn(seed: int) -> None:
+    problem, number = problem_with(seed, priorities=3), count()
+    timer = Timer(lambda: 20.0 * (1 - next(number) / 600))
+
+    outcome = solve_by_levels(problem, timer, 0.02, delayed=False, small=0)
+
+    served = [reached for reached in outcome.reached if reached.goal.kind is GoalKind.SERVED]
+    floors = {floor.goal: floor.load for floor in served[2].floors}
+    assert floors[served[1].goal] == pytest.approx(served[1].has)
     assert exceeded(problem, outcome) == []
 
 
