@@ -89,8 +89,8 @@ class GoalStage:
     ) -> None:
         self._incumbent, self._problem, self._goal = incumbent, incumbent.problem, incumbent.goal
         self._tolerance, self._start, self._seconds_left = tolerance, start, seconds_left
-        served_last = incumbent.is_last and incumbent.goal.kind is not GoalKind.VALUE
-        more = PROOF * seconds_left() if served_last else 0.0
+        self._is_last_load = incumbent.is_last and incumbent.goal.kind is not GoalKind.VALUE
+        more = PROOF * seconds_left() if self._is_last_load else 0.0
         self._to_prove = lambda: seconds_left() + more
         self._parts = LargeNeighbourhoods(incumbent, seconds_left)
 
@@ -144,10 +144,11 @@ class GoalStage:
         searched = SEARCHED_LAST if incumbent.is_last else SEARCHED
         ends_at = self._seconds_left() * (1 - searched)
         raised = raised_towards(incumbent.floors, 1.0, incumbent.worth_of)
-        root = self._solved(relaxation, raised)
-        proof = (
-            GoalProof(np.inf, incumbent.floors) if root is None else GoalProof(root.bound, raised)
-        )
+        # The search of the last level has no use for this bound, and needs the time.
+        root = None if self._is_last_load else self._solved(relaxation, raised)
+        proof = GoalProof(np.inf, incumbent.floors)
+        if root is not None:
+            proof = GoalProof(root.bound, raised)
         vertex = self._solved(relaxation, incumbent.floors)
         if vertex is None:
             return proof
@@ -162,10 +163,10 @@ class GoalStage:
         base = self._search(search, vertex)
         bound = min(proof.bound, search.tree.bound)
         self._refine(search, vertex, base, search.tree.bound if incumbent.is_last else bound)
-        if incumbent.is_last and root is not None:
+        if self._is_last_load:
             relaxation.keep(raised)
-            bound = self._proven(relaxation, root, bound)
-        return GoalProof(max(bound, incumbent.worth), proof.floors, vertex.prices)
+            bound = self._proven(relaxation, bound)
+        return GoalProof(max(bound, incumbent.worth), raised, vertex.prices)
 
     def _solved(self, relaxation: Relaxation, floors: tuple[Floor, ...]) -> Vertex | None:
         """The best vertex that keeps floors; None where there is no time or none."""
@@ -173,9 +174,13 @@ class GoalStage:
         vertex = self._start.solved(relaxation, self._seconds_left)
         return None if vertex is None or vertex.missing > WHOLE else vertex
 
-    def _proven(self, relaxation: Relaxation, root: Vertex, known: float) -> float:
-        """A bound of the plans that keep what was reached, by decisions below its vertex."""
-        incumbent, tree = self._incumbent, Tree(self._problem, relaxation, root, self._to_prove)
+    def _proven(self, relaxation: Relaxation, known: float) -> float:
+        """A bound of the plans that keep what was reached, by decisions on their relaxation."""
+        incumbent = self._incumbent
+        root = None if incumbent.near_enough(known) else relaxation.solve(self._to_prove)
+        if root is None or root.missing > WHOLE:
+            return known
+        tree = Tree(self._problem, relaxation, root, self._to_prove)
         while not (tree.out_of_time or incumbent.near_enough(min(known, tree.bound))):
             if not tree.branch(incumbent.worth, incumbent.near):
                 break
