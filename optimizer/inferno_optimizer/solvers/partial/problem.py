@@ -243,6 +243,12 @@ class ReplicaProblem(Columns):
         return CardCuts.of(self.cards, self.capacity)
 
     @cached_property
+    def by_type(self) -> list[tuple[IntArray, IntArray]]:
+        """Columns that take cards of each type, and how many a replica takes."""
+        mine = [self.cards.type == card_type for card_type in range(len(self.capacity))]
+        return [(self.cards.owner[some], self.cards.count[some]) for some in mine]
+
+    @cached_property
     def needs(self) -> list[list[tuple[int, int]]]:
         """Type and count of the cards that a replica of each column takes."""
         needs: list[list[tuple[int, int]]] = [[] for _ in self.case]

@@ -177,8 +177,9 @@ def take_some(
     missing: int,
 ) -> bool:
     """Take replicas from the case that loses the least for the cards; whether there is one."""
-    mine = problem.cards.type == card_type
-    columns, cards = problem.cards.owner[mine], problem.cards.count[mine]
+    columns, cards = problem.by_type[card_type]
+    some = counts[columns] > 0
+    columns, cards = columns[some], cards[some]
     spare = np.where(lowest[problem.case[columns]], counts[columns] - fewest[columns], 0)
     taken = np.minimum(np.maximum(spare, 0), -(-missing // cards))
     useful = np.minimum(taken * cards, missing)
