@@ -204,7 +204,7 @@ class StepModel(StepLaw):
         so does one at which the last steps without a prefill go, if these are shorter. Derivatives
         of percentiles look as far ahead as a `NUDGE` beyond a full batch.
         """
-        full = self.batch * (1.0 + NUDGE)
+        full = self.batch.astype(np.float64) * (1.0 + NUDGE)
         step, mixed = self.step_ms(full, arrival_rate)
         most = (self.alpha + self.decode_slope * full) / step < 1.0 - FALLING
         return most | ((mixed >= 1.0) & (self.mixed_slope > 0))
