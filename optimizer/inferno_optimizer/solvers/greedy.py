@@ -5,7 +5,7 @@ values are compared in it: two that differ by the rounding of doubles are equal.
 original leaves to chance, go by name.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from itertools import count, groupby
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import SolverStatus
-from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, SolverResult
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, KeptReplicas, SolverResult
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.solvers.saturation import share_out
@@ -104,9 +104,17 @@ def hold(ledger: Ledger, case: int, running: Running, most: int | None = None) -
         parts, carried = running.parts[case], float(running.carried[case])
         if most is not None:
             several = sum(part.replicas for part in parts)
-            parts = (replace(parts[0], replicas=min(parts[0].replicas, most)),)
-            carried *= parts[0].replicas / max(several, 1)
+            parts = tuple(_at_most(most, parts))
+            carried *= sum(part.replicas for part in parts) / max(several, 1)
         ledger.keep(case, parts, carried)
+
+
+def _at_most(replicas: int, parts: Iterable[KeptReplicas]) -> Iterator[KeptReplicas]:
+    """Every part, with so many replicas in all at most."""
+    for part in parts:
+        kept = min(part.replicas, replicas)
+        replicas -= kept
+        yield replace(part, replicas=kept)
 
 
 def _stand(candidates: Candidates, ledger: Ledger, entries: Iterable[Entry]) -> list[Entry]:

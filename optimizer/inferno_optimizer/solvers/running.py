@@ -6,10 +6,13 @@ targets take elsewhere, or for a more important server, and for nothing else.
 
 What runs on several accelerators with usable rows carries the sum of their shares. Its server also
 gives it up for one of them that serves as much, so that no move stays half done if the load grows.
+Replicas beyond what the server needs are no part of what runs: cold ones, which start or have just
+started, are given up first, and warm ones where the others carry all of the need.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -17,7 +20,7 @@ from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW, KeptReplicas
-from inferno_optimizer.system import SaturationPolicy
+from inferno_optimizer.system import Allocation, SaturationPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,8 @@ class Running:
         the row takes run already; arrays of shape (cases,), -1 and 0 where there is none.
     parts
         What runs of the cases that run without a usable row: on an accelerator that they may not
-        use or that misses their targets, or on several ones.
+        use or that misses their targets, or on several ones; each part of the current allocation,
+        without the replicas that are known not to be needed.
     carried
         Share of what a case needs that what runs carries, at most 1, and 1 where that is unknown;
         shape (cases,).
@@ -53,8 +57,10 @@ class Running:
         others = np.flatnonzero((now > 0) & ~known)
         carried = np.zeros(len(now))
         carried[known] = replicas[known] / np.maximum(candidates.replicas[mine], 1)
-        carried[others] = _carried(candidates, others)
-        return cls(rows, replicas, dict(_parts(candidates, others.tolist())), carried)
+        parts, catalogue = dict[int, tuple[KeptReplicas, ...]](), Catalogue(candidates.system)
+        for case, counts, share in _needed(candidates, catalogue, others):
+            parts[case], carried[case] = _kept(candidates, catalogue, case, counts), share
+        return cls(rows, replicas, parts, carried)
 
     def held(self, policy: SaturationPolicy) -> FloatArray:
         """Share of what a case needs that nobody takes from it with a policy; shape (cases,).
@@ -77,42 +83,70 @@ def _rows(candidates: Candidates) -> IntArray:
     return rows
 
 
-def _carried(candidates: Candidates, cases: IntArray) -> FloatArray:
-    """Share of what cases need that what they run on several accelerators carries.
+def _needed(
+    candidates: Candidates, catalogue: Catalogue, cases: IntArray
+) -> Iterator[tuple[int, list[int], float]]:
+    """Cases, the replicas of each part that they need, and the share of the need that these carry.
 
-    It is 1 where one of these has no usable row, and for whatever else runs.
+    The share is 1, and all replicas are needed, where a part has no usable row.
     """
-    pairs, place = candidates.pairs, Catalogue(candidates.system).place
-    mixes = {
-        case: mix for case in cases.tolist() if (mix := candidates.cases[case].server.current.mix)
-    }
-    mine = np.flatnonzero(candidates.usable & np.isin(pairs.case, [*mixes]))
+    takes = _replicas_of_mixes(candidates, cases)
+    for case in cases.tolist():
+        current = candidates.cases[case].server.current
+        full = [takes.get((case, catalogue.place(part)), 0) for part in current.mix]
+        if full and all(full):
+            counts = _up_to_the_need(current.mix, full)
+            yield case, counts, float(min(_share(counts, full), Fraction(1)))
+        else:
+            yield case, [max(part.replicas, 0) for part in current.parts], 1.0
+
+
+def _replicas_of_mixes(candidates: Candidates, cases: IntArray) -> Mapping[tuple[int, int], int]:
+    """Replicas that the usable rows of cases that run on several accelerators take.
+
+    The keys are the case and the number of the accelerator.
+    """
+    pairs = candidates.pairs
+    mixes = [case for case in cases.tolist() if candidates.cases[case].server.current.mix]
+    mine = np.flatnonzero(candidates.usable & np.isin(pairs.case, mixes))
     keys = zip(pairs.case[mine].tolist(), pairs.accelerator[mine].tolist(), strict=True)
-    wanted = dict(zip(keys, candidates.replicas[mine].tolist(), strict=True))
-    carried = np.ones(len(cases))
-    for index, case in enumerate(cases.tolist()):
-        needs = [
-            (part.replicas, wanted.get((case, place(part)), 0)) for part in mixes.get(case, ())
-        ]
-        if needs and all(full for _, full in needs):
-            carried[index] = min(sum(replicas / full for replicas, full in needs), 1.0)
-    return carried
+    return dict(zip(keys, candidates.replicas[mine].tolist(), strict=True))
 
 
-def _parts(
-    candidates: Candidates, cases: Iterable[int]
-) -> Iterable[tuple[int, tuple[KeptReplicas, ...]]]:
-    """The parts of the current allocations of some cases; an unknown accelerator has no type."""
-    catalogue, types = Catalogue(candidates.system), candidates.types
-    for case in cases:
-        server = candidates.cases[case].server
-        parts = []
-        for part in server.current.parts:
-            card_type, cards = catalogue.cards_per_replica(
-                server.model, part.accelerator, part.role
-            )
-            if card_type in types:
-                parts.append(KeptReplicas(types.index(card_type), cards, max(part.replicas, 0)))
-            else:
-                parts.append(KeptReplicas(NO_ROW, 0, part.replicas))
-        yield case, tuple(parts)
+def _up_to_the_need(parts: Sequence[Allocation], full: Sequence[int]) -> list[int]:
+    """Replicas of each part, without the cold ones and then the warm ones that are not needed."""
+    warm = [part.warm_replicas for part in parts]
+    cold = [max(part.replicas, 0) - count for part, count in zip(parts, warm, strict=True)]
+    warm = _up_to(Fraction(1), warm, full)
+    cold = _up_to(1 - _share(warm, full), cold, full)
+    return [sum(both) for both in zip(warm, cold, strict=True)]
+
+
+def _up_to(need: Fraction, replicas: Sequence[int], full: Sequence[int]) -> list[int]:
+    """Replicas of each part without those beyond a share of the need; the last part gives first."""
+    excess, counts = _share(replicas, full) - need, list(replicas)
+    for part in reversed(range(len(counts))):
+        freed = min(max(int(excess * full[part]), 0), counts[part])
+        counts[part] -= freed
+        excess -= Fraction(freed, full[part])
+    return counts
+
+
+def _share(replicas: Sequence[int], full: Sequence[int]) -> Fraction:
+    """Share of the need that replicas carry, if `full` of each part carry all of it."""
+    return sum(map(Fraction, replicas, full), Fraction(0))
+
+
+def _kept(
+    candidates: Candidates, catalogue: Catalogue, case: int, counts: Sequence[int]
+) -> tuple[KeptReplicas, ...]:
+    """Replicas of the parts of a current allocation; an unknown accelerator has no type."""
+    server, types = candidates.cases[case].server, candidates.types
+    parts = list[KeptReplicas]()
+    for part, replicas in zip(server.current.parts, counts, strict=True):
+        card_type, cards = catalogue.cards_per_replica(server.model, part.accelerator, part.role)
+        if card_type in types:
+            parts.append(KeptReplicas(types.index(card_type), cards, replicas))
+        else:
+            parts.append(KeptReplicas(NO_ROW, 0, replicas))
+    return tuple(parts)

@@ -5,7 +5,7 @@ or, with the policy `Hold`, what runs now on accelerators without a usable row. 
 priorities in use, the most important first.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from inferno_optimizer.solvers.assignment import NO_ROW, KeptReplicas
 from inferno_optimizer.solvers.exact.program import BoolArray, weight_of
 from inferno_optimizer.solvers.partial.card_cuts import CardCuts
 from inferno_optimizer.solvers.running import Running
-from inferno_optimizer.system import SaturationPolicy
+from inferno_optimizer.system import Allocation, SaturationPolicy
 
 
 @dataclass(frozen=True)
@@ -315,11 +315,11 @@ def _stays(candidates: Candidates, rows: IntArray) -> tuple[BoolArray, BoolArray
 def _kept(candidates: Candidates, capacity: IntArray, running: Running, cases: IntArray) -> Columns:
     """A column for what is kept as it is: single replicas, or a mix as a whole."""
     mine = [(place, case) for place, case in enumerate(cases.tolist()) if case in running.parts]
-    cost = [candidates.cases[case].server.current.cost for _, case in mine]
-    steps, entries, most = [], [], []
+    steps, entries, most, cost = [], [], [], []
     for column, (_, case) in enumerate(mine):
-        parts = running.parts[case]
+        parts, current = running.parts[case], candidates.cases[case].server.current
         single = len(parts) == 1
+        cost.append(sum(_costs(current.parts, parts)))
         steps.append(parts[0].replicas if single else 1)
         needs = dict(_needs(parts, single=single))
         entries += [(column, card_type, count) for card_type, count in needs.items()]
@@ -342,8 +342,14 @@ def _kept(candidates: Candidates, capacity: IntArray, running: Running, cases: I
     )
 
 
+def _costs(before: Sequence[Allocation], parts: Sequence[KeptReplicas]) -> Iterator[float]:
+    """Cost of each part that is kept, of an allocation that may have more replicas [cents/hour]."""
+    for part, kept in zip(before, parts, strict=True):
+        yield part.cost * kept.replicas / max(part.replicas, 1)
+
+
 def _needs(parts: tuple[KeptReplicas, ...], *, single: bool) -> Iterator[tuple[int, int]]:
     """Cards by type of a replica, or of a whole mix."""
-    for card_type in sorted({part.type for part in parts if part.cards}):
+    for card_type in sorted({part.type for part in parts if part.cards * part.replicas}):
         mine = [part for part in parts if part.type == card_type]
         yield card_type, sum(p.cards * (1 if single else p.replicas) for p in mine)

@@ -1,6 +1,9 @@
 """The saturation policy `Hold`: what runs stays, unless a more important server gets the cards."""
 
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from random import Random
 
 import pytest
@@ -253,3 +256,142 @@ def test_cards_that_a_server_leaves_go_to_one_that_ran_on_them_before_others(
     system = system_of(demands, accelerators(X=100, Y=1), {"X": 1, "Y": 1}, options)
 
     assert outcome(system) == {"a": ("Y", 1), "b": ("X", 1), "c": ("", 0)}
+
+
+def mix_of(*parts: tuple[str, int, int], price: float = 10) -> Allocation:
+    """What a server runs on several accelerators: name, ready replicas, and those that start."""
+    placed = [
+        replace(runs(name, ready + starting, price), cold_replicas=starting)
+        for name, ready, starting in parts
+    ]
+    replicas, cost = sum(p.replicas for p in placed), sum(p.cost for p in placed)
+    return Allocation(placed[0].accelerator, replicas, cost=cost, mix=tuple(placed))
+
+
+def placement(solution: Solution, name: str) -> str:
+    """Replicas and accelerators of a server in a plan."""
+    found = solution.allocations.get(name)
+    return found.placement if found else ""
+
+
+@by_each_solver
+@pytest.mark.parametrize(
+    ("mix", "kept"),
+    [
+        (mix_of(("B", 2, 0), ("A", 1, 3)), "2 x B + 3 x A"),
+        (mix_of(("A", 1, 3), ("B", 2, 0)), "3 x A + 2 x B"),
+        (mix_of(("A", 0, 4), ("B", 2, 0)), "3 x A + 2 x B"),
+        (mix_of(("A", 4, 0), ("B", 0, 2)), "4 x A + 1 x B"),
+        (mix_of(("A", 4, 0), ("B", 2, 0)), "4 x A + 1 x B"),
+    ],
+)
+def test_a_half_done_move_holds_no_more_than_the_need_and_gives_up_what_starts(
+    options: Options, mix: Allocation, kept: str
+) -> None:
+    moves = Demand("moves", {"A": 5, "B": 5}, current=mix)
+    waits = Demand("waits", {"A": 2, "B": 2}, priority=2)
+    units = accelerators(A=10, B=10)
+
+    solution = optimize(system_of([moves, waits], units, {"A": 4, "B": 2}, options))
+
+    assert placement(solution, "moves") == kept
+    assert solution.allocations["waits"].replicas == 1
+    assert sum(use.used for use in solution.capacity) == 6
+
+
+def in_motion(random: Random) -> tuple[list[Demand], dict[str, int]]:
+    """Servers whose moves are half done, and at least the cards that these take."""
+    demands, capacity = [], Counter(A=random.randint(0, 1), B=random.randint(0, 1))
+    for place in range(random.randint(1, 3)):
+        needs = {name: random.randint(2, 8) for name in "AB"}
+        parts = [
+            (name, random.randint(0, 3), random.randint(0, 3)) for name in random.sample("AB", 2)
+        ]
+        parts = [part if part[1] + part[2] else (part[0], 1, 0) for part in parts]
+        capacity.update({name: ready + starting for name, ready, starting in parts})
+        priority, load = random.randint(1, 2), random.choice((60, 300, 900))
+        demands.append(Demand(f"s{place}", needs, priority, load, mix_of(*parts)))
+    return demands, capacity
+
+
+def share(demand: Demand, parts: Mapping[str, int]) -> Fraction:
+    """Share of its need that replicas by accelerator carry, at most 1."""
+    carried = (Fraction(count, demand.needs[name]) for name, count in parts.items())
+    return min(sum(carried, Fraction(0)), Fraction(1))
+
+
+def planned(solution: Solution, name: str) -> dict[str, int]:
+    """Replicas of a server by accelerator."""
+    found = solution.allocations.get(name)
+    return {part.accelerator: part.replicas for part in found.parts} if found else {}
+
+
+def all_of(demand: Demand) -> dict[str, int]:
+    """What runs of a server by accelerator, with what starts."""
+    return {part.accelerator: part.replicas for part in demand.current.mix}
+
+
+def ready(demand: Demand) -> dict[str, int]:
+    """What serves now, by accelerator."""
+    return {part.accelerator: part.warm_replicas for part in demand.current.mix}
+
+
+def reaches(demands: list[Demand], solution: Solution) -> list[float]:
+    """Load that is held and load that is served on one accelerator, class by class."""
+    loads = []
+    for priority in (1, 2):
+        held = served = 0.0
+        for demand in (d for d in demands if d.priority == priority):
+            plan = planned(solution, demand.name)
+            held += demand.load * min(share(demand, plan), share(demand, all_of(demand)))
+            served += demand.load * share(demand, plan) if len(plan) == 1 else 0
+        loads += [held, served]
+    return loads
+
+
+def as_solved(options: Options) -> Iterator[tuple[list[Demand], Solution]]:
+    """Moves that are half done, each with its plan."""
+    random = Random(1)  # noqa: S311 - a repeatable choice, not a secret
+    for _ in range(100):
+        demands, capacity = in_motion(random)
+        units = accelerators(A=10, B=10)
+        yield demands, optimize(system_of(demands, units, capacity, options))
+
+
+@by_each_solver
+def test_no_replica_of_a_half_done_move_is_held_beyond_the_need(options: Options) -> None:
+    for demands, solution in as_solved(options):
+        for demand in demands:
+            plan = planned(solution, demand.name)
+            less = (plan | {name: count - 1} for name, count in plan.items())
+            assert all(share(demand, fewer) < 1 for fewer in less), (demands, plan)
+
+
+@by_each_solver
+def test_what_serves_stays_unless_a_more_important_server_takes_more_cards(
+    options: Options,
+) -> None:
+    for demands, solution in as_solved(options):
+        for demand in demands:
+            plan, serving = planned(solution, demand.name), ready(demand)
+            above = (d for d in demands if d.priority < demand.priority)
+            if any(planned(solution, d.name).items() - all_of(d).items() for d in above):
+                continue  # it may have taken the cards
+            stays = {name: min(count, serving[name]) for name, count in plan.items()}
+            kept = stays if len(plan) > 1 else plan
+            assert share(demand, kept) >= share(demand, serving), (demands, plan)
+
+
+def test_the_exact_solver_holds_and_serves_no_less_of_half_done_moves() -> None:
+    solved = (as_solved(options) for options in SOLVERS.values())
+    for (demands, greedy), (_, exact) in zip(*solved, strict=True):
+        assert reaches(demands, exact) >= reaches(demands, greedy), demands
+
+
+@by_each_solver
+def test_equal_servers_on_several_accelerators_hold_one_replica_each(options: Options) -> None:
+    heavy = Demand("heavy", {"X": 3}, load=300, current=mix_of(("X", 2, 0), ("Y", 1, 0)))
+    light = Demand("light", {"X": 3}, current=mix_of(("X", 1, 0), ("Y", 1, 0)))
+    system = system_of([heavy, light], accelerators(X=10, Y=10), {"X": 2, "Y": 0}, options)
+
+    assert outcome(system) == {"heavy": ("X", 1), "light": ("X", 1)}
