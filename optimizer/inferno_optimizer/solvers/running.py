@@ -12,7 +12,8 @@ started, are given up first, and warm ones where the others carry all of the nee
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+from math import lcm
+from operator import mul
 
 import numpy as np
 
@@ -95,8 +96,10 @@ def _needed(
         current = candidates.cases[case].server.current
         full = [takes.get((case, catalogue.place(part)), 0) for part in current.mix]
         if full and all(full):
-            counts = _up_to_the_need(current.mix, full)
-            yield case, counts, float(min(_share(counts, full), Fraction(1)))
+            need = lcm(*full)
+            shares = [need // each for each in full]
+            counts = _up_to_the_need(current.mix, shares, need)
+            yield case, counts, min(_load(counts, shares) / need, 1.0)
         else:
             yield case, [max(part.replicas, 0) for part in current.parts], 1.0
 
@@ -113,28 +116,31 @@ def _replicas_of_mixes(candidates: Candidates, cases: IntArray) -> Mapping[tuple
     return dict(zip(keys, candidates.replicas[mine].tolist(), strict=True))
 
 
-def _up_to_the_need(parts: Sequence[Allocation], full: Sequence[int]) -> list[int]:
-    """Replicas of each part, without the cold ones and then the warm ones that are not needed."""
+def _up_to_the_need(parts: Sequence[Allocation], shares: Sequence[int], need: int) -> list[int]:
+    """Replicas of each part, without the cold ones and then the warm ones that are not needed.
+
+    A replica of a part carries its share of the need.
+    """
     warm = [part.warm_replicas for part in parts]
     cold = [max(part.replicas, 0) - count for part, count in zip(parts, warm, strict=True)]
-    warm = _up_to(Fraction(1), warm, full)
-    cold = _up_to(1 - _share(warm, full), cold, full)
+    warm = _up_to(need, warm, shares)
+    cold = _up_to(need - _load(warm, shares), cold, shares)
     return [sum(both) for both in zip(warm, cold, strict=True)]
 
 
-def _up_to(need: Fraction, replicas: Sequence[int], full: Sequence[int]) -> list[int]:
-    """Replicas of each part without those beyond a share of the need; the last part gives first."""
-    excess, counts = _share(replicas, full) - need, list(replicas)
+def _up_to(need: int, replicas: Sequence[int], shares: Sequence[int]) -> list[int]:
+    """Replicas of each part without those beyond the need; the last part gives first."""
+    excess, counts = _load(replicas, shares) - need, list(replicas)
     for part in reversed(range(len(counts))):
-        freed = min(max(int(excess * full[part]), 0), counts[part])
+        freed = min(max(excess // shares[part], 0), counts[part])
         counts[part] -= freed
-        excess -= Fraction(freed, full[part])
+        excess -= freed * shares[part]
     return counts
 
 
-def _share(replicas: Sequence[int], full: Sequence[int]) -> Fraction:
-    """Share of the need that replicas carry, if `full` of each part carry all of it."""
-    return sum(map(Fraction, replicas, full), Fraction(0))
+def _load(replicas: Sequence[int], shares: Sequence[int]) -> int:
+    """What replicas carry together."""
+    return sum(map(mul, replicas, shares))
 
 
 def _kept(
