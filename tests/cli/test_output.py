@@ -164,7 +164,8 @@ def test_the_module_is_the_same_program() -> None:
 def test_explain_says_where_a_server_has_no_workload(tmp_path: Path) -> None:
     objects = list(yaml.safe_load_all((SAMPLE / "servers.yaml").read_text()))
     for server in objects:
-        server["spec"]["workloads"] = [{"accelerator": "A100", "name": "on-a100"}]
+        name = f"{server['metadata']['name']}-a100"
+        server["spec"]["workloads"] = [{"accelerator": "A100", "name": name}]
     (tmp_path / "servers.yaml").write_text(yaml.safe_dump_all(objects))
     others = [
         path for path in SAMPLE.glob("*.yaml") if path.stem not in ("servers", "kustomization")

@@ -64,8 +64,8 @@ def _named(server: Server) -> Iterator[tuple[str, ObjectName]]:
 def _problem(server: Server, older: Server, named: ObjectName) -> Problem:
     kind, name = named[1:3]
     message = (
-        f"Server {older.metadata.name!r} names {kind} {name!r} too, and is older: each workload"
-        f" runs one server; name another one, or delete one of the two Servers"
+        f"Server {older.metadata.name!r} names {kind} {name!r} already: each workload runs"
+        f" one server; name another one, or delete one of the two Servers"
     )
     field = "modelBooster" if server.spec.model_booster else "workloads"
     return Problem("server", server.spec.name, field, message)

@@ -12,7 +12,6 @@ from tests.unit.operator.controllers.approval.scene import MortalCluster, Scene,
 from tests.unit.operator.controllers.approval.test_proposal import optimization_of
 from tests.unit.operator.objects import Manifest
 
-WORKLOAD = {"workloads": [{"accelerator": "A", "name": "w"}, {"accelerator": "B", "name": "x"}]}
 FAST = (
     objects.accelerator("B", cost=15),
     objects.model(data=[objects.performance(), objects.performance("B", alpha=333, beta=0)]),
@@ -22,8 +21,15 @@ FAST = (
 
 def serving(name: str, runs: int, wanted: int, fields: Manifest | None = None) -> Manifest:
     """A Server with a workload on which so many replicas run, under a load that takes others."""
-    current = {"currentAlloc": objects.running(runs, wanted)}
-    spec = {**WORKLOAD, **current, **(fields or {})}
+    workloads = [
+        {"accelerator": accelerator, "name": f"{name}-{accelerator}".lower()}
+        for accelerator in "AB"
+    ]
+    spec = {
+        "workloads": workloads,
+        "currentAlloc": objects.running(runs, wanted),
+        **(fields or {}),
+    }
     return objects.server(name, spec=spec)
 
 
