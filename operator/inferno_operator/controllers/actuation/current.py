@@ -179,17 +179,11 @@ def _max_batch(server: Server, replicas: PlacedReplicas) -> int:
     """Return the batch size that was decided for the place of replicas, else the one before."""
     desired, current = server.spec.desired_alloc, server.spec.current_alloc
     wholes = [*filter(None, [desired, current])]
-    if replicas.role is not Role.BOTH:
-        roles = (whole.roles.by_place for whole in wholes if whole.roles)
-        batches = [
-            part.max_batch
-            for each in roles
-            for place, part in each.items()
-            if place == replicas.place
-        ]
+    parts: list[ReplicaAllocation]
+    if replicas.role is Role.BOTH:
+        every = [*placements(desired), *placements(current), *filter(None, [current])]
+        parts = [part for part in every if part.accelerator == replicas.accelerator != ""]
     else:
-        parts = [*placements(desired), *placements(current), *filter(None, [current])]
-        batches = [
-            part.max_batch for part in parts if part.accelerator == replicas.accelerator != ""
-        ]
-    return next(filter(None, batches), 0)
+        roles = [whole.roles.by_place for whole in wholes if whole.roles]
+        parts = [each[replicas.place] for each in roles if replicas.place in each]
+    return next((part.max_batch for part in parts if part.max_batch), 0)

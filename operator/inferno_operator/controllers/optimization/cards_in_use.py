@@ -51,6 +51,8 @@ def still_counted(
         profiles=tuple(_profiles(system.profiles, known)),
         roles=tuple(_profiles(system.roles, known)),
     )
+    if before == system:
+        return system
     servers, now = (*system.servers, *left_out), Catalogue(system)
     types = set(_changed_types(servers, now, Catalogue(before)))
     used = cards_of_servers(now, servers) if types else {}
