@@ -24,5 +24,5 @@ def solve_ours(path: Path, seconds: float) -> Result:
         program = Program(**{name: arrays[name] for name in arrays.files})
     start = time.perf_counter()
     timer = Timer(lambda: start + seconds - time.perf_counter(), RESERVED * seconds)
-    chosen = solve_by_levels(program, timer, anew=most_load).plan
+    chosen = solve_by_levels(program, timer, level_search=most_load).plan
     return result_of(Rows.load(path), chosen, time.perf_counter() - start)

@@ -71,7 +71,7 @@ def solve_single(
         timer,
         tolerance=options.priority_tolerance,
         observe=recorder.observe if options.trace else None,
-        anew=most_load,
+        level_search=most_load,
     )
     priorities = priorities_of(candidates, candidates.pairs.case[rows])
     return EntirePlan(

@@ -46,7 +46,7 @@ def solve_by_levels(
     settings: ExactSettings = DEFAULTS,
     tolerance: float | None = None,
     observe: ProgressObserver | None = None,
-    anew: LevelSearch | None = None,
+    level_search: LevelSearch | None = None,
 ) -> LevelPlan[BoolArray]:
     """Solve a program with at least one row.
 
@@ -63,12 +63,12 @@ def solve_by_levels(
         settings, or nothing of a small program.
     observe
         Is told of every improvement; None where nobody wants to know.
-    anew
+    level_search
         The search for a level that a first choice serves far below its bound, if there is one.
     """
     is_small = len(program.case) <= settings.sizes.small
     share = Tolerance.of(tolerance, SLACK if is_small else settings.given_up)
-    levels = _RowLevels(program, timer, settings, share, observe, anew)
+    levels = _RowLevels(program, timer, settings, share, observe, level_search)
     return solve_levels(levels, levels.first(), timer, share)
 
 
@@ -100,10 +100,10 @@ class _RowLevels:
         settings: ExactSettings,
         tolerance: Tolerance,
         observe: ProgressObserver | None,
-        anew: LevelSearch | None,
+        level_search: LevelSearch | None,
     ) -> None:
         self.program, self.settings, self.tolerance = program, settings, tolerance
-        self.observe, self.anew, self._timer = observe, anew, timer
+        self.observe, self.level_search, self._timer = observe, level_search, timer
         self.is_small = len(program.case) <= settings.sizes.small
         self.stands = _stands(program)
         first, levels = program.starts, int(program.level.max()) + 1
@@ -221,7 +221,7 @@ class _RowSearch:
             self._patient(time),
             levels.settings,
             stands=levels.stands,
-            anew=levels.anew,
+            level_search=levels.level_search,
         ).run()
 
     def _patient(self, time: GoalTime) -> GoalTime:

@@ -97,7 +97,7 @@ class PricedSearch:
         What remains.
     settings
         Of the search.
-    anew
+    level_search
         The search for a level that a first choice serves far below its bound, if there is one.
     """
 
@@ -110,11 +110,11 @@ class PricedSearch:
         settings: ExactSettings,
         *,
         stands: bool,
-        anew: LevelSearch | None,
+        level_search: LevelSearch | None,
     ) -> None:
         self._goal, self._program, self._incumbent = goal, goal.program, incumbent
         self._tolerance, self._settings, self._stands = tolerance, settings, stands
-        self._anew = None if goal.is_last else anew
+        self._level_search = None if goal.is_last else level_search
         self._may_end = stands and not goal.is_last  # and then it takes no time from the others
         self._first_seconds_left = time.left_in_all if self._may_end else time.left
         self._seconds_left, self._gap = time.left, settings.gap
@@ -176,8 +176,8 @@ class PricedSearch:
         """Search around first choices, until one is good enough."""
         if self._goal.is_last and self._is_open():
             self._tighten()
-        if self._anew is not None and not self._incumbent.is_within(self._settings.far):
-            self._search_anew(self._anew)
+        if self._level_search is not None and not self._incumbent.is_within(self._settings.far):
+            self._search_far_level(self._level_search)
         else:
             for known in (packed, self._incumbent.plan):
                 if self._is_open():
@@ -185,11 +185,11 @@ class PricedSearch:
         if self._is_open():
             self._search_everywhere()
 
-    def _search_anew(self, anew: LevelSearch) -> None:
+    def _search_far_level(self, level_search: LevelSearch) -> None:
         """Leave a part of the time to the other search."""
         reserved = (1 - self._settings.far_time) * self._seconds_left()
         left = self._seconds_left
-        self._offer(anew(self._goal, self._incumbent.plan, lambda: left() - reserved))
+        self._offer(level_search(self._goal, self._incumbent.plan, lambda: left() - reserved))
 
     def _tighten(self) -> None:
         """Prove more by cuts, once in a stage, among the rows of which something better consists.

@@ -63,10 +63,12 @@ def test_only_a_level_far_from_its_bound_is_searched_anew() -> None:
 
     settings = ExactSettings(sizes=LARGE, far=-1.0)
     found = solve_by_levels(
-        program, Timer(lambda: 60.0), settings, 0.0, anew=other_search(best, far)
+        program, Timer(lambda: 60.0), settings, 0.0, level_search=other_search(best, far)
     )
     settings = ExactSettings(sizes=LARGE, far=1.0)
-    solve_by_levels(program, Timer(lambda: 60.0), settings, 0.0, anew=other_search(best, near))
+    solve_by_levels(
+        program, Timer(lambda: 60.0), settings, 0.0, level_search=other_search(best, near)
+    )
 
     assert not near
     assert far
