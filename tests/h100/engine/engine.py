@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -62,6 +63,9 @@ LONGEST = 4096
 
 QUERY_STEP, CACHE_STEP = 128, 32768
 """What the tokens of a step, and those that it reads of the cache, are padded to on a GPU."""
+
+EVENTS = 16
+"""Steps after which the time that the GPU took is read; it is known two steps later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,7 @@ def run(link: Connection, settings: EngineSettings) -> None:
     manager.output_router = PipeRouter(link)
     manager.warmup()
     _capture_all(manager)
-    steps = _recorded(manager.batch_processor)
+    steps, gpu = _recorded(manager.batch_processor), _timed(manager.batch_processor)
     gc.freeze()  # collections stop the steps, and are long with all of this
     manager.start()
     link.send([])
@@ -137,7 +141,7 @@ def run(link: Connection, settings: EngineSettings) -> None:
         prompt, tokens = rest
         manager.add_request(prompt, str(number), max_new_tokens=tokens, streaming=True)
     if settings.steps:
-        np.savez_compressed(settings.steps, steps=np.array(steps, dtype=np.float32))
+        np.savez_compressed(settings.steps, steps=np.array(steps), gpu=np.array(gpu))
     manager.stop(block=False, hard_stop=True)
 
 
@@ -220,18 +224,44 @@ def _capture_all(manager: Any) -> None:
 def _recorded(processor: Any) -> deque[tuple[float, int, int, int, int]]:
     """When each step was scheduled [s], with its requests, new tokens, and tokens in the cache.
 
-    The last number is that of all prompt tokens so far that need not be computed.
+    The time is that of the monotonic clock, which other processes have as well. The last number is
+    that of all prompt tokens so far that need not be computed.
     """
     steps: deque[tuple[float, int, int, int, int]] = deque(maxlen=500_000)
     scheduler, cache = processor.scheduler, processor.cache
-    schedule, began = scheduler.schedule_batch, time.perf_counter()
+    schedule = scheduler.schedule_batch
 
     def recorded(token_budget: int, cache_budget: int) -> Any:
         found = schedule(token_budget, cache_budget)
         if found[0]:
             known = cache._total_prefix_length  # noqa: SLF001 - there is no other way
-            steps.append((time.perf_counter() - began, len(found[0]), found[2], found[3], known))
+            steps.append((time.perf_counter(), len(found[0]), found[2], found[3], known))
         return found
 
     scheduler.schedule_batch = recorded
     return steps
+
+
+def _timed(processor: Any) -> deque[float]:
+    """How long the GPU computes each step [ms]; of the last `EVENTS` it is not known."""
+    times: deque[float] = deque(maxlen=500_000)
+    runner = processor.model_runner
+    compute, stream = runner.compute_batch, runner.inputs_and_outputs.compute_stream
+    if stream is None:
+        return times
+    events = deque(
+        tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(EVENTS)
+    )
+    number = count()
+
+    def timed(*given: Any) -> None:
+        began, ended = events[0]
+        events.rotate(-1)
+        if next(number) >= EVENTS:
+            times.append(began.elapsed_time(ended))  # of a step that was over long ago
+        began.record(stream)
+        compute(*given)
+        ended.record(stream)
+
+    runner.compute_batch = timed
+    return times
