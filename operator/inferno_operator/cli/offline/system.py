@@ -210,8 +210,8 @@ def _system_of_manifests(
     loads: "Mapping[str, Load]",
     doubt: Remark,
 ) -> System:
-    from inferno_operator.controllers.optimization.snapshot import KINDS, Named, build_system
-    from inferno_operator.resources import Capacity, Optimizer
+    from inferno_operator.controllers.optimization.snapshot import build_system
+    from inferno_operator.resources import Optimizer
     from inferno_operator.resources.caveats import caveats
 
     parsed = _resources(documents, on_unknown)
@@ -222,16 +222,7 @@ def _system_of_manifests(
     _refuse_several("Optimizers", optimizers)
     _refuse_several("namespaces", [(r.metadata.namespace, d.origin) for r, d in parsed])
     snapshot = build_system(resources)
-    origins = {
-        (KINDS[each.kind], each.spec.name): document
-        for each, document in parsed
-        if isinstance(each, Named)
-    } | {
-        ("capacity", count.type): document
-        for each, document in parsed
-        if isinstance(each, Capacity)
-        for count in each.spec.count
-    }
+    origins = _origins(parsed)
     problems = [*(problem for _, problem in snapshot.excluded), *snapshot.problems]
     _refuse_invalid(problems, lambda problem: place_of(problem, origins))
     dangling = [problem for problem in problems if problem.reason in DANGLING]
@@ -240,6 +231,20 @@ def _system_of_manifests(
     if not any(isinstance(resource, Optimizer) for resource in resources):
         remark([NO_OPTIMIZER])
     return snapshot.system
+
+
+def _origins(parsed: "Iterable[tuple[Resource, Document]]") -> dict[tuple[str, str], Document]:
+    """Where each object stands, and each count of cards; by kind and name, as problems say them."""
+    from inferno_operator.controllers.optimization.snapshot import KINDS, Named
+    from inferno_operator.resources import Capacity
+
+    origins: dict[tuple[str, str], Document] = {}
+    for resource, document in parsed:
+        if isinstance(resource, Named):
+            origins[KINDS[resource.kind], resource.spec.name] = document
+        if isinstance(resource, Capacity):
+            origins |= {("capacity", count.type): document for count in resource.spec.count}
+    return origins
 
 
 def _with_load(resource: "Resource", loads: "Mapping[str, Load]") -> "Resource":
