@@ -1,7 +1,7 @@
 """What a solver answers: a row of the candidate table for each case, a mix of rows, or none."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from inferno_optimizer.sizing.candidates import Candidates
+from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solution import CurvePoint, Gain, Level, MarginalValue, SolverStatus
+from inferno_optimizer.system import Role
 
 NO_ROW = -1
 NO_LEVEL = -1
@@ -30,11 +32,27 @@ class Mix:
 
 @dataclass(frozen=True, slots=True)
 class KeptReplicas:
-    """Replicas that run and stay as they are, each on some cards of a type; -1 is no known type."""
+    """Replicas that run and stay as they are, each on some cards of a type; -1 is no known type.
+
+    A replica carries a `share` of what its case needs, or of the half of each request that its role
+    does, and costs `cost` [cents/hour].
+    """
 
     type: int
     cards: int
     replicas: int
+    share: float
+    cost: float
+    role: Role = Role.BOTH
+
+
+def share_kept(parts: Iterable[KeptReplicas]) -> float:
+    """Share of what its case needs that parts carry together, at most 1."""
+    shares = dict[Role, float]()
+    for part in parts:
+        shares[part.role] = shares.get(part.role, 0.0) + part.share * part.replicas
+    least = min(shares.values(), default=0.0)
+    return 1.0 if least >= 1 - ROUNDING else least
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,15 +101,11 @@ def hold(ledger: Ledger, case: int, running: Running, most: int | None = None) -
         replicas = int(running.replicas[case])
         ledger.hold(row, replicas if most is None else min(replicas, most))
     elif case in running.parts:
-        parts, carried = running.parts[case], float(running.carried[case])
-        if most is not None:
-            several = sum(part.replicas for part in parts)
-            parts = tuple(_at_most(most, parts))
-            carried *= sum(part.replicas for part in parts) / max(several, 1)
-        ledger.keep(case, parts, carried)
+        parts = running.parts[case]
+        ledger.keep(case, parts if most is None else tuple(at_most(most, parts)))
 
 
-def _at_most(replicas: int, parts: Iterable[KeptReplicas]) -> Iterator[KeptReplicas]:
+def at_most(replicas: int, parts: Iterable[KeptReplicas]) -> Iterator[KeptReplicas]:
     """Every part, with so many replicas in all at most."""
     for part in parts:
         kept = min(part.replicas, replicas)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, KeptReplicas, Mix
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, KeptReplicas, Mix, share_kept
 
 NOTHING: Mapping[int, int] = MappingProxyType({})
 """No cards."""
@@ -39,8 +39,6 @@ class Ledger:
         self._given = [0] * len(candidates.cases)
         self._mixes: dict[int, Mix] = {}
         self._kept: dict[int, tuple[KeptReplicas, ...]] = {}
-        self._carried: dict[int, float] = {}
-        """Share that a replica of what runs carries, of cases that keep it as it is."""
         self._holding: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         """Rows and replicas that run, by type, of cases that got fewer."""
         self._keeping: defaultdict[int, list[tuple[int, Sequence[KeptReplicas]]]]
@@ -81,8 +79,7 @@ class Ledger:
 
     def kept_share(self, case: int) -> float:
         """Part of what a case needs that it keeps as it is; 0 if it keeps nothing so."""
-        kept = sum(part.replicas for part in self._kept.get(case, ()))
-        return kept * self._carried[case] if kept else 0.0
+        return share_kept(self._kept[case]) if case in self._kept else 0.0
 
     def whole_rounds(self, rows: Sequence[int]) -> int:
         """How many replicas every one of these rows, of different cases, can still have."""
@@ -117,12 +114,8 @@ class Ledger:
             for card_type, _ in self._needs(row):
                 self._holding[card_type].append((row, replicas))
 
-    def keep(self, case: int, parts: Sequence[KeptReplicas], carried: float) -> None:
-        """Leave a case what runs as it is, as much of it as fits; the rest as it is freed.
-
-        `carried` is the share of what the case needs that all of it carries.
-        """
-        self._carried[case] = carried / max(sum(part.replicas for part in parts), 1)
+    def keep(self, case: int, parts: Sequence[KeptReplicas]) -> None:
+        """Leave a case what runs as it is, as much of it as fits; the rest as it is freed."""
         self._give_back(case)
         self._keep(case, parts)
         if self._kept.get(case) != tuple(parts):

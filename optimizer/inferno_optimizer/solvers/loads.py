@@ -7,7 +7,7 @@ import numpy as np
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import Level
-from inferno_optimizer.solvers.assignment import NO_ROW, Assignment
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, share_kept
 from inferno_optimizer.solvers.exact.program import weight_of
 from inferno_optimizer.solvers.running import Running
 
@@ -55,8 +55,7 @@ def loads_held(candidates: Candidates, assignment: Assignment) -> dict[int, floa
         if place in assignment.mixes:
             share = 1.0
         elif place in assignment.kept:
-            runs = sum(part.replicas for part in running.parts[place])
-            share = most[place] * sum(part.replicas for part in assignment.kept[place]) / runs
+            share = share_kept(assignment.kept[place])
         elif row != NO_ROW:
             share = assignment.replicas[place] / max(candidates.replicas[row], 1)
         held[case.priority] += float(min(share, most[place])) * weight_of(case)

@@ -11,8 +11,9 @@ started, are given up first, and warm ones where the others carry all of the nee
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from math import lcm
+from dataclasses import dataclass, replace
+from itertools import product
+from math import ceil, lcm
 from operator import mul
 
 import numpy as np
@@ -20,8 +21,11 @@ import numpy as np
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.assignment import NO_ROW, KeptReplicas
+from inferno_optimizer.solvers.assignment import NO_ROW, KeptReplicas, share_kept
 from inferno_optimizer.system import Allocation, SaturationPolicy
+
+LOTS = 256
+"""What may stay of a mix, in so many ways at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +63,9 @@ class Running:
         carried = np.zeros(len(now))
         carried[known] = replicas[known] / np.maximum(candidates.replicas[mine], 1)
         parts, catalogue = dict[int, tuple[KeptReplicas, ...]](), Catalogue(candidates.system)
-        for case, counts, share in _needed(candidates, catalogue, others):
-            parts[case], carried[case] = _kept(candidates, catalogue, case, counts), share
+        for case, needed in _needed(candidates, catalogue, others):
+            parts[case] = tuple(_kept(candidates, catalogue, case, needed))
+            carried[case] = share_kept(parts[case])
         return cls(rows, replicas, parts, carried)
 
     def held(self, policy: SaturationPolicy) -> FloatArray:
@@ -84,12 +89,43 @@ def _rows(candidates: Candidates) -> IntArray:
     return rows
 
 
+@dataclass(frozen=True, slots=True)
+class Lot:
+    """Replicas that run and stay together, and how often there are as many."""
+
+    parts: tuple[KeptReplicas, ...]
+    most: int = 1
+
+    def times(self, count: int) -> tuple[KeptReplicas, ...]:
+        """The replicas of so many lots."""
+        return tuple(replace(part, replicas=count * part.replicas) for part in self.parts)
+
+
+def lots_of(parts: tuple[KeptReplicas, ...]) -> list[Lot]:
+    """What may stay of what runs: each replica of one part, or a number of each of several.
+
+    The first has all of several parts. Of many replicas only some numbers are tried.
+    """
+    if len(parts) == 1:
+        return [Lot((replace(parts[0], replicas=1),), parts[0].replicas)]
+    steps = int(LOTS ** (1 / len(parts))) - 1
+    numbers = (
+        sorted({ceil(part.replicas * step / steps) for step in range(steps + 1)}, reverse=True)
+        for part in parts
+    )
+    some = (
+        tuple(replace(part, replicas=count) for part, count in zip(parts, counts, strict=True))
+        for counts in product(*numbers)
+    )
+    return [Lot(each) for each in some if share_kept(each) > 0]
+
+
 def _needed(
     candidates: Candidates, catalogue: Catalogue, cases: IntArray
-) -> Iterator[tuple[int, list[int], float]]:
-    """Cases, the replicas of each part that they need, and the share of the need that these carry.
+) -> Iterator[tuple[int, list[tuple[int, float]]]]:
+    """Cases, and the replicas of each part that they need, with the share that each carries.
 
-    The share is 1, and all replicas are needed, where a part has no usable row.
+    All replicas are needed, and carry all together, where a part has no usable row.
     """
     takes = _replicas_of_mixes(candidates, cases)
     for case in cases.tolist():
@@ -99,9 +135,11 @@ def _needed(
             need = lcm(*full)
             shares = [need // each for each in full]
             counts = _up_to_the_need(current.mix, shares, need)
-            yield case, counts, min(_load(counts, shares) / need, 1.0)
+            yield case, [(n, 1 / each) for n, each in zip(counts, full, strict=True)]
         else:
-            yield case, [max(part.replicas, 0) for part in current.parts], 1.0
+            replicas = [max(part.replicas, 0) for part in current.parts]
+            all_of = [sum(replicas)] * len(replicas) if current.mix else replicas
+            yield case, [(n, 1 / max(n_all, 1)) for n, n_all in zip(replicas, all_of, strict=True)]
 
 
 def _replicas_of_mixes(candidates: Candidates, cases: IntArray) -> Mapping[tuple[int, int], int]:
@@ -144,15 +182,12 @@ def _load(replicas: Sequence[int], shares: Sequence[int]) -> int:
 
 
 def _kept(
-    candidates: Candidates, catalogue: Catalogue, case: int, counts: Sequence[int]
-) -> tuple[KeptReplicas, ...]:
+    candidates: Candidates, catalogue: Catalogue, case: int, needed: Sequence[tuple[int, float]]
+) -> Iterator[KeptReplicas]:
     """Replicas of the parts of a current allocation; an unknown accelerator has no type."""
     server, types = candidates.cases[case].server, candidates.types
-    parts = list[KeptReplicas]()
-    for part, replicas in zip(server.current.parts, counts, strict=True):
-        card_type, cards = catalogue.cards_per_replica(server.model, part.accelerator, part.role)
-        if card_type in types:
-            parts.append(KeptReplicas(types.index(card_type), cards, replicas))
-        else:
-            parts.append(KeptReplicas(NO_ROW, 0, replicas))
-    return tuple(parts)
+    for part, (replicas, share) in zip(server.current.parts, needed, strict=True):
+        name, cards = catalogue.cards_per_replica(server.model, part.accelerator, part.role)
+        card_type, cards = (types.index(name), cards) if name in types else (NO_ROW, 0)
+        cost = part.cost / max(part.replicas, 1)
+        yield KeptReplicas(card_type, cards, replicas, share, cost, part.role)

@@ -5,7 +5,8 @@ or, with the policy `Hold`, what runs now on accelerators without a usable row. 
 priorities in use, the most important first.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -17,11 +18,11 @@ from inferno_optimizer.sizing.cards import Cards
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.assignment import NO_ROW, KeptReplicas
+from inferno_optimizer.solvers.assignment import NO_ROW, KeptReplicas, share_kept
 from inferno_optimizer.solvers.exact.program import BoolArray, weight_of
 from inferno_optimizer.solvers.partial.card_cuts import CardCuts
-from inferno_optimizer.solvers.running import Running
-from inferno_optimizer.system import Allocation, SaturationPolicy
+from inferno_optimizer.solvers.running import Running, lots_of
+from inferno_optimizer.system import SaturationPolicy
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,15 @@ class Columns:
         Replicas that run already, of those that the targets take.
     stands, standing
         Replicas with which all stays as it is, 0 for none, and what they cost now.
+    lot
+        Which of the lots of what is kept as it is a replica stands for; 0 for a row.
     cards
         What a replica takes.
     """
 
     case: IntArray
     row: IntArray
+    lot: IntArray
     most: IntArray
     full: FloatArray
     unit: FloatArray
@@ -73,7 +77,7 @@ class Columns:
 
     def by_case(self) -> "Columns":
         """The same, sorted by case."""
-        order = np.lexsort((self.row, self.case))
+        order = np.lexsort((self.lot, self.row, self.case))
         place = np.argsort(order)
         cards = Cards(place[self.cards.owner], self.cards.type, self.cards.count)
         return Columns(**{name: array[order] for name, array in self.arrays().items()}, cards=cards)
@@ -118,7 +122,7 @@ class ReplicaProblem(Columns):
         columns = _rows(candidates, capacity, running, rows, cases)
         policy = candidates.system.options.saturation_policy
         if policy is SaturationPolicy.HOLD:
-            columns = columns.followed_by(_kept(candidates, capacity, running, cases))
+            columns = columns.followed_by(_kept(capacity, running, cases))
         columns = columns.by_case()
         return cls(
             **columns.arrays(),
@@ -149,6 +153,7 @@ class ReplicaProblem(Columns):
         return cls(
             case=place.astype(np.int64),
             row=rows,
+            lot=once * 0,
             most=once,
             full=once.astype(np.float64),
             unit=candidates.value[rows],
@@ -284,6 +289,7 @@ def _rows(
     return Columns(
         case=np.searchsorted(cases, pairs.case[rows]),
         row=rows,
+        lot=np.zeros_like(rows),
         most=np.minimum(replicas, room),
         full=replicas.astype(np.float64),
         unit=unit,
@@ -312,44 +318,41 @@ def _stays(candidates: Candidates, rows: IntArray) -> tuple[BoolArray, BoolArray
     return alone, nothing
 
 
-def _kept(candidates: Candidates, capacity: IntArray, running: Running, cases: IntArray) -> Columns:
-    """A column for what is kept as it is: single replicas, or a mix as a whole."""
-    mine = [(place, case) for place, case in enumerate(cases.tolist()) if case in running.parts]
-    steps, entries, most, cost = [], [], [], []
-    for column, (_, case) in enumerate(mine):
-        parts, current = running.parts[case], candidates.cases[case].server.current
-        single = len(parts) == 1
-        cost.append(sum(_costs(current.parts, parts)))
-        steps.append(parts[0].replicas if single else 1)
-        needs = dict(_needs(parts, single=single))
-        entries += [(column, card_type, count) for card_type, count in needs.items()]
-        room = [int(capacity[card_type]) // count for card_type, count in needs.items()]
-        most.append(min([steps[-1], *room]))
-    full = np.array(steps) / running.carried[[case for _, case in mine]]
-    columns = np.array(entries, dtype=np.int64).reshape(-1, 3)
-    nothing = np.zeros(len(mine))
+def _kept(capacity: IntArray, running: Running, cases: IntArray) -> Columns:
+    """A column for each lot of what is kept as it is."""
+    mine = [
+        (place, number, lot)
+        for place, case in enumerate(cases.tolist())
+        if case in running.parts
+        for number, lot in enumerate(lots_of(running.parts[case]))
+    ]
+    lots = [lot for _, _, lot in mine]
+    needs = [_needs(lot.parts) for lot in lots]
+    entries = [(c, *need) for c, each in enumerate(needs) for need in sorted(each.items())]
+    cards = Cards(*np.array(entries, dtype=np.int64).reshape(-1, 3).T)
+    most = np.array([lot.most for lot in lots], dtype=np.int64)
+    room = most.copy()
+    np.minimum.at(room, cards.owner, capacity[cards.type] // cards.count)
+    number = np.array([number for _, number, _ in mine], dtype=np.int64)
+    nothing = np.zeros(len(lots))
     return Columns(
-        case=np.array([place for place, _ in mine], dtype=np.int64),
-        row=np.full(len(mine), NO_ROW),
-        most=np.array(most, dtype=np.int64),
-        full=full,
-        unit=np.array(cost, dtype=np.float64) / np.array(steps),
+        case=np.array([place for place, _, _ in mine], dtype=np.int64),
+        row=np.full(len(lots), NO_ROW),
+        lot=number,
+        most=room,
+        full=1.0 / np.array([share_kept(lot.parts) for lot in lots], dtype=np.float64),
+        unit=np.array([sum(p.cost * p.replicas for p in lot.parts) for lot in lots], np.float64),
         fixed=nothing,
-        runs=np.array(steps, dtype=np.int64),
+        runs=np.where(number == 0, most, 0),
         stands=nothing.astype(np.int64),
         standing=nothing,
-        cards=Cards(columns[:, 0], columns[:, 1], columns[:, 2]),
+        cards=cards,
     )
 
 
-def _costs(before: Sequence[Allocation], parts: Sequence[KeptReplicas]) -> Iterator[float]:
-    """Cost of each part that is kept, of an allocation that may have more replicas [cents/hour]."""
-    for part, kept in zip(before, parts, strict=True):
-        yield part.cost * kept.replicas / max(part.replicas, 1)
-
-
-def _needs(parts: tuple[KeptReplicas, ...], *, single: bool) -> Iterator[tuple[int, int]]:
-    """Cards by type of a replica, or of a whole mix."""
-    for card_type in sorted({part.type for part in parts if part.cards * part.replicas}):
-        mine = [part for part in parts if part.type == card_type]
-        yield card_type, sum(p.cards * (1 if single else p.replicas) for p in mine)
+def _needs(parts: Iterable[KeptReplicas]) -> Mapping[int, int]:
+    """Cards by type."""
+    needs = Counter[int]()
+    for part in parts:
+        needs[part.type] += part.cards * part.replicas
+    return +needs

@@ -62,6 +62,7 @@ def problem_of(program: Program) -> ReplicaProblem:
     return ReplicaProblem(
         case=program.place,
         row=np.arange(rows),
+        lot=none,
         most=none + 1,
         full=nothing + 1.0,
         unit=program.value,

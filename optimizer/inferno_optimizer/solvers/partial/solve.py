@@ -10,12 +10,12 @@ from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import MarginalValue
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Timer
-from inferno_optimizer.solvers.greedy import entries_by_rank, hold, serve
+from inferno_optimizer.solvers.greedy import at_most, entries_by_rank, hold, serve
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.loads import added, loads_of, loads_served, priorities_of
 from inferno_optimizer.solvers.partial.levels import solve_by_levels
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.running import Running
+from inferno_optimizer.solvers.running import Running, lots_of
 from inferno_optimizer.solvers.saturation import share_out
 from inferno_optimizer.system import SaturationPolicy
 
@@ -63,7 +63,7 @@ def solve_partial(candidates: Candidates, capacity: IntArray, timer: Timer) -> P
     if options.saturation_policy.takes_turns:
         assignment = _shared_out(candidates, capacity, assignment, running)
     others = _other_value(candidates, problem, assignment)
-    value = float(problem.values(_counts_of(problem, assignment)).sum())
+    value = _value(problem, assignment)
     return PartialPlan(
         assignment=assignment,
         served=served,
@@ -78,8 +78,7 @@ def solve_partial(candidates: Candidates, capacity: IntArray, timer: Timer) -> P
 def total_value(candidates: Candidates, capacity: IntArray, assignment: Assignment) -> float:
     """Change of the cost of all servers, with the penalties of moves."""
     problem = ReplicaProblem.of(candidates, capacity, Running.of(candidates))
-    value = float(problem.values(_counts_of(problem, assignment)).sum())
-    return value + _other_value(candidates, problem, assignment)
+    return _value(problem, assignment) + _other_value(candidates, problem, assignment)
 
 
 def _other_value(candidates: Candidates, problem: ReplicaProblem, assignment: Assignment) -> float:
@@ -114,7 +113,7 @@ def _assignment(
         if holds:
             for column in mine:
                 if problem.held[problem.case[column]] > 0:
-                    _give(ledger, problem, column, 1, running)
+                    _give(ledger, problem, column, int(counts[column]), running, most=1)
             for case in stopped[problem.level[stopped] == level].tolist():
                 hold(ledger, int(problem.cases[case]), running, most=1)
         for column in mine:
@@ -126,14 +125,20 @@ def _assignment(
 
 
 def _give(
-    ledger: Ledger, problem: ReplicaProblem, column: int, replicas: int, running: Running
+    ledger: Ledger,
+    problem: ReplicaProblem,
+    column: int,
+    count: int,
+    running: Running,
+    most: int | None = None,
 ) -> None:
-    """Give a case the replicas of a column, or leave it as it is."""
+    """Give a case what a column has, or so many replicas of that at most."""
     row, case = int(problem.row[column]), int(problem.cases[problem.case[column]])
     if row != NO_ROW:
-        ledger.hold(row, replicas)
-    else:  # a mix is kept as a whole
-        hold(ledger, case, running, replicas if len(running.parts[case]) == 1 else None)
+        ledger.hold(row, count if most is None else min(count, most))
+        return
+    parts = lots_of(running.parts[case])[int(problem.lot[column])].times(count)
+    ledger.keep(case, parts if most is None else tuple(at_most(most, parts)))
 
 
 def _shared_out(
@@ -158,12 +163,10 @@ def _shared_out(
     return ledger.assignment()
 
 
-def _counts_of(problem: ReplicaProblem, assignment: Assignment) -> IntArray:
-    """Replicas of each column."""
+def _value(problem: ReplicaProblem, assignment: Assignment) -> float:
+    """What the cases of a problem cost with an assignment, with the penalties of moves."""
     case = problem.cases[problem.case]
     mine = (assignment.rows[case] == problem.row) & problem.serves
     counts = np.where(mine, assignment.replicas[case], 0)
-    for place, parts in assignment.kept.items():
-        column = np.flatnonzero((case == place) & ~problem.serves)
-        counts[column] = parts[0].replicas if len(parts) == 1 else 1
-    return counts
+    kept = (part.cost * part.replicas for parts in assignment.kept.values() for part in parts)
+    return float(problem.values(counts).sum()) + sum(kept)

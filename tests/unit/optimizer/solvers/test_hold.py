@@ -1,19 +1,23 @@
 """The saturation policy `Hold`: what runs stays, unless a more important server gets the cards."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from random import Random
 
 import pytest
 
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import Reason, Solution
+from inferno_optimizer.solvers.assignment import KeptReplicas, share_kept
+from inferno_optimizer.solvers.running import lots_of
 from inferno_optimizer.system import (
     Accelerator,
     Allocation,
     Options,
+    Role,
     SaturationPolicy,
     System,
     Target,
@@ -338,13 +342,18 @@ def ready(demand: Demand) -> dict[str, int]:
 
 def reaches(demands: list[Demand], solution: Solution) -> list[float]:
     """Load that is held and load that is served on one accelerator, class by class."""
+    return loads_of(demands, [planned(solution, demand.name) for demand in demands])
+
+
+def loads_of(demands: list[Demand], plan: Sequence[Mapping[str, int]]) -> list[float]:
+    """The same of replicas by accelerator, of each server."""
     loads = []
     for priority in (1, 2):
         held = served = 0.0
-        for demand in (d for d in demands if d.priority == priority):
-            plan = planned(solution, demand.name)
-            held += demand.load * min(share(demand, plan), share(demand, all_of(demand)))
-            served += demand.load * share(demand, plan) if len(plan) == 1 else 0
+        for demand, parts in zip(demands, plan, strict=True):
+            if demand.priority == priority:
+                held += demand.load * min(share(demand, parts), share(demand, all_of(demand)))
+                served += demand.load * share(demand, parts) if len(parts) == 1 else 0
         loads += [held, served]
     return loads
 
@@ -386,6 +395,79 @@ def test_the_exact_solver_holds_and_serves_no_less_of_half_done_moves() -> None:
     solved = (as_solved(options) for options in SOLVERS.values())
     for (demands, greedy), (_, exact) in zip(*solved, strict=True):
         assert reaches(demands, exact) >= reaches(demands, greedy), demands
+
+
+def broken_up(random: Random) -> tuple[list[Demand], dict[str, int]]:
+    """Two moves that are half done and carry no more than the need, and too few cards.
+
+    Of equal servers none is stopped for another, whoever holds the most: these are not equal.
+    """
+    demands, runs = [], Counter[str]()
+    for place in range(2):
+        parts = {name: random.randint(1, 4) for name in random.sample("AB", 2)}
+        needs = {name: random.randint(2 * count, 9) for name, count in parts.items()}
+        runs.update(parts)
+        load = random.choice((60, 300, 900))
+        current = mix_of(*((name, count, 0) for name, count in parts.items()))
+        demands.append(Demand(f"s{place}", needs, place + 1, load, current))
+    return demands, {name: random.randint(0, count) for name, count in runs.items()}
+
+
+def options_of(demand: Demand) -> Iterator[dict[str, int]]:
+    """What a server may have: a part of all that it takes, or of what runs on each accelerator."""
+    for name, need in demand.needs.items():
+        yield from ({name: count} for count in range(1, need + 1))
+    mine = all_of(demand)
+    for counts in product(*(range(count + 1) for count in mine.values())):
+        if counts.count(0) != 1:
+            yield dict(zip(mine, counts, strict=True))
+
+
+def most_reached(demands: list[Demand], capacity: Mapping[str, int]) -> list[float]:
+    """The best loads, class by class, of any plan that fits."""
+    plans = (
+        plan
+        for plan in product(*map(options_of, demands))
+        if all(sum(part.get(name, 0) for part in plan) <= capacity[name] for name in capacity)
+    )
+    return max(loads_of(demands, plan) for plan in plans)
+
+
+@pytest.mark.slow
+def test_the_exact_solver_gives_up_parts_of_a_mix_where_that_holds_the_most() -> None:
+    random = Random(2)  # noqa: S311 - a repeatable choice, not a secret
+    for _ in range(60):
+        demands, capacity = broken_up(random)
+        units = accelerators(A=10, B=10)
+
+        solution = optimize(system_of(demands, units, capacity, SOLVERS["exact"]))
+
+        best = most_reached(demands, capacity)
+        assert reaches(demands, solution) == pytest.approx(best), (demands, capacity)
+
+
+def test_a_pair_carries_what_the_smaller_of_its_halves_does() -> None:
+    prefill = KeptReplicas(type=0, cards=1, replicas=4, share=1 / 4, cost=1, role=Role.PREFILL)
+    decode = KeptReplicas(type=0, cards=1, replicas=3, share=1 / 3, cost=1, role=Role.DECODE)
+
+    shares = {
+        tuple(part.replicas for part in lot.parts): share_kept(lot.parts)
+        for lot in lots_of((prefill, decode))
+    }
+
+    halves = product(range(1, 5), range(1, 4))
+    assert shares == pytest.approx({(p, d): min(p / 4, d / 3) for p, d in halves})
+    assert next(iter(shares)) == (4, 3)
+
+
+def test_of_many_replicas_of_a_mix_some_numbers_are_tried() -> None:
+    parts = tuple(KeptReplicas(place, 1, 50, share=1 / 100, cost=1) for place in range(2))
+
+    lots = [tuple(part.replicas for part in lot.parts) for lot in lots_of(parts)]
+
+    assert len(lots) <= 256
+    assert lots[0] == (50, 50)
+    assert {(50, 0), (0, 50)} <= {*lots}
 
 
 @by_each_solver
