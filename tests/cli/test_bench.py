@@ -123,7 +123,7 @@ def test_ctrl_c_keeps_what_was_measured(engine: Server, tmp_path: Path) -> None:
         "5",
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        wait_until(lambda: file.exists() and file.read_text(), bool, "a run", 60.0)
+        wait_until(lambda: file.exists() and file.read_text(), bool, "a run")
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=60)
 

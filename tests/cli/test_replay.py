@@ -219,9 +219,7 @@ def test_a_policy_that_fails_ends_the_others_with_one_line(
 @pytest.mark.extended
 def test_an_interrupt_ends_all_processes(tmp_path: Path) -> None:
     replaying = own_replay(tmp_path, ("mine:Stuck", "mine:Stuck@best", "hpa"), jobs=3)
-    wait_until(
-        lambda: [*map(str, tmp_path.glob("*.stuck"))], lambda found: len(found) == 2, "two", 60.0
-    )
+    wait_until(lambda: [*map(str, tmp_path.glob("*.stuck"))], lambda found: len(found) == 2, "two")
 
     os.killpg(replaying.pid, signal.SIGINT)
 

@@ -201,7 +201,7 @@ def test_an_interrupt_keeps_what_is_done(tmp_path: Path) -> None:
         text=True,
         start_new_session=True,
     )
-    wait_until((tmp_path / "stuck").exists, bool, "a policy that waits", 60.0)
+    wait_until((tmp_path / "stuck").exists, bool, "a policy that waits")
 
     os.killpg(studying.pid, signal.SIGINT)
     printed, news = studying.communicate(timeout=60)

@@ -104,7 +104,7 @@ class Actuated:
             current = server["spec"]["currentAlloc"]
             return (current["accelerator"], current["numReplicas"]) == (accelerator, replicas)
 
-        return self.scene.control_plane.wait_for("server", "s", runs, self.scene.namespace, 30.0)
+        return self.scene.control_plane.wait_for("server", "s", runs, self.scene.namespace)
 
     def bounds(self) -> dict[str, tuple[int, int]]:
         spec = self.get(str(self.dialect.booster), "m")["spec"]

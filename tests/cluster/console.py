@@ -60,7 +60,7 @@ def running_hosted_console(plane: ControlPlane, folder: Path) -> Iterator[str]:
         ) as process,
     ):
         try:
-            wait_until(lambda: _answers(origin, trust), bool, "the console answers", 60)
+            wait_until(lambda: _answers(origin, trust), bool, "the console answers")
             yield origin
         finally:
             process.terminate()

@@ -14,9 +14,9 @@ from aiohttp import web
 from kubernetes.aio import config
 from kubernetes.aio.client import Configuration
 
-HOP_BY_HOP = {"connection", "content-encoding", "content-length", "host", "transfer-encoding"}
+from tests.controlplane.waiting import PATIENCE_S
 
-PATIENCE_S = 60.0
+HOP_BY_HOP = {"connection", "content-encoding", "content-length", "host", "transfer-encoding"}
 
 ANCIENT = "1"
 """A version that no API server remembers."""

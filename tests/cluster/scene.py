@@ -111,7 +111,7 @@ class Scene:
         def done(manifest: Manifest) -> bool:
             return not manifest["spec"]["optimize"] and manifest["status"]["done"]
 
-        return self.control_plane.wait_for("optimizer", optimizer, done, self.namespace, 60.0)
+        return self.control_plane.wait_for("optimizer", optimizer, done, self.namespace)
 
     def wait_until_failed(self, optimizer: str, timeout: float = 60.0) -> Manifest:
         def failed(manifest: Manifest) -> bool:
@@ -128,13 +128,13 @@ class Scene:
                 for place, names in finalizers.items()
             )
 
-        wait_until(self.finalizers, held, "finalizers as they should be", 60.0)
+        wait_until(self.finalizers, held, "finalizers as they should be")
 
     def wait_for_condition(self, optimizer: str, reason: str) -> Manifest:
         def told(manifest: Manifest) -> bool:
             return condition(manifest, "Optimized").get("reason") == reason
 
-        return self.control_plane.wait_for("optimizer", optimizer, told, self.namespace, 60.0)
+        return self.control_plane.wait_for("optimizer", optimizer, told, self.namespace)
 
     def wait_for_words(self, server: str, type_: str, words: str) -> None:
         """Wait until a condition of a Server has these words."""
@@ -142,7 +142,7 @@ class Scene:
         def told(manifest: Manifest) -> bool:
             return words in condition(manifest, type_).get("message", "")
 
-        self.control_plane.wait_for("server", server, told, self.namespace, 60.0)
+        self.control_plane.wait_for("server", server, told, self.namespace)
 
     def servers(self) -> dict[str, Manifest]:
         items = self.control_plane.items("servers", self.namespace)

@@ -301,7 +301,6 @@ def test_another_target_or_fewer_backends_give_up_what_is_not_needed_any_more(
         lambda: owned_by_us(managed(actuated, BOOSTERS, "m")),
         lambda owned: not owned,
         "nothing ours in the booster",
-        30.0,
     )
     assert actuated.bounds() == {"a100": (3, 3), "h100": (0, 1)}
     assert fleet.available["m-a100"] == 3
@@ -339,7 +338,7 @@ def test_a_writer_who_resets_replicas_is_told_of_and_takes_none_that_were_decide
 
     reset = {"spec": {"replicas": 1}}
     actuated.patch(SERVINGS, "m-a100", reset)
-    wait_until(actuated.replicas, lambda r: r["m-a100"] == 3, "replicas set back", 30.0)
+    wait_until(actuated.replicas, lambda r: r["m-a100"] == 3, "replicas set back")
     actuated.patch(SERVINGS, "m-a100", reset)
 
     told = actuated.wait_for("Conflict")
@@ -347,7 +346,7 @@ def test_a_writer_who_resets_replicas_is_told_of_and_takes_none_that_were_decide
     assert ".spec.replicas" in told["message"]
     assert "manager changed the field back: stop it" in told["message"]
     assert actuated.replicas()["m-a100"] == 3
-    wait_until(lambda: fleet.available["m-a100"], lambda n: n == 3, "three replicas", 30.0)
+    wait_until(lambda: fleet.available["m-a100"], lambda n: n == 3, "three replicas")
 
 
 def test_edits_of_a_booster_leave_what_was_decided(
@@ -358,10 +357,10 @@ def test_edits_of_a_booster_leave_what_was_decided(
 
     for edit in range(4):
         actuated.patch(BOOSTERS, "m", {"spec": {"owner": f"owner-{edit}"}})
-        wait_until(lambda: actuated.get(BOOSTERS, "m"), is_passed_on, "its number", 30.0)
-        wait_until(actuated.replicas, lambda r: r["m-a100"] == 3, "replicas set back", 30.0)
+        wait_until(lambda: actuated.get(BOOSTERS, "m"), is_passed_on, "its number")
+        wait_until(actuated.replicas, lambda r: r["m-a100"] == 3, "replicas set back")
     actuated.wait_for("Actuated", text="3 x A100")
-    wait_until(lambda: fleet.available["m-a100"], lambda n: n == 3, "three replicas", 30.0)
+    wait_until(lambda: fleet.available["m-a100"], lambda n: n == 3, "three replicas")
 
 
 def is_passed_on(booster: Manifest) -> bool:
@@ -378,10 +377,10 @@ def test_a_deleted_child_comes_back_with_what_was_decided(
         "delete", SERVINGS, "m-a100", "--namespace", actuated.scene.namespace
     )
     served = len(fleet.history)
-    wait_until(lambda: fleet.history[served:], bool, "the loss noticed", 30.0)
+    wait_until(lambda: fleet.history[served:], bool, "the loss noticed")
 
     # What the Server says may be of before the loss.
-    wait_until(lambda: actuated.replicas().get("m-a100"), lambda n: n == 3, "the replicas", 60.0)
+    wait_until(lambda: actuated.replicas().get("m-a100"), lambda n: n == 3, "the replicas")
     actuated.wait_until_runs("A100", 3)
     actuated.wait_for("Actuated", text="3 x A100")
 
@@ -445,7 +444,7 @@ def test_a_backend_that_is_not_there_is_named(
     told = actuated.wait_for("NoBackend")
 
     assert "'h100'" in told["message"]
-    wait_until(lambda: fleet.available, lambda a: a.get("m-a100") == 2, "two replicas", 30.0)
+    wait_until(lambda: fleet.available, lambda a: a.get("m-a100") == 2, "two replicas")
 
 
 def test_a_ceiling_leaves_the_minimum_to_its_user(
@@ -485,7 +484,7 @@ def test_bounds_in_bindings_follow(
 
     most = 9 if whole else 2
     growing = {"m-a100": (2, most), "m-h100": (0, most)}
-    wait_until(bounds, lambda found: found == growing, "room to grow", 30.0)
+    wait_until(bounds, lambda found: found == growing, "room to grow")
     actuated.wait_for("Moving", text="0 of 2 replicas on A100")
 
     actuated.patch(SERVINGS, "m-a100", {"spec": {"replicas": 2}})  # as its autoscaler would
@@ -530,7 +529,7 @@ def test_kinds_that_are_missing_are_named_and_found_later(
     plane.kubectl("delete", "--ignore-not-found", "--filename", MATRIXINFER_CRDS)
     group = ("get", "--raw", "/apis/registry.matrixinfer.ai/v1alpha1")
     try:
-        wait_until(lambda: plane.kubectl(*group, check=False).returncode, bool, "no models", 30.0)
+        wait_until(lambda: plane.kubectl(*group, check=False).returncode, bool, "no models")
         operator()
         actuated.apply(wanted=2, dialect="matrixinfer")
         told = actuated.wait_for("CRDMissing")

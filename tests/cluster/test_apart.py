@@ -33,7 +33,6 @@ TOGETHER, PREFILL, DECODE = "both-h100", "prefill-l40s", "decode-h100"
 LOOSE, TIGHT = 40, 16
 """Targets of the inter-token latency with which the sample is cheaper together, and apart [ms]."""
 
-SECONDS = 120.0
 
 KINDS: Mapping[str, tuple[Callable[[str, int], Role], int]] = {
     "LeaderWorkerSets": (of_leader_worker_set, 2),
@@ -136,14 +135,14 @@ def test_both_roles_move_together_with_the_operator_killed_in_between(
         *manifests(LOOSE, runs),
     )
     running = operator()
-    wait_until(lambda: _server(scene), _has_arrived, "replicas that do both", SECONDS)
+    wait_until(lambda: _server(scene), _has_arrived, "replicas that do both")
     together = _server(scene)["spec"]["currentAlloc"]["numReplicas"]
 
     gaps, kills = [], 0
     spec = {"spec": {"data": [{"model": "qwen3-8b", "slo-itl": TIGHT, "slo-ttft": 1500}]}}
     scene.control_plane.patch("serviceclass", "premium", spec, scene.namespace)
     scene.request("apart")
-    wanted = wait_until(lambda: _roles(scene, "desiredAlloc"), bool, "a decision apart", SECONDS)
+    wanted = wait_until(lambda: _roles(scene, "desiredAlloc"), bool, "a decision apart")
     least = {"prefill": wanted["prefill"]["numReplicas"], "decode": wanted["decode"]["numReplicas"]}
 
     def look() -> bool:
@@ -158,12 +157,12 @@ def test_both_roles_move_together_with_the_operator_killed_in_between(
         look()
         running.kill()
         running, kills = operator(), kills + 1
-    wait_until(look, bool, "both roles", SECONDS)
+    wait_until(look, bool, "both roles")
 
     assert gaps == []
     assert witness.broken == []
     assert kills == 4
-    current = wait_until(lambda: _roles(scene, "currentAlloc"), bool, "what runs", SECONDS)
+    current = wait_until(lambda: _roles(scene, "currentAlloc"), bool, "what runs")
     assert {role: part["numReplicas"] for role, part in current.items()} == least
     assert _server(scene)["spec"]["currentAlloc"]["numReplicas"] == sum(least.values())
 

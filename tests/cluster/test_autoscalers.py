@@ -27,7 +27,7 @@ from tests.controlplane import ControlPlane
 from tests.controlplane.cluster import DEPLOYMENTS
 from tests.controlplane.deployments import deployment
 from tests.controlplane.operator_process import OperatorProcess
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.deployment.definitions import keda_definitions
 from tests.in_process import called
 from tests.unit.operator import objects
@@ -43,7 +43,6 @@ KINDS = "inferno,scaledobjects,triggerauthentications"
 NAMESPACE = "llm"
 SECRET = "inferno-publish-token"  # noqa: S105 - the name of a Secret
 TOKEN = "t0ken"  # noqa: S105 - of the test
-PATIENCE_S = 60.0
 POLL_S = 0.3
 
 GROUP = "/apis/external.metrics.k8s.io/v1beta1"
@@ -66,7 +65,6 @@ def plane() -> Iterator[ControlPlane]:
             lambda: plane.kubectl("get", "--all-namespaces", KINDS, check=False).stderr,
             lambda problem: "No resources found" in problem,
             "the kinds to be served",
-            PATIENCE_S,
         )
         plane.start_controller_manager(HPA, [GATE, SYNC])
         plane.create_namespace(NAMESPACE)
@@ -321,7 +319,6 @@ def pair(plane: ControlPlane, variables: dict[str, str]) -> Iterator[list[Operat
         lambda: [operator.log for operator in operators],
         lambda logs: all("health and metrics on" in log for log in logs),
         "the start of both",
-        30.0,
     )
     yield operators
     for operator in operators:
@@ -348,22 +345,19 @@ def test_an_operator_that_does_not_lead_answers_too_but_not_without_its_watch(
     decide(plane, A=5)
     answer = 200, {"replicas": 5, "accelerator": "A"}
 
-    wait_until(lambda: [*map(asked, pair)], lambda seen: seen == [answer] * 2, "answers", 30.0)
+    wait_until(lambda: [*map(asked, pair)], lambda seen: seen == [answer] * 2, "answers")
     wait_until(
         lambda: sorted(len(exported(operator)) for operator in pair),
         lambda counts: counts == [0, 1],
         "series of one operator",
-        30.0,
     )
 
     (standby,) = (operator for operator in pair if not exported(operator))
     plane.stop_api_server()
     try:
-        status, body = wait_until(
-            lambda: asked(standby), lambda seen: seen != answer, "an error", 30.0
-        )
+        status, body = wait_until(lambda: asked(standby), lambda seen: seen != answer, "an error")
     finally:
         plane.start_api_server()
 
     assert (status, body.keys()) == (503, {"error"})
-    wait_until(lambda: asked(standby), lambda seen: seen == answer, "the number again", 30.0)
+    wait_until(lambda: asked(standby), lambda seen: seen == answer, "the number again")

@@ -86,7 +86,7 @@ class Boosters:
         def all_there(found: Mapping[str, list[str]]) -> bool:
             return all(found[kind] == names.get(kind, []) for kind in found)
 
-        wait_until(self.names, all_there, f"the children {names}", 30.0)
+        wait_until(self.names, all_there, f"the children {names}")
 
     def wait_for(self, name: str, type_: str, status: str) -> Manifest:
         """Wait until a booster has a condition for its present generation; return it."""
@@ -381,7 +381,6 @@ def test_replicas_of_roles_stay_when_a_booster_is_edited(
         roles,
         lambda found: {image for _, image in found.values()} == {"engine:2"},
         "the new image",
-        30.0,
     )
     assert {name: replicas for name, (replicas, _) in roles().items()} == {
         "prefill": 3,

@@ -29,7 +29,6 @@ pytestmark = pytest.mark.usefixtures("crds_installed")
 
 ACCOUNT = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
 SELECTED = {"T4": {"selector": {"pool": "old-cards"}}}
-PATIENCE_S = 60.0
 NAMES = ("total", "ours", "others", "free")
 
 
@@ -93,7 +92,7 @@ def test_cards_are_counted_right_after_random_changes(
 
     for _ in range(4):
         expected = {card_type: cluster.count(card_type, ours) for card_type in KINDS}
-        wait_until(seen, partial(eq, expected), "the counts", PATIENCE_S)
+        wait_until(seen, partial(eq, expected), "the counts")
         cluster.change(15)
         cluster.add_pods(15, places)
 
@@ -174,7 +173,6 @@ def test_two_namespaces_that_share_never_exceed_the_pool(
                 lambda: [counted(each).get("H100", {}).get("available") for each in both.values()],
                 partial(eq, [divide(pool, percents)[name] for name in both]),
                 "the shares",
-                PATIENCE_S,
             )
 
     assert seen.broken == []
@@ -198,9 +196,9 @@ def test_optimizations_hand_out_the_counted_cards_in_every_mode(
         replicas: int = scene.servers()["s"]["spec"]["desiredAlloc"]["numReplicas"]
         return replicas
 
-    wait_until(decided, partial(eq, 16), "all cards", PATIENCE_S)
+    wait_until(decided, partial(eq, 16), "all cards")
     cluster.fill("H100", scene.namespace, cards=3)
-    wait_until(decided, partial(eq, 13), "the cards that are left", PATIENCE_S)
+    wait_until(decided, partial(eq, 13), "the cards that are left")
 
     assert counted(scene)["H100"]["boundBy"] == "nodes"
 
@@ -215,7 +213,7 @@ def test_without_the_right_to_nodes_the_condition_says_so(
         manifest = control_plane.get("capacity", "cards", scene.namespace)
         return condition(manifest, "Counted")
 
-    found = wait_until(told, lambda c: c.get("reason") == "Rejected", "the condition", 30.0)
+    found = wait_until(told, lambda c: c.get("reason") == "Rejected", "the condition")
 
     assert 'cannot list resource "nodes"' in found["message"]
     assert "capacity.fromNodes" in found["message"]
@@ -227,7 +225,7 @@ def test_definitions_that_lack_a_field_are_told_and_the_last_counts_stay(
     scene.apply(ACCOUNT, *accelerators(), capacity())
     cluster.add_nodes(5)
     operator()
-    before = wait_until(lambda: counted(scene), bool, "counts", PATIENCE_S)
+    before = wait_until(lambda: counted(scene), bool, "counts")
     name = f"capacities.{GROUP}"
     path = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/nodes"
     patch = json.dumps([{"op": "remove", "path": path}])
@@ -239,12 +237,12 @@ def test_definitions_that_lack_a_field_are_told_and_the_last_counts_stay(
     control_plane.kubectl("patch", "crd", name, "--type=json", "--patch", patch)
     try:
         cluster.add_nodes(5)
-        wait_until(reason, partial(eq, "Rejected"), "the condition", PATIENCE_S)
+        wait_until(reason, partial(eq, "Rejected"), "the condition")
         kept = counted(scene)
     finally:
         control_plane.install_crds(ROOT / "crds")
     cluster.add_nodes(1)
-    wait_until(reason, partial(eq, "Counted"), "the condition", PATIENCE_S)
+    wait_until(reason, partial(eq, "Counted"), "the condition")
 
     assert kept == before
 

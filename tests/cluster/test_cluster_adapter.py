@@ -494,7 +494,7 @@ async def test_an_event_is_what_kubectl_shows(scene: Scene, api: ApiServer) -> N
 
     await api.publish(Event(server, "Warning", "NoCapacity", "not enough cards"))
 
-    (event,) = wait_until(lambda: events(scene), bool, "an event", timeout=60.0)
+    (event,) = wait_until(lambda: events(scene), bool, "an event")
     shown = scene.control_plane.kubectl("get", "events", "--namespace", scene.namespace).stdout
     assert shown.splitlines()[1].split(maxsplit=4)[1:] == [
         "Warning",

@@ -171,7 +171,7 @@ def test_ctrl_c_ends_with_one_line_whatever_is_served(scene: Scene, tmp_path: Pa
         opened = Opened(process.stdout.readline().strip())
         pages = [threads.submit(opened.until_the_end, f"/next?q={n}") for n in range(3)]
         news = [threads.submit(opened.until_the_end, "/news") for _ in range(3)]
-        wait_until(lambda: opened.shown, lambda shown: shown >= 6, "pages are shown", 60)
+        wait_until(lambda: opened.shown, lambda shown: shown >= 6, "pages are shown")
         process.send_signal(signal.SIGINT)
         rest, _ = process.communicate(timeout=30)
         assert {page.exception() for page in (*pages, *news)} == {None}
@@ -200,7 +200,6 @@ def test_events_about_a_server_are_seen_by_those_who_may_list_them(
             lambda: opened.text("/servers/s"),
             lambda shown: "it is Woke" in shown,
             "the event is on the page",
-            60,
         )
         assert "it is Slept" not in text
 
@@ -223,12 +222,12 @@ def test_who_leads_is_seen_by_those_who_may_read_the_lease(
         bound = ("--role=leader", f"--serviceaccount={namespace}:bob")
         plane.kubectl("create", "rolebinding", "leader", *within, *bound)
 
-        seen = wait_until(lambda: leader(opened), lambda found: "holder" in found, "a leader", 60)
+        seen = wait_until(lambda: leader(opened), lambda found: "holder" in found, "a leader")
         held = plane.get("lease", "inferno-operator", namespace)["spec"]
         assert (seen["holder"], seen["transitions"]) == (held["holderIdentity"], 0)
         pod = seen["holder"].partition("_")[0]
         led = f"{pod} leads since "
-        wait_until(lambda: opened.text("/data"), lambda text: led in text, "the leader's name", 60)
+        wait_until(lambda: opened.text("/data"), lambda text: led in text, "the leader's name")
 
 
 def leader(opened: Opened) -> dict[str, Any]:

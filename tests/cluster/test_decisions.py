@@ -81,7 +81,7 @@ def answers_of(scene: Scene, before: Servers) -> Answers:
     first, optimizer = asked(scene), scene.optimizer("inferno")
     table = scene.control_plane.kubectl("get", "servers", "--namespace", scene.namespace).stdout
     events = wait_until(
-        lambda: scene.events("Allocated"), lambda found: len(found) >= len(first), "events", 30.0
+        lambda: scene.events("Allocated"), lambda found: len(found) >= len(first), "events"
     )
     again = asked(scene)
     cost = before[PREMIUM]["spec"]["currentAlloc"]["cost"]
@@ -109,7 +109,7 @@ def asked(scene: Scene) -> Servers:
         last = optimizer.get("status", {}).get("lastOptimization", {})
         return not optimizer["spec"]["optimize"] and last.get("requestedGeneration", 0) > earlier
 
-    scene.control_plane.wait_for("optimizer", "inferno", is_answered, scene.namespace, 60.0)
+    scene.control_plane.wait_for("optimizer", "inferno", is_answered, scene.namespace)
     return scene.servers()
 
 

@@ -98,7 +98,7 @@ def test_the_optimizer_is_told_before_an_object_goes(
     scene: Scene, operator: StartOperator, holding: Mode
 ) -> None:
     start_and_hold(scene, operator, holding)
-    wait_until(lambda: len(holding.told), lambda count: count == 2, "two servers told", 30.0)
+    wait_until(lambda: len(holding.told), lambda count: count == 2, "two servers told")
 
     delete(scene, "server", "free-granite-13b")
 
@@ -146,7 +146,6 @@ def test_what_another_mode_left_is_taken_off_at_the_start(
         lambda: {names for found in scene.finalizers().values() for names in found},
         lambda names: names == {"example.com/other"},
         "only the finalizers of others",
-        30.0,
     )
     assert is_gone(scene.control_plane, "server", "free-granite-13b", scene.namespace)
     scene.control_plane.patch(
@@ -195,7 +194,7 @@ def test_an_operator_at_work_keeps_objects_whose_definitions_are_deleted(
     held = ("accelerators,capacities,models,servers,serviceclasses", scene.namespace)
     before = scene.control_plane.items(*held)
     scene.control_plane.kubectl("delete", "--filename", ROOT / "crds", "--wait=false")
-    wait_until(lambda: process.log, lambda log: "run 'make release'" in log, "advice", 30.0)
+    wait_until(lambda: process.log, lambda log: "run 'make release'" in log, "advice")
 
     assert len(scene.control_plane.items(*held)) == len(before)
 
@@ -211,8 +210,7 @@ def leave_behind(scene: Scene) -> None:
     wait_until(
         lambda: scene.optimizer("inferno")["metadata"],
         lambda metadata: "deletionTimestamp" in metadata,
-        "its deletion",
-        90.0,  # the API server works on five definitions at once, for a minute at most
+        "its deletion",  # the API server works on five definitions at once, for a minute at most
     )
 
 
@@ -225,7 +223,7 @@ def test_objects_stay_with_a_definition_that_is_being_deleted_until_a_person_let
     held, specs = scene.finalizers(), specs_of(scene)
     process = in_mode(operator, mode.environment)()
     scene.wait_for_condition("inferno", "DefinitionTerminating")
-    wait_until(lambda: process.log, lambda log: "run 'make release'" in log, "advice", 30.0)
+    wait_until(lambda: process.log, lambda log: "run 'make release'" in log, "advice")
 
     assert scene.finalizers() == held
     assert process.stop() == 0

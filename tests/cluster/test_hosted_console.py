@@ -126,5 +126,4 @@ def test_only_a_signed_visit_of_a_valid_token_opens_pages(scene: Scene, tmp_path
             lambda: {ann.get(path).status_code for path in ("/plans", "/")},
             lambda statuses: statuses == {401},
             "the API server refuses the token",
-            60,
         )

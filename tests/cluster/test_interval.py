@@ -29,7 +29,7 @@ def wait_until_optimized_after(scene: Scene, name: str, before: datetime | None)
         now = last_time(optimizer)
         return now is not None and (before is None or now > before)
 
-    found = last_time(scene.control_plane.wait_for("optimizer", name, later, scene.namespace, 30.0))
+    found = last_time(scene.control_plane.wait_for("optimizer", name, later, scene.namespace))
     assert found is not None
     return found
 
@@ -49,7 +49,6 @@ def test_new_loads_are_met_without_being_asked(
         lambda: decided(scene.servers()["free-granite-13b"])[1],
         lambda count: count > 1,
         "more replicas",
-        30.0,
     )
 
     assert replicas > 1
@@ -101,7 +100,7 @@ def test_the_younger_of_two_with_an_interval_is_refused_until_it_is_alone(
     def refused(optimizer: Manifest) -> bool:
         return condition(optimizer, "Ready").get("reason") == "SeveralIntervals"
 
-    told = scene.control_plane.wait_for("optimizer", "younger", refused, scene.namespace, 30.0)
+    told = scene.control_plane.wait_for("optimizer", "younger", refused, scene.namespace)
 
     assert condition(told, "Ready")["status"] == "False"
     assert "'inferno'" in condition(told, "Ready")["message"]

@@ -204,14 +204,14 @@ def test_decisions_arrive_wherever_a_release_has_replicas_and_roll_nothing(
 ) -> None:
     first, second = release.servings
     actuated.scene.apply(*release.boosters())
-    wait_until(lambda: templates(actuated), lambda found: len(found) == 2, "servings", 30.0)
+    wait_until(lambda: templates(actuated), lambda found: len(found) == 2, "servings")
     before = templates(actuated)
 
     actuated.apply(wanted=2, backends=release.backends, target="Binding")
     told = actuated.wait_for("NoBinding")
     actuated.scene.apply(*release.scalers())
     growing = {first: (2, 9), second: (0, 9)}
-    wait_until(lambda: bounds(actuated, release), lambda b: b == growing, "room to grow", 30.0)
+    wait_until(lambda: bounds(actuated, release), lambda b: b == growing, "room to grow")
     actuated.patch(SERVINGS, first, {"spec": {"replicas": 2}})  # as the autoscaler would
     actuated.wait_for("Actuated", text="2 x A100")
     assert release.backends[0]["name"] in told["message"]
@@ -227,7 +227,7 @@ def test_decisions_arrive_wherever_a_release_has_replicas_and_roll_nothing(
 
     if release.name != "v0.1.0":  # it has no scale subresource
         scale(actuated, second, 1)
-        wait_until(actuated.replicas, lambda found: found[second] == 3, "scaled back", 30.0)
+        wait_until(actuated.replicas, lambda found: found[second] == 3, "scaled back")
         scale(actuated, second, 1)
         told = actuated.wait_for("Conflict")
         assert 'subresource "scale"' in told["message"]
@@ -244,7 +244,7 @@ def test_decisions_arrive_wherever_a_release_has_replicas_and_roll_nothing(
     delete_server = ("delete", "server", "s", "--namespace", actuated.scene.namespace)
     actuated.scene.control_plane.kubectl(*delete_server)
     again = started(actuated, f"{actuated.scene.namespace}-again")
-    wait_until(lambda: owned(actuated, release), lambda names: not names, "a sweep", 30.0)
+    wait_until(lambda: owned(actuated, release), lambda names: not names, "a sweep")
     assert numbers(actuated, release)[-1][0] == 4
     assert again.stop() == 0
 
@@ -294,7 +294,7 @@ def test_our_controller_makes_what_a_later_release_accepts_and_rests(
         items = actuated.scene.control_plane.items(BOOSTERS, actuated.scene.namespace)
         return {b["metadata"]["name"]: condition(b, type_).get("status", "") for b in items}
 
-    wait_until(lambda: told("Initialized"), lambda s: set(s.values()) == {"True"}, "children", 30.0)
+    wait_until(lambda: told("Initialized"), lambda s: set(s.values()) == {"True"}, "children")
     assert set(told("Failed").values()) == {"False"}
 
     before = templates(actuated)
@@ -305,7 +305,7 @@ def test_our_controller_makes_what_a_later_release_accepts_and_rests(
     settled = versions(actuated, release)
     again = started(actuated, f"{tmp_path.name}-again", INFERNO_MODEL_BOOSTER="kthena")
     actuated.scene.apply({**release.boosters()[0], "metadata": {"name": "last"}})
-    wait_until(lambda: told("Initialized"), lambda s: s.get("last") == "True", "its turn", 30.0)
+    wait_until(lambda: told("Initialized"), lambda s: s.get("last") == "True", "its turn")
 
     after = versions(actuated, release)
     assert {name: after[name] for name in settled} == settled
@@ -336,7 +336,7 @@ def test_another_snapshot_of_matrixinfer_is_refused_with_the_field(
     operator = started(actuated, "matrixinfer", INFERNO_MODEL_BOOSTER="matrixinfer")
 
     failed = wait_until(
-        lambda: condition(actuated.get(str(kind), "m"), "Failed"), bool, "a refusal", 30.0
+        lambda: condition(actuated.get(str(kind), "m"), "Failed"), bool, "a refusal"
     )
     assert failed["status"] == "True"
     assert ".spec.template.gangSchedule" in failed["message"]

@@ -19,7 +19,7 @@ import yaml
 from tests.cluster.scene import Scene, condition
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.plugin import Plugin
 from tests.screens import FOLDER, make_screens
 
@@ -33,7 +33,6 @@ rules:
 - {apiGroups: [inferno.platform.ai], resources: ["*"], verbs: [get, list]}
 """
 CLOSED_PORT = {"INFERNO_HOST": "127.0.0.1", "INFERNO_PORT": "1"}
-PATIENCE_S = 30.0
 
 
 @pytest.fixture
@@ -214,9 +213,7 @@ def waiting(plugin: Plugin) -> "subprocess.Popen[str]":
 
 def test_a_request_that_somebody_withdraws_is_not_waited_for(fleet: Scene, plugin: Plugin) -> None:
     process = waiting(plugin)
-    wait_until(
-        lambda: fleet.optimizer("fleet")["spec"]["optimize"], bool, "the request", PATIENCE_S
-    )
+    wait_until(lambda: fleet.optimizer("fleet")["spec"]["optimize"], bool, "the request")
     no = {"spec": {"optimize": False}}
     fleet.control_plane.patch("optimizer", "fleet", no, fleet.namespace)
     _, errors = process.communicate(timeout=PATIENCE_S)

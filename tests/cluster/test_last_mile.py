@@ -25,8 +25,6 @@ SHOWN = re.compile(r"^\$ (.+)\n((?:(?!\$ |```).*\n)*)", re.MULTILINE)
 LOAD = {"arrivalRate": 1211.2, "avgInTokens": 501, "avgOutTokens": 201}
 """What the guide measures; it is typed here, where there is no Prometheus."""
 
-PATIENCE_S = 60.0
-
 
 def prepare(scene: Scene) -> None:
     """The sample of the guide on a Deployment with four replicas, and its measured load."""
@@ -40,7 +38,7 @@ def prepare(scene: Scene) -> None:
         status = manifest.get("status")
         return isinstance(status, dict) and status.get("readyReplicas") == 4
 
-    scene.control_plane.wait_for("deployment", "chat-a100", is_running, scene.namespace, PATIENCE_S)
+    scene.control_plane.wait_for("deployment", "chat-a100", is_running, scene.namespace)
 
 
 def is_proposed(manifest: dict[str, Any]) -> bool:
@@ -63,7 +61,7 @@ def test_the_last_step_of_the_guide_scales_the_deployment(
     try:
         prepare(scene)
         operator()
-        scene.control_plane.wait_for("plan", "inferno-1", is_proposed, scene.namespace, PATIENCE_S)
+        scene.control_plane.wait_for("plan", "inferno-1", is_proposed, scene.namespace)
         for command, output in SHOWN.findall(step.group()):
             done = run(command, **environment)
             assert done.returncode == 0, f"{command}\n{done.stderr}"
@@ -72,7 +70,6 @@ def test_the_last_step_of_the_guide_scales_the_deployment(
             lambda: scene.control_plane.get("deployment", "chat-a100", scene.namespace),
             lambda found: found["spec"]["replicas"] == 2,
             "two replicas",
-            PATIENCE_S,
         )
     finally:
         kubelet.stop()

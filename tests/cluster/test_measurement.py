@@ -62,7 +62,6 @@ LENGTHS = Workload(Uniform(200, 800), Uniform(50, 150))
 OVERLOAD = 34.0
 """Requests/s that two replicas cannot serve: they complete about 23."""
 
-PATIENCE_S = 60.0
 PASSWORD = "secret"  # noqa: S105 - of the test's own Prometheus
 BCRYPT = "$2b$04$qQ4FJAUznWjuOPjog/EWT.Q6d4w5OXoZ1SmL8U7if8ehAbtkYRSrO"
 """The hash of the password, as Prometheus wants it."""
@@ -124,7 +123,7 @@ class World:
         return asyncio.run(self.survey({name: measure(name, **fields)}))[name]
 
     def wait(self, name: str, holds: Callable[[Measured], bool], what: str) -> Measured:
-        return wait_until(lambda: self.find(name), holds, f"{name} {what}", PATIENCE_S)
+        return wait_until(lambda: self.find(name), holds, f"{name} {what}")
 
 
 Events = Mapping[int, Callable[[World], object]]
@@ -451,7 +450,6 @@ def test_a_wrong_password_is_refused_in_the_words_of_prometheus(
             lambda: asyncio.run(world.survey({"a": measure("a")}, good))["a"].quality,
             lambda quality: quality in ("Fresh", "Partial"),
             "the right password works",
-            PATIENCE_S,
         )
         password.write_text("wrong")
         wrong = asyncio.run(world.survey({"a": measure("a")}, good))["a"]
@@ -496,7 +494,6 @@ def wait_for_measurement(scene: Scene, *reasons: str) -> None:
         lambda: condition(scene.servers()["s"], "Measured").get("reason"),
         lambda reason: reason in reasons,
         f"a measurement that is {reasons}",
-        PATIENCE_S,
     )
 
 

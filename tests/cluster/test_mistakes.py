@@ -65,7 +65,7 @@ class Fleet:
             return told.get("status") == "True"
 
         for name in ("chat", "mail"):
-            self.scene.control_plane.wait_for("server", name, ready, self.scene.namespace, 90.0)
+            self.scene.control_plane.wait_for("server", name, ready, self.scene.namespace)
 
     def replicas(self) -> dict[str, int]:
         found = self.scene.control_plane.items("deployments", self.scene.namespace)
@@ -197,7 +197,7 @@ def test_pods_that_crash_are_told_and_nothing_is_taken_away(
         told = condition(manifest, "Actuated")
         return "not ready: 3 x CrashLoopBackOff, OOMKilled" in told.get("message", "")
 
-    scene.control_plane.wait_for("server", "chat", is_told, scene.namespace, 60.0)
+    scene.control_plane.wait_for("server", "chat", is_told, scene.namespace)
     fleet.optimize()
     assert fleet.replicas() == BEFORE
 
@@ -212,7 +212,7 @@ def test_a_server_with_an_unknown_class_says_so_without_an_optimization(
     def told(manifest: Manifest) -> bool:
         return condition(manifest, "Ready").get("reason") == "UnknownClass"
 
-    scene.control_plane.wait_for("server", "s", told, scene.namespace, 30.0)
+    scene.control_plane.wait_for("server", "s", told, scene.namespace)
 
 
 def test_servers_say_that_their_optimizer_is_deleted_and_what_runs_stays(
@@ -225,7 +225,7 @@ def test_servers_say_that_their_optimizer_is_deleted_and_what_runs_stays(
             return condition(manifest, "Ready").get("reason") == reason
 
         for name in ("chat", "mail"):
-            scene.control_plane.wait_for("server", name, told, scene.namespace, 30.0)
+            scene.control_plane.wait_for("server", name, told, scene.namespace)
 
     scene.control_plane.kubectl("delete", "optimizer", "inferno", "--namespace", scene.namespace)
     wait_for("NoOptimizer")
@@ -251,7 +251,7 @@ def test_an_optimizer_whose_definition_lacks_a_field_says_so_and_what_runs_stays
     plane.kubectl("patch", "crd", f"optimizers.{GROUP}", "--type=json", "--patch", patch)
     try:
         fleet.scene.request("inferno")
-        plane.wait_for("optimizer", "inferno", told, namespace, 60.0)
+        plane.wait_for("optimizer", "inferno", told, namespace)
         assert fleet.replicas() == BEFORE
     finally:
         plane.install_crds(ROOT / "crds")

@@ -347,4 +347,4 @@ def wait_until_initialized(scene: Scene, count: int) -> None:
         found = scene.control_plane.items(str(KTHENA.booster), scene.namespace)
         return sum(condition(each, "Initialized").get("status") == "True" for each in found)
 
-    wait_until(initialized, lambda n: n == count, f"{count} boosters", 60.0)
+    wait_until(initialized, lambda n: n == count, f"{count} boosters")

@@ -92,7 +92,7 @@ def test_moving_loads_keep_their_targets_and_noise_changes_nothing(
     length, fleet_of = LONG_S, movers(LONG_S)
     with moving(scene, prometheus_program, fleet_of, scrape_s=5.0) as motion:
         scene.apply(*manifests(fleet_of, CARDS, interval=15))
-        wait_until(motion.all_serve, bool, "replicas that serve", 90.0)
+        wait_until(motion.all_serve, bool, "replicas that serve")
         motion.begin()
         operator(environment=motion.environment(10))
         wait_until(lambda: motion.elapsed, lambda t: t > length, "the end", length + 60.0)

@@ -80,7 +80,7 @@ def test_a_request_that_cannot_be_served_stays_and_says_why(
         assert condition(optimizer, "Optimized")["reason"] == "Rejected"
         assert "premium-granite-13b" in condition(optimizer, "Optimized")["message"]
         assert "no more than one, please" in condition(optimizer, "Optimized")["message"]
-        assert wait_until(lambda: scene.events("Rejected"), bool, "an event", timeout=30.0)
+        assert wait_until(lambda: scene.events("Rejected"), bool, "an event")
         assert decided(scene.servers()["free-granite-13b"])[:2] == ("G2", 1)
 
     assert condition(scene.wait_until_done("inferno"), "Optimized")["status"] == "True"
@@ -114,7 +114,7 @@ def one_replica_at_most(scene: Scene) -> Iterator[None]:
         {**api, "kind": "ValidatingAdmissionPolicyBinding", "spec": binding},
     )
     try:
-        wait_until(lambda: two_replicas_are_refused(scene), bool, "the policy at work", 30.0)
+        wait_until(lambda: two_replicas_are_refused(scene), bool, "the policy at work")
         yield
     finally:
         scene.control_plane.kubectl("delete", f"{kind},{kind}binding", name)

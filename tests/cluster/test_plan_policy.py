@@ -38,7 +38,6 @@ def policy(control_plane: ControlPlane, scene: Scene) -> Iterator[None]:
             lambda: created(scene, "mallory", "probe", "--dry-run=server").stderr,
             lambda told: "only the Inferno operator creates Plans" in told,
             "the policy",
-            60.0,
         )
         yield
     finally:

@@ -16,7 +16,6 @@ Manifest = dict[str, Any]
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
-PATIENCE_S = 60.0
 APPROVER = ROOT / "manifests" / "kustomize" / "rbac" / "people" / "approve.yaml"
 
 
@@ -40,7 +39,7 @@ def phases(scene: Scene) -> dict[str, str]:
 
 def wait_for_phases(scene: Scene, **wanted: str) -> None:
     names = {name.replace("_", "-"): phase for name, phase in wanted.items()}
-    wait_until(lambda: phases(scene), lambda found: found == names, f"{names}", PATIENCE_S)
+    wait_until(lambda: phases(scene), lambda found: found == names, f"{names}")
 
 
 def desired(scene: Scene) -> dict[str, int]:
@@ -88,7 +87,7 @@ def test_only_who_has_the_right_approves_and_nothing_changes_before(
         reason: str = condition(found["inferno-1"], "CarriedOut").get("reason", "")
         return reason == "WrongDigest"
 
-    wait_until(lambda: plans(scene), is_told, "the refusal", PATIENCE_S)
+    wait_until(lambda: plans(scene), is_told, "the refusal")
 
     assert desired(scene) == {}
     assert answer(scene, "ann", "inferno-1") == ""
@@ -171,7 +170,7 @@ def test_an_operator_killed_between_writes_leaves_a_plan_that_the_next_one_compl
     if mode == "Approve":
         wait_for_phases(scene, inferno_1="Proposed")
         approve_as_admin(scene, "inferno-1")
-    wait_until(lambda: desired(scene), bool, "the first writes", PATIENCE_S)
+    wait_until(lambda: desired(scene), bool, "the first writes")
     first.kill()
     operator()
     wait_for_phases(scene, inferno_1="Done")
@@ -197,7 +196,7 @@ def test_a_recommendation_touches_no_workload_until_the_mode_changes(
         def is_told(server: Manifest) -> bool:
             return condition(server, "Actuated").get("reason") == reason
 
-        scene.control_plane.wait_for("server", "w", is_told, scene.namespace, PATIENCE_S)
+        scene.control_plane.wait_for("server", "w", is_told, scene.namespace)
 
     wait_for_reason("Recommended")
     before = scene.control_plane.get("deployment", "engine", scene.namespace)
@@ -220,4 +219,4 @@ def test_a_recommendation_touches_no_workload_until_the_mode_changes(
     def is_scaled(manifest: Manifest) -> bool:
         return bool(manifest["spec"]["replicas"] == 3)
 
-    scene.control_plane.wait_for("deployment", "engine", is_scaled, scene.namespace, PATIENCE_S)
+    scene.control_plane.wait_for("deployment", "engine", is_scaled, scene.namespace)

@@ -159,7 +159,7 @@ def test_an_optimizer_that_is_not_there_when_it_is_asked(
     told = optimized(scene.wait_until_failed("inferno"))
     assert told["reason"] == "Unavailable"
     assert scene.optimizer("inferno")["spec"]["optimize"]
-    assert wait_until(lambda: scene.events("Unavailable"), bool, "an event", timeout=30.0)
+    assert wait_until(lambda: scene.events("Unavailable"), bool, "an event")
 
     rest.start()
     scene.wait_until_done("inferno")
@@ -182,7 +182,7 @@ def test_an_optimizer_that_refuses_again_and_again(
     scene.request("inferno")
     told = optimized(scene.wait_until_failed("inferno"))
 
-    wait_until(lambda: failures(process), lambda count: count >= 4, "four failures", 60.0)
+    wait_until(lambda: failures(process), lambda count: count >= 4, "four failures")
 
     assert_untouched(scene)
     optimizer = scene.optimizer("inferno")

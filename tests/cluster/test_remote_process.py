@@ -43,7 +43,7 @@ def test_a_server_is_killed_during_a_solve_and_another_one_starts_empty(
     for worker in workers:
         os.kill(worker, signal.SIGSTOP)  # a solve that has no end
     scene.request("inferno")
-    wait_until(lambda: running(server), bool, "a solve", 30.0)
+    wait_until(lambda: running(server), bool, "a solve")
 
     os.kill(server.pid, signal.SIGKILL)
     for worker in workers:

@@ -98,7 +98,7 @@ def wait_until_actuated(scene: Scene, reason: str) -> None:
         told = (condition(server, "Actuated") for server in scene.servers().values())
         return [found["reason"] for found in told if found]
 
-    wait_until(reasons, lambda told: told == [reason] * SERVERS, f"all {reason}", 60.0)
+    wait_until(reasons, lambda told: told == [reason] * SERVERS, f"all {reason}")
 
 
 def requests_to_optimize(scene: Scene, actuated: str = "") -> Requests:

@@ -20,7 +20,6 @@ from tests.unit.operator.objects import (
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
-PATIENCE_S = 60.0
 OTHERS = {"static-peak", "hpa", "keda-slo"}
 
 
@@ -53,7 +52,7 @@ def test_an_account_goes_on_after_a_restart_and_is_shown(
     environment = {"INFERNO_PROMETHEUS_URL": prometheus.url, "INFERNO_MEASURE_INTERVAL": "0.1"}
     first = operator(environment=environment)
     written = wait_until(
-        lambda: savings(scene), lambda s: s.get("countedSeconds", 0) > 1, "an account", PATIENCE_S
+        lambda: savings(scene), lambda s: s.get("countedSeconds", 0) > 1, "an account"
     )
     first.kill()
     before = savings(scene)
@@ -63,7 +62,6 @@ def test_an_account_goes_on_after_a_restart_and_is_shown(
         lambda: savings(scene),
         lambda s: s["countedSeconds"] > before["countedSeconds"],
         "a longer account",
-        PATIENCE_S,
     )
 
     assert after["since"] == written["since"]

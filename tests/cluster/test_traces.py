@@ -54,7 +54,6 @@ SCRAPE_S = 2.0
 FIRST_RATE_S = 20 * SCRAPE_S
 """How long servers have served before a first rate is known."""
 
-PATIENCE_S = 120.0
 
 POLICIES = ("clairvoyant", "hpa", "static-peak")
 """The first one has the optimal plan of each 50 s, at once: nobody can have that."""
@@ -100,9 +99,9 @@ def test_two_recorded_days_keep_their_targets_for_less_than_an_hpa(
     with moving(scene, prometheus_program, movers, scrape_s=SCRAPE_S, pods=POD_TIMES) as motion:
         scene.apply(*trace_manifests(movers))
         served = partial(motion.all_have_served, FIRST_RATE_S)
-        wait_until(served, bool, "replicas that serve", PATIENCE_S)
+        wait_until(served, bool, "replicas that serve")
         operator(environment=motion.environment(MEASURE_S))
-        wait_until(motion.all_decided, bool, "a decision for each server", PATIENCE_S)
+        wait_until(motion.all_decided, bool, "a decision for each server")
         motion.begin()
         bill = Bill(motion)
         wait_until(lambda: motion.elapsed, lambda t: t > LONG_S, "the end", LONG_S + 60.0)

@@ -15,11 +15,11 @@ from inferno_operator.cli.kubectl.console.hosted import hosted_console
 from inferno_operator.cli.kubectl.console.page import ConsoleSettings
 from tests.cluster.console import KEY, api_server, hidden_fields, token_of
 from tests.cluster.scene import Scene
+from tests.controlplane.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
 ORIGIN = "https://console.test"
-PATIENCE_S = 30
 
 
 class Place:

@@ -18,7 +18,7 @@ from tests.cluster.motion import Motion, Mover, PodTimes, manifests, moving
 from tests.cluster.scene import Scene
 from tests.conftest import StartOperator
 from tests.controlplane.operator_process import OperatorProcess
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.day.objects import queries
 from tests.engines.gateway import Gateway
 from tests.rest_optimizer import RestOptimizer
@@ -36,11 +36,6 @@ LEAST_IMPORTANT = 100
 
 WAKE_S = 5.0
 """Longest time from the first request that waits to the write of the replica."""
-
-TAKEOVER_S = 20.0
-"""Longest time until another operator leads."""
-
-PATIENCE_S = 90.0
 
 BEFORE, WRITTEN, SERVES = MOMENTS = (
     "before the request",
@@ -143,7 +138,7 @@ class Sleeper:
         """Wait until a solve has begun that will have no end."""
         self.rest.arrived.clear()
         self.rest.gate.clear()
-        wait_until(self.rest.arrived.is_set, bool, "a solve", PATIENCE_S)
+        wait_until(self.rest.arrived.is_set, bool, "a solve")
 
     def request(self) -> float:
         """Let requests wait at the gateway; returns since when [s]."""
@@ -152,7 +147,7 @@ class Sleeper:
 
     def serve(self) -> None:
         """Wait until the replica serves; then it gets the requests that wait."""
-        wait_until(self.motion.all_serve, bool, "a replica that serves", PATIENCE_S)
+        wait_until(self.motion.all_serve, bool, "a replica that serves")
         self.gateway.waiting = 0
         self.last_request = time.monotonic()
 
@@ -179,7 +174,7 @@ def sleeping(scene: Scene, prometheus_program: Path) -> Iterator[tuple[Sleeper, 
         ) as motion,
     ):
         scene.apply(*sleeper_manifests())
-        wait_until(motion.all_serve, bool, "a replica that serves", PATIENCE_S)
+        wait_until(motion.all_serve, bool, "a replica that serves")
         environment = {
             **motion.environment(MEASURE_S),
             "INFERNO_LEADER_ELECTION": "true",
@@ -201,9 +196,7 @@ def leader_of(scene: Scene) -> str:
 
 
 def wait_for_another_leader(scene: Scene, before: str) -> None:
-    wait_until(
-        lambda: leader_of(scene), lambda h: h not in ("", before), "another leader", TAKEOVER_S
-    )
+    wait_until(lambda: leader_of(scene), lambda h: h not in ("", before), "another leader")
 
 
 @pytest.mark.extended
@@ -216,7 +209,7 @@ def test_a_server_wakes_once_beside_a_held_solve_whose_operator_is_killed(
         leader = leader_of(scene)
         operator(environment=environment)
         sleeper.wait_for_replicas(0, PATIENCE_S)
-        wait_until(sleeper.is_seen, bool, "a Server that sleeps", PATIENCE_S)
+        wait_until(sleeper.is_seen, bool, "a Server that sleeps")
 
         sleeper.hold_a_solve()
         asked = sleeper.request()
@@ -257,8 +250,8 @@ def test_a_server_wakes_once_and_sleeps_again_whenever_its_operator_ends(
 def play(sleeper: Sleeper, moment: str, end: Callable[[], object]) -> None:
     """Let a Server wake and sleep again, while the leader ends at a moment."""
     sleeper.wait_for_replicas(0, PATIENCE_S)
-    wait_until(sleeper.is_seen, bool, "a Server that sleeps", PATIENCE_S)
-    leader, late = leader_of(sleeper.scene), TAKEOVER_S if moment == BEFORE else 0.0
+    wait_until(sleeper.is_seen, bool, "a Server that sleeps")
+    leader, late = leader_of(sleeper.scene), PATIENCE_S if moment == BEFORE else 0.0
     if moment == BEFORE:
         end()
     asked = sleeper.request()

@@ -347,11 +347,11 @@ def test_a_number_set_by_hand_is_told_and_not_fought_over(
     for replicas in decisions:
         plan: Plan = {"s00": {"A": replicas}}
         fleet.decide(plan, {"s00": min(replicas, 1)})
-        wait_until(partial(fleet.is_done, plan), bool, "the replicas", 30.0)
+        wait_until(partial(fleet.is_done, plan), bool, "the replicas")
     fleet.control_plane.kubectl(
         "scale", "--namespace", fleet.scene.namespace, "deployment/s00-a", f"--replicas={by_hand}"
     )
-    wait_until(fleet.reasons, lambda told: told == {"s00": "ForeignWriter"}, "the writer", 30.0)
+    wait_until(fleet.reasons, lambda told: told == {"s00": "ForeignWriter"}, "the writer")
     server = fleet.control_plane.get("server", "s00", fleet.scene.namespace)
 
     assert who in condition(server, "Actuated")["message"]
@@ -368,7 +368,7 @@ def test_numbers_set_by_hand_while_a_plan_is_written_stay(
     operator()
     fleet.decide({name: {"A": 2} for name in names}, dict.fromkeys(names, 1))
     actuated = dict.fromkeys(names, "Actuated")
-    wait_until(fleet.reasons, lambda told: told == actuated, "two replicas each", 60.0)
+    wait_until(fleet.reasons, lambda told: told == actuated, "two replicas each")
     deployments = [f"deployment/{name}-a" for name in names]
     where = "--namespace", fleet.scene.namespace
     by_hand = threading.Thread(
@@ -380,7 +380,7 @@ def test_numbers_set_by_hand_while_a_plan_is_written_stay(
     by_hand.join()
 
     foreign = dict.fromkeys(names, "ForeignWriter")
-    wait_until(fleet.reasons, lambda told: told == foreign, "the writer", 30.0)
+    wait_until(fleet.reasons, lambda told: told == foreign, "the writer")
     assert {fleet.replicas()[f"{name}-a"] for name in names} == {1}
 
 
@@ -400,7 +400,7 @@ def test_an_autoscaler_of_the_same_deployment_is_named_and_nothing_is_written(
     operator()
     fleet.decide({"s00": {"A": 2}}, {"s00": 1})
 
-    wait_until(fleet.reasons, lambda told: told == {"s00": "ForeignWriter"}, "the writer", 30.0)
+    wait_until(fleet.reasons, lambda told: told == {"s00": "ForeignWriter"}, "the writer")
 
     assert "HorizontalPodAutoscaler 'by-cpu'" in fleet.messages()["s00"]
     assert fleet.replicas()["s00-a"] == 0
@@ -414,7 +414,7 @@ def test_an_owner_that_sets_the_number_back_is_named_and_gets_one_write_in_five_
     with fleet.owner_that_keeps("s00-a", replicas=1) as written:
         operator()
         fleet.decide({"s00": {"A": 2}}, {"s00": 1})
-        wait_until(fleet.reasons, lambda told: told == {"s00": "ForeignWriter"}, "it", 30.0)
+        wait_until(fleet.reasons, lambda told: told == {"s00": "ForeignWriter"}, "it")
         witness.pause(5.0)
 
         assert "'owner'" in fleet.messages()["s00"]
@@ -431,10 +431,10 @@ def test_two_servers_swap_full_pools(scene: Scene, operator: StartOperator) -> N
     operator()
     with running_pods(scene.control_plane.kubeconfig, scene.namespace, fleet.cards) as witness:
         fleet.decide(before, loads)
-        wait_until(lambda: fleet.is_done(before), bool, "the first plan", 60.0)
+        wait_until(lambda: fleet.is_done(before), bool, "the first plan")
         witness.need(loads)
         fleet.decide(after, loads)
-        wait_until(lambda: fleet.is_done(after), bool, "the swap", 120.0)
+        wait_until(lambda: fleet.is_done(after), bool, "the swap")
 
     assert witness.broken == []
 
@@ -446,8 +446,8 @@ def test_nothing_is_written_while_nothing_changes(
     operator()
     plan = {"s00": {"A": 1}, "s01": {"B": 2}}
     fleet.decide(plan, {"s00": 1, "s01": 1})
-    wait_until(lambda: set(fleet.reasons().values()), lambda told: told == {"Actuated"}, "", 30.0)
-    wait_until(lambda: _unfinished(fleet), lambda names: not names, "rollouts end", 30.0)
+    wait_until(lambda: set(fleet.reasons().values()), lambda told: told == {"Actuated"}, "")
+    wait_until(lambda: _unfinished(fleet), lambda names: not names, "rollouts end")
     before = _versions(fleet)
     witness.pause(5.0)
 

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.controlplane.api import Api, Manifest
 from tests.controlplane.errors import ApiError, KubectlError
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 
 KUBECTL_TIMEOUT_S = 90.0
 
@@ -103,7 +103,7 @@ class Client:
         name: str,
         condition: Callable[[Manifest], bool],
         namespace: str | None = None,
-        timeout: float = 30.0,
+        timeout: float = PATIENCE_S,
     ) -> Manifest:
         """Wait until an object exists and meets `condition`, and return it.
 
@@ -159,7 +159,7 @@ class Client:
         for definition in _definitions(path) if path else self.items("crds"):
             name = definition["metadata"]["name"]
             self.wait_for("crd", name, _is_established, timeout=60.0)
-            wait_until(functools.partial(self._is_served, name), bool, f"{name} served", 60.0)
+            wait_until(functools.partial(self._is_served, name), bool, f"{name} served")
 
     def _is_served(self, resource: str) -> bool:
         try:

@@ -23,7 +23,6 @@ CONTROLLERS = "namespace-controller,garbage-collector-controller,clusterrole-agg
 DEPLOYMENTS = "deployment-controller,replicaset-controller"
 """The controllers that make pods of Deployments, for `start_controller_manager`."""
 
-START_TIMEOUT_S = 60.0
 TOKEN_LIFETIME = "24h"  # noqa: S105 - how long one is good, not one
 # Sockets in the folder instead of ports: nobody else can take or use them. The form is etcd's,
 # which wants a port even here; the name is relative to the folder that the programs run in.
@@ -130,7 +129,6 @@ class ControlPlane(Client):
             lambda: self._health(name, port),
             lambda health: health == "ok",
             f"{name} ready",
-            START_TIMEOUT_S,
         )
 
     def _health(self, name: str, port: int) -> str:

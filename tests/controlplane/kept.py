@@ -13,8 +13,6 @@ from pathlib import Path
 
 from tests.controlplane.waiting import wait_until
 
-STOP_TIMEOUT_S = 30.0
-
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
     """Where the user's programs cache: `$XDG_CACHE_HOME` or `~/.cache`; our part of it."""
@@ -37,7 +35,7 @@ def stop(record: Path) -> bool:
     if contents is None:
         return False
     os.kill(int(contents["pid"]), signal.SIGTERM)
-    wait_until(lambda: running(record), lambda left: left is None, "its end", STOP_TIMEOUT_S)
+    wait_until(lambda: running(record), lambda left: left is None, "its end")
     record.unlink(missing_ok=True)
     return True
 

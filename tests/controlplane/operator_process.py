@@ -18,7 +18,6 @@ READY = "operator ready"
 PLAN_KEY = Path(__file__).with_name("plan.key")
 """The key of all operators of the tests: they know each other's Plans."""
 HEALTH = re.compile(r"health and metrics on (http://[\w.:]+)")
-READY_TIMEOUT_S = 60.0
 # The variables of the person who runs us must not decide what the operator does, nor those of a
 # pod that we may be in: they'd lead it to another cluster.
 FOREIGN_PREFIXES = ("INFERNO_", "KUBERNETES_", "KUBECONFIG")
@@ -37,7 +36,6 @@ def refusal_to_start(
         lambda: processes.exit_code(name),
         lambda code: code is not None,
         "the end of the operator",
-        READY_TIMEOUT_S,
     )
     assert code is not None
     return code, processes.log_path(name).read_text().splitlines()
@@ -119,14 +117,14 @@ class OperatorProcess:
         if self.exit_code is not None:
             raise ProgramError(f"the operator ended with status {self.exit_code}")
 
-    def wait_until_ready(self, timeout: float = READY_TIMEOUT_S) -> None:
+    def wait_until_ready(self) -> None:
         """Wait until it watches."""
 
         def log_of_the_living() -> str:
             self.check_running()
             return self.log
 
-        wait_until(log_of_the_living, lambda log: READY in log, "the operator ready", timeout)
+        wait_until(log_of_the_living, lambda log: READY in log, "the operator ready")
 
     def stop(self) -> int:
         """Ask it to end, wait, and return its exit status; killed when it takes too long."""

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.controlplane.errors import ProgramError
+from tests.controlplane.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 LOG_TAIL_LINES = 20
-STOP_PATIENCE_S = 30.0
 
 
 class Processes:
@@ -89,11 +89,10 @@ class Processes:
         self,
         name: str,
         signal_number: signal.Signals = signal.SIGTERM,
-        patience_s: float = STOP_PATIENCE_S,
     ) -> int:
         """Send a signal, wait, kill when patience is at its end; the exit status."""
         code: int = self._call(
-            "stop", name=name, signal_number=signal_number, patience_s=patience_s
+            "stop", name=name, signal_number=signal_number, patience_s=PATIENCE_S
         )
         return code
 

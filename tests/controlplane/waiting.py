@@ -10,11 +10,17 @@ from tests.controlplane.errors import WaitTimeoutError
 FIRST_INTERVAL_S, LONGEST_INTERVAL_S = 0.005, 0.1
 """Between two probes: what is done at once is seen at once, and what takes long is asked rarely."""
 
+PATIENCE_S = 120.0
+"""What has not happened by then hangs: a busy machine is not as slow [s]."""
+
 State = TypeVar("State")
 
 
 def wait_until(
-    probe: Callable[[], State], done: Callable[[State], bool], what: str, timeout: float
+    probe: Callable[[], State],
+    done: Callable[[State], bool],
+    what: str,
+    timeout: float = PATIENCE_S,
 ) -> State:
     """Call `probe` until its result is `done`, and return that result.
 

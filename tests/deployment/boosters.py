@@ -62,7 +62,7 @@ class Boosters:
         def are_written(found: dict[str, str]) -> bool:
             return set(found.values()) <= {"Actuated", "Moving"}  # nothing brings replicas up here
 
-        wait_until(reasons, are_written, "decisions carried out", 60.0)
+        wait_until(reasons, are_written, "decisions carried out")
 
     def change(self) -> None:
         """Take away what a booster was made of, and wait until its children follow."""
@@ -94,7 +94,7 @@ class Boosters:
         def counts() -> dict[Kind, int]:
             return {kind: len(self._children(kind)) for kind in wanted}
 
-        wait_until(counts, lambda found: found == wanted, f"children of {backends} backends", 60.0)
+        wait_until(counts, lambda found: found == wanted, f"children of {backends} backends")
 
     def _children(self, kind: Kind) -> list[Manifest]:
         items = self._scene.control_plane.items(str(kind), self._scene.namespace)

@@ -42,7 +42,7 @@ class CountedNode:
         def is_counted(capacity: Manifest) -> bool:
             return condition(capacity, "Counted").get("reason") == "Counted"
 
-        self._control_plane.wait_for("capacity", "h100", is_counted, NAMESPACE, 60.0)
+        self._control_plane.wait_for("capacity", "h100", is_counted, NAMESPACE)
 
     @property
     def left(self) -> list[Manifest]:

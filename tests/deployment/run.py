@@ -146,7 +146,7 @@ class Cluster:
         folder = self._folder / name
         processes.start(name, pod.command(image, folder, port, {}))
         log = processes.log_path(name)
-        wait_until(log.read_text, lambda text: "listening on https://" in text, OPTIMIZER, 30.0)
+        wait_until(log.read_text, lambda text: "listening on https://" in text, OPTIMIZER)
         yield OptimizerPod(processes, name, int(port["INFERNO_PORT"]), pod.secrets)
         if processes.exit_code(name) is None:
             assert processes.stop(name) == 0, processes.log_tail(name)

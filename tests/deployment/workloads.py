@@ -46,7 +46,7 @@ class Workloads:
             found = (self._scene.control_plane.get(k, _name(k), namespace) for k in KINDS)
             return [manifest["spec"]["replicas"] for manifest in found]
 
-        wait_until(replicas, lambda found: set(found) == {REPLICAS}, "scaled workloads", 60.0)
+        wait_until(replicas, lambda found: set(found) == {REPLICAS}, "scaled workloads")
 
 
 def _name(kind: str) -> str:

@@ -1,9 +1,11 @@
 """A Prometheus with the past of simulated replicas, which takes virtual time only."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.controlplane.processes import Processes
@@ -49,15 +51,22 @@ class Scraping:
         Of the program.
     goes_on
         Whether the fleet goes on in real time, scraped every second.
+    ahead_s
+        How far the past reaches beyond now, so that it does not end before it is asked about [s];
+        meanwhile all counters grow as between the last two scrapes, and nothing else changes.
     """
 
     interval_s: int = SCRAPE_INTERVAL_S
     step_s: int = SCRAPE_INTERVAL_S
     options: Sequence[str] = ()
     goes_on: bool = False
+    ahead_s: int = 0
 
 
-EVERY_15_S = Scraping()
+COUNTED = ("_total", "_sum", "_count", "_bucket")
+"""Ends of the names of counters."""
+
+EVERY_15_S = Scraping(ahead_s=600)
 
 
 @contextmanager
@@ -71,7 +80,7 @@ def scraped(
     name: str = "past",
     scraping: Scraping = EVERY_15_S,
 ) -> Iterator[Prometheus]:
-    """Yield a Prometheus that has scraped a fleet regularly, up to now.
+    """Yield a Prometheus that has scraped a fleet regularly, up to now or beyond it.
 
     A series that ends has no marker that says so: it is seen for as long as Prometheus looks
     back (`--query.lookback-delta`).
@@ -83,7 +92,7 @@ def scraped(
     programs
         Paths of `prometheus` and `promtool`.
     seconds
-        Length of the past [s].
+        Length of the past up to now [s].
     populate
         Adds servers to the fleet, and returns what is called before each scrape.
     buckets
@@ -145,6 +154,7 @@ def write_past(
     (step_s,) = {scraping.step_s for scraping in texts.values()}
     with ExitStack() as files:
         opened = {files.enter_context(text.open("w")): texts[text] for text in texts}
+        pages = deque[list[str]](maxlen=2)
         for passed in _moments(clock, clock.now + seconds, step_s):
             change(fleet.now)
             due = [file for file, each in opened.items() if passed % each.interval_s == 0]
@@ -152,8 +162,20 @@ def write_past(
                 page = list(_scrape(fleet, clock.now, buckets=buckets))
                 for file in due:
                     file.writelines(page)
-        for file in opened:
+                pages.append(page)
+        for file, each in opened.items():
+            for scrapes in range(1, each.ahead_s // each.interval_s + 1):
+                file.writelines(map(partial(_continued, scrapes), *pages))
             file.write("# EOF\n")
+
+
+def _continued(scrapes: int, before: str, last: str) -> str:
+    """What a sample becomes after some scrapes, from its line in the last two."""
+    (_, old, then), (series, value, now) = before.rsplit(" ", 2), last.rsplit(" ", 2)
+    counts = series.partition("{")[0].endswith(COUNTED)
+    growth = float(value) - float(old) if counts else 0.0
+    time_s = float(now) + scrapes * (float(now) - float(then))
+    return f"{series} {float(value) + scrapes * growth} {time_s:.3f}\n"
 
 
 def _moments(clock: VirtualClock, end: float, step_s: int) -> Iterator[int]:

@@ -15,13 +15,10 @@ import yaml
 from tests.controlplane.errors import ControlPlaneError
 from tests.controlplane.ports import HOST, on_free_port
 from tests.controlplane.processes import Processes
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.engines.readiness import wait_until_ready
 
 JOB = "engines"
-SCRAPE_TIMEOUT_S = 60.0
-QUERY_TIMEOUT_S = 10.0
-SUSPEND_TIMEOUT_S = 10.0
 STOPPED = "T"
 
 Json = dict[str, Any]
@@ -162,7 +159,6 @@ class Prometheus(AbstractContextManager["Prometheus"]):
             lambda: _thread_states(self._pid),
             lambda states: states == {STOPPED},
             f"the stop of {self.name}",
-            SUSPEND_TIMEOUT_S,
         )
 
     def resume(self) -> None:
@@ -194,7 +190,6 @@ class Prometheus(AbstractContextManager["Prometheus"]):
             self._scraped,
             lambda scraped: scraped == sorted(wanted, key=_url),
             "scrapes of all targets",
-            SCRAPE_TIMEOUT_S,
         )
 
     def _scraped(self) -> list[Mapping[str, str]]:
@@ -248,7 +243,7 @@ class Prometheus(AbstractContextManager["Prometheus"]):
         return reply.json()["data"]
 
     def _start(self, port: int) -> None:
-        settings = {"timeout": QUERY_TIMEOUT_S, **self._access.client}
+        settings = {"timeout": PATIENCE_S, **self._access.client}
         self._client = httpx.Client(base_url=f"{self._access.scheme}://{HOST}:{port}", **settings)
         self._pid = self._processes.start(
             self.name,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.controlplane.errors import ProgramError
+from tests.controlplane.waiting import PATIENCE_S
 
-TIMEOUT_S = 60.0
 LINT_STATUS = 3
 
 
@@ -47,7 +47,7 @@ class Promtool:
     def _run(self, *arguments: str, page: bytes = b"", accepted: int = 0) -> str:
         command: Sequence[str | Path] = [self.program, *arguments]
         completed = subprocess.run(
-            command, input=page, capture_output=True, check=False, timeout=TIMEOUT_S
+            command, input=page, capture_output=True, check=False, timeout=PATIENCE_S
         )
         said = (completed.stdout + completed.stderr).decode(errors="replace")
         if completed.returncode not in {0, accepted}:

@@ -5,8 +5,6 @@ import httpx
 from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
 
-START_TIMEOUT_S = 60.0
-
 
 def wait_until_ready(processes: Processes, name: str, client: httpx.Client, path: str) -> None:
     """Wait until a process answers `path` with success.
@@ -27,4 +25,4 @@ def wait_until_ready(processes: Processes, name: str, client: httpx.Client, path
             return repr(error)
         return "ready" if reply.is_success else f"{reply.status_code}: {reply.text}"
 
-    wait_until(answer, lambda said: said == "ready", f"{name} ready", START_TIMEOUT_S)
+    wait_until(answer, lambda said: said == "ready", f"{name} ready")

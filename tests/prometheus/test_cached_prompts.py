@@ -1,6 +1,5 @@
 """The share of cached tokens that a real Prometheus tells of counters that change."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,9 @@ from tests.engines.prometheus import Prometheus
 from tests.engines.promtool import Promtool
 
 INTERVAL_S = 15
+END = 1_767_225_600.0
+"""Unix time of the last scrape, about which Prometheus is asked [s]."""
+
 LENGTH_S = 4200
 LATELY_S = 120
 """So long there is another share than before."""
@@ -39,12 +41,11 @@ def hits(passed: int, low: float, usual: float, lately: float) -> float:
 @pytest.fixture(scope="module")
 def past(tmp_path_factory: pytest.TempPathFactory, promtool: Path) -> Path:
     folder = tmp_path_factory.mktemp("cached")
-    now = time.time()
     with (folder / "past").open("w") as file:
         for passed in range(INTERVAL_S, LENGTH_S + 1, INTERVAL_S):
             for name, shares in SHARES.items():
                 labels = f'{{job="engines",instance="{name}",model_name="{name}"}}'
-                at = f"{now - LENGTH_S + passed:.3f}"
+                at = f"{END - LENGTH_S + passed:.3f}"
                 asked = TOKENS_PER_S * passed
                 file.write(f"vllm:prefix_cache_queries_total{labels} {asked} {at}\n")
                 file.write(f"vllm:prefix_cache_hits_total{labels} {hits(passed, *shares)} {at}\n")
@@ -65,7 +66,7 @@ def test_the_share_falls_with_a_restart_and_is_not_above_what_it_often_was_in_an
     with Prometheus(processes, prometheus_program, name="cached", data=past) as prometheus:
         found = {
             s.labels["model_name"]: s.value
-            for s in prometheus.query(query.expression)
+            for s in prometheus.query(query.expression, END)
             if s.labels[PART] == CACHED_SHARE
         }
 

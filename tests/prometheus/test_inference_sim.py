@@ -47,7 +47,6 @@ def wait_for_completions(simulator: InferenceSim, number: int) -> None:
         lambda: totals(simulator.url)["vllm:request_success_total"],
         lambda completed: completed >= number,
         "completions",
-        60.0,
     )
 
 
@@ -80,7 +79,6 @@ def test_prometheus_scrapes_it(
                 lambda: prometheus.query('vllm:request_success_total{finish_reason="length"}'),
                 lambda samples: bool(samples) and samples[0].value >= 50,
                 "completions",
-                60.0,
             )
 
     assert sample.labels["namespace"] == "prod"

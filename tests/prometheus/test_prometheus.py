@@ -35,7 +35,6 @@ def wait_for_history(prometheus: Prometheus, pod: str, scrapes: int) -> None:
         lambda: value(prometheus, f"count_over_time(up{{pod='{pod}'}}[10m])"),
         lambda number: number >= scrapes,
         f"{scrapes} scrapes",
-        60.0,
     )
 
 
@@ -80,7 +79,6 @@ def test_targets_come_and_go_with_their_labels(prometheus: Prometheus, fleet: Fl
         lambda: [sample.labels for sample in prometheus.query("vllm:num_requests_waiting")],
         lambda series: len(series) == 1,
         "the end of the old series",
-        30.0,
     )
 
     assert labels["namespace"] == "test"
@@ -98,7 +96,6 @@ def test_a_killed_replica_is_down_and_a_new_one_counts_from_zero(
         lambda: value(prometheus, "vllm:generation_tokens_total{pod='killed-0'}"),
         lambda tokens: tokens > 0,
         "tokens",
-        30.0,
     )
     server.kill("killed-0")
     prometheus.wait_for_scrapes(down=["killed-0"])

@@ -1,6 +1,5 @@
 """Which replicas a real Prometheus knows, reporting or not, when pods have equal addresses."""
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,9 @@ from tests.engines.prometheus import Prometheus
 from tests.engines.promtool import Promtool
 
 INTERVAL_S = 15
+END = 1_767_225_600.0
+"""Unix time of the last scrape, about which Prometheus is asked [s]."""
+
 LENGTH_S = 600
 ENDED_S = 450
 """When some pods end: within the long window."""
@@ -94,11 +96,10 @@ def known(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Prometheus]:
     folder = tmp_path_factory.mktemp("replicas")
-    now = time.time()
     with (folder / "past").open("w") as file:
         for passed in range(INTERVAL_S, LENGTH_S + 1, INTERVAL_S):
             for target in TARGETS:
-                file.writelines(target.lines(passed, now - LENGTH_S + passed))
+                file.writelines(target.lines(passed, END - LENGTH_S + passed))
         file.write("# EOF\n")
     Promtool(promtool).create_blocks(folder / "past", folder / "data")
     with Prometheus(
@@ -116,7 +117,8 @@ def counted(
 ) -> dict[str, float]:
     """Replicas of a model that report, that do not, that have another job, and that restart."""
     group = SeriesGroup("vLLM", built_in()["vLLM"], ("model_name", *labels), ((model, *values),))
-    found = {s.labels[PART]: s.value for s in known.query(replicas(group, WINDOWS).expression)}
+    samples = known.query(replicas(group, WINDOWS).expression, END)
+    found = {sample.labels[PART]: sample.value for sample in samples}
     names = ("reporting", "absent", "moved", "restarting")
     return {name: found[name] for name in names if name in found}
 

@@ -32,7 +32,7 @@ def long_question() -> bytes:
 
 
 def wait_for(what: Callable[[], bool]) -> None:
-    wait_until(what, bool, "what was to happen", SOON)
+    wait_until(what, bool, "what was to happen")
 
 
 def solves(server: Served, state: str) -> float:

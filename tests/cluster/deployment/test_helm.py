@@ -190,12 +190,11 @@ def test_two_releases_share_a_cluster(
         lambda: [may_read_servers(control_plane, place) for place in (first, second)],
         all,
         "rights of both",
-        30.0,
     )
 
     on_cluster("uninstall", "--wait", namespace=first)
 
-    wait_until(lambda: may_read_servers(control_plane, first), lambda may: not may, "no rights", 30)
+    wait_until(lambda: may_read_servers(control_plane, first), lambda may: not may, "no rights")
     assert may_read_servers(control_plane, second)
     deployment = control_plane.get("deployment", "inferno-operator", second)
     assert deployment["spec"]["replicas"] == 3

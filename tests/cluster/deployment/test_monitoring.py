@@ -103,7 +103,6 @@ def seen(deployment_cluster: Cluster, image: Path, histories: Histories) -> Seen
                 lambda: operators.scrapes(seconds),  # noqa: B023 - called at once
                 lambda pages: any(_failures(page.page) >= failures for page in pages),  # noqa: B023
                 "a failure",
-                30.0,
             )
         leader = next(operator.name for operator in pods.operators if leads(operator))
     deployment_cluster.delete([*samples.own_namespaces, *manifests])

@@ -66,7 +66,7 @@ def test_roles_allow_what_they_are_for(
     role: str, allowed: list[str], refused: list[str], people: ControlPlane
 ) -> None:
     # `view` and `edit` are the cluster's own: a controller adds our rights to them.
-    wait_until(lambda: may(people, role, "watch plans"), bool, "the rights to read", 30.0)
+    wait_until(lambda: may(people, role, "watch plans"), bool, "the rights to read")
 
     answers = {asked: may(people, role, asked) for asked in allowed + refused}
 
@@ -84,7 +84,7 @@ def test_who_may_ask_needs_no_more_for_the_plugin(people: ControlPlane, tmp_path
 
 def test_who_may_only_read_is_told_so(people: ControlPlane, tmp_path: Path) -> None:
     plugin = plugin_of(people, "view", tmp_path)
-    wait_until(lambda: may(people, "view", "list servers"), bool, "the rights to read", 30.0)
+    wait_until(lambda: may(people, "view", "list servers"), bool, "the rights to read")
 
     refused = plugin.run("optimize")
 

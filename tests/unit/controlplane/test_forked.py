@@ -13,7 +13,6 @@ from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
 
 HERE = "tests.unit.controlplane.test_forked"
-PATIENCE_S = 30.0
 
 
 def shows_itself() -> None:
@@ -54,9 +53,7 @@ def open_files() -> list[str]:
 def test_it_has_arguments_variables_folder_log_and_status_of_its_own() -> None:
     with Processes() as processes:
         processes.fork("one", f"{HERE}:shows_itself", ["a", "b"], {"COLOUR": "blue"})
-        code = wait_until(
-            lambda: processes.exit_code("one"), lambda c: c is not None, "its end", PATIENCE_S
-        )
+        code = wait_until(lambda: processes.exit_code("one"), lambda c: c is not None, "its end")
         log = processes.log_path("one").read_text()
         folder = processes.folder
 
@@ -67,9 +64,7 @@ def test_it_has_arguments_variables_folder_log_and_status_of_its_own() -> None:
 def test_what_it_raises_is_in_its_log() -> None:
     with Processes() as processes:
         processes.fork("one", f"{HERE}:fails", [], {})
-        code = wait_until(
-            lambda: processes.exit_code("one"), lambda c: c is not None, "its end", PATIENCE_S
-        )
+        code = wait_until(lambda: processes.exit_code("one"), lambda c: c is not None, "its end")
         log = processes.log_path("one").read_text()
 
     assert code == 1
@@ -80,7 +75,7 @@ def test_what_it_raises_is_in_its_log() -> None:
 def test_a_signal_ends_it_as_it_would_end_any_program(number: signal.Signals) -> None:
     with Processes() as processes:
         processes.fork("one", f"{HERE}:waits", [], {})
-        wait_until(processes.log_path("one").read_text, bool, "its start", PATIENCE_S)
+        wait_until(processes.log_path("one").read_text, bool, "its start")
 
         assert processes.stop("one", number) == -number
 
@@ -88,21 +83,19 @@ def test_a_signal_ends_it_as_it_would_end_any_program(number: signal.Signals) ->
 def test_it_ends_when_its_supervisor_is_killed() -> None:
     with Processes() as processes:
         pid = processes.fork("one", f"{HERE}:waits", [], {})
-        wait_until(processes.log_path("one").read_text, bool, "its start", PATIENCE_S)
+        wait_until(processes.log_path("one").read_text, bool, "its start")
 
         os.kill(processes.supervisor_pid, signal.SIGKILL)
 
         assert not wait_until(
-            Path(f"/proc/{pid}").exists, lambda there: not there, "the end of both", PATIENCE_S
+            Path(f"/proc/{pid}").exists, lambda there: not there, "the end of both"
         )
 
 
 def test_a_solver_that_it_starts_is_a_copy_too_and_otherwise_as_usual() -> None:
     with Processes() as processes:
         pid = processes.fork("one", f"{HERE}:starts_a_solver", [], {})
-        wait_until(
-            lambda: processes.exit_code("one"), lambda c: c is not None, "its end", PATIENCE_S
-        )
+        wait_until(lambda: processes.exit_code("one"), lambda c: c is not None, "its end")
         lines = processes.log_path("one").read_text().splitlines()
         supervisor = Path(f"/proc/{processes.supervisor_pid}/cmdline").read_text()
 

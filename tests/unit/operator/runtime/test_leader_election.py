@@ -255,9 +255,12 @@ async def test_the_second_one_stands_by_until_the_first_is_gone() -> None:
     assert (first.leading, second.leading, second.holder) == (True, False, "first")
 
     keeping.cancel()  # as a crash: nothing is released
+    crashed = asyncio.get_running_loop().time()
     await soon(standing_by)
+    taken = asyncio.get_running_loop().time()
 
     assert (first.leading, second.leading) == (False, True)
+    assert taken - crashed <= TIMING.duration + 2 * TIMING.poll_period
     assert store.lease is not None
     assert store.lease.transitions == 1
 

@@ -373,6 +373,15 @@ async def test_the_longest_run_is_that_of_the_oldest_reconcile_that_runs() -> No
     await queue.close()
 
 
+async def test_a_queue_that_is_closed_does_not_wait_for_the_next_try() -> None:
+    _, queue = await waiting()
+    asked = asyncio.get_running_loop().time()
+
+    await queue.close()
+
+    assert asyncio.get_running_loop().time() == asked
+
+
 async def test_a_queue_that_is_closed_just_as_a_key_is_asked_for_again_ends() -> None:
     reconciler = Reconciler([ReconcileResult.due_after(3600.0)])
     queue = WorkQueue(reconciler)
