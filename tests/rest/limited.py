@@ -1,4 +1,7 @@
-"""`inferno serve` with other limits: `python -m tests.rest.limited '{"body_bytes": 10}'`."""
+"""`inferno serve` with other limits: `python -m tests.rest.limited '{"body_bytes": 10}'`.
+
+It may solve for longer than any test waits, so that what ends earlier was ended.
+"""
 
 import json
 import sys
@@ -14,4 +17,7 @@ def say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    serve("127.0.0.1", 0, ServerLimits(**json.loads(sys.argv[1])), Files(), say)
+    limits = ServerLimits(
+        **{"time_limit": 900.0, "solve_seconds": 900.0, **json.loads(sys.argv[1])}
+    )
+    serve("127.0.0.1", 0, limits, Files(), say)

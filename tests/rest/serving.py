@@ -17,12 +17,9 @@ import httpx
 from tests.cli.program import PROGRAM, ROOT
 from tests.controlplane.operator_process import ENTRY
 from tests.controlplane.processes import Processes
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 
 IMPORTS = ("inferno_optimizer.api.server", "inferno_optimizer.api.worker")
-STARTS_WITHIN = 30.0
-STOPS_WITHIN = 20
-"""Seconds until a server that is told to stop has ended."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,7 @@ class Served:
     log: Path
 
     def client(self) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=60)
+        return httpx.Client(base_url=self.url, timeout=PATIENCE_S)
 
     def workers(self) -> list[int]:
         """Processes that optimize; they are forked from one that the server started."""
@@ -53,7 +50,7 @@ class Started(Served):
 
     def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait(STOPS_WITHIN)
+        return self.process.wait(PATIENCE_S)
 
 
 def empty(client: httpx.Client) -> None:
@@ -102,7 +99,7 @@ def copied(processes: Processes, *arguments: str) -> Iterator[Served]:
         return log.read_text()
 
     try:
-        line = wait_until(listening, lambda text: text.endswith("\n"), "a server", STARTS_WITHIN)
+        line = wait_until(listening, lambda text: text.endswith("\n"), "a server")
         assert line.startswith("listening on "), line
         yield Served(line.split()[2], pid, log)
     finally:

@@ -16,16 +16,13 @@ import httpx
 import pytest
 
 from tests.cli.program import SMALL
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.generate import fleet
 from tests.rest.serving import Served, limited, serving
 
-SOON = 20
-"""Seconds within which what a test waits for happens."""
-
 
 def long_question() -> bytes:
-    """What the exact solver works on until its time limit, here half a minute."""
+    """What the exact solver works on until its time limit."""
     body = fleet(2000, 20, seed=2, demand=2.0)
     body["system"]["optimizerData"]["optimizer"] = {"milpSolver": True}
     return json.dumps(body).encode()
@@ -62,7 +59,9 @@ def test_a_body_that_is_too_large_is_refused(tmp_path: Path, announced: bool) ->
 def test_a_body_that_is_too_slow_is_refused(tmp_path: Path) -> None:
     with limited(tmp_path, body_seconds=0.2) as server:
         parts = urlsplit(server.url)
-        with socket.create_connection((parts.hostname, parts.port), timeout=SOON) as connection:
+        with socket.create_connection(
+            (parts.hostname, parts.port), timeout=PATIENCE_S
+        ) as connection:
             connection.sendall(
                 b"POST /optimizeOne HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"
             )
@@ -80,7 +79,7 @@ def test_whoever_sends_a_whole_request_is_answered_while_others_send_half_of_one
         address = (parts.hostname, parts.port)
         clients = []
         for _ in range(20):
-            client = half_open.enter_context(socket.create_connection(address, timeout=SOON))
+            client = half_open.enter_context(socket.create_connection(address, timeout=PATIENCE_S))
             client.sendall(b"POST /optimizeOne HTTP/1.1\r\nContent-Length: 9\r\nHost: x\r\n")
             clients.append(client)
 
@@ -97,8 +96,8 @@ def test_headers_that_trickle_do_not_hold_a_connection(tmp_path: Path) -> None:
         parts = urlsplit(server.url)
         address = (parts.hostname, parts.port)
         with (
-            socket.create_connection(address, timeout=SOON) as silent,
-            socket.create_connection(address, timeout=SOON) as trickling,
+            socket.create_connection(address, timeout=PATIENCE_S) as silent,
+            socket.create_connection(address, timeout=PATIENCE_S) as trickling,
             httpx.Client(base_url=server.url) as client,
         ):
             with suppress(ConnectionError):  # when it is closed from the other side
@@ -176,7 +175,7 @@ def test_told_to_stop_it_answers_what_runs_and_ends_quietly(
         working = threads.submit(post, server, long_question())
         wait_for(lambda: solves(server, "running") == 1)
         server.process.send_signal(number)
-        status = server.process.wait(SOON)
+        status = server.process.wait(PATIENCE_S)
         reply = working.result()
 
     message = "the server is stopping; send it again"
@@ -187,12 +186,12 @@ def test_told_to_stop_it_answers_what_runs_and_ends_quietly(
 
 def test_what_can_end_in_time_ends_when_it_is_told_to_stop(tmp_path: Path) -> None:
     body = json.dumps(fleet(5000, 20, seed=1, demand=1.0)).encode()
-    with limited(tmp_path, stop_seconds=30) as server, ThreadPoolExecutor() as threads:
+    with limited(tmp_path, stop_seconds=PATIENCE_S) as server, ThreadPoolExecutor() as threads:
         working = threads.submit(post, server, body)
         wait_for(lambda: solves(server, "running") == 1)
         server.process.terminate()
         reply = working.result()
-        status = server.process.wait(SOON)
+        status = server.process.wait(PATIENCE_S)
 
     assert (reply.status_code, status) == (200, 0)
     assert len(reply.json()["allocations"]) > 0
