@@ -258,7 +258,7 @@ class _Plan:
             return Decision(name, Reason.INVALID_SPEC, observation.problem)
         problem = self._excluded.get(id(resource))
         if problem is not None:
-            return Decision(name, Reason.INVALID_SPEC, f"{problem.field}: {problem.message}")
+            return excluded_decision(name, problem)
         return self._decisions[resource.spec.name]
 
     def _verdict(self, observation: Observation) -> Verdict:
@@ -290,6 +290,11 @@ def _joined(problems: Sequence[Problem]) -> str:
         f"{f'{problem.part}: ' if problem.part else ''}{problem.field}: {problem.message}"
         for problem in problems
     )
+
+
+def excluded_decision(server: str, problem: Problem) -> Decision:
+    """The decision on a Server that is no part of the system."""
+    return Decision(server, Reason.INVALID_SPEC, f"{problem.field}: {problem.message}")
 
 
 def server_update(

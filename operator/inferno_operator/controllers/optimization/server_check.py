@@ -28,13 +28,13 @@ SETTLE_SECONDS = 1.0
 """How long other changes are awaited [s]: Servers are often applied together with their classes."""
 
 SERVER, OPTIMIZER = kind_of(Server), kind_of(Optimizer)
-NAMES = "name", "class", "model"
+NAMES = "name", "class", "model", "modelBooster", "workloads"
 
 logger = logging.getLogger(__name__)
 
 
 class ServerCheck:
-    """Checks the names of Servers that are new or name something else than before.
+    """Checks the names of Servers when one is new, is gone, or names something else than before.
 
     Servers are also checked when their namespace gets its first Optimizer or loses its last one.
 
@@ -110,11 +110,11 @@ class ServerCheck:
 
 
 def _is_due(difference: ObjectDifference) -> bool:
-    """Whether a Server has other names than before, or has no condition yet."""
-    server = difference.after
-    if server is None or not difference.concerns(_names):
+    """Whether a Server has other names than before, is gone, or has no condition yet."""
+    if not difference.concerns(_names):
         return False
-    return difference.before is not None or not _is_reported(server)
+    server = difference.after
+    return difference.before is not None or server is None or not _is_reported(server)
 
 
 def _is_there(optimizer: Manifest) -> tuple[object, ...]:

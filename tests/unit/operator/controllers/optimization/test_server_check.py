@@ -18,6 +18,7 @@ from tests.unit.operator.background import started
 from tests.unit.operator.objects import (
     NOW,
     accelerator,
+    born,
     capacity,
     manifest,
     model,
@@ -123,6 +124,47 @@ async def test_a_server_that_an_optimization_looked_at_is_checked_when_its_names
         await until(cluster, lambda: conditions(cluster)["Ready"][0] == "False")
 
     assert conditions(cluster)["Allocated"] == ("False", "UnknownModel")
+
+
+def named(name: str, minute: int, workload: str) -> Manifest:
+    """A Server with a workload, and when it was made."""
+    workloads = [{"accelerator": "A", "name": workload}]
+    return server("S", spec={"workloads": workloads}, name=name, creationTimestamp=born(minute))
+
+
+@pytest.mark.parametrize("field", ["name", "workloads"])
+async def test_the_younger_of_two_servers_waits_for_a_decision_once_the_older_is_gone(
+    field: str,
+) -> None:
+    younger = named("younger", 1, "w")
+    younger["spec"]["name"] = "S" if field == "name" else "other"
+    younger["spec"]["workloads"][0]["name"] = "v" if field == "name" else "w"
+    cluster, key = cluster_of(named("older", 0, "w")), Key("default", "younger")
+
+    async with checking(cluster):
+        cluster.add(younger)
+        await until(cluster, lambda: bool(conditions(cluster, key)))
+        told = cluster.objects["Server", key]["status"]["conditions"]
+        refused = conditions(cluster, key)
+        cluster.remove(kind_of(Server), Key("default", "older"))
+        await until(cluster, lambda: conditions(cluster, key) != refused)
+
+    assert refused == dict.fromkeys(("Ready", "Allocated"), ("False", "InvalidSpec"))
+    assert all(c["message"].startswith(f"{field}: ") and "'older'" in c["message"] for c in told)
+    assert conditions(cluster, key)["Ready"] == ("Unknown", "NotOptimized")
+
+
+async def test_a_server_that_names_another_workload_frees_it_for_the_younger_one() -> None:
+    younger, key = named("younger", 1, "w"), Key("default", "younger")
+    younger["spec"]["name"] = "other"
+    cluster = cluster_of(named("older", 0, "w"), younger)
+
+    async with checking(cluster):
+        await until(cluster, lambda: bool(conditions(cluster, key)))
+        cluster.add(named("older", 0, "v"))
+        await until(cluster, lambda: conditions(cluster, key)["Ready"][1] == "NotOptimized")
+
+    assert conditions(cluster, Key("default", "older")) == {}
 
 
 async def test_a_failure_is_tried_again() -> None:
