@@ -54,6 +54,11 @@ class ForgetfulProxy:
         self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join()
 
+    @property
+    def watched(self) -> set[str]:
+        """Paths of the watches that go on."""
+        return {watch.get_name() for watch in tuple(self._watches)}
+
     def write_kubeconfig(self, path: Path) -> Path:
         """Write a kubeconfig that leads here."""
         document = yaml.safe_load(self._kubeconfig.read_text())

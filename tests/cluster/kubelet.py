@@ -90,6 +90,12 @@ def _ready() -> Manifest:
     return {"status": {"phase": "Running", "conditions": conditions}}
 
 
+def _is_evicted(pod: Manifest) -> bool:
+    """Whether the API server says of a pod that it was evicted."""
+    conditions = pod["status"].get("conditions", ())
+    return any(condition["type"] == "DisruptionTarget" for condition in conditions)
+
+
 @dataclass(slots=True)
 class Pods:
     """Pods by name: their application, and whether they are ready and stay."""
@@ -98,7 +104,7 @@ class Pods:
     ready: set[str] = field(default_factory=set)
 
     def note(self, pod: Manifest, *, gone: bool) -> None:
-        """Take a pod as it is after an event."""
+        """Take a pod as it is after an event; one that is evicted is replaced while it ends."""
         name = pod["metadata"]["name"]
         self.ready.discard(name)
         if gone:
@@ -182,7 +188,8 @@ class Witness(threading.Thread):
     def _look(self, pod: Manifest, *, gone: bool) -> None:
         self.events += 1
         before = self._by_server()
-        self._pods.note(pod, gone=gone)
+        evicted = _is_evicted(pod)
+        self._pods.note(pod, gone=gone or evicted)
         name = pod["metadata"]["name"]
         used: Counter[str] = Counter()
         for application, count in self._pods.existing().items():
@@ -190,7 +197,8 @@ class Witness(threading.Thread):
         if any(used[card_type] > count for card_type, count in self._capacity.items()):
             self.broken.append(f"{name}: cards {dict(used)} of {self._capacity}")
         after = self._by_server()
-        for server, needed in self._needed.items():
+        needs = {} if evicted else self._needed
+        for server, needed in needs.items():
             if after[server] < min(before[server], needed):
                 self.broken.append(f"{name}: {server} has {after[server]} of {needed} replicas")
 

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 from kubernetes import config
-from kubernetes.client import CustomObjectsApi
+from kubernetes.client import CoreV1Api, CustomObjectsApi, V1Eviction, V1ObjectMeta
 
 from inferno_operator.resources import API_VERSION, GROUP, VERSION
 from inferno_optimizer.solution import IDLE
 from tests.cluster.kubelet import Witness, running_pods
 from tests.cluster.scene import Scene, condition
+from tests.cluster.ticking import unless_gone
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.deployments import deployment
@@ -56,6 +57,7 @@ class Fleet:
         kubeconfig = str(self.control_plane.kubeconfig)
         self._api = config.new_client_from_config(kubeconfig)  # type: ignore[no-untyped-call]  # nobody typed it
         self._objects = CustomObjectsApi(self._api)
+        self._core = CoreV1Api(self._api)
 
     def create(self, servers: int) -> list[str]:
         """Create so many Servers without replicas; returns their names."""
@@ -175,6 +177,15 @@ class Fleet:
         finally:
             stopped.set()
             owner.join()
+
+    def evict(self, most: int | None) -> None:
+        """Evict all pods, as `kubectl drain` asks for it, or so many."""
+        pods = self._core.list_namespaced_pod(self.scene.namespace).items
+        there = [pod.metadata for pod in pods if pod.metadata.deletion_timestamp is None]
+        for metadata in there[:most]:
+            body = V1Eviction(metadata=V1ObjectMeta(name=metadata.name))
+            with unless_gone():
+                self._core.create_namespaced_pod_eviction(metadata.name, metadata.namespace, body)
 
     def is_done(self, plan: Plan) -> bool:
         """Whether exactly the wanted replicas exist, and are ready."""
@@ -435,6 +446,33 @@ def test_two_servers_swap_full_pools(scene: Scene, operator: StartOperator) -> N
         witness.need(loads)
         fleet.decide(after, loads)
         wait_until(lambda: fleet.is_done(after), bool, "the swap")
+
+    assert witness.broken == []
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("at_once", [False, True], ids=["one-by-one", "a-drained-node"])
+def test_evictions_in_a_swap_of_full_pools_end_in_the_plan(
+    scene: Scene, operator: StartOperator, *, at_once: bool
+) -> None:
+    """The API server grants them; the pods are replaced, and start anew."""
+    fleet = Fleet(scene, {"A": 3, "B": 3})
+    fleet.create(servers=2)
+    before, after = {"s00": {"A": 3}, "s01": {"B": 3}}, {"s00": {"B": 3}, "s01": {"A": 3}}
+    loads = {"s00": 2, "s01": 2}
+    operator()
+    with running_pods(scene.control_plane.kubeconfig, scene.namespace, fleet.cards) as witness:
+        fleet.decide(before, loads)
+        wait_until(lambda: fleet.is_done(before), bool, "the first plan", 60.0)
+        witness.need(loads)
+        fleet.decide(after, loads)
+        for moved in (1, 2, 3):
+            wait_until(fleet.replicas, lambda now, n=moved: now["s00-b"] >= n, "a step", 60.0)
+            witness.need({})
+            fleet.evict(None if at_once else 1)
+            witness.pause(NOTICE_S / 3)  # what is on its way was decided before
+            witness.need(loads)
+        wait_until(lambda: fleet.is_done(after), bool, "the swap", 120.0)
 
     assert witness.broken == []
 
