@@ -152,6 +152,10 @@ class Fleet:
         found = self.control_plane.items("deployments", self.scene.namespace)
         return {d["metadata"]["name"]: d["spec"]["replicas"] for d in found}
 
+    def has(self, deployment: str, least: int) -> bool:
+        """Whether a Deployment is to have so many replicas at least."""
+        return self.replicas()[deployment] >= least
+
     @contextmanager
     def owner_that_keeps(self, deployment: str, replicas: int) -> Iterator[list[int]]:
         """Set the number of replicas back whenever others change it; yields their numbers."""
@@ -180,12 +184,12 @@ class Fleet:
 
     def evict(self, most: int | None) -> None:
         """Evict all pods, as `kubectl drain` asks for it, or so many."""
-        pods = self._core.list_namespaced_pod(self.scene.namespace).items
-        there = [pod.metadata for pod in pods if pod.metadata.deletion_timestamp is None]
-        for metadata in there[:most]:
-            body = V1Eviction(metadata=V1ObjectMeta(name=metadata.name))
+        pods = self.control_plane.items("pods", self.scene.namespace)
+        stay = [pod["metadata"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+        for name in [metadata["name"] for metadata in stay][:most]:
+            body = V1Eviction(metadata=V1ObjectMeta(name=name))
             with unless_gone():
-                self._core.create_namespaced_pod_eviction(metadata.name, metadata.namespace, body)
+                self._core.create_namespaced_pod_eviction(name, self.scene.namespace, body)
 
     def is_done(self, plan: Plan) -> bool:
         """Whether exactly the wanted replicas exist, and are ready."""
@@ -467,7 +471,7 @@ def test_evictions_in_a_swap_of_full_pools_end_in_the_plan(
         witness.need(loads)
         fleet.decide(after, loads)
         for moved in (1, 2, 3):
-            wait_until(fleet.replicas, lambda now, n=moved: now["s00-b"] >= n, "a step", 60.0)
+            wait_until(partial(fleet.has, "s00-b", moved), bool, "a step", 60.0)
             witness.need({})
             fleet.evict(None if at_once else 1)
             witness.pause(NOTICE_S / 3)  # what is on its way was decided before

@@ -39,5 +39,19 @@ def tls_context(endpoint: TlsEndpoint) -> ssl.SSLContext:
         path.stat()  # the errors of ssl do not name the file that is missing
     context = ssl.create_default_context(cafile=endpoint.authority)
     if endpoint.certificate is not None:
-        context.load_cert_chain(endpoint.certificate, endpoint.key)
+        load_pair(context, endpoint.certificate, endpoint.key)
     return context
+
+
+def load_pair(context: ssl.SSLContext, certificate: Path, key: Path | None) -> None:
+    """Load a certificate and its key, again if the two were replaced between the reads.
+
+    Raises
+    ------
+    OSError
+        A file cannot be read, or the key is that of another certificate.
+    """
+    try:
+        context.load_cert_chain(certificate, key)
+    except ssl.SSLError:
+        context.load_cert_chain(certificate, key)

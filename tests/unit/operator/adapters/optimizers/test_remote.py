@@ -4,7 +4,9 @@ import asyncio
 import json
 import re
 import ssl
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from inferno_optimizer.solution import Decision, Reason, Solution
 from inferno_optimizer.system import Options, SaturationPolicy, System
 from tests.controlplane.waiting import wait_until
 from tests.rest_optimizer import Failure, RestOptimizer
+from tests.unit.operator.adapters.secrets import mount
 from tests.unit.operator.objects import (
     Manifest,
     accelerator,
@@ -36,6 +39,8 @@ from tests.unit.operator.objects import (
 SCENE = system(4)
 HURRIED = service_class("D")
 NOWHERE = Path("/nowhere/secret")
+REQUESTS = 60
+"""So many, one after the other, while secrets are swapped."""
 HURRIED["spec"]["data"] = [{"model": "M", "slo-itl": 1}]
 """A class whose target no accelerator attains."""
 
@@ -522,6 +527,50 @@ async def test_an_optimizer_is_trusted_for_its_authority_only(
 
     authority.cert_pem.write_to_path(str(ca))
     assert outcome(await remote.optimize(TWO)) == outcome(optimize(TWO))
+
+
+async def test_secrets_that_are_swapped_while_requests_are_under_way_cost_no_answer(
+    rest: RestOptimizer, tmp_path: Path
+) -> None:
+    """Whatever a request reads of the old ones and of the new ones."""
+    authority, secret = trustme.CA(), tmp_path / "secret"
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.verify_mode = ssl.CERT_REQUIRED
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.configure_trust(context)
+    rest.speak_tls(context)
+    files = (secret / name for name in ("tls.crt", "tls.key", "ca.crt", "token"))
+    endpoint = Endpoint("127.0.0.1", rest.port, *files)
+    remote, right = RemoteOptimizer(endpoint, 5.0), outcome(optimize(TWO))
+    mount(secret, "0", authority, authority)
+
+    with swapping(rest, secret, authority):
+        answers = [await remote.optimize(TWO) for _ in range(REQUESTS)]
+
+    assert [outcome(answer) == right for answer in answers] == [True] * REQUESTS
+    shown = {headers["Authorization"] for headers in rest.headers}
+    assert len(shown) > REQUESTS / 2
+
+
+@contextmanager
+def swapping(rest: RestOptimizer, secret: Path, authority: trustme.CA) -> Iterator[None]:
+    """Mount other contents while each request is answered."""
+    ended = threading.Event()
+
+    def swap() -> None:
+        swaps = 0
+        while not ended.wait(0.001):
+            if len(rest.headers) > swaps:
+                swaps += 1
+                mount(secret, str(swaps), authority, authority)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 async def test_an_optimizer_that_asks_for_a_client_certificate_is_unavailable_without_one(

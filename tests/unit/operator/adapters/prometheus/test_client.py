@@ -40,6 +40,7 @@ from tests.unit.operator.adapters.prometheus.serving import (
     success,
     vector,
 )
+from tests.unit.operator.adapters.secrets import mount
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -483,22 +484,6 @@ async def test_a_client_certificate_and_its_key_are_shown(
     assert tls.asked[0].certificate["subjectAltName"] == (("DNS", "inferno.example"),)
 
 
-def swap(secret: Path, name: str, signer: trustme.CA, trusted: trustme.CA) -> None:
-    """Mount other contents of a Secret as the kubelet does: one link is replaced."""
-    version, issued = secret / f"..{name}", signer.issue_cert(f"{name}.example")
-    version.mkdir(parents=True)
-    trusting(trusted, version / "ca.crt")
-    issued.private_key_pem.write_to_path(str(version / "tls.key"))
-    issued.cert_chain_pems[0].write_to_path(str(version / "tls.crt"))
-    file(version / "token", name)
-    link = secret / "..data_tmp"
-    link.symlink_to(version.name)
-    link.replace(secret / "..data")
-    for path in version.iterdir():
-        if not (secret / path.name).is_symlink():
-            (secret / path.name).symlink_to(f"..data/{path.name}")
-
-
 async def test_a_secret_that_is_swapped_is_used_for_the_next_query(
     tls: PrometheusServer, authority: trustme.CA, tmp_path: Path
 ) -> None:
@@ -507,13 +492,13 @@ async def test_a_secret_that_is_swapped_is_used_for_the_next_query(
     endpoint = PrometheusEndpoint(
         tls.url, paths[0], authority=paths[1], certificate=paths[2], key=paths[3]
     )
-    swap(secret, "before", authority, authority)
+    mount(secret, "before", authority, authority)
     async with connect(endpoint, clock=lambda: TIME) as prometheus:
         await prometheus.query(QUERY)
-        swap(secret, "wrong", authority, trusted=trustme.CA())
+        mount(secret, "wrong", authority, trusted=trustme.CA())
         with pytest.raises(UnavailableError, match="certificate verify failed"):
             await prometheus.query(QUERY)
-        swap(secret, "after", authority, authority)
+        mount(secret, "after", authority, authority)
         await prometheus.query(QUERY)
 
     shown = [(a.headers["Authorization"], a.certificate["subjectAltName"]) for a in tls.asked]
