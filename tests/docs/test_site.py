@@ -9,9 +9,11 @@ from functools import cached_property
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
@@ -170,16 +172,21 @@ def test_no_line_breaks_in_an_option_and_queries_of_tables_can_be_copied(site: S
     assert "Stale|Missing|Refused" in metrics
 
 
-def test_no_line_breaks_between_a_number_and_its_unit_but_commands_stay_as_they_are(
+def test_no_line_breaks_in_a_quantity_a_sum_or_a_name_but_commands_stay_as_they_are(
     site: Site,
 ) -> None:
     studies = (site.folder / "guides/studies.html").read_text(encoding="utf-8")
+    concepts = (site.folder / "concepts.html").read_text(encoding="utf-8")
+    comparison = (site.folder / "comparison.html").read_text(encoding="utf-8")
     copied = re.findall(r"<pre.*?</pre>", studies, re.DOTALL)
 
     assert ">3294, 98.7&nbsp;%</td>" in studies
     assert not re.search(r"<td[^>]*>[\d.]+ %", studies)
     assert copied
     assert not any("&nbsp;" in text for text in copied)
+    assert "to n&nbsp;-&nbsp;1 at rate" in concepts
+    assert "with llm&#8209;d's formulas" in comparison
+    assert 'href="https://llm-d.ai/' in comparison
 
 
 WIDER = """() => [...document.querySelectorAll(".md-typeset__scrollwrap")]
@@ -199,6 +206,49 @@ LABELLED = """() => [...document.querySelectorAll("table[data-stacked]")].filter
   getComputedStyle(e.querySelector("td:last-child"), "::before").content !==
   `"${e.querySelector("th:last-child").textContent}: "`).map(e => e.innerText.slice(0, 80))"""
 """Tables that are lists of cells without the headings of the columns."""
+
+
+INSIDE = """() => {
+  const range = document.createRange();
+  return [...document.querySelectorAll("p code, li code")].filter(e => e.firstChild).flatMap(e => {
+    const walk = document.createTreeWalker(e, NodeFilter.SHOW_TEXT), signs = [];
+    for (let text; (text = walk.nextNode()); )
+      for (let n = 0; n < text.length; n++) {
+        range.setStart(text, n);
+        range.setEnd(text, n + 1);
+        signs.push([text.data[n], range.getBoundingClientRect().top]);
+      }
+    return signs.slice(1).flatMap(([sign, top], n) =>
+      top > signs[n][1] + 8 && /[a-z0-9]{2}/i.test(signs[n][0] + sign) ? [e.textContent] : []);
+  });
+}"""
+"""Names in texts that are broken inside of a word."""
+
+READABLE = """() => axe.run("article, footer", {
+  runOnly: ["color-contrast", "link-in-text-block"], resultTypes: ["violations"],
+}).then(found => found.violations.flatMap(v => v.nodes.map(n => n.html + n.failureSummary)))"""
+"""Texts with too little contrast, and links that only their colour shows."""
+
+
+def test_no_name_in_a_text_breaks_inside_of_a_word_on_a_phone(site: Site) -> None:
+    with browser_of_tests() as browser:
+        seen = browser.new_page()
+        broken = {name for path in site.pages for name in _found(seen, path, 390, INSIDE)}
+
+    assert broken == set()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("page", ["guides/autoscalers.html", "comparison.html", "benchmarks.html"])
+def test_texts_have_contrast_and_links_more_than_a_colour(
+    site: Site, page: str, scheme: Literal["light", "dark"]
+) -> None:
+    with browser_of_tests() as browser:
+        seen = browser.new_page(color_scheme=scheme)
+        seen.goto((site.folder / page).as_uri())
+        seen.evaluate(Axe().axe_script)
+
+        assert seen.evaluate(READABLE) == []
 
 
 def test_tables_fit_the_page_and_a_phone(site: Site) -> None:

@@ -12,13 +12,17 @@ QUANTITY = re.compile(r"(?<=\d) (?=(%|s|ms|MiB|GiB)(?!\w))")
 """What a line must not break at: the blank before a unit."""
 
 INLINE = re.compile(r"<pre.*?</pre>|<code>[^<]*</code>", re.DOTALL)
-HYPHENATED = re.compile(r"(?<![^\s>])[^\s<>]*-[^\s<>]*")
-"""Words of code in which browsers would break a line, such as options."""
+WORD = re.compile(r"(?<![^\s>])[^\s<>]+")
+"""Of code; browsers would break a line after a hyphen, and a long one anywhere."""
 
 SHORT = 28
 """Characters of a word that fit a line, also on a phone."""
 
-EXPONENT = re.compile(r"(?<=\de)-(?=\d)")
+DIFFERENCE = re.compile(r"(?<![\w-])(\w) ([-+]) (?=\w(?![\w-]))")
+"""A sum such as n - 1, of which no line may end in the middle."""
+
+HYPHEN = re.compile(r"(?<=\de)-(?=\d)|(?<=[\s>(]llm)-(?=d\b)")
+"""Of an exponent or a name, at which no line may end."""
 
 CODE = re.compile(r"<pre.*?</pre>|<code.*?</code>", re.DOTALL)
 """What stays as it is, as people copy it."""
@@ -29,18 +33,22 @@ def on_page_content(html: str, **_: object) -> str:
     kept = INLINE.sub(lambda code: _inline_code(code[0]), html)
     named = NAME.sub(lambda name: PLACE.sub("<wbr>", name[0]), kept)
     texts, codes = CODE.split(named), [*CODE.findall(named), ""]
-    return "".join(
-        EXPONENT.sub("&#8209;", QUANTITY.sub("&nbsp;", text)) + code
-        for text, code in zip(texts, codes, strict=True)
-    )
+    return "".join(_text(text) + code for text, code in zip(texts, codes, strict=True))
+
+
+def _text(text: str) -> str:
+    whole = DIFFERENCE.sub(r"\1&nbsp;\2&nbsp;", QUANTITY.sub("&nbsp;", text))
+    return HYPHEN.sub("&#8209;", whole)
 
 
 def _inline_code(code: str) -> str:
     if code.startswith("<pre"):
         return code
     text = code.replace("\\|", "|")  # what the source of a table needs, readers would copy
-    return HYPHENATED.sub(lambda word: _whole(word[0]), text)
+    return WORD.sub(lambda word: _breaking(word[0]), text)
 
 
-def _whole(word: str) -> str:
-    return f'<span class="whole">{word}</span>' if len(word) <= SHORT else word
+def _breaking(word: str) -> str:
+    if len(word) > SHORT:
+        return PLACE.sub("<wbr>", word)
+    return f'<span class="whole">{word}</span>' if "-" in word else word
