@@ -21,6 +21,18 @@ B: Manifest = {
     "name": "chat-b",
 }
 
+ROLE: Manifest = {
+    "accelerator": "B",
+    "role": "Prefill",
+    "apiVersion": "workload.serving.volcano.sh/v1alpha1",
+    "kind": "ModelServing",
+    "name": "chat",
+}
+SAME_NAME: list[Manifest] = [
+    {"accelerator": "A", "role": "Prefill", "name": "chat"},
+    {"accelerator": "A", "role": "Decode", "kind": "StatefulSet", "name": "chat"},
+]
+
 
 def server(
     name: str = "chat", *workloads: Manifest, namespace: str = "llm", **spec: object
@@ -95,6 +107,8 @@ def test_only_servers_with_workloads_are_taken_unless_they_are_named(file: Path)
         ("keda", server(namespace=""), "Server chat: metadata.namespace: it is missing"),
         ("hpa", server(), "Server llm/chat: spec.workloads[1].accelerator: 'NVIDIA/B' cannot be"),
         ("hpa", server("s" * 64, A), f"Server llm/{'s' * 64}: metadata.name: "),
+        ("keda", server("chat", A, ROLE), "Server llm/chat: spec.workloads[1].role: no autoscaler"),
+        ("hpa", server("chat", *SAME_NAME), "Server llm/chat: spec.workloads[0].name: 'chat' is"),
     ],
 )
 def test_a_refusal_names_object_and_field(

@@ -14,6 +14,7 @@ import yaml
 
 from inferno_operator.cli.options.autoscalers import Access, Autoscaler, ScaledObjectOwner
 from inferno_operator.resources import Resource, Server, Workload
+from inferno_operator.resources.serving_roles import serving_role
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import alternatives
 
@@ -157,7 +158,7 @@ def triggers(
     if autoscaler is not Autoscaler.KEDA:
         raise InputError("--for kserve: only KEDA has triggers: inferno generate keda")
     parts = (
-        f"# {workload.kind} {item.namespace}/{workload.name} on {workload.accelerator}\n"
+        f"# {workload.kind} {item.namespace}/{workload.name} on {workload.place}\n"
         + yaml.safe_dump({"triggers": [_trigger(item, workload, access)]}, sort_keys=False)
         for item in _all_placed(servers, namespace)
         for workload in item.workloads
@@ -193,7 +194,18 @@ def _placed(server: Server, namespace: str | None) -> _Placed:
         raise InputError(
             f"{_title(server)}: spec.workloads: it is empty: name the objects to scale"
         )
+    _refuse_parts(server)
     return _Placed(server, own)
+
+
+def _refuse_parts(server: Server) -> None:
+    """Refuse roles of a serving: its scale subresource has the number of its groups."""
+    for index, workload in enumerate(server.spec.workloads):
+        if role := serving_role(workload):
+            raise InputError(
+                f"{_title(server)}: spec.workloads[{index}].role: no autoscaler scales the role"
+                f" {role!r} of {workload.kind} {workload.name!r}: leave spec.actuation at Scale"
+            )
 
 
 def _refuse_shared(servers: Iterable[_Placed]) -> None:
@@ -226,7 +238,7 @@ def _keda(servers: Sequence[_Placed], access: Access) -> Iterator[Document]:
 
 def _trigger(item: _Placed, workload: Workload, access: Access) -> Document:
     """Return the trigger that asks the operator for the decision."""
-    path = (item.namespace, item.server.metadata.name, workload.accelerator)
+    path = (item.namespace, item.server.metadata.name, workload.place)
     return {
         "type": "metrics-api",
         "metricType": "AverageValue",
@@ -272,18 +284,28 @@ def _hpa(servers: Sequence[_Placed], access: Access) -> Iterator[Document]:
 
 
 def _labels(server: Server, index: int, workload: Workload) -> Mapping[str, str]:
-    """Return the labels of the metric; an HPA can select only what may be a label's value."""
-    fields = {
-        "metadata.name": server.metadata.name,
-        f"spec.workloads[{index}].accelerator": workload.accelerator,
-    }
+    """Return the labels of the metric; an HPA can select only what may be a label's value.
+
+    A role is told by the name of its workload: its accelerator is labelled with the role.
+    """
+    path, labels = f"spec.workloads[{index}]", {"server": server.metadata.name}
+    fields = {"metadata.name": server.metadata.name}
+    if workload.role == "Both":
+        labels["accelerator"] = fields[f"{path}.accelerator"] = workload.accelerator
+    else:
+        labels["workload"] = fields[f"{path}.name"] = workload.name
+        if [each.name for each in server.spec.workloads].count(workload.name) > 1:
+            raise InputError(
+                f"{_title(server)}: {path}.name: {workload.name!r} is that of another item too, so"
+                " that an HPA cannot tell their metrics apart: use keda"
+            )
     for field, value in fields.items():
         if not LABEL_VALUE.fullmatch(value):
             raise InputError(
                 f"{_title(server)}: {field}: {value!r} cannot be the value of a label, by which an"
                 " HPA selects its metric: use keda"
             )
-    return {"server": server.metadata.name, "accelerator": workload.accelerator}
+    return labels
 
 
 def _behavior(access: Access) -> Document:

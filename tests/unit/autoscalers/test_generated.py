@@ -22,7 +22,7 @@ from inferno_operator.cli.autoscalers import manifests
 from inferno_operator.cli.options.autoscalers import Access, Autoscaler
 from inferno_operator.controllers.actuation.publication.controller import Publication
 from inferno_operator.resources import Server, parse
-from inferno_operator.resources.objects import kind_of
+from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
 from tests.autoscalers.hpa import HorizontalPodAutoscaler, Target
@@ -51,8 +51,26 @@ def server(reason: str = "Allocated", **replicas: int) -> Manifest:
     return {**manifest, "status": {"conditions": [condition]}}
 
 
+APART = [
+    {"accelerator": "A", "name": "whole"},
+    {"accelerator": "B", "role": "Prefill", "name": "prompts"},
+    {"accelerator": "A", "role": "Decode", "name": "answers"},
+]
+
+
+def apart(prefill: int, decode: int) -> Manifest:
+    """A Server with a decision for both roles; A may run replicas that do both, too."""
+    roles = {
+        "prefill": {"accelerator": "B", "numReplicas": prefill},
+        "decode": {"accelerator": "A", "numReplicas": decode},
+    }
+    whole = {"accelerator": "A", "numReplicas": prefill + decode, "roles": roles}
+    found = server(A=1)
+    return {**found, "spec": {**found["spec"], "workloads": APART, "desiredAlloc": whole}}
+
+
 class Stage:
-    """A Server whose two workloads KEDA scales, and the endpoint of the operator.
+    """A Server whose workloads KEDA scales, and the endpoint of the operator.
 
     Attributes
     ----------
@@ -85,7 +103,7 @@ class Stage:
 
     def generated(self, autoscaler: Autoscaler) -> list[Manifest]:
         """The objects that the command prints for the Server."""
-        found = parse(server(A=1))
+        found = parse(self.cluster.objects["Server", Key("default", "s")])
         assert isinstance(found, Server)
         access = Access(f"http://{health.LOOPBACK}:{self._port}", SECRET, 1000)
         return list(yaml.safe_load_all(manifests(autoscaler, [found], access, None)))
@@ -196,6 +214,14 @@ async def test_a_move_to_another_accelerator_is_carried_out(token: Path) -> None
         assert await scene.steps() == {"on-a": 2, "on-b": 3}
 
 
+async def test_each_role_gets_its_own_number(token: Path) -> None:
+    async with stage(token) as scene:
+        scene.decide(apart(prefill=5, decode=2))
+        scene.scale_with_keda({"whole": 6, "prompts": 0, "answers": 0})
+
+        assert await scene.steps() == {"whole": 0, "prompts": 5, "answers": 2}
+
+
 async def test_while_the_operator_is_down_replicas_stay(token: Path) -> None:
     async with stage(token) as scene:
         scene.decide(server(A=7))
@@ -279,6 +305,18 @@ async def test_an_hpa_on_the_metric_carries_out_every_decision(
         controller.synchronize(target, selected(manifest, scene.metrics))
 
     assert target.replicas == decided
+
+
+async def test_an_hpa_of_a_role_selects_the_number_of_that_role(token: Path) -> None:
+    async with stage(token) as scene:
+        scene.decide(apart(prefill=5, decode=2))
+        await scene.known()
+        found = {
+            manifest["metadata"]["name"]: selected(manifest, scene.metrics)
+            for manifest in scene.generated(Autoscaler.HPA)
+        }
+
+    assert found == {"whole": 0, "prompts": 5, "answers": 2}
 
 
 def selected(manifest: Manifest, metrics: OperatorMetrics) -> float:

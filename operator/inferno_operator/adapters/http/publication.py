@@ -75,9 +75,11 @@ def _desired(decision: Published) -> Iterator[Row]:
 
 
 def _variants(decision: Published, variant: Variant) -> Iterator[Row]:
-    for accelerator, desired in decision.parts():
-        labels = decision.key.namespace, variant(decision, accelerator), accelerator
-        current = decision.current.get(accelerator, 0)
+    for place, desired in decision.parts():
+        workload = decision.workloads.get(place)
+        accelerator = workload.accelerator if workload else place
+        labels = decision.key.namespace, variant(decision, place), accelerator
+        current = decision.current.get(place, 0)
         yield WVA_DESIRED, labels, desired
         yield WVA_CURRENT, labels, current
         yield WVA_RATIO, labels, desired / current if current else desired

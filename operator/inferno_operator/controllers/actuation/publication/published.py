@@ -110,7 +110,10 @@ def _largest_first(replicas: Mapping[str, int] | None) -> Mapping[str, int] | No
 
 
 def _running(server: Server) -> Mapping[str, int]:
-    return {part.accelerator: part.num_replicas for part in placements(server.spec.current_alloc)}
+    current = server.spec.current_alloc
+    if current is not None and current.roles is not None:
+        return {place: part.num_replicas for place, part in current.roles.by_place.items()}
+    return {part.accelerator: part.num_replicas for part in placements(current)}
 
 
 def _workloads(server: Server) -> Mapping[str, Workload | None]:

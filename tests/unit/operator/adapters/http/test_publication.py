@@ -3,10 +3,11 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from inferno_operator.adapters.http.metrics import OperatorMetrics
-from inferno_operator.controllers.actuation.publication.published import Published
+from inferno_operator.controllers.actuation.publication.published import Published, publish
 from inferno_operator.controllers.actuation.publication.variants import variant
 from inferno_operator.resources import Workload
 from inferno_operator.resources.objects import Key
+from tests.unit.operator import objects
 
 Series = dict[str, dict[tuple[str, ...], float]]
 
@@ -61,6 +62,39 @@ def test_users_of_llm_d_find_the_names_that_they_know() -> None:
     assert found["wva_desired_replicas"] == {a: 3, b: 0, code: 4}
     assert found["wva_current_replicas"] == {a: 2, b: 1, code: 0}
     assert found["wva_desired_ratio"] == {a: 1.5, b: 0.0, code: 4.0}
+
+
+def test_each_role_has_its_own_replicas_and_the_name_of_its_accelerator() -> None:
+    roles = {"A": "Both", "A decode": "Decode", "B prefill": "Prefill"}
+    runs = {"prefill": {"accelerator": "B", "numReplicas": 3}}
+    runs |= {"decode": {"accelerator": "A", "numReplicas": 1}}
+    decided = {"prefill": {"accelerator": "B", "numReplicas": 6}}
+    decided |= {"decode": {"accelerator": "A", "numReplicas": 2}}
+    workloads = [
+        {"accelerator": place[0], "role": role, "name": f"chat-{role.lower()}"}
+        for place, role in roles.items()
+    ]
+    whole = {"accelerator": "A", "numReplicas": 4}
+    spec = {
+        "workloads": workloads,
+        "currentAlloc": {**whole, "roles": runs},
+        "desiredAlloc": {**whole, "numReplicas": 8, "roles": decided},
+    }
+    server = objects.server("Chat", spec=spec, namespace="llm")
+    server["status"] = {"conditions": [objects.condition("Allocated", "Allocated")]}
+
+    found = series(publish(objects.observed(server), None), wva=True)
+
+    names = "A", "llm", "llm", "chat-decode"
+    prompts = "B", "llm", "llm", "chat-prefill"
+    both = "A", "llm", "llm", "chat-both"
+    assert found["wva_desired_replicas"] == {names: 2, prompts: 6, both: 0}
+    assert found["wva_current_replicas"] == {names: 1, prompts: 3, both: 0}
+    assert found["inferno_desired_replicas"] == {
+        ("A decode", "llm", "chat", "chat-decode"): 2,
+        ("B prefill", "llm", "chat", "chat-prefill"): 6,
+        ("A", "llm", "chat", "chat-both"): 0,
+    }
 
 
 def test_servers_that_share_a_workload_give_one_series() -> None:
