@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from inferno_operator.cli.inferno.main import main
+from tests.controlplane.waiting import PATIENCE_S
 from tests.in_process import called
 
 ROOT = Path(__file__).parents[2]
@@ -30,5 +31,10 @@ def inferno(
     if stdin is None:
         return called(main, arguments, folder=cwd)
     return subprocess.run(
-        [PROGRAM, *arguments], input=stdin, cwd=cwd, capture_output=True, check=False, timeout=60
+        [PROGRAM, *arguments],
+        input=stdin,
+        cwd=cwd,
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE_S,
     )

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.program import PROGRAM, SAMPLE, SMALL, inferno
+from tests.controlplane.waiting import PATIENCE_S
 
 ACCELERATOR = """\
 apiVersion: inferno.platform.ai/v1alpha1
@@ -317,7 +318,7 @@ def test_an_interrupt_is_quiet(tmp_path: Path) -> None:
     ) as process:
         with fifo.open("wb"):  # returns when the program has opened it and waits for more
             process.send_signal(signal.SIGINT)
-            stdout, stderr = process.communicate(timeout=60)
+            stdout, stderr = process.communicate(timeout=PATIENCE_S)
 
         assert (process.returncode, stdout, stderr) == (130, b"", b"")
 
@@ -342,7 +343,7 @@ def test_an_interrupt_waits_for_the_end_of_an_import_that_would_lose_it(
     ) as process:
         with fifo.open("wb"):  # returns when the module has opened it
             process.send_signal(signal.SIGINT)
-        process.wait(timeout=60)
+        process.wait(timeout=PATIENCE_S)
         stdout, stderr = process.communicate()
 
         assert (process.returncode, stdout, stderr) == (130, b"", b"")

@@ -14,7 +14,7 @@ import yaml
 
 from tests.cli.program import PROGRAM, inferno
 from tests.controlplane.processes import Processes
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.engines.inference_sim import InferenceSim, SimulatorSettings
 
 NAMES = ("--model", "llama-8b", "--accelerator", "H100")
@@ -125,7 +125,7 @@ def test_ctrl_c_keeps_what_was_measured(engine: Server, tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         wait_until(lambda: file.exists() and file.read_text(), bool, "a run")
         process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=60)
+        stdout, stderr = process.communicate(timeout=PATIENCE_S)
 
     lines = file.read_text().splitlines()
     assert (process.returncode, stdout) == (130, b"")

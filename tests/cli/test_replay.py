@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.models import performing
 from tests.cli.program import PROGRAM, ROOT, inferno
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.generate import fleet as generated
 
 EPISODE = ROOT / "samples/episode"
@@ -192,7 +192,7 @@ def own_replay(folder: Path, policies: tuple[str, ...], jobs: int) -> subprocess
 
 def told_at_the_end(replaying: subprocess.Popen[str]) -> list[str]:
     """What a replay prints beside its progress."""
-    printed, told = replaying.communicate(timeout=60)
+    printed, told = replaying.communicate(timeout=PATIENCE_S)
     return [line for line in (printed + told).splitlines() if not line.startswith("replay")]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.models import performing
 from tests.cli.program import PROGRAM, ROOT, inferno
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 
 PAGE = ROOT / "docs/guides/studies.md"
 
@@ -204,7 +204,7 @@ def test_an_interrupt_keeps_what_is_done(tmp_path: Path) -> None:
     wait_until((tmp_path / "stuck").exists, bool, "a policy that waits")
 
     os.killpg(studying.pid, signal.SIGINT)
-    printed, news = studying.communicate(timeout=60)
+    printed, news = studying.communicate(timeout=PATIENCE_S)
 
     assert (studying.returncode, printed) == (130, "")
     assert news.splitlines()[-1] == (

@@ -18,7 +18,7 @@ from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress
 from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
 from tests.controlplane.ports import free_port
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 
 KUBECTL_INFERNO = (str(Path(sys.executable).with_name("kubectl-inferno")),)
 COMMAND = (*KUBECTL_INFERNO, "console", "--no-browser")
@@ -42,7 +42,7 @@ def running_console(kubeconfig: Path, namespace: str, log: Path, *more: str) -> 
             yield process.stdout.readline().strip()
         finally:
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=30)
+            process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, log.read_text()
 
 

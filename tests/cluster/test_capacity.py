@@ -74,7 +74,6 @@ def other(control_plane: ControlPlane, namespace: str) -> Iterator[Scene]:
 
 
 @pytest.mark.extended
-@pytest.mark.timeout(180)
 def test_cards_are_counted_right_after_random_changes(
     operator: StartOperator, scene: Scene, other: Scene, cluster: Machines
 ) -> None:
@@ -153,7 +152,6 @@ def witness(control_plane: ControlPlane, namespaces: set[str], pool: int) -> Ite
             found.stop()
 
 
-@pytest.mark.timeout(180)
 def test_two_namespaces_that_share_never_exceed_the_pool(
     operator: StartOperator, scene: Scene, other: Scene, cluster: Machines
 ) -> None:

@@ -19,7 +19,7 @@ from tests.cluster.scene import Scene
 from tests.cluster.test_plans import fill, phases, wait_for_phases
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
@@ -31,7 +31,7 @@ class Opened:
         parts = urlsplit(address)
         self.address, self.origin = address, f"{parts.scheme}://{parts.netloc}"
         self.shown = 0
-        self.browser = httpx.Client(base_url=self.origin, trust_env=False, timeout=30)
+        self.browser = httpx.Client(base_url=self.origin, trust_env=False, timeout=PATIENCE_S)
         assert self.browser.get(address).status_code == HTTPStatus.SEE_OTHER
 
     def text(self, path: str) -> str:
@@ -173,7 +173,7 @@ def test_ctrl_c_ends_with_one_line_whatever_is_served(scene: Scene, tmp_path: Pa
         news = [threads.submit(opened.until_the_end, "/news") for _ in range(3)]
         wait_until(lambda: opened.shown, lambda shown: shown >= 6, "pages are shown")
         process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate(timeout=30)
+        rest, _ = process.communicate(timeout=PATIENCE_S)
         assert {page.exception() for page in (*pages, *news)} == {None}
 
     assert (process.returncode, rest) == (0, "the console has ended\n")

@@ -59,7 +59,7 @@ def is_gone(control_plane: ControlPlane, resource: str, name: str, namespace: st
 
 def delete(scene: Scene, *what: str) -> None:
     """Delete and wait until it is gone; kubectl fails after a minute."""
-    arguments = ["--namespace", scene.namespace, "--timeout=60s"]
+    arguments = ["--namespace", scene.namespace]
     scene.control_plane.kubectl("delete", *what, *arguments)
 
 
@@ -81,7 +81,7 @@ def test_objects_are_held_in_one_mode_only_and_can_be_deleted_in_all(
 
     scene.apply_sample("small")
     scene.wait_until_held(mode)
-    scene.control_plane.kubectl("delete", "namespace", scene.namespace, "--timeout=60s")
+    scene.control_plane.kubectl("delete", "namespace", scene.namespace)
 
     assert is_gone(scene.control_plane, "namespace", scene.namespace, None)
 

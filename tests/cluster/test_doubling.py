@@ -26,7 +26,6 @@ from tests.day.objects import queries
 pytestmark = [
     pytest.mark.usefixtures("crds_installed", "deployment_controllers"),
     pytest.mark.slow,
-    pytest.mark.timeout(900),
 ]
 
 RATES: Mapping[float, int] = {8.0: 1, 12.0: 2}

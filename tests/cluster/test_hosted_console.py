@@ -13,7 +13,7 @@ from tests.cluster.scene import Scene
 from tests.cluster.test_plans import fill, phases, wait_for_phases
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
@@ -40,7 +40,7 @@ class Visitor(httpx.Client):
     """A browser of one person."""
 
     def __init__(self, origin: str, trust: ssl.SSLContext) -> None:
-        super().__init__(base_url=origin, verify=trust, trust_env=False, timeout=30)
+        super().__init__(base_url=origin, verify=trust, trust_env=False, timeout=PATIENCE_S)
         self.origin = origin
 
     def log_in(self, token: str, namespace: str) -> httpx.Response:

@@ -128,7 +128,6 @@ def factor(scene: Scene) -> float:
 
 @pytest.mark.usefixtures("deployment_controllers")
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_slower_replicas_get_more_until_they_keep_the_target_also_when_the_operator_is_killed(
     scene: Scene, operator: StartOperator, prometheus_program: Path, soak: bool
 ) -> None:

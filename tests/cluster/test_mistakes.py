@@ -92,7 +92,7 @@ def fleet(scene: Scene) -> Iterator[Fleet]:
 
 
 def delete(scene: Scene, kind: str, name: str) -> None:
-    arguments = ("delete", kind, name, "--namespace", scene.namespace, "--timeout=60s")
+    arguments = ("delete", kind, name, "--namespace", scene.namespace)
     scene.control_plane.kubectl(*arguments)
 
 

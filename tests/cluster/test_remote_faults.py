@@ -287,7 +287,7 @@ def test_an_object_goes_while_a_request_hangs(
     operator()
     begin_to_hang(scene, rest)
 
-    arguments = ["--namespace", scene.namespace, "--timeout=60s"]
+    arguments = ["--namespace", scene.namespace]
     scene.control_plane.kubectl("delete", "server", "free-granite-13b", *arguments)
 
     assert rest.at_once == 1  # it still hangs: what is told of the deletion does not wait for it

@@ -200,7 +200,6 @@ def wait_for_another_leader(scene: Scene, before: str) -> None:
 
 
 @pytest.mark.extended
-@pytest.mark.timeout(300)
 def test_a_server_wakes_once_beside_a_held_solve_whose_operator_is_killed(
     scene: Scene, operator: StartOperator, prometheus_program: Path
 ) -> None:

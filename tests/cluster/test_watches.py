@@ -43,7 +43,7 @@ def test_what_happened_while_nobody_watched_is_noticed(
     os.kill(process.pid, signal.SIGSTOP)
     finalizers = {"metadata": {"finalizers": None}}
     scene.control_plane.patch("server", "free-granite-13b", finalizers, scene.namespace)
-    arguments = ("server", "free-granite-13b", "--namespace", scene.namespace, "--timeout=60s")
+    arguments = ("server", "free-granite-13b", "--namespace", scene.namespace)
     scene.control_plane.kubectl("delete", *arguments)
     scene.control_plane.stop_api_server()
     scene.control_plane.start_api_server()  # which remembers nothing but what is there now
@@ -69,7 +69,7 @@ def test_watches_that_are_gone_begin_anew(
         proxy.forget()
         finalizers = {"metadata": {"finalizers": None}}
         scene.control_plane.patch("server", "free-granite-13b", finalizers, scene.namespace)
-        arguments = ("server", "free-granite-13b", "--namespace", scene.namespace, "--timeout=60s")
+        arguments = ("server", "free-granite-13b", "--namespace", scene.namespace)
         scene.control_plane.kubectl("delete", *arguments)
         scene.request("inferno")
         os.kill(process.pid, signal.SIGCONT)

@@ -14,8 +14,6 @@ from tests.controlplane.api import Api, Manifest
 from tests.controlplane.errors import ApiError, KubectlError
 from tests.controlplane.waiting import PATIENCE_S, wait_until
 
-KUBECTL_TIMEOUT_S = 90.0
-
 
 class Client:
     """A cluster as kubectl shows it.
@@ -63,11 +61,11 @@ class Client:
                 env=environment,
                 capture_output=True,
                 text=True,
-                timeout=KUBECTL_TIMEOUT_S,
+                timeout=PATIENCE_S,
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise KubectlError(f"{what}: no end within {KUBECTL_TIMEOUT_S:g} s") from error
+            raise KubectlError(f"{what}: no end within {PATIENCE_S:g} s") from error
         if check and completed.returncode:
             raise KubectlError(f"{what}: {completed.stderr.strip()}")
         return completed
@@ -158,7 +156,7 @@ class Client:
         """
         for definition in _definitions(path) if path else self.items("crds"):
             name = definition["metadata"]["name"]
-            self.wait_for("crd", name, _is_established, timeout=60.0)
+            self.wait_for("crd", name, _is_established)
             wait_until(functools.partial(self._is_served, name), bool, f"{name} served")
 
     def _is_served(self, resource: str) -> bool:

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
-import pytest
-
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.measurement.controller import MeasurementController
@@ -153,7 +151,6 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-@pytest.mark.timeout(300)
 def test_a_server_wakes_within_5_seconds_of_a_request_and_ends_without_replicas(
     prometheus: Prometheus, fleet: Fleet
 ) -> None:

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from tests.cli.program import SMALL
+from tests.controlplane.waiting import PATIENCE_S
 from tests.rest.serving import Served, limited
 from tests.rest.test_limits import long_question
 
@@ -22,7 +23,7 @@ from tests.rest.test_limits import long_question
 def connected(server: Served) -> Iterator[socket.socket]:
     """A connection to a server, on which anything can be sent."""
     parts = urlsplit(server.url)
-    with socket.create_connection((parts.hostname, parts.port), timeout=60) as connection:
+    with socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE_S) as connection:
         yield connection
 
 

@@ -14,6 +14,7 @@ from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance, unsupported_method
 
 from tests.cli.program import SMALL
+from tests.controlplane.waiting import PATIENCE_S
 from tests.rest.serving import Served, serving
 from tests.tiers import extended
 
@@ -53,7 +54,7 @@ def test_requests_made_from_the_description_are_answered_as_it_says(
             )
             @given(case=operation.as_strategy())
             def answered(case: schemathesis.Case[Any]) -> None:
-                case.call_and_validate(excluded_checks=OUR_OWN_WAY, timeout=20)
+                case.call_and_validate(excluded_checks=OUR_OWN_WAY, timeout=PATIENCE_S)
 
             answered()
 
@@ -97,7 +98,7 @@ def damaged(body: bytes, source: random.Random) -> bytes:
 def send_bytes(server: Served, noise: bytes) -> None:
     """Send what is no HTTP, and hang up."""
     parts = urlsplit(server.url)
-    with socket.create_connection((parts.hostname, parts.port), timeout=10) as connection:
+    with socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE_S) as connection:
         connection.sendall(noise)
 
 

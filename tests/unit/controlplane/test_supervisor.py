@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+from tests.controlplane.waiting import PATIENCE_S
+
 
 def test_it_ends_in_silence_if_its_owner_is_gone_when_it_answers() -> None:
     supervisor = subprocess.Popen(
@@ -22,5 +24,5 @@ def test_it_ends_in_silence_if_its_owner_is_gone_when_it_answers() -> None:
     supervisor.stdin.write(json.dumps({"method": "start", "arguments": absent}) + "\n")
     supervisor.stdin.flush()
 
-    _, said = supervisor.communicate(timeout=30)
+    _, said = supervisor.communicate(timeout=PATIENCE_S)
     assert (supervisor.returncode, said) == (0, "")

@@ -20,6 +20,7 @@ from inferno_operator.runtime.informers import Informers
 from inferno_optimizer.api.embedded import serving
 from inferno_optimizer.api.limits import ServerLimits
 from inferno_optimizer.errors import InputError
+from tests.controlplane.waiting import PATIENCE_S
 
 DECISIONS = Decisions(Publication(FakeCluster(), Informers(FakeCluster())).decision, tokens=None)
 
@@ -170,7 +171,7 @@ def test_probes_are_answered_while_thousands_of_half_requests_are_open() -> None
 
 
 def assert_healthy(port: int) -> None:
-    answer = httpx.get(f"http://{health.LOOPBACK}:{port}/healthz", timeout=5.0)
+    answer = httpx.get(f"http://{health.LOOPBACK}:{port}/healthz", timeout=PATIENCE_S)
     assert answer.status_code == 200
 
 
