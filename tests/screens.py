@@ -18,6 +18,9 @@ FOLDER = ROOT / "docs" / "screens"
 SAMPLE = ROOT / "samples" / "fleet"
 NAMESPACE = "llm"
 
+TIME_LIMIT_S = "600"
+"""Of the solver, so that screens are the same on a busy machine [s]."""
+
 VARYING = (
     (re.compile(r"optimized \d+[smhd] ago"), "optimized 2s ago"),
     (re.compile(r", \d+\.\d+ s$", re.MULTILINE), ", 0.100 s"),
@@ -34,7 +37,8 @@ def make_screens(plugin: Plugin) -> dict[str, str]:
 
 
 def _screen(plugin: Plugin, *arguments: str) -> str:
-    text = plugin.output(*arguments)
+    limit = ("--time-limit", TIME_LIMIT_S) if "plan" in arguments else ()
+    text = plugin.output(*arguments, *limit)
     for varying, shown in VARYING:
         text = varying.sub(shown, text)
     return f"$ kubectl inferno {shlex.join(arguments)}\n{text}"
@@ -47,7 +51,11 @@ def main() -> int:
         control_plane.create_namespace(NAMESPACE)
         control_plane.kubectl("apply", "--namespace", NAMESPACE, "--kustomize", SAMPLE)
         operator = OperatorProcess(
-            control_plane.processes, "operator", control_plane.kubeconfig, NAMESPACE
+            control_plane.processes,
+            "operator",
+            control_plane.kubeconfig,
+            NAMESPACE,
+            {"INFERNO_SOLVER_TIME_LIMIT": TIME_LIMIT_S},
         )
         operator.wait_until_ready()
         screens = make_screens(Plugin(control_plane, NAMESPACE, Path(folder)))

@@ -21,7 +21,7 @@ from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.plugin import Plugin
-from tests.screens import FOLDER, make_screens
+from tests.screens import FOLDER, TIME_LIMIT_S, make_screens
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
@@ -74,7 +74,7 @@ def decisions(scene: Scene) -> dict[str, Any]:
 def test_the_screens_of_the_documentation_are_what_the_program_prints(
     operator: StartOperator, plugin: Plugin
 ) -> None:
-    operator()
+    operator(environment={"INFERNO_SOLVER_TIME_LIMIT": TIME_LIMIT_S})
 
     screens = make_screens(plugin)
 

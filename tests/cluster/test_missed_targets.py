@@ -102,10 +102,12 @@ def test_a_target_that_is_missed_changes_a_plan(
                 "INFERNO_MEASURE_INTERVAL": "1",
             }
         )
-        wait_until(lambda: replicas(scene, "slow"), lambda n: n >= BELIEVED, "a plan", 30.0)
+        wait_until(lambda: replicas(scene, "slow"), lambda n: n >= BELIEVED, "a plan", PATIENCE_S)
         assert replicas(scene, "slow") == BELIEVED
 
-        wait_until(lambda: replicas(scene, "slow"), lambda n: n > BELIEVED, "a larger one", 60.0)
+        wait_until(
+            lambda: replicas(scene, "slow"), lambda n: n > BELIEVED, "a larger one", PATIENCE_S
+        )
 
     told = condition(scene.servers()["slow"], "Corrected")
     assert (told["reason"], "3 replicas that should be enough" in told["message"]) == (
