@@ -31,3 +31,13 @@ def mode(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Iterato
 def scene(control_plane: ControlPlane, namespace: str) -> Scene:
     """The test's namespace."""
     return Scene(control_plane, namespace)
+
+
+@pytest.fixture
+def other(control_plane: ControlPlane, namespace: str) -> Iterator[Scene]:
+    """Another namespace."""
+    name = f"{namespace}-b"
+    control_plane.create_namespace(name)
+    yield Scene(control_plane, name)
+    control_plane.api.delete_all("inferno", name)
+    control_plane.api.delete_namespace(name)

@@ -63,16 +63,6 @@ def cluster(control_plane: ControlPlane) -> Iterator[Machines]:
         yield found
 
 
-@pytest.fixture
-def other(control_plane: ControlPlane, namespace: str) -> Iterator[Scene]:
-    """Another namespace."""
-    name = f"{namespace}-b"
-    control_plane.create_namespace(name)
-    yield Scene(control_plane, name)
-    control_plane.api.delete_all("inferno", name)
-    control_plane.api.delete_namespace(name)
-
-
 @pytest.mark.extended
 def test_cards_are_counted_right_after_random_changes(
     operator: StartOperator, scene: Scene, other: Scene, cluster: Machines

@@ -481,6 +481,38 @@ def test_evictions_in_a_swap_of_full_pools_end_in_the_plan(
     assert witness.broken == []
 
 
+@pytest.mark.extended
+def test_a_server_that_is_made_anew_in_another_namespace_starts_there_and_leaves_what_ran(
+    scene: Scene, other: Scene, operator: StartOperator
+) -> None:
+    here, there = Fleet(scene, {"A": 4, "B": 4}), Fleet(other, {"A": 4, "B": 4})
+    kubeconfig = scene.control_plane.kubeconfig
+    here.create(servers=2)
+    operator(namespace=None)
+    with (
+        running_pods(kubeconfig, scene.namespace, here.cards) as seen_here,
+        running_pods(kubeconfig, other.namespace, there.cards) as seen_there,
+    ):
+        first: Plan = {"s00": {"A": 2}, "s01": {"B": 1}}
+        here.decide(first, {"s00": 2, "s01": 1})
+        wait_until(partial(here.is_done, first), bool, "what runs here", 60.0)
+        seen_here.need({"s00": 2, "s01": 1})
+        where = ("--namespace", scene.namespace)
+        scene.control_plane.kubectl("delete", "server", "s00", *where)
+        there.create(servers=1)
+        then: Plan = {"s00": {"B": 3}}
+        there.decide(then, {"s00": 3})
+        wait_until(partial(there.is_done, then), bool, "what runs there", 60.0)
+        scene.control_plane.kubectl("scale", *where, "deployment/s00-a", "--replicas=3")
+        left: Plan = {"s00": {"A": 3}, "s01": {"B": 1}}
+        wait_until(partial(here.is_done, left), bool, "what a person asked for", 60.0)
+        seen_here.pause(NOTICE_S)
+
+        assert here.is_done(left)
+        assert (here.reasons(), there.reasons()) == ({"s01": "Actuated"}, {"s00": "Actuated"})
+        assert seen_here.broken + seen_there.broken == []
+
+
 def test_nothing_is_written_while_nothing_changes(
     operator: StartOperator, fleet: Fleet, witness: Witness
 ) -> None:
