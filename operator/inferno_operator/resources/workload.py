@@ -16,12 +16,16 @@ API_VERSION = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/v[0-9]+((alpha|beta)[0-9]+)?$"
 """A group and a version; no kind of the core runs inference servers."""
 
 
+RoleName = Literal["Both", "Prefill", "Decode"]
+"""What replicas do: whole requests, or one half of each."""
+
+
 class Workload(Part):
     """An object whose replicas run the server on one accelerator, in one role."""
 
     accelerator: ShortText
     """The accelerator's spec.name."""
-    role: Literal["Both", "Prefill", "Decode"] = "Both"
+    role: RoleName = "Both"
     """What its replicas do: whole requests, or one half of each."""
     api_version: Annotated[str, Field(max_length=253, pattern=API_VERSION)] = "apps/v1"
     """Group and version of the object."""

@@ -51,12 +51,33 @@ class PlacedReplicas:
         return self.ready, self.starting
 
 
-def running(reference: ModelBoosterRef, workload: ScaledObjects) -> Mapping[str, int]:
-    """Return the available replicas by accelerator, in the order of the reference."""
-    return {
-        backend.accelerator: available(workload, reference.serving_of(backend))
-        for backend in reference.backends
-    }
+def running(
+    reference: ModelBoosterRef, workload: ScaledObjects, cold: Mapping[str, int]
+) -> Sequence[PlacedReplicas]:
+    """Return the available replicas in the order of the reference; `cold` is by place."""
+    counts = [available(reference, workload, backend) for backend in reference.backends]
+    return together_or_apart(
+        PlacedReplicas(
+            backend.accelerator,
+            ready,
+            min(cold.get(backend.place, 0), ready),
+            role=Role(backend.role),
+        )
+        for backend, ready in zip(reference.backends, counts, strict=True)
+    )
+
+
+def together_or_apart(replicas: Iterable[PlacedReplicas]) -> Sequence[PlacedReplicas]:
+    """Return the replicas that a current allocation can tell.
+
+    These are the replicas that do both, or those of each role if both run without others. Of
+    several accelerators of a role it is the one with the most replicas.
+    """
+    placed = [each for each in replicas if any(each.rank)]
+    apart = {each.role: each for each in sorted(placed, key=lambda each: each.rank)}
+    if Role.BOTH not in apart and len(apart) > 1:
+        return [*apart.values()]
+    return [each for each in placed if each.role is Role.BOTH]
 
 
 def has_changed(server: Server, replicas: Iterable[PlacedReplicas]) -> bool:
@@ -148,18 +169,22 @@ def _in_order(replicas: Iterable[PlacedReplicas]) -> Sequence[PlacedReplicas]:
 
 
 def unit_costs(resources: Iterable[Resource], model: str) -> Mapping[str, float]:
-    """Return the cost of one replica of a model by accelerator [cents/hour].
+    """Return the cost of one replica of a model by place [cents/hour].
 
     If several objects have the same name in their spec, the oldest one is used.
     """
-    counts: dict[str, int] = {}
+    counts: dict[tuple[str, str], int] = {}
     prices: dict[str, float] = {}
     for resource in sorted(resources, key=lambda resource: resource.age, reverse=True):
         if isinstance(resource, Model) and resource.spec.name == model:
-            counts = {data.acc: max(data.acc_count, 1) for data in resource.spec.data}
+            counts = {(d.acc, d.role): max(d.acc_count, 1) for d in resource.spec.data}
         elif isinstance(resource, Accelerator):
             prices[resource.spec.name] = resource.spec.cost
-    return {name: price * counts.get(name, 1) for name, price in prices.items()}
+    return {
+        place_of(name, role): price * counts.get((name, role), 1)
+        for name, price in prices.items()
+        for role in Role
+    }
 
 
 def _main(server: Server, placed: Sequence[PlacedReplicas]) -> PlacedReplicas:

@@ -3,7 +3,8 @@
 =================  ========================================================================
 object             fields of its spec
 =================  ========================================================================
-ModelBooster       `backends[]` (Kthena v0.1), `backend` (later releases)
+ModelBooster       `backends[]` (Kthena v0.1), `backend` (later releases); the number of a role
+                   is that of its worker in the one group of such a backend
 ModelServing       `replicas`
 binding            `scalingConfiguration`, `optimizerConfiguration.params[]` (v0.1),
                    `homogeneousTarget`, `heterogeneousTarget.params[]` (v0.2 to v0.4)
@@ -29,20 +30,27 @@ SEVERAL_TARGETS = ("optimizerConfiguration", "heterogeneousTarget")
 PARAMS = "params"
 """An atomic list: an apply owns all of it."""
 
-NUMBERS = frozenset({"replicas", "minReplicas", "maxReplicas"})
+BOUNDS = ("minReplicas", "maxReplicas")
+
+NUMBERS = frozenset({"replicas", *BOUNDS})
 """Fields of a part with its number of replicas or its bounds."""
+
+WORKERS = "workers"
+"""An atomic list of a backend: the workers of the role `type` have `replicas`, by default 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
     """An apply of all fields of an object's spec that actuation owns after it.
 
-    `reduces` says whether a number becomes smaller than it is.
+    `reduces` says whether a number becomes smaller than it is, and `has_list` whether an atomic
+    list is written as it was read, which must fail if the object has changed since.
     """
 
     reference: Reference
     spec: Manifest
     reduces: bool = False
+    has_list: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +81,15 @@ class Holder:
         The fields that lead from its spec to the part, or to the list with the part.
     item
         The position in that list; None if there is no list.
+    worker
+        The position in the workers of the part if the number is that of a role of it.
     """
 
     kind: Kind
     manifest: Manifest
     path: tuple[str, ...] = ()
     item: int | None = None
+    worker: int | None = None
 
     @property
     def part(self) -> Manifest:
@@ -89,16 +100,32 @@ class Holder:
 
     @property
     def is_number(self) -> bool:
-        """Whether the part has one number of replicas instead of bounds."""
+        """Whether there is one number of replicas instead of bounds."""
+        return self.worker is not None or self._has_number
+
+    @property
+    def _has_number(self) -> bool:
         return "replicas" in self.part or "minReplicas" not in self.part
+
+    @property
+    def number(self) -> str:
+        """The field of the part with its replicas, or the fewest of them."""
+        return "replicas" if self._has_number else BOUNDS[0]
+
+    @property
+    def groups(self) -> int:
+        """The fewest replicas of the part, of which each has all replicas of all roles."""
+        groups: int = self.part.get(self.number, 1)
+        return groups
 
     @property
     def bounds(self) -> Bounds:
         """The present bounds; a number of replicas is both."""
-        if self.is_number:
-            replicas = self.part.get("replicas", 1)
+        if self.worker is not None:
+            replicas = self.groups * self.part[WORKERS][self.worker].get("replicas", 1)
             return Bounds(replicas, replicas)
-        return Bounds(self.part["minReplicas"], self.part["maxReplicas"])
+        most = self.groups if self._has_number else self.part[BOUNDS[1]]
+        return Bounds(self.groups, most)
 
     @property
     def is_ours(self) -> bool:
@@ -108,14 +135,15 @@ class Holder:
             return owns_fields(self.manifest, path[:-1], path[-1:])
         if self.item is not None:
             path.append(backend_key(self.part["name"]))
-        names = [f"f:{name}" for name in self.fields(self.bounds)]
+        names = [f"f:{name}" for name in _fields([(self, self.bounds)])]
         return owns_fields(self.manifest, path, names)
 
     def fields(self, bounds: Bounds) -> Manifest:
-        """Return the fields of the part that say these bounds."""
-        if self.is_number:
-            return {"replicas": bounds.least}
-        return {"minReplicas": bounds.least, "maxReplicas": bounds.most}
+        """Return the numbers of the part that say these bounds; a role needs one group, or none."""
+        least, most = bounds.least, bounds.most
+        if self.worker is not None:
+            least, most = min(least, 1), 1
+        return {"replicas": least} if self._has_number else {BOUNDS[0]: least, BOUNDS[1]: most}
 
 
 def _at(fields: Any, path: Iterable[str]) -> Any:  # noqa: ANN401 - JSON
@@ -185,7 +213,8 @@ def writes(holders: Mapping[str, Holder], wanted: Mapping[str, Bounds]) -> tuple
 
 def _write(reference: Reference, changes: Sequence[tuple[Holder, Bounds]]) -> Write:
     reduces = any(not bounds.covers(holder.bounds) for holder, bounds in changes)
-    return Write(reference, _spec(changes), reduces)
+    has_list = any(h.worker is not None or h.path[-1:] == (PARAMS,) for h, _ in changes)
+    return Write(reference, _spec(changes), reduces, has_list)
 
 
 def _is_in(holder: Holder, other: Holder) -> bool:
@@ -195,14 +224,36 @@ def _is_in(holder: Holder, other: Holder) -> bool:
 
 def _spec(changes: Sequence[tuple[Holder, Bounds]]) -> Manifest:
     """Return the spec with the bounds of all holders of one object."""
-    first, bounds = changes[0]
-    value: Any = first.fields(bounds)
+    first, _ = changes[0]
+    value: Any
     if first.path[-1:] == (PARAMS,):
         given = {holder.item: holder.fields(wanted) for holder, wanted in changes}
         params = _at(first.manifest["spec"], first.path)
         value = [{**param, **given.get(i, {})} for i, param in enumerate(params)]
     elif first.item is not None:
-        value = [{"name": h.part["name"], **h.fields(wanted)} for h, wanted in changes]
+        by_item: dict[int | None, list[tuple[Holder, Bounds]]] = {}
+        for change in changes:
+            by_item.setdefault(change[0].item, []).append(change)
+        value = [{"name": own[0][0].part["name"], **_fields(own)} for own in by_item.values()]
+    else:
+        value = _fields(changes)
     for name in reversed(first.path):
         value = {name: value}
     return dict(value)
+
+
+def _fields(changes: Sequence[tuple[Holder, Bounds]]) -> Manifest:
+    """Return the fields of one part that say the bounds of its holders.
+
+    Without replicas there is no group, and the number of a role stays as it is.
+    """
+    fields = dict(item for holder, bounds in changes for item in holder.fields(bounds).items())
+    numbers = {h.worker: bounds.least for h, bounds in changes if h.worker is not None}
+    if not numbers:
+        return fields
+    workers = changes[0][0].part[WORKERS]
+    written = [
+        {**worker, "replicas": numbers[i]} if numbers.get(i) else worker
+        for i, worker in enumerate(workers)
+    ]
+    return {**fields, WORKERS: written}

@@ -7,6 +7,7 @@ replicas never falls below what both the old and the new decision ask for.
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from inferno_operator.controllers.actuation.booster_roles import role_problem
 from inferno_operator.controllers.actuation.holders import Bounds, Write
 from inferno_operator.controllers.actuation.status import (
     booster_failed,
@@ -17,6 +18,7 @@ from inferno_operator.controllers.actuation.status import (
 )
 from inferno_operator.controllers.actuation.targets import (
     ScaledObjects,
+    asked,
     available,
     bounds_for,
     compose,
@@ -32,17 +34,17 @@ from inferno_operator.resources.objects import Manifest
 
 
 class Move:
-    """The move of a Server; backends are known by the names of their servings."""
+    """The move of a Server; backends are known by the names of their servings and roles."""
 
     def __init__(
         self, reference: ModelBoosterRef, replicas: Mapping[str, int], workload: ScaledObjects
     ) -> None:
         self._reference = reference
         self._world = workload
-        self._backends = {reference.serving_of(each): each for each in reference.backends}
-        accelerators = {each.accelerator for each in reference.backends}
-        self._unplaced = sorted(replicas.keys() - accelerators)
-        self._wanted = {n: replicas.get(b.accelerator, 0) for n, b in self._backends.items()}
+        self._backends = {reference.part_of(each): each for each in reference.backends}
+        places = {each.place for each in reference.backends}
+        self._unplaced = sorted(replicas.keys() - places)
+        self._wanted = {n: replicas.get(b.place, 0) for n, b in self._backends.items()}
         by_name = holders(reference, workload)
         self._now = {name: holder.bounds for name, holder in by_name.items()}
         self._foreign = {name for name, holder in by_name.items() if not holder.is_ours}
@@ -84,7 +86,7 @@ class Move:
             names = ", ".join(map(repr, self._unplaced))
             message = f"no backend in modelBooster.backends runs on accelerator {names}: add one"
             return refusal("NoBackend", message)
-        return self._absent() or self._unbound() or self._failed()
+        return self._absent() or self._unbound() or self._unscalable() or self._failed()
 
     def _absent(self) -> Verdict | None:
         """Return the verdict on boosters or backends that do not exist."""
@@ -103,6 +105,14 @@ class Move:
             return None
         return no_binding(self._reference, unbound)
 
+    def _unscalable(self) -> Verdict | None:
+        """Return the verdict on roles whose numbers cannot be set."""
+        for backend in self._reference.backends:
+            holder = self._world.holder(self._reference, backend)
+            if holder and backend.worker and (problem := role_problem(holder, backend.worker)):
+                return refusal(*problem)
+        return None
+
     def _failed(self) -> Verdict | None:
         """Return the verdict that replicas are missing while their booster is called failed."""
         for name in () if self.is_complete() else self._reference.boosters:
@@ -115,7 +125,7 @@ class Move:
         """Return a message about the progress of the move."""
         waits = [name for name in self._wanted if not self._has_arrived(name)]
         if waits:
-            kept = sorted(self._backends[name].accelerator for name in self._shrinking())
+            kept = sorted(self._backends[name].place for name in self._shrinking())
             until = f"; until then the replicas on {', '.join(kept)} stay" if kept else ""
             return "; ".join(map(self._shortage, waits)) + until
         surplus = self._surplus()
@@ -128,7 +138,7 @@ class Move:
 
     def _count(self, name: str) -> str:
         backend = self._backends[name]
-        count, wanted = f"{self._running(name)} x {backend.accelerator}", self._wanted[name]
+        count, wanted = f"{self._running(name)} x {backend.place}", self._wanted[name]
         if wanted and is_ceiling(self._reference, self._world, backend):
             return f"{count} ({wanted} at most)"
         if self._most(name) > wanted:
@@ -150,7 +160,7 @@ class Move:
 
     def _title(self, name: str) -> str:
         backend = self._backends[name]
-        return f"{backend.accelerator} (backend {backend.name!r})"
+        return f"{backend.place} (backend {backend.name!r})"
 
     def _has_arrived(self, name: str) -> bool:
         """Whether a backend has all replicas that it needs, and bounds that keep them."""
@@ -178,15 +188,15 @@ class Move:
 
     def _available(self, name: str) -> int:
         """Return the available replicas of a backend that will not be removed."""
-        serving = self._world.servings.get(name)
+        backend = self._backends[name]
+        serving = self._world.servings.get(self._reference.serving_of(backend))
         if serving is None or not _is_observed(serving):
             return 0
-        asked: int = serving["spec"].get("replicas", 1)
-        return min(self._running(name), asked)
+        return min(self._running(name), asked(serving, backend))
 
     def _running(self, name: str) -> int:
         """Return the available replicas of a backend, also those that are about to end."""
-        return available(self._world, name)
+        return available(self._reference, self._world, self._backends[name])
 
     def _needed(self, name: str) -> int:
         """Return the replicas that must be available before others are scaled down.

@@ -17,13 +17,13 @@ from inferno_operator.controllers.actuation.autoscalers import (
 )
 from inferno_operator.controllers.actuation.changes import ActuationPlan, Inputs, decide
 from inferno_operator.controllers.actuation.current import (
-    PlacedReplicas,
     current_allocation,
     has_changed,
     is_mistyped,
     running,
     unit_costs,
 )
+from inferno_operator.controllers.actuation.decision import Wanted
 from inferno_operator.controllers.actuation.disputes import Disputes, Fight
 from inferno_operator.controllers.actuation.holders import Write
 from inferno_operator.controllers.actuation.index import ServerIndex
@@ -56,6 +56,7 @@ from inferno_operator.controllers.actuation.targets import (
     dialect,
     holders,
     read_places,
+    replica_places,
     revision,
     serving_places,
 )
@@ -173,10 +174,34 @@ async def _read(observation: Observation, reference: ModelBoosterRef, context: C
     if unserved is not None:
         return replace(inputs, unserved=unserved)
     boosters, servings = manifests[: len(reference.boosters)], manifests[len(reference.boosters) :]
-    live = _live_by_name(boosters)
-    workload = ScaledObjects(live, _live_by_name(servings), scalers) if live else None
+    live, ready = _live_by_name(boosters), _ready_roles(reference, key.namespace, context)
+    if ready is None:
+        inputs = replace(inputs, wanted=Wanted(None, fresh=False))
+    there = ScaledObjects(live, _live_by_name(servings), scalers, ready or {})
+    workload = there if live else None
     autoscaler = await _autoscaler(reference, key.namespace, context)
     return replace(inputs, workload=workload, autoscaler=autoscaler)
+
+
+def _ready_roles(
+    reference: ModelBoosterRef, namespace: str, context: Context
+) -> Mapping[str, int] | None:
+    """Return the ready replicas of roles; None while the first list of pods is awaited.
+
+    Raises
+    ------
+    InfernoError
+        Pods may not be read: nothing else tells how many replicas of a role are ready.
+    """
+    if not reference.has_roles:
+        return {}
+    pods = context.pods[reference.dialect]
+    if pods.trouble is not None:
+        raise pods.trouble
+    places = zip(reference.backends, replica_places(reference, namespace), strict=True)
+    counts = {reference.part_of(b): pods.ready(place) for b, place in places if b.worker}
+    known = {name: count.ready for name, count in counts.items() if count is not None}
+    return known if len(known) == len(counts) else None
 
 
 def _rival(reference: ModelBoosterRef, key: Key, context: Context) -> tuple[str, str] | None:
@@ -289,7 +314,8 @@ def _reporting(plan: ActuationPlan, fights: Sequence[Fight], now: datetime) -> A
 
 async def _apply(write: Write, context: Context, *, force: bool) -> Manifest:
     reference = write.reference
-    manifest = reference.manifest(spec=write.spec)
+    manifest_of = reference.manifest_at_version if write.has_list else reference.manifest
+    manifest = manifest_of(spec=write.spec)
     return await context.cluster.apply(
         reference.kind, manifest, FieldManager.ACTUATION, force=force
     )
@@ -323,10 +349,7 @@ async def _current(
         return None
     if starts is None:
         return None  # the list of pods that is awaited causes a reconcile
-    placed = [
-        PlacedReplicas(name, ready, min(starts.cold.get(name, 0), ready))
-        for name, ready in running(inputs.reference, inputs.workload).items()
-    ]
+    placed = running(inputs.reference, inputs.workload, starts.cold)
     if not has_changed(server, placed):
         return None
     observations = []

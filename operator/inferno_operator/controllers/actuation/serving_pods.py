@@ -8,6 +8,7 @@ from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import POD, Key, Manifest, Now, Place
 from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.informers import Informers
+from inferno_optimizer.errors import InfernoError
 
 
 class ServingPods:
@@ -44,15 +45,26 @@ class ServingPods:
         await self._pods.run()
 
     def ready(self, serving: Place) -> PodCounts | None:
-        """Return the replicas of a serving that are ready; None while the first list is awaited.
+        """Return the replicas of a serving, or of a role of its one group, that are ready.
 
-        If pods may not be read, there are none.
+        None while the first list is awaited. If pods may not be read, there are none.
         """
         if not self._pods.is_complete and self._pods.trouble is None:
             return None
-        pods = (self._pods.get(Place(POD, key)) for key in sorted(self._keys.get(serving, ())))
-        group = self._dialect.pod_label("group-name")
-        return count_pods(whole_replicas(filter(None, pods), group), self._now())
+        keys = sorted(self._keys.get(Place(serving.kind, serving.key), ()))
+        pods = filter(None, (self._pods.get(Place(POD, key)) for key in keys))
+        group = "role-id" if serving.part else "group-name"
+        own = [pod for pod in pods if serving.part in ("", self._role(pod))]
+        return count_pods(whole_replicas(own, self._dialect.pod_label(group)), self._now())
+
+    @property
+    def trouble(self) -> InfernoError | None:
+        """Why pods may not be read; None if they may, or if the answer is awaited."""
+        return self._pods.trouble
+
+    def _role(self, pod: Manifest) -> str:
+        role: str = pod["metadata"]["labels"].get(self._dialect.pod_label("role"), "")
+        return role
 
     def _noted(self, difference: ObjectDifference) -> None:
         key = difference.place.key

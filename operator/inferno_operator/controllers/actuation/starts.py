@@ -8,7 +8,7 @@ from inferno_operator.controllers.actuation.lead_times import FirstStarts, lead_
 from inferno_operator.controllers.actuation.pods import PodCounts
 from inferno_operator.controllers.actuation.prompt_caches import cold_replicas, warm_after
 from inferno_operator.controllers.actuation.serving_pods import ServingPods
-from inferno_operator.controllers.actuation.targets import serving_places
+from inferno_operator.controllers.actuation.targets import replica_places
 from inferno_operator.resources import MeasuredLeadTime, Server
 from inferno_operator.resources.model_booster import ModelBoosterRef
 
@@ -20,7 +20,7 @@ class Starts:
     Attributes
     ----------
     cold
-        The replicas that have just started, by accelerator.
+        The replicas that compute prompts and have just started, by place.
     warm_after
         Time until the next one is warm [s]; None without one.
     lead_times
@@ -43,17 +43,21 @@ def read_starts(
 
     Without `pods`, none is known.
     """
-    places = serving_places(reference, server.metadata.namespace)
+    places = replica_places(reference, server.metadata.namespace)
     counts = [PodCounts() if pods is None else pods.ready(place) for place in places]
     counted = [each for each in counts if each is not None]
     if len(counted) < len(counts):
         return None
-    names = [backend.accelerator for backend in reference.backends]
+    names = [backend.place for backend in reference.backends]
     started = [
         first.saw_ready(place, each.start_seconds)
         for place, each in zip(places, counted, strict=True)
     ]
-    ready = {name: each.ready_since for name, each in zip(names, counted, strict=True)}
+    ready = {
+        backend.place: each.ready_since
+        for backend, each in zip(reference.backends, counted, strict=True)
+        if backend.role != "Decode"
+    }
     seconds = dict(zip(names, started, strict=True))
     return Starts(
         cold_replicas(server, ready, now),

@@ -4,8 +4,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from inferno_operator.controllers.actuation.booster_roles import POLICY, role_holder
 from inferno_operator.controllers.actuation.holders import (
     NUMBERS,
+    WORKERS,
     Bounds,
     Holder,
     Write,
@@ -17,9 +19,7 @@ from inferno_operator.resources import ModelBoosterRef
 from inferno_operator.resources.dialects import DIALECTS, Dialect
 from inferno_operator.resources.model_booster import Backend
 from inferno_operator.resources.objects import Key, Kind, Manifest, Place
-
-POLICY = "autoscalingPolicy"
-"""The field of a booster, and of its backends before v0.2, with an autoscaling policy."""
+from inferno_operator.resources.serving_roles import find_role, groups_of
 
 FAILED, ACTIVE = "Failed", "Active"
 """Conditions of boosters."""
@@ -30,12 +30,13 @@ class ScaledObjects:
     """The existing objects of a reference; boosters and servings by name, scalers by kind.
 
     Scalers are all bindings and AutoscalingPolicies of the namespace; they are read only for
-    the target Binding.
+    the target Binding. `ready` has the ready replicas of roles by `ModelBoosterRef.part_of`.
     """
 
     boosters: Mapping[str, Manifest]
     servings: Mapping[str, Manifest] = field(default_factory=dict)
     scalers: Mapping[Kind, Sequence[Manifest]] = field(default_factory=dict)
+    ready: Mapping[str, int] = field(default_factory=dict)
 
     def spec(self, reference: ModelBoosterRef, backend: Backend) -> Manifest:
         """Return the spec of the booster of a backend; empty if there is none."""
@@ -45,9 +46,13 @@ class ScaledObjects:
 
     def backend(self, reference: ModelBoosterRef, backend: Backend) -> Manifest | None:
         """Return a backend as its booster describes it, if it does."""
-        booster = {"spec": self.spec(reference, backend)}
-        holder = booster_holders(dialect(reference).booster, booster).get(backend.name)
+        holder = self.holder(reference, backend)
         return None if holder is None else holder.part
+
+    def holder(self, reference: ModelBoosterRef, backend: Backend) -> Holder | None:
+        """Return what has the numbers of a backend as a whole in its booster, if there is one."""
+        booster = self.boosters.get(reference.booster_of(backend), {})
+        return booster_holders(dialect(reference).booster, booster).get(backend.name)
 
 
 def dialect(reference: ModelBoosterRef) -> Dialect:
@@ -83,8 +88,15 @@ def revision(reference: ModelBoosterRef, workload: ScaledObjects) -> str:
 
 def _without_numbers(spec: Manifest) -> Manifest:
     parts = [spec["backend"]] if "backend" in spec else spec.get("backends", ())
-    backends = [{k: v for k, v in part.items() if k not in NUMBERS} for part in parts]
+    backends = [
+        {**_dropped(part), WORKERS: [_dropped(worker) for worker in part.get(WORKERS, ())]}
+        for part in parts
+    ]
     return {**spec, "backend": None, "backends": backends}
+
+
+def _dropped(part: Manifest) -> Manifest:
+    return {name: value for name, value in part.items() if name not in NUMBERS}
 
 
 def booster_places(reference: ModelBoosterRef, namespace: str) -> tuple[Place, ...]:
@@ -96,8 +108,17 @@ def booster_places(reference: ModelBoosterRef, namespace: str) -> tuple[Place, .
 def serving_places(reference: ModelBoosterRef, namespace: str) -> tuple[Place, ...]:
     """Return the places of the servings of the backends."""
     kind = dialect(reference).serving
-    names = map(reference.serving_of, reference.backends)
+    names = dict.fromkeys(map(reference.serving_of, reference.backends))
     return tuple(Place(kind, Key(namespace, name)) for name in names)
+
+
+def replica_places(reference: ModelBoosterRef, namespace: str) -> tuple[Place, ...]:
+    """Return, for each backend, the place of its serving or of a role of it."""
+    kind = dialect(reference).serving
+    return tuple(
+        Place(kind, Key(namespace, reference.serving_of(backend)), backend.worker)
+        for backend in reference.backends
+    )
 
 
 def read_places(reference: ModelBoosterRef, namespace: str) -> tuple[Place, ...]:
@@ -126,23 +147,25 @@ def scaled_places(kind: Kind, scaler: Manifest) -> frozenset[Place]:
 
 
 def holders(reference: ModelBoosterRef, workload: ScaledObjects) -> dict[str, Holder]:
-    """Return what has the replicas of the backends, by name of their servings.
+    """Return what has the replicas of the backends, by `ModelBoosterRef.part_of`.
 
     Backends that their booster does not have, and those without a holder, are left out.
     """
     existing = [b for b in reference.backends if workload.backend(reference, b) is not None]
-    by_serving = dict(_holders(reference, workload))
-    names = map(reference.serving_of, existing)
-    return {name: by_serving[name] for name in names if name in by_serving}
+    by_name = dict(_holders(reference, workload))
+    names = map(reference.part_of, existing)
+    return {name: by_name[name] for name in names if name in by_name}
 
 
 def _holders(reference: ModelBoosterRef, workload: ScaledObjects) -> Iterator[tuple[str, Holder]]:
-    """Yield the holders of all objects of the target, by name of the serving."""
+    """Yield the holders of all objects of the target, by name of the serving, or its role."""
     kinds = dialect(reference)
     if reference.target == "ModelBooster":
-        for booster, manifest in workload.boosters.items():
-            parts = booster_holders(kinds.booster, manifest)
-            yield from ((f"{booster}-{backend}", part) for backend, part in parts.items())
+        for backend in reference.backends:
+            whole = workload.holder(reference, backend)
+            holder = role_holder(whole, backend.worker) if whole and backend.worker else whole
+            if holder is not None:
+                yield reference.part_of(backend), holder
     elif reference.target == "ModelServing":
         for name, serving in workload.servings.items():
             yield name, Holder(kinds.serving, serving)
@@ -152,11 +175,22 @@ def _holders(reference: ModelBoosterRef, workload: ScaledObjects) -> Iterator[tu
                 yield from target_holders(kind, scaler, kinds.serving).items()
 
 
-def available(workload: ScaledObjects, serving: str) -> int:
-    """Return the available replicas of a serving, also those that are about to end."""
-    status = workload.servings.get(serving, {}).get("status", {})
+def available(reference: ModelBoosterRef, workload: ScaledObjects, backend: Backend) -> int:
+    """Return the available replicas of a backend, also those that are about to end."""
+    if backend.worker:
+        return workload.ready.get(reference.part_of(backend), 0)
+    status = workload.servings.get(reference.serving_of(backend), {}).get("status", {})
     replicas: int = status.get("availableReplicas", 0)
     return replicas
+
+
+def asked(serving: Manifest, backend: Backend) -> int:
+    """Return the replicas that the serving of a backend asks for."""
+    groups = groups_of(serving)
+    if not backend.worker:
+        return groups
+    role = find_role(serving, backend.worker)
+    return groups * role[1] if role else 0
 
 
 def floor(reference: ModelBoosterRef, workload: ScaledObjects, backend: Backend) -> int:
@@ -206,7 +240,7 @@ def bounds_for(
     lowest = floor(reference, workload, backend)
     replicas = least = max(replicas, lowest)
     if is_ceiling(reference, workload, backend):
-        runs = available(workload, reference.serving_of(backend)) if holder.is_number else 0
+        runs = available(reference, workload, backend) if holder.is_number else 0
         least = max(lowest, min(holder.bounds.least or max(runs, 1), replicas))
     if holder.is_number:
         return Bounds(least, least)

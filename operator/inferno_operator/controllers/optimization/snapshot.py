@@ -210,8 +210,8 @@ def _accelerators_of(server: Server, role: core.Role = core.Role.BOTH) -> tuple[
     """The accelerators for which a Server names a workload or a backend; none if it names none."""
     spec = server.spec
     if spec.model_booster is not None:
-        backends = spec.model_booster.backends if role is core.Role.BOTH else ()
-        return tuple(backend.accelerator for backend in backends)
+        backends = spec.model_booster.backends
+        return tuple(backend.accelerator for backend in backends if backend.role == role)
     return tuple(w.accelerator for w in spec.workloads if w.role == role)
 
 

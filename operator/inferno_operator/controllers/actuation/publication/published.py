@@ -119,5 +119,5 @@ def _running(server: Server) -> Mapping[str, int]:
 def _workloads(server: Server) -> Mapping[str, Workload | None]:
     booster = server.spec.model_booster
     if booster is not None:
-        return {backend.accelerator: None for backend in booster.backends}
+        return {backend.place: None for backend in booster.backends}
     return {workload.place: workload for workload in server.spec.workloads}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from inferno_operator.controllers.actuation.current import PlacedReplicas
+from inferno_operator.controllers.actuation.current import PlacedReplicas, together_or_apart
 from inferno_operator.controllers.actuation.decision import Wanted, placements
 from inferno_operator.controllers.actuation.pods import PodCounts
 from inferno_operator.controllers.actuation.prompt_caches import ReadySince
@@ -99,25 +99,19 @@ class ScaledServer:
     def placed(self, cold: Mapping[str, int]) -> Sequence[PlacedReplicas]:
         """The replicas that run; `cold` has those that have just started, by place.
 
-        These are the replicas that do both, or those of each role if both run without others. Of
-        several accelerators of a role it is the one with the most replicas.
+        They are as `together_or_apart` tells them.
         """
         by_place = {item.workload.place: item.workload for item in self.counted}
         ready, starting = Counter[str](), Counter[str]()
         for item in self.counted:
             ready[item.workload.place] += item.pods.ready
             starting[item.workload.place] += item.pods.starting
-        placed = [
+        return together_or_apart(
             PlacedReplicas(
                 on.accelerator, ready[place], cold.get(place, 0), starting[place], Role(on.role)
             )
             for place, on in by_place.items()
-            if ready[place] or starting[place]
-        ]
-        apart = {each.role: each for each in sorted(placed, key=lambda each: each.rank)}
-        if Role.BOTH not in apart and len(apart) > 1:
-            return [*apart.values()]
-        return [each for each in placed if each.role is Role.BOTH]
+        )
 
     @property
     def ready_since(self) -> ReadySince:

@@ -55,7 +55,7 @@ def on(**replicas: int | tuple[int, int] | tuple[int, int, int]) -> list[PlacedR
 def test_available_replicas_are_what_runs() -> None:
     servings = {"m-a": {"status": {"availableReplicas": 2, "replicas": 5}}}
 
-    assert running(REFERENCE, ScaledObjects({}, servings)) == {"A": 2, "B": 0}
+    assert running(REFERENCE, ScaledObjects({}, servings), {}) == on(A=2)
 
 
 @pytest.mark.parametrize(
@@ -200,12 +200,15 @@ def test_a_server_that_tells_what_runs_is_left_alone() -> None:
 
 def test_a_replica_costs_all_accelerators_that_it_takes() -> None:
     data = [{**objects.performance("A"), "accCount": 4}]
+    steps = {"alpha": 9, "kappa": 0.00006, "delta": 0.02}
+    data += [{**objects.performance("A", stepParms=steps), "role": "Prefill", "accCount": 2}]
     manifests = [objects.accelerator("A"), objects.accelerator("B", cost=30)]
     found = [*manifests, objects.model("M", data)]
 
     costs = unit_costs(readable(map(objects.observed, found)), "M")
 
-    assert costs == {"A": 40, "B": 30}
+    apart = {"A prefill": 20, "A decode": 10, "B prefill": 30, "B decode": 30}
+    assert costs == {"A": 40, "B": 30, **apart}
 
 
 def entry(manager: str, *backends: str, subresource: str = "") -> Manifest:

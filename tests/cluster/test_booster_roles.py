@@ -1,0 +1,188 @@
+"""A Server goes from one ModelBooster to the prefill and decode of another, operators killed."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+
+from inferno_operator.resources.dialects import KTHENA
+from tests.cluster.actuated import BOOSTERS, SERVINGS, booster
+from tests.cluster.actuated import backend as backend_of
+from tests.cluster.fleet import Fleet, running_fleet
+from tests.cluster.kubelet import Witness, running_pods
+from tests.cluster.role_pods import Role, of_serving, running_roles
+from tests.cluster.scene import Scene, condition
+from tests.conftest import ROOT, StartOperator
+from tests.controlplane import ControlPlane
+from tests.controlplane.waiting import wait_until
+
+Manifest = dict[str, Any]
+
+pytestmark = pytest.mark.usefixtures("crds_installed", "definitions")
+
+WHOLE, APART = "together-main", "apart-main"
+"""The ModelServings of both ModelBoosters."""
+
+CARDS = {"H100": 12, "L40S": 10}
+LOOSE, TIGHT = 40, 16
+"""Targets of the inter-token latency with which the sample is cheaper together, and apart [ms]."""
+
+SECONDS = 120.0
+CONTROLLER = {"INFERNO_MODEL_BOOSTER": "kthena"}
+
+
+@pytest.fixture(scope="module")
+def definitions(control_plane: ControlPlane) -> None:
+    """The kinds of Kthena are served."""
+    control_plane.install_crds(ROOT / "crds/kthena")
+
+
+@pytest.fixture
+def fleet(control_plane: ControlPlane, scene: Scene) -> Iterator[Fleet]:
+    """The status of ModelServings, which our Model Booster controller makes."""
+    with running_fleet(control_plane.kubeconfig, scene.namespace) as fleet:
+        fleet.makes_servings = False
+        yield fleet
+
+
+@pytest.fixture
+def witness(control_plane: ControlPlane, scene: Scene) -> Iterator[Witness]:
+    """The pods of both roles start and end."""
+    roles = [role_of("prefill", "l40s"), role_of("decode", "h100")]
+    with (
+        running_roles(control_plane.kubeconfig, scene.namespace, roles),
+        running_pods(control_plane.kubeconfig, scene.namespace, CARDS) as witness,
+    ):
+        yield witness
+
+
+def role_of(role: str, accelerator: str) -> Role:
+    """The replicas of a role of the ModelServing; without a group there are none."""
+    made = of_serving(KTHENA)(f"{role}-{accelerator}", 1)
+
+    def number(found: Manifest) -> int:
+        return int(found.get("spec", {}).get("replicas", 0)) * made.number(found)
+
+    labels = {**made.labels, KTHENA.pod_label("name"): APART}
+    return replace(made, name=APART, labels=labels, number=number)
+
+
+def boosters() -> Iterator[Manifest]:
+    """One that runs whole requests, one with prefill and decode apart, and what pods need."""
+    yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    yield booster("together", backend_of("main"))
+    worker = {"image": "example.com/engine", "replicas": 1, "pods": 1}
+    workers = [{**worker, "type": role} for role in ("prefill", "decode")]
+    yield booster("apart", backend_of("main", type="vLLMDisaggregated", workers=workers))
+
+
+def fleet_of_sample(itl: int) -> Iterator[Manifest]:
+    """The sample with one of its servers, which refers to the boosters."""
+    backends = [
+        {"name": "main", "accelerator": "H100"},
+        {"name": "main", "accelerator": "L40S", "role": "Prefill", "booster": "apart"},
+        {"name": "main", "accelerator": "H100", "role": "Decode", "booster": "apart"},
+    ]
+    for found in yaml.safe_load_all((ROOT / "samples/apart/fleet.yaml").read_text()):
+        kind, spec = found["kind"], found["spec"]
+        if kind == "ServiceClass":
+            spec["data"] = targets(itl)
+        elif kind == "Capacity":
+            spec["count"] = [{"type": name, "count": count} for name, count in CARDS.items()]
+        elif kind == "Optimizer":
+            spec["optimize"] = True
+            spec["guard"] = dict.fromkeys(
+                ("maxServedLoadDecreasePercent", "maxReplicasDecreasePercent"), 100
+            )
+        elif kind == "Server":
+            if spec["name"] != "documents":
+                continue
+            spec["modelBooster"] = {"name": "together", "backends": backends}
+            load = spec["currentAlloc"]["load"]
+            spec["currentAlloc"] = {"accelerator": "", "numReplicas": 0, "load": load}
+        yield found
+
+
+def targets(itl: int) -> list[Manifest]:
+    return [{"model": "qwen3-8b", "slo-itl": itl, "slo-ttft": 1500}]
+
+
+def ask(scene: Scene, itl: int) -> None:
+    """Have a plan for another target."""
+    spec = {"spec": {"data": targets(itl)}}
+    scene.control_plane.patch("serviceclass", "premium", spec, scene.namespace)
+    scene.request("apart")
+
+
+def server(scene: Scene) -> Manifest:
+    return scene.control_plane.get("server", "documents", scene.namespace)
+
+
+def told(scene: Scene, reason: str) -> Manifest:
+    """Wait until the Server has a condition with a reason, and a decision; returns the Server."""
+
+    def tells(found: Manifest) -> bool:
+        desired = found["spec"].get("desiredAlloc", {}).get("numReplicas", 0)
+        return condition(found, "Actuated").get("reason") == reason and desired > 0
+
+    return wait_until(lambda: server(scene), tells, reason, SECONDS)
+
+
+def sizes(allocation: Manifest) -> dict[str, int]:
+    """The replicas of each role of an allocation."""
+    return {role: part["numReplicas"] for role, part in allocation.get("roles", {}).items()}
+
+
+def workers_of(scene: Scene) -> dict[str, int]:
+    """The numbers in the ModelBooster."""
+    (backend,) = scene.control_plane.get(BOOSTERS, "apart", scene.namespace)["spec"]["backends"]
+    return {each["type"]: each["replicas"] for each in backend["workers"]}
+
+
+def roles_of(scene: Scene) -> dict[str, int]:
+    """The numbers in the ModelServing."""
+    spec = scene.control_plane.get(SERVINGS, APART, scene.namespace)["spec"]
+    return {role["name"]: role["replicas"] for role in spec["template"]["roles"]}
+
+
+def test_both_roles_of_a_booster_move_together_with_the_operator_killed_in_between(
+    scene: Scene, operator: StartOperator, fleet: Fleet, witness: Witness
+) -> None:
+    scene.apply(*boosters(), *fleet_of_sample(LOOSE))
+    running = operator(environment=CONTROLLER)
+    together = told(scene, "Actuated")["spec"]["currentAlloc"]
+    ask(scene, TIGHT)
+    apart = wait_until(
+        lambda: sizes(server(scene)["spec"].get("desiredAlloc", {})), bool, "roles", SECONDS
+    )
+    gaps = []
+
+    def look() -> bool:
+        serving = witness.serving()
+        arrived = all(serving[role] >= least for role, least in apart.items())
+        if fleet.available.get(WHOLE, 0) < together["numReplicas"] and not arrived:
+            gaps.append(dict(serving))
+        return arrived and not fleet.available.get(WHOLE, 0)
+
+    for seconds in (0.3, 0.9):
+        witness.pause(seconds)
+        look()
+        running.kill()
+        running = operator(environment=CONTROLLER)
+    wait_until(look, bool, "both roles", SECONDS)
+
+    assert "roles" not in together
+    assert gaps == []
+    assert workers_of(scene) == roles_of(scene) == apart
+    current = wait_until(
+        lambda: sizes(server(scene)["spec"]["currentAlloc"]), bool, "what runs", SECONDS
+    )
+    assert current == apart
+
+    ask(scene, LOOSE)
+    wait_until(witness.serving, lambda found: not +found, "an end of both roles", SECONDS)
+    assert fleet.available[WHOLE] == together["numReplicas"]
+    back = told(scene, "Actuated")["spec"]["currentAlloc"]
+    assert ("roles" in back, back["numReplicas"]) == (False, together["numReplicas"])
