@@ -58,7 +58,7 @@ def status_of(
     servings = _servings(booster, present, dialect)
     generation = booster.metadata.generation
     verdicts = [
-        _initialized(booster, report),
+        _initialized(booster, dialect, report),
         _active(booster, servings),
         _failed(report.failures),
         _valid(report.invalid),
@@ -99,12 +99,24 @@ def _backend_status(serving: Manifest) -> dict[str, Any]:
     return {"name": serving["metadata"]["name"], "replicas": replicas}
 
 
-def _initialized(booster: Booster, report: Report) -> Verdict:
+def _initialized(booster: Booster, dialect: Dialect, report: Report) -> Verdict:
     """Return `Initialized`: true once all children were written, and never false after that."""
     if report.failures and not _was(INITIALIZED, booster):
         return Verdict(INITIALIZED, False, "ModelProcessing", "not all children could be written")
-    message = "; ".join(["ModelBooster initialized", *report.remarks])
+    message = "; ".join([f"ModelBooster initialized{_pods(booster, dialect)}", *report.remarks])
     return Verdict(INITIALIZED, True, "ModelCreating", message)
+
+
+def _pods(booster: Booster, dialect: Dialect) -> str:
+    """Return which release the pods are of, and who chose it; "" if the fields leave no choice."""
+    if not booster.is_single:
+        return ""
+    pods = f" with the pods of Kthena {booster.release.text}"
+    if dialect.installed is None:
+        return f"{pods}, as INFERNO_MODEL_BOOSTER_RELEASE names no release"
+    if dialect.installed != booster.release:
+        return f"{pods}, as {dialect.installed.text} has other fields"
+    return pods
 
 
 def _was(type_: str, booster: Booster) -> bool:

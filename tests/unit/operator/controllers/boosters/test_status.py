@@ -1,5 +1,6 @@
 """What is said about a booster."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from inferno_operator.controllers.boosters.booster import Booster, read_booster
 from inferno_operator.controllers.boosters.convert.children import convert
 from inferno_operator.controllers.boosters.status import Report, is_up_to_date, status_of
-from inferno_operator.resources.dialects import KTHENA
+from inferno_operator.resources.dialects import KTHENA, Release
 from tests.unit.operator.controllers.boosters.making import (
     Manifest,
     backend,
@@ -45,6 +46,25 @@ def test_all_is_well_when_every_serving_is_available() -> None:
         "Failed": ("False", "ModelNormal", ""),
         "Valid": ("True", "Valid", ""),
     }
+
+
+@pytest.mark.parametrize(
+    ("installed", "pods"),
+    [
+        (None, "v0.4, as INFERNO_MODEL_BOOSTER_RELEASE names no release"),
+        (Release.V0_2, "v0.2"),
+        (Release.V0_3, "v0.3"),
+        (Release.V1_0, "v0.4, as v1.0 has other fields"),
+    ],
+)
+def test_the_release_whose_pods_a_booster_has_is_told(installed: Release | None, pods: str) -> None:
+    dialect = replace(KTHENA, installed=installed)
+    asked = read_booster({**manifest(), "spec": {"backend": backend()}}, dialect)
+
+    status = status_of(asked, present(asked), dialect, Report(), NOW)
+
+    told = {c["type"]: c["message"] for c in status["conditions"]}
+    assert told["Initialized"] == f"ModelBooster initialized with the pods of Kthena {pods}"
 
 
 def test_a_failure_is_told_and_ends() -> None:
