@@ -17,6 +17,7 @@ from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import wait_until
+from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
 
@@ -73,18 +74,25 @@ def boosters() -> Iterator[Manifest]:
     """One that runs whole requests, one with prefill and decode apart, and what pods need."""
     yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     yield booster("together", backend_of("main"))
-    worker = {"image": "example.com/engine", "replicas": 1, "pods": 1}
+    yield booster_apart()
+
+
+def booster_apart(image: str = "example.com/engine", replicas: int = 1) -> Manifest:
+    """A ModelBooster with prefill and decode apart."""
+    worker = {"image": image, "replicas": replicas, "pods": 1}
     workers = [{**worker, "type": role} for role in ("prefill", "decode")]
-    yield booster("apart", backend_of("main", type="vLLMDisaggregated", workers=workers))
+    return booster("apart", backend_of("main", type="vLLMDisaggregated", workers=workers))
+
+
+BACKENDS = [
+    {"name": "main", "accelerator": "H100"},
+    {"name": "main", "accelerator": "L40S", "role": "Prefill", "booster": "apart"},
+    {"name": "main", "accelerator": "H100", "role": "Decode", "booster": "apart"},
+]
 
 
 def fleet_of_sample(itl: int) -> Iterator[Manifest]:
     """The sample with one of its servers, which refers to the boosters."""
-    backends = [
-        {"name": "main", "accelerator": "H100"},
-        {"name": "main", "accelerator": "L40S", "role": "Prefill", "booster": "apart"},
-        {"name": "main", "accelerator": "H100", "role": "Decode", "booster": "apart"},
-    ]
     for found in yaml.safe_load_all((ROOT / "samples/apart/fleet.yaml").read_text()):
         kind, spec = found["kind"], found["spec"]
         if kind == "ServiceClass":
@@ -99,7 +107,7 @@ def fleet_of_sample(itl: int) -> Iterator[Manifest]:
         elif kind == "Server":
             if spec["name"] != "documents":
                 continue
-            spec["modelBooster"] = {"name": "together", "backends": backends}
+            spec["modelBooster"] = {"name": "together", "backends": BACKENDS}
             load = spec["currentAlloc"]["load"]
             spec["currentAlloc"] = {"accelerator": "", "numReplicas": 0, "load": load}
         yield found
@@ -186,3 +194,110 @@ def test_both_roles_of_a_booster_move_together_with_the_operator_killed_in_betwe
     assert fleet.available[WHOLE] == together["numReplicas"]
     back = told(scene, "Actuated")["spec"]["currentAlloc"]
     assert ("roles" in back, back["numReplicas"]) == (False, together["numReplicas"])
+
+
+GANGS: Manifest = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicy",
+    "metadata": {"name": "gangs-of-roles"},
+    "spec": {
+        "matchConstraints": {
+            "resourceRules": [
+                {
+                    "apiGroups": ["workload.serving.volcano.sh"],
+                    "apiVersions": ["*"],
+                    "operations": ["CREATE", "UPDATE"],
+                    "resources": ["modelservings"],
+                }
+            ]
+        },
+        "validations": [
+            {
+                "expression": "!has(object.spec.template.gangPolicy) ||"
+                " object.spec.template.roles.all(role,"
+                " !(role.name in object.spec.template.gangPolicy.minRoleReplicas) ||"
+                " object.spec.template.gangPolicy.minRoleReplicas[role.name] <= role.replicas)"
+            }
+        ],
+    },
+}
+"""What Kthena's admission says of gangs: no role has fewer replicas than its policy asks for."""
+
+
+@pytest.fixture
+def gangs(control_plane: ControlPlane, scene: Scene) -> Iterator[None]:
+    """Kthena's admission refuses roles that are smaller than their gangs, in this namespace."""
+    of_namespace = {"matchLabels": {"kubernetes.io/metadata.name": scene.namespace}}
+    bound = {
+        "policyName": "gangs-of-roles",
+        "validationActions": ["Deny"],
+        "matchResources": {"namespaceSelector": of_namespace},
+    }
+    binding = {**GANGS, "kind": "ValidatingAdmissionPolicyBinding", "spec": bound}
+    scene.apply(GANGS, binding)
+    role = {"name": "prefill", "replicas": 1, "workerReplicas": 0}
+    role["entryTemplate"] = {"spec": {"containers": [{"name": "engine"}]}}
+    template = {"roles": [role], "gangPolicy": {"minRoleReplicas": {"prefill": 2}}}
+    wrong = {
+        "apiVersion": KTHENA.serving.api_version,
+        "kind": KTHENA.serving.kind,
+        "metadata": {"name": "wrong", "namespace": scene.namespace},
+        "spec": {"schedulerName": "volcano", "template": template},
+    }
+    dry_run = ("create", "--dry-run=server", "--filename", "-")
+    wait_until(
+        lambda: control_plane.kubectl(*dry_run, input=yaml.safe_dump(wrong), check=False).stderr,
+        lambda refusal: "gangs-of-roles" in refusal,
+        "the admission",
+        SECONDS,
+    )
+    yield
+    names = ("validatingadmissionpolicy,validatingadmissionpolicybinding", "gangs-of-roles")
+    control_plane.kubectl("delete", *names)
+
+
+def decide(scene: Scene, prefill: int, decode: int) -> dict[str, int]:
+    """Write a decision for both roles, as an optimization does."""
+    parts = {"prefill": ("L40S", prefill), "decode": ("H100", decode)}
+    roles = {role: {"accelerator": a, "numReplicas": n} for role, (a, n) in parts.items()}
+    whole = {"accelerator": "H100", "numReplicas": prefill + decode, "roles": roles}
+    plane, conditions = scene.control_plane, [objects.condition("Allocated", "Allocated")]
+    plane.patch("server", "s", {"spec": {"desiredAlloc": whole}}, scene.namespace)
+    plane.patch("server", "s", {"status": {"conditions": conditions}}, scene.namespace, "status")
+    return {"prefill": prefill, "decode": decode}
+
+
+def said(scene: Scene) -> str:
+    """What the Server says of the numbers."""
+    found = scene.control_plane.get("server", "s", scene.namespace)
+    return str(condition(found, "Actuated").get("message"))
+
+
+@pytest.mark.usefixtures("fleet", "gangs", "witness")
+def test_the_roles_of_a_gang_are_scaled_and_keep_their_numbers_when_the_booster_is_edited(
+    scene: Scene, operator: StartOperator
+) -> None:
+    def until(wanted: dict[str, int]) -> None:
+        wait_until(
+            lambda: (workers_of(scene), roles_of(scene), said(scene)),
+            lambda found: found[:2] == (wanted, wanted),
+            f"the numbers {wanted}",
+            SECONDS,
+        )
+
+    made = booster_apart(replicas=3)
+    made["metadata"]["annotations"] = {"inferno.platform.ai/gang-scheduling": "true"}
+    refers = {"name": "apart", "backends": BACKENDS[1:]}
+    scene.apply(*boosters(), made, objects.service_class(), objects.model())
+    scene.apply(objects.server(spec={"modelBooster": refers}))
+    operator(environment=CONTROLLER)
+    scene.control_plane.wait_for(SERVINGS, APART, bool, scene.namespace, SECONDS)
+
+    until(decide(scene, prefill=2, decode=4))
+    until(decide(scene, prefill=4, decode=1))
+
+    edited = booster_apart("example.com/engine:2", replicas=3)
+    scene.apply({**edited, "metadata": made["metadata"]})
+    until({"prefill": 4, "decode": 1})
+    (backend,) = scene.control_plane.get(BOOSTERS, "apart", scene.namespace)["spec"]["backends"]
+    assert {worker["image"] for worker in backend["workers"]} == {"example.com/engine:2"}

@@ -5,7 +5,7 @@ would remove their values too: a ModelServing would fall back to one replica, an
 rejects a ModelBooster without bounds.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from inferno_operator.resources.objects import Manifest
@@ -26,17 +26,22 @@ def entries_of_others(manifest: Manifest) -> list[Any]:
     return [entry for entry in entries if not _ours(entry)] or NOBODY
 
 
-def owned_backends(manifest: Manifest) -> frozenset[str]:
-    """Return the keys of the items of `spec.backends` that actuation owns fields of.
+def owns_more(manifest: Manifest, spec: Manifest) -> bool:
+    """Whether actuation owns fields of the spec whose values an apply of `spec` would remove."""
+    own = filter(_ours, manifest["metadata"].get("managedFields", ()))
+    return any(_exceeds(entry.get("fieldsV1", {}).get("f:spec", {}), spec) for entry in own)
 
-    The keys are as `backend_key` returns them.
-    """
-    return frozenset(
-        key
-        for entry in manifest["metadata"].get("managedFields", ())
-        if _ours(entry)
-        for key in _backends(entry)
-    )
+
+def _exceeds(fields: Manifest, value: Any) -> bool:  # noqa: ANN401 - JSON
+    """Whether a `fieldsV1` set has fields that a value lacks; items of lists have names."""
+    own = {key: inner for key, inner in fields.items() if key != "."}
+    if not own:
+        return False
+    if isinstance(value, list):
+        parts = {backend_key(item["name"]): item for item in value}
+    else:
+        parts = {f"f:{name}": part for name, part in value.items()}
+    return any(key not in parts or _exceeds(inner, parts[key]) for key, inner in own.items())
 
 
 def owns_fields(manifest: Manifest, path: Sequence[str], names: Sequence[str]) -> bool:
@@ -57,11 +62,6 @@ def _has(fields: Manifest, path: Sequence[str], names: Sequence[str]) -> bool:
 def backend_key(name: str) -> str:
     """Return the key of an item of `spec.backends` in `managedFields`."""
     return f'k:{{"name":"{name}"}}'
-
-
-def _backends(entry: Manifest) -> Iterator[str]:
-    spec = entry.get("fieldsV1", {}).get("f:spec", {})
-    return (key for key in spec.get("f:backends", {}) if key.startswith("k:"))
 
 
 def _ours(entry: Manifest) -> bool:

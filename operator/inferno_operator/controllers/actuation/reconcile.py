@@ -28,10 +28,7 @@ from inferno_operator.controllers.actuation.disputes import Disputes, Fight
 from inferno_operator.controllers.actuation.holders import Write
 from inferno_operator.controllers.actuation.index import ServerIndex
 from inferno_operator.controllers.actuation.lead_times import FirstStarts
-from inferno_operator.controllers.actuation.ownership import (
-    backend_key,
-    owned_backends,
-)
+from inferno_operator.controllers.actuation.ownership import owns_more
 from inferno_operator.controllers.actuation.recommendation import decision_for, recommending
 from inferno_operator.controllers.actuation.release import (
     SERVER,
@@ -269,7 +266,7 @@ async def _execute(plan: ActuationPlan, inputs: Inputs, context: Context) -> Act
     fights: list[Fight] = []
     for write in plan.writes:
         for booster in inputs.workload.boosters.values() if inputs.workload is not None else ():
-            await _drop_backends(write, booster, context)
+            await _drop_unnamed(write, booster, context)
         try:
             await _apply(write, context, force=False)
         except ConflictError as error:
@@ -321,12 +318,9 @@ async def _apply(write: Write, context: Context, *, force: bool) -> Manifest:
     )
 
 
-async def _drop_backends(write: Write, booster: Manifest, context: Context) -> None:
-    """Release backends that the reference does not name any more; their values stay."""
-    if "backends" not in write.spec or booster["metadata"]["uid"] != write.reference.uid:
-        return
-    named = {backend_key(backend["name"]) for backend in write.spec["backends"]}
-    if owned_backends(booster) - named:
+async def _drop_unnamed(write: Write, booster: Manifest, context: Context) -> None:
+    """Release fields of backends and roles that the reference names no more; values stay."""
+    if booster["metadata"]["uid"] == write.reference.uid and owns_more(booster, write.spec):
         await release_fields(write.reference.kind, booster, context.cluster)
 
 

@@ -140,6 +140,8 @@ def _selectors(
         yield workload.accelerator, selectors.get((namespace, workload), "")
     booster = server.spec.model_booster
     if booster is not None:
-        label = DIALECTS[booster.dialect].pod_label("name")
+        dialect = DIALECTS[booster.dialect]
         for backend in booster.backends:
-            yield backend.accelerator, f"{label}={booster.serving_of(backend)}"
+            role = f",{dialect.pod_label('role')}={backend.worker}" if backend.worker else ""
+            serving = f"{dialect.pod_label('name')}={booster.serving_of(backend)}"
+            yield backend.accelerator, serving + role

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from inferno_operator.resources import Server
+from inferno_operator.resources import Server, ServerAllocation
 from inferno_optimizer.explain.rates import Rates, rates
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import Role, System, place_of
@@ -65,10 +65,20 @@ class Supply:
     def cards(self, server: Server) -> Counter[str]:
         """Return the cards by type of a server: for what runs, and for what was decided."""
         cards: Counter[str] = Counter()
-        for name in self._catalogue.accelerators:
-            allocations = server.spec.current_alloc, server.spec.desired_alloc
-            parts = [a.parts if a else () for a in allocations]
-            counts = [sum(p.num_replicas for p in each if p.accelerator == name) for each in parts]
-            unit = self.unit(server.spec.model, name)
-            cards[unit.card_type] += max(counts) * unit.cards
+        counts = _replicas(server.spec.current_alloc) | _replicas(server.spec.desired_alloc)
+        for (accelerator, role), replicas in counts.items():
+            unit = self.unit(server.spec.model, accelerator, role)
+            cards[unit.card_type] += replicas * unit.cards
         return cards
+
+
+def _replicas(whole: ServerAllocation | None) -> Counter[tuple[str, Role]]:
+    """Return the replicas on each accelerator, in each role."""
+    counts: Counter[tuple[str, Role]] = Counter()
+    if whole is not None and whole.roles is not None:
+        for role, replicas in whole.roles.by_role.items():
+            counts[replicas.accelerator, role] = replicas.num_replicas
+    elif whole is not None:
+        for part in whole.parts:
+            counts[part.accelerator, Role.BOTH] += part.num_replicas
+    return counts

@@ -79,7 +79,7 @@ def serving(conversion: Conversion, backend: ModelBackend) -> Json:
         **_policies(conversion),
         "template": {
             "restartGracePeriodSeconds": 60,
-            **_gang(conversion, replicas),
+            **_gang(conversion, backend, replicas),
             "roles": [make(conversion, backend, *item) for item in workers.items()],
         },
     }
@@ -146,10 +146,16 @@ def _policies(conversion: Conversion) -> Json:
     }
 
 
-def _gang(conversion: Conversion, replicas: dict[str, int]) -> Json:
-    """Return the gang scheduling of the pods of a group."""
+def _gang(conversion: Conversion, backend: ModelBackend, replicas: dict[str, int]) -> Json:
+    """Return the gang scheduling of the pods of a group.
+
+    Of prefill and decode one replica each is enough to serve. No more are asked for, as the policy
+    cannot change, and Kthena's admission refuses a role with fewer replicas than it asks for.
+    """
     if conversion.dialect.gang_switch:
         return {"gangSchedule": {} if conversion.strict else {"enable": conversion.gang}}
+    if backend.type == DISAGGREGATED and not conversion.strict:
+        replicas = dict.fromkeys(replicas, 1)
     return {"gangPolicy": {"minRoleReplicas": replicas}} if conversion.gang else {}
 
 

@@ -16,8 +16,8 @@ from inferno_operator.controllers.actuation.index import ServerIndex
 from inferno_operator.controllers.actuation.ownership import (
     backend_key,
     entries_of_others,
-    owned_backends,
     owns,
+    owns_more,
 )
 from inferno_operator.controllers.actuation.targets import ScaledObjects, booster_places
 from inferno_operator.resources import ModelBoosterRef, Server
@@ -227,9 +227,22 @@ def test_only_our_entry_of_the_spec_is_given_up() -> None:
 
     assert owns(manifest)
     assert not owns(owned_by(theirs, status))
-    assert owned_backends(manifest) == {backend_key("a"), backend_key("b")}
     assert entries_of_others(manifest) == [theirs, status]
     assert entries_of_others(owned_by(entry("inferno-actuation"))) == [{}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "more"),
+    [
+        ({"backends": [{"name": "b", "minReplicas": 1}, {"name": "a", "minReplicas": 2}]}, False),
+        ({"backends": [{"name": "a", "minReplicas": 1}]}, True),
+        ({"backends": [{"name": "a"}, {"name": "b", "minReplicas": 1}]}, True),
+        ({"replicas": 1}, True),
+    ],
+)
+def test_what_an_apply_leaves_out_is_known_before(*, spec: Manifest, more: bool) -> None:
+    assert owns_more(owned_by(entry("inferno-actuation", "a", "b")), spec) == more
+    assert not owns_more(owned_by(entry("kubectl", "a", "b")), spec)
 
 
 def test_the_oldest_of_several_servers_holds_a_booster() -> None:

@@ -247,14 +247,11 @@ def test_replicas_of_roles_that_were_scaled_stay_until_the_booster_asks_for_othe
 
 
 def test_a_gang_policy_stays_and_that_is_told() -> None:
-    children = present(asking("gang-scheduling", disaggregated()))
-    workers = [worker("prefill", replicas=2), worker("decode")]
-    old = {"minRoleReplicas": {"prefill": 1, "decode": 1}}
+    children = present(asking("gang-scheduling", backend()))
+    more = backend(workers=[worker(replicas=2)])
+    old = {"minRoleReplicas": {"leader": 1}}
 
-    for changed in (
-        booster(disaggregated(workers=workers)),
-        asking("gang-scheduling", disaggregated(workers=workers)),
-    ):
+    for changed in (booster(more), asking("gang-scheduling", more)):
         decided = decide(changed, children, KTHENA)
         assert serving_of(decided.applies)["spec"]["template"]["gangPolicy"] == old
         assert "m-a keeps its gang policy" in decided.remarks[0]

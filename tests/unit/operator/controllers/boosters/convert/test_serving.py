@@ -236,7 +236,10 @@ def test_the_downloader_gets_its_settings_from_secrets_too() -> None:
     ("one", "replicas"),
     [
         (backend(workers=[worker(replicas=2)]), {"leader": 2}),
-        (disaggregated(), {"prefill": 1, "decode": 1}),
+        (
+            disaggregated(workers=[worker("prefill", replicas=3), worker("decode", replicas=2)]),
+            {"prefill": 1, "decode": 1},
+        ),
     ],
     ids=["vLLM", "disaggregated"],
 )
