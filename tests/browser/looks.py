@@ -55,7 +55,7 @@ SCROLLED = """() => innerWidth < 1280 ? [] : [...document.querySelectorAll(".wid
   e.scrollWidth > e.clientWidth + 1 && !e.querySelector(".words, .name")).map(e => e.outerHTML)"""
 """Tables without sentences and long names that are wider than their box where there is room."""
 
-HEADS = """() => [...document.querySelectorAll("thead")].filter(e => e.clientHeight > 75)
+HEADS = """() => [...document.querySelectorAll("thead th")].filter(e => e.clientHeight > 75)
   .map(e => e.outerHTML)"""
 """Headings of more than three lines, which leave a gap above the others."""
 
@@ -68,7 +68,12 @@ EXPONENTS = """() => [...document.querySelectorAll("main p, main td, main dd, fi
   .map(e => e.outerHTML)"""
 """Numbers such as 1.25e+05, which are for programs."""
 
-PLACES = (WIDER, STICKY, OVERLAPS, APART, STACKED, TALL, SCROLLED, HEADS, ARROWS, EXPONENTS)
+BESIDE = """() => innerWidth > 600 ? [] : [...document.querySelectorAll("header + main td")]
+  .filter(e => e.getBoundingClientRect().right > innerWidth + 1 || e.clientHeight > 300)
+  .map(e => e.outerHTML)"""
+"""Cells of the console that a phone does not show, or that leave the rest of their row blank."""
+
+PLACES = (WIDER, STICKY, OVERLAPS, APART, STACKED, TALL, SCROLLED, HEADS, ARROWS, EXPONENTS, BESIDE)
 """What may be wrong with where things are."""
 
 

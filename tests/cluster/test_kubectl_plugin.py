@@ -356,10 +356,10 @@ def test_bad_places_and_names_are_one_line(fleet: Scene, plugin: Plugin, tmp_pat
     )
     assert "nobody" in refusal(plugin, "top", "--context", "nobody", status=2)
     assert refusal(plugin, "plan", "-n", "elsewhere", status=2).endswith(
-        "namespace 'elsewhere' has no Optimizer"
+        "namespace 'elsewhere' has no Optimizer: create one"
     )
     assert refusal(plugin, "-n", "elsewhere", "optimize", status=2).endswith(
-        "namespace 'elsewhere' has no Optimizer"
+        "namespace 'elsewhere' has no Optimizer: create one"
     )
     assert (
         f"Server {fleet.namespace}/free-granite-13: there is none; did you mean free-granite-13b"

@@ -25,7 +25,7 @@ def choose_optimizer(
     """
     by_name = {o.reference.key.name: o for o in observations if o.kind is Optimizer}
     if not by_name:
-        raise InputError(f"namespace {namespace!r} has no Optimizer")
+        raise InputError(f"namespace {namespace!r} has no Optimizer: create one")
     names = sorted(by_name)
     if name is None and len(by_name) > 1:
         several = ", ".join(names)

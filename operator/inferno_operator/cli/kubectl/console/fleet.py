@@ -83,7 +83,7 @@ def _parts(seen: Overview, now: datetime, money: Money) -> Iterator[Part]:
     if seen.servers:
         yield servers_table(seen.servers, money)
     else:
-        yield "no Servers in this namespace"
+        yield "no Servers in this namespace: apply yours, or samples/small to try it"
     yield from summary_parts(seen, now, money)
 
 
