@@ -147,4 +147,4 @@ def _sized(
 
 def _message(decision: Decision, needed: int) -> str:
     placement = decision.allocation.placement if decision.allocation else ""
-    return f"{placement}, of which {needed} are enough now"
+    return f"{placement}, of which {needed} are enough now; the others go if that lasts"

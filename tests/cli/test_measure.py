@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import ROOT, SAMPLE, inferno
+from tests.unit.operator.adapters.prometheus.serving import serving, vector
 
 MEASURED = ROOT / "samples/measured"
 NOWHERE = ("--prometheus", "http://127.0.0.1:1")
@@ -56,3 +57,16 @@ def test_a_server_without_a_label_is_named(tmp_path: Path) -> None:
     assert printed.returncode == 2
     assert "name at least one label" in printed.stderr.decode()
     assert printed.stderr.count(b"\n") == 1
+
+
+def test_a_load_that_is_not_known_is_a_warning_beside_the_manifests() -> None:
+    with serving() as server:
+        server.usual = lambda _: vector()
+        printed = inferno("measure", MEASURED, "--prometheus", server.url, "-o", "yaml")
+    planned = inferno("optimize", "-", stdin=printed.stdout)
+
+    assert (printed.returncode, planned.returncode) == (0, 2)
+    assert b"warning: chat: no series of vllm:num_requests_running has {" in printed.stderr
+    assert b"currentAlloc.load: is not measured yet; the condition Measured or `inferno" in (
+        planned.stderr
+    )

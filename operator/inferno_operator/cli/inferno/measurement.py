@@ -84,13 +84,14 @@ def measure(
         with_measured_loads,
     )
     from inferno_operator.cli.offline.system import read_resources, refuse_unknown
-    from inferno_operator.cli.tables.measurement import measurement_parts
+    from inferno_operator.cli.tables.measurement import measurement_notes, measurement_parts
 
     place = required(endpoint)
     resources = read_resources(paths, warn if lenient else refuse_unknown)
     with working("asking Prometheus"):
         measurements, asked = run_async(measure(resources, place))
     if output is Format.YAML:
+        warn(measurement_notes(measurements))
         show(output, lambda: with_measured_loads(resources, measurements), tuple)
         return
     shown = asked if queries else ()

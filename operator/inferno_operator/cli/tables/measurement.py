@@ -36,14 +36,19 @@ def measurement_parts(
 ) -> Iterator[Part]:
     """Yield the measurements, what to do where one is not fresh, and the queries."""
     yield TextTable(HEADINGS, [_row(item, now) for item in found], OPTIONAL)
-    named_notes = ((item.server.metadata.name, note) for item in found for note in _notes(item))
-    if notes := list(grouped(named_notes)):
+    if notes := measurement_notes(found):
         yield ""
         yield from notes
     for query in asked:
         yield ""
         yield query.expression
         yield from _answer(query)
+
+
+def measurement_notes(found: Sequence[ServerMeasurement]) -> Sequence[str]:
+    """Return what to do where a measurement is not fresh, and what else the numbers do not say."""
+    named = ((item.server.metadata.name, note) for item in found for note in _notes(item))
+    return list(grouped(named))
 
 
 def comparison_parts(item: ServerMeasurement) -> Iterator[Part]:
@@ -94,7 +99,7 @@ def _of_load(found: Measured | None) -> Iterator[str]:
         seen = (
             f"as in 9 of 10 cases of the last {duration(ahead.history_seconds)}"
             if ahead.history_seconds
-            else "until two hours are known"
+            else "assumed until two hours are known"
         )
         corrected = found.correction.factor if found.correction else 1.0
         more = f", times {corrected:.3g} for missed targets" if corrected > 1 else ""

@@ -134,7 +134,7 @@ def _undecidable(server: Server, shared: Mapping[int, Shared]) -> Problem | None
 
 def _no_load(server: Server) -> Problem:
     message = (
-        "is not measured yet: see the condition Measured"
+        "is not measured yet; the condition Measured or `inferno measure` says why"
         if server.spec.measure
         else "give arrivalRate and avgLength, or avgInTokens and avgOutTokens:"
         " what the server has to carry, 0 for nothing"

@@ -183,7 +183,7 @@ def test_it_is_said_what_part_of_the_load_waits() -> None:
 
 @pytest.mark.parametrize(
     ("history", "known"),
-    [(0, "until two hours are known"), (86400, "as in 9 of 10 cases of the last 1d")],
+    [(0, "assumed until two hours are known"), (86400, "as in 9 of 10 cases of the last 1d")],
 )
 def test_it_is_said_how_far_ahead_plans_are_made(history: float, known: str) -> None:
     growing = FRESH.model_copy(
@@ -216,8 +216,8 @@ def test_it_is_said_how_much_more_is_planned_for_as_targets_are_missed() -> None
         " the load; calibrate Model 'M'"
     )
     assert list(comparison_parts(item))[-1] == (
-        "planned for 2083 requests/min: now 1234, 1.35 times that after 4m, until two hours are"
-        " known, times 1.25 for missed targets"
+        "planned for 2083 requests/min: now 1234, 1.35 times that after 4m, assumed until two hours"
+        " are known, times 1.25 for missed targets"
     )
 
 
