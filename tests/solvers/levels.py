@@ -19,7 +19,7 @@ BoolArray = npt.NDArray[np.bool_]
 THREADS = 2
 """Threads of each solver that can use several."""
 
-TOLERANCE = 5e-4
+TOLERANCE = 9e-4
 """Share of the most load of a level that later objectives may take, as in our solver."""
 
 ROUNDING = 1e-9

@@ -38,7 +38,7 @@ class OptimizerParameters(Part):
     """Set aside the cards that servers use for which no decision is possible."""
     priority_tolerance: Fraction | None = None
     """Share of the most load of a priority that the exact solver may give up for lower priorities
-    and for the value; absent means 0.0005 for large systems and none for small ones."""
+    and for the value; absent means 0.0009 for large systems and none for small ones."""
 
 
 class OptimizerData(Part):

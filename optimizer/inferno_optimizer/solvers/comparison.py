@@ -4,10 +4,8 @@ from collections.abc import Iterator
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.solvers.assignment import Assignment
-from inferno_optimizer.solvers.exact.settings import DEFAULTS as EXACT
+from inferno_optimizer.solvers.levels import GIVEN_UP
 from inferno_optimizer.solvers.loads import loads_held, loads_served, loads_served_entirely
-from inferno_optimizer.solvers.partial.tolerance import GIVEN_UP
-from inferno_optimizer.system import SaturationPolicy
 
 ROUNDING = 1e-12
 """Relative distance that is rounding."""
@@ -47,7 +45,4 @@ def is_better_or_cheaper(candidates: Candidates, one: Assignment, another: Assig
 
 def share_given_up(candidates: Candidates) -> float:
     """Share of the load of a priority that later goals may take."""
-    options = candidates.system.options
-    entirely = options.saturation_policy is SaturationPolicy.NONE
-    by_default = EXACT.given_up if entirely else GIVEN_UP
-    return max(by_default, options.priority_tolerance or 0.0)
+    return max(GIVEN_UP, candidates.system.options.priority_tolerance or 0.0)

@@ -7,6 +7,8 @@ whose alternatives no record compares.
 
 from dataclasses import dataclass
 
+from inferno_optimizer.solvers.levels import GIVEN_UP
+
 
 @dataclass(frozen=True, slots=True)
 class ProgramSizes:
@@ -288,7 +290,6 @@ class ExactSettings:
     ----------
     given_up
         Share of a level's load that later levels may trade away, in a program that is not small.
-        To keep the last request of a level would leave the later levels hardly any other plan.
     kept_back
         Part of that which a level leaves to the next ones, and each of these to its rounded plans:
         they miss what is aimed at by 1e-5 to 4e-4 of the load.
@@ -330,7 +331,7 @@ class ExactSettings:
         Without so long the MILP solver finds nothing, and may end late [s].
     """
 
-    given_up: float = 5e-4
+    given_up: float = GIVEN_UP
     kept_back: float = 0.5
     level_time: float = 0.5
     last_level_time: float = 0.75

@@ -4,13 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from inferno_optimizer.solvers.levels import GIVEN_UP
 from inferno_optimizer.solvers.partial.goals import SLACK, Goal, GoalKind
 
-GIVEN_UP = 9e-4
-"""The same as `SLACK` of a larger problem: the last bit of load may take most cards of the rest."""
-
 NEAR = 0.25
-"""Share of that within which whole replicas are near enough to what is proven."""
+"""Share of the tolerance within which whole replicas are near enough to what is proven."""
 
 NEAR_VALUE = 1e-4
 """The same of the value."""

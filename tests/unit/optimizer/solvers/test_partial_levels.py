@@ -8,6 +8,7 @@ import pytest
 
 from inferno_optimizer.solvers.assignment import Timer
 from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.levels import GIVEN_UP
 from inferno_optimizer.solvers.partial.all_held import AllHeld
 from inferno_optimizer.solvers.partial.filling import filled
 from inferno_optimizer.solvers.partial.goals import Goal, GoalKind
@@ -15,7 +16,6 @@ from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
 from inferno_optimizer.solvers.partial.levels import Outcome, solve_by_levels
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import WarmStart
-from inferno_optimizer.solvers.partial.tolerance import GIVEN_UP
 from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
 from inferno_optimizer.system import Allocation, SaturationPolicy, System
 from tests.tiers import extended
