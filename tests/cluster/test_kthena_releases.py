@@ -19,6 +19,7 @@ from tests.controlplane import ControlPlane
 from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
 from tests.tiers import extended
+from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
 
@@ -74,7 +75,7 @@ class Release:
 
     def others(self) -> list[Manifest]:
         """Boosters with one backend that no Server refers to: disaggregated, and autoscaled."""
-        one = self.boosters()[0]["spec"]["backend"]
+        one = parts(self.boosters()[0]["spec"])[0]
         workers = [{**one["workers"][0], "type": role} for role in ("prefill", "decode")]
         split = {"backend": {**one, "type": "vLLMDisaggregated", "workers": workers}}
         found = [{**booster("split"), "spec": split}]
@@ -247,6 +248,43 @@ def test_decisions_arrive_wherever_a_release_has_replicas_and_roll_nothing(
     wait_until(lambda: owned(actuated, release), lambda names: not names, "a sweep")
     assert numbers(actuated, release)[-1][0] == 4
     assert again.stop() == 0
+
+
+def test_both_roles_of_a_backend_get_their_numbers(
+    actuated: Actuated, release: Release, fleet: Fleet, operator: OperatorProcess
+) -> None:
+    fleet.makes_servings = False  # pods are what counts, and there are none
+    (made,) = (each for each in release.others() if each["metadata"]["name"] == "split")
+    if not release.has_one_backend:
+        made = {**made, "spec": {"backends": [made["spec"]["backend"]]}}
+    named = {"name": parts(made["spec"])[0]["name"]}
+    roles = {"Prefill": "A100", "Decode": "H100"}
+    backends = [{**named, "accelerator": a, "role": role} for role, a in roles.items()]
+    reference = {"name": "split", "backends": backends}
+    scene, plane = actuated.scene, actuated.scene.control_plane
+    scene.apply(made, objects.service_class(), objects.model())
+    scene.apply(objects.server(spec={"modelBooster": reference}))
+    sizes = {"prefill": ("A100", 3), "decode": ("H100", 2)}
+    decided = {role: {"accelerator": a, "numReplicas": n} for role, (a, n) in sizes.items()}
+    whole = {"accelerator": "H100", "numReplicas": 5, "roles": decided}
+    actuated.patch("server", "s", {"spec": {"desiredAlloc": whole}})
+    status = {"status": {"conditions": [objects.condition("Allocated", "Allocated")]}}
+    plane.patch("server", "s", status, scene.namespace, "status")
+
+    def written() -> dict[str, int]:
+        (part,) = parts(actuated.get(BOOSTERS, "split")["spec"])
+        return {worker["type"]: worker["replicas"] for worker in part["workers"]}
+
+    wait_until(written, lambda found: found == {"prefill": 3, "decode": 2}, "numbers", 30.0)
+    told = actuated.wait_for("Moving")
+    assert "0 of 3 replicas on A100 prefill" in told["message"]
+    assert numbers(actuated, release) == [(1, 1) if release.numbers == BOUNDS else (1,)]
+    assert owned(actuated, release) == {"split"}
+
+    actuated.patch("server", "s", {"spec": {"modelBooster": None}})
+    wait_until(lambda: owned(actuated, release), lambda names: not names, "a release", 30.0)
+    assert written() == {"prefill": 3, "decode": 2}
+    assert operator.stop() == 0
 
 
 def owned(actuated: Actuated, release: Release) -> set[str]:
