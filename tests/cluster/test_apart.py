@@ -6,9 +6,9 @@ from random import Random
 from typing import Any
 
 import pytest
-import yaml
 
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER
+from tests.cluster.apart import CARDS, LOOSE, TIGHT, documents, targets
 from tests.cluster.kubelet import Witness, running_pods
 from tests.cluster.role_pods import (
     Role,
@@ -28,11 +28,7 @@ Manifest = dict[str, Any]
 
 pytestmark = pytest.mark.usefixtures("crds_installed", "deployment_controllers", "definitions")
 
-CARDS = {"H100": 12, "L40S": 10}
 TOGETHER, PREFILL, DECODE = "both-h100", "prefill-l40s", "decode-h100"
-LOOSE, TIGHT = 40, 16
-"""Targets of the inter-token latency with which the sample is cheaper together, and apart [ms]."""
-
 
 KINDS: Mapping[str, tuple[Callable[[str, int], Role], int]] = {
     "LeaderWorkerSets": (of_leader_worker_set, 2),
@@ -76,27 +72,12 @@ def cards_for(runs: Runs) -> Mapping[str, int]:
 
 
 def manifests(itl: int, runs: Runs) -> Iterator[Manifest]:
-    """The sample with one of its servers."""
-    for found in yaml.safe_load_all((ROOT / "samples/apart/fleet.yaml").read_text()):
-        kind, spec = found["kind"], found["spec"]
-        if kind == "ServiceClass":
-            spec["data"][0]["slo-itl"] = itl
-        elif kind == "Model":
-            for data in spec["data"]:
+    """The sample, where each pod of a replica has a card."""
+    workloads = [{"accelerator": "H100", "name": TOGETHER}, *runs.workloads]
+    for found in documents(itl, cards_for(runs), workloads=workloads):
+        if found["kind"] == "Model":
+            for data in found["spec"]["data"]:
                 data["accCount"] *= runs.pods
-        elif kind == "Capacity":
-            spec["count"] = [{"type": n, "count": c} for n, c in cards_for(runs).items()]
-        elif kind == "Optimizer":
-            spec["optimize"] = True
-            spec["guard"] = dict.fromkeys(
-                ("maxServedLoadDecreasePercent", "maxReplicasDecreasePercent"), 100
-            )
-        elif kind == "Server":
-            if spec["name"] != "documents":
-                continue
-            spec["workloads"] = [{"accelerator": "H100", "name": TOGETHER}, *runs.workloads]
-            load = spec["currentAlloc"]["load"]
-            spec["currentAlloc"] = {"accelerator": "", "numReplicas": 0, "load": load}
         yield found
 
 
@@ -139,7 +120,7 @@ def test_both_roles_move_together_with_the_operator_killed_in_between(
     together = _server(scene)["spec"]["currentAlloc"]["numReplicas"]
 
     gaps, kills = [], 0
-    spec = {"spec": {"data": [{"model": "qwen3-8b", "slo-itl": TIGHT, "slo-ttft": 1500}]}}
+    spec = {"spec": {"data": targets(TIGHT)}}
     scene.control_plane.patch("serviceclass", "premium", spec, scene.namespace)
     scene.request("apart")
     wanted = wait_until(lambda: _roles(scene, "desiredAlloc"), bool, "a decision apart")

@@ -10,6 +10,7 @@ import yaml
 from inferno_operator.resources.dialects import KTHENA
 from tests.cluster.actuated import BOOSTERS, SERVINGS, booster
 from tests.cluster.actuated import backend as backend_of
+from tests.cluster.apart import CARDS, LOOSE, TIGHT, documents, targets
 from tests.cluster.fleet import Fleet, running_fleet
 from tests.cluster.kubelet import Witness, running_pods
 from tests.cluster.role_pods import Role, of_serving, running_roles
@@ -26,11 +27,6 @@ pytestmark = pytest.mark.usefixtures("crds_installed", "definitions")
 WHOLE, APART = "together-main", "apart-main"
 """The ModelServings of both ModelBoosters."""
 
-CARDS = {"H100": 12, "L40S": 10}
-LOOSE, TIGHT = 40, 16
-"""Targets of the inter-token latency with which the sample is cheaper together, and apart [ms]."""
-
-SECONDS = 120.0
 CONTROLLER = {"INFERNO_MODEL_BOOSTER": "kthena"}
 
 
@@ -89,32 +85,7 @@ BACKENDS = [
     {"name": "main", "accelerator": "L40S", "role": "Prefill", "booster": "apart"},
     {"name": "main", "accelerator": "H100", "role": "Decode", "booster": "apart"},
 ]
-
-
-def fleet_of_sample(itl: int) -> Iterator[Manifest]:
-    """The sample with one of its servers, which refers to the boosters."""
-    for found in yaml.safe_load_all((ROOT / "samples/apart/fleet.yaml").read_text()):
-        kind, spec = found["kind"], found["spec"]
-        if kind == "ServiceClass":
-            spec["data"] = targets(itl)
-        elif kind == "Capacity":
-            spec["count"] = [{"type": name, "count": count} for name, count in CARDS.items()]
-        elif kind == "Optimizer":
-            spec["optimize"] = True
-            spec["guard"] = dict.fromkeys(
-                ("maxServedLoadDecreasePercent", "maxReplicasDecreasePercent"), 100
-            )
-        elif kind == "Server":
-            if spec["name"] != "documents":
-                continue
-            spec["modelBooster"] = {"name": "together", "backends": BACKENDS}
-            load = spec["currentAlloc"]["load"]
-            spec["currentAlloc"] = {"accelerator": "", "numReplicas": 0, "load": load}
-        yield found
-
-
-def targets(itl: int) -> list[Manifest]:
-    return [{"model": "qwen3-8b", "slo-itl": itl, "slo-ttft": 1500}]
+REFERS = {"name": "together", "backends": BACKENDS}
 
 
 def ask(scene: Scene, itl: int) -> None:
@@ -135,7 +106,7 @@ def told(scene: Scene, reason: str) -> Manifest:
         desired = found["spec"].get("desiredAlloc", {}).get("numReplicas", 0)
         return condition(found, "Actuated").get("reason") == reason and desired > 0
 
-    return wait_until(lambda: server(scene), tells, reason, SECONDS)
+    return wait_until(lambda: server(scene), tells, reason)
 
 
 def sizes(allocation: Manifest) -> dict[str, int]:
@@ -158,13 +129,11 @@ def roles_of(scene: Scene) -> dict[str, int]:
 def test_both_roles_of_a_booster_move_together_with_the_operator_killed_in_between(
     scene: Scene, operator: StartOperator, fleet: Fleet, witness: Witness
 ) -> None:
-    scene.apply(*boosters(), *fleet_of_sample(LOOSE))
+    scene.apply(*boosters(), *documents(LOOSE, CARDS, modelBooster=REFERS))
     running = operator(environment=CONTROLLER)
     together = told(scene, "Actuated")["spec"]["currentAlloc"]
     ask(scene, TIGHT)
-    apart = wait_until(
-        lambda: sizes(server(scene)["spec"].get("desiredAlloc", {})), bool, "roles", SECONDS
-    )
+    apart = wait_until(lambda: sizes(server(scene)["spec"].get("desiredAlloc", {})), bool, "roles")
     gaps = []
 
     def look() -> bool:
@@ -179,18 +148,16 @@ def test_both_roles_of_a_booster_move_together_with_the_operator_killed_in_betwe
         look()
         running.kill()
         running = operator(environment=CONTROLLER)
-    wait_until(look, bool, "both roles", SECONDS)
+    wait_until(look, bool, "both roles")
 
     assert "roles" not in together
     assert gaps == []
     assert workers_of(scene) == roles_of(scene) == apart
-    current = wait_until(
-        lambda: sizes(server(scene)["spec"]["currentAlloc"]), bool, "what runs", SECONDS
-    )
+    current = wait_until(lambda: sizes(server(scene)["spec"]["currentAlloc"]), bool, "what runs")
     assert current == apart
 
     ask(scene, LOOSE)
-    wait_until(witness.serving, lambda found: not +found, "an end of both roles", SECONDS)
+    wait_until(witness.serving, lambda found: not +found, "an end of both roles")
     assert fleet.available[WHOLE] == together["numReplicas"]
     back = told(scene, "Actuated")["spec"]["currentAlloc"]
     assert ("roles" in back, back["numReplicas"]) == (False, together["numReplicas"])
@@ -249,7 +216,6 @@ def gangs(control_plane: ControlPlane, scene: Scene) -> Iterator[None]:
         lambda: control_plane.kubectl(*dry_run, input=yaml.safe_dump(wrong), check=False).stderr,
         lambda refusal: "gangs-of-roles" in refusal,
         "the admission",
-        SECONDS,
     )
     yield
     names = ("validatingadmissionpolicy,validatingadmissionpolicybinding", "gangs-of-roles")
@@ -282,7 +248,6 @@ def test_the_roles_of_a_gang_are_scaled_and_keep_their_numbers_when_the_booster_
             lambda: (workers_of(scene), roles_of(scene), said(scene)),
             lambda found: found[:2] == (wanted, wanted),
             f"the numbers {wanted}",
-            SECONDS,
         )
 
     made = booster_apart(replicas=3)
@@ -291,7 +256,7 @@ def test_the_roles_of_a_gang_are_scaled_and_keep_their_numbers_when_the_booster_
     scene.apply(*boosters(), made, objects.service_class(), objects.model())
     scene.apply(objects.server(spec={"modelBooster": refers}))
     operator(environment=CONTROLLER)
-    scene.control_plane.wait_for(SERVINGS, APART, bool, scene.namespace, SECONDS)
+    scene.control_plane.wait_for(SERVINGS, APART, bool, scene.namespace)
 
     until(decide(scene, prefill=2, decode=4))
     until(decide(scene, prefill=4, decode=1))

@@ -275,14 +275,14 @@ def test_both_roles_of_a_backend_get_their_numbers(
         (part,) = parts(actuated.get(BOOSTERS, "split")["spec"])
         return {worker["type"]: worker["replicas"] for worker in part["workers"]}
 
-    wait_until(written, lambda found: found == {"prefill": 3, "decode": 2}, "numbers", 30.0)
+    wait_until(written, lambda found: found == {"prefill": 3, "decode": 2}, "numbers")
     told = actuated.wait_for("Moving")
     assert "0 of 3 replicas on A100 prefill" in told["message"]
     assert numbers(actuated, release) == [(1, 1) if release.numbers == BOUNDS else (1,)]
     assert owned(actuated, release) == {"split"}
 
     actuated.patch("server", "s", {"spec": {"modelBooster": None}})
-    wait_until(lambda: owned(actuated, release), lambda names: not names, "a release", 30.0)
+    wait_until(lambda: owned(actuated, release), lambda names: not names, "a release")
     assert written() == {"prefill": 3, "decode": 2}
     assert operator.stop() == 0
 
