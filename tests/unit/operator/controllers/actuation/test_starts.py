@@ -45,7 +45,7 @@ class Scene:
         measured = {"time": self.time(), "quality": "Fresh", "load": load}
         self.cluster.add({**body, "status": {"measured": measured}})
         named = {"name": "a", "minReplicas": 0, "maxReplicas": 9}
-        self.cluster.add(self._object(self.dialect.booster.kind, "m", {"backends": [named]}))
+        self.cluster.add(self.made(self.dialect.booster.kind, "m", {"backends": [named]}))
         self.serve(0)
 
     def now(self) -> datetime:
@@ -56,7 +56,7 @@ class Scene:
 
     def serve(self, available: int) -> None:
         """Have so many replicas available."""
-        serving = self._object(self.dialect.serving.kind, "m-a", {"replicas": available})
+        serving = self.made(self.dialect.serving.kind, "m-a", {"replicas": available})
         status = {"availableReplicas": available, "observedGeneration": 100}
         self.cluster.add({**serving, "status": status})
 
@@ -90,7 +90,8 @@ class Scene:
     def controller(self) -> ActuationController:
         return ActuationController(self.cluster, Informers(self.cluster), self.now)
 
-    def _object(self, kind: str, name: str, spec: Manifest) -> Manifest:
+    def made(self, kind: str, name: str, spec: Manifest) -> Manifest:
+        """An object of the dialect."""
         api_version = self.dialect.booster.api_version
         return {
             "apiVersion": api_version,
@@ -182,3 +183,41 @@ async def test_pods_that_end_are_not_counted_any_more() -> None:
         await scene.until(lambda: scene.told[1] != 1)
 
     assert scene.told[:2] == (2, 0)
+
+
+async def test_while_pods_may_not_be_read_roles_are_left_alone_and_that_is_told() -> None:
+    scene = Scene()
+    roles = ("prefill", "A"), ("decode", "B")
+    backends = [{"name": "a", "accelerator": a, "role": role.title()} for role, a in roles]
+    sizes = {role: {"accelerator": a, "numReplicas": 2} for role, a in roles}
+    runs = {"accelerator": "B", "numReplicas": 4, "roles": sizes}
+    spec = {
+        "modelBooster": {"name": "m", "backends": backends},
+        "currentAlloc": {**runs, "cost": 80},
+        "desiredAlloc": {
+            **runs,
+            "roles": {**sizes, "prefill": {**sizes["prefill"], "numReplicas": 1}},
+        },
+    }
+    server = objects.server(spec=spec)
+    conditions = [objects.condition("Allocated", "Allocated")]
+    scene.cluster.add({**server, "status": {"conditions": conditions}})
+    workers = [{"type": role, "replicas": 2} for role, _ in roles]
+    named = {"name": "a", "type": "vLLMDisaggregated", "workers": workers}
+    bounds = {"minReplicas": 1, "maxReplicas": 1}
+    scene.cluster.add(
+        scene.made(scene.dialect.booster.kind, "m", {"backends": [{**named, **bounds}]})
+    )
+    scene.cluster.rejected[POD.kind] = RejectedError("pods is forbidden")
+
+    def told() -> Manifest:
+        found = scene.cluster.objects["Server", SERVER]["status"]["conditions"]
+        return next((c for c in found if c["type"] == "Actuated"), {})
+
+    async with started(scene.controller()):
+        await scene.until(lambda: bool(told()))
+
+    assert (told()["reason"], told()["message"]) == ("Rejected", "pods is forbidden")
+    booster = scene.cluster.objects[scene.dialect.booster.kind, Key("default", "m")]
+    assert booster["spec"]["backends"][0]["workers"] == workers
+    assert scene.cluster.objects["Server", SERVER]["spec"]["currentAlloc"]["numReplicas"] == 4
