@@ -291,13 +291,10 @@ def _quantile(in_order: FloatArray, counts: IntArray, share: float) -> FloatArra
 
 
 def _mixed(table: WindowTable) -> BoolArray:
-    """Whether windows of several pod templates end within `ROLLOUT_S` of the newest."""
+    """Whether windows of an earlier pod template end within `ROLLOUT_S` of the newest."""
     newest = np.max(np.where(table.present, table.end, -np.inf), axis=1, initial=-np.inf)
     recent = table.present & (table.end >= newest[:, None] - ROLLOUT_S)
-    none = np.iinfo(np.int64).max
-    least = np.min(np.where(recent, table.shape, none), axis=1, initial=none)
-    most = np.max(np.where(recent, table.shape, -1), axis=1, initial=-1)
-    return np.asarray(least < most)
+    return np.asarray((recent & ~table.is_newest_shape).any(axis=1))
 
 
 def _lines(estimate: Estimate, weights: FloatArray) -> list[LineFit]:

@@ -5,7 +5,7 @@ columns, because a calibration handles thousands of groups at once.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from itertools import chain
@@ -44,8 +44,9 @@ class Window:
 
     Attributes
     ----------
-    replica, shape
-        The name of the replica, and the hash of its pod template; "" if unknown.
+    replica, workload, shape
+        The name of the replica, that of its workload, and the hash of the pod template, which
+        differs between workloads; "" if unknown.
     end
         The end of the window, Unix time [s].
     itl_ms, intervals
@@ -91,6 +92,7 @@ class Window:
     cached_tokens: float = 0.0
     tokens_per_step: float = 1.0
     replica: str = ""
+    workload: str = ""
     shape: str = ""
 
     @property
@@ -135,7 +137,7 @@ class Rejection(StrEnum):
     INVALID = "Invalid"
     """A number is missing, not positive, or implausible."""
     OTHER_SHAPE = "OtherShape"
-    """The replica has another pod template than the newest window."""
+    """The replica has another pod template than the newest window of its workload."""
     COLD = "Cold"
     """The replica has been ready for too short a time, or has served too few requests."""
     RESTARTED = "Restarted"
@@ -220,7 +222,8 @@ class WindowTable:
     """Windows of many groups, in order of time; every array has the shape (groups, windows).
 
     Groups have different lengths: `present` is False beyond the end of a group, where numbers
-    are NaN. `shape` numbers the pod templates of all groups.
+    are NaN. `is_newest_shape` says whether a window has the pod template of the newest window of
+    its workload.
     """
 
     end: FloatArray
@@ -240,7 +243,7 @@ class WindowTable:
     prefill_batch: FloatArray
     cached_tokens: FloatArray
     tokens_per_step: FloatArray
-    shape: IntArray
+    is_newest_shape: BoolArray
     present: BoolArray
 
     @classmethod
@@ -251,11 +254,12 @@ class WindowTable:
         flat = list(chain.from_iterable(listed))
         present = np.arange(max(lengths, default=0)) < lengths[:, None]
         numbers = np.fromiter(chain.from_iterable(map(_of, flat)), np.float64)
-        known: dict[str, int] = {}
-        shapes = [known.setdefault(window.shape, len(known)) for window in flat]
+        newest = list(chain.from_iterable(map(_has_newest_shape, listed)))
         columns = zip(_NUMBERS, numbers.reshape(-1, len(_NUMBERS)).T, strict=True)
         padded = {name: _padded(column, present) for name, column in columns}
-        padded["shape"] = _padded(np.array(shapes, dtype=np.int64), present, -1)
+        padded["is_newest_shape"] = _padded(
+            np.array(newest, dtype=np.bool_), present, missing=False
+        )
         return cls(**padded, present=present)
 
     def only(self, used: BoolArray) -> Self:
@@ -271,6 +275,12 @@ class WindowTable:
     def take(self, groups: IntArray) -> Self:
         """The table of some of the groups."""
         return type(self)(*(getattr(self, field.name)[groups] for field in fields(self)))
+
+
+def _has_newest_shape(windows: Sequence[Window]) -> Iterator[bool]:
+    """Whether each of some windows in order of time has the newest template of its workload."""
+    newest = {window.workload: window.shape for window in windows}
+    return (window.shape == newest[window.workload] for window in windows)
 
 
 def _padded(column: npt.NDArray[Any], present: BoolArray, missing: float = nan) -> npt.NDArray[Any]:
@@ -301,7 +311,7 @@ def _broken(table: WindowTable, needed: Requirements) -> dict[Rejection, BoolArr
     steady = np.sqrt(1.0 / np.maximum(table.batch - 1.0, 1.0) + BURST)
     return {
         Rejection.INVALID: ~(plausible.all(axis=0) & (table.batch >= 1.0)),
-        Rejection.OTHER_SHAPE: table.shape != newest_shape(table)[:, None],
+        Rejection.OTHER_SHAPE: ~table.is_newest_shape,
         Rejection.COLD: (table.age_s < needed.age_s) | (table.served < needed.served),
         Rejection.RESTARTED: table.restarts > 0,
         Rejection.PREEMPTED: table.preemptions > 0,
@@ -310,14 +320,6 @@ def _broken(table: WindowTable, needed: Requirements) -> dict[Rejection, BoolArr
         Rejection.FEW_TOKENS: table.intervals < needed.intervals,
         Rejection.FEW_PREFILLS: table.prefills < needed.prefills,
     }
-
-
-def newest_shape(table: WindowTable) -> IntArray:
-    """The pod template of the newest window of each group; shape (groups,), -1 without windows."""
-    if table.present.shape[1] == 0:
-        return np.full(table.present.shape[0], -1, dtype=np.int64)
-    last = np.maximum(table.present.sum(axis=1) - 1, 0)
-    return np.asarray(np.take_along_axis(table.shape, last[:, None], axis=1)[:, 0])
 
 
 def judged(

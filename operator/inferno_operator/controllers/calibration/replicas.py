@@ -267,6 +267,7 @@ def _window(
     of them were drafts.
     """
     pod = labels.get("pod", "")
+    workload, shape = template_of(pod)
     per_step = tokens_per_step(_told(_ratio(part["accepted"], part["generated"])))
     computed = _ratio(part["input_sum"], part["input_count"])
     return Window(
@@ -287,7 +288,8 @@ def _window(
         cached_tokens=max(_told(_ratio(part["prompt_sum"], part["prompt_count"]) - computed), 0.0),
         tokens_per_step=per_step,
         replica=pod or labels.get("instance", ""),
-        shape=shape_of(pod),
+        workload=workload,
+        shape=shape,
     )
 
 
@@ -300,12 +302,12 @@ def _told(value: float) -> float:
     return 0.0 if isnan(value) else value
 
 
-def shape_of(pod: str) -> str:
-    """The hash of the pod template in the name of a pod of a Deployment; "" if there is none.
+def template_of(pod: str) -> tuple[str, str]:
+    """The Deployment and the hash of the pod template in the name of a pod; "" if there are none.
 
     The name ends with the hash and five characters, without vowels and look-alike digits.
     """
     match = re.search(
-        r"-([bcdfghjklmnpqrstvwxz2456789]{6,10})-[bcdfghjklmnpqrstvwxz2456789]{5}$", pod
+        r"^(.+)-([bcdfghjklmnpqrstvwxz2456789]{6,10})-[bcdfghjklmnpqrstvwxz2456789]{5}$", pod
     )
-    return match[1] if match else ""
+    return (match[1], match[2]) if match else ("", "")

@@ -250,6 +250,23 @@ def test_two_pod_templates_are_refused_until_the_rollout_is_complete(
     assert after.reason is CalibrationReason.CALIBRATED
 
 
+def test_two_workloads_have_pod_templates_of_their_own(measured: list[Window]) -> None:
+    """Servers that share a model have Deployments of their own; only one is rolled out."""
+    last = measured[-1].end
+    both = [replace(w, workload=f"{i % 2}", shape=f"{i % 2}") for i, w in enumerate(measured)]
+    new = [
+        replace(w, workload="1", shape="new", end=last + 60.0 * i)
+        for i, w in enumerate(measured[:2], 1)
+    ]
+
+    steady, during = calibrated(both), calibrated([*both, *new])
+
+    assert steady.reason is CalibrationReason.CALIBRATED
+    assert steady.rejected == calibrated(measured).rejected
+    assert during.reason is CalibrationReason.MIXED
+    assert during.rejected == {Rejection.OTHER_SHAPE: len(measured) // 2}
+
+
 def test_a_slower_engine_is_noticed_within_30_windows(measured: list[Window]) -> None:
     slower = windows(engine(1, 1.2), rates(120, seed=3), noise=0.05, outliers=0.05, first=60)
 

@@ -13,7 +13,7 @@ from inferno_operator.controllers.calibration.replicas import (
     PrometheusWindows,
     expression,
     labelled_replicas,
-    shape_of,
+    template_of,
     windows,
 )
 from inferno_operator.resources import Server, parse
@@ -69,7 +69,8 @@ def test_a_window_has_what_the_replica_did() -> None:
     assert (window.input_tokens, window.output_tokens) == pytest.approx((500, 201))
     assert (window.end, window.age_s, window.served) == (1000, 900, 5000)
     assert (window.kv_usage, window.batch_cov) == (0.4, 0.25)
-    assert (window.replica, window.shape) == ("llama-7c4d5f9b8d-x2x4z", "7c4d5f9b8d")
+    assert window.replica == "llama-7c4d5f9b8d-x2x4z"
+    assert (window.workload, window.shape) == ("llama", "7c4d5f9b8d")
 
 
 def test_a_window_has_what_was_cached_of_prompts_and_the_time_of_each_token_of_a_step() -> None:
@@ -120,17 +121,19 @@ def test_replicas_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pod", "shape"),
+    ("pod", "workload", "shape"),
     [
-        ("llama-7c4d5f9b8d-x2x4z", "7c4d5f9b8d"),
-        ("llama-8b-7c4d5f9b8d-x2x4z", "7c4d5f9b8d"),
-        ("llama-0", ""),
-        ("llama-router-abcde", ""),
-        ("", ""),
+        ("llama-7c4d5f9b8d-x2x4z", "llama", "7c4d5f9b8d"),
+        ("llama-8b-7c4d5f9b8d-x2x4z", "llama-8b", "7c4d5f9b8d"),
+        ("llama-0", "", ""),
+        ("llama-router-abcde", "", ""),
+        ("", "", ""),
     ],
 )
-def test_the_pod_template_is_in_the_name_of_the_pod(pod: str, shape: str) -> None:
-    assert shape_of(pod) == shape
+def test_workload_and_pod_template_are_in_the_name_of_the_pod(
+    pod: str, workload: str, shape: str
+) -> None:
+    assert template_of(pod) == (workload, shape)
 
 
 def test_every_part_is_asked_for_once() -> None:
