@@ -39,7 +39,7 @@ from tests.unit.operator.objects import (
 SCENE = system(4)
 HURRIED = service_class("D")
 NOWHERE = Path("/nowhere/secret")
-REQUESTS = 60
+REQUESTS = 20
 """So many, one after the other, while secrets are swapped."""
 HURRIED["spec"]["data"] = [{"model": "M", "slo-itl": 1}]
 """A class whose target no accelerator attains."""
