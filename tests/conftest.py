@@ -123,6 +123,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Without workers the tests keep their order: those of a file follow each other.
     """
+    if not config.getoption("--soak"):
+        for item in items:
+            for mark in item.iter_markers("soak"):
+                item.add_marker(pytest.mark.skip(f"{mark.args[0]}: make soak"))
     if hasattr(config, "workerinput"):
         slow = {item.nodeid: any(map(item.get_closest_marker, LONG)) for item in items}
         place = places(slow)

@@ -136,12 +136,11 @@ def test_ctrl_c_keeps_what_was_measured(engine: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak("takes a minute")
 def test_the_parameters_of_the_simulator_of_others_are_found_within_5_percent(
-    inference_sim: Path, tmp_path: Path, *, soak: bool
+    inference_sim: Path, tmp_path: Path
 ) -> None:
     """Its latencies are the same at each concurrency, and long beside the pauses of a machine."""
-    if not soak:
-        pytest.skip("takes a minute")
     settings = SimulatorSettings("granite", inter_token_ms=100.0, prefill_ms=500.0)
     lengths = ("--shape", "100/6", "--max-concurrency", "8", "--minutes", "1")
     with (

@@ -119,9 +119,8 @@ def test_nothing_is_left_when_ctrl_c_comes_at(moment: str, started: Started, soa
 
 
 @pytest.mark.timeout(2 * LONGEST_S)
-def test_a_day_passes_as_announced_and_nothing_is_left(started: Started, soak: bool) -> None:
-    if not soak:
-        pytest.skip("it takes five minutes: make soak")
+@pytest.mark.soak("it takes five minutes")
+def test_a_day_passes_as_announced_and_nothing_is_left(started: Started) -> None:
     began = time.monotonic()
 
     status = started.status(LONGEST_S + ENDS_WITHIN_S)

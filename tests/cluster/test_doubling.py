@@ -98,11 +98,10 @@ def within(motion: Motion, way: str, start: float, end: float) -> float:
     return sum(good for good, _ in counts) / sum(total for _, total in counts)
 
 
+@pytest.mark.soak("it takes nine minutes")
 def test_a_load_that_doubles_hurts_less_who_looks_ahead_and_not_who_knew(
-    scene: Scene, operator: StartOperator, prometheus_program: Path, soak: bool
+    scene: Scene, operator: StartOperator, prometheus_program: Path
 ) -> None:
-    if not soak:
-        pytest.skip("it takes nine minutes: make soak")
     moment = next_minute(POD_TIMES.cold_start_s + PATIENCE_S + BEFORE_S)
     known = movers(lambda _: 2.0 if datetime.now(UTC) >= moment else 1.0)
     with moving(scene, prometheus_program, known, scrape_s=SCRAPE_S, pods=POD_TIMES) as motion:

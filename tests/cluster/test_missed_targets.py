@@ -130,11 +130,10 @@ def factor(scene: Scene) -> float:
 
 @pytest.mark.usefixtures("deployment_controllers")
 @pytest.mark.slow
+@pytest.mark.soak("it takes five minutes")
 def test_slower_replicas_get_more_until_they_keep_the_target_also_when_the_operator_is_killed(
-    scene: Scene, operator: StartOperator, prometheus_program: Path, soak: bool
+    scene: Scene, operator: StartOperator, prometheus_program: Path
 ) -> None:
-    if not soak:
-        pytest.skip("it takes five minutes: make soak")
     with moving(scene, prometheus_program, MOVERS, scrape_s=1.0, pods=POD_TIMES) as motion:
         scene.apply(*believed())
         wait_until(motion.all_serve, bool, "replicas that serve", PATIENCE_S)

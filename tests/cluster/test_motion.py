@@ -81,14 +81,10 @@ def movers(length: float) -> list[Mover]:
     ]
 
 
+@pytest.mark.soak("it takes 23 minutes on a quiet machine")
 def test_moving_loads_keep_their_targets_and_noise_changes_nothing(
-    scene: Scene,
-    operator: StartOperator,
-    prometheus_program: Path,
-    soak: bool,
+    scene: Scene, operator: StartOperator, prometheus_program: Path
 ) -> None:
-    if not soak:
-        pytest.skip("it takes 23 minutes on a quiet machine: make soak")
     length, fleet_of = LONG_S, movers(LONG_S)
     with moving(scene, prometheus_program, fleet_of, scrape_s=5.0) as motion:
         scene.apply(*manifests(fleet_of, CARDS, interval=15))

@@ -294,11 +294,10 @@ def test_an_object_goes_while_a_request_hangs(
 
 
 @pytest.mark.slow
+@pytest.mark.soak("it waits a minute, twice; for a part of it see test_remote.py")
 def test_namespaces_do_not_wait_one_after_the_other_for_an_optimizer_that_hangs(
-    scenes: Sequence[Scene], operator: StartOperator, rest: RestOptimizer, *, soak: bool
+    scenes: Sequence[Scene], operator: StartOperator, rest: RestOptimizer
 ) -> None:
-    if not soak:
-        pytest.skip("it waits a minute, twice; for a part of it see test_remote.py: make soak")
     for each in scenes:
         each.apply_sample("small")
     operator(

@@ -87,14 +87,10 @@ def trace_manifests(movers: list[Mover]) -> Iterator[Manifest]:
         yield manifest
 
 
+@pytest.mark.soak("it takes 22 minutes on a quiet machine")
 def test_two_recorded_days_keep_their_targets_for_less_than_an_hpa(
-    scene: Scene,
-    operator: StartOperator,
-    prometheus_program: Path,
-    soak: bool,
+    scene: Scene, operator: StartOperator, prometheus_program: Path
 ) -> None:
-    if not soak:
-        pytest.skip("it takes 22 minutes on a quiet machine: make soak")
     movers = recorded_movers()
     with moving(scene, prometheus_program, movers, scrape_s=SCRAPE_S, pods=POD_TIMES) as motion:
         scene.apply(*trace_manifests(movers))

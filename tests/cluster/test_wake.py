@@ -229,11 +229,10 @@ def test_a_server_wakes_once_beside_a_held_solve_whose_operator_is_killed(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
+@pytest.mark.soak("it takes three minutes")
 def test_a_server_wakes_once_and_sleeps_again_whenever_its_operator_ends(
-    scene: Scene, operator: StartOperator, prometheus_program: Path, soak: bool
+    scene: Scene, operator: StartOperator, prometheus_program: Path
 ) -> None:
-    if not soak:
-        pytest.skip("it takes three minutes: make soak")
     with sleeping(scene, prometheus_program) as (sleeper, environment):
         operators = [operator(environment=environment) for _ in range(2)]
         for moment in MOMENTS:

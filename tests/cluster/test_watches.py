@@ -128,7 +128,7 @@ def test_what_happened_while_all_watches_were_gone_is_noticed_for_each_kind(
         scene.apply(*one_server_on_nodes(2))
         process = operator(kubeconfig=proxy.write_kubeconfig(tmp_path / "kubeconfig"))
         with running_pods(kubeconfig, scene.namespace, {}):
-            wait_until(actuated, lambda told: told.get("message") == "2 x H100", "it", 60.0)
+            wait_until(actuated, lambda told: told.get("message") == "2 x H100", "it")
         watched = proxy.watched
         os.kill(process.pid, signal.SIGSTOP)
         proxy.forget()
@@ -144,9 +144,9 @@ def test_what_happened_while_all_watches_were_gone_is_noticed_for_each_kind(
         os.kill(process.pid, signal.SIGCONT)
         with running_pods(kubeconfig, scene.namespace, {}):
             scene.wait_until_done("inferno")
-            wait_until(lambda: counted(scene), lambda found: found.get("H100") == 16, "it", 60.0)
-            wait_until(actuated, lambda told: told.get("reason") == "ForeignWriter", "it", 60.0)
-            wait_until(runs, lambda number: number == 1, "the pod that is left", 60.0)
+            wait_until(lambda: counted(scene), lambda found: found.get("H100") == 16, "it")
+            wait_until(actuated, lambda told: told.get("reason") == "ForeignWriter", "it")
+            wait_until(runs, lambda number: number == 1, "the pod that is left")
         server = scene.servers()["s"]
 
     kinds = {path.rpartition("/")[2] for path in watched}

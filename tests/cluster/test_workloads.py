@@ -467,16 +467,16 @@ def test_evictions_in_a_swap_of_full_pools_end_in_the_plan(
     operator()
     with running_pods(scene.control_plane.kubeconfig, scene.namespace, fleet.cards) as witness:
         fleet.decide(before, loads)
-        wait_until(lambda: fleet.is_done(before), bool, "the first plan", 60.0)
+        wait_until(lambda: fleet.is_done(before), bool, "the first plan")
         witness.need(loads)
         fleet.decide(after, loads)
         for moved in (1, 2, 3):
-            wait_until(partial(fleet.has, "s00-b", moved), bool, "a step", 60.0)
+            wait_until(partial(fleet.has, "s00-b", moved), bool, "a step")
             witness.need({})
             fleet.evict(None if at_once else 1)
             witness.pause(NOTICE_S / 3)  # what is on its way was decided before
             witness.need(loads)
-        wait_until(lambda: fleet.is_done(after), bool, "the swap", 120.0)
+        wait_until(lambda: fleet.is_done(after), bool, "the swap")
 
     assert witness.broken == []
 
