@@ -347,13 +347,7 @@ TABLES = (
         _of_solvers("accelerators", demand=1.0),
         short=3,
     ),
-    Table(
-        "batch",
-        "largest batch",
-        [1, 4, 16, 64, 256],
-        _sized("batch"),
-        short=5,
-    ),
+    Table("batch", "largest batch", [1, 4, 16, 64, 256], _sized("batch"), short=5),
     Table(
         "queue",
         "requests that may wait (generation 3)",

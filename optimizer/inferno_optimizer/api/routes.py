@@ -68,11 +68,7 @@ LOOKS = (
     ),
     Look("/getServiceClasses", state.get_service_classes, documents.SERVICE_CLASSES.schema),
     Look("/getServiceClass/{name}", state.get_service_class, documents.SERVICE_CLASS.schema),
-    Look(
-        "/getServiceClassModelTarget/{name}/{model}",
-        state.get_target,
-        documents.TARGET.schema,
-    ),
+    Look("/getServiceClassModelTarget/{name}/{model}", state.get_target, documents.TARGET.schema),
     Look("/getServers", state.get_servers, documents.SERVERS.schema),
     Look("/getServer/{name}", state.get_server, documents.SERVER.schema),
 )

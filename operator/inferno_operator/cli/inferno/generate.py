@@ -6,17 +6,7 @@ from typing import Annotated
 import typer
 
 from inferno_operator.cli.console import Lenient, examples, warn
-from inferno_operator.cli.options.autoscalers import (
-    MOST,
-    SECRET,
-    SERVICE,
-    Access,
-    For,
-    Kind,
-    MaxReplicas,
-    TokenSecret,
-    Url,
-)
+from inferno_operator.cli.options import autoscalers as options
 from inferno_operator.cli.options.inputs import Paths
 
 app = typer.Typer()
@@ -30,7 +20,7 @@ app = typer.Typer()
     )
 )
 def generate(  # noqa: PLR0913 - an argument for each option
-    autoscaler: Kind,
+    autoscaler: options.Kind,
     paths: Paths,
     servers: Annotated[
         list[str],
@@ -42,10 +32,10 @@ def generate(  # noqa: PLR0913 - an argument for each option
         ),
     ] = [],  # noqa: B006 - typer reads it and never changes it
     *,
-    owner: For = None,
-    url: Url = SERVICE,
-    token_secret: TokenSecret = SECRET,
-    max_replicas: MaxReplicas = MOST,
+    owner: options.For = None,
+    url: options.Url = options.SERVICE,
+    token_secret: options.TokenSecret = options.SECRET,
+    max_replicas: options.MaxReplicas = options.MOST,
     namespace: Annotated[
         str | None, typer.Option(metavar="NAME", help="Namespace of Servers that name none.")
     ] = None,
@@ -60,7 +50,7 @@ def generate(  # noqa: PLR0913 - an argument for each option
     from inferno_operator.cli.offline.system import read_resources, refuse_unknown
 
     resources = read_resources(paths, warn if lenient else refuse_unknown)
-    access = Access(url, token_secret, max_replicas)
+    access = options.Access(url, token_secret, max_replicas)
     text, warnings = generated(autoscaler, resources, servers, access, namespace, owner)
     warn(warnings)
     typer.echo(text, nl=False)

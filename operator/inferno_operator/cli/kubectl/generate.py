@@ -7,17 +7,7 @@ import typer
 
 from inferno_operator.cli.console import examples, warn
 from inferno_operator.cli.kubectl.places import read, somewhere
-from inferno_operator.cli.options.autoscalers import (
-    MOST,
-    SECRET,
-    SERVICE,
-    Access,
-    For,
-    Kind,
-    MaxReplicas,
-    TokenSecret,
-    Url,
-)
+from inferno_operator.cli.options import autoscalers as options
 
 if TYPE_CHECKING:
     from inferno_operator.adapters.kubernetes.kubectl import KubectlOptions
@@ -34,7 +24,7 @@ app = typer.Typer()
 @somewhere
 def generate(
     place: "KubectlOptions",
-    autoscaler: Kind,
+    autoscaler: options.Kind,
     servers: Annotated[
         list[str],
         typer.Argument(
@@ -44,10 +34,10 @@ def generate(
         ),
     ] = [],  # noqa: B006 - typer reads it and never changes it
     *,
-    owner: For = None,
-    url: Url = SERVICE,
-    token_secret: TokenSecret = SECRET,
-    max_replicas: MaxReplicas = MOST,
+    owner: options.For = None,
+    url: options.Url = options.SERVICE,
+    token_secret: options.TokenSecret = options.SECRET,
+    max_replicas: options.MaxReplicas = options.MOST,
 ) -> None:
     """Print autoscalers that carry out the decisions.
 
@@ -58,7 +48,7 @@ def generate(
     from inferno_operator.resources.observation import readable
 
     namespace, observations = read(place)
-    access = Access(url, token_secret, max_replicas)
+    access = options.Access(url, token_secret, max_replicas)
     text, warnings = generated(
         autoscaler, readable(observations), servers, access, namespace, owner
     )

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+Port = Annotated[
+    int,
+    typer.Option(metavar="PORT", min=0, max=65535, help="Where to listen; 0 takes a free port."),
+]
 OperatorNamespace = Annotated[
     str,
     typer.Option(metavar="NAMESPACE", help="Where the operator runs, whose Lease says who leads."),
@@ -33,12 +37,7 @@ OperatorNamespace = Annotated[
 def console(
     place: "KubectlOptions",
     *,
-    port: Annotated[
-        int,
-        typer.Option(
-            metavar="PORT", min=0, max=65535, help="Where to listen; 0 takes a free port."
-        ),
-    ] = 0,
+    port: Port = 0,
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the address in the browser.")
     ] = True,
@@ -87,12 +86,7 @@ def console_server(  # noqa: PLR0913 - the options of a server
         Path | None, typer.Option(metavar="FILE", help="Private key of the certificate.")
     ] = None,
     host: Annotated[str, typer.Option(metavar="HOST", help="Address to listen on.")] = "0.0.0.0",  # noqa: S104 - in a pod
-    port: Annotated[
-        int,
-        typer.Option(
-            metavar="PORT", min=0, max=65535, help="Where to listen; 0 takes a free port."
-        ),
-    ] = 8443,
+    port: Port = 8443,
     namespace: Annotated[
         str,
         typer.Option("--namespace", "-n", metavar="NAME", help="What the form to log in suggests."),
