@@ -495,17 +495,17 @@ def test_a_server_that_is_made_anew_in_another_namespace_starts_there_and_leaves
     ):
         first: Plan = {"s00": {"A": 2}, "s01": {"B": 1}}
         here.decide(first, {"s00": 2, "s01": 1})
-        wait_until(partial(here.is_done, first), bool, "what runs here", 60.0)
+        wait_until(partial(here.is_done, first), bool, "what runs here")
         seen_here.need({"s00": 2, "s01": 1})
         where = ("--namespace", scene.namespace)
         scene.control_plane.kubectl("delete", "server", "s00", *where)
         there.create(servers=1)
         then: Plan = {"s00": {"B": 3}}
         there.decide(then, {"s00": 3})
-        wait_until(partial(there.is_done, then), bool, "what runs there", 60.0)
+        wait_until(partial(there.is_done, then), bool, "what runs there")
         scene.control_plane.kubectl("scale", *where, "deployment/s00-a", "--replicas=3")
         left: Plan = {"s00": {"A": 3}, "s01": {"B": 1}}
-        wait_until(partial(here.is_done, left), bool, "what a person asked for", 60.0)
+        wait_until(partial(here.is_done, left), bool, "what a person asked for")
         seen_here.pause(NOTICE_S)
 
         assert here.is_done(left)
