@@ -17,6 +17,7 @@ from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import SolverStatus
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, KeptReplicas, SolverResult
+from inferno_optimizer.solvers.exchanges import exchanged
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.solvers.saturation import share_out
@@ -56,8 +57,10 @@ def solve_greedy(
     def serve_those_that_move(ledger: Ledger, entries: Sequence[Entry]) -> list[Entry]:
         return serve(ledger, _stand(candidates, ledger, entries))
 
-    serve_each = serve_those_that_move if stand else serve
-    return SolverResult("greedy", SolverStatus.FEASIBLE, fill(candidates, capacity, serve_each))
+    plan = fill(candidates, capacity, serve_those_that_move if stand else serve)
+    if candidates.system.options.saturation_policy is SaturationPolicy.HOLD:
+        plan = exchanged(candidates, capacity, plan)
+    return SolverResult("greedy", SolverStatus.FEASIBLE, plan)
 
 
 def fill(candidates: Candidates, capacity: IntArray, serve_each: Serve) -> Assignment:

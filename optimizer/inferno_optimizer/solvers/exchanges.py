@@ -1,0 +1,186 @@
+"""Other rows for several servers of a plan at a time: more are served, or the value falls.
+
+The greedy solver takes nothing back: a server that comes late gets nothing, or stays on dear cards,
+where one that came before it would give up cards for little. See `assignment.md`, section
+"Exchanges".
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from inferno_optimizer.sizing.candidates import Candidates
+from inferno_optimizer.sizing.queueing import ArrayTable, FloatArray, IntArray
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment
+
+ROUNDING = 1e-9
+"""Share of the largest value that is no saving."""
+
+
+def exchanged(candidates: Candidates, capacity: IntArray, plan: Assignment) -> Assignment:
+    """The plan after exchanges that serve more, and then those that save something.
+
+    Whoever is served entirely stays so. In the end no other row of one server, and no other rows
+    of two, have a lower value. Servers with several rows keep them, as do those whose row takes
+    several types of cards.
+    """
+    exchanges = _Exchanges(candidates, capacity, plan)
+    exchanges.serve()
+    while exchanges.save():
+        pass
+    return exchanges.plan()
+
+
+@dataclass(frozen=True, slots=True)
+class _Moves(ArrayTable):
+    """Moves of cases to other rows that all free cards of one type.
+
+    Each takes `cards` of a `type`, none if that is the one type, where it frees the difference;
+    its `loss` is what it adds to the value, and may be negative.
+    """
+
+    row: IntArray
+    case: IntArray
+    type: IntArray
+    cards: IntArray
+    freed: IntArray
+    loss: FloatArray
+
+    def fitting(self, left: IntArray, free: npt.NDArray[np.bool_]) -> "_Moves":
+        """Those whose cards are left, of the cases that are free to move; shape (cases,)."""
+        fits = (self.cards == 0) | (self.cards <= left[self.type])
+        return self.take(np.flatnonzero(fits & free[self.case]))
+
+    def cheapest(self, lack: int, most: float) -> int | None:
+        """The position of the move to begin with where some cards lack.
+
+        One that frees all of them goes before others, if its loss is below the most that there may
+        be; of the others it is the one with the least loss for each card. None if there is none,
+        or if all the cards would cost more.
+        """
+        if not self.row.size:
+            return None
+        alone = np.where(self.freed >= lack, self.loss, np.inf)
+        if alone.min() < most:
+            return int(alone.argmin())
+        each = self.loss / np.minimum(self.freed, lack)
+        return int(each.argmin()) if each.min() * lack < most else None
+
+
+class _Exchanges:
+    """Rows that may be taken, and which of them the cases have now."""
+
+    def __init__(self, candidates: Candidates, capacity: IntArray, plan: Assignment) -> None:
+        self._candidates, self._plan = candidates, plan
+        self._rows = _rows_to_take(candidates, capacity)
+        pairs = candidates.pairs
+        self._case, self._type = pairs.case[self._rows], pairs.type[self._rows]
+        self._cards, self._value = candidates.cards[self._rows], candidates.value[self._rows]
+        self._least = ROUNDING * float(np.abs(self._value).max(initial=0.0))
+        self._left = capacity - plan.used(candidates)
+        self._now = np.full(len(candidates.cases), NO_ROW)
+        chosen = np.isin(self._rows, plan.rows[plan.served(candidates)])
+        self._now[self._case[chosen]] = np.flatnonzero(chosen)
+        self._moves = dict[int, _Moves]()
+        """Moves off a type, as long as nobody has come to it or left it."""
+
+    def plan(self) -> Assignment:
+        """The plan with the rows of now; nobody who has one keeps anything else."""
+        rows, replicas = self._plan.rows.copy(), self._plan.replicas.copy()
+        cases = np.flatnonzero(self._now != NO_ROW)
+        rows[cases] = self._rows[self._now[cases]]
+        replicas[cases] = self._candidates.replicas[rows[cases]]
+        kept = {case: parts for case, parts in self._plan.kept.items() if rows[case] == NO_ROW}
+        return replace(self._plan, rows=rows, replicas=replicas, kept=kept)
+
+    def serve(self) -> None:
+        """Give cases that have less than they need all of it; the important ones come first."""
+        served = self._plan.served(self._candidates)
+        waiting = np.setdiff1d(self._case, served).tolist()
+        for case in sorted(waiting, key=lambda case: self._candidates.cases[case].priority):
+            mine = np.flatnonzero(self._case == case)
+            back = _held(self._candidates, self._plan, case)
+            for row in mine[np.argsort(self._value[mine], kind="stable")].tolist():
+                if self._exchange(row, self._left + back, np.inf):
+                    break
+
+    def save(self) -> bool:
+        """Make the exchanges that save something, the largest first; whether there were any."""
+        now = self._now[self._case]
+        saved = np.where(now != NO_ROW, self._value[now] - self._value, 0.0)
+        rows, made = np.flatnonzero(saved > self._least), False
+        for row in rows[np.argsort(-saved[rows], kind="stable")].tolist():
+            mine, left = self._now[self._case[row]], self._left.copy()
+            saving = float(self._value[mine] - self._value[row])
+            if saving > self._least:
+                left[self._type[mine]] += self._cards[mine]
+                made |= self._exchange(row, left, saving)
+        return made
+
+    def _exchange(self, row: int, left: IntArray, saved: float) -> bool:
+        """Take a row with the cards that are left without what its case has.
+
+        If these are too few, others move off their type, at a loss below what the row saves.
+        Returns whether that was possible.
+        """
+        card, rows = int(self._type[row]), [row]
+        left[card] -= self._cards[row]
+        free = np.ones(len(self._now), dtype=np.bool_)
+        while left[card] < 0:
+            free[self._case[rows[-1]]] = False
+            moves = self._moves_off(card).fitting(left, free)
+            best = moves.cheapest(-int(left[card]), saved - self._least)
+            if best is None:
+                return False
+            left[card] += moves.freed[best]
+            left[moves.type[best]] -= moves.cards[best]
+            saved -= float(moves.loss[best])
+            rows.append(int(moves.row[best]))
+        self._left = left
+        self._take(rows)
+        return True
+
+    def _moves_off(self, card: int) -> "_Moves":
+        """The moves of all cases that free cards of a type."""
+        if card not in self._moves:
+            on = self._now[self._case]
+            rows = np.flatnonzero((on != NO_ROW) & (self._type[on] == card))
+            now, cards, stays = on[rows], self._cards[rows], self._type[rows] == card
+            moves = _Moves(
+                row=rows,
+                case=self._case[rows],
+                type=self._type[rows],
+                cards=np.where(stays, 0, cards),
+                freed=self._cards[now] - np.where(stays, cards, 0),
+                loss=self._value[rows] - self._value[now],
+            )
+            self._moves[card] = moves.take(np.flatnonzero(moves.freed > 0))
+        return self._moves[card]
+
+    def _take(self, rows: list[int]) -> None:
+        """Give each row to its case."""
+        for row in rows:
+            now = self._now[self._case[row]]
+            for changed in (row, now) if now != NO_ROW else (row,):
+                self._moves.pop(int(self._type[changed]), None)
+            self._now[self._case[row]] = row
+
+
+def _rows_to_take(candidates: Candidates, capacity: IntArray) -> IntArray:
+    """Usable rows that fit alone and take cards of one type."""
+    fit = candidates.fitting(capacity) >= candidates.replicas
+    types = np.bincount(candidates.needs.owner, minlength=len(candidates.usable))
+    return np.flatnonzero(candidates.usable & fit & (types == 1))
+
+
+def _held(candidates: Candidates, plan: Assignment, case: int) -> IntArray:
+    """Cards of each type that a case has with a plan."""
+    held = np.zeros(len(candidates.types), dtype=np.int64)
+    if (row := int(plan.rows[case])) != NO_ROW:
+        for card, count in candidates.cards_of(row):
+            held[card] += count * plan.replicas[case]
+    for part in plan.kept.get(case, ()):
+        if part.cards:
+            held[part.type] += part.cards * part.replicas
+    return held

@@ -1,0 +1,158 @@
+"""What the greedy solver makes better by exchanges once all servers had their turn."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations
+from random import Random
+
+import numpy as np
+import pytest
+
+from inferno_optimizer.decisions import size_servers
+from inferno_optimizer.optimize import optimize
+from inferno_optimizer.sizing.candidates import Candidates
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.solution import Reason
+from inferno_optimizer.solvers.assignment import Assignment
+from inferno_optimizer.solvers.greedy import fill, serve, solve_greedy
+from inferno_optimizer.solvers.loads import loads_served_entirely
+from inferno_optimizer.system import Allocation, Options, SaturationPolicy, System
+from tests.unit.optimizer.enumeration import best_plan, served
+from tests.unit.optimizer.random_systems import Kind, random_system
+from tests.unit.optimizer.systems import Demand, accelerators, outcome, system_of
+
+HOLD = Options(saturation_policy=SaturationPolicy.HOLD)
+OF_THE_ORIGINAL = [policy for policy in SaturationPolicy if policy is not SaturationPolicy.HOLD]
+BATCHES = (1, 2, 3)
+SYSTEMS = 400
+
+
+def test_two_servers_exchange_their_cards() -> None:
+    # The regret of a on X is larger, 60 of 30; yet b on Y costs 100, and 70 are saved together.
+    demands = [
+        Demand("a", {"X": 3, "Y": 3}, priority=1),
+        Demand("b", {"X": 3, "Y": 10}, priority=2),
+    ]
+    units = accelerators(X=10, Y=11)
+
+    found = outcome(system_of(demands, units, {"X": 3, "Y": 13}, HOLD))
+
+    assert found == {"a": ("Y", 3), "b": ("X", 3)}
+
+
+def test_several_servers_leave_cards_for_one_that_saves_more() -> None:
+    small = [Demand(name, {"X": 1, "Y": 1}, priority=1) for name in "abc"]
+    large = Demand("large", {"X": 3, "Y": 9}, priority=2)
+    units = accelerators(X=10, Y=11)
+
+    found = outcome(system_of([*small, large], units, {"X": 3, "Y": 12}, HOLD))
+
+    assert found == {**dict.fromkeys("abc", ("Y", 1)), "large": ("X", 3)}
+
+
+def test_a_server_that_found_no_cards_gets_those_that_another_can_do_without() -> None:
+    demands = [Demand("a", {"X": 1, "Y": 1}, priority=1), Demand("b", {"X": 1}, priority=2)]
+
+    found = outcome(system_of(demands, accelerators(X=10, Y=12), {"X": 1, "Y": 1}, HOLD))
+
+    assert found == {"a": ("Y", 1), "b": ("X", 1)}
+
+
+def test_a_server_moves_for_no_other_whose_saving_its_own_penalty_eats_up() -> None:
+    # On Y, a pays 10 % of 30 and 33 for moving, and 3 more; b saves 5 there.
+    runs = Allocation("X", 3, cost=30)
+    demands = [
+        Demand("a", {"X": 3, "Y": 3}, current=runs),
+        Demand("b", {"X": 3, "Z": 1}, priority=2, current=Allocation("Z", 1, cost=35)),
+    ]
+    units = accelerators(X=10, Y=11, Z=35)
+
+    found = outcome(system_of(demands, units, {"X": 3, "Y": 3, "Z": 1}, HOLD))
+
+    assert found == {"a": ("X", 3), "b": ("Z", 1)}
+
+
+@pytest.mark.parametrize("policy", OF_THE_ORIGINAL)
+def test_with_the_policies_of_the_original_nothing_is_exchanged(policy: SaturationPolicy) -> None:
+    demands = [Demand("a", {"X": 1, "Y": 1}, priority=1), Demand("b", {"X": 1}, priority=2)]
+    options = Options(saturation_policy=policy)
+
+    found = outcome(system_of(demands, accelerators(X=10, Y=12), {"X": 1, "Y": 1}, options))
+
+    assert found == {"a": ("X", 1), "b": ("", 0)}
+
+
+def systems(servers: int) -> Iterator[System]:
+    for seed in range(SYSTEMS):
+        yield random_system(Random(seed), Kind(servers, BATCHES), HOLD)  # noqa: S311
+
+
+def test_two_servers_that_can_both_be_served_have_the_best_of_all_plans() -> None:
+    compared = 0
+    for system in systems(servers=2):
+        most, value = best_plan(system)
+        solution = optimize(system)
+        if any(decision.reason is not Reason.ALLOCATED for decision in solution.decisions):
+            continue
+        compared += 1
+
+        assert served(system, solution) == most
+        assert solution.certificate.objective == pytest.approx(value, rel=1e-9, abs=1e-6)
+
+    assert compared > SYSTEMS / 8
+
+
+def table(system: System) -> tuple[Candidates, IntArray]:
+    catalogue = Catalogue(system.by_name())
+    candidates, _ = size_servers(catalogue, catalogue.system.servers, rates=False)
+    return candidates, np.array([system.capacity[t] for t in candidates.types], dtype=np.int64)
+
+
+def improvements(
+    candidates: Candidates, capacity: IntArray, plan: Assignment
+) -> Iterator[tuple[int, ...]]:
+    """All other rows of one or two servers that have all they need, if they fit at less value."""
+    cases = [case for case in plan.served(candidates).tolist() if case not in plan.mixes]
+    rows = [
+        row
+        for row in np.flatnonzero(candidates.usable).tolist()
+        if candidates.pairs.case[row] in cases
+    ]
+    for chosen in (*((row,) for row in rows), *combinations(rows, 2)):
+        where = candidates.pairs.case[[*chosen]]
+        other = plan.rows.copy()
+        other[where] = chosen
+        replicas = plan.replicas.copy()
+        replicas[where] = candidates.replicas[[*chosen]]
+        found = replace(plan, rows=other, replicas=replicas)
+        lower = found.objective(candidates) < plan.objective(candidates) - 1e-6
+        fits = (found.used(candidates) <= capacity).all()
+        if lower and fits and len({*where.tolist()}) == len(chosen):
+            yield chosen
+
+
+def test_no_other_rows_of_two_servers_fit_and_have_a_lower_value() -> None:
+    for system in systems(servers=6):
+        candidates, capacity = table(system)
+        plan = solve_greedy(candidates, capacity).assignment
+
+        assert (plan.used(candidates) <= capacity).all()
+        assert not [*improvements(candidates, capacity, plan)], system
+
+
+def test_no_priority_is_served_less_than_without_exchanges() -> None:
+    more = 0
+    for system in systems(servers=6):
+        candidates, capacity = table(system)
+        before = fill(candidates, capacity, serve)
+        after = solve_greedy(candidates, capacity).assignment
+        then = loads_served_entirely(candidates, after)
+        once = loads_served_entirely(candidates, before)
+        more += then != once
+
+        assert {*before.served(candidates).tolist()} <= {*after.served(candidates).tolist()}
+        if then == once:
+            assert after.objective(candidates) <= before.objective(candidates) + 1e-6
+
+    assert more > 0
