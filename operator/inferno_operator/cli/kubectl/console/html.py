@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from importlib.resources import files
 from urllib.parse import quote, urlencode
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-
 from inferno_operator.cli.kubectl.console.glossary import MILLISECONDS, meanings_of
 from inferno_operator.cli.kubectl.console.page import ConsolePage, Trend, no_trend
 from inferno_operator.cli.options.currency import CENTS, Money
@@ -15,6 +13,7 @@ from inferno_operator.cli.savings import TOTAL
 from inferno_operator.cli.tables.order import RowOrder, ordered
 from inferno_operator.cli.tables.rich import style_of
 from inferno_operator.cli.tables.solution import Part, TextTable, first_table, name_of
+from inferno_operator.pages.html import environment
 
 LINKS = {"SERVER": "/servers/", "PLAN": "/plans/", "MODEL": "/models/"}
 """What the names in a column of a table lead to."""
@@ -116,15 +115,7 @@ class Pages:
     ) -> None:
         self._namespace = namespace
         self._units = {**UNITS, **dict.fromkeys(COSTS, money.rate)}
-        loaders = [PackageLoader(__package__), PackageLoader("inferno_operator.pages")]
-        self._environment = Environment(
-            loader=ChoiceLoader(loaders),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._environment.filters["arrows"] = with_arrows
+        self._environment = environment(__package__, "inferno_operator.pages")
         self._environment.globals["form_token"] = form_token
         self._environment.globals["hosted"] = hosted
 
@@ -313,11 +304,6 @@ def _bar(heading: str, text: str) -> _Bar | None:
         return None
     share = float(found[1]) / float(found[2])
     return _Bar(share, f"{100 * min(share, MOST_SHARE):.0f} % of {found[2]}")
-
-
-def with_arrows(text: str) -> str:
-    """Return a text whose arrows are one sign, which no line breaks."""
-    return text.replace("->", "\N{RIGHTWARDS ARROW}")
 
 
 def static_file(name: str) -> bytes:

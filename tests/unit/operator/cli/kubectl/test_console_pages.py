@@ -164,10 +164,13 @@ def test_quantities_have_their_units(server_page: ConsolePage) -> None:
         assert f'<th scope="row">{name} <span class="quiet">{unit}</span>' in text
 
 
-def test_arrows_are_one_sign_but_not_in_what_a_person_typed(seen: list[Observation]) -> None:
+def test_arrows_and_quantities_are_whole_but_not_in_what_a_person_typed(
+    seen: list[Observation],
+) -> None:
     text = html(fleet_view(seen, NAMESPACE, NOW), "q=1->2")
 
-    assert "2927.00 \N{RIGHTWARDS ARROW} 2329.00" in text
+    assert "2927.00 \N{RIGHTWARDS ARROW}\N{NO-BREAK SPACE}2329.00" in text
+    assert "greedy: Feasible, gap not known, 0.012\N{NO-BREAK SPACE}s</p>" in text
     assert re.findall(r".*-&gt;.*", text) == [
         '<label>Filter <input type="search" name="q" value="1-&gt;2"></label>'
     ]
