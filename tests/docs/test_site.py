@@ -164,10 +164,12 @@ def test_long_names_in_tables_may_break_between_their_parts_only(site: Site) -> 
 
 def test_no_line_breaks_in_an_option_and_queries_of_tables_can_be_copied(site: Site) -> None:
     replay = (site.folder / "guides/replay.html").read_text(encoding="utf-8")
+    console = (site.folder / "guides/console.html").read_text(encoding="utf-8")
     metrics = (site.folder / "reference/metrics.html").read_text(encoding="utf-8")
     style = (site.folder / "styles/tables.css").read_text(encoding="utf-8")
 
     assert '<code><span class="whole">--poisson</span></code>' in replay
+    assert '<code><span class="whole">?format=json</span></code>' in console
     assert re.search(r"\.whole \{[^}]*white-space: nowrap;", style)
     assert "Stale|Missing|Refused" in metrics
 

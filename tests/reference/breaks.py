@@ -13,7 +13,7 @@ QUANTITY = re.compile(r"(?<=\d) (?=(%|s|ms|MiB|GiB)(?!\w))")
 
 INLINE = re.compile(r"<pre.*?</pre>|<code>[^<]*</code>", re.DOTALL)
 WORD = re.compile(r"(?<![^\s>])[^\s<>]+")
-"""Of code; browsers would break a line after a hyphen, and a long one anywhere."""
+"""Of code; browsers would break a line after a hyphen or ?, and a long one anywhere."""
 
 SHORT = 28
 """Characters of a word that fit a line, also on a phone."""
@@ -51,4 +51,4 @@ def _inline_code(code: str) -> str:
 def _breaking(word: str) -> str:
     if len(word) > SHORT:
         return PLACE.sub("<wbr>", word)
-    return f'<span class="whole">{word}</span>' if "-" in word else word
+    return f'<span class="whole">{word}</span>' if {"-", "?"} & set(word) else word
