@@ -267,6 +267,28 @@ def test_all_later_goals_together_take_no_more_of_a_level_than_its_tolerance(see
         assert served >= reached[level] * (1 - tolerance)
 
 
+@pytest.mark.parametrize(("given_up", "below"), [(9.1e-4, 0.0), (8.9e-4, 500.0)])
+def test_by_default_a_class_gives_up_nine_requests_in_ten_thousand(
+    given_up: float, below: float
+) -> None:
+    smallest = 10_000 * given_up
+    program = Program(
+        case=np.arange(4),
+        type=np.array([0, 1, 0, 1]),
+        cards=np.array([4.0, 1.0, 5.0, 1.0]),
+        value=np.ones(4),
+        level=np.array([0, 0, 0, 1]),
+        weight=np.array([10_000 - smallest, smallest, 5_000.0, 500.0]),
+        capacity=np.array([4.0, 1.0]),
+        stays=np.zeros(4, dtype=np.bool_),
+    )
+
+    outcome = solve_by_levels(program, Timer(lambda: 60.0), CUTS)
+
+    first = 10_000 - (smallest if below else 0.0)
+    assert program.served(outcome.plan, 2).tolist() == pytest.approx([first, below])
+
+
 # Without the solver two of them end too early.
 @pytest.mark.parametrize("seed", [*extended(0, 1), 2])
 def test_what_the_solution_of_parts_leaves_open_goes_to_the_solver(seed: int) -> None:
