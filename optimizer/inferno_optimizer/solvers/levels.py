@@ -72,15 +72,8 @@ class Tolerance:
         share = by_default if wanted is None else max(wanted, SLACK)
         return cls(share, keeps_whole=not wanted)
 
-    def floor(self, served: float, most: float) -> float:
-        """Load of a level that later goals keep.
-
-        It is the largest possible load less the tolerance, if the plan serves as much. Otherwise it
-        is what the plan serves less the tolerance: hardly any other plan serves all of it.
-        """
-        close = most * (1 - self.share)
-        if served >= close:
-            return min(served * (1 - SLACK), close)
+    def floor(self, served: float) -> float:
+        """Load of a level that later goals keep: hardly any other plan serves all of it."""
         return served * (1 - self.share)
 
 
@@ -212,7 +205,7 @@ class _Driver(Generic[Plan]):
         served, most = -incumbent.value, min(-incumbent.bound, total)
         is_whole = self._floors.whole == level and served >= total * (1 - SLACK)
         whole = self._floors.whole + (is_whole and self._tolerance.keeps_whole)
-        loads = np.append(self._floors.loads, self._tolerance.floor(served, most))
+        loads = np.append(self._floors.loads, self._tolerance.floor(served))
         self._floors = Floors(loads, whole)
         self._bounds = np.append(self._bounds, most)
         self._plan = search.plan(self._floors)
