@@ -314,7 +314,8 @@ class ExactSettings:
         Where the first choice serves so much less of a level than its bound [share of the load],
         another search of the level has this share of its time, in place of dives near the
         choice. In 8 s the last level of `h-1000-2` (seed 8) is then served to 81.8 instead of
-        39.2 %, of `m-1000-2` (seed 2) to 25.8 instead of 0 %. After the dives it had no time.
+        39.2 %, of `m-1000-2` (seed 2) to 25.8 instead of 0 %. After the dives it had no time. Of 13
+        such levels in 30 s, two gained 0.4 and 0.7 % in the 60 % of the time that it left at first.
     steady
         Accept the running plan if its shortfall is at most this multiple of the tolerance.
     cut_rounds, cut_time
@@ -339,7 +340,7 @@ class ExactSettings:
     in_vain_time: float = 0.4
     gap: float = 5e-5
     far: float = 0.01
-    far_time: float = 0.4
+    far_time: float = 0.7
     steady: float = 4.0
     cut_rounds: int = 40
     cut_time: float = 0.3
