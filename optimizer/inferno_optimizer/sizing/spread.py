@@ -61,6 +61,14 @@ class Spread(ArrayTable):
         return bound
 
 
+def cumulants(
+    first: FloatArray, second: FloatArray, third: FloatArray
+) -> tuple[FloatArray, Spread]:
+    """The mean of a time and its spread, from its moments [ms, ms^2, ms^3]."""
+    variance = np.maximum(second - first**2, 0.0)
+    return first, Spread(variance, third - 3.0 * second * first + 2.0 * first**3)
+
+
 def _normal_tail(z: FloatArray) -> FloatArray:
     """Share of a standard normal distribution above z, which is at least 0."""
     t = 1.0 / (1.0 + NORMAL_SCALE * z)

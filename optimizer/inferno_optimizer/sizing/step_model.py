@@ -24,7 +24,7 @@ from inferno_optimizer.sizing.queueing import (
     distinct_rows,
     with_queue,
 )
-from inferno_optimizer.sizing.spread import Spread
+from inferno_optimizer.sizing.spread import Spread, cumulants
 from inferno_optimizer.sizing.step_law import MOST_BUSY, Lengths, StepLaw
 from inferno_optimizer.system import StepParameters
 
@@ -249,12 +249,36 @@ class StepModel(StepLaw):
 
     def _first(self, averages: Averages) -> tuple[FloatArray, Spread]:
         rate, running = averages.throughput, averages.in_service
-        step, mixed = self.step_ms(running, rate)
+        step, around = self._step_moments(running, rate)
+        longer = around.variance / step  # how much longer than others is a step that is met
+        own, scv = self.prefill_ms, self.length_cov**2
+        joint = rate * (step + longer) * (1.0 - self.alone)
+        whole = self.alpha + (self.decode_slope + self.mixed_slope) * running
+        part = self.chunks % 1.0
+        (rest, met), (turn, wait) = self._met(step, around, rate), self._turn(running, rate)
+        mean = self._mixed(rest, turn) + self.ahead * step + self.chunks * whole + own
+        return mean, Spread(
+            self._mixed(met.variance, wait.variance)
+            + self.ahead * around.variance
+            + own**2 * (scv + joint * (1.0 + scv))
+            + (whole + own / self.chunks) ** 2 * part * (1.0 - part)
+            + self._crowd_variance(averages),
+            self._mixed(met.third, wait.third)
+            + self.ahead * around.third
+            + own**3 * joint * (1.0 + 3.0 * scv),
+        )
+
+    def _mixed(self, together: FloatArray, alone: FloatArray) -> FloatArray:
+        """The mean of two figures, of prompts that steps compute together or alone."""
+        return np.asarray((1.0 - self.alone) * together + self.alone * alone)
+
+    def _step_moments(self, states: FloatArray, rate: FloatArray) -> tuple[FloatArray, Spread]:
+        """A step is D, or longer by `jump` with a probability: mean and variance are right."""
+        step, mixed = self.step_ms(states, rate)
         own = self.prefill_ms
-        # A step is D, or longer by `jump` with probability `share`: mean and variance are right.
-        jumps = step - (self.alpha + self.decode_slope * running)
+        jumps = step - (self.alpha + self.decode_slope * states)
         prompts = rate * step / np.maximum(mixed, 1e-100)
-        longer = self.mixed_slope * running + own * prompts
+        longer = self.mixed_slope * states + own * prompts
         square = longer**2 + own**2 * (
             prompts * self.length_cov**2 + np.maximum(prompts - 1.0, 0.0)
         )
@@ -263,6 +287,11 @@ class StepModel(StepLaw):
         feedback = np.minimum(jumps / step, MOST_BUSY)
         variance = share * (1.0 - share) * jump**2 / (1.0 - feedback**2)
         third = share * (1.0 - share) * (1.0 - 2.0 * share) * jump**3 / (1.0 - feedback**3)
+        return step, Spread(variance, third)
+
+    def _met(self, step: FloatArray, around: Spread, rate: FloatArray) -> tuple[FloatArray, Spread]:
+        """The rest of the step that is met, whose prompts are computed with the own."""
+        variance, third = around.variance, around.third
         fourth = 1.5 * third**2 / np.maximum(variance, 1e-100) + 3.0 * variance**2
         # Moments of the step that an arrival meets, which is longer than others.
         moments = (
@@ -270,35 +299,34 @@ class StepModel(StepLaw):
             step**2 + 3.0 * variance + third / step,
             step**3 + 6.0 * step * variance + 4.0 * third + fourth / step,
         )
-        # It waits for the rest of that step; all of it brings prompts that come with its own.
-        joint = rate * own * (1.0 - self.alone)
-        raw = (
+        joint = rate * self.prefill_ms
+        return cumulants(
             moments[0] * (0.5 + joint),
             moments[1] * (1.0 / 3.0 + joint + joint**2),
             moments[2] * (0.25 + joint + 1.5 * joint**2 + joint**3),
         )
-        beyond = np.maximum(moments[1] - moments[0] ** 2, 0.0)
-        met = moments[1] / 12.0 + (0.5 + joint) ** 2 * beyond
-        busy = self.busy(running, rate)
-        prompt = self.prompt_ms(running, np.zeros_like(rate), self.waited(busy))
-        mean = prompt + raw[0] + self.ahead * step
-        others, scv = rate * moments[0] * (1.0 - self.alone), self.length_cov**2
-        chunk = self.alpha + (self.decode_slope + self.mixed_slope) * running + own / self.chunks
-        steps = self._steps_spread(busy)
-        crowd = self._crowd_variance(averages)
-        return mean, Spread(
-            met
-            + self.ahead * variance
-            + own**2 * (scv + others * (1.0 + scv))
-            + chunk**2 * steps.variance
-            + crowd,
-            raw[2]
-            - 3.0 * raw[1] * raw[0]
-            + 2.0 * raw[0] ** 3
-            + self.ahead * third
-            + own**3 * others * (1.0 + 3.0 * scv)
-            + chunk**3 * steps.third,
-        )
+
+    def _turn(self, states: FloatArray, rate: FloatArray) -> tuple[FloatArray, Spread]:
+        """The time until the turn of a prompt that takes steps of its own.
+
+        It waits for those before it, as in an M/G/1 queue [Takacs, Introduction to the Theory of
+        Queues, 1962, ch. 1], and for the rest of a step without a prompt, which is a vacation of
+        that queue [Fuhrmann and Cooper, Oper. Res. 33 (1985) 1117-1129].
+        """
+        scv, decode = self.length_cov**2, self.alpha + self.decode_slope * states
+        steps = self._mixed(self.budget_share, self.chunks)
+        service = steps * (decode + self.mixed_slope * states) + self.prefill_ms
+        busy = np.minimum(rate * service, MOST_BUSY)
+        odds = busy / (1.0 - busy)
+        # Moments of the rest of a service; lengths vary as a gamma distribution.
+        rest = service * (1.0 + scv) / 2.0
+        second_rest = rest * service * (1.0 + 2.0 * scv) * 2.0 / 3.0
+        third_rest = second_rest * service * (1.0 + 3.0 * scv) * 3.0 / 4.0
+        first = odds * rest
+        second = odds * (second_rest + 2.0 * rest * first)
+        third = odds * (third_rest + 3.0 * second_rest * first + 3.0 * rest * second)
+        wait, spread = cumulants(first, second, third)
+        return wait + decode / 2.0, Spread(spread.variance + decode**2 / 12.0, spread.third)
 
     def _crowd_variance(self, averages: Averages) -> FloatArray:
         """How the time varies because there are more requests at some times than at others.
@@ -311,17 +339,6 @@ class StepModel(StepLaw):
         slope = (more - step) / (NUDGE * running) * (0.5 + self.ahead)
         slope = slope + (self.decode_slope + self.mixed_slope) * self.chunks
         return slope**2 * running / self.power(running, rate, step, mixed)
-
-    def _steps_spread(self, busy: FloatArray) -> Spread:
-        """How the number of steps of a prompt varies: its chunks, and the wait for the budget.
-
-        The wait is 0, or exponential with the probability that the budget is taken.
-        """
-        wait, part, waits = busy * self.turn_steps(busy), self.chunks % 1.0, self.alone * busy
-        return Spread(
-            part * (1.0 - part) + waits * (2.0 - busy) * wait**2,
-            waits * (6.0 - 6.0 * busy + 2.0 * busy**2) * wait**3,
-        )
 
     def idle_itl_ms(self) -> FloatArray:
         """A decode step of a lone request, for each of its tokens [ms]."""

@@ -11,6 +11,11 @@ from tests.unit.optimizer.mixed_simulation import serve
 SLOW = StepParameters(45.0, 1.5e-4, 0.25, 1e-4, ahead=1.0, budget=2048.0, overhead=300.0)
 """A large model: a prompt of the budget takes ten times as long as a step without one."""
 
+FAST = StepParameters(5.4, 6.5e-5, 0.0114, 1.34e-4, ahead=1.0, budget=2048.0, overhead=160.0)
+"""A small model, as `inferno bench` found it; see tests/data/h100-llama3-3b."""
+
+MANY = 20_000
+
 COV, BATCH, NUMBER = 0.29, 64, 6000
 
 
@@ -28,3 +33,19 @@ def test_the_inter_token_latency_counts_prompts_that_came_during_its_own(
     found = latencies(replica(SLOW, BATCH, inputs, outputs, COV), rate)
     assert found.itl_ms[0] == pytest.approx(seen.itl.mean(), rel=0.04)
     assert found.ttft_ms[0] == pytest.approx(seen.ttft.mean(), rel=0.12)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "rate"), [(1280, 8.0), (1280, 14.5), (2048, 6.0), (2048, 9.0)], ids=str
+)
+def test_a_prompt_of_much_of_the_budget_waits_for_the_steps_of_those_before_it(
+    inputs: int, rate: float
+) -> None:
+    requests = requests_of(np.random.default_rng(1), rate / 1000.0, inputs, 128, COV, MANY)
+
+    seen = serve(FAST, BATCH, requests)
+
+    found = latencies(replica(FAST, BATCH, inputs, 128, COV), rate)
+    assert found.ttft_ms[0] == pytest.approx(seen.ttft.mean(), rel=0.05)
+    times = np.percentile(seen.ttft, (90, 95, 99))
+    assert found.ttft_percentiles[0] == pytest.approx(times, rel=0.07)
