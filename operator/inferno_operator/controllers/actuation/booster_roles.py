@@ -31,24 +31,25 @@ def role_holder(backend: Holder, role: str) -> Holder | None:
 def role_problem(backend: Holder, role: str) -> RoleProblem | None:
     """Return why the number of a role of a backend cannot be set, if it cannot."""
     booster = f"{backend.kind.kind} {Key.of(backend.manifest).name!r}"
-    problems = (RoleProblem(why, f"{booster}: {text}") for why, text in _problems(backend, role))
-    return next(problems, None)
+    problem = next(_problems(backend, role), None)
+    return problem and problem._replace(message=f"{booster}: {problem.message}")
 
 
-def _problems(backend: Holder, role: str) -> Iterator[tuple[str, str]]:
+def _problems(backend: Holder, role: str) -> Iterator[RoleProblem]:
     part, path = backend.part, _path(backend)
     if part.get("type") != DISAGGREGATED:
         wrong = f"{path}.type is {part.get('type')}: a backend with roles is {DISAGGREGATED}"
-        yield "NoBackend", wrong
+        yield RoleProblem("NoBackend", wrong)
     elif _worker(backend, role) is None:
-        yield "NoBackend", f"{path}.workers: none is of the type {role!r}: add one"
+        yield RoleProblem("NoBackend", f"{path}.workers: none is of the type {role!r}: add one")
     for place, fields in ((path, part), ("spec", backend.manifest["spec"])):
         if POLICY in fields:
-            yield "Conflict", f"{place}.{POLICY} scales whole groups, not roles: remove it"
+            text = f"{place}.{POLICY} scales whole groups, not roles: remove it"
+            yield RoleProblem("Conflict", text)
     if backend.groups > 1:
         name = backend.number
         text = f"{path}.{name} is {backend.groups}: set it to 1, as roles are scaled in one group"
-        yield "SeveralGroups", text
+        yield RoleProblem("SeveralGroups", text)
 
 
 def _worker(backend: Holder, role: str) -> int | None:
