@@ -5,10 +5,10 @@ where one that came before it would give up cards for little. See `assignment.md
 "Exchanges".
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import ArrayTable, FloatArray, IntArray
@@ -17,13 +17,17 @@ from inferno_optimizer.solvers.assignment import NO_ROW, Assignment
 ROUNDING = 1e-9
 """Share of the largest value that is no saving."""
 
+MOST_TRIES = 50_000
+"""Rows that are tried in a plan, those that save most first, which takes 3 s at most: on 20
+accelerators, 3,000 servers try 43,000, and 10,000 servers have 95 % of what 100,000 would save."""
+
 
 def exchanged(candidates: Candidates, capacity: IntArray, plan: Assignment) -> Assignment:
     """The plan after exchanges that serve more, and then those that save something.
 
     Whoever is served entirely stays so. In the end no other row of one server, and no other rows
-    of two, have a lower value. Servers with several rows keep them, as do those whose row takes
-    several types of cards.
+    of two, have a lower value, unless there are too many to try. Servers with several rows keep
+    them, as do those whose row takes several types of cards.
     """
     exchanges = _Exchanges(candidates, capacity, plan)
     exchanges.serve()
@@ -47,25 +51,25 @@ class _Moves(ArrayTable):
     freed: IntArray
     loss: FloatArray
 
-    def fitting(self, left: IntArray, free: npt.NDArray[np.bool_]) -> "_Moves":
-        """Those whose cards are left, of the cases that are free to move; shape (cases,)."""
-        fits = (self.cards == 0) | (self.cards <= left[self.type])
-        return self.take(np.flatnonzero(fits & free[self.case]))
-
-    def cheapest(self, lack: int, most: float) -> int | None:
+    def cheapest(self, left: IntArray, moved: Iterable[int], lack: int, most: float) -> int | None:
         """The position of the move to begin with where some cards lack.
 
-        One that frees all of them goes before others, if its loss is below the most that there may
-        be; of the others it is the one with the least loss for each card. None if there is none,
-        or if all the cards would cost more.
+        Its cards are left, and its case has not moved. One that frees all of them goes before
+        others, if its loss is below the most that there may be; of the others it is the one with
+        the least loss for each card. None if there is none, or if all the cards would cost more.
         """
-        if not self.row.size:
+        possible = (self.cards == 0) | (self.cards <= left[self.type])
+        for case in moved:
+            possible &= self.case != case
+        places = np.flatnonzero(possible)
+        if not places.size:
             return None
-        alone = np.where(self.freed >= lack, self.loss, np.inf)
+        loss, freed = self.loss[places], self.freed[places]
+        alone = np.where(freed >= lack, loss, np.inf)
         if alone.min() < most:
-            return int(alone.argmin())
-        each = self.loss / np.minimum(self.freed, lack)
-        return int(each.argmin()) if each.min() * lack < most else None
+            return int(places[alone.argmin()])
+        each = loss / np.minimum(freed, lack)
+        return int(places[each.argmin()]) if each.min() * lack < most else None
 
 
 class _Exchanges:
@@ -82,6 +86,7 @@ class _Exchanges:
         self._now = np.full(len(candidates.cases), NO_ROW)
         chosen = np.isin(self._rows, plan.rows[plan.served(candidates)])
         self._now[self._case[chosen]] = np.flatnonzero(chosen)
+        self._tries = 0
         self._moves = dict[int, _Moves]()
         """Moves off a type, as long as nobody has come to it or left it."""
 
@@ -124,13 +129,14 @@ class _Exchanges:
         If these are too few, others move off their type, at a loss below what the row saves.
         Returns whether that was possible.
         """
+        if self._tries == MOST_TRIES:
+            return False
+        self._tries += 1
         card, rows = int(self._type[row]), [row]
         left[card] -= self._cards[row]
-        free = np.ones(len(self._now), dtype=np.bool_)
         while left[card] < 0:
-            free[self._case[rows[-1]]] = False
-            moves = self._moves_off(card).fitting(left, free)
-            best = moves.cheapest(-int(left[card]), saved - self._least)
+            moves, moved = self._moves_off(card), self._case[rows].tolist()
+            best = moves.cheapest(left, moved, -int(left[card]), saved - self._least)
             if best is None:
                 return False
             left[card] += moves.freed[best]
