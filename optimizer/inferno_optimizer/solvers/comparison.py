@@ -5,31 +5,40 @@ from collections.abc import Iterator
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.solvers.assignment import Assignment
 from inferno_optimizer.solvers.levels import GIVEN_UP
-from inferno_optimizer.solvers.loads import loads_held, loads_served, loads_served_entirely
+from inferno_optimizer.solvers.loads import loads_served, loads_served_entirely, loads_up_to
+from inferno_optimizer.solvers.running import Running
 
 ROUNDING = 1e-12
 """Relative distance that is rounding."""
 
 
-def is_better(candidates: Candidates, one: Assignment, another: Assignment) -> bool:
+def is_better(
+    candidates: Candidates, one: Assignment, another: Assignment, *, one_each: bool = False
+) -> bool:
     """Whether the first of two plans holds or serves more by priority, in part or entirely.
 
-    Loads that differ by less than what later goals may take are equal.
+    Loads that differ by less than what later goals may take are equal. With `one_each`, what one
+    replica of each case holds counts before all that is held of a level, so that none is stopped
+    for an equal one that has several: searches for mixes do not see to that.
     """
     given_up = share_given_up(candidates) * (1 + ROUNDING)
-    pairs = zip(_reached(candidates, one), _reached(candidates, another), strict=True)
-    for load, other in pairs:
+    reached, others = (_reached(candidates, p, one_each=one_each) for p in (one, another))
+    for load, other in zip(reached, others, strict=True):
         if abs(load - other) > given_up * max(load, other):
             return load > other
     return False
 
 
-def _reached(candidates: Candidates, plan: Assignment) -> Iterator[float]:
+def _reached(candidates: Candidates, plan: Assignment, *, one_each: bool) -> Iterator[float]:
     """Loads that a plan holds and serves, the most important first, as `goals_of` orders them."""
-    delayed = candidates.system.options.delayed_best_effort
-    first = loads_served_entirely if delayed else loads_served
-    held, served = loads_held(candidates, plan), first(candidates, plan)
+    options, running = candidates.system.options, Running.of(candidates)
+    policy, delayed = options.saturation_policy, options.delayed_best_effort
+    first = loads_up_to(candidates, plan, running.held_first(policy))
+    held = loads_up_to(candidates, plan, running.held(policy))
+    served = (loads_served_entirely if delayed else loads_served)(candidates, plan)
     for priority in served:
+        if one_each:
+            yield first[priority]
         yield from (held[priority], served[priority])
     if delayed:
         yield from loads_served(candidates, plan).values()
@@ -37,10 +46,10 @@ def _reached(candidates: Candidates, plan: Assignment) -> Iterator[float]:
 
 def is_better_or_cheaper(candidates: Candidates, one: Assignment, another: Assignment) -> bool:
     """Whether the first of two plans holds or serves more, or the same at a lower value."""
-    if is_better(candidates, one, another):
+    if is_better(candidates, one, another, one_each=True):
         return True
     cheaper = one.objective(candidates) < another.objective(candidates)
-    return cheaper and not is_better(candidates, another, one)
+    return cheaper and not is_better(candidates, another, one, one_each=True)
 
 
 def share_given_up(candidates: Candidates) -> float:

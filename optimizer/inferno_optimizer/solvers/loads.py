@@ -5,11 +5,10 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from inferno_optimizer.sizing.candidates import Candidates
-from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solution import Level
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, share_kept
 from inferno_optimizer.solvers.exact.program import weight_of
-from inferno_optimizer.solvers.running import Running
 
 
 def priorities_of(candidates: Candidates, cases: IntArray) -> list[int]:
@@ -45,11 +44,11 @@ def loads_served(candidates: Candidates, assignment: Assignment) -> dict[int, fl
     return served
 
 
-def loads_held(candidates: Candidates, assignment: Assignment) -> dict[int, float]:
-    """Load that an assignment serves of what the present replicas carry."""
-    running = Running.of(candidates)
-    most = running.held(candidates.system.options.saturation_policy).tolist()
-    held = loads_of(candidates, ())
+def loads_up_to(
+    candidates: Candidates, assignment: Assignment, most: FloatArray
+) -> dict[int, float]:
+    """Load that an assignment serves, of each case up to a share of its load; shape (cases,)."""
+    reached = loads_of(candidates, ())
     for place, case in enumerate(candidates.cases):
         row, share = int(assignment.rows[place]), 0.0
         if place in assignment.mixes:
@@ -58,8 +57,8 @@ def loads_held(candidates: Candidates, assignment: Assignment) -> dict[int, floa
             share = share_kept(assignment.kept[place])
         elif row != NO_ROW:
             share = assignment.replicas[place] / max(candidates.replicas[row], 1)
-        held[case.priority] += float(min(share, most[place])) * weight_of(case)
-    return held
+        reached[case.priority] += float(min(share, most[place])) * weight_of(case)
+    return reached
 
 
 def added(loads: Mapping[int, float], more: Mapping[int, float]) -> dict[int, float]:

@@ -140,7 +140,8 @@ class _Search:
         answer = self._entire_answer(plan)
         if self._leaves_some(answer):
             single = self._partial_answer()
-            if is_better(self.candidates, single.assignment, answer.assignment):
+            plans = single.assignment, answer.assignment
+            if is_better(self.candidates, *plans, one_each=True):
                 return self._with_curve(without_bounds(self.candidates, single))
         return self._completed(answer, plan)
 

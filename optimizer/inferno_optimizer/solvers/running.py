@@ -78,6 +78,18 @@ class Running:
         holds = (self.rows != NO_ROW) & policy.protects_what_runs
         return np.where(holds, self.carried, 0.0)
 
+    def held_first(self, policy: SaturationPolicy) -> FloatArray:
+        """Share of what a case needs that is held before any of its level holds more; (cases,).
+
+        With Hold that is what one replica carries, on average where they differ; else nothing.
+        """
+        if policy is not SaturationPolicy.HOLD:
+            return np.zeros_like(self.carried)
+        replicas = self.replicas.copy()
+        for case, parts in self.parts.items():
+            replicas[case] = sum(part.replicas for part in parts)
+        return self.carried / np.maximum(replicas, 1)
+
 
 def _rows(candidates: Candidates) -> IntArray:
     """The usable row of the accelerator that each case runs on; -1 where it runs on no such."""

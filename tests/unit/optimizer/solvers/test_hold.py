@@ -27,6 +27,8 @@ from tests.unit.optimizer.systems import Demand, accelerators, outcome, system_o
 HOLD = Options(saturation_policy=SaturationPolicy.HOLD)
 SOLVERS = {"greedy": HOLD, "exact": replace(HOLD, milp=True)}
 by_each_solver = pytest.mark.parametrize("options", SOLVERS.values(), ids=SOLVERS.keys())
+ALSO_MIXES = {**SOLVERS, "mixes": replace(HOLD, milp=True, heterogeneous=True)}
+also_with_mixes = pytest.mark.parametrize("options", ALSO_MIXES.values(), ids=ALSO_MIXES.keys())
 DELAYED = {name: replace(options, delayed_best_effort=True) for name, options in SOLVERS.items()}
 at_once_or_delayed = pytest.mark.parametrize(
     "options",
@@ -79,7 +81,16 @@ def test_equal_servers_that_run_keep_what_runs_each(options: Options) -> None:
     assert sorted(found.values()) == [2, 3]
 
 
-@by_each_solver
+@also_with_mixes
+def test_of_two_equal_servers_none_is_stopped_when_half_of_their_cards_go(
+    options: Options,
+) -> None:
+    demands = [Demand(name, {"X": 2}, current=runs("X", 2)) for name in ("a", "b")]
+
+    assert replicas(scarce(options, 2, *demands)) == {"a": 1, "b": 1}
+
+
+@also_with_mixes
 def test_no_server_is_stopped_for_an_equal_one_with_several_replicas(options: Options) -> None:
     random = Random(1)  # noqa: S311 - a repeatable choice, not a secret
     for _ in range(100):
