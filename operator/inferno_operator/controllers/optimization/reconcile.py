@@ -164,9 +164,11 @@ async def _release(observation: Observation, context: Context) -> ReconcileResul
 
 
 async def _others(observation: Observation, context: Context) -> list[Observation]:
-    """Return all Optimizers of the namespace, if this one has an interval; else none."""
+    """Return all Optimizers of the namespace, if this one is to optimize; else none."""
     resource = observation.resource
-    if not isinstance(resource, Optimizer) or resource.spec.interval is None:
+    if not isinstance(resource, Optimizer):
+        return []
+    if resource.spec.interval is None and not resource.spec.optimize:
         return []
     listing = await context.cluster.list(OPTIMIZER, observation.reference.key.namespace)
     return [observe(Optimizer, manifest) for manifest in listing.manifests]

@@ -60,9 +60,10 @@ def next_step(
     resource = observation.resource
     if not isinstance(resource, Optimizer):
         return ScheduleStep(status.unreadable(observation))
-    older = None if resource.spec.optimize else rival(observation, others)
-    if older is not None:
-        return ScheduleStep(status.refused(observation, older), again_after=resource.spec.interval)
+    other = rival(observation, others)
+    if other is not None:
+        update = status.refused(observation, other.metadata.name)
+        return ScheduleStep(update, again_after=other.spec.interval)
     waits, interval = seconds_until_due(observation, now), resource.spec.interval
     if waits and is_urgent:
         waits = 0.0
@@ -94,15 +95,14 @@ def seconds_until_due(observation: Observation, now: datetime) -> float | None:
     return max(0.0, (due - now).total_seconds())
 
 
-def rival(observation: Observation, others: Iterable[Observation]) -> str | None:
-    """Return the name of an older Optimizer with an interval, if this one has an interval too.
+def rival(observation: Observation, others: Iterable[Observation]) -> Optimizer | None:
+    """Return the oldest Optimizer with an interval, unless it is this one: it alone optimizes.
 
-    Two Optimizers with intervals would overwrite each other's decisions for the same Servers.
+    Two Optimizers would overwrite each other's decisions for the same Servers: a request to one is
+    undone at the next interval of the other.
     """
     resources = [o.resource for o in (observation, *others) if o.deleted is None]
     regular = [r for r in resources if isinstance(r, Optimizer) and r.spec.interval is not None]
+    oldest = min(regular, key=lambda r: r.age, default=None)
     own = observation.reference.key.name
-    if own not in {r.metadata.name for r in regular}:
-        return None
-    oldest = min(regular, key=lambda r: r.age).metadata.name
-    return None if oldest == own else oldest
+    return None if oldest is None or oldest.metadata.name == own else oldest

@@ -100,10 +100,10 @@ def settled(observation: Observation) -> Update:
 
 
 def refused(observation: Observation, rival: str) -> Update:
-    """Return the update of an Optimizer whose interval has no effect, as an older one has one."""
+    """Return the update of an Optimizer that does not optimize, as another does at an interval."""
     message = (
-        f"spec.interval has no effect: the older Optimizer {rival!r} has an interval too;"
-        " remove one of the two"
+        f"it does not optimize: the Optimizer {rival!r} plans this namespace at its spec.interval;"
+        " set spec.optimize of that one, or remove its interval"
     )
     refusal = Verdict(READY, holds=False, reason="SeveralIntervals", message=message)
     verdicts = (refusal, _last_verdict(observation))

@@ -1,6 +1,7 @@
 """When an Optimizer optimizes by itself, and which one of several may."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -64,7 +65,7 @@ def test_the_oldest_one_with_an_interval_goes_on() -> None:
     everyone = [old, young, oldest]
 
     assert rival(old, everyone) is None
-    assert rival(young, everyone) == "old"
+    assert rival(young, everyone) == old.resource
 
 
 def test_one_that_goes_is_no_rival() -> None:
@@ -198,6 +199,39 @@ async def test_a_second_interval_is_refused_by_a_condition() -> None:
     await reconciled(cluster, solver, key=Key("default", "old"))
     assert conditions(cluster, "old")["Ready"] == ("True", "Valid")
     assert len(solver.systems) == 1
+
+
+@pytest.mark.parametrize("interval", [True, False])
+async def test_a_request_waits_where_another_one_would_undo_it(interval: bool) -> None:
+    born_later = {"creationTimestamp": born(2)}
+    make = partial(regular, asked=True) if interval else partial(optimizer, optimize=True)
+    asked = make("asked", **born_later)
+    cluster, solver = scene(regular("old", creationTimestamp=born(1)), asked), FakeOptimizer()
+    key = Key("default", "asked")
+
+    outcome = await reconciled(cluster, solver, key=key)
+
+    assert outcome.again_after == INTERVAL
+    assert not solver.systems
+    told: dict[str, Any] = cluster.objects["Optimizer", key]
+    assert told["spec"]["optimize"]
+    assert conditions(cluster, "asked")["Ready"] == ("False", "SeveralIntervals")
+    assert "'old'" in told["status"]["conditions"][0]["message"]
+
+    del cluster.objects["Optimizer", Key("default", "old")]
+    await reconciled(cluster, solver, key=key)
+
+    assert len(solver.systems) == 1
+    assert conditions(cluster, "asked")["Ready"] == ("True", "Valid")
+
+
+async def test_who_is_not_to_optimize_is_not_told_of_others() -> None:
+    old, idle = regular("old", creationTimestamp=born(1)), optimizer("idle", optimize=False)
+    cluster = scene(old, idle)
+
+    await reconciled(cluster, FakeOptimizer(), key=Key("default", "idle"))
+
+    assert conditions(cluster, "idle")["Ready"] == ("True", "Valid")
 
 
 async def test_what_was_refused_starts_when_the_other_one_is_gone() -> None:
