@@ -367,7 +367,7 @@ def _copies(observation: Observation) -> Iterator[Observation]:
         yield observation
         return
     for number in range(COPIES):
-        name = f"{server.metadata.name}{LONG}-{number}"[:63]
+        name = f"{server.metadata.name}{LONG}"[:61] + f"-{number}"
         metadata = server.metadata.model_copy(update={"name": name})
         spec = server.spec.model_copy(update={"name": name})
         copy = server.model_copy(update={"metadata": metadata, "spec": spec})

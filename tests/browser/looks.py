@@ -73,7 +73,14 @@ BESIDE = """() => innerWidth > 600 ? [] : [...document.querySelectorAll("header 
   .map(e => e.outerHTML)"""
 """Cells of the console that a phone does not show, or that leave the rest of their row blank."""
 
-PLACES = (WIDER, STICKY, OVERLAPS, APART, STACKED, TALL, SCROLLED, HEADS, ARROWS, EXPONENTS, BESIDE)
+NAMES = """() => innerWidth > 600 ? [] : [...document.querySelectorAll("tbody .name:first-child")]
+  .filter(e => e.offsetWidth < 0.9 * e.parentElement.clientWidth).map(e => e.outerHTML)"""
+"""Names above the cells of a phone's list that break before the end of the line."""
+
+PLACES = (
+    *(WIDER, STICKY, OVERLAPS, APART, STACKED, TALL, SCROLLED, HEADS, ARROWS, EXPONENTS, BESIDE),
+    NAMES,
+)
 """What may be wrong with where things are."""
 
 

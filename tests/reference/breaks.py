@@ -21,7 +21,7 @@ SHORT = 28
 DIFFERENCE = re.compile(r"(?<![\w-])(\w) ([-+]) (?=\w(?![\w-]))")
 """A sum such as n - 1, of which no line may end in the middle."""
 
-HYPHEN = re.compile(r"(?<=\de)-(?=\d)|(?<=[\s>(]llm)-(?=d\b)")
+HYPHEN = re.compile(r"(?<=\de)-(?=\d)|(?<=[\s>(]llm)-(?=d\b)|(?<=TensorRT)-(?=LLM)")
 """Of an exponent or a name, at which no line may end."""
 
 CODE = re.compile(r"<pre.*?</pre>|<code.*?</code>", re.DOTALL)

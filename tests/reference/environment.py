@@ -1,6 +1,6 @@
 """Every variable that a program of ours reads."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from inferno_operator.settings import VARIABLES
 from tests.reference.commands import contexts
@@ -48,6 +48,14 @@ def _others() -> Iterator[tuple[str, str, str, str, str]]:
             default = "" if parameter.default is None else parameter.default
             shown = code(f"{default:g}" if isinstance(default, float) else default)
             key = (code(variable), ", ".join(map(code, parameter.opts)), shown, help_text)
-            programs.setdefault(key, []).append(code(context.command_path))
+            programs.setdefault(key, []).append(context.command_path)
     for (variable, option, default, help_text), readers in programs.items():
-        yield variable, ", ".join(readers), option, default, help_text
+        yield variable, _by_program(readers), option, default, help_text
+
+
+def _by_program(paths: Iterable[str]) -> str:
+    """Return commands behind the program that has them, which is named once."""
+    commands: dict[str, list[str]] = {}
+    for program, _, command in (path.rpartition(" ") for path in paths):
+        commands.setdefault(program, []).append(command)
+    return ", ".join(code(f"{program} {', '.join(of)}") for program, of in commands.items())
