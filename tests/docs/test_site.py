@@ -180,14 +180,16 @@ def test_no_line_breaks_in_a_quantity_a_sum_or_a_name_but_commands_stay_as_they_
     studies = (site.folder / "guides/studies.html").read_text(encoding="utf-8")
     concepts = (site.folder / "concepts.html").read_text(encoding="utf-8")
     comparison = (site.folder / "comparison.html").read_text(encoding="utf-8")
+    estimates = (site.folder / "how-good-are-estimates.html").read_text(encoding="utf-8")
     copied = re.findall(r"<pre.*?</pre>", studies, re.DOTALL)
 
     assert ">3294, 98.7&nbsp;%</td>" in studies
     assert not re.search(r"<td[^>]*>[\d.]+ %", studies)
     assert copied
     assert not any("&nbsp;" in text for text in copied)
-    assert "to n&nbsp;-&nbsp;1 at rate" in concepts
+    assert "to n&nbsp;&#8209;&nbsp;1 at rate" in concepts
     assert "with llm&#8209;d's formulas" in comparison
+    assert "TensorRT&#8209;LLM</td>" in estimates
     assert 'href="https://llm-d.ai/' in comparison
 
 

@@ -21,8 +21,10 @@ SHORT = 28
 DIFFERENCE = re.compile(r"(?<![\w-])(\w) ([-+]) (?=\w(?![\w-]))")
 """A sum such as n - 1, of which no line may end in the middle."""
 
-HYPHEN = re.compile(r"(?<=\de)-(?=\d)|(?<=[\s>(]llm)-(?=d\b)|(?<=TensorRT)-(?=LLM)")
-"""Of an exponent or a name, at which no line may end."""
+HYPHEN = re.compile(
+    r"(?<=\de)-(?=\d)|(?<=[\s>(]llm)-(?=d\b)|(?<=TensorRT)-(?=LLM)|(?<=&nbsp;)-(?=&nbsp;)"
+)
+"""Of an exponent, a name or a difference, at which no line may end, whatever follows."""
 
 CODE = re.compile(r"<pre.*?</pre>|<code.*?</code>", re.DOTALL)
 """What stays as it is, as people copy it."""
