@@ -105,6 +105,12 @@ class Assignment:
         mixed = np.array([*self.mixes], dtype=np.int64)
         return np.union1d(np.flatnonzero(self._entire(candidates)), mixed)
 
+    def without(self) -> npt.NDArray[np.bool_]:
+        """Whether a case has nothing at all; shape (cases,)."""
+        nothing: npt.NDArray[np.bool_] = self.rows == NO_ROW
+        nothing[np.array([*self.mixes, *self.kept], dtype=np.int64)] = False
+        return nothing
+
     def _entire(self, candidates: Candidates) -> npt.NDArray[np.bool_]:
         """Cases with all the replicas of a row."""
         chosen: npt.NDArray[np.bool_] = self.rows != NO_ROW

@@ -77,7 +77,7 @@ class _Exchanges:
 
     def __init__(self, candidates: Candidates, capacity: IntArray, plan: Assignment) -> None:
         self._candidates, self._plan = candidates, plan
-        self._rows = _rows_to_take(candidates, capacity)
+        self._rows = _rows_to_take(candidates, capacity, plan)
         pairs = candidates.pairs
         self._case, self._type = pairs.case[self._rows], pairs.type[self._rows]
         self._cards, self._value = candidates.cards[self._rows], candidates.value[self._rows]
@@ -100,15 +100,27 @@ class _Exchanges:
         return replace(self._plan, rows=rows, replicas=replicas, kept=kept)
 
     def serve(self) -> None:
-        """Give cases that have less than they need all of it; the important ones come first."""
-        served = self._plan.served(self._candidates)
-        waiting = np.setdiff1d(self._case, served).tolist()
-        for case in sorted(waiting, key=lambda case: self._candidates.cases[case].priority):
-            mine = np.flatnonzero(self._case == case)
-            back = _held(self._candidates, self._plan, case)
-            for row in mine[np.argsort(self._value[mine], kind="stable")].tolist():
-                if self._exchange(row, self._left + back, np.inf):
-                    break
+        """Give cases that have less than they need all of it; the important ones come first.
+
+        Of equals those come first that run and have nothing. While there is one, nobody as
+        important or less gets more than it has: what others free is for the one that is stopped.
+        """
+        stopped = _stopped(self._candidates, self._plan)
+        waiting = set(self._case.tolist()) - set(self._plan.served(self._candidates).tolist())
+        ranks = {c: (self._candidates.cases[c].priority, c not in stopped) for c in waiting}
+        last = max(ranks.values(), default=(0, False))
+        for case in sorted(waiting, key=lambda case: (ranks[case], case)):
+            if ranks[case] > last:
+                break
+            if not self._serve(case) and case in stopped:
+                last = ranks[case]
+
+    def _serve(self, case: int) -> bool:
+        """Give a case one of its rows, those of low value first; whether that was possible."""
+        mine = np.flatnonzero(self._case == case)
+        back = _held(self._candidates, self._plan, case)
+        rows = mine[np.argsort(self._value[mine], kind="stable")].tolist()
+        return any(self._exchange(row, self._left + back, np.inf) for row in rows)
 
     def save(self) -> bool:
         """Make the exchanges that save something, the largest first; whether there were any."""
@@ -173,11 +185,28 @@ class _Exchanges:
             self._now[self._case[row]] = row
 
 
-def _rows_to_take(candidates: Candidates, capacity: IntArray) -> IntArray:
-    """Usable rows that fit alone and take cards of one type."""
+def _rows_to_take(candidates: Candidates, capacity: IntArray, plan: Assignment) -> IntArray:
+    """Usable rows that fit alone and take cards of one type.
+
+    None takes cards of a type that an equal or more important case could run on which is stopped:
+    what becomes free there is for that one.
+    """
     fit = candidates.fitting(capacity) >= candidates.replicas
     types = np.bincount(candidates.needs.owner, minlength=len(candidates.usable))
-    return np.flatnonzero(candidates.usable & fit & (types == 1))
+    rows = np.flatnonzero(candidates.usable & fit & (types == 1))
+    pairs, stopped = candidates.pairs, [*_stopped(candidates, plan)]
+    priority = np.array([case.priority for case in candidates.cases])[pairs.case]
+    waits = np.isin(pairs.case, stopped)
+    most = np.full(len(candidates.types), np.inf)  # the most important case that waits for a type
+    np.minimum.at(most, pairs.type[waits], priority[waits])
+    may_come = waits | np.isin(np.arange(len(waits)), plan.rows) | (priority < most[pairs.type])
+    return rows[may_come[rows]]
+
+
+def _stopped(candidates: Candidates, plan: Assignment) -> set[int]:
+    """Cases that run and have nothing with a plan."""
+    nothing = np.flatnonzero(plan.without()).tolist()
+    return {case for case in nothing if candidates.cases[case].server.current.replicas}
 
 
 def _held(candidates: Candidates, plan: Assignment, case: int) -> IntArray:

@@ -59,7 +59,7 @@ def solve_greedy(
 
     plan = fill(candidates, capacity, serve_those_that_move if stand else serve)
     if candidates.system.options.saturation_policy is SaturationPolicy.HOLD:
-        plan = exchanged(candidates, capacity, plan)
+        plan = _filled_up(candidates, capacity, exchanged(candidates, capacity, plan))
     return SolverResult("greedy", SolverStatus.FEASIBLE, plan)
 
 
@@ -83,6 +83,26 @@ def fill(candidates: Candidates, capacity: IntArray, serve_each: Serve) -> Assig
         else:
             share_out(ledger, unserved, policy)
     share_out(ledger, waiting, policy)
+    return ledger.assignment()
+
+
+def _filled_up(candidates: Candidates, capacity: IntArray, plan: Assignment) -> Assignment:
+    """The plan, with what exchanges left for those that have less than they need.
+
+    First, those that run and have nothing hold what runs, the important ones before others.
+    """
+    ledger, running = Ledger(candidates, capacity), Running.of(candidates)
+    short = np.ones(len(candidates.cases), dtype=np.bool_)
+    short[plan.served(candidates)] = False
+    for case in np.flatnonzero(plan.rows != NO_ROW).tolist():
+        ledger.take(int(plan.rows[case]), int(plan.replicas[case]))
+    for case, parts in plan.kept.items():
+        ledger.keep(case, parts)
+    line, nothing = entries_by_rank(candidates, short), plan.without()
+    stopped = (entry for entry in line if nothing[entry.case])
+    for _, group in groupby(stopped, key=lambda entry: entry.priority):
+        _hold(ledger, list(group), running)
+    share_out(ledger, line, SaturationPolicy.HOLD)
     return ledger.assignment()
 
 

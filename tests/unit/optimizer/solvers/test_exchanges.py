@@ -59,6 +59,37 @@ def test_a_server_that_found_no_cards_gets_those_that_another_can_do_without() -
     assert found == {"a": ("Y", 1), "b": ("X", 1)}
 
 
+def test_nobody_is_served_with_cards_of_an_equal_one_that_is_stopped() -> None:
+    random = Random(5)  # noqa: S311 - a repeatable choice, not a secret
+    stopped = 0
+    for _ in range(SYSTEMS):
+        needs = [{t: random.randint(1, 5) for t in "XY"} for _ in range(random.randint(3, 5))]
+        demands = []
+        for place, need in enumerate(needs):
+            card, load = random.choice("XY"), random.choice((60, 300, 900))
+            current = Allocation(card, replicas=random.randint(1, need[card]))
+            demands.append(
+                Demand(f"s{place}", need, random.randint(1, 2), load=load, current=current)
+            )
+        capacity = {t: random.randint(1, 6) for t in "XY"}
+
+        system = system_of(demands, accelerators(X=10, Y=12), capacity, HOLD)
+        before = fill(*table(system), serve).replicas.tolist()
+
+        plan = outcome(system)
+
+        assert all(plan[d.name][1] for d, count in zip(demands, before, strict=True) if count)
+        for one in (each for each in demands if not plan[each.name][1]):
+            card = one.current.accelerator
+            assert sum(n for t, n in plan.values() if t == card) == capacity[card], (demands, plan)
+            for other, count in zip(demands, before, strict=True):
+                there, replicas = plan[other.name]
+                may_come = other.priority < one.priority or not count or there != card
+                assert may_come or replicas <= count, (demands, capacity, plan)
+            stopped += 1
+    assert stopped > SYSTEMS / 10
+
+
 def test_a_server_moves_for_no_other_whose_saving_its_own_penalty_eats_up() -> None:
     # On Y, a pays 10 % of 30 and 33 for moving, and 3 more; b saves 5 there.
     runs = Allocation("X", 3, cost=30)
