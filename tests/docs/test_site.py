@@ -181,6 +181,8 @@ def test_no_line_breaks_in_a_quantity_a_sum_or_a_name_but_commands_stay_as_they_
     concepts = (site.folder / "concepts.html").read_text(encoding="utf-8")
     comparison = (site.folder / "comparison.html").read_text(encoding="utf-8")
     estimates = (site.folder / "how-good-are-estimates.html").read_text(encoding="utf-8")
+    differences = (site.folder / "rest-differences.html").read_text(encoding="utf-8")
+    distances = (site.folder / "how-far-is-it-off.html").read_text(encoding="utf-8")
     copied = re.findall(r"<pre.*?</pre>", studies, re.DOTALL)
 
     assert ">3294, 98.7&nbsp;%</td>" in studies
@@ -191,6 +193,8 @@ def test_no_line_breaks_in_a_quantity_a_sum_or_a_name_but_commands_stay_as_they_
     assert "with llm&#8209;d's formulas" in comparison
     assert "TensorRT&#8209;LLM</td>" in estimates
     assert 'href="https://llm-d.ai/' in comparison
+    assert "sf-03: 18&#8209;20;" in differences
+    assert "on 2026-11-26" in distances
 
 
 WIDER = """() => [...document.querySelectorAll(".md-typeset__scrollwrap")]
@@ -227,6 +231,8 @@ INSIDE = """() => {
   });
 }"""
 """Names in texts that are broken inside of a word."""
+
+OPACITY = "e => getComputedStyle(e).opacity"
 
 READABLE = """() => axe.run("article, footer", {
   runOnly: ["color-contrast", "link-in-text-block"], resultTypes: ["violations"],
@@ -287,6 +293,26 @@ def test_on_a_phone_each_cell_of_a_wide_table_is_behind_the_heading_of_its_colum
         tables = seen.locator("table[data-stacked]").count()
 
     assert (unlabelled, tables) == ([], 3)
+
+
+def test_the_copy_button_is_seen_where_a_mouse_or_a_key_asks_for_it(site: Site) -> None:
+    with browser_of_tests() as browser:
+        seen = browser.new_page()
+        seen.goto((site.folder / "guides/install.html").as_uri())
+        button = seen.locator("pre > .md-code__nav").first
+        unasked = button.evaluate(OPACITY)
+        seen.locator("pre > code").first.hover()
+        pointed_at = button.evaluate(OPACITY)
+        seen.mouse.move(0, 0)
+        button.get_by_role("button").first.focus()
+
+        assert (unasked, pointed_at, button.evaluate(OPACITY)) == ("0", "1", "1")
+
+
+def test_every_column_of_a_table_but_the_first_has_a_heading(site: Site) -> None:
+    headless = re.compile(r"</th>\s*<th[^>]*>\s*</th>")
+
+    assert [p.name for p in site.pages if headless.search(p.read_text(encoding="utf-8"))] == []
 
 
 @pytest.mark.parametrize("page", ["index.html", "guides/plans.html"])

@@ -26,6 +26,9 @@ HYPHEN = re.compile(
 )
 """Of an exponent, a name or a difference, at which no line may end, whatever follows."""
 
+RANGE = re.compile(r"(?<=[\s>(])(\d+)-(?=\d+(?![\w-]))")
+"""Numbers from one to another, such as pages, but no date."""
+
 CODE = re.compile(r"<pre.*?</pre>|<code.*?</code>", re.DOTALL)
 """What stays as it is, as people copy it."""
 
@@ -40,7 +43,7 @@ def on_page_content(html: str, **_: object) -> str:
 
 def _text(text: str) -> str:
     whole = DIFFERENCE.sub(r"\1&nbsp;\2&nbsp;", QUANTITY.sub("&nbsp;", text))
-    return HYPHEN.sub("&#8209;", whole)
+    return RANGE.sub(r"\1&#8209;", HYPHEN.sub("&#8209;", whole))
 
 
 def _inline_code(code: str) -> str:
