@@ -234,6 +234,10 @@ INSIDE = """() => {
 
 OPACITY = "e => getComputedStyle(e).opacity"
 
+HALVES = """() => [...document.querySelectorAll("td:first-child > code")].filter(e =>
+  e.getClientRects().length > 1).map(e => e.textContent)"""
+"""Names before a row that are on two lines."""
+
 READABLE = """() => axe.run("article, footer", {
   runOnly: ["color-contrast", "link-in-text-block"], resultTypes: ["violations"],
 }).then(found => found.violations.flatMap(v => v.nodes.map(n => n.html + n.failureSummary)))"""
@@ -244,6 +248,14 @@ def test_no_name_in_a_text_breaks_inside_of_a_word_on_a_phone(site: Site) -> Non
     with browser_of_tests() as browser:
         seen = browser.new_page()
         broken = {name for path in site.pages for name in _found(seen, path, 390, INSIDE)}
+
+    assert broken == set()
+
+
+def test_names_before_a_row_are_on_one_line_of_a_wide_screen(site: Site) -> None:
+    with browser_of_tests() as browser:
+        seen = browser.new_page()
+        broken = {name for path in site.pages for name in _found(seen, path, 1920, HALVES)}
 
     assert broken == set()
 
@@ -266,7 +278,7 @@ def test_tables_fit_the_page_and_a_phone(site: Site) -> None:
         seen = browser.new_page()
         wider = [
             f"{width} px: {path.name}: {table}"
-            for width in (1280, 390)
+            for width in (1920, 1280, 390)
             for path in site.pages
             for table in _found(seen, path, width, WIDER)
         ]
