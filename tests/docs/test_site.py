@@ -193,8 +193,9 @@ def test_no_line_breaks_in_a_quantity_a_sum_or_a_name_but_commands_stay_as_they_
     assert "with llm&#8209;d's formulas" in comparison
     assert "TensorRT&#8209;LLM</td>" in estimates
     assert 'href="https://llm-d.ai/' in comparison
-    assert "sf-03: 18&#8209;20;" in differences
-    assert "on 2026-11-26" in distances
+    assert 'sf-03</span>: <span class="whole">18-20</span>;' in differences
+    assert 'on <span class="whole">2026-11-26</span>' in distances
+    assert "(50&nbsp;MB;" in distances
 
 
 WIDER = """() => [...document.querySelectorAll(".md-typeset__scrollwrap")]

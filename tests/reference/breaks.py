@@ -8,7 +8,7 @@ NAME = re.compile(r"(?<=<td><code>)[^<]*(?=</code>)")
 PLACE = re.compile(r"(?<=[._/])(?=[^\W\d])")
 """Where a name may break: after a dot, an underscore or a slash."""
 
-QUANTITY = re.compile(r"(?<=\d) (?=(%|s|ms|MiB|GiB)(?!\w))")
+QUANTITY = re.compile(r"(?<=\d) (?=(%|s|ms|min|[KMG]i?B)(?!\w))")
 """What a line must not break at: the blank before a unit."""
 
 INLINE = re.compile(r"<pre.*?</pre>|<code>[^<]*</code>", re.DOTALL)
@@ -26,8 +26,8 @@ HYPHEN = re.compile(
 )
 """Of an exponent, a name or a difference, at which no line may end, whatever follows."""
 
-RANGE = re.compile(r"(?<=[\s>(])(\d+)-(?=\d+(?![\w-]))")
-"""Numbers from one to another, such as pages, but no date."""
+NUMBERED = re.compile(r"<[^>]*>|(?<=[\s>(])(?:[a-z]{2}|\d+)(?:-\d+)+(?![\w-])")
+"""A tag, or numbers behind hyphens: a date, the pages of a source, a step such as sf-02."""
 
 CODE = re.compile(r"<pre.*?</pre>|<code.*?</code>", re.DOTALL)
 """What stays as it is, as people copy it."""
@@ -43,7 +43,11 @@ def on_page_content(html: str, **_: object) -> str:
 
 def _text(text: str) -> str:
     whole = DIFFERENCE.sub(r"\1&nbsp;\2&nbsp;", QUANTITY.sub("&nbsp;", text))
-    return RANGE.sub(r"\1&#8209;", HYPHEN.sub("&#8209;", whole))
+    return NUMBERED.sub(lambda found: _numbered(found[0]), HYPHEN.sub("&#8209;", whole))
+
+
+def _numbered(found: str) -> str:
+    return found if found.startswith("<") else f'<span class="whole">{found}</span>'
 
 
 def _inline_code(code: str) -> str:
