@@ -117,7 +117,7 @@ def _row(
     current = spec.current_alloc if spec else None
     return (
         view.name,
-        spec.service_class if spec else "",
+        spec.service_class if spec else "-",
         placement(current),
         placement(spec.desired_alloc if spec else None),
         _load(current.load if current else None),

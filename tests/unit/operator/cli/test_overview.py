@@ -177,6 +177,7 @@ def test_a_server_that_cannot_be_read_is_there_with_the_field() -> None:
     seen = overview([observed(broken)])
 
     assert "broken: spec.model is missing" in [str(part) for part in top_parts(seen, NOW)]
+    assert servers_table(seen.servers).rows[0][:4] == ("broken", "-", "-", "-")
     assert overview_document(seen)["servers"][0]["reason"] == "InvalidSpec"
 
 
