@@ -68,18 +68,26 @@ EXPONENTS = """() => [...document.querySelectorAll("main p, main td, main dd, fi
   .map(e => e.outerHTML)"""
 """Numbers such as 1.25e+05, which are for programs."""
 
-BESIDE = """() => innerWidth > 600 ? [] : [...document.querySelectorAll("header + main td")]
+BESIDE = """() => innerWidth > 600 ? [] : [...document.querySelectorAll("main td")]
   .filter(e => e.getBoundingClientRect().right > innerWidth + 1 || e.clientHeight > 300)
   .map(e => e.outerHTML)"""
-"""Cells of the console that a phone does not show, or that leave the rest of their row blank."""
+"""Cells that a phone does not show, or that leave the rest of their row blank."""
 
 NAMES = """() => innerWidth > 600 ? [] : [...document.querySelectorAll("tbody .name:first-child")]
   .filter(e => e.offsetWidth < 0.9 * e.parentElement.clientWidth).map(e => e.outerHTML)"""
 """Names above the cells of a phone's list that break before the end of the line."""
 
+LABELS = """() => [...document.querySelectorAll("main tbody :is(td, th):not(:first-child)")]
+  .filter(e => {
+    const heading = e.closest("table").querySelectorAll("thead th")[e.cellIndex];
+    const texts = [...heading.childNodes].map(node => node.textContent.trim()).filter(Boolean);
+    return e.dataset.label !== texts.join(", ");
+  }).map(e => e.outerHTML)"""
+"""Cells that do not have the heading of their column, which a phone shows before them."""
+
 PLACES = (
     *(WIDER, STICKY, OVERLAPS, APART, STACKED, TALL, SCROLLED, HEADS, ARROWS, EXPONENTS, BESIDE),
-    NAMES,
+    *(NAMES, LABELS),
 )
 """What may be wrong with where things are."""
 

@@ -11,8 +11,10 @@ from markupsafe import Markup
 from inferno_operator.pages.fleet import FleetPage
 from inferno_operator.pages.replay import ReplayPage
 
-KEPT_TOGETHER = re.compile(r"(?<=\N{RIGHTWARDS ARROW}) |(?<=\d) (?=(?:%|ms|s|requests/min)(?!\w))")
-"""Blanks at which no line may end: after an arrow, and before a unit."""
+KEPT_TOGETHER = re.compile(
+    r"(?<=\N{RIGHTWARDS ARROW}) |(?<=\d) (?=(?:%|ms|s|requests/min|x)(?!\w))|(?<=\d x) "
+)
+"""Blanks at which no line may end: after an arrow, before a unit, and in a number of replicas."""
 
 
 def fleet_html(page: FleetPage) -> str:
@@ -51,6 +53,6 @@ def environment(*packages: str) -> Environment:
 
 
 def typeset(text: str) -> str:
-    """Return a text in which no line ends inside of an arrow, after it, or before a unit."""
+    """Return a text in which no line ends inside of an arrow or at a blank of `KEPT_TOGETHER`."""
     arrows = text.replace("->", "\N{RIGHTWARDS ARROW}")
     return KEPT_TOGETHER.sub("\N{NO-BREAK SPACE}", arrows)
