@@ -68,6 +68,11 @@ EXPONENTS = """() => [...document.querySelectorAll("main p, main td, main dd, fi
   .map(e => e.outerHTML)"""
 """Numbers such as 1.25e+05, which are for programs."""
 
+PLURALS = """() => [...document.querySelectorAll("main p, main td, main dd, figcaption, li")]
+  .filter(e => /(?<![\\w.,-])1 (Server|Plan|Model|server|card|replica)s\\b/.test(e.textContent))
+  .map(e => e.outerHTML)"""
+"""Counts such as 1 Servers."""
+
 BESIDE = """() => innerWidth > 600 ? [] : [...document.querySelectorAll("main td")]
   .filter(e => e.getBoundingClientRect().right > innerWidth + 1 || e.clientHeight > 300)
   .map(e => e.outerHTML)"""
@@ -87,7 +92,7 @@ LABELS = """() => [...document.querySelectorAll("main tbody :is(td, th):not(:fir
 
 PLACES = (
     *(WIDER, STICKY, OVERLAPS, APART, STACKED, TALL, SCROLLED, HEADS, ARROWS, EXPONENTS, BESIDE),
-    *(NAMES, LABELS),
+    *(NAMES, LABELS, PLURALS),
 )
 """What may be wrong with where things are."""
 

@@ -176,7 +176,7 @@ def _agreement(title: str, points: Sequence[Named]) -> Chart:
     frame = Frame(f"{title}, measured and predicted", "predicted [ms]", "measured [ms]", most, most)
     farthest = {point.name for point in sorted(points, key=_error)[-MARKED:]}
     words = (
-        f"{title} of {len(points)} Servers, predicted and measured; dashed: both the same;"
+        f"{title} predicted and measured, Servers: {len(points)}; dashed: both the same;"
         f" the median difference is {median(map(_error, points)):.0%}"
     )
     return agreement_chart(frame, points, farthest, words)

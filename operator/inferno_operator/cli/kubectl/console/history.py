@@ -128,7 +128,7 @@ def _charts(plans: Sequence[Plan], now: datetime, money: Money) -> Iterator[Char
     yield line_chart(
         _frame("Servers that a Plan changes", line, "Servers", changed),
         [("line", [(at, 0.0), (at, count), (at, 0.0)]) for at, count in changed],
-        f"{len(changed)} Plans that took effect, and how many Servers each changes",
+        f"Servers that each Plan changes; Plans that took effect: {len(changed)}",
     )
 
 

@@ -422,7 +422,7 @@ def test_a_model_shows_measured_latencies_against_predicted_ones(seen: list[Obse
     scale = (WIDTH - LEFT - RIGHT) / most
     assert across == pytest.approx([LEFT + scale * p for p in sorted(predicted)], abs=0.06)
     errors = [abs(m - p) / p for p, m in zip(predicted, measured, strict=True)]
-    assert f"{len(known)} Servers" in chart.words
+    assert f"Servers: {len(known)};" in chart.words
     assert chart.words.endswith(f"{median(errors):.0%}")
 
 
