@@ -155,9 +155,11 @@ def test_formulas_are_set_as_mathematics(site: Site) -> None:
 def test_long_names_in_tables_may_break_between_their_parts_only(site: Site) -> None:
     """With the style sheet, which takes from browsers the right to break them anywhere."""
     optimizer = (site.folder / "reference/crds/optimizer.html").read_text(encoding="utf-8")
+    calls = (site.folder / "reference/rest.html").read_text(encoding="utf-8")
     style = (site.folder / "styles/tables.css").read_text(encoding="utf-8")
 
     assert "><code>spec.<wbr>guard.<wbr>maxCostIncreasePercent</code></td>" in optimizer
+    assert "<code>GET /getServiceClassModelTarget/" in calls
     assert re.search(r"td code \{[^}]*overflow-wrap: normal;[^}]*word-break: normal;", style)
     assert "styles/tables.css" in optimizer
 

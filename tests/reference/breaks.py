@@ -5,8 +5,8 @@ import re
 NAME = re.compile(r"(?<=<td><code>)[^<]*(?=</code>)")
 """A cell that begins with a name."""
 
-PLACE = re.compile(r"(?<=[._/])(?=[^\W\d])")
-"""Where a name may break: after a dot, an underscore or a slash."""
+PLACE = re.compile(r"(?<=[._/])(?<!\s/)(?<!^/)(?=[^\W\d])")
+"""Where a name may break: after a dot, an underscore or a slash that does not begin a path."""
 
 QUANTITY = re.compile(r"(?<=\d) (?=(%|s|ms|min|[KMG]i?B)(?!\w))")
 """What a line must not break at: the blank before a unit."""
