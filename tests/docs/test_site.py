@@ -192,8 +192,8 @@ def test_no_line_breaks_in_a_quantity_a_sum_or_a_name_but_commands_stay_as_they_
     assert copied
     assert not any("&nbsp;" in text for text in copied)
     assert "to n&nbsp;&#8209;&nbsp;1 at rate" in concepts
-    assert "with llm&#8209;d's formulas" in comparison
-    assert "TensorRT&#8209;LLM</td>" in estimates
+    assert 'with <span class="whole">llm-d</span>' in comparison
+    assert '<span class="whole">TensorRT-LLM</span></td>' in estimates
     assert 'href="https://llm-d.ai/' in comparison
     assert 'sf-03</span>: <span class="whole">18-20</span>;' in differences
     assert 'on <span class="whole">2026-11-26</span>' in distances

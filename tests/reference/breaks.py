@@ -21,13 +21,14 @@ SHORT = 28
 DIFFERENCE = re.compile(r"(?<![\w-])(\w) ([-+]) (?=\w(?![\w-]))")
 """A sum such as n - 1, of which no line may end in the middle."""
 
-HYPHEN = re.compile(
-    r"(?<=\de)-(?=\d)|(?<=[\s>(]llm)-(?=d\b)|(?<=TensorRT)-(?=LLM)|(?<=&nbsp;)-(?=&nbsp;)"
-)
-"""Of an exponent, a name or a difference, at which no line may end, whatever follows."""
+HYPHEN = re.compile(r"(?<=\de)-(?=\d)|(?<=&nbsp;)-(?=&nbsp;)")
+"""Of an exponent or a difference, at which no line may end, whatever follows."""
 
-NUMBERED = re.compile(r"<[^>]*>|(?<=[\s>(])(?:[a-z]{2}|\d+)(?:-\d+)+(?![\w-])")
-"""A tag, or numbers behind hyphens: a date, the pages of a source, a step such as sf-02."""
+HYPHENATED = re.compile(
+    r"<[^>]*>|(?<=[\s>(])(?:llm-d\b|TensorRT-LLM|(?:[a-z]{2}|\d+)(?:-\d+)+(?![\w-]))"
+)
+"""A tag, or what stays whole and is searched for as it is: a name, or numbers behind hyphens, as in
+a date, the pages of a source or a step such as sf-02."""
 
 CODE = re.compile(r"<pre.*?</pre>|<code.*?</code>", re.DOTALL)
 """What stays as it is, as people copy it."""
@@ -43,10 +44,10 @@ def on_page_content(html: str, **_: object) -> str:
 
 def _text(text: str) -> str:
     whole = DIFFERENCE.sub(r"\1&nbsp;\2&nbsp;", QUANTITY.sub("&nbsp;", text))
-    return NUMBERED.sub(lambda found: _numbered(found[0]), HYPHEN.sub("&#8209;", whole))
+    return HYPHENATED.sub(lambda found: _hyphenated(found[0]), HYPHEN.sub("&#8209;", whole))
 
 
-def _numbered(found: str) -> str:
+def _hyphenated(found: str) -> str:
     return found if found.startswith("<") else f'<span class="whole">{found}</span>'
 
 
