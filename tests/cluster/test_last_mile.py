@@ -23,8 +23,8 @@ PAGE = ROOT / "docs" / "guides" / "measure.md"
 STEP = re.compile(r"^## 7\..*?(?=^## )", re.DOTALL | re.MULTILINE)
 SHOWN = re.compile(r"^\$ (.+)\n((?:(?!\$ |```).*\n)*)", re.MULTILINE)
 LOAD = {"arrivalRate": 1800.0, "avgInTokens": 501, "avgOutTokens": 201}
-"""Three replicas are enough for it. It is typed, as there is no Prometheus. The guide measures less,
-of which the operator takes away one replica at a time, too."""
+"""Three replicas are enough for it. It is typed, as there is no Prometheus; the guide measures
+less, and replicas go one at a time there."""
 
 
 def prepare(scene: Scene) -> None:
