@@ -44,9 +44,9 @@ from tests.unit.operator.objects import (
 
 INFERNO = Key("default", "inferno")
 SCENE = system(4)
-FIRST_WRITE = 8
-"""Number of the call after the Optimizer is read and written, five kinds are listed, and it is read
-again."""
+FIRST_WRITE = 9
+"""Number of the call after the Optimizer is read, the others are listed, it is written, five kinds
+are listed, and it is read again."""
 
 AT_ONCE = Backoff(0.0, 0.0)
 TWO_SERVERS = (server("S", wanted=2), server("T", wanted=1))
