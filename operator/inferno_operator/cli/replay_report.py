@@ -200,9 +200,9 @@ def _clock(seconds: float) -> str:
 def _decided(incident: Incident, step_s: float) -> str:
     """The last change of the replicas before the worst step."""
     if incident.before == incident.replicas:
-        return f"{incident.replicas} replicas from the beginning"
+        return f"replicas {incident.replicas} from the beginning"
     when = _clock(incident.changed * step_s)
-    return f"{incident.before} to {incident.replicas} replicas at {when}"
+    return f"replicas {incident.before} to {incident.replicas} at {when}"
 
 
 def _cause(incident: Incident) -> str:

@@ -55,7 +55,7 @@ def test_the_worst_time_says_what_was_decided_and_why_it_was_too_little(page: Re
 
     worst = hpa.worst[0]
     assert (worst.begin, worst.server) == ("0:05:00", "s0")
-    assert re.fullmatch(r"\d+ to \d+ replicas at 0:\d\d:00|\d+ replicas from .*", worst.decided)
+    assert re.fullmatch(r"replicas \d+ to \d+ at 0:\d\d:00|replicas \d+ from .*", worst.decided)
     assert re.search("starting|could be served|no cards", worst.cause)
     assert len(hpa.worst) <= 10
 
