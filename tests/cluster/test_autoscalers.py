@@ -308,6 +308,7 @@ def apart(plane: ControlPlane, chat: None, operator: OperatorProcess) -> Iterato
     Scene(plane, NAMESPACE).apply(server(*workloads), deployment("chat-c", 0))
     generated(plane, "keda", "--url", operator.health_url)
     yield
+    plane.patch("server", "chat", {"spec": {"desiredAlloc": None}}, NAMESPACE)  # it has roles
     kinds = "deployment,scaledobject,hpa"
     plane.kubectl("delete", "--ignore-not-found", kinds, "chat-c", "--namespace", NAMESPACE)
 
@@ -322,6 +323,8 @@ async def test_keda_carries_a_decision_for_both_roles_out(plane: ControlPlane) -
         await until(plane, chat_a=11, chat_b=0, chat_c=0)
         plane.patch("server", "chat", {"spec": {"desiredAlloc": whole}}, NAMESPACE)
         await until(plane, chat_a=0, chat_b=3, chat_c=2)
+
+    assert replicas(plane) == {"chat-a": 0, "chat-b": 3, "chat-c": 2}
 
 
 def test_the_api_server_keeps_the_tolerance_of_an_hpa(plane: ControlPlane) -> None:
