@@ -70,6 +70,11 @@ class Timer:
         return self.seconds_left() - self.reserved
 
 
+def cost_kept(parts: Iterable[KeptReplicas]) -> float:
+    """What parts cost together [cents/hour]."""
+    return sum(part.cost * part.replicas for part in parts)
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """Rows chosen and replicas given, arrays of shape (cases,).

@@ -21,19 +21,21 @@ def is_better(
     replica of each case holds counts before all that is held of a level, so that none is stopped
     for an equal one that has several: searches for mixes do not see to that.
     """
-    given_up = share_given_up(candidates) * (1 + ROUNDING)
-    reached, others = (_reached(candidates, p, one_each=one_each) for p in (one, another))
+    given_up, running = share_given_up(candidates) * (1 + ROUNDING), Running.of(candidates)
+    reached, others = (_reached(candidates, running, p, one_each) for p in (one, another))
     for load, other in zip(reached, others, strict=True):
         if abs(load - other) > given_up * max(load, other):
             return load > other
     return False
 
 
-def _reached(candidates: Candidates, plan: Assignment, *, one_each: bool) -> Iterator[float]:
+def _reached(
+    candidates: Candidates, running: Running, plan: Assignment, one_each: bool
+) -> Iterator[float]:
     """Loads that a plan holds and serves, the most important first, as `goals_of` orders them."""
-    options, running = candidates.system.options, Running.of(candidates)
+    options = candidates.system.options
     policy, delayed = options.saturation_policy, options.delayed_best_effort
-    first = loads_up_to(candidates, plan, running.held_first(policy))
+    first = loads_up_to(candidates, plan, running.held_first(policy)) if one_each else {}
     held = loads_up_to(candidates, plan, running.held(policy))
     served = (loads_served_entirely if delayed else loads_served)(candidates, plan)
     for priority in served:

@@ -5,7 +5,7 @@ where one that came before it would give up cards for little. See `assignment.md
 "Exchanges".
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -77,14 +77,16 @@ class _Exchanges:
 
     def __init__(self, candidates: Candidates, capacity: IntArray, plan: Assignment) -> None:
         self._candidates, self._plan = candidates, plan
-        self._rows = _rows_to_take(candidates, capacity, plan)
+        self._stopped, self._served = _stopped(candidates, plan), plan.served(candidates)
+        """Cases that run and have nothing, and those that have all that they need."""
+        self._rows = _rows_to_take(candidates, capacity, plan, self._stopped)
         pairs = candidates.pairs
         self._case, self._type = pairs.case[self._rows], pairs.type[self._rows]
         self._cards, self._value = candidates.cards[self._rows], candidates.value[self._rows]
         self._least = ROUNDING * float(np.abs(self._value).max(initial=0.0))
         self._left = capacity - plan.used(candidates)
         self._now = np.full(len(candidates.cases), NO_ROW)
-        chosen = np.isin(self._rows, plan.rows[plan.served(candidates)])
+        chosen = np.isin(self._rows, plan.rows[self._served])
         self._now[self._case[chosen]] = np.flatnonzero(chosen)
         self._tries = 0
         self._moves = dict[int, _Moves]()
@@ -105,9 +107,9 @@ class _Exchanges:
         Of equals those come first that run and have nothing. While there is one, nobody as
         important or less gets more than it has: what others free is for the one that is stopped.
         """
-        stopped = _stopped(self._candidates, self._plan)
-        waiting = set(self._case.tolist()) - set(self._plan.served(self._candidates).tolist())
-        ranks = {c: (self._candidates.cases[c].priority, c not in stopped) for c in waiting}
+        waiting = np.setdiff1d(self._case, self._served).tolist()
+        cases, stopped = self._candidates.cases, self._stopped
+        ranks = {case: (cases[case].priority, case not in stopped) for case in waiting}
         last = max(ranks.values(), default=(0, False))
         for case in sorted(waiting, key=lambda case: (ranks[case], case)):
             if ranks[case] > last:
@@ -185,7 +187,9 @@ class _Exchanges:
             self._now[self._case[row]] = row
 
 
-def _rows_to_take(candidates: Candidates, capacity: IntArray, plan: Assignment) -> IntArray:
+def _rows_to_take(
+    candidates: Candidates, capacity: IntArray, plan: Assignment, stopped: Collection[int]
+) -> IntArray:
     """Usable rows that fit alone and take cards of one type.
 
     None takes cards of a type that an equal or more important case could run on which is stopped:
@@ -194,9 +198,9 @@ def _rows_to_take(candidates: Candidates, capacity: IntArray, plan: Assignment) 
     fit = candidates.fitting(capacity) >= candidates.replicas
     types = np.bincount(candidates.needs.owner, minlength=len(candidates.usable))
     rows = np.flatnonzero(candidates.usable & fit & (types == 1))
-    pairs, stopped = candidates.pairs, [*_stopped(candidates, plan)]
+    pairs = candidates.pairs
     priority = np.array([case.priority for case in candidates.cases])[pairs.case]
-    waits = np.isin(pairs.case, stopped)
+    waits = np.isin(pairs.case, [*stopped])
     most = np.full(len(candidates.types), np.inf)  # the most important case that waits for a type
     np.minimum.at(most, pairs.type[waits], priority[waits])
     may_come = waits | np.isin(np.arange(len(waits)), plan.rows) | (priority < most[pairs.type])

@@ -91,9 +91,11 @@ def _filled_up(candidates: Candidates, capacity: IntArray, plan: Assignment) -> 
 
     First, those that run and have nothing hold what runs, the important ones before others.
     """
-    ledger, running = Ledger(candidates, capacity), Running.of(candidates)
     short = np.ones(len(candidates.cases), dtype=np.bool_)
     short[plan.served(candidates)] = False
+    if not short.any():
+        return plan
+    ledger, running = Ledger(candidates, capacity), Running.of(candidates)
     for case in np.flatnonzero(plan.rows != NO_ROW).tolist():
         ledger.take(int(plan.rows[case]), int(plan.replicas[case]))
     for case, parts in plan.kept.items():

@@ -18,10 +18,10 @@ from inferno_optimizer.sizing.cards import Cards
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.assignment import NO_ROW, KeptReplicas, share_kept
+from inferno_optimizer.solvers.assignment import NO_ROW, KeptReplicas, cost_kept, share_kept
 from inferno_optimizer.solvers.exact.program import BoolArray, weight_of
 from inferno_optimizer.solvers.partial.card_cuts import CardCuts
-from inferno_optimizer.solvers.running import Running, lots_of
+from inferno_optimizer.solvers.running import Lot, Running, lots_of
 from inferno_optimizer.system import SaturationPolicy
 
 
@@ -320,34 +320,38 @@ def _stays(candidates: Candidates, rows: IntArray) -> tuple[BoolArray, BoolArray
 
 def _kept(capacity: IntArray, running: Running, cases: IntArray) -> Columns:
     """A column for each lot of what is kept as it is."""
-    mine = [
+    numbered = [
         (place, number, lot)
         for place, case in enumerate(cases.tolist())
         if case in running.parts
         for number, lot in enumerate(lots_of(running.parts[case]))
     ]
-    lots = [lot for _, _, lot in mine]
-    needs = [_needs(lot.parts) for lot in lots]
-    entries = [(c, *need) for c, each in enumerate(needs) for need in sorted(each.items())]
-    cards = Cards(*np.array(entries, dtype=np.int64).reshape(-1, 3).T)
+    places, numbers, lots = zip(*numbered, strict=True) if numbered else ((), (), ())
+    cards = _cards(lots)
     most = np.array([lot.most for lot in lots], dtype=np.int64)
     room = most.copy()
     np.minimum.at(room, cards.owner, capacity[cards.type] // cards.count)
-    number = np.array([number for _, number, _ in mine], dtype=np.int64)
-    nothing = np.zeros(len(lots))
+    number, nothing = np.array(numbers, dtype=np.int64), np.zeros(len(lots))
     return Columns(
-        case=np.array([place for place, _, _ in mine], dtype=np.int64),
+        case=np.array(places, dtype=np.int64),
         row=np.full(len(lots), NO_ROW),
         lot=number,
         most=room,
         full=1.0 / np.array([share_kept(lot.parts) for lot in lots], dtype=np.float64),
-        unit=np.array([sum(p.cost * p.replicas for p in lot.parts) for lot in lots], np.float64),
+        unit=np.array([cost_kept(lot.parts) for lot in lots], dtype=np.float64),
         fixed=nothing,
         runs=np.where(number == 0, most, 0),
         stands=nothing.astype(np.int64),
         standing=nothing,
         cards=cards,
     )
+
+
+def _cards(lots: Iterable[Lot]) -> Cards:
+    """The cards of each lot."""
+    needs = enumerate(_needs(lot.parts) for lot in lots)
+    entries = [(owner, *need) for owner, each in needs for need in sorted(each.items())]
+    return Cards(*np.array(entries, dtype=np.int64).reshape(-1, 3).T)
 
 
 def _needs(parts: Iterable[KeptReplicas]) -> Mapping[int, int]:

@@ -9,7 +9,7 @@ from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import MarginalValue
-from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Timer
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Timer, cost_kept
 from inferno_optimizer.solvers.greedy import at_most, entries_by_rank, hold, serve
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.loads import added, loads_of, loads_served, priorities_of
@@ -168,5 +168,5 @@ def _value(problem: ReplicaProblem, assignment: Assignment) -> float:
     case = problem.cases[problem.case]
     mine = (assignment.rows[case] == problem.row) & problem.serves
     counts = np.where(mine, assignment.replicas[case], 0)
-    kept = (part.cost * part.replicas for parts in assignment.kept.values() for part in parts)
-    return float(problem.values(counts).sum()) + sum(kept)
+    kept = sum(map(cost_kept, assignment.kept.values()))
+    return float(problem.values(counts).sum()) + kept
