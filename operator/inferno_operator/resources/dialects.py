@@ -9,6 +9,9 @@ from inferno_operator.resources.objects import Kind
 
 DialectName = Literal["kthena", "matrixinfer"]
 
+DISAGGREGATED = "vLLMDisaggregated"
+"""The type of backends with the roles prefill and decode."""
+
 
 class Release(IntEnum):
     """The releases of Kthena whose objects or pods differ; MatrixInfer is like the first."""

@@ -5,10 +5,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from inferno_operator.controllers.actuation.holders import WORKERS, Holder
+from inferno_operator.resources.dialects import DISAGGREGATED
 from inferno_operator.resources.objects import Key
-
-DISAGGREGATED = "vLLMDisaggregated"
-"""The type of backends that have roles."""
 
 POLICY = "autoscalingPolicy"
 """The field of a booster, and of its backends before v0.2, with an autoscaling policy."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from inferno_operator.controllers.boosters.booster import Booster, ModelBackend
 from inferno_operator.controllers.boosters.convert.context import BoosterProblem
-from inferno_operator.resources.dialects import Dialect
+from inferno_operator.resources.dialects import DISAGGREGATED, Dialect
 
 Remark = tuple[str, str]
 """The path of a field, and the remark on it."""
@@ -27,7 +27,7 @@ ROLES = {
     "vLLM": ("server",),
     "SGLang": ("server",),
     "MindIE": ("server",),
-    "vLLMDisaggregated": ("prefill", "decode"),
+    DISAGGREGATED: ("prefill", "decode"),
     "MindIEDisaggregated": ("prefill", "decode", "controller", "coordinator"),
 }
 """The worker types of each backend type."""

@@ -6,7 +6,8 @@ from typing import Any
 from inferno_operator.controllers.boosters.booster import ModelBackend
 from inferno_operator.controllers.boosters.convert.connectors import TRANSFER, connector_name
 from inferno_operator.controllers.boosters.convert.context import ENGINE_PORT, Conversion
-from inferno_operator.controllers.boosters.convert.serving import DISAGGREGATED, ROLES
+from inferno_operator.controllers.boosters.convert.serving import ROLES
+from inferno_operator.resources.dialects import DISAGGREGATED
 
 Json = dict[str, Any]
 

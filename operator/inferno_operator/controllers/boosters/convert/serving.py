@@ -22,10 +22,10 @@ from inferno_operator.controllers.boosters.convert.engines import (
     worker_command,
 )
 from inferno_operator.controllers.boosters.convert.storage import ModelCache, cache_of
+from inferno_operator.resources.dialects import DISAGGREGATED
 
 Json = dict[str, Any]
 
-DISAGGREGATED = "vLLMDisaggregated"
 ROLES = ("prefill", "decode")
 ASCEND = "huawei.com/ascend-1980"
 
