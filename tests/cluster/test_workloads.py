@@ -437,19 +437,29 @@ def test_an_owner_that_sets_the_number_back_is_named_and_gets_one_write_in_five_
         assert written == [2]
 
 
-@pytest.mark.extended
-def test_two_servers_swap_full_pools(scene: Scene, operator: StartOperator) -> None:
+FULL: Plan = {"s00": {"A": 3}, "s01": {"B": 3}}
+SWAPPED: Plan = {"s00": {"B": 3}, "s01": {"A": 3}}
+SWAP_LOADS = {"s00": 2, "s01": 2}
+
+
+@contextmanager
+def full_pools_that_swap(scene: Scene, operator: StartOperator) -> Iterator[tuple[Fleet, Witness]]:
+    """Two servers that run on all cards of a type each, once they are to exchange them."""
     fleet = Fleet(scene, {"A": 3, "B": 3})
     fleet.create(servers=2)
-    before, after = {"s00": {"A": 3}, "s01": {"B": 3}}, {"s00": {"B": 3}, "s01": {"A": 3}}
-    loads = {"s00": 2, "s01": 2}
     operator()
     with running_pods(scene.control_plane.kubeconfig, scene.namespace, fleet.cards) as witness:
-        fleet.decide(before, loads)
-        wait_until(lambda: fleet.is_done(before), bool, "the first plan")
-        witness.need(loads)
-        fleet.decide(after, loads)
-        wait_until(lambda: fleet.is_done(after), bool, "the swap")
+        fleet.decide(FULL, SWAP_LOADS)
+        wait_until(partial(fleet.is_done, FULL), bool, "the first plan")
+        witness.need(SWAP_LOADS)
+        fleet.decide(SWAPPED, SWAP_LOADS)
+        yield fleet, witness
+
+
+@pytest.mark.extended
+def test_two_servers_swap_full_pools(scene: Scene, operator: StartOperator) -> None:
+    with full_pools_that_swap(scene, operator) as (fleet, witness):
+        wait_until(partial(fleet.is_done, SWAPPED), bool, "the swap")
 
     assert witness.broken == []
 
@@ -460,23 +470,14 @@ def test_evictions_in_a_swap_of_full_pools_end_in_the_plan(
     scene: Scene, operator: StartOperator, *, at_once: bool
 ) -> None:
     """The API server grants them; the pods are replaced, and start anew."""
-    fleet = Fleet(scene, {"A": 3, "B": 3})
-    fleet.create(servers=2)
-    before, after = {"s00": {"A": 3}, "s01": {"B": 3}}, {"s00": {"B": 3}, "s01": {"A": 3}}
-    loads = {"s00": 2, "s01": 2}
-    operator()
-    with running_pods(scene.control_plane.kubeconfig, scene.namespace, fleet.cards) as witness:
-        fleet.decide(before, loads)
-        wait_until(lambda: fleet.is_done(before), bool, "the first plan")
-        witness.need(loads)
-        fleet.decide(after, loads)
+    with full_pools_that_swap(scene, operator) as (fleet, witness):
         for moved in (1, 2, 3):
             wait_until(partial(fleet.has, "s00-b", moved), bool, "a step")
             witness.need({})
             fleet.evict(None if at_once else 1)
             witness.pause(NOTICE_S / 3)  # what is on its way was decided before
-            witness.need(loads)
-        wait_until(lambda: fleet.is_done(after), bool, "the swap")
+            witness.need(SWAP_LOADS)
+        wait_until(partial(fleet.is_done, SWAPPED), bool, "the swap")
 
     assert witness.broken == []
 

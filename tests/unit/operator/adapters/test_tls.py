@@ -34,8 +34,15 @@ def interrupted(tmp_path: Path, meanwhile: Callable[[], None]) -> tuple[Interrup
 def test_a_pair_that_is_replaced_between_the_reads_is_read_again(tmp_path: Path) -> None:
     authority = trustme.CA()
     mount(tmp_path, "before", authority, authority)
+    swaps: list[str] = []
 
-    load_pair(*interrupted(tmp_path, lambda: mount(tmp_path, "after", authority, authority)))
+    def swap() -> None:
+        mount(tmp_path, "after", authority, authority)
+        swaps.append("after")
+
+    load_pair(*interrupted(tmp_path, swap))
+
+    assert swaps == ["after"]
 
 
 def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
