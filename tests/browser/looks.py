@@ -110,7 +110,11 @@ class Watched:
         return [address for address in self.requests if not address.startswith(origin)]
 
     def cut_off(self) -> Iterator[str]:
-        """What is wider than the window, or hides something else, at every width."""
+        """What is wider than the window, or hides something else, at every width.
+
+        A page that a form led to may still wait for its style sheet.
+        """
+        self.page.wait_for_load_state()
         for width in WIDTHS:
             self.page.set_viewport_size({"width": width, "height": 900})
             for place in PLACES:

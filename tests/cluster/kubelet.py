@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from kubernetes import config, watch
 from kubernetes.client import ApiClient, CoreV1Api, V1Binding, V1ObjectMeta, V1ObjectReference
+from kubernetes.client.exceptions import ApiException
 
 from tests.cluster.ticking import TICK_S, Ticking, unless_gone
 
@@ -151,18 +153,36 @@ class Witness(threading.Thread):
         self.events = 0
 
     def run(self) -> None:
-        """Look until stopped."""
-        version = "0"
+        """Look until stopped; begin anew where the API server has forgotten what came last."""
+        version = self._begin()
         while not self._stopped.is_set():
-            for event in self._watch.stream(  # type: ignore[no-untyped-call]  # nor this
-                self._core.list_namespaced_pod,
-                self._namespace,
-                resource_version=version,
-                timeout_seconds=1,
-            ):
-                with self._lock:
-                    self._look(event["raw_object"], gone=event["type"] == "DELETED")
-            version = self._watch.resource_version or version
+            try:
+                version = self._follow(version)
+            except ApiException as error:
+                if error.status != HTTPStatus.GONE:
+                    raise
+                version = self._begin()
+
+    def _begin(self) -> str:
+        """Take the pods that there are; returns their version."""
+        found = _answer(self._core.list_namespaced_pod, self._namespace)
+        with self._lock:
+            self._pods = Pods()
+            for pod in found["items"]:
+                self._look(pod, gone=False)
+        return str(found["metadata"]["resourceVersion"])
+
+    def _follow(self, version: str) -> str:
+        """Look at each event of a second; returns the version of the last one."""
+        for event in self._watch.stream(  # type: ignore[no-untyped-call]  # nor this
+            self._core.list_namespaced_pod,
+            self._namespace,
+            resource_version=version,
+            timeout_seconds=1,
+        ):
+            with self._lock:
+                self._look(event["raw_object"], gone=event["type"] == "DELETED")
+        return self._watch.resource_version or version
 
     def stop(self) -> None:
         """End, if it has begun."""
