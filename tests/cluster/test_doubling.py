@@ -88,14 +88,18 @@ def next_minute(seconds: float) -> datetime:
     return later.replace(second=0, microsecond=0) + timedelta(minutes=1)
 
 
-def within(motion: Motion, way: str, start: float, end: float) -> float:
-    """Share of the requests within targets, of the servers of a way."""
-    counts = [
-        server.within_targets(start, end, ttft_ms=TTFT_MS, itl_ms=ITL_MS)
+def within(motion: Motion, start: float, end: float) -> dict[str, tuple[int, int]]:
+    """Requests within targets and all requests, by server."""
+    return {
+        name: server.within_targets(start, end, ttft_ms=TTFT_MS, itl_ms=ITL_MS)
         for name, server in motion.servers.items()
-        if name.startswith(way)
-    ]
-    return sum(good for good, _ in counts) / sum(total for _, total in counts)
+    }
+
+
+def share_of(way: str, counts: Mapping[str, tuple[int, int]]) -> float:
+    """Share of the requests within targets, of the servers of a way."""
+    pairs = [pair for name, pair in counts.items() if name.startswith(way)]
+    return sum(good for good, _ in pairs) / sum(total for _, total in pairs)
 
 
 @pytest.mark.soak("it takes nine minutes")
@@ -113,13 +117,15 @@ def test_a_load_that_doubles_hurts_less_who_looks_ahead_and_not_who_knew(
         left = (end - datetime.now(UTC)).total_seconds()
         wait_until(lambda: datetime.now(UTC), lambda now: now >= end, "the end", left + 60.0)
         doubled = motion.time_of(moment)
-        shares = {way: within(motion, way, doubled, doubled + AFTER_S) for way in WAYS}
+        counts = within(motion, doubled, doubled + AFTER_S)
+        shares = {way: share_of(way, counts) for way in WAYS}
         print(f"\nwithin targets in the {AFTER_S:g} s after the load doubled")
         for way, share in shares.items():
             print(f"{way:10} {share:.4f}")
             for name, seen in motion.seen.items():
                 if name.startswith(way):
-                    print(f"    {name:14}", [(round(t), dict(p)) for t, p in seen.placements])
+                    placements = [(round(t), dict(p)) for t, p in seen.placements]
+                    print(f"    {name:14}", counts[name], placements)
 
     assert shares["reactive"] < shares["ahead"] < shares["scheduled"]
     assert shares["scheduled"] >= 0.97

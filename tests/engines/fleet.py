@@ -206,11 +206,19 @@ class Server:
     def within_targets(
         self, start: float, end: float, *, ttft_ms: float, itl_ms: float
     ) -> tuple[int, int]:
-        """Requests completed between two times that are past: those within targets, and all."""
+        """Requests that arrived between two times that are past: those within targets, and all.
+
+        Who waits too long, or is lost with a replica, is not within targets; who is served and
+        may still be is not counted.
+        """
         with self._fleet.lock:
-            for _ in self._replicas():
-                pass  # now they are up to date
-            return within_targets(self._records, start, end, ttft_ms=ttft_ms, itl_ms=itl_ms)
+            undecided = sum(
+                replica.undecided(start, end, ttft_ms / 1000) for replica in self._replicas()
+            )
+            good, arrived = within_targets(
+                self._records, start, end, ttft_ms=ttft_ms, itl_ms=itl_ms
+            )
+            return good, arrived - undecided
 
     def _replicas(self) -> Iterator[Replica]:
         """The replicas that run, simulated up to now."""

@@ -12,6 +12,7 @@ depend on the times at which the simulation is looked at.
 """
 
 import heapq
+import itertools
 import math
 from collections import deque
 from dataclasses import dataclass, field
@@ -184,6 +185,17 @@ class Replica:
     def waiting(self) -> int:
         """Requests in the queue."""
         return len(self._waiting)
+
+    def undecided(self, start: float, end: float, ttft: float) -> int:
+        """Requests that arrived between two times and whose first token is not late yet [s]."""
+        prefilled = [] if self._prefilled is None else [self._prefilled]
+        requests = itertools.chain(self._waiting, prefilled, self._batch.requests.values())
+        return sum(
+            start <= request.arrival < end
+            and (self._now if math.isnan(request.first_token) else request.first_token)
+            <= request.arrival + ttft
+            for request in requests
+        )
 
     @property
     def kv_tokens(self) -> int:

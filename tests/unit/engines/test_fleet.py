@@ -231,3 +231,21 @@ def test_the_requests_within_targets_are_those_that_single_requests_show(
     assert all_ == total == server.truth(0.0, 100.0).completions
     assert none == 0
     assert 0 < fast < total
+
+
+def test_requests_that_wait_too_long_or_are_lost_are_not_within_targets(
+    clock: Clock, server: Server
+) -> None:
+    server.set_rate(100.0)  # far more than it can serve
+    clock.now += 100
+
+    good, total = server.within_targets(0.0, 90.0, ttft_ms=1000.0, itl_ms=math.inf)
+
+    truth = server.truth(0.0, 90.0)
+    assert good < truth.completions < total == truth.arrivals
+    server.kill("chat-0")
+    server.kill("chat-1")
+    assert server.within_targets(0.0, 90.0, ttft_ms=math.inf, itl_ms=math.inf) == (
+        server.truth(0.0, 100.0).completions,
+        truth.arrivals,
+    )
