@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import uuid
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
@@ -48,6 +48,8 @@ LONG = ("slow", "extended")
 WORKER = "PYTEST_XDIST_WORKER"
 FIRST = "gw0"
 OPERATORS = pytest.StashKey[list[OperatorProcess]]()
+LOGS = pytest.StashKey[dict[str, str]]()
+"""Logs of the operators of a test that has ended, by their names."""
 
 
 class StartOperator(Protocol):
@@ -170,12 +172,23 @@ def _say(line: str) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show the logs of a failed test's operators."""
+    """Show the logs of a failed test's operators, also where their folder is gone since."""
     report = yield
     if report.failed:
-        for process in item.stash.get(OPERATORS, []):
-            report.sections.append((f"log of {process.name}", process.log))
+        logs = item.stash.get(LOGS, None) or _logs(item.stash.get(OPERATORS, []))
+        report.sections += [(f"log of {name}", log) for name, log in logs.items()]
     return report
+
+
+def _logs(operators: Iterable[OperatorProcess]) -> dict[str, str]:
+    """What each has logged, or why nobody can read it: that must not hide a failure."""
+    logs = {}
+    for operator in operators:
+        try:
+            logs[operator.name] = operator.log
+        except OSError as error:
+            logs[operator.name] = f"cannot be read: {error}"
+    return logs
 
 
 @pytest.fixture(scope="session")
@@ -294,6 +307,9 @@ def operator(
         return process
 
     yield start
-    for process in started:
-        if process.exit_code is None:
-            process.stop()
+    try:
+        for process in started:
+            if process.exit_code is None:
+                process.stop()
+    finally:
+        request.node.stash[LOGS] = _logs(started)
