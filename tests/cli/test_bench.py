@@ -1,12 +1,9 @@
-"""`inferno bench` over a real connection, with an engine in a thread."""
+"""`inferno bench` over a real connection, with an engine of tests."""
 
-import json
+import asyncio
 import signal
 import subprocess
-import threading
-import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -14,86 +11,42 @@ import yaml
 
 from tests.cli.program import PROGRAM, inferno
 from tests.controlplane.processes import Processes
-from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.engines.inference_sim import InferenceSim, SimulatorSettings
+from tests.engines.loopback import LoopbackEngine
+from tests.engines.streaming import MixedSteps, StreamingEngine
+from tests.loops import VirtualTimeLoop
 
 NAMES = ("--model", "llama-8b", "--accelerator", "H100")
 SMALL = ("--shape", "30/6", "--shape", "120/4", "--max-concurrency", "4", "--minutes", "0.25")
-STEP_S = 0.05
-
-
-class Engine(BaseHTTPRequestHandler):
-    """Makes a token each step, alike for all requests."""
-
-    server: "Server"
-
-    def do_GET(self) -> None:
-        """Tell the model."""
-        self._send(b'{"data": [{"id": "served"}]}')
-
-    def do_POST(self) -> None:
-        """Complete a prompt."""
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.keys.add(self.headers.get("Authorization"))
-        self.send_response(200)
-        self.end_headers()
-        words, tokens = len(body["prompt"].split()), body["max_tokens"]
-        try:
-            for _ in range(tokens):
-                time.sleep(STEP_S)  # it is the engine
-                self._event({"choices": [{"text": "a"}]})
-            usage = {"prompt_tokens": words, "completion_tokens": tokens}
-            self._event({"choices": [], "usage": usage})
-            self.wfile.write(b"data: [DONE]\n\n")
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # the client has gone
-
-    def log_message(self, _format: str, *_arguments: object) -> None:
-        """Say nothing."""
-
-    def _event(self, document: object) -> None:
-        self.wfile.write(f"data: {json.dumps(document)}\n\n".encode())
-        self.wfile.flush()
-
-    def _send(self, body: bytes) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-
-class Server(ThreadingHTTPServer):
-    """An engine on a port of loopback."""
-
-    daemon_threads = True
-    request_queue_size = 64
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Engine)
-        self.keys: set[str | None] = set()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
 
 
 @pytest.fixture
-def engine() -> Iterator[Server]:
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+def engine() -> Iterator[LoopbackEngine]:
+    with LoopbackEngine(StreamingEngine(MixedSteps(alpha=10.0, kappa=0.0, delta=0.0))) as engine:
+        yield engine
+
+
+@pytest.fixture
+def served(engine: LoopbackEngine, monkeypatch: pytest.MonkeyPatch) -> LoopbackEngine:
+    """The engine in the loop of the command, where both have the same virtual time."""
+    tasks: list[asyncio.Task[None]] = []
+
+    def new_loop() -> VirtualTimeLoop:
+        loop = VirtualTimeLoop()
+        tasks.append(loop.create_task(engine.serve()))
+        return loop
+
+    monkeypatch.setattr(asyncio.events, "new_event_loop", new_loop)
+    return engine
 
 
 def test_it_tells_each_run_and_prints_a_model_and_writes_what_calibrate_reads(
-    engine: Server, tmp_path: Path
+    served: LoopbackEngine, tmp_path: Path
 ) -> None:
     file, key = tmp_path / "runs.csv", tmp_path / "key"
     key.write_text("secret\n")
 
-    done = inferno("bench", engine.url, *NAMES, *SMALL, "--csv", file, "--key-file", key)
+    done = inferno("bench", served.url, *NAMES, *SMALL, "--csv", file, "--key-file", key)
 
     assert done.returncode == 0, done.stderr
     (model,) = yaml.safe_load_all(done.stdout)
@@ -103,29 +56,26 @@ def test_it_tells_each_run_and_prints_a_model_and_writes_what_calibrate_reads(
     assert "MS  " in told
     assert " requests, " in told
     assert " tokens/s, 0 errors\n" in told
-    assert engine.keys == {"Bearer secret"}
+    assert served.keys == {"Bearer secret"}
     assert "secret" not in told
     again = inferno("calibrate", file, *NAMES)
     assert again.stdout == done.stdout
 
 
-def test_ctrl_c_keeps_what_was_measured(engine: Server, tmp_path: Path) -> None:
+async def test_ctrl_c_keeps_what_was_measured(engine: LoopbackEngine, tmp_path: Path) -> None:
     file = tmp_path / "runs.csv"
-    command: list[str | Path] = [
-        PROGRAM,
-        "bench",
-        engine.url,
-        *NAMES,
-        *SMALL,
-        "--csv",
-        file,
-        "--minutes",
-        "5",
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        wait_until(lambda: file.exists() and file.read_text(), bool, "a run")
+    arguments = (engine.url, *NAMES, *SMALL, "--csv", file, "--minutes", "5")
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(engine.serve())
+        process = await asyncio.create_subprocess_exec(
+            PROGRAM, "bench", *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert process.stderr is not None
+        while not file.exists():
+            assert await process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=PATIENCE_S)
+        stdout, stderr = await process.communicate()
+        serving.cancel()
 
     lines = file.read_text().splitlines()
     assert (process.returncode, stdout) == (130, b"")

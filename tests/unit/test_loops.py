@@ -1,12 +1,13 @@
-"""The event loop of tests: it ends after its connections."""
+"""The event loops of tests: one ends after its connections, one waits for none of its timers."""
 
 import asyncio
 import socket
+from threading import Thread
 
 import pytest
 
 from tests import loops
-from tests.loops import PatientLoop
+from tests.loops import PatientLoop, VirtualTimeLoop
 
 
 def test_connections_that_close_late_are_closed_when_the_loop_is() -> None:
@@ -39,3 +40,48 @@ def test_asyncio_run_uses_it() -> None:
         return asyncio.get_running_loop()
 
     assert isinstance(asyncio.run(running()), PatientLoop)
+
+
+def test_virtual_time_stands_still_while_bytes_are_under_way() -> None:
+    here, there = socket.socketpair()
+
+    def answer() -> None:
+        there.sendall(b"answer")
+        there.recv(len(b"question"))
+
+    async def ask() -> tuple[bytes, float]:
+        reader, writer = await asyncio.open_connection(sock=here)
+        writer.write(b"question")
+        other = Thread(target=answer)
+        other.start()
+        async with asyncio.timeout(10):
+            answered = await reader.readexactly(len(b"answer"))
+        other.join()
+        writer.close()
+        return answered, asyncio.get_running_loop().time()
+
+    with there, asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        assert runner.run(ask()) == (b"answer", 0.0)
+
+
+def test_virtual_time_is_that_of_both_ends_of_a_connection() -> None:
+    async def slow_echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while text := await reader.read(1):
+            await asyncio.sleep(60)
+            writer.write(text)
+        writer.close()
+
+    async def exchange() -> list[float]:
+        async with await asyncio.start_server(slow_echo, "127.0.0.1", 0) as server:
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            times = []
+            for _ in range(3):
+                writer.write(b"x")
+                await reader.readexactly(1)
+                times.append(asyncio.get_running_loop().time())
+            writer.close()
+            await writer.wait_closed()
+        return times
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        assert runner.run(exchange()) == [60.0, 120.0, 180.0]

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.loops import PatientLoop
-from tests.unit.operator.virtual_time import VirtualTimeLoop
+from tests.loops import PatientLoop, VirtualTimeLoop
 
 REAL_TIME = Path(__file__).with_name("adapters")
 

@@ -16,6 +16,7 @@ from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_optimizer.calibration.windows import Window
 from inferno_optimizer.errors import InfernoError, UnavailableError
+from tests.loops import VirtualTimeLoop
 from tests.unit.operator import objects
 from tests.unit.operator.background import started
 from tests.unit.operator.controllers.calibration.seen import (
@@ -25,7 +26,6 @@ from tests.unit.operator.controllers.calibration.seen import (
     spread,
     window,
 )
-from tests.unit.operator.virtual_time import VirtualTimeLoop
 
 
 class Seen:
