@@ -5,7 +5,7 @@ there are cards, and then the requests flow: a fluid queue for each server, whos
 latencies are those of the queueing model of the sizing, see `curves`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -88,7 +88,6 @@ class StepResult:
     itl_within: FloatArray
 
 
-@dataclass(slots=True)
 class Plant:
     """The state of a fleet; matrices have the shape (servers, accelerators).
 
@@ -96,46 +95,46 @@ class Plant:
     then, and `coming` all of them.
     `requests` are those in each server. `started` and `drained` count the replicas
     that were started, and those that were taken away while they served; `refused` are those of each
-    server that were wanted last and found no card. Without `percentiles`, it is faster and tells
-    none.
+    server that were wanted last and found no card.
+
+    Parameters
+    ----------
+    fleet
+        What is simulated.
+    step_s
+        How long a step is [s].
+    lead
+        Time until a replica serves.
+    random
+        Of the lead times.
+    percentiles
+        Whether steps tell percentiles; without them it is faster.
     """
 
-    fleet: ReplayFleet
-    step_s: float
-    lead: LeadTime
-    random: np.random.Generator
-    percentiles: bool = True
-    ready: IntArray = field(init=False)
-    starting: IntArray = field(init=False)
-    coming: IntArray = field(init=False)
-    requests: FloatArray = field(init=False)
-    started: IntArray = field(init=False)
-    drained: IntArray = field(init=False)
-    refused: IntArray = field(init=False)
-    curves: Curves = field(init=False)
-    _sized: SizedFleet = field(init=False)
-    _load: StepLoad = field(init=False)
-    _on: np.ndarray[tuple[int, int], np.dtype[np.bool_]] = field(init=False)
-    _pairs: tuple[IntArray, ...] = field(init=False)
-    _parts: "_Parts" = field(init=False)
-
-    def __post_init__(self) -> None:
-        servers = len(self.fleet.servers)
-        self.ready = np.zeros(self.fleet.shape, dtype=np.int64)
-        self.starting = np.zeros((0, *self.fleet.shape), dtype=np.int64)
-        self.coming = np.zeros(self.fleet.shape, dtype=np.int64)
+    def __init__(
+        self,
+        fleet: ReplayFleet,
+        step_s: float,
+        lead: LeadTime,
+        random: np.random.Generator,
+        *,
+        percentiles: bool = True,
+    ) -> None:
+        servers = len(fleet.servers)
+        self.fleet, self.step_s = fleet, step_s
+        self._lead, self._random = lead, random
+        self.ready = np.zeros(fleet.shape, dtype=np.int64)
+        self.starting = np.zeros((0, *fleet.shape), dtype=np.int64)
+        self.coming = np.zeros_like(self.ready)
         self.requests = np.zeros(servers)
-        self.started = np.zeros(self.fleet.shape, dtype=np.int64)
-        self.drained = np.zeros(self.fleet.shape, dtype=np.int64)
+        self.started, self.drained = np.zeros_like(self.ready), np.zeros_like(self.ready)
         self.refused = np.zeros(servers, dtype=np.int64)
-        self.curves = Curves(self.fleet, percentiles=self.percentiles)
-        self._sized = SizedFleet(self.fleet)
+        self.curves = Curves(fleet, percentiles=percentiles)
+        self._sized = SizedFleet(fleet)
         self._load = StepLoad(np.zeros(servers), np.ones((2, servers)))
         self._on = self.ready > 0
         self._pairs = np.nonzero(self._on)
-        self._parts = _Parts.of(
-            self._pairs[0], self.curves.table[self._pairs], servers, self.step_s
-        )
+        self._parts = _Parts.of(self._pairs[0], self.curves.table[self._pairs], servers, step_s)
 
     @property
     def present(self) -> IntArray:
@@ -206,7 +205,7 @@ class Plant:
             return
         self.started += granted
         count = granted[server, accelerator]
-        leads = self.lead.draw(len(server), self.random) / self.step_s
+        leads = self._lead.draw(len(server), self._random) / self.step_s
         steps = np.maximum(np.ceil(leads - ROUNDING), 0).astype(np.int64)
         missing = int(steps.max()) - len(self.starting)
         if missing > 0:
