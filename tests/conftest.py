@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import uuid
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
@@ -180,7 +180,7 @@ def pytest_runtest_makereport(
     return report
 
 
-def _logs(operators: Iterable[OperatorProcess]) -> dict[str, str]:
+def _logs(operators: list[OperatorProcess]) -> dict[str, str]:
     """What each has logged, or why nobody can read it: that must not hide a failure."""
     logs = {}
     for operator in operators:

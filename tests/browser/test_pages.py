@@ -10,7 +10,7 @@ from inferno_operator.cli.kubectl.console.html import NAVIGATION
 from tests.browser.looks import watched
 from tests.cluster.console import running_console, running_hosted_console, token_of, user_in
 from tests.cluster.scene import Scene
-from tests.cluster.test_plans import fill, wait_for_phases
+from tests.cluster.test_plans import fill, propose, wait_for_phases
 from tests.conftest import ROOT, StartOperator
 from tests.console_screens import WORLDS, pages, served
 from tests.controlplane import ControlPlane
@@ -95,11 +95,7 @@ def test_the_console_is_read_and_used_in_a_browser(
     tmp_path: Path,
 ) -> None:
     scene = Scene(control_plane, namespace)
-    fill(scene, mode="Approve")
-    operator()
-    scene.request("inferno")
-    scene.wait_until_done("inferno")
-    wait_for_phases(scene, inferno_1="Proposed")
+    propose(scene, operator)
     kubeconfig = user_in(control_plane, namespace, "ann", "inferno-view", "inferno-approve")
 
     with (

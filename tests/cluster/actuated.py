@@ -60,8 +60,14 @@ class Actuated:
         self.scene.wait_until_done("inferno")
 
     def load(self, wanted: int) -> None:
-        """Change the load, and have a new decision."""
-        load = objects.running(0, wanted)["load"]
+        """Change the load to one that so many replicas carry, and have a new decision."""
+        self._set_load(objects.running(0, wanted)["load"])
+
+    def take_load_away(self) -> None:
+        """Let nobody ask the server, and have a new decision."""
+        self._set_load({"arrivalRate": 0, "avgLength": 1})
+
+    def _set_load(self, load: Manifest) -> None:
         self.patch("server", "s", {"spec": {"currentAlloc": {"load": load}}})
         self.ask()
 

@@ -178,9 +178,7 @@ def test_the_one_backend_of_later_releases_follows(
     assert written() == two
     actuated.wait_until_runs("A100", 2)
 
-    idle = {"arrivalRate": 0, "avgLength": 1}
-    actuated.patch("server", "s", {"spec": {"currentAlloc": {"load": idle}}})
-    actuated.ask()
+    actuated.take_load_away()
     actuated.wait_for("Actuated", text="no replicas")
     assert written() == none
     actuated.wait_until_runs("", 0)
@@ -196,9 +194,7 @@ def test_an_idle_server_goes_to_zero_and_comes_back(
 ) -> None:
     start(actuated, operator)
 
-    idle = {"arrivalRate": 0, "avgLength": 1}
-    actuated.patch("server", "s", {"spec": {"currentAlloc": {"load": idle}}})
-    actuated.ask()
+    actuated.take_load_away()
 
     actuated.wait_for("Actuated", text="no replicas")
     actuated.wait_until_runs("", 0)

@@ -22,7 +22,7 @@ from tests.controlplane.processes import Processes
 from tests.engines.clocked import Clocked
 from tests.engines.engine import Engine
 from tests.engines.fleet import Fleet, Settings
-from tests.engines.history import SCRAPE_INTERVAL_S, Change, scraped
+from tests.engines.history import Change, in_turn, scraped
 from tests.engines.workload import Uniform, Workload
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
@@ -127,12 +127,7 @@ def loaded(fleet: Fleet) -> Change:
     lengths = Workload(Uniform(200, 800), Uniform(50, 350))
     settings = Settings(ENGINE, lengths, MODEL, labels={"namespace": "prod"})
     server = fleet.add("chat", settings, REPLICAS, RATES[0])
-
-    def change(now: float) -> None:
-        if now % 300 < SCRAPE_INTERVAL_S:
-            server.set_rate(RATES[int(now // 300) % len(RATES)])
-
-    return change
+    return in_turn(server, RATES, 300)
 
 
 @pytest.mark.extended

@@ -16,7 +16,7 @@ import pytest
 
 from tests.cluster.console import COMMAND, hidden_fields, running_console, user_in
 from tests.cluster.scene import Scene
-from tests.cluster.test_plans import fill, phases, wait_for_phases
+from tests.cluster.test_plans import fill, phases, propose, wait_for_phases
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import PATIENCE_S, wait_until
@@ -68,11 +68,7 @@ def console(kubeconfig: Path, namespace: str, log: Path, *more: str) -> Iterator
 @pytest.fixture
 def proposed(scene: Scene, operator: StartOperator) -> Scene:
     """A Plan that waits for approval: inferno-1."""
-    fill(scene, mode="Approve")
-    operator()
-    scene.request("inferno")
-    scene.wait_until_done("inferno")
-    wait_for_phases(scene, inferno_1="Proposed")
+    propose(scene, operator)
     return scene
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.console import hidden_fields, running_hosted_console, token_of
 from tests.cluster.scene import Scene
-from tests.cluster.test_plans import fill, phases, wait_for_phases
+from tests.cluster.test_plans import phases, propose, wait_for_phases
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import PATIENCE_S, wait_until
@@ -65,11 +65,7 @@ def test_each_person_has_the_rights_of_a_token(
     scene: Scene, operator: StartOperator, tmp_path: Path
 ) -> None:
     plane, namespace = scene.control_plane, scene.namespace
-    fill(scene, mode="Approve")
-    operator()
-    scene.request("inferno")
-    scene.wait_until_done("inferno")
-    wait_for_phases(scene, inferno_1="Proposed")
+    propose(scene, operator)
     nobody = token_of(plane, namespace, "eve")
     reader = token_of(plane, namespace, "bob", "inferno-view")
     approver = token_of(plane, namespace, "ann", "inferno-view", "inferno-approve")

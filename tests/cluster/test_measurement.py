@@ -497,16 +497,21 @@ def wait_for_measurement(scene: Scene, *reasons: str) -> None:
     )
 
 
+def with_a_measured_server(warm: World, scene: Scene, *, max_batch_size: int) -> dict[str, str]:
+    """Apply a Server and all that it needs; the variables of an operator that measures it."""
+    spec = {"measure": measure("llama").to_json(), "currentAlloc": None}
+    data = [performance(alpha=8, beta=0.1) | {"maxBatchSize": max_batch_size}]
+    resources = [accelerator(), model(data=data), service_class(), capacity(100)]
+    scene.apply(*resources, server(spec=spec), optimizer(optimize=False))
+    return {"INFERNO_PROMETHEUS_URL": warm.prometheus.url, "INFERNO_MEASURE_INTERVAL": "1"}
+
+
 @in_every_mode
 @pytest.mark.usefixtures("crds_installed")
 def test_an_optimization_uses_the_measured_load_in_every_mode(
     warm: World, scene: Scene, operator: StartOperator, mode: Mode
 ) -> None:
-    spec = {"measure": measure("llama").to_json(), "currentAlloc": None}
-    data = [performance(alpha=8, beta=0.1) | {"maxBatchSize": 16}]
-    resources = [accelerator(), model(data=data), service_class(), capacity(100)]
-    scene.apply(*resources, server(spec=spec), optimizer(optimize=False))
-    environment = {"INFERNO_PROMETHEUS_URL": warm.prometheus.url, "INFERNO_MEASURE_INTERVAL": "1"}
+    environment = with_a_measured_server(warm, scene, max_batch_size=16)
     in_mode(operator, mode.environment)(environment=environment)
 
     scene.request("inferno")
@@ -525,11 +530,7 @@ def test_an_optimization_uses_the_measured_load_in_every_mode(
 def test_a_prometheus_that_stops_takes_no_replica_from_a_server(
     warm: World, scene: Scene, operator: StartOperator
 ) -> None:
-    spec = {"measure": measure("llama").to_json(), "currentAlloc": None}
-    data = [performance(alpha=8, beta=0.1) | {"maxBatchSize": 2}]
-    resources = [accelerator(), model(data=data), service_class(), capacity(100)]
-    scene.apply(*resources, server(spec=spec), optimizer(optimize=False))
-    environment = {"INFERNO_PROMETHEUS_URL": warm.prometheus.url, "INFERNO_MEASURE_INTERVAL": "1"}
+    environment = with_a_measured_server(warm, scene, max_batch_size=2)
     operator(environment=environment)
     wait_for_measurement(scene, "Fresh", "Partial")
     scene.request("inferno")

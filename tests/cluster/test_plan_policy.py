@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.cluster.scene import Scene
-from tests.cluster.test_plans import allow, fill, phases, plans, wait_for_phases
+from tests.cluster.test_plans import allow, fill, phases, plans, propose, wait_for_phases
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import wait_until
@@ -68,11 +68,8 @@ def patched(scene: Scene, user: str, plan: str, patch: Manifest, *options: str) 
 def test_only_the_operator_writes_plans_and_approvers_nothing_but_their_answer(
     scene: Scene, operator: StartOperator
 ) -> None:
-    fill(scene, mode="Approve")
     allow(scene, "ann", "inferno-approve")
-    operator()
-    scene.request("inferno")
-    wait_for_phases(scene, inferno_1="Proposed")
+    propose(scene, operator)
     digest = plans(scene)["inferno-1"]["spec"]["digest"]
     status = "--subresource=status"
 

@@ -68,16 +68,22 @@ def allow(scene: Scene, user: str, role: str) -> None:
     scene.control_plane.kubectl("create", "rolebinding", name, *options, *where)
 
 
-def test_only_who_has_the_right_approves_and_nothing_changes_before(
-    scene: Scene, operator: StartOperator
-) -> None:
+def propose(scene: Scene, operator: StartOperator) -> Manifest:
+    """Let an operator propose the Plan inferno-1, which waits for approval; its Optimizer."""
     fill(scene, mode="Approve")
-    allow(scene, "ann", "inferno-approve")
-    allow(scene, "bob", "admin")
     operator()
     scene.request("inferno")
     done = scene.wait_until_done("inferno")
     wait_for_phases(scene, inferno_1="Proposed")
+    return done
+
+
+def test_only_who_has_the_right_approves_and_nothing_changes_before(
+    scene: Scene, operator: StartOperator
+) -> None:
+    allow(scene, "ann", "inferno-approve")
+    allow(scene, "bob", "admin")
+    done = propose(scene, operator)
 
     assert "Plan inferno-1 is not carried out at once" in condition(done, "Optimized")["message"]
     assert 'cannot get resource "plans/status"' in answer(scene, "bob", "inferno-1")

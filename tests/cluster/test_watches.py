@@ -34,6 +34,14 @@ async def test_a_version_that_is_too_old_is_no_end_of_a_watch(
             await anext(reader.watch(kind_of(Server), namespace, since=1))
 
 
+def delete_a_server(scene: Scene) -> None:
+    """Delete one of the two Servers, without the operator."""
+    finalizers = {"metadata": {"finalizers": None}}
+    scene.control_plane.patch("server", "free-granite-13b", finalizers, scene.namespace)
+    arguments = ("server", "free-granite-13b", "--namespace", scene.namespace)
+    scene.control_plane.kubectl("delete", *arguments)
+
+
 def test_what_happened_while_nobody_watched_is_noticed(
     scene: Scene, operator: StartOperator, mode: Mode
 ) -> None:
@@ -41,10 +49,7 @@ def test_what_happened_while_nobody_watched_is_noticed(
     process = in_mode(operator, mode.environment)()
     scene.wait_until_held(mode)
     os.kill(process.pid, signal.SIGSTOP)
-    finalizers = {"metadata": {"finalizers": None}}
-    scene.control_plane.patch("server", "free-granite-13b", finalizers, scene.namespace)
-    arguments = ("server", "free-granite-13b", "--namespace", scene.namespace)
-    scene.control_plane.kubectl("delete", *arguments)
+    delete_a_server(scene)
     scene.control_plane.stop_api_server()
     scene.control_plane.start_api_server()  # which remembers nothing but what is there now
     scene.request("inferno")
@@ -67,10 +72,7 @@ def test_watches_that_are_gone_begin_anew(
         scene.wait_until_held(mode)
         os.kill(process.pid, signal.SIGSTOP)
         proxy.forget()
-        finalizers = {"metadata": {"finalizers": None}}
-        scene.control_plane.patch("server", "free-granite-13b", finalizers, scene.namespace)
-        arguments = ("server", "free-granite-13b", "--namespace", scene.namespace)
-        scene.control_plane.kubectl("delete", *arguments)
+        delete_a_server(scene)
         scene.request("inferno")
         os.kill(process.pid, signal.SIGCONT)
 

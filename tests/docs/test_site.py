@@ -59,6 +59,10 @@ class Site:
         self.folder = folder
         self.said = said
 
+    def text(self, name: str) -> str:
+        """Of a file, named from the folder of the site."""
+        return (self.folder / name).read_text(encoding="utf-8")
+
     @cached_property
     def pages(self) -> dict[Path, Page]:
         # The page for what is not found refers to all from the root, where nobody knows what is.
@@ -145,7 +149,7 @@ def test_links_to_elsewhere_are_secure_and_whole() -> None:
 
 
 def test_formulas_are_set_as_mathematics(site: Site) -> None:
-    concepts = (site.folder / "concepts.html").read_text(encoding="utf-8")
+    concepts = site.text("concepts.html")
     signs = re.findall(r"<m[ino]>([^<]*)", concepts.partition("<math")[2])
 
     assert "language-math" not in concepts
@@ -154,9 +158,9 @@ def test_formulas_are_set_as_mathematics(site: Site) -> None:
 
 def test_long_names_in_tables_may_break_between_their_parts_only(site: Site) -> None:
     """With the style sheet, which takes from browsers the right to break them anywhere."""
-    optimizer = (site.folder / "reference/crds/optimizer.html").read_text(encoding="utf-8")
-    calls = (site.folder / "reference/rest.html").read_text(encoding="utf-8")
-    style = (site.folder / "styles/tables.css").read_text(encoding="utf-8")
+    optimizer = site.text("reference/crds/optimizer.html")
+    calls = site.text("reference/rest.html")
+    style = site.text("styles/tables.css")
 
     assert "><code>spec.<wbr>guard.<wbr>maxCostIncreasePercent</code></td>" in optimizer
     assert "<code>GET /getServiceClassModelTarget/" in calls
@@ -165,10 +169,10 @@ def test_long_names_in_tables_may_break_between_their_parts_only(site: Site) -> 
 
 
 def test_no_line_breaks_in_an_option_and_queries_of_tables_can_be_copied(site: Site) -> None:
-    replay = (site.folder / "guides/replay.html").read_text(encoding="utf-8")
-    console = (site.folder / "guides/console.html").read_text(encoding="utf-8")
-    metrics = (site.folder / "reference/metrics.html").read_text(encoding="utf-8")
-    style = (site.folder / "styles/tables.css").read_text(encoding="utf-8")
+    replay = site.text("guides/replay.html")
+    console = site.text("guides/console.html")
+    metrics = site.text("reference/metrics.html")
+    style = site.text("styles/tables.css")
 
     assert '<code><span class="whole">--poisson</span></code>' in replay
     assert '<code><span class="whole">?format=json</span></code>' in console
@@ -179,12 +183,12 @@ def test_no_line_breaks_in_an_option_and_queries_of_tables_can_be_copied(site: S
 def test_no_line_breaks_in_a_quantity_a_sum_or_a_name_but_commands_stay_as_they_are(
     site: Site,
 ) -> None:
-    studies = (site.folder / "guides/studies.html").read_text(encoding="utf-8")
-    concepts = (site.folder / "concepts.html").read_text(encoding="utf-8")
-    comparison = (site.folder / "comparison.html").read_text(encoding="utf-8")
-    estimates = (site.folder / "how-good-are-estimates.html").read_text(encoding="utf-8")
-    differences = (site.folder / "rest-differences.html").read_text(encoding="utf-8")
-    distances = (site.folder / "how-far-is-it-off.html").read_text(encoding="utf-8")
+    studies = site.text("guides/studies.html")
+    concepts = site.text("concepts.html")
+    comparison = site.text("comparison.html")
+    estimates = site.text("how-good-are-estimates.html")
+    differences = site.text("rest-differences.html")
+    distances = site.text("how-far-is-it-off.html")
     copied = re.findall(r"<pre.*?</pre>", studies, re.DOTALL)
 
     assert ">3294, 98.7&nbsp;%</td>" in studies

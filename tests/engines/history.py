@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.controlplane.processes import Processes
-from tests.engines.fleet import Fleet
+from tests.engines.fleet import Fleet, Server
 from tests.engines.prometheus import JOB, Prometheus
 from tests.engines.promtool import Promtool
 
@@ -17,6 +17,16 @@ SCRAPE_INTERVAL_S = 15
 
 Change = Callable[[float], None]
 """Changes loads or engines at a time of the fleet [s]."""
+
+
+def in_turn(server: Server, rates: Sequence[float], each_s: int) -> Change:
+    """Send a server these rates [requests/s], each for so long [s], again and again."""
+
+    def change(now: float) -> None:
+        if now % each_s < SCRAPE_INTERVAL_S:
+            server.set_rate(rates[int(now // each_s) % len(rates)])
+
+    return change
 
 
 class VirtualClock:

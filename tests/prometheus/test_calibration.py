@@ -13,7 +13,7 @@ from tests.cli.program import inferno
 from tests.controlplane.processes import Processes
 from tests.engines.engine import Engine
 from tests.engines.fleet import Fleet, Settings
-from tests.engines.history import SCRAPE_INTERVAL_S, Change, scraped
+from tests.engines.history import Change, in_turn, scraped
 from tests.engines.prometheus import Prometheus
 from tests.engines.sglang import SGLANG
 from tests.engines.workload import Uniform, Workload
@@ -38,12 +38,7 @@ def past(processes: Processes, prometheus_program: Path, promtool: Path) -> Iter
         fleet.add("steady", settings("steady"), replicas=1, rate=3.0)
         sglang = Settings(ENGINE, WORKLOAD, "qwen", SGLANG, {"namespace": "prod"})
         fleet.add("code", sglang, replicas=1, rate=3.0)
-
-        def change(now: float) -> None:
-            if now % 600 < SCRAPE_INTERVAL_S:
-                chat.set_rate(RATES[int(now // 600) % len(RATES)])
-
-        return change
+        return in_turn(chat, RATES, 600)
 
     programs, seconds = (prometheus_program, promtool), HOURS * 3600 + WARM_UP_S
     with scraped(processes, programs, seconds, populate, buckets=False) as prometheus:

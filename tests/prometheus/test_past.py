@@ -14,7 +14,7 @@ from tests.cli.program import inferno
 from tests.controlplane.processes import Processes
 from tests.engines.engine import Engine
 from tests.engines.fleet import Fleet, Scrapes, Settings
-from tests.engines.history import SCRAPE_INTERVAL_S, Change, scraped
+from tests.engines.history import SCRAPE_INTERVAL_S, Change, in_turn, scraped
 from tests.engines.prometheus import Prometheus
 from tests.engines.sglang import SGLANG
 from tests.engines.workload import Fixed, Workload
@@ -38,10 +38,10 @@ def past(processes: Processes, prometheus_program: Path, promtool: Path) -> Iter
         chat = fleet.add("chat", settings, replicas=2, rate=RATES[0])
         sglang = Settings(ENGINE, WORKLOAD, "qwen", SGLANG, {"namespace": "prod"})
         code = fleet.add("code", sglang, replicas=1, rate=3.0)
+        change_rate = in_turn(chat, RATES, PHASE_S)
 
         def change(now: float) -> None:
-            if now % PHASE_S < SCRAPE_INTERVAL_S:
-                chat.set_rate(RATES[int(now // PHASE_S) % len(RATES)])
+            change_rate(now)
             if AWAY[0] <= now < AWAY[0] + SCRAPE_INTERVAL_S:
                 code.set_scrapes(Scrapes.REFUSED, "code-0")
             if AWAY[1] <= now < AWAY[1] + SCRAPE_INTERVAL_S:

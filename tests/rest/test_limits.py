@@ -157,11 +157,16 @@ def test_health_and_other_requests_are_answered_while_it_optimizes(tmp_path: Pat
     assert (health.status_code, small.status_code, still_running) == (200, 200, 1)
 
 
+def break_off(server: Served) -> None:
+    """Hang up while a long question is answered, and wait until the optimization has ended."""
+    with pytest.raises(httpx.ReadTimeout):
+        post(server, long_question(), timeout=1)
+    wait_for(lambda: solves(server, "running") == 0)
+
+
 def test_an_optimization_ends_when_its_client_hangs_up(tmp_path: Path) -> None:
     with limited(tmp_path, workers=1) as server:
-        with pytest.raises(httpx.ReadTimeout):
-            post(server, long_question(), timeout=1)
-        wait_for(lambda: solves(server, "running") == 0)
+        break_off(server)
         after = post(server, SMALL.read_bytes())
 
     assert after.status_code == 200
@@ -235,9 +240,7 @@ def test_the_process_that_starts_workers_is_replaced_when_something_else_ended_i
 def test_a_worker_after_one_that_was_broken_off_loads_nothing_anew(tmp_path: Path) -> None:
     with limited(tmp_path, workers=1) as server:
         starters, workers = server.starters(), server.workers()
-        with pytest.raises(httpx.ReadTimeout):
-            post(server, long_question(), timeout=1)
-        wait_for(lambda: solves(server, "running") == 0)
+        break_off(server)
         after = post(server, SMALL.read_bytes())
         starters_then, workers_then = server.starters(), server.workers()
 

@@ -1,5 +1,6 @@
-"""Secrets as the kubelet mounts them: each file is a link through `..data`, which is replaced."""
+"""Secrets as the kubelet mounts them, and what servers speak TLS with."""
 
+import ssl
 from pathlib import Path
 
 import trustme
@@ -7,6 +8,8 @@ import trustme
 
 def mount(secret: Path, name: str, signer: trustme.CA, trusted: trustme.CA) -> None:
     """Mount other contents of a Secret: a token, whom to trust, and a certificate with its key.
+
+    Each file is a link through `..data`, which is replaced.
 
     Parameters
     ----------
@@ -31,3 +34,14 @@ def mount(secret: Path, name: str, signer: trustme.CA, trusted: trustme.CA) -> N
     for path in version.iterdir():
         if not (secret / path.name).is_symlink():
             (secret / path.name).symlink_to(f"..data/{path.name}")
+
+
+def server_tls(
+    authority: trustme.CA, host: str, asks: ssl.VerifyMode = ssl.CERT_NONE
+) -> ssl.SSLContext:
+    """TLS of a server: its certificate for a host, and what it asks of those of clients."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.verify_mode = asks
+    authority.issue_cert(host).configure_cert(context)
+    authority.configure_trust(context)
+    return context

@@ -22,7 +22,7 @@ from inferno_optimizer.solution import Decision, Reason, Solution
 from inferno_optimizer.system import Options, SaturationPolicy, System
 from tests.controlplane.waiting import wait_until
 from tests.rest_optimizer import Failure, RestOptimizer
-from tests.unit.operator.adapters.secrets import mount
+from tests.unit.operator.adapters.secrets import mount, server_tls
 from tests.unit.operator.objects import (
     Manifest,
     accelerator,
@@ -511,11 +511,7 @@ async def test_an_optimizer_is_trusted_for_its_authority_only(
     rest: RestOptimizer, tmp_path: Path
 ) -> None:
     authority, other = trustme.CA(), trustme.CA()
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.verify_mode = ssl.CERT_REQUIRED
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    authority.configure_trust(context)
-    rest.speak_tls(context)
+    rest.speak_tls(server_tls(authority, "127.0.0.1", ssl.CERT_REQUIRED))
     ca, own = tmp_path / "ca.pem", tmp_path / "own.pem"
     authority.issue_cert("operator").private_key_and_cert_chain_pem.write_to_path(str(own))
     endpoint = Endpoint("127.0.0.1", rest.port, certificate=own, authority=ca)
@@ -534,11 +530,7 @@ async def test_secrets_that_are_swapped_while_requests_are_under_way_cost_no_ans
 ) -> None:
     """Whatever a request reads of the old ones and of the new ones."""
     authority, secret = trustme.CA(), tmp_path / "secret"
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.verify_mode = ssl.CERT_REQUIRED
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    authority.configure_trust(context)
-    rest.speak_tls(context)
+    rest.speak_tls(server_tls(authority, "127.0.0.1", ssl.CERT_REQUIRED))
     files = (secret / name for name in ("tls.crt", "tls.key", "ca.crt", "token"))
     endpoint = Endpoint("127.0.0.1", rest.port, *files)
     remote, right = RemoteOptimizer(endpoint, 5.0), outcome(optimize(TWO))
@@ -577,11 +569,7 @@ async def test_an_optimizer_that_asks_for_a_client_certificate_is_unavailable_wi
     rest: RestOptimizer, tmp_path: Path
 ) -> None:
     authority = trustme.CA()
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.verify_mode = ssl.CERT_REQUIRED
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    authority.configure_trust(context)
-    rest.speak_tls(context)
+    rest.speak_tls(server_tls(authority, "127.0.0.1", ssl.CERT_REQUIRED))
     ca = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(str(ca))
     remote = RemoteOptimizer(Endpoint("127.0.0.1", rest.port, authority=ca), 5.0)

@@ -40,7 +40,7 @@ from tests.unit.operator.adapters.prometheus.serving import (
     success,
     vector,
 )
-from tests.unit.operator.adapters.secrets import mount
+from tests.unit.operator.adapters.secrets import mount, server_tls
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -385,11 +385,7 @@ def authority() -> trustme.CA:
 @pytest.fixture
 def tls(authority: trustme.CA) -> Iterator[PrometheusServer]:
     """A server that asks for a certificate of the authority, and has one of it."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.verify_mode = ssl.CERT_OPTIONAL
-    authority.issue_cert(HOST).configure_cert(context)
-    authority.configure_trust(context)
-    with serving(context) as running:
+    with serving(server_tls(authority, HOST, ssl.CERT_OPTIONAL)) as running:
         yield running
 
 
@@ -411,11 +407,7 @@ async def test_a_server_is_trusted_for_its_authority(
 async def test_a_server_that_asks_for_a_client_certificate_is_understood(
     authority: trustme.CA, tmp_path: Path
 ) -> None:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.verify_mode = ssl.CERT_REQUIRED
-    authority.issue_cert(HOST).configure_cert(context)
-    authority.configure_trust(context)
-    with serving(context) as tls:
+    with serving(server_tls(authority, HOST, ssl.CERT_REQUIRED)) as tls:
         trusted = trusting(authority, tmp_path / "ca.pem")
 
         problem = await failure(PrometheusEndpoint(tls.url, authority=trusted))
@@ -427,9 +419,7 @@ async def test_a_server_that_asks_for_a_client_certificate_is_understood(
 async def test_a_server_with_the_certificate_of_another_name_is_not_trusted(
     authority: trustme.CA, tmp_path: Path
 ) -> None:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert("prometheus.example").configure_cert(context)
-    with serving(context) as tls:
+    with serving(server_tls(authority, "prometheus.example")) as tls:
         trusted = trusting(authority, tmp_path / "ca.pem")
 
         problem = await failure(PrometheusEndpoint(tls.url, authority=trusted))

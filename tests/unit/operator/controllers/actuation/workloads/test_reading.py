@@ -49,6 +49,14 @@ def deployment(manager: str = "", replicas: int = 0) -> Manifest:
     }
 
 
+async def watched(cluster: FakeCluster) -> WorkloadObjects:
+    """The workloads and their pods, as a watch shows them."""
+    world = WorkloadObjects(cluster, Informers(cluster), lambda _: None)
+    world.watch([DEPLOYMENT, POD])
+    await asyncio.sleep(1)
+    return world
+
+
 async def read(cluster: FakeCluster, world: WorkloadObjects, memory: Memory) -> ScaledServer:
     """The only Server, which is to have two replicas."""
     server = objects.observed(decided(2))
@@ -60,9 +68,7 @@ async def read(cluster: FakeCluster, world: WorkloadObjects, memory: Memory) -> 
 async def test_an_own_write_that_the_watch_has_not_shown_yet_is_no_foreign_one() -> None:
     cluster, memory = FakeCluster(), Memory()
     cluster.add(deployment("kubectl"))
-    world = WorkloadObjects(cluster, Informers(cluster), lambda _: None)
-    world.watch([DEPLOYMENT, POD])
-    await asyncio.sleep(1)
+    world = await watched(cluster)
     await world.read_scales([PLACE])
     scale = world.scale(PLACE)
     assert scale is not None
@@ -78,9 +84,7 @@ async def test_an_own_write_that_the_watch_has_not_shown_yet_is_no_foreign_one()
 async def test_another_manager_after_an_own_write_is_foreign() -> None:
     cluster, memory = FakeCluster(), Memory()
     cluster.add(deployment("kubectl"))
-    world = WorkloadObjects(cluster, Informers(cluster), lambda _: None)
-    world.watch([DEPLOYMENT, POD])
-    await asyncio.sleep(1)
+    world = await watched(cluster)
     memory.wrote(PLACE, 1)
 
     scaled = await read(cluster, world, memory)
@@ -94,9 +98,7 @@ async def test_a_write_that_the_watch_has_not_shown_yet_is_waited_for() -> None:
     """As after a write that was refused because another manager wrote in between."""
     cluster, memory = LateCluster(), Memory()
     cluster.add(deployment(FieldManager.ACTUATION))
-    world = WorkloadObjects(cluster, Informers(cluster), lambda _: None)
-    world.watch([DEPLOYMENT, POD])
-    await asyncio.sleep(1)
+    world = await watched(cluster)
     memory.wrote(PLACE, 1)
     cluster.delay = 60.0
     cluster.add(deployment("kubectl"))
@@ -122,9 +124,7 @@ async def test_a_number_that_the_operator_has_not_written_is_foreign_if_nobody_i
     """As after a number of 0; a write that failed may have arrived."""
     cluster, memory = FakeCluster(), Memory()
     cluster.add(deployment(replicas=1))
-    world = WorkloadObjects(cluster, Informers(cluster), lambda _: None)
-    world.watch([DEPLOYMENT, POD])
-    await asyncio.sleep(1)
+    world = await watched(cluster)
     memory.wrote(PLACE, written)
     if fails:
         memory.failed(PLACE, "no answer", objects.NOW)
