@@ -20,6 +20,7 @@ from inferno_operator.resources.objects import Key, Manifest
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.observer import Observer
+from tests.controlplane.waiting import PATIENCE_S
 from tests.engines.engine import Engine
 from tests.engines.fleet import Fleet, Settings
 from tests.engines.gateway import Gateway
@@ -40,7 +41,6 @@ WINDOWS = RateWindows(short=4, long=8)
 
 LEAD_S, PLAN_S, MEASURE_S = 2, 3, 1.0
 WAKE_S = 5.0
-PATIENCE_S = 120.0
 NAME, KEY = "chat", Key("default", "s")
 ENGINE = Engine(alpha=8.0, beta=0.1, gamma=20.0, delta=0.0008, max_batch_size=16)
 LENGTHS = Workload(Uniform(50, 150), Uniform(50, 150))
