@@ -141,7 +141,9 @@ async def test_who_guesses_tokens_waits_and_others_do_not(scene: Scene, tmp_path
         place.time_s = 20.5
         refused = await place.log_in(eve, token)
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "40")
-        assert refused.text == "too many logins failed: try again in 40 s\n"
+        told = "too many logins failed: try again in 40 s"
+        assert f'<p class="short" role="alert">{told}</p>' in refused.text
+        assert 'name="token"' in refused.text
         for _ in range(MOST_OF_CLIENT + 1):
             assert (await place.log_in(ann, token)).status_code == 303
         place.time_s = WINDOW_S

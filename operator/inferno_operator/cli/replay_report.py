@@ -68,7 +68,8 @@ def _figures(scenario: Scenario, found: Sequence[Replayed], money: Money) -> Ite
     bound = first.bound.total_cost / hours
     yield KeyFigure("Bound", money.amount(bound), f"{money.rate}, with hindsight")
     best = min(found, key=lambda one: one.account.total_cost)
-    yield KeyFigure("Cheapest", money.amount(best.account.total_cost / hours), best.policy)
+    cheapest = money.amount(best.account.total_cost / hours)
+    yield KeyFigure("Cheapest", cheapest, f"{money.rate}, {best.policy}")
     kept = max(found, key=lambda one: one.account.attainment)
     yield KeyFigure("Most within targets", f"{100 * kept.account.attainment:.2f} %", kept.policy)
 
@@ -93,7 +94,7 @@ def _front(found: Sequence[Replayed], money: Money) -> Chart:
         100.0 + margin,
         max(least - margin, 0.0),
     )
-    words = ", ".join(f"{p.name}: {p.x:.2f} {money.rate}, {p.y:.2f} %" for p in points)
+    words = "; ".join(f"{p.name}: {p.x:.2f} {money.rate}, {p.y:.2f} %" for p in points)
     return front_chart(frame, points, words)
 
 

@@ -56,6 +56,14 @@ def diff_parts(
 
     `alternatives` are by name of the Server; None if nobody asks for them.
     """
+    yield from change_parts(plan, money, alternatives)
+    yield state_line(plan)
+
+
+def change_parts(
+    plan: Plan, money: Money = CENTS, alternatives: Mapping[str, Alternative] | None = None
+) -> Iterator[Part]:
+    """Yield what a Plan changes, and its totals; see `diff_parts`."""
     spec = plan.spec
     rows = [_step_row(step, money, alternatives) for step in spec.steps]
     besides = ("BEST ELSEWHERE", ">BEST ELSEWHERE:PRICE") if alternatives is not None else ()
@@ -68,7 +76,11 @@ def diff_parts(
         yield f"and {spec.steps_omitted} more Servers, which the Plan does not list"
     yield summary(plan, money)
     yield from _taken(spec.totals.reduction)
-    yield f"{plan.status.phase or PHASE_UNKNOWN}: {why(plan)}"
+
+
+def state_line(plan: Plan) -> str:
+    """Return where a Plan is, and what the operator says of it."""
+    return f"{plan.status.phase or PHASE_UNKNOWN}: {why(plan)}"
 
 
 def difference_parts(plan: Plan, other: Plan, money: Money = CENTS) -> Iterator[Part]:

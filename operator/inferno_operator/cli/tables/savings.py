@@ -1,6 +1,7 @@
 """Text output of `kubectl inferno savings`: costs in cents, or in a currency."""
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.savings import PAID, PLANNED, SpendingRow, saved
@@ -21,7 +22,12 @@ def savings_parts(rows: Sequence[SpendingRow], money: Money = CENTS) -> Iterator
     for name, cents, share in saved(rows[-1]):
         less = "less" if cents >= 0 else "more"
         change = f"{money.amount(abs(cents))} {money.unit} ({abs(share):.0%})"
-        yield f"{change} {less} than {name}, since {rows[-1].since}"
+        yield f"{change} {less} than {name}, since {_moment(rows[-1].since)}"
+
+
+def _moment(time: str) -> str:
+    """Return a time in words of people, from that of an API object."""
+    return f"{datetime.fromisoformat(time).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _cost_row(row: SpendingRow, costs: Sequence[str], money: Money) -> Sequence[str]:

@@ -245,8 +245,22 @@ def _optimizer(optimizer: Optimizer, now: datetime, money: Money) -> Iterator[st
     name, last = optimizer.metadata.name, optimizer.status.last_optimization
     condition = optimizer.status.condition(OPTIMIZED)
     yield f"Optimizer {name}: {_last(last, now, money)}"
-    if condition and condition.status != "True" and (optimizer.spec.optimize or last):
-        yield f"Optimizer {name}: {condition.reason}: {condition.message}"
+    if failure := failure_of(optimizer):
+        yield failure
+    elif condition and condition.status != "True" and (optimizer.spec.optimize or last):
+        yield _said_of(optimizer, condition)
+
+
+def failure_of(optimizer: Optimizer) -> str:
+    """Return why an Optimizer could not make its plan, as a sentence; "" if it did not fail."""
+    condition = optimizer.status.condition(OPTIMIZED)
+    if condition is None or condition.status != "False":
+        return ""
+    return _said_of(optimizer, condition)
+
+
+def _said_of(optimizer: Optimizer, condition: Condition) -> str:
+    return f"Optimizer {optimizer.metadata.name}: {condition.reason}: {condition.message}"
 
 
 def _last(last: LastOptimization | None, now: datetime, money: Money) -> str:

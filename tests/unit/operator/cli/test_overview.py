@@ -329,3 +329,17 @@ def test_it_is_said_which_replicas_of_a_server_have_prompts_in_their_caches() ->
 
     said = "1200 of 2000 input tokens are in the prefix caches of 1 of 2 replicas"
     assert f"{said}; others compute whole prompts" in shown
+
+
+def test_an_optimizer_says_why_it_has_no_plan_yet_although_nobody_asks_for_one() -> None:
+    told = condition("Optimized", "Unavailable", status="False", message="nobody answers")
+    at_rest = optimizer()
+    at_rest["spec"] = {**at_rest["spec"], "optimize": False}
+    failing = {**at_rest, "status": {"conditions": [told]}}
+    waiting = {**at_rest, "status": {"conditions": [{**told, "status": "Unknown"}]}}
+
+    assert lines(failing)[-2:] == [
+        "Optimizer inferno: not optimized yet",
+        "Optimizer inferno: Unavailable: nobody answers",
+    ]
+    assert lines(waiting)[-1] == "Optimizer inferno: not optimized yet"

@@ -89,3 +89,11 @@ def test_a_long_replay_of_many_policies_is_a_small_page() -> None:
     html = replay_html(replay_page("Replay", shown, [one] * 12))
 
     assert len(html.encode()) < LARGEST
+
+
+def test_a_cost_has_its_unit_and_policies_are_apart(page: ReplayPage) -> None:
+    cheapest = next(figure for figure in page.figures if figure.title == "Cheapest")
+    names = "|".join(section.name for section in page.policies)
+
+    assert re.fullmatch(rf"cents/hour, ({names})", cheapest.note)
+    assert page.front.words.count("; ") == len(page.policies) - 1

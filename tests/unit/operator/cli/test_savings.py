@@ -49,9 +49,9 @@ def test_servers_and_their_sum_stand_beside_other_policies() -> None:
 
 def test_what_was_saved_is_told_for_each_policy() -> None:
     assert printed(account("A", 10))[-3:] == [
-        "30.00 cents (75%) less than static-peak, since 2026-11-01T00:00:00Z",
-        "10.00 cents (50%) less than hpa, since 2026-11-01T00:00:00Z",
-        "5.00 cents (100%) more than keda-slo, since 2026-11-01T00:00:00Z",
+        "30.00 cents (75%) less than static-peak, since 2026-11-01 00:00 UTC",
+        "10.00 cents (50%) less than hpa, since 2026-11-01 00:00 UTC",
+        "5.00 cents (100%) more than keda-slo, since 2026-11-01 00:00 UTC",
     ]
 
 

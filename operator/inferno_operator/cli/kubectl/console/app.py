@@ -9,6 +9,7 @@ from typing import get_args
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import (
     HTMLResponse,
@@ -61,6 +62,16 @@ MEDIA = {"style.css": "text/css", "console.css": "text/css", "news.js": "text/ja
 ANSWERS = {"approve": "Approved", "reject": "Rejected"}
 """What the forms say to a Plan."""
 
+ADVICE = {
+    HTTPStatus.SERVICE_UNAVAILABLE: "Reload this page to try again.",
+    HTTPStatus.UNAUTHORIZED: "Log in again with a new token.",
+}
+"""What a person can do about a failure, by the status."""
+
+NO_PAGE = (
+    "The links above lead to all pages; a table on each leads to its Servers, Models and Plans."
+)
+
 MOST_FORM = 16_384
 """Largest form that is read [bytes]."""
 
@@ -96,7 +107,7 @@ def pages_of(
         Route("/news", console.news),
         *STATIC,
     ]
-    handlers = {InfernoError: console.failed}
+    handlers = {InfernoError: console.failed, HTTPException: console.missing}
     return Starlette(routes=routes, exception_handlers=handlers)
 
 
@@ -179,11 +190,13 @@ class _Console:
         """Answer a Plan as its form says, if it is still the one that was shown."""
         name, said = request.path_params["name"], request.path_params["answer"]
         if said not in ANSWERS:
-            return PlainTextResponse("there is no such form\n", HTTPStatus.NOT_FOUND)
+            raise HTTPException(HTTPStatus.NOT_FOUND)
         form = await form_of(request)
         digest = form.get("digest", "")
         if not self._forms.is_form(f"{said} {name} {digest}", form.get("form", "")):
-            return PlainTextResponse("this is no form of the console\n", HTTPStatus.FORBIDDEN)
+            text = "This form is of an earlier visit: open the Plan again, and answer it there."
+            page = self._pages.problem("Nothing was changed", text)
+            return HTMLResponse(page, HTTPStatus.FORBIDDEN)
         state: PlanAnswer = next(s for s in get_args(PlanAnswer) if s == ANSWERS[said])
         await answer_plan(self._session, name, state, digest=digest)
         self.made.forget()
@@ -205,7 +218,13 @@ class _Console:
             status = HTTPStatus.FORBIDDEN
         if request.query_params.get("format") == "json":
             return JSONResponse({"error": str(error)}, status)
-        return HTMLResponse(self._pages.problem("This does not work", str(error)), status)
+        page = self._pages.problem("This does not work", str(error), ADVICE.get(status, ""))
+        return HTMLResponse(page, status)
+
+    async def missing(self, _: Request, error: Exception) -> Response:
+        """Say that an address has no page, with the links to those that there are."""
+        status = error.status_code if isinstance(error, HTTPException) else HTTPStatus.NOT_FOUND
+        return HTMLResponse(self._pages.problem("There is no such page", NO_PAGE), status)
 
     async def _objects(self, request: Request) -> Sequence[Observation]:
         """The objects of the namespace, with its Plans."""

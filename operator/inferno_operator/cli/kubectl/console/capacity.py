@@ -44,10 +44,13 @@ def capacity_view(
 def _figures(cards: Sequence[CardUse]) -> Iterator[KeyFigure]:
     there = sum(item.available for item in cards)
     running = sum(item.running for item in cards)
-    held = sum(item.held or 0 for item in cards)
-    full = sum(item.planned is not None and _taken(item) >= item.available for item in cards)
     yield KeyFigure("Cards", str(there), f"of {len(cards)} types")
     yield KeyFigure("In use", str(running), "by the Servers of this namespace")
+    if all(item.planned is None for item in cards):
+        yield KeyFigure("Planned", "-", "no plan was made yet")
+        return
+    held = sum(item.held or 0 for item in cards)
+    full = sum(item.planned is not None and _taken(item) >= item.available for item in cards)
     yield KeyFigure("Planned", str(sum(item.planned or 0 for item in cards)), "by the last plan")
     yield KeyFigure("Held", str(held), "by Servers without a decision")
     yield KeyFigure("Types without a free card", str(full), "by the last plan")

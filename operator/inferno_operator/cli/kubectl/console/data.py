@@ -1,7 +1,7 @@
 """The objects of a namespace -> the page of its data: what is measured, how good, how old."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import get_args
 
@@ -14,10 +14,10 @@ from inferno_operator.cli.kubectl.console.leader import (
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.measurement import ServerMeasurement, measurement_document, reported
 from inferno_operator.cli.tables.measurement import measurement_parts
-from inferno_operator.cli.tables.solution import Part, TextTable
+from inferno_operator.cli.tables.solution import Part, TextTable, grouped
 from inferno_operator.cli.tables.top import age
 from inferno_operator.pages.figures import KeyFigure
-from inferno_operator.resources import Optimizer, Resource
+from inferno_operator.resources import Optimizer, Resource, Server
 from inferno_operator.resources.conditions import OPTIMIZED
 from inferno_operator.resources.measurement import USABLE, Quality
 from inferno_operator.resources.observation import Observation, readable
@@ -48,7 +48,7 @@ def data_view(
             "leader": leader_document(leader),
         },
         figures=tuple(_figures(found, now)),
-        before=(health,),
+        before=(health, *_unreadable(observations)),
     )
 
 
@@ -94,13 +94,30 @@ def _figures(found: Sequence[ServerMeasurement], now: datetime) -> Iterator[KeyF
     asked = sum(item.server.spec.measure is not None for item in found)
     yield KeyFigure("Servers", str(len(found)), f"{asked} are measured, the others typed")
     usable = sum(count for quality, count in qualities.items() if quality in USABLE)
-    yield KeyFigure("With new numbers", str(usable), f"of {asked} that are measured")
-    others = [q for q in get_args(Quality) if q not in USABLE and qualities[q]]
-    counts = ", ".join(f"{qualities[quality]} {quality}" for quality in others)
-    yield KeyFigure("Without new numbers", str(asked - usable), counts or "no quality is bad")
+    good = _counts(qualities, lambda quality: quality in USABLE)
+    yield KeyFigure("With new numbers", str(usable), good or "of those that are measured")
+    bad = _counts(qualities, lambda quality: quality not in USABLE)
+    yield KeyFigure("Without new numbers", str(asked - usable), bad or "of those that are measured")
     times = [item.measured.time for item in found if item.measured]
     yield KeyFigure(
         "Oldest number", age(min(times), now) if times else "-", "since it was measured"
+    )
+
+
+def _counts(qualities: Mapping[Quality, int], counts: Callable[[Quality], bool]) -> str:
+    """How many Servers have each of some qualities, in words."""
+    shown = [q for q in get_args(Quality) if counts(q) and qualities.get(q)]
+    return ", ".join(f"{qualities[quality]} {quality}" for quality in shown)
+
+
+def _unreadable(observations: Sequence[Observation]) -> Iterator[str]:
+    """Yield which Servers are left out, as their manifest is wrong."""
+    yield from grouped(
+        sorted(
+            (o.reference.key.name, f"InvalidSpec: {o.problem}")
+            for o in observations
+            if o.kind is Server and o.resource is None
+        )
     )
 
 

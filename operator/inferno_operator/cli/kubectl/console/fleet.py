@@ -20,7 +20,12 @@ from inferno_operator.cli.savings import savings_document
 from inferno_operator.cli.tables.cluster import cost
 from inferno_operator.cli.tables.plans import summary
 from inferno_operator.cli.tables.solution import Part, TextTable
-from inferno_operator.cli.tables.top import notes_of, servers_table, summary_parts
+from inferno_operator.cli.tables.top import (
+    failure_of,
+    notes_of,
+    servers_table,
+    summary_parts,
+)
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.resources import Plan
 from inferno_operator.resources.observation import Observation
@@ -56,6 +61,7 @@ def fleet_view(
         },
         figures=(*_figures(seen, money), *savings_figures(ledger, money, BESIDE)),
         notice=_notice(seen, waiting, money),
+        trouble="; ".join(filter(None, map(failure_of, seen.optimizers))),
         before=((_classes_table(classes, money),) if classes else ()) + tuple(notes_of(seen)),
         trend=_trends(seen, past, now),
     )

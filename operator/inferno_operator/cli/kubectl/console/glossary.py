@@ -42,7 +42,8 @@ MEANINGS: Mapping[str, str] = {
     "MAX RATE": "Most requests that one replica serves within all targets.",
     "MISS A TARGET": "Servers with a latency above its target now, of those with known latencies.",
     "MISSES": "Targets that the measured latencies miss now.",
-    "NOW/SLO": "What is measured, of what the target allows.",
+    "NOW/SLO": "What a target limits now, of what it allows: the mean, or the percentile that the"
+    " target names, which is the 95th for WAIT; estimated where percentiles are not measured.",
     "ONE MORE CARD": ONE_MORE,
     "OTHERS": "Cards that pods use which belong to no Server.",
     "OURS": "Cards that Servers use.",
@@ -59,11 +60,13 @@ MEANINGS: Mapping[str, str] = {
     "RUNNING": "Requests that are being served.",
     "TOTAL": "Cards that nodes have.",
     "TTFT": "Mean time to first token: from the arrival of a request to its first output token.",
-    "TTFT/SLO": "Mean time to first token, of what the target allows.",
+    "TTFT/SLO": "Time to first token, of what the target allows: the mean, or the percentile that"
+    " the target names.",
     "TTFT/SLO LEFT": LEFT,
     "VALUE": "What plans make as small as possible: the change of cost, and a penalty for a move.",
     "WAIT": "Mean time that a request waits before a replica works on it.",
-    "WAIT/SLO": "Waiting time of a request, of what the target allows.",
+    "WAIT/SLO": "Waiting time of a request, of what the target allows: the 95th percentile, or the"
+    " one that the target names; estimated from the mean where it is not measured.",
     "WAIT/SLO LEFT": LEFT,
     "WAITING": "Requests that wait.",
     "WHY": "Allocated: the Server gets what it needs; otherwise what is short, and why.",

@@ -99,7 +99,7 @@ def _omitted(plans: Sequence[Plan]) -> Iterator[str]:
 def _row(plan: Plan, step: PlanStep, money: Money) -> Sequence[str]:
     born = plan.metadata.creation_timestamp
     return (
-        f"{born:%Y-%m-%d %H:%M}" if born else "-",
+        f"{born:%Y-%m-%d %H:%M} UTC" if born else "-",
         plan.metadata.name,
         step.server,
         placed_cell(step.before),

@@ -132,7 +132,7 @@ class _Hosted:
             return self._login(namespace, "this is no token")
         client = request.client.host if request.client else ""
         if wait_s := self._attempts.wait_s(client):
-            return _too_often(wait_s)
+            return self._too_often(namespace, wait_s)
         self._attempts.begin(client)
         try:
             cookie = await self._visits.begin(token, namespace)
@@ -164,9 +164,9 @@ class _Hosted:
         page = self._login_page.render(namespace=namespace, refusal=refusal)
         return HTMLResponse(page, status if refusal else HTTPStatus.OK)
 
-
-def _too_often(wait_s: float) -> Response:
-    seconds = ceil(wait_s)
-    answer = said(HTTPStatus.TOO_MANY_REQUESTS, f"too many logins failed: try again in {seconds} s")
-    answer.headers["Retry-After"] = str(seconds)
-    return answer
+    def _too_often(self, namespace: str, wait_s: float) -> Response:
+        seconds, status = ceil(wait_s), HTTPStatus.TOO_MANY_REQUESTS
+        text = f"too many logins failed: try again in {seconds} s"
+        answer = self._login(namespace, text, status)
+        answer.headers["Retry-After"] = str(seconds)
+        return answer

@@ -134,9 +134,9 @@ class Pages:
             parts=list(_shown(parts, main, query, self._units, page.trend)),
         )
 
-    def problem(self, title: str, text: str) -> str:
-        """Return a page that says what went wrong."""
-        page = ConsolePage(title, (text,), dict)
+    def problem(self, title: str, text: str, advice: str = "") -> str:
+        """Return a page that says what went wrong, and what a person can do about it."""
+        page = ConsolePage(title, (text, advice), dict)
         return self.html(page, "", PageQuery())
 
 

@@ -85,6 +85,8 @@ class ConsolePage:
         What this may be compared with, by name.
     notice
         What a person should know first.
+    trouble
+        What is wrong, which stands above all numbers; "" if nothing is.
     before
         Tables and lines above the main table, which nobody sorts or filters.
     trend
@@ -101,5 +103,6 @@ class ConsolePage:
     links: Sequence[PageLink] = ()
     others: Sequence[str] = ()
     notice: PageNotice | None = None
+    trouble: str = ""
     before: Sequence[Part] = ()
     trend: Callable[[str], Trend | None] = no_trend

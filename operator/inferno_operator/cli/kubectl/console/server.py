@@ -27,6 +27,7 @@ from inferno_operator.pages.charts import Chart, Named, limit_chart
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.pages.svg import Frame
 from inferno_operator.resources import Model, Server
+from inferno_operator.resources.conditions import READY
 from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.explain.options import Option, explain
 from inferno_optimizer.explain.remedies import remedies
@@ -83,12 +84,21 @@ def server_view(  # noqa: PLR0913 - all that is known of a Server
             "events": events_document(events),
         },
         figures=tuple(_figures_of(chosen, money)),
+        trouble=_trouble_of(chosen),
         charts=(
             *_choices(options, target, money),
             *(curve_charts(curve, target, chosen) if curve else ()),
             *past_charts(loads, latencies, changes, target, now),
         ),
     )
+
+
+def _trouble_of(server: Server) -> str:
+    """Why a Server does not get what it needs; "" if it does, or nothing was decided yet."""
+    ready = server.status.condition(READY)
+    if ready is None or ready.status != "False":
+        return ""
+    return f"{ready.reason}: {ready.message}"
 
 
 def _figures_of(server: Server, money: Money) -> Iterator[KeyFigure]:

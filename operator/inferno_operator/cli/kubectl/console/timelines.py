@@ -57,7 +57,8 @@ def _load_chart(
     most = max(rate for _, rate in rates) * ABOVE or 1.0
     frame = Frame("Load", line.label, "requests/min", line.end, most)
     words = f"Load when Plans were made, and now: {rates[-1][1]:g} requests/min"
-    return line_chart(frame, [("line", rates)], f"{words}; dots: Plans that changed it", marks)
+    words += "; dots: Plans that changed the Server" if marks else ""
+    return line_chart(frame, [("line", rates)], words, marks)
 
 
 def _latency_charts(

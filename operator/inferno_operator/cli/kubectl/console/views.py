@@ -13,7 +13,12 @@ from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.preview import PlanPreview, plan_document, preview
 from inferno_operator.cli.tables.cluster import cost
 from inferno_operator.cli.tables.plan import plan_parts
-from inferno_operator.cli.tables.plans import diff_parts, difference_parts, plans_parts
+from inferno_operator.cli.tables.plans import (
+    change_parts,
+    difference_parts,
+    plans_parts,
+    state_line,
+)
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.resources import Plan, Server
 from inferno_operator.resources.observation import Observation, readable
@@ -26,6 +31,10 @@ PROOF = (
     " possible. Gap: how far the plan may be from the best one, as a share."
 )
 """What the line of the solver means, with which the parts of a plan end."""
+
+
+FAILED = "Failed"
+"""Phase of a Plan that could not be carried out."""
 
 
 def next_view(
@@ -121,10 +130,13 @@ def plan_view(
             others=others,
         )
     servers = [r for r in readable(observations) if isinstance(r, Server)]
-    possible = alternatives_of(plan, servers)
+    possible, has_failed = alternatives_of(plan, servers), plan.status.phase == FAILED
     return ConsolePage(
         title=f"Plan {name}",
-        parts=tuple(diff_parts(plan, money, possible or None)),
+        parts=(
+            *change_parts(plan, money, possible or None),
+            *(() if has_failed else (state_line(plan),)),
+        ),
         document=lambda: {
             **plan.to_json(),
             "alternatives": {server: asdict(other) for server, other in possible.items()},
@@ -132,6 +144,7 @@ def plan_view(
         figures=tuple(_figures(plan, money)),
         form=_form_of(plan),
         others=others,
+        trouble=state_line(plan) if has_failed else "",
     )
 
 

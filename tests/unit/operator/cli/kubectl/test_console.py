@@ -2,19 +2,26 @@
 
 import asyncio
 import re
+import time
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from kubernetes.aio.client import CustomObjectsApi
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from inferno_operator.cli.kubectl.console.access import HEADERS, Guarded, LocalAccess
-from inferno_operator.cli.kubectl.console.html import PageQuery, Pages
-from inferno_operator.cli.kubectl.console.page import ConsolePage, PlanForm
+from inferno_operator.adapters.kubernetes.kubectl import Session
+from inferno_operator.cli.kubectl.console.access import HEADERS, Forms, Guarded, LocalAccess
+from inferno_operator.cli.kubectl.console.app import pages_of
+from inferno_operator.cli.kubectl.console.html import NAVIGATION, PageQuery, Pages
+from inferno_operator.cli.kubectl.console.news import News
+from inferno_operator.cli.kubectl.console.page import ConsolePage, ConsoleSettings, PlanForm
 from inferno_operator.cli.tables.solution import TextTable
+from inferno_operator.resources.observation import Observation
+from inferno_operator.runtime.ports import UnavailableError
 
 PORT = 8123
 HOME = f"http://127.0.0.1:{PORT}"
@@ -156,3 +163,56 @@ def test_a_plan_that_is_not_what_it_shows_has_no_button_to_approve() -> None:
 
 def test_the_address_names_the_loopback_alone(access: LocalAccess) -> None:
     assert urlsplit(access.address).netloc == f"127.0.0.1:{PORT}"
+
+
+class Unreachable(Session):
+    """A namespace whose API server does not answer."""
+
+    async def plans(self) -> list[Observation]:
+        raise UnavailableError("Plans: the API server does not answer: nobody is there")
+
+
+@pytest.fixture
+def pages() -> Browser:
+    session, forms = Unreachable(CustomObjectsApi(object()), "llm"), Forms()
+    news = News(session, time.process_time)
+    return Browser(pages_of(session, forms, news, ConsoleSettings()))
+
+
+@pytest.mark.parametrize("address", ["/nothing", "/plans/p/forget", "/servers/a/b"])
+def test_an_address_without_a_page_leads_to_those_that_there_are(
+    pages: Browser, address: str
+) -> None:
+    answer = pages.get(address)
+
+    assert answer.status_code in {404, 405}
+    assert "There is no such page" in answer.text
+    assert all(f'href="{there}"' in answer.text for there, _ in NAVIGATION)
+
+
+def test_a_form_of_an_earlier_visit_says_what_to_do(pages: Browser) -> None:
+    answer = pages.post("/plans/p/approve")
+
+    assert answer.status_code == 403
+    assert "Nothing was changed" in answer.text
+    assert "open the Plan again, and answer it there" in answer.text
+
+
+def test_a_page_says_what_to_do_when_the_api_server_is_away(pages: Browser) -> None:
+    answer = pages.get("/plans")
+
+    assert answer.status_code == 503
+    assert "the API server does not answer: nobody is there" in answer.text
+    assert "Reload this page to try again." in answer.text
+
+
+def test_a_button_says_what_it_does() -> None:
+    asked = html(ConsolePage("Plan p", (), dict, form=PlanForm("p", "d")))
+    refused = html(ConsolePage("Plan p", (), dict, form=PlanForm("p", "d", "do not approve it")))
+    what_if = html(ConsolePage("Next plan", (), dict, changes=()))
+
+    assert "Approved, the operator changes the Servers as below." in asked
+    assert "Rejected, nothing changes" in asked
+    assert "Approved" not in refused
+    assert "Rejected, nothing changes" in refused
+    assert "no Server changes" in what_if

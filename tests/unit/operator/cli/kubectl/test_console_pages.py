@@ -56,7 +56,7 @@ from inferno_operator.runtime.leader_election import Lease
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.options import explain
 from inferno_optimizer.wire.codec import decode_system
-from tests.past import LEADER, NAMESPACE, NOW, world
+from tests.past import LEADER, NAMESPACE, NOW, failing_world, world
 
 View = Callable[[Sequence[Observation]], ConsolePage]
 
@@ -966,3 +966,85 @@ def test_what_if_says_what_the_change_makes_different(seen: list[Observation]) -
     assert moved
     assert moved <= set(document["withoutChanges"]["different"])
     assert "What if: cost" not in figures(next_view(seen, without, ()))
+
+
+@pytest.fixture(scope="module")
+def failing() -> list[Observation]:
+    return failing_world()
+
+
+UNAVAILABLE = (
+    "Optimizer fleet: Unavailable: the optimizer at http://inferno-optimizer:3302 does not answer:"
+    " timed out after 60 s"
+)
+NO_CAPACITY = "needs 4 cards of H100, A100, MI300X or MI250, and all of these are in use"
+
+
+@pytest.mark.parametrize(
+    ("view", "trouble"),
+    [
+        (lambda seen: fleet_view(seen, NAMESPACE, NOW), UNAVAILABLE),
+        (lambda seen: plan_view(seen, NAMESPACE, "fleet-8"), f"Failed: {NO_CAPACITY}"),
+        (
+            lambda seen: server_view(seen, decide(seen, NAMESPACE, None), NAMESPACE, SERVER, NOW),
+            f"NoCapacity: {NO_CAPACITY}",
+        ),
+    ],
+)
+def test_what_is_wrong_stands_above_all_numbers(
+    failing: list[Observation], seen: list[Observation], view: View, trouble: str
+) -> None:
+    page = view(failing)
+
+    assert page.trouble.startswith(trouble)
+    shown = html(page)
+    assert shown.index('<p class="notice trouble">') < shown.index('<dl class="figures">')
+    assert view(seen).trouble == ""
+
+
+def test_what_is_not_known_of_cards_is_not_told_as_0(
+    failing: list[Observation], seen: list[Observation]
+) -> None:
+    shown, planned = (figures(capacity_view(found, NOW)) for found in (failing, seen))
+
+    assert shown["Planned"] == "-"
+    assert shown.keys() == {"Cards", "In use", "Planned"}
+    assert planned.keys() > shown.keys()
+
+
+def test_times_have_their_zone(seen: list[Observation]) -> None:
+    page = history_view(seen, NAMESPACE, NOW)
+
+    changes = first_table(page.parts)
+    assert changes is not None
+    assert changes.rows
+    assert all(re.fullmatch(r"2026-11-2\d \d\d:57 UTC", row[0]) for row in changes.rows)
+    assert [part for part in page.parts if isinstance(part, str)][-1].endswith(
+        ", since 2026-11-22 18:00 UTC"
+    )
+
+
+def test_a_chart_of_a_load_speaks_of_dots_where_there_are_some(
+    failing: list[Observation], server_page: ConsolePage
+) -> None:
+    past = PlanLoads().loads(in_order(failing))
+    outcome = decide(failing, NAMESPACE, None)
+    page = server_view(failing, outcome, NAMESPACE, SERVER, NOW, past=past)
+
+    (without,), (marked,) = charts_of(page, "Load"), charts_of(server_page, "Load")
+    assert "dots" not in without.words
+    assert marked.words.endswith("; dots: Plans that changed the Server")
+
+
+def test_data_says_which_servers_it_leaves_out_and_how_good_numbers_are(
+    failing: list[Observation],
+) -> None:
+    page = data_view(failing, NOW, LEADER)
+    notes = [part for part in page.before if isinstance(part, str)]
+
+    left_out = "bronze-granite-13b, free-granite-34b, free-mistral-7b, premium-llama-70b"
+    wrong = "InvalidSpec: spec.currentAlloc.load.arrivalRate is not a number: 'a lot'"
+    assert notes == [f"{left_out}, premium-mistral-7b-long: {wrong}"]
+    told = {figure.title: (figure.value, figure.note) for figure in page.figures}
+    assert told["With new numbers"] == ("12", "12 Partial")
+    assert told["Without new numbers"] == ("0", "of those that are measured")
