@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from inferno_operator.cli.inferno.main import main
+from inferno_operator.cli.kubectl.console.hosted import NOT_TAKEN
 from inferno_operator.cli.kubectl.console.html import NAVIGATION
 from tests.browser.looks import watched
 from tests.cluster.console import running_console, running_hosted_console, token_of, user_in
@@ -151,5 +152,5 @@ def test_people_log_in_and_out_in_a_browser(
         page.get_by_label("Namespace").fill(namespace)
         page.get_by_label("Token").fill("x.y.z")
         page.get_by_role("button", name="Log in").click()
-        expect(page.get_by_role("alert")).to_have_text("the API server does not take this token")
+        expect(page.get_by_role("alert")).to_have_text(NOT_TAKEN)
         assert list(seen.faults()) == []

@@ -65,6 +65,8 @@ ANSWERS = {"approve": "Approved", "reject": "Rejected"}
 ADVICE = {
     HTTPStatus.SERVICE_UNAVAILABLE: "Reload this page to try again.",
     HTTPStatus.UNAUTHORIZED: "Log in again with a new token.",
+    HTTPStatus.FORBIDDEN: "To see a namespace takes the ClusterRole inferno-view in it: ask whoever"
+    " gives rights there.",
 }
 """What a person can do about a failure, by the status."""
 
@@ -131,7 +133,7 @@ class _Console:
         return self._answer(request, await asyncio.to_thread(view))
 
     async def next_plan(self, request: Request) -> Response:
-        changes = [word for text in request.query_params.getlist("set") for word in text.split()]
+        changes = asked_changes(request)
         seen = await self._objects(request)
         outcome = await self._decided(seen, request, changes)
         without = await self._decided(seen, request, ()) if changes else None
@@ -218,7 +220,9 @@ class _Console:
             status = HTTPStatus.FORBIDDEN
         if request.query_params.get("format") == "json":
             return JSONResponse({"error": str(error)}, status)
-        page = self._pages.problem("This does not work", str(error), ADVICE.get(status, ""))
+        advice = ADVICE.get(status, "") if request.method == "GET" else ""
+        changes = asked_changes(request) if request.url.path == "/next" else None
+        page = self._pages.problem("This does not work", str(error), advice, changes)
         return HTMLResponse(page, status)
 
     async def missing(self, _: Request, error: Exception) -> Response:
@@ -276,6 +280,11 @@ class _Console:
                 return PlainTextResponse(text, media_type="text/csv")
         version = request.state.version
         return HTMLResponse(self._pages.html(page, request.url.path, query, version))
+
+
+def asked_changes(request: Request) -> Sequence[str]:
+    """The changes that a person wants to try."""
+    return [word for text in request.query_params.getlist("set") for word in text.split()]
 
 
 async def _no_icon(_: Request) -> Response:

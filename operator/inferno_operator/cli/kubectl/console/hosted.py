@@ -37,6 +37,16 @@ NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 TOKEN = re.compile(r"[\x21-\x7e]+")
 """What may be a namespace, and a token in a header (RFC 6750 allows fewer characters still)."""
 
+NO_NAMESPACE = (
+    "this is no name of a namespace: those have small letters, digits and dashes, such as llm"
+)
+UNREADABLE = "this is no token: those are one line of letters, digits and signs, without spaces"
+NOT_TAKEN = (
+    "the API server does not take this token: it has expired, or is of another cluster; make"
+    " a new one"
+)
+"""Why a person cannot log in, and what to do."""
+
 
 def hosted_console(
     server: ApiServerAddress,
@@ -127,9 +137,9 @@ class _Hosted:
         form = await form_of(request)
         token, namespace = form.get("token", "").strip(), form.get("namespace", "").strip()
         if not NAMESPACE.fullmatch(namespace):
-            return self._login(self._namespace, "this is no name of a namespace")
+            return self._login(namespace, NO_NAMESPACE)
         if not TOKEN.fullmatch(token):
-            return self._login(namespace, "this is no token")
+            return self._login(namespace, UNREADABLE)
         client = request.client.host if request.client else ""
         if wait_s := self._attempts.wait_s(client):
             return self._too_often(namespace, wait_s)
@@ -137,7 +147,7 @@ class _Hosted:
         try:
             cookie = await self._visits.begin(token, namespace)
         except UnauthenticatedError:
-            return self._login(namespace, "the API server does not take this token")
+            return self._login(namespace, NOT_TAKEN)
         except InfernoError as error:
             return self._login(namespace, str(error), HTTPStatus.SERVICE_UNAVAILABLE)
         self._attempts.succeeded(client)

@@ -134,9 +134,14 @@ class Pages:
             parts=list(_shown(parts, main, query, self._units, page.trend)),
         )
 
-    def problem(self, title: str, text: str, advice: str = "") -> str:
-        """Return a page that says what went wrong, and what a person can do about it."""
-        page = ConsolePage(title, (text, advice), dict)
+    def problem(
+        self, title: str, text: str, advice: str = "", changes: Sequence[str] | None = None
+    ) -> str:
+        """Return a page that says what went wrong, and what a person can do about it.
+
+        With `changes` that do not work there is the form to correct them.
+        """
+        page = ConsolePage(title, (text, advice), dict, changes=changes)
         return self.html(page, "", PageQuery())
 
 

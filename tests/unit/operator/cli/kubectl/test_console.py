@@ -21,7 +21,8 @@ from inferno_operator.cli.kubectl.console.news import News
 from inferno_operator.cli.kubectl.console.page import ConsolePage, ConsoleSettings, PlanForm
 from inferno_operator.cli.tables.solution import TextTable
 from inferno_operator.resources.observation import Observation
-from inferno_operator.runtime.ports import UnavailableError
+from inferno_operator.runtime.ports import RejectedError, UnauthenticatedError
+from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
 
 PORT = 8123
 HOME = f"http://127.0.0.1:{PORT}"
@@ -165,18 +166,29 @@ def test_the_address_names_the_loopback_alone(access: LocalAccess) -> None:
     assert urlsplit(access.address).netloc == f"127.0.0.1:{PORT}"
 
 
-class Unreachable(Session):
-    """A namespace whose API server does not answer."""
+class Failing(Session):
+    """A namespace of which nothing can be read."""
+
+    def __init__(self, error: InfernoError) -> None:
+        super().__init__(CustomObjectsApi(object()), "llm")
+        self._error = error
 
     async def plans(self) -> list[Observation]:
-        raise UnavailableError("Plans: the API server does not answer: nobody is there")
+        raise self._error
+
+    async def check_rights(self, *_: object, **__: object) -> None:
+        raise self._error
+
+
+def pages_that_fail(error: InfernoError) -> Browser:
+    session = Failing(error)
+    news = News(session, time.process_time)
+    return Browser(pages_of(session, Forms(), news, ConsoleSettings()))
 
 
 @pytest.fixture
 def pages() -> Browser:
-    session, forms = Unreachable(CustomObjectsApi(object()), "llm"), Forms()
-    news = News(session, time.process_time)
-    return Browser(pages_of(session, forms, news, ConsoleSettings()))
+    return pages_that_fail(UnavailableError("Plans: the API server does not answer"))
 
 
 @pytest.mark.parametrize("address", ["/nothing", "/plans/p/forget", "/servers/a/b"])
@@ -198,12 +210,32 @@ def test_a_form_of_an_earlier_visit_says_what_to_do(pages: Browser) -> None:
     assert "open the Plan again, and answer it there" in answer.text
 
 
-def test_a_page_says_what_to_do_when_the_api_server_is_away(pages: Browser) -> None:
-    answer = pages.get("/plans")
+@pytest.mark.parametrize(
+    ("error", "status", "advice"),
+    [
+        (UnavailableError("nobody answers"), 503, "Reload this page to try again."),
+        (UnauthenticatedError("too old"), 401, "Log in again with a new token."),
+        (RejectedError("forbidden"), 403, "takes the ClusterRole inferno-view in it: ask"),
+    ],
+)
+def test_a_page_that_cannot_be_read_says_what_to_do(
+    error: InfernoError, status: int, advice: str
+) -> None:
+    answer = pages_that_fail(error).get("/plans")
 
-    assert answer.status_code == 503
-    assert "the API server does not answer: nobody is there" in answer.text
-    assert "Reload this page to try again." in answer.text
+    assert answer.status_code == status
+    assert f"<p>{error}</p>" in answer.text
+    assert advice in answer.text
+
+
+def test_a_change_that_does_not_work_can_be_corrected() -> None:
+    pages = pages_that_fail(InputError("capacity.X: expected KIND.NAME.FIELD=VALUE"))
+
+    answer = pages.get("/next?set=capacity.X")
+
+    assert answer.status_code == 400
+    assert 'name="set" size="60" value="capacity.X"' in answer.text
+    assert 'name="set"' not in pages.get("/plans").text
 
 
 def test_a_button_says_what_it_does() -> None:
