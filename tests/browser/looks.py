@@ -90,9 +90,21 @@ LABELS = """() => [...document.querySelectorAll("main tbody :is(td, th):not(:fir
   }).map(e => e.outerHTML)"""
 """Cells that do not have the heading of their column, which a phone shows before them."""
 
+OPTIONS = """() => [...document.querySelectorAll("code")].filter(code => {
+  const walker = document.createTreeWalker(code, NodeFilter.SHOW_TEXT), range = new Range();
+  for (let text = walker.nextNode(); text; text = walker.nextNode())
+    for (const found of text.data.matchAll(/--[a-z]+/g)) {
+      range.setStart(text, found.index);
+      range.setEnd(text, found.index + found[0].length);
+      if (new Set([...range.getClientRects()].map(e => e.top)).size > 1) return true;
+    }
+  return false;
+}).map(e => e.outerHTML)"""
+"""Commands in which a line ends inside of the name of an option."""
+
 PLACES = (
     *(WIDER, STICKY, OVERLAPS, APART, STACKED, TALL, SCROLLED, HEADS, ARROWS, EXPONENTS, BESIDE),
-    *(NAMES, LABELS, PLURALS),
+    *(NAMES, LABELS, PLURALS, OPTIONS),
 )
 """What may be wrong with where things are."""
 

@@ -141,7 +141,7 @@ class Pages:
 
         With `changes` that do not work there is the form to correct them.
         """
-        page = ConsolePage(title, (text, advice), dict, changes=changes)
+        page = ConsolePage(title, (advice,), dict, changes=changes, trouble=text)
         return self.html(page, "", PageQuery())
 
 
