@@ -115,7 +115,7 @@ def served(views: Mapping[str, View]) -> Iterator[str]:
                 try:
                     text = html.html(views[self.path](), path, PageQuery(parse_qsl(query)))
                 except InfernoError as error:
-                    text = html.problem("This does not work", str(error))
+                    text = html.problem("This does not work", str(error), path)
                 self._answer("text/html; charset=utf-8", text.encode())
             else:
                 self.send_error(404)

@@ -7,6 +7,7 @@ from importlib.resources import files
 from urllib.parse import quote, urlencode
 
 from inferno_operator.cli.kubectl.console.glossary import MILLISECONDS, meanings_of
+from inferno_operator.cli.kubectl.console.notes import Notes, notes_of
 from inferno_operator.cli.kubectl.console.page import ConsolePage, Trend, no_trend
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.savings import TOTAL
@@ -15,7 +16,7 @@ from inferno_operator.cli.tables.rich import style_of
 from inferno_operator.cli.tables.solution import Part, TextTable, first_table, name_of
 from inferno_operator.pages.html import environment
 
-LINKS = {"SERVER": "/servers/", "PLAN": "/plans/", "MODEL": "/models/"}
+LINKS = {"SERVER": "/servers/", "WITHIN": "/servers/", "PLAN": "/plans/", "MODEL": "/models/"}
 """What the names in a column of a table lead to."""
 
 NAVIGATION = (
@@ -41,11 +42,11 @@ COSTS = ("COST", "CHANGE", "VALUE", "PRICE", "CARD")
 LONG = 28
 """Cells with more characters may have several lines, names without a space, too."""
 
-NOTES_SHOWN = 5
-"""Lines of text in a row that are shown at once."""
-
 ROWS = 200
 """Rows of the main table that are shown at once."""
+
+ROWS_BESIDE = 30
+"""Most rows of any other table that are shown before somebody wants to see them."""
 
 QUANTITY = "QUANTITY"
 """The column with names of quantities, which have units of their own."""
@@ -135,14 +136,19 @@ class Pages:
         )
 
     def problem(
-        self, title: str, text: str, advice: str = "", changes: Sequence[str] | None = None
+        self,
+        title: str,
+        text: str,
+        advice: str = "",
+        changes: Sequence[str] | None = None,
+        path: str = "",
     ) -> str:
-        """Return a page that says what went wrong, and what a person can do about it.
+        """Return a page that says what went wrong with that of a path, and what a person can do.
 
         With `changes` that do not work there is the form to correct them.
         """
         page = ConsolePage(title, (advice,), dict, changes=changes, trouble=text)
-        return self.html(page, "", PageQuery())
+        return self.html(page, path, PageQuery())
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +209,10 @@ class _Table:
     meanings: Sequence[tuple[str, str]]
     excerpt: _Rows | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class _Notes:
-    """Lines of text, and others that are shown when somebody wants to see them."""
-
-    shown: Sequence[str]
-    more: Sequence[str]
+    @property
+    def is_folded(self) -> bool:
+        """Whether it is a long one beside the main table, which would hide what comes after it."""
+        return not self.headings[0].link and len(self.rows) > ROWS_BESIDE
 
 
 def _shown(
@@ -218,25 +221,22 @@ def _shown(
     query: PageQuery,
     units: Mapping[str, str],
     trend: TrendOf,
-) -> Iterator[_Table | _Notes]:
+) -> Iterator[_Table | Notes]:
     """Yield tables, and the lines between them."""
     lines = list[str]()
     for part in parts:
         if isinstance(part, str):
             lines.append(part)
             continue
-        yield from _notes(lines)
+        if notes := notes_of(lines):
+            yield notes
         lines = []
         if part is main:
             yield _table(part, query, units, trend)
         else:
             yield _table(part, None, units, no_trend)
-    yield from _notes(lines)
-
-
-def _notes(lines: Sequence[str]) -> Iterator[_Notes]:
-    if lines := [line for line in lines if line]:
-        yield _Notes(lines[:NOTES_SHOWN], lines[NOTES_SHOWN:])
+    if notes := notes_of(lines):
+        yield notes
 
 
 def _table(

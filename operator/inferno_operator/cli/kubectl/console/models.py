@@ -29,7 +29,9 @@ def models_view(observations: Sequence[Observation], money: Money = CENTS) -> Co
     table = TextTable((*headings, ">SERVERS", ">REPLICAS", ">COST"), rows)
     return ConsolePage(
         title="Models",
-        parts=(table,) if rows else ("no Models in this namespace",),
+        parts=(table,)
+        if rows
+        else ("no Models in this namespace: apply yours, or samples/small to try it",),
         document=lambda: [model.to_json() for model in models],
     )
 

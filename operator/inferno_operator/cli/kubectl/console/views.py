@@ -32,6 +32,11 @@ PROOF = (
 )
 """What the line of the solver means, with which the parts of a plan end."""
 
+NO_PLANS = (
+    "no Plans in this namespace: there is one as soon as an optimization changes what a Server gets"
+)
+"""What the page of Plans says before there is one."""
+
 
 FAILED = "Failed"
 """Phase of a Plan that could not be carried out."""
@@ -102,7 +107,7 @@ def plans_view(
     plans = in_order(observations)
     return ConsolePage(
         title="Plans",
-        parts=tuple(plans_parts(plans, now, money)),
+        parts=tuple(plans_parts(plans, now, money)) if plans else (NO_PLANS,),
         document=lambda: [plan.to_json() for plan in plans],
     )
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import timedelta
 from math import ceil
 from statistics import median
+from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from inferno_operator.cli.kubectl.console.data import data_view
 from inferno_operator.cli.kubectl.console.fleet import fleet_view
 from inferno_operator.cli.kubectl.console.glossary import MILLISECONDS, meanings_of
 from inferno_operator.cli.kubectl.console.history import history_view, is_move
-from inferno_operator.cli.kubectl.console.html import COSTS, ROWS, PageQuery, Pages
+from inferno_operator.cli.kubectl.console.html import COSTS, ROWS, ROWS_BESIDE, PageQuery, Pages
 from inferno_operator.cli.kubectl.console.leader import SeenLeader
 from inferno_operator.cli.kubectl.console.models import model_view, models_view
 from inferno_operator.cli.kubectl.console.page import ConsolePage
@@ -522,6 +523,54 @@ def test_many_notes_are_folded() -> None:
     assert "note 4" in before
     assert "note 5" not in before
     assert "3 more notes" in folded
+
+
+def test_a_remedy_leads_to_the_plan_with_it() -> None:
+    remedy = "- 2 more cards of G2 would serve it (+46.00 cents/hour): --set capacity.G2+=2"
+    page = ConsolePage("Remedies", (remedy, "- a line that is no remedy"), dict)
+
+    text = html(page)
+
+    assert "<p>- a line that is no remedy</p>" in text
+    assert "--set" not in text
+    link = re.search(r'would serve it.*cents/hour\) <a href="/next\?([^"]*)">', text)
+    assert link is not None
+    assert parse_qsl(link[1]) == [("set", "capacity.G2+=2")]
+
+
+@pytest.mark.parametrize("count", [ROWS_BESIDE, ROWS_BESIDE + 1])
+def test_a_long_table_beside_the_main_one_does_not_hide_what_comes_after_it(count: int) -> None:
+    rows = [(f"n{number}", "1.00") for number in range(count)]
+    beside = TextTable(("NAME", ">PAID"), rows)
+    page = ConsolePage("Long", (TextTable(("KIND",), [("a",)]), beside, "what was saved"), dict)
+
+    text = html(page)
+
+    assert rows_of(text) == [name for name, _ in rows]
+    folded = f"<summary>{count} rows with name, paid</summary>" in text
+    assert folded == (count > ROWS_BESIDE)
+    assert "what was saved" in text.rpartition("</details>")[2]
+
+
+def test_each_server_with_an_account_is_a_link_in_both_tables_of_it(
+    seen: list[Observation],
+) -> None:
+    names = [s.spec.name for s in objects(seen, Server) if s.status.savings]
+
+    text = html(history_view(seen, NAMESPACE, NOW))
+
+    assert {text.count(f'scope="row"><a href="/servers/{name}"') for name in names} == {2}
+
+
+def test_a_page_that_does_not_work_is_still_marked_among_the_others() -> None:
+    text = Pages(NAMESPACE, str.upper).problem("This does not work", "no Optimizer", "/next")
+
+    assert '<a href="/next" aria-current="page">Next plan</a>' in text
+
+
+def test_a_page_without_objects_says_what_makes_the_first() -> None:
+    for page in (plans_view([], NOW), models_view([]), fleet_view([], NAMESPACE, NOW)):
+        assert any("in this namespace: " in str(part) for part in page.parts), page.title
 
 
 def test_a_plan_is_compared_with_any_other_one(seen: list[Observation]) -> None:
