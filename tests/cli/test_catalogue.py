@@ -40,6 +40,16 @@ def test_a_model_is_shown_with_what_is_known_of_its_figures() -> None:
     assert "scaled by the bandwidth, not measured" in printed
 
 
+def test_notes_are_lines_that_fit_beside_the_navigation_of_the_documentation() -> None:
+    figures = inferno("catalogue", "show", "Qwen/Qwen3-8B").stdout.decode()
+    cards = inferno("catalogue", "accelerators").stdout.decode()
+    note = read_catalogue().sources["silybench"].note
+
+    assert note in " ".join(figures.split())
+    lines = [line for line in (figures + cards).splitlines() if "https://" not in line]
+    assert max(map(len, lines)) <= 90
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_what_is_shown_as_yaml_can_be_planned_with(model: str, tmp_path: Path) -> None:
     file = tmp_path / "model.yaml"

@@ -211,11 +211,11 @@ WIDER = """() => [...document.querySelectorAll(".md-typeset__scrollwrap")]
 CUT = """() => [...document.querySelectorAll("pre > code")].filter(e => {
   const style = getComputedStyle(e), pen = document.createElement("canvas").getContext("2d");
   pen.font = `${style.fontSize} ${style.fontFamily}`;
-  const lines = e.textContent.split(/\\n  Examples?:/)[0].split("\\n");
+  const lines = e.textContent.split("\\n");
   const widest = Math.max(...lines.map(line => pen.measureText(line).width));
   return widest + 2 * parseFloat(style.paddingLeft) > e.clientWidth;
 }).map(e => e.textContent.slice(0, 60))"""
-"""Helps that scroll sideways for more than their examples, which are commands to paste."""
+"""Helps that scroll sideways."""
 
 LABELLED = """() => [...document.querySelectorAll("table[data-stacked]")].filter(e =>
   getComputedStyle(e.querySelector("td:last-child"), "::before").content !==

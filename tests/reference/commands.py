@@ -1,5 +1,6 @@
 """Every command and its options, as their help shows them."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
@@ -11,6 +12,9 @@ from inferno_operator.cli.kubectl import main as kubectl
 from tests.reference.markdown import fenced
 
 WIDTH = 90
+
+CONTINUED, DEEPER = " \\", " " * 8
+"""The end of a line of a command that goes on, and the blanks before what goes on."""
 
 PROGRAMS = {"inferno": inferno.app, "kubectl inferno": kubectl.app}
 
@@ -68,7 +72,24 @@ def _program(name: str) -> str:
 
 
 def _section(context: typer.Context) -> str:
-    return f"## {context.command_path}\n\n{fenced(context.get_help())}"
+    text = "\n".join(map(_within_width, context.get_help().splitlines()))
+    return f"## {context.command_path}\n\n{fenced(text)}"
+
+
+def _within_width(line: str) -> str:
+    """A line of a help; an example that is wider than the page goes on before options and pipes.
+
+    Help has each example on one line, which a terminal breaks where it ends.
+    """
+    *before, last = [""]
+    for part in re.split(r" (?=--|\| )", line) if len(line) > WIDTH else [line]:
+        joined = f"{last} {part}" if last else part
+        if len(joined) <= WIDTH - len(CONTINUED) or not last:
+            last = joined
+        else:
+            before.append(f"{last}{CONTINUED}")
+            last = f"{DEEPER}{part}"
+    return "\n".join([*before, last])
 
 
 def contexts() -> Iterator[typer.Context]:

@@ -1,6 +1,7 @@
 """Text output of the command line: published figures, and estimates."""
 
 from collections.abc import Iterator, Sequence
+from textwrap import wrap
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from inferno_operator.cli.offline.model_config import architecture
 from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_operator.resources import PerformanceData
 from inferno_optimizer.calibration.roofline import CACHE_BYTES
+
+LINE = 90
+"""Longest line of a note about a source [characters]; names and addresses are never broken."""
 
 START = "These figures are a start: calibrate your own with `inferno calibrate`."
 
@@ -35,7 +39,7 @@ def figures_parts(catalogue: PublishedFigures, groups: Sequence[Figures]) -> Ite
         source = catalogue.sources[key]
         yield ""
         yield f"{key}: {source.title}; {source.url}; read {source.date}"
-        yield source.note
+        yield from _lines(source.note)
     yield ""
     if any(data.step_parms for figures in groups for data in figures.data):
         yield "Where BETA is a dash, the figures are stepParms: -o yaml prints them."
@@ -55,7 +59,12 @@ def hardware_parts(hardware: KnownHardware) -> Iterator[Part]:
     yield TextTable(headings, [_card_row(card) for card in hardware.accelerators])
     yield ""
     for key, sheet in hardware.sources.items():
-        yield "; ".join(filter(None, (f"{key}: {sheet.title}", sheet.date, sheet.note)))
+        told = "; ".join(filter(None, (f"{key}: {sheet.title}", sheet.date, sheet.note)))
+        yield from _lines(told)
+
+
+def _lines(note: str) -> list[str]:
+    return wrap(note, LINE, break_long_words=False, break_on_hyphens=False)
 
 
 def _card_row(card: Card) -> tuple[str, ...]:
