@@ -222,7 +222,9 @@ class _Console:
             return JSONResponse({"error": str(error)}, status)
         advice = ADVICE.get(status, "") if request.method == "GET" else ""
         changes = asked_changes(request) if request.url.path == "/next" else None
-        page = self._pages.problem("This does not work", str(error), advice, changes, request.url.path)
+        page = self._pages.problem(
+            "This does not work", str(error), advice, changes, request.url.path
+        )
         return HTMLResponse(page, status)
 
     async def missing(self, _: Request, error: Exception) -> Response:

@@ -563,7 +563,7 @@ def test_each_server_with_an_account_is_a_link_in_both_tables_of_it(
 
 
 def test_a_page_that_does_not_work_is_still_marked_among_the_others() -> None:
-    text = Pages(NAMESPACE, str.upper).problem("This does not work", "no Optimizer", "/next")
+    text = Pages(NAMESPACE, str.upper).problem("This does not work", "no Optimizer", path="/next")
 
     assert '<a href="/next" aria-current="page">Next plan</a>' in text
 
