@@ -147,6 +147,12 @@ def test_mistakes_in_each_kind_take_nothing_away_that_runs(
     check("chat", "Allocated", "3 x A100")
     assert "A100: accCount: it was 1 and is 4 now" in refusal(scene, "model", "m")["message"]
     patch(scene, "model", "m", {"data": data})
+    fleet.optimize()
+    fast = [objects.performance(name, alpha=0.999, beta=0) for name in ("A100", "H100")]
+    patch(scene, "model", "m", {"data": fast})
+    check("chat", "Allocated", "3 x A100")
+    assert "more than twice" in condition(scene.optimizer("inferno"), "Optimized")["message"]
+    patch(scene, "model", "m", {"data": data})
 
     patch(scene, "server", "chat", {"workloads": [{"accelerator": "H100", "name": "chat-h100"}]})
     scene.wait_for_words("chat", "Actuated", "'chat-a100' has 3 replicas on A100 and is not in")

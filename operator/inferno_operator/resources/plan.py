@@ -22,7 +22,7 @@ MAX_STEPS = 1000
 
 
 MAX_EMPTIED = 100
-"""Most Servers that lose all replicas that a Plan names."""
+"""Most Servers that a Plan names for what they lose."""
 
 
 class Placement(Part):
@@ -67,6 +67,9 @@ class Reduction(Part):
     [requests/min]."""
     emptied: Annotated[Items[NonEmptyText], Field(max_length=MAX_EMPTIED)] = ()
     """Servers that lose all replicas under load, the first of them by name."""
+    doubted: Annotated[Items[NonEmptyText], Field(max_length=MAX_EMPTIED)] = ()
+    """Servers that lose replicas and would not be served then by the performance data that are
+    trusted (`status.performance` of their Models), the first of them by name."""
 
 
 class PlanTotals(Part):

@@ -141,6 +141,9 @@ def _taken(reduction: Reduction | None) -> Iterator[str]:
         yield f"{lost:g} of {load:g} requests/min are not served any more"
     if reduction.emptied:
         yield f"under load without a replica: {', '.join(reduction.emptied)}"
+    if reduction.doubted:
+        names = ", ".join(reduction.doubted)
+        yield f"not served by the performance data that plans trusted before: {names}"
 
 
 def why(plan: Plan) -> str:

@@ -37,7 +37,7 @@ def additions(optimization: Optimization, proposal: Proposal, now: datetime) -> 
         unreadable = still_running(optimization.observations)
         free = _free_cards([*servers.values(), *unreadable], catalogue)
         adding = _fitting(adding, servers, catalogue, free)
-    totals = totals_of(adding, resources, catalogue, ())
+    totals = totals_of(adding, resources, optimization.snapshot, ())
     if not adding or hold_of(optimization.optimizer, totals, now) is not None:
         return frozenset()
     return frozenset(decision.server for decision in adding)

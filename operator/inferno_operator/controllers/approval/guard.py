@@ -1,6 +1,6 @@
 """Why a Plan waits for a person: the mode of its Optimizer, or the guard; pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -81,8 +81,19 @@ def _reduced(guard: Guard, reduction: Reduction | None) -> Iterator[str]:
             f" ({_percent(reduction.load_lost, reduction.load)}), {_told(LOAD, limit)}"
         )
     elif reduction.emptied and limit != NO_LIMIT:
-        named = ", ".join(reduction.emptied[:NAMED]) + ", ..." * (len(reduction.emptied) > NAMED)
+        named = _named(reduction.emptied)
         yield f"the last replica is taken from {named} under load, {_told(LOAD, limit)}"
+    if reduction.doubted and limit != NO_LIMIT:
+        yield (
+            f"by the performance data that plans trust, {_named(reduction.doubted)} would not be"
+            f" served: its Model now says that a replica carries more than twice as much,"
+            f" {_told(LOAD, limit)}"
+        )
+
+
+def _named(servers: Sequence[str]) -> str:
+    """Return the first of some Servers."""
+    return ", ".join(servers[:NAMED]) + ", ..." * (len(servers) > NAMED)
 
 
 def _exceeds(part: float, whole: float, limit: float | None) -> bool:

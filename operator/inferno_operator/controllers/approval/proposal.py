@@ -72,7 +72,7 @@ def proposal_of(optimization: Optimization) -> Proposal | None:
     if not decisions:
         return None
     steps = {decision.server: decision.step for decision in decisions}
-    return Proposal(_spec(optimization, steps, decisions, catalogue), steps, decisions)
+    return Proposal(_spec(optimization, steps, decisions), steps, decisions)
 
 
 def is_undecided(update: Update) -> bool:
@@ -97,14 +97,13 @@ def _spec(
     optimization: Optimization,
     steps: Mapping[str, PlanStep],
     decisions: Sequence[StoredDecision],
-    catalogue: Catalogue,
 ) -> PlanSpec:
     system, resources = optimization.snapshot.system, readable(optimization.observations)
     inputs, stored = pack(encode_system(system)), pack_decisions(decisions)
     digest = inputs_digest(resources, optimization.optimizer)
     ordered = in_order(steps.values())
     listed = _listed(ordered)
-    totals = totals_of(decisions, resources, catalogue, _cards(optimization))
+    totals = totals_of(decisions, resources, optimization.snapshot, _cards(optimization))
     spec = PlanSpec(
         optimizer=optimization.optimizer.metadata.name,
         digest=UNSEALED,

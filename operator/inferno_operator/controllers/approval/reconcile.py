@@ -7,7 +7,7 @@ writes decisions on Servers, or only the status of the Plan.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
@@ -36,7 +36,7 @@ from inferno_operator.controllers.approval.transitions import (
     replaced,
     written,
 )
-from inferno_operator.controllers.optimization.changes import Update
+from inferno_operator.controllers.optimization.changes import Update, trusted_update
 from inferno_operator.controllers.optimization.ports import Loads
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.source import ObjectSource
@@ -199,7 +199,8 @@ async def _carry_out_with(
         return None
     if plan.status.phase != "Approved":
         observation = await store.write(observation, status.approved(observation, by))
-    await _write(observation, checked, objects, context)
+    updates = [*_decisions(checked, objects), *_trusted(plan, objects)]
+    await _write(observation, updates, context)
     logger.info("%s: written on %d Servers by %s", observation.reference, len(checked), by)
     after = written(observation, plan, optimizer.spec.mode, by, context.now())
     await store.write(observation, after)
@@ -226,33 +227,41 @@ def _checked(
         return status.finished(observation, "Failed", error.reason, str(error), now)
     if wrong := contradiction(plan.spec, decisions):
         return status.finished(observation, "Failed", "Contradiction", wrong, now)
-    system = build_system(resources, optimizer).system
+    snapshot = build_system(resources, optimizer)
+    system = snapshot.system
     cards, catalogue = plan.spec.totals.cards, Catalogue(system)
     servers = [*(r for r in resources if isinstance(r, Server)), *still_running(objects)]
     needed = [] if system.options.unlimited else cards_then(decisions, servers, catalogue)
     missing = missing_cards([*cards, *needed], system.capacity)
     if change := moved_load(decisions, resources) or missing:
         return status.superseded(observation, f"{CHANGED}: {change}", now)
-    totals = totals_of(decisions, resources, catalogue, cards)
+    totals = totals_of(decisions, resources, snapshot, cards)
     hold = None if plan.status.approval else hold_of(optimizer, totals, now)
     return status.waiting(observation, hold) if hold else decisions
 
 
-async def _write(
-    observation: Observation,
-    decisions: Sequence[StoredDecision],
-    objects: Sequence[Observation],
-    context: Context,
-) -> None:
-    """Write decisions on the Servers; those that have them already stay as they are.
+def _decisions(
+    decisions: Sequence[StoredDecision], objects: Sequence[Observation]
+) -> Iterator[Update]:
+    """Yield the updates that write decisions on the Servers."""
+    servers = {o.reference.key.name: o for o in objects if o.kind is Server}
+    yield from (d.update(servers[d.server]) for d in decisions if d.server in servers)
+
+
+def _trusted(plan: Plan, objects: Sequence[Observation]) -> Iterator[Update]:
+    """Yield the updates of Models that a person trusts, who has approved what follows from them."""
+    if plan.status.approval is not None:
+        yield from filter(None, map(trusted_update, objects))
+
+
+async def _write(observation: Observation, updates: Sequence[Update], context: Context) -> None:
+    """Write the updates of a Plan; objects that have them already stay as they are.
 
     Raises
     ------
     RejectedError
         The API server refuses a write; the Plan says so, and a later try may succeed.
     """
-    servers = {o.reference.key.name: o for o in objects if o.kind is Server}
-    updates = [d.update(servers[d.server]) for d in decisions if d.server in servers]
     writer = Writer(context.cluster, FieldManager.DECISIONS, context.now)
     try:
         await writer.write_all(updates, digest(observation, updates))

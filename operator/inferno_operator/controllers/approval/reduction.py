@@ -4,15 +4,19 @@ Only Servers whose replicas follow from decisions count: those with workloads or
 those whose decisions are published. Replicas on other cards are compared by what they carry within
 the targets, where it is known: one faster card may replace several slower ones. Load that a Server
 loses because a more important one gets cards of its type does not count: priorities ask for that.
+Where a Model says all at once that replicas carry far more, what was known before counts, too: see
+`doubt`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from inferno_operator.controllers.actuation.decision import UNDECIDED
 from inferno_operator.controllers.approval.contents import StoredDecision
 from inferno_operator.controllers.optimization.allocations import priced_current
-from inferno_operator.controllers.optimization.placements import cards_of, placements
+from inferno_operator.controllers.optimization.doubt import Place, trusting
+from inferno_operator.controllers.optimization.placements import cards_of, placements, replicas
+from inferno_operator.controllers.optimization.replica_rates import ReplicaRates, replica_rates
 from inferno_operator.resources import (
     DIGITS,
     MAX_EMPTIED,
@@ -22,12 +26,9 @@ from inferno_operator.resources import (
     ServerAllocation,
 )
 from inferno_operator.resources.conditions import ALLOCATED
-from inferno_optimizer.sizing.cases import Case, Catalogue
-from inferno_optimizer.sizing.table import build_candidates
+from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Reason
-
-ReplicaRates = Mapping[tuple[str, str], float]
-"""What a replica carries, by spec.name of a Server and by accelerator."""
+from inferno_optimizer.system import PerformanceProfile, System
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,17 @@ class _Change:
         return bool(self.after) and _names(self.after) != _names(self.before)
 
     @property
+    def loses(self) -> bool:
+        """Whether replicas are taken away on some accelerator."""
+        after = replicas(self.after)
+        return any(after.get(name, 0) < count for name, count in replicas(self.before).items())
+
+    @property
+    def places_after(self) -> Iterator[Place]:
+        """The model, with each accelerator that it goes on with."""
+        return ((self.server.spec.model, placement.accelerator) for placement in self.after)
+
+    @property
     def is_served(self) -> bool:
         """Whether the whole load is served."""
         return bool(self.after) and self.decision.allocated.reason == Reason.ALLOCATED
@@ -66,7 +78,10 @@ def standing(server: Server, catalogue: Catalogue) -> ServerAllocation | None:
 
 
 def reduction_of(
-    decisions: Sequence[StoredDecision], servers: Iterable[Server], catalogue: Catalogue
+    decisions: Sequence[StoredDecision],
+    servers: Iterable[Server],
+    catalogue: Catalogue,
+    in_doubt: Mapping[Place, PerformanceProfile],
 ) -> Reduction | None:
     """Return what decisions take away; None if no Server is in service.
 
@@ -76,6 +91,8 @@ def reduction_of(
         Those of a Plan, and the system that was optimized.
     servers
         All Servers of the namespace, as they are now.
+    in_doubt
+        The profiles that are trusted instead of some of the system.
     """
     in_service = {s.metadata.name: s for s in servers if _follows(s)}
     if not in_service:
@@ -86,7 +103,7 @@ def reduction_of(
         for d in decisions
         if running.get(d.server)
     ]
-    rates = _rates([change for change in changes if change.moves], catalogue)
+    rates = _rates([change for change in changes if change.moves], catalogue.system)
     gained = _gained(decisions, {s.metadata.name: s for s in servers}, catalogue)
     losses = [c for c in changes if not c.is_served and not _is_displaced(c, gained, catalogue)]
     return Reduction(
@@ -97,6 +114,7 @@ def reduction_of(
         ),
         load_lost=round(sum(_lost(change, rates) for change in losses), DIGITS),
         emptied=_emptied(losses),
+        doubted=_doubted(changes, catalogue.system, in_doubt),
     )
 
 
@@ -161,28 +179,32 @@ def _worth(change: _Change, rates: ReplicaRates) -> float:
     return _count(change.before) * carries / carried
 
 
-def _rates(changes: Sequence[_Change], catalogue: Catalogue) -> ReplicaRates:
-    """Return what a replica carries, of Servers that change their accelerators; under load."""
+def _rates(changes: Sequence[_Change], system: System) -> ReplicaRates:
+    """Return what a replica carries, of Servers of changes on what they leave and get."""
     names = {change.server.spec.name for change in changes}
-    models = {change.server.spec.model for change in changes}
     cards = {p.accelerator for change in changes for p in (*change.before, *change.after)}
-    whole = catalogue.system
-    system = replace(
-        whole,
-        servers=tuple(replace(s, keep_accelerator=False) for s in whole.servers if s.name in names),
-        profiles=tuple(p for p in whole.profiles if p.model in models and p.accelerator in cards),
-    )
-    small = Catalogue(system)
-    cases = [case for server in system.servers if isinstance(case := small.case(server), Case)]
-    if not cases:
-        return {}
-    table = build_candidates(small, cases)
-    rows = zip(table.pairs.case, table.pairs.profile, table.sizing.max_rate, strict=True)
-    return {
-        (cases[case].server.name, system.profiles[profile].accelerator): float(rate)
-        for case, profile, rate in rows
-        if 0 < rate < float("inf")
-    }
+    return replica_rates(system, names, cards)
+
+
+def _doubted(
+    changes: Sequence[_Change], system: System, in_doubt: Mapping[Place, PerformanceProfile]
+) -> tuple[str, ...]:
+    """Return the Servers that lose replicas and, by what is trusted, are not served then."""
+    losing = [c for c in changes if c.loses and any(p in in_doubt for p in c.places_after)]
+    if not losing:
+        return ()
+    rates = _rates(losing, trusting(system, in_doubt))
+    unserved = sorted(c.decision.server for c in _unserved(losing, rates))
+    return tuple(unserved[:MAX_EMPTIED])
+
+
+def _unserved(changes: Iterable[_Change], rates: ReplicaRates) -> Iterator[_Change]:
+    """Yield the changes by which a Server gets replicas that carry less than its load."""
+    for change in changes:
+        name = change.server.spec.name
+        carried = sum(p.replicas * rates.get((name, p.accelerator), 0.0) for p in change.after)
+        if carried < _load(change.server):
+            yield change
 
 
 def _gained(

@@ -7,6 +7,7 @@ from inferno_operator.controllers.actuation.decision import UNDECIDED
 from inferno_operator.controllers.approval.contents import StoredDecision, cost_of
 from inferno_operator.controllers.approval.reduction import reduction_of, standing
 from inferno_operator.controllers.optimization.placements import cards_of, placements
+from inferno_operator.controllers.optimization.snapshot import Snapshot
 from inferno_operator.resources import DIGITS, Allocation, Count, PlanTotals, Resource, Server
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_optimizer.sizing.cases import Catalogue
@@ -15,7 +16,7 @@ from inferno_optimizer.sizing.cases import Catalogue
 def totals_of(
     decisions: Sequence[StoredDecision],
     resources: Iterable[Resource],
-    catalogue: Catalogue,
+    snapshot: Snapshot,
     cards: Iterable[Count],
 ) -> PlanTotals:
     """Return what decisions come to.
@@ -26,11 +27,12 @@ def totals_of(
         Those of a Plan.
     resources
         All objects of the namespace, as they are now.
-    catalogue
+    snapshot
         The system of these objects.
     cards
         The cards that all Servers take then.
     """
+    catalogue = Catalogue(snapshot.system)
     servers = [resource for resource in resources if isinstance(resource, Server)]
     costs = {s.metadata.name: cost_of(standing(s, catalogue)) for s in servers}
     before = sum(costs.values())
@@ -40,7 +42,7 @@ def totals_of(
         cost_before=round(before, DIGITS),
         cost_after=round(before + change, DIGITS),
         cards=tuple(cards),
-        reduction=reduction_of(decisions, servers, catalogue),
+        reduction=reduction_of(decisions, servers, catalogue, snapshot.in_doubt),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from inferno_operator.controllers.optimization.allocations import desired_allocation
 from inferno_operator.controllers.optimization.cards_in_use import counted_replicas
+from inferno_operator.controllers.optimization.doubt import trusted_data, warnings
 from inferno_operator.controllers.optimization.noise import (
     is_close,
     is_close_message,
@@ -183,8 +184,9 @@ def _remembered(observation: Observation, spec: Manifest | None) -> Manifest:
     status, before = observation.status, _desired(observation).get("accelerator")
     if isinstance(status, AcceleratorStatus) and status.type:
         return AcceleratorStatus(type=status.type, multiplicity=status.multiplicity).to_json()
-    if isinstance(status, ModelStatus) and status.replica_cards:
-        return ModelStatus(replica_cards=status.replica_cards).to_json()
+    if isinstance(status, ModelStatus):
+        kept = {"replica_cards": status.replica_cards, "performance": status.performance}
+        return ModelStatus.model_validate({k: v for k, v in kept.items() if v}).to_json()
     if not isinstance(status, ServerStatus):
         return {}
     sleeps = spec is not None and not spec[DESIRED_ALLOC]["accelerator"]
@@ -220,6 +222,7 @@ class _Plan:
     ) -> None:
         self._moved = moved
         self._decisions = {decision.server: decision for decision in solution.decisions}
+        self._in_doubt = snapshot.in_doubt
         self._accelerators = {a.name: a for a in snapshot.system.accelerators}
         self._cards: dict[str, list[ReplicaCards]] = defaultdict(list)
         for (model, acc, role), count in counted_replicas(snapshot.system):
@@ -235,7 +238,7 @@ class _Plan:
             moved = self._moved.get(observation.reference.uid)
             return server_update(observation, self._decision(observation), moved)
         verdict = self._verdict(observation)
-        verdicts = (*_warnings(_caveats(observation.resource)), verdict)
+        verdicts = (*_warnings(self._told(observation.resource)), verdict)
         status = self._counted(observation.resource)
         return Update.of(observation, verdicts, active=verdict.holds is True, extra_status=status)
 
@@ -244,12 +247,23 @@ class _Plan:
         if id(resource) in self._excluded:
             return {}
         if isinstance(resource, Model):
-            cards = tuple(self._cards[resource.spec.name])
-            return ModelStatus(replica_cards=cards).to_json() if cards else {}
+            return self._of_model(resource)
         if not isinstance(resource, Accelerator):
             return {}
         found = self._accelerators[resource.spec.name]
         return AcceleratorStatus(type=found.type, multiplicity=found.multiplicity).to_json()
+
+    def _of_model(self, model: Model) -> Manifest:
+        """The status of a Model: what its replicas count as, and what is trusted of their speed."""
+        cards = tuple(self._cards[model.spec.name])
+        trusted = trusted_data(model, self._in_doubt)
+        found = {"replica_cards": cards, "performance": trusted}
+        return ModelStatus.model_validate({k: v for k, v in found.items() if v}).to_json()
+
+    def _told(self, resource: Resource | None) -> list[str]:
+        """What may not be meant in a resource, as such or beside what it said before."""
+        before = warnings(resource, self._in_doubt) if isinstance(resource, Model) else []
+        return [*_caveats(resource), *before]
 
     def _decision(self, observation: Observation) -> Decision:
         """The decision for a Server; InvalidSpec if the Server is not part of the system."""
@@ -290,6 +304,19 @@ def _joined(problems: Sequence[Problem]) -> str:
         f"{f'{problem.part}: ' if problem.part else ''}{problem.field}: {problem.message}"
         for problem in problems
     )
+
+
+def trusted_update(observation: Observation) -> Update | None:
+    """The update of a Model whose data are trusted as they are; None if nothing is to be trusted.
+
+    Before its first plan it has no condition, and everything is trusted then.
+    """
+    model, ready = observation.resource, observation.status.condition(READY)
+    if not isinstance(model, Model) or ready is None:
+        return None
+    trusted = ModelStatus(performance=trusted_data(model, {})).to_json()
+    update = Update.of(observation, (Verdict.of(ready),), active=observation.status.active)
+    return replace(update, extra_status={**update.extra_status, **trusted})
 
 
 def excluded_decision(server: str, problem: Problem) -> Decision:

@@ -21,12 +21,17 @@ def profiles(models: Iterable[Model]) -> tuple[core.PerformanceProfile, ...]:
     """Return the profiles of models; of several for one accelerator, the last one is used."""
     return tuple(
         {
-            (model.spec.name, data.acc): _profile(model.spec.name, _calibrated(model, data))
+            (model.spec.name, data.acc): profile_of(model.spec.name, data)
             for model in models
-            for data in model.spec.data
-            if data.role == "Both"
+            for data in effective(model)
         }.values()
     )
+
+
+def effective(model: Model) -> tuple[PerformanceData, ...]:
+    """Return the data of whole replicas as plans compute with them, one item per accelerator."""
+    whole = (data for data in model.spec.data if data.role == "Both")
+    return tuple({data.acc: _calibrated(model, data) for data in whole}.values())
 
 
 def roles(models: Iterable[Model]) -> tuple[core.RoleProfile, ...]:
@@ -108,7 +113,8 @@ def _slower(data: PerformanceData, factor: float) -> PerformanceData:
     return data.model_copy(update={**times, **longer})
 
 
-def _profile(model: str, data: PerformanceData) -> core.PerformanceProfile:
+def profile_of(model: str, data: PerformanceData) -> core.PerformanceProfile:
+    """Return performance data of a model as a profile."""
     return core.PerformanceProfile(
         model=model,
         accelerator=data.acc,

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TypeVar
 
@@ -11,6 +11,7 @@ from inferno_operator.controllers.optimization.cards_in_use import (
     problems_of,
     still_counted,
 )
+from inferno_operator.controllers.optimization.doubt import Place, doubted
 from inferno_operator.controllers.optimization.profiles import profiles, roles
 from inferno_operator.controllers.optimization.shared_workloads import (
     Shared,
@@ -58,12 +59,14 @@ class Snapshot:
 
     `problems` are the problems of the system; `excluded` are objects that are not part of the
     system, each with the reason: an older object has the same name, or a Server has no load, or
-    names a workload of an older one.
+    names a workload of an older one. `in_doubt` are the profiles that are trusted instead of some
+    of the system.
     """
 
     system: core.System
     problems: tuple[Problem, ...]
     excluded: tuple[tuple[Resource, Problem], ...]
+    in_doubt: Mapping[Place, core.PerformanceProfile] = field(default_factory=dict)
 
 
 def build_system(
@@ -116,7 +119,8 @@ def build_system(
         system = replace(system, held=cards_of_servers(Catalogue(system), left_out))
     system = replace(system, held_cost=sum(server.current.cost for server in left_out))
     problems = (*find_problems(system), *problems_of(newest, counted))
-    return Snapshot(system, problems, tuple(excluded))
+    in_doubt = doubted(system, _only(Model, loaded))
+    return Snapshot(system, problems, tuple(excluded), in_doubt)
 
 
 def _only(kind: type[Kind], resources: Iterable[Resource]) -> Iterator[Kind]:
