@@ -40,8 +40,8 @@ from inferno_operator.controllers.optimization.stabilization import (
     RecentPlans,
     after_plan,
     before_plan,
+    calm_servers,
     fewest_replicas,
-    measured_servers,
     moves,
     with_destinations,
 )
@@ -242,8 +242,8 @@ async def _optimize(
 def _calm(
     snapshot: Snapshot, key: Key, resources: Sequence[Resource], context: Context
 ) -> Snapshot:
-    """Return a snapshot in which measured Servers that moved lately stay where they are."""
-    servers, before = measured_servers(resources), context.recent.get(key.namespace, {})
+    """Return a snapshot in which Servers that move or moved lately stay where they are."""
+    servers, before = calm_servers(resources), context.recent.get(key.namespace, {})
     recent = context.recent[key.namespace] = before_plan(before, servers, context.now())
     return replace(snapshot, system=with_destinations(snapshot.system, recent, servers))
 
@@ -256,7 +256,7 @@ async def _solved(
     context: Context,
 ) -> Placed:
     """Solve; measured Servers keep replicas until fewer were enough for some time."""
-    servers, where = measured_servers(resources), Nodes(nodes, spanning(resources))
+    servers, where = calm_servers(resources), Nodes(nodes, spanning(resources))
     placed = await solve_on_nodes(system, where, context.optimizer)
     before = context.recent[key.namespace]
     recent = after_plan(before, servers, placed.solution, context.now())
@@ -307,7 +307,7 @@ def _updates(
     kept = recent(context.written, context.now())
     context.written.clear()
     context.written.update(kept)
-    servers = measured_servers(readable(observations))
+    servers = calm_servers(readable(observations))
     moved = moves(context.recent[key.namespace], servers, solution, context.now())
     return plan_updates(observations, snapshot, solution, kept, moved)
 

@@ -3,13 +3,14 @@
 Plans follow measured loads, which fall and rise again. So a measured Server keeps the most
 replicas that any plan of its window gave it on its accelerator, as long as nobody else gets their
 cards. And a Server that moves to another accelerator stays there for a while, unless it is not
-served there. All functions are pure.
+served there; one with a typed load, until it has arrived. All functions are pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from inferno_operator.controllers.optimization.placements import placements
 from inferno_operator.resources import Resource, Server, ServerAllocation
 from inferno_optimizer.solution import Solution
 from inferno_optimizer.surplus import kept_replicas, payback_s
@@ -44,9 +45,10 @@ class RecentPlans:
     moved: datetime | None = None
 
 
-def measured_servers(resources: Iterable[Resource]) -> list[Server]:
-    """Return the Servers whose plans are to be calm: those with measured loads."""
-    return [r for r in resources if isinstance(r, Server) and r.spec.measure is not None]
+def calm_servers(resources: Iterable[Resource]) -> list[Server]:
+    """Return the Servers whose plans are to be calm: with measured loads, or replicas that move."""
+    servers = (resource for resource in resources if isinstance(resource, Server))
+    return [s for s in servers if s.spec.measure or s.spec.workloads or s.spec.model_booster]
 
 
 def before_plan(
@@ -116,7 +118,15 @@ def moves(
 
 
 def _goal(server: Server, known: RecentPlans) -> str:
+    if server.spec.measure is None and (known.moved is None or _has_arrived(server)):
+        return ""
     return server.wakes_on if known.moved is None else known.accelerator
+
+
+def _has_arrived(server: Server) -> bool:
+    """Whether a Server runs where it was decided, and nowhere else."""
+    decided, runs = server.spec.desired_alloc, server.spec.current_alloc
+    return {p.accelerator for p in placements(decided)} == {p.accelerator for p in placements(runs)}
 
 
 def _is_move(before: str, after: str) -> bool:
@@ -141,6 +151,8 @@ def _up_to_date(known: RecentPlans | None, server: Server, now: datetime) -> Rec
 
 def _fewest(server: Server, plans: Sequence[PastPlan]) -> int:
     standing, newest = _standing(server), plans[-1]
+    if server.spec.measure is None:  # what somebody typed counts at once
+        return 0
     if standing is None or standing.mix or standing.accelerator != newest.accelerator:
         return 0
     most = max(plan.replicas for plan in plans if plan.accelerator == newest.accelerator)

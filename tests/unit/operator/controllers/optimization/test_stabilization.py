@@ -11,8 +11,8 @@ from inferno_operator.controllers.optimization.stabilization import (
     RecentPlans,
     after_plan,
     before_plan,
+    calm_servers,
     fewest_replicas,
-    measured_servers,
     moves,
     with_destinations,
 )
@@ -178,10 +178,10 @@ def test_a_plan_that_is_not_carried_out_is_no_move() -> None:
     assert operator.destination == ""
 
 
-def test_only_measured_servers_wait() -> None:
+def test_only_calm_servers_wait() -> None:
     typed = observed(server()).resource
 
-    assert measured_servers([typed, subject()] if typed else []) == [subject()]
+    assert calm_servers([typed, subject()] if typed else []) == [subject()]
 
 
 @given(st.lists(st.tuples(st.floats(0, 400), st.integers(1, 30)), min_size=1, max_size=40))
