@@ -192,3 +192,21 @@ async def test_headers_that_do_not_come_end_the_connection() -> None:
         writer.close()
 
     assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+MOST_HEADERS = 64 * 1024
+"""Bytes of headers, however many they are, that are taken before they end."""
+
+
+@pytest.mark.parametrize("line", [b"x", b"Many: x\r\n"], ids=["in bytes", "in number"])
+async def test_headers_that_are_too_large_are_refused_before_they_end(line: bytes) -> None:
+    metrics = OperatorMetrics().page
+    async with health.serve(health.LOOPBACK, 0, (str, str), metrics, DECISIONS) as port:
+        reader, writer = await asyncio.open_connection(health.LOOPBACK, port)
+        writer.write(HALF + b"Large: x\r\n" + line * ((MOST_HEADERS - 100) // len(line)))
+        await writer.drain()
+        writer.write(line * 100)  # one segment: a server that closes before it is read resets
+        answer = await asyncio.wait_for(reader.read(), PATIENCE_S)
+        writer.close()
+
+    assert answer.startswith(b"HTTP/1.1 431 ")
