@@ -29,8 +29,12 @@ def warm_after(server: Server, ready: ReadySince, now: datetime) -> float | None
 
 
 def _seconds_left(ready: Iterable[datetime], now: datetime) -> Iterable[float]:
-    """Yield for how long each cold replica stays so."""
-    return ((since + WARM_UP - now).total_seconds() for since in ready if now - since < WARM_UP)
+    """Yield for how long each cold replica stays so.
+
+    Where the clock of a node is ahead by more than the time of warming up, it says nothing.
+    """
+    cold = (since for since in ready if abs(now - since) < WARM_UP)
+    return ((since + WARM_UP - now).total_seconds() for since in cold)
 
 
 def _finds_prompts(server: Server) -> bool:
