@@ -65,11 +65,16 @@ class Kubelet(Ticking):
             if self._is_due("end", uid):
                 _answer(self._core.delete_namespaced_pod, *place, grace_period_seconds=0)
         elif "nodeName" not in pod["spec"]:
-            target = V1ObjectReference(kind="Node", name="n", api_version="v1")
-            body = V1Binding(metadata=V1ObjectMeta(name=name), target=target)
-            _answer(self._core.create_namespaced_pod_binding, *place, body)
+            if node := self.node_for(pod):
+                target = V1ObjectReference(kind="Node", name=node, api_version="v1")
+                body = V1Binding(metadata=V1ObjectMeta(name=name), target=target)
+                _answer(self._core.create_namespaced_pod_binding, *place, body)
         elif pod["status"].get("phase") != "Running" and self._is_due("start", uid):
             _answer(self._core.patch_namespaced_pod_status, *place, _ready())
+
+    def node_for(self, pod: Manifest) -> str:  # noqa: ARG002 - for those that look at it
+        """Return the node of a pod that has none; "" while it has to wait."""
+        return "n"
 
     def _is_due(self, what: str, uid: str) -> bool:
         """Whether it is time; the time is drawn when it is first asked for."""
@@ -124,6 +129,32 @@ class Pods:
     def serving(self) -> Counter[str]:
         """Count the ready pods by application."""
         return Counter(self.applications[name] for name in self.ready)
+
+
+class Scheduler(Kubelet):
+    """Gives a pod a node that takes pods and has a card left for it.
+
+    Applications are named SERVER-ACCELERATOR; an accelerator is called as the type of its cards,
+    and each replica has one card.
+    """
+
+    cards: Mapping[str, tuple[str, int]] = {}
+    """Type and number of the cards of each node."""
+
+    def node_for(self, pod: Manifest) -> str:
+        """Return the first node with room, in the order of `cards`."""
+        wanted = pod["metadata"]["labels"]["app"].rpartition("-")[2].upper()
+        pods = _answer(self._core.list_namespaced_pod, self._namespace)["items"]
+        used = Counter(other["spec"].get("nodeName") for other in pods)
+        nodes = {n["metadata"]["name"]: n for n in _answer(self._core.list_node)["items"]}
+        for name, (card_type, count) in self.cards.items():
+            if card_type == wanted and used[name] < count and _takes_pods(nodes.get(name)):
+                return name
+        return ""
+
+
+def _takes_pods(node: Manifest | None) -> bool:
+    return node is not None and not node["spec"].get("unschedulable")
 
 
 class Witness(threading.Thread):
@@ -231,7 +262,11 @@ class Witness(threading.Thread):
 
 @contextmanager
 def running_pods(
-    kubeconfig: Path, namespace: str, capacity: Mapping[str, int], seconds: float = 1.0
+    kubeconfig: Path,
+    namespace: str,
+    capacity: Mapping[str, int],
+    seconds: float = 1.0,
+    kubelet_class: type[Kubelet] = Kubelet,
 ) -> Iterator[Witness]:
     """Run pods in a namespace, and look at them; they start and end within some seconds."""
     new_client = config.new_client_from_config
@@ -240,7 +275,7 @@ def running_pods(
         new_client(str(kubeconfig)) as changed,  # type: ignore[no-untyped-call]
     ):
         witness = Witness(seen, namespace, capacity)
-        kubelet = Kubelet(changed, namespace, seconds, seconds)
+        kubelet = kubelet_class(changed, namespace, seconds, seconds)
         witness.start()
         kubelet.start()
         try:

@@ -82,6 +82,15 @@ class Machines:
         kinds = sorted(KINDS)
         _do(partial(self._add_node, kinds[i % len(kinds)]) for i in range(number))
 
+    def add(self, name: str, card_type: str) -> None:
+        """Add a node of this name with cards of a type."""
+        resource, cards, labels = KINDS[card_type]
+        allocatable = {"cpu": "8", resource: str(cards)}
+        metadata = {"name": name, "labels": dict(labels)}
+        body: Any = {"metadata": metadata, "status": {"allocatable": allocatable}}
+        self._core.create_node(body)
+        self._set_node(name, Place(card_type))
+
     def add_pods(self, number: int, places: Iterable[tuple[str, str]]) -> None:
         """Add pods of some namespaces and applications on random nodes with room."""
         where = sorted(places)
@@ -124,13 +133,7 @@ class Machines:
         _do([*pods, *(partial(self._delete_node, name) for name in self.nodes)])
 
     def _add_node(self, card_type: str) -> None:
-        resource, cards, labels = KINDS[card_type]
-        name = f"node-{next(self._numbers)}"
-        allocatable = {"cpu": "8", resource: str(cards)}
-        metadata = {"name": name, "labels": dict(labels)}
-        body: Any = {"metadata": metadata, "status": {"allocatable": allocatable}}
-        self._core.create_node(body)
-        self._set_node(name, Place(card_type))
+        self.add(f"node-{next(self._numbers)}", card_type)
 
     def _set_node(self, name: str, place: Place) -> None:
         """Write what a node is; the API server taints new ones, and nobody is there to untaint."""
