@@ -1,0 +1,142 @@
+"""Loads that double where one card is missing: who is more important is served, nobody stops."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from inferno_operator.controllers.optimization.replica_rates import replica_rates
+from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.resources import Resource, parse
+from inferno_optimizer.optimize import optimize
+from inferno_optimizer.system import System
+from tests.cluster.motion import MEAN_TOKENS, Motion, Mover, PodTimes, manifests, moving
+from tests.cluster.scene import Manifest, Scene
+from tests.cluster.test_motion import moved
+from tests.conftest import StartOperator
+from tests.controlplane.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.usefixtures("crds_installed", "deployment_controllers"),
+    pytest.mark.extended,
+]
+
+BEFORE, AFTER = 6.0, 12.0
+"""Rate of each server [requests/s]: one replica takes 8.8/s within the targets."""
+
+SERVERS = 8
+CARDS = 2 * SERVERS - 1
+"""One fewer than the least plan for the loads after they have doubled."""
+
+POLICY = {"optimizer": {"milpSolver": True, "saturationPolicy": "PriorityExhaustive"}}
+ENDS_S = 240.0
+"""Time in which the plan for what was measured is reached at the latest, on a busy machine."""
+
+
+def movers() -> list[Mover]:
+    """Return servers that double at the same time; each second one is less important."""
+    rate = moved(BEFORE, AFTER, 20.0)
+    return [Mover(f"s{number}", rate, ("A100",), 1) for number in range(SERVERS)]
+
+
+def fleet() -> Iterator[Manifest]:
+    """Yield their objects, with a policy for scarce cards."""
+    for manifest in manifests(movers(), {"A100": CARDS}, interval=5):
+        if manifest["kind"] == "Optimizer":
+            manifest["spec"]["data"] = POLICY
+        yield manifest
+
+
+def doubled() -> System:
+    """Return the fleet as it is to be planned for, with the true loads; greedy."""
+    tokens, answers = MEAN_TOKENS
+    load = {"arrivalRate": 60 * AFTER, "avgInTokens": tokens, "avgOutTokens": answers}
+    current = {"accelerator": "A100", "numReplicas": 1, "load": load}
+    found = list[Resource]()
+    for manifest in fleet():
+        if manifest["kind"] in ("Deployment", "ServiceAccount"):
+            continue
+        if manifest["kind"] == "Server":
+            manifest["spec"]["currentAlloc"] = current
+        if manifest["kind"] == "Optimizer":
+            manifest["spec"]["data"]["optimizer"]["milpSolver"] = False
+        found.append(parse(manifest))
+    return build_system(found).system
+
+
+def served(system: System, replicas: Mapping[str, int]) -> dict[str, float]:
+    """Return the load that replicas serve within the targets, by class [requests/min]."""
+    rates = replica_rates(system, set(replicas), {"A100"})
+    totals = dict.fromkeys((server.service_class for server in system.servers), 0.0)
+    for server in system.servers:
+        carried = replicas[server.name] * rates[server.name, "A100"]
+        totals[server.service_class] += min(carried, 60 * AFTER)
+    return totals
+
+
+def decided(motion: Motion) -> dict[str, int]:
+    """Return the replicas that are decided now."""
+    return {
+        name: sum(seen.placements[-1][1].values()) if seen.placements else 0
+        for name, seen in motion.seen.items()
+    }
+
+
+def test_one_card_too_few_costs_the_least_important_one_replica_and_nobody_all(
+    scene: Scene, operator: StartOperator, prometheus_program: Path
+) -> None:
+    system = doubled()
+    greedy = {name: found.replicas for name, found in optimize(system).allocations.items()}
+    least = served(system, greedy)
+    assert sum(greedy.values()) == CARDS
+
+    with moving(
+        scene, prometheus_program, movers(), scrape_s=2.0, pods=PodTimes(3.0, 1.0)
+    ) as motion:
+        scene.apply(*fleet())
+        wait_until(motion.all_serve, bool, "replicas that serve")
+        motion.begin()
+        operator(environment=motion.environment(3))
+        wait_until(motion.all_decided, bool, "first decisions")
+
+        def is_served() -> bool:
+            found = served(system, decided(motion))
+            return all(found[name] >= least[name] - 1e-6 for name in least)
+
+        wait_until(lambda: _is_seen(motion), bool, "the doubled loads", ENDS_S)
+        print(f"doubled loads are seen after {motion.elapsed:.0f} s")
+        wait_until(is_served, bool, "as much of each class as greedy serves", ENDS_S)
+
+        assert {name: s.idle_s for name, s in motion.seen.items() if s.idle_s} == {}
+        assert _falls(motion, range(0, SERVERS, 2)) == {}
+        assert _most_cards(motion) <= CARDS
+
+
+def _is_seen(motion: Motion) -> bool:
+    """Whether the doubled load of each more important server is measured."""
+    newest = (list(motion.seen[f"s{n}"].measured.values()) for n in range(0, SERVERS, 2))
+    return all(rates and rates[-1] > 0.9 * AFTER for rates in newest)
+
+
+def _falls(motion: Motion, numbers: range) -> dict[str, list[int]]:
+    """Return the replicas of servers that lose some at any time, over time."""
+    found = {
+        f"s{n}": [sum(placed.values()) for _, placed in motion.seen[f"s{n}"].placements]
+        for n in numbers
+    }
+    return {name: counts for name, counts in found.items() if counts != sorted(counts)}
+
+
+def _most_cards(motion: Motion) -> int:
+    """Return the most cards that are decided at any time; decisions of one plan count together."""
+    now, most = dict.fromkeys(motion.seen, 0), 0
+    changes = sorted(
+        (time, name, sum(placed.values()))
+        for name, seen in motion.seen.items()
+        for time, placed in seen.placements
+    )
+    for number, (time, name, count) in enumerate(changes):
+        now[name] = count
+        if number + 1 == len(changes) or changes[number + 1][0] > time + 1.0:
+            most = max(most, sum(now.values()))
+    return most
