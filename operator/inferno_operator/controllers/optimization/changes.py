@@ -185,8 +185,8 @@ def _remembered(observation: Observation, spec: Manifest | None) -> Manifest:
     if isinstance(status, AcceleratorStatus) and status.type:
         return AcceleratorStatus(type=status.type, multiplicity=status.multiplicity).to_json()
     if isinstance(status, ModelStatus):
-        kept = {"replica_cards": status.replica_cards, "performance": status.performance}
-        return ModelStatus.model_validate({k: v for k, v in kept.items() if v}).to_json()
+        counted = {"replica_cards": status.replica_cards, "performance": status.performance}
+        return ModelStatus.model_validate({k: v for k, v in counted.items() if v}).to_json()
     if not isinstance(status, ServerStatus):
         return {}
     sleeps = spec is not None and not spec[DESIRED_ALLOC]["accelerator"]
