@@ -358,9 +358,9 @@ TABLES = (
     Table(
         "generations",
         "generation of the performance data",
-        [1, 2, 3],
+        [1, 2, 3, 4],
         _sized("generation"),
-        short=3,
+        short=4,
     ),
     Table(
         "percentiles",

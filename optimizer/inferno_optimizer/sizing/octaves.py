@@ -26,7 +26,7 @@ PROBES = 8
 UNLIKELY = 60.0
 """States less likely than others by exp(-this) are left out; doubles have exp(-37)."""
 
-ROWS = 4096
+ROWS = 2048
 CELLS = 2**16
 """Chains, and probabilities, that are computed at a time; they fit into the CPU cache."""
 
@@ -48,17 +48,31 @@ def last_likely(batch: IntArray, log_ratios: LogRatios) -> IntArray:
     the trapezoidal rule: where ratios fall ever slower, more is left in than need be.
     """
     last = np.minimum(batch, FIRST_OCTAVE - 1)
-    level, most = np.zeros(len(batch)), np.zeros(len(batch))
-    ratio = log_ratios(slice(0, _reaching(FIRST_OCTAVE, batch)), np.array([[FIRST_OCTAVE]]))[0]
-    for octave in range(1, octave_of(int(batch.max(initial=0))) + 1):
-        first, end = first_of(octave), first_of(octave + 1)
-        rows = slice(0, _reaching(first, batch))
-        before, ratio = ratio[rows], log_ratios(rows, np.array([[end]]))[0]
-        most[rows] = np.maximum(most[rows], level[rows])
-        likely = level[rows] + (end - first) * np.maximum(before, 0.0) > most[rows] - UNLIKELY
-        last[rows] = np.where(likely, np.minimum(batch[rows], end - 1), last[rows])
-        level[rows] += (end - first) * (before + ratio) / 2.0
+    for start in range(0, len(batch), ROWS):
+        rows = slice(start, start + ROWS)
+        _reach_likely(rows, batch[rows], last[rows], log_ratios)
     return last
+
+
+def _reach_likely(rows: slice, batch: IntArray, last: IntArray, log_ratios: LogRatios) -> None:
+    """Raise `last` of some chains to the last likely state, in place."""
+    level, most = np.zeros(len(batch)), np.zeros(len(batch))
+    some = _reaching(FIRST_OCTAVE, batch)
+    ratio = _log_ratio(rows.start, some, FIRST_OCTAVE, log_ratios)
+    for octave in range(1, octave_of(int(batch[0])) + 1):
+        first, end = first_of(octave), first_of(octave + 1)
+        some = _reaching(first, batch)
+        before, level, most = ratio[:some], level[:some], most[:some]
+        np.maximum(most, level, out=most)
+        likely = level + (end - first) * np.maximum(before, 0.0) > most - UNLIKELY
+        last[:some][likely] = np.minimum(batch[:some][likely], end - 1)
+        ratio = _log_ratio(rows.start, some, end, log_ratios)
+        level += (end - first) * (before + ratio) / 2.0
+
+
+def _log_ratio(start: int, number: int, state: float, log_ratios: LogRatios) -> FloatArray:
+    ratios: FloatArray = log_ratios(slice(start, start + number), np.array([[float(state)]]))[0]
+    return ratios
 
 
 def _reaching(state: float, last: IntArray) -> int:
@@ -88,7 +102,7 @@ def _sums_of_rows(rows: slice, last: IntArray, log_ratios: LogRatios) -> FloatAr
             levels = design @ known
             states = np.arange(first, first + len(design), dtype=np.float64)
             ending = slice(_reaching(states[-1], last), active)
-            levels[:, ending][states[:, None] > last[ending]] = -np.inf
+            np.copyto(levels[:, ending], -np.inf, where=states[:, None] > last[ending])
             weights = np.exp(levels, out=levels)
             result[:2, :active] += np.stack((np.ones_like(states), states)) @ weights
     return result

@@ -43,9 +43,14 @@ class GenerationRows:
         order = np.argsort(-self.replicas.model.batch[place[at]], kind="stable")
         return at[order], place[at][order]
 
-    def serving(self, requests: Requests) -> Self:
-        """The group with other requests."""
-        model = model_of(self.parameters, self.which, requests)
+    def serving(self, requests: Requests, changed: IntArray) -> Self:
+        """The group with other requests at the changed positions, at least one."""
+        known = self.replicas.model
+        model = model_of(self.parameters, self.which[changed], requests.take(changed))
+        if type(model) is type(known):
+            model = known.with_rows(changed, model.columns())
+        else:  # with cached prompts or without, which all rows must have alike
+            model = model_of(self.parameters, self.which, requests)
         return replace(self, replicas=replace(self.replicas, model=model))
 
 
@@ -76,7 +81,12 @@ class Pairs:
     def computing(self, tokens: IntArray) -> Self:
         """The pairs where requests compute other numbers of input tokens."""
         requests = replace(self.requests, computed_tokens=tokens)
-        groups = (group.serving(requests.take(group.rows)) for group in self.groups)
+        groups = []
+        for group in self.groups:
+            other = tokens[group.rows] != self.requests.computed_tokens[group.rows]
+            changed = np.flatnonzero(other)
+            mine = requests.take(group.rows)
+            groups.append(group.serving(mine, changed) if changed.size else group)
         return replace(self, requests=requests, groups=tuple(groups))
 
 

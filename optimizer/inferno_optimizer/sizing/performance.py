@@ -64,6 +64,12 @@ class PerformanceModel(Protocol):
     rated_by_throughput: ClassVar[bool]
     """Whether the rate of a replica counts the accepted requests, not all arriving requests."""
 
+    begins_at_demands: ClassVar[bool]
+    """Whether a search for numbers of replicas tries first what these would give a replica.
+
+    Else it begins at the highest rate, from which generation 3 finds the root that it is known for.
+    """
+
     @property
     def batch(self) -> IntArray:
         """Largest number of requests in service at a time."""
@@ -77,6 +83,9 @@ class PerformanceModel(Protocol):
 
     def take(self, rows: IntArray) -> Self:
         """The model of some of the rows, in the given order."""
+
+    def with_rows(self, rows: IntArray, columns: tuple[FloatArray | IntArray, ...]) -> Self:
+        """The model with other columns at some of its rows."""
 
     def intervals(self, rows: slice, states: FloatArray) -> FloatArray:
         """Mean time between departures [ms], see `queueing.DepartureIntervals`."""
@@ -112,6 +121,8 @@ class PerformanceModel(Protocol):
 @dataclass(frozen=True, slots=True)
 class SteadyModel(ArrayTable):
     """Replicas whose service time depends on the batch alone, the same for all requests."""
+
+    begins_at_demands: ClassVar[bool] = False
 
     batch: IntArray
 

@@ -60,6 +60,13 @@ class ArrayTable:
         """The table of some of the rows, in the given order."""
         return type(self)(*(column[rows] for column in self.columns()))
 
+    def with_rows(self, rows: npt.NDArray[np.intp], columns: tuple[npt.NDArray[Any], ...]) -> Self:
+        """The table with other columns at some of its rows."""
+        changed = [column.copy() for column in self.columns()]
+        for column, values in zip(changed, columns, strict=True):
+            column[rows] = values
+        return type(self)(*changed)
+
 
 def distinct_rows(*columns: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
     """One row of each kind, and for each row the place of its kind among them."""

@@ -9,13 +9,13 @@ finds one of several roots.) See `sizing.md`, section "The highest rate".
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from inferno_optimizer.sizing.demands import Demands
+from inferno_optimizer.sizing.demands import Demands, rates_around
 from inferno_optimizer.sizing.performance import PerformanceModel
 from inferno_optimizer.sizing.queueing import (
     ArrayTable,
@@ -24,7 +24,7 @@ from inferno_optimizer.sizing.queueing import (
     IntArray,
     distinct_rows,
 )
-from inferno_optimizer.sizing.roots import last_feasible, never
+from inferno_optimizer.sizing.roots import Chosen, as_it_is, last_feasible, never
 from inferno_optimizer.sizing.spread import Spread
 from inferno_optimizer.sizing.waiting import (
     delay_percentile,
@@ -45,6 +45,15 @@ THROUGHPUT_SHARE = 0.9
 
 ROUNDING = 1e-12
 """A latency that exceeds its target by less than this share meets the target."""
+
+MOST_FALL = 2.0
+"""Lower rates are tried where a latency that may fall is more than the limit divided by this.
+
+At a lower rate it would have to be so many times as high; latencies fall by up to a quarter only.
+"""
+
+LEAST_STEP = 1e-9
+"""A rate that is as near to one that was tried, in logarithms, is not tried."""
 
 SPAN, POINTS = 2.0, 32
 """Where latencies may fall: how far below the highest rate others are tried, and how many."""
@@ -72,6 +81,15 @@ class TargetLimits(ArrayTable):
     ttft: FloatArray
     ttft_share: FloatArray
     throughput: npt.NDArray[np.bool_]
+
+    def of_what_may_fall(self) -> Self:
+        """Limits of the latencies that may fall as the rate grows, if they fall by `MOST_FALL`."""
+        return replace(
+            self,
+            itl=np.where(self.itl_share > 0, self.itl / MOST_FALL, np.inf),
+            wait=np.where(self.wait_share > 0, self.wait / MOST_FALL, np.inf),
+            ttft=self.ttft / MOST_FALL,
+        )
 
     @classmethod
     def of(cls, targets: Sequence[Target]) -> Self:
@@ -328,8 +346,8 @@ class _Search:
     """The search for the highest rates at which the targets are met, 0 where there is none.
 
     `rate` is the highest one so far, and `counted` what `Sizing.max_rate` counts at it; `missed`
-    is the same at the last rate that missed a target. With `demands`, a row is searched until it
-    is known how many replicas they need.
+    is the same at the last rate that missed a target, or the highest rate. With `demands`, a row is
+    searched until it is known how many replicas they need.
     """
 
     replicas: Replicas
@@ -350,14 +368,23 @@ class _Search:
         """The search between two rates; `least` are the averages at the lowest one."""
         at_lowest = replicas.excess_of(least)
         met = at_lowest <= 0
-        rate, counted, missed = (np.full_like(lowest, fill) for fill in (0.0, 0.0, np.inf))
-        search = cls(replicas, demands, rate, counted, missed)
-        search._note(np.arange(len(met)), lowest, least, met)
-        at_highest = search._excess(np.arange(len(highest)), highest)
-        rows = np.flatnonzero(met & (at_highest > 0))
-        ends, values = np.stack((lowest, highest)), np.stack((at_lowest, at_highest))
+        rate, counted = np.zeros_like(lowest), np.zeros_like(lowest)
+        search = cls(replicas, demands, rate, counted, highest.copy())
+        every = np.arange(len(met))
+        search._note(every, lowest, least, met)
+        low, at_low, high = lowest, at_lowest, highest
+        if demands is not None and replicas.model.begins_at_demands:
+            high = np.clip(demands.given_to_the_fewest(highest), lowest, highest)
+        at_high = search._excess(every, high)
+        rows = np.flatnonzero(met & (at_high <= 0) & (high < highest) & ~search._settled(every))
+        if rows.size:
+            low, at_low, high = low.copy(), at_low.copy(), high.copy()
+            low[rows], at_low[rows], high[rows] = high[rows], at_high[rows], highest[rows]
+            at_high[rows] = search._excess(rows, highest[rows])
+        rows = np.flatnonzero(met & (at_high > 0))
+        ends, values = np.stack((low, high)), np.stack((at_low, at_high))
         search._between(rows, ends[:, rows], values[:, rows])
-        falling = np.flatnonzero(replicas.model.may_fall(search.rate))
+        falling = search._may_miss_below(np.flatnonzero(replicas.model.may_fall(search.rate)))
         search._descend(falling, lowest[falling])
         return search
 
@@ -374,7 +401,38 @@ class _Search:
             ends=np.log(ends),
             values=values,
             settled=lambda some: self._settled(rows[some]),
+            chosen=self._of_demands(rows),
         )
+
+    def _of_demands(self, rows: IntArray) -> Chosen:
+        """Instead of a trial rate, one that demands give a whole number of replicas, if it is near.
+
+        Both are logarithms.
+        """
+        demands = self.demands
+        if demands is None or not self.replicas.model.begins_at_demands:
+            return as_it_is
+
+        def chosen(some: IntArray, trial: FloatArray, ends: FloatArray) -> FloatArray:
+            here = rows[some]
+            refused = np.maximum(self.rate[here] / self.counted[here] - 1.0, 0.0)
+            demand = demands.largest_open(self.counted, self.missed)[here]
+            with np.errstate(divide="ignore"):
+                near = np.log(rates_around(demand, np.exp(trial), refused))
+            inside = near > np.minimum(*ends) + LEAST_STEP
+            inside &= near < np.maximum(*ends) - LEAST_STEP
+            which = np.argmax(inside, axis=0)
+            return np.where(inside.any(axis=0), near[which, np.arange(len(here))], trial)
+
+        return chosen
+
+    def _may_miss_below(self, rows: IntArray) -> IntArray:
+        """Those of the rows where a target may be missed at a lower rate than the highest."""
+        if not rows.size:
+            return rows
+        some = self.replicas.take(rows)
+        some = replace(some, limits=some.limits.of_what_may_fall())
+        return rows[some.excess(self.rate[rows]) > 0]
 
     def _settled(self, rows: IntArray) -> npt.NDArray[np.bool_]:
         """Where any of the rates that are still possible gives the demands as many replicas."""

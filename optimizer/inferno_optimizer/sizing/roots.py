@@ -22,6 +22,14 @@ Excess = Callable[[IntArray, FloatArray], FloatArray]
 Settled = Callable[[IntArray], npt.NDArray[np.bool_]]
 """Tells which of the given rows need no narrower bracket."""
 
+Chosen = Callable[[IntArray, FloatArray, FloatArray], FloatArray]
+"""Other points of the given rows instead of trial points, between the ends, shape (2, rows)."""
+
+
+def as_it_is(rows: IntArray, trial: FloatArray, ends: FloatArray) -> FloatArray:  # noqa: ARG001 - does not matter
+    """No other points."""
+    return trial
+
 
 def never(rows: IntArray) -> npt.NDArray[np.bool_]:
     """Search every row to the end."""
@@ -29,7 +37,11 @@ def never(rows: IntArray) -> npt.NDArray[np.bool_]:
 
 
 def last_feasible(
-    excess: Excess, ends: FloatArray, values: FloatArray, settled: Settled = never
+    excess: Excess,
+    ends: FloatArray,
+    values: FloatArray,
+    settled: Settled = never,
+    chosen: Chosen = as_it_is,
 ) -> FloatArray:
     """The largest points with values of at most 0, to `TOLERANCE`; one per row.
 
@@ -47,8 +59,10 @@ def last_feasible(
         Values at the ends: at most 0 at the lower end, above 0 at the upper end.
     settled
         Where the search may end earlier, after any evaluation.
+    chosen
+        Points that tell more than those that the search would try.
     """
-    ends, values = _stride_down(excess, ends, values)
+    ends, values = _stride_down(excess, ends, values, chosen)
     # Points: the newest one, the other end of the bracket, the one dropped last.
     x, f = ends[[0, 1, 1]], values[[0, 1, 1]]
     active = np.arange(x.shape[1])
@@ -58,6 +72,7 @@ def last_feasible(
         if not active.size:
             break
         trial = x[0, active] + share * (x[1, active] - x[0, active])
+        trial = chosen(active, trial, x[:2, active])
         f_trial = excess(active, trial)
         x[:, active], f[:, active] = _narrow(x[:, active], f[:, active], trial, f_trial)
         wide = np.abs(x[1, active] - x[0, active]) > TOLERANCE
@@ -68,7 +83,7 @@ def last_feasible(
 
 
 def _stride_down(
-    excess: Excess, ends: FloatArray, values: FloatArray
+    excess: Excess, ends: FloatArray, values: FloatArray, chosen: Chosen
 ) -> tuple[FloatArray, FloatArray]:
     """Narrow the intervals from the upper end, because most functions cross 0 near it."""
     ends, values = ends.copy(), values.copy()
@@ -77,7 +92,7 @@ def _stride_down(
         active = active[ends[1, active] - stride > ends[0, active]]
         if not active.size:
             return ends, values
-        trial = ends[1, active] - stride
+        trial = chosen(active, ends[1, active] - stride, ends[:, active])
         f_trial = excess(active, trial)
         side = (f_trial > 0).astype(np.intp)
         ends[side, active], values[side, active] = trial, f_trial

@@ -26,6 +26,7 @@ from inferno_optimizer.sizing.queueing import (
 )
 from inferno_optimizer.sizing.spread import Spread, cumulants
 from inferno_optimizer.sizing.step_law import MOST_BUSY, Lengths, StepLaw
+from inferno_optimizer.sizing.step_ratios import StepRatios
 from inferno_optimizer.system import StepParameters
 
 SAME_CROWD = 2.0 * np.exp(-1.0)
@@ -53,6 +54,7 @@ class StepModel(StepLaw):
     """
 
     rated_by_throughput: ClassVar[bool] = True
+    begins_at_demands: ClassVar[bool] = True
 
     batch: IntArray
     full_ms: FloatArray
@@ -134,7 +136,7 @@ class StepModel(StepLaw):
 
     def averages(self, arrival_rate: FloatArray) -> Averages:
         """Averages of the queues at these rates; the rows are in descending order of batch."""
-        last = last_likely(self.batch, self._log_ratios(arrival_rate))
+        last = last_likely(self.batch, self.log_ratios(arrival_rate))
         order = np.argsort(-last, kind="stable")
         model, rate = self.take(order), arrival_rate[order]
         found = model.averages_up_to(last[order], rate)
@@ -142,7 +144,7 @@ class StepModel(StepLaw):
 
     def averages_up_to(self, last: IntArray, arrival_rate: FloatArray) -> Averages:
         """The same without the states from `last` to a full batch; it is in descending order."""
-        total, moment, full = sums_up_to(last, self._log_ratios(arrival_rate))
+        total, moment, full = sums_up_to(last, self.log_ratios(arrival_rate))
         beyond, more = self.full_batch(arrival_rate)
         full = np.where(last == self.batch, full, 0.0)
         added = full * (more - 1.0)
@@ -159,19 +161,9 @@ class StepModel(StepLaw):
         room = np.where(stable, 1.0 - full, 1.0)
         return beyond, np.where(stable, (1.0 - beyond) / room, 1.0 / factor)
 
-    def _log_ratios(self, arrival_rate: FloatArray) -> LogRatios:
-        def log_ratios(rows: slice, states: FloatArray) -> FloatArray:
-            return self.rows(rows).log_ratio(states, arrival_rate[rows])
-
-        return log_ratios
-
-    def log_ratio(self, states: FloatArray, arrival_rate: FloatArray) -> FloatArray:
-        """Logarithm of the ratio of two states, (lambda S(n) / n)^power; it is smooth in ln n."""
-        rate = np.minimum(arrival_rate, self.batch / self.full_ms)
-        step, mixed = self.step_ms(states, rate)
-        power = self.power(states, rate, step, mixed)
-        stay = self.stay_ms(states, rate, step)
-        return np.asarray(power * np.log(arrival_rate * stay / states))
+    def log_ratios(self, arrival_rate: FloatArray) -> LogRatios:
+        """Logarithms of the ratios of two states, (lambda S(n) / n)^power; smooth in ln n."""
+        return StepRatios(self, self.arrival_cov, self.batch / self.full_ms, arrival_rate)
 
     def power(
         self, states: FloatArray, rate: FloatArray, step: FloatArray, mixed: FloatArray
@@ -354,14 +346,14 @@ class _Ratios:
     """Times between departures at arrival rates, see `StepModel.loaded`."""
 
     def __init__(self, model: StepModel, arrival_rate: FloatArray) -> None:
-        self._model, self._rate = model, arrival_rate
+        self._batch, self._rate = model.batch, arrival_rate
+        self._log_ratios = model.log_ratios(arrival_rate)
         self._beyond, self._more = model.full_batch(arrival_rate)
 
     def __call__(self, rows: slice, states: FloatArray) -> FloatArray:
         """1 / mu(n) of the queues `rows` [ms], see `queueing.DepartureIntervals`."""
         if states.ndim == 1:
             return np.asarray(self._beyond[rows] / self._rate[rows])
-        model = self._model.rows(rows)
-        ratios = np.exp(model.log_ratio(states, self._rate[rows]))
-        ratios *= np.where(states == model.batch, self._more[rows], 1.0)
+        ratios = np.exp(self._log_ratios(rows, states))
+        ratios *= np.where(states == self._batch[rows], self._more[rows], 1.0)
         return np.asarray(ratios / self._rate[rows])

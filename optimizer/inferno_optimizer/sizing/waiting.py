@@ -25,6 +25,13 @@ EVEN_LOAD = 1e-5
 """Where |1 - r| M is below this, the formula above loses digits and an expansion is used."""
 
 
+NOTHING = 1e-17
+"""A share of requests that wait at all, relative to another share, with which it makes no digit.
+
+It is at most the peak times the waiting places: no state in which they wait is more likely.
+"""
+
+
 def log_tail(queue: Averages, time_ms: FloatArray) -> FloatArray:
     """Logarithm of the share of requests that wait longer than a time [ms].
 
@@ -111,7 +118,9 @@ def log_delay_tail(
     mean of that time leaves.
     """
     alone = spread.tail(time_ms - mean_ms)
-    waits = np.exp(log_tail(queue, np.maximum(time_ms - mean_ms, 0.0)))
+    rows = np.flatnonzero(queue.peak * queue.places > NOTHING * alone)
+    waits = np.zeros_like(alone)
+    waits[rows] = np.exp(log_tail(queue.take(rows), np.maximum(time_ms - mean_ms, 0.0)[rows]))
     return np.asarray(np.log(np.maximum(alone + (1.0 - alone) * waits, TINY)))
 
 
