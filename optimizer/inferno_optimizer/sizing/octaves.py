@@ -126,10 +126,10 @@ def _levels(
         values.append(known)
         design = _design(octave)
         at_last[ending] = np.sum(design[last[ending] - first].T * known[:, ending], axis=0)
-        probes = np.linspace(0, len(design) - 1, PROBES).astype(np.int64)
-        found = design[probes] @ known
+        probes, of_probes = _probes(octave)
+        found = of_probes @ known
         level[:active] = found[-1]
-        found[:, ending][first + probes[:, None] > last[ending]] = -np.inf
+        np.copyto(found[:, ending], -np.inf, where=probes[:, None] > last[ending])
         most[:active] = np.maximum(most[:active], found.max(axis=0))
     return values, at_last, np.maximum(most, at_last)
 
@@ -152,6 +152,14 @@ def _nodes(octave: int) -> FloatArray:
     points = np.cos(np.pi * np.arange(NODES) / (NODES - 1))
     low, high = np.log((first, end - 1))
     return np.asarray(np.exp((points * (high - low) + high + low) / 2.0))
+
+
+@cache
+def _probes(octave: int) -> tuple[IntArray, FloatArray]:
+    """States of an octave, with the last one, and their part of the design."""
+    design = _design(octave)
+    places = np.linspace(0, len(design) - 1, PROBES).astype(np.int64)
+    return first_of(octave) + places, design[places]
 
 
 @cache
