@@ -88,12 +88,19 @@ def run(keep_record: Path | None) -> None:
 
 
 def start_operator(
-    control_plane: ControlPlane, environment: Mapping[str, str] | None = None
+    control_plane: ControlPlane,
+    environment: Mapping[str, str] | None = None,
+    namespace: str | None = None,
 ) -> OperatorProcess:
-    """Start the operator as the service account of the manifests."""
+    """Start the operator as the service account of the manifests.
+
+    It watches a namespace; None: all namespaces.
+    """
     control_plane.kubectl("apply", "--kustomize", RBAC)
     kubeconfig = control_plane.service_account_kubeconfig(*SERVICE_ACCOUNT)
-    return OperatorProcess(control_plane.processes, "operator", kubeconfig, environment=environment)
+    return OperatorProcess(
+        control_plane.processes, "operator", kubeconfig, namespace, environment=environment
+    )
 
 
 def stop(operator: OperatorProcess) -> None:

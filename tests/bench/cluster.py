@@ -16,6 +16,7 @@ from tests.controlplane import ControlPlane
 from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.processes import ROOT
 from tests.controlplane.waiting import wait_until
+from tests.demo import start_operator
 from tests.generate import JsonObject, fleet
 
 NAMESPACE = "bench"
@@ -37,9 +38,7 @@ def operator(*, servers: int, accelerators: int = 20, solver: str = "greedy") ->
         control_plane.create_namespace(NAMESPACE)
         bench = Bench(control_plane)
         bench.create(manifests(document))
-        process = OperatorProcess(
-            control_plane.processes, "operator", control_plane.kubeconfig, NAMESPACE
-        )
+        process = start_operator(control_plane, namespace=NAMESPACE)
         process.wait_until_ready()
         first = bench.seconds_to_decide(process)
         undecided = bench.undecided_servers()

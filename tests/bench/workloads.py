@@ -11,9 +11,9 @@ from tests.bench.library import SEED, SOLVERS, Numbers
 from tests.bench.manifests import manifests
 from tests.controlplane import ControlPlane
 from tests.controlplane.deployments import deployment
-from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.processes import ROOT
 from tests.controlplane.waiting import wait_until
+from tests.demo import start_operator
 from tests.generate import JsonObject, fleet
 
 SCALED = re.compile(r"^(\S+ \S+) INFO .*: scaled from 0 to \d+ replicas$", re.MULTILINE)
@@ -36,9 +36,7 @@ def workloads(*, servers: int, accelerators: int = 2) -> Numbers:
         objects = list(_with_workloads(manifests(document), names))
         _create_deployments(control_plane, objects)
         bench.create(objects)
-        process = OperatorProcess(
-            control_plane.processes, "operator", control_plane.kubeconfig, NAMESPACE
-        )
+        process = start_operator(control_plane, namespace=NAMESPACE)
         process.wait_until_ready()
         wait_until(bench.undecided_servers, lambda count: count == 0, "a first look", DECISION_S)
         bench.wait_until_calm()
