@@ -29,6 +29,10 @@ from inferno_optimizer.sizing.step_law import MOST_BUSY, Lengths, StepLaw
 from inferno_optimizer.sizing.step_ratios import StepRatios
 from inferno_optimizer.system import StepParameters
 
+LEAST_RATIO = 1e-100
+"""Least ratio of two states beyond a full batch: with all but regular arrivals and lengths nobody
+waits, and powers of it would be 0."""
+
 SAME_CROWD = 2.0 * np.exp(-1.0)
 """Share of the variance of the requests in the batch that their mean over a stay has.
 
@@ -157,7 +161,7 @@ class StepModel(StepLaw):
         full = arrival_rate * self.full_ms / self.batch
         factor = self.wait_factor(full)
         stable = full < 1.0
-        beyond = np.power(full, np.where(stable, 1.0 / factor, 1.0))
+        beyond = np.maximum(np.power(full, np.where(stable, 1.0 / factor, 1.0)), LEAST_RATIO)
         room = np.where(stable, 1.0 - full, 1.0)
         return beyond, np.where(stable, (1.0 - beyond) / room, 1.0 / factor)
 

@@ -291,3 +291,14 @@ def test_the_least_percentile_is_told_where_a_target_is_out_of_reach() -> None:
     assert found.max_rate[0] == 0
     lone = latencies(model, 1e-3 * 1000.0 / float(model.intervals(slice(0, 1), np.ones(1))[0]))
     assert found.itl_floor[0] == pytest.approx(lone.itl_percentiles[0, 2])
+
+
+@pytest.mark.parametrize("percentile", [0.0, 95.0])
+def test_arrivals_like_clockwork_wait_no_longer_than_random_ones(percentile: float) -> None:
+    random = wild(2000)
+    regular = replace(random, arrival_cov=np.full(2000, 0.1), length_cov=np.full(2000, 0.05))
+    for share in (1e-3, 0.1, 0.5, 0.9):
+        rate = share * random.batch / random.full_ms
+        found = [latencies_at(model, rate, percentile)[1] for model in (regular, random)]
+        assert np.isfinite(found).all()
+        assert (found[0] <= 1.01 * found[1]).all()
