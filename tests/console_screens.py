@@ -34,11 +34,12 @@ from inferno_operator.cli.kubectl.console.views import (
     plans_view,
 )
 from inferno_operator.cli.kubectl.dry_run import DryRun, decide
+from inferno_operator.resources import Server
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InfernoError
 from tests.browser.chromium import INSTALL, chromium, started
 from tests.controlplane.processes import ROOT
-from tests.past import LEADER, NAMESPACE, NOW, failing_world, large_world, world
+from tests.past import LEADER, NAMESPACE, NOW, failing_world, large_world, phases_world, world
 
 FOLDER = ROOT / "build" / "screens"
 DOCS = ROOT / "docs" / "pictures"
@@ -64,12 +65,13 @@ WORLDS: Mapping[str, Callable[[], Sequence[Observation]]] = {
     "large": large_world,
     "empty": list,
     "failing": failing_world,
+    "phases": phases_world,
 }
 """What may be in the namespace."""
 
 
-def pages(seen: Sequence[Observation]) -> Mapping[str, View]:
-    """Every page of the console, by its address."""
+def pages(seen: Sequence[Observation], *, all_objects: bool = False) -> Mapping[str, View]:
+    """Every page of the console, by its address: one of each kind, or those of all objects."""
 
     def solved(changes: Sequence[str] = ()) -> DryRun:
         found = decide(seen, NAMESPACE, None, changes)
@@ -83,7 +85,13 @@ def pages(seen: Sequence[Observation]) -> Mapping[str, View]:
         past = PlanLoads().loads(in_order(seen))
         return server_view(seen, solved(), NAMESPACE, name, NOW, past=past)
 
-    server = next((o.reference.key.name for o in seen if SERVER in o.reference.key.name), SERVER)
+    servers = [o.reference.key.name for o in seen if o.kind is Server]
+    plans = [plan.metadata.name for plan in in_order(seen)]
+    others = {
+        **{f"/servers/{name}": partial(server_page, name) for name in servers},
+        **{f"/plans/{name}": partial(plan_view, seen, NAMESPACE, name) for name in plans},
+    }
+    server = next((name for name in servers if SERVER in name), SERVER)
 
     return {
         "/": lambda: fleet_view(seen, NAMESPACE, NOW, past=PlanLoads().loads(in_order(seen))),
@@ -97,6 +105,7 @@ def pages(seen: Sequence[Observation]) -> Mapping[str, View]:
         "/models/mistral-7b": partial(model_view, seen, NAMESPACE, "mistral-7b", NOW),
         "/history": partial(history_view, seen, NAMESPACE, NOW),
         "/data": partial(data_view, seen, NOW, LEADER),
+        **(others if all_objects else {}),
     }
 
 
@@ -115,7 +124,7 @@ def served(views: Mapping[str, View]) -> Iterator[str]:
                 try:
                     text = html.html(views[self.path](), path, PageQuery(parse_qsl(query)))
                 except InfernoError as error:
-                    text = html.problem("This does not work", str(error), path)
+                    text = html.problem("This does not work", str(error), path=path)
                 self._answer("text/html; charset=utf-8", text.encode())
             else:
                 self.send_error(404)
@@ -172,7 +181,12 @@ def main() -> int:
     """Write the pictures; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.console_screens", description=__doc__)
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where to write them")
-    parser.add_argument("--only", nargs="+", metavar="PATH", help="only these pages, such as /data")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        metavar="PATH",
+        help="only these pages, such as /data or /plans/fleet-3",
+    )
     parser.add_argument("--world", choices=WORLDS, default="past", help="what the namespace has")
     parser.add_argument("--docs", action="store_true", help="the pictures of the documentation")
     arguments = parser.parse_args()
@@ -182,9 +196,10 @@ def main() -> int:
         return 1
     folder = DOCS if arguments.docs else arguments.folder
     folder.mkdir(parents=True, exist_ok=True)
-    views = pages(WORLDS[arguments.world]())
+    seen = WORLDS[arguments.world]()
+    views = pages(seen, all_objects=True)
     with started(program) as browser, served(views) as origin:
-        paths = arguments.only or list(views)
+        paths = arguments.only or list(pages(seen))
         made = (
             shoot_for_docs(browser, origin, folder)
             if arguments.docs

@@ -4,7 +4,7 @@ Everything follows from the sample and from what the operator decides; the same 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,7 +18,7 @@ from inferno_operator.controllers.optimization.changes import Update, plan_updat
 from inferno_operator.controllers.optimization.permission import Optimization
 from inferno_operator.controllers.optimization.snapshot import Snapshot, build_system
 from inferno_operator.controllers.optimization.status import optimized
-from inferno_operator.resources import API_VERSION, RESOURCES, Optimizer, Plan, Server
+from inferno_operator.resources import API_VERSION, RESOURCES, Optimizer, Phase, Plan, Server
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import Observation, observe, readable
 from inferno_operator.runtime.leader_election import Lease
@@ -225,7 +225,9 @@ def _recorded(spec: Manifest, number: int, time: datetime, *, waits: bool) -> Ma
     place = Key(NAMESPACE, metadata["name"])
     signed = {**spec, "signature": Seal(b"a key").signature(place, "u", spec["digest"])}
     servers = spec["totals"]["servers"]
-    phase = {"phase": "Proposed"} if waits else {"phase": "Done", "by": "Auto", "arrived": servers}
+    phase = (
+        {"phase": "Proposed"} if waits else {"phase": "Done", "by": "mode Auto", "arrived": servers}
+    )
     plan = {"apiVersion": API_VERSION, "kind": "Plan", "metadata": metadata, "spec": signed}
     return {**plan, "status": {"conditions": [told], **phase}}
 
@@ -422,3 +424,40 @@ def _failing(observation: Observation, place: int) -> Observation:
         document["status"] = {"conditions": [{**told, **reason, "message": text}]}
         return _observed(document)
     return observation
+
+
+PHASES: Mapping[Phase, tuple[str, str]] = {
+    "Done": ("Done", "6 Servers run what was decided, as far as the operator scales them"),
+    "Expired": ("Expired", "the approval of ana@example.com ended at 2026-11-22 20:00:00 UTC"),
+    "Rejected": ("NotApproved", "rejected by ana@example.com"),
+    "Failed": (
+        "Contradiction",
+        "decisions and steps contradict each other: steps say 4 x G2 for premium-llama3-8b",
+    ),
+    "Superseded": ("Superseded", "Plan fleet-6 is newer"),
+    "Acting": ("Acting", "2 of 6 Servers run what was decided; not yet: free-phi, bulk-llama"),
+    "Approved": ("Approved", "approved by ana@example.com"),
+    "Proposed": ("AwaitsApproval", "the Optimizer has mode Approve; look at it, then answer"),
+}
+"""Phases of the Plans, the oldest first, with the reason and what the operator says of each."""
+
+ANSWERED = ("Expired", "Rejected", "Acting", "Approved")
+"""Phases of Plans that somebody answered."""
+
+
+def phases_world() -> list[Observation]:
+    """The same namespace with a Plan in each phase."""
+    phases = iter(PHASES)
+    return [_in_phase(o, next(phases)) if isinstance(o.resource, Plan) else o for o in world()]
+
+
+def _in_phase(observation: Observation, phase: Phase) -> Observation:
+    assert observation.resource
+    document, (reason, message) = observation.resource.to_json(), PHASES[phase]
+    (told,) = document["status"]["conditions"]
+    document["status"] = {
+        "phase": phase,
+        "by": "ana@example.com" if phase in ANSWERED else "",
+        "conditions": [{**told, "status": "False", "reason": reason, "message": message}],
+    }
+    return _observed(document)

@@ -75,7 +75,7 @@ def test_every_page_of_a_fleet_with_a_past_is_easy_to_read(browser: Browser) -> 
         assert seen.outside(origin) == []
 
 
-@pytest.mark.parametrize("name", ["empty", *extended("large", "failing")])
+@pytest.mark.parametrize("name", ["empty", *extended("large", "failing", "phases")])
 def test_nothing_is_cut_off_whatever_the_namespace_has(name: str, browser: Browser) -> None:
     views = pages(WORLDS[name]())
 
