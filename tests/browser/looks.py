@@ -102,9 +102,13 @@ OPTIONS = """() => [...document.querySelectorAll("code")].filter(code => {
 }).map(e => e.outerHTML)"""
 """Commands in which a line ends inside of the name of an option."""
 
+FIGURES = """() => [...document.querySelectorAll(".figures dd")]
+  .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.outerHTML)"""
+"""Values that a page begins with, which are wider than their box."""
+
 PLACES = (
     *(WIDER, STICKY, OVERLAPS, APART, STACKED, TALL, SCROLLED, HEADS, ARROWS, EXPONENTS, BESIDE),
-    *(NAMES, LABELS, PLURALS, OPTIONS),
+    *(NAMES, LABELS, PLURALS, OPTIONS, FIGURES),
 )
 """What may be wrong with where things are."""
 

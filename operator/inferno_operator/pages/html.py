@@ -16,6 +16,15 @@ KEPT_TOGETHER = re.compile(
 )
 """Blanks at which no line may end: after an arrow, before a unit, and in a number of replicas."""
 
+BEFORE, AFTER = r"""(?<![\w.,:=#+"'-])(?<!(?<!\d)/)""", r"(?![\w:]|[.,-]\w|/(?!\d))"
+"""What stands beside a number that is no part of a name, a time, an address or a typed value."""
+
+LONG_NUMBER = re.compile(rf"{BEFORE}[+-]?(?:\d{{5,}}(?:\.\d+)?|\d{{4}}\.\d+){AFTER}")
+"""Numbers in sentences that are read in groups of digits; a year is none."""
+
+NUMBER = re.compile(rf"{BEFORE}[+-]?\d{{4,}}(?:\.\d+)?{AFTER}")
+"""The same where there are only numbers."""
+
 
 def fleet_html(page: FleetPage) -> str:
     """Return the page of a fleet as one HTML file."""
@@ -40,7 +49,7 @@ def _file(template: str, page: FleetPage | ReplayPage) -> str:
 
 
 def environment(*packages: str) -> Environment:
-    """Return what fills in the templates of packages, with the filter `typeset`."""
+    """Return what fills in the templates of packages, with their filters."""
     filled = Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         autoescape=True,
@@ -49,10 +58,25 @@ def environment(*packages: str) -> Environment:
         lstrip_blocks=True,
     )
     filled.filters["typeset"] = typeset
+    filled.filters["in_groups"] = in_groups
     return filled
 
 
 def typeset(text: str) -> str:
-    """Return a text in which no line ends inside of an arrow or at a blank of `KEPT_TOGETHER`."""
+    """Return a text with arrows of one sign, and long numbers in groups of three digits.
+
+    No line of it ends at a blank of `KEPT_TOGETHER`.
+    """
     arrows = text.replace("->", "\N{RIGHTWARDS ARROW}")
-    return KEPT_TOGETHER.sub("\N{NO-BREAK SPACE}", arrows)
+    return KEPT_TOGETHER.sub("\N{NO-BREAK SPACE}", in_groups(arrows, LONG_NUMBER))
+
+
+def in_groups(text: str, numbers: re.Pattern[str] = NUMBER) -> str:
+    """Return a text with its numbers in groups of three digits: 2,329.00."""
+    return numbers.sub(lambda found: _grouped(found[0]), text)
+
+
+def _grouped(number: str) -> str:
+    whole, point, rest = number.partition(".")
+    sign = whole[:1] if whole[:1] in "+-" else ""
+    return f"{sign}{int(whole.removeprefix(sign)):,}{point}{rest}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferno_operator.pages.html import typeset
+from inferno_operator.pages.html import in_groups, typeset
 
 
 @pytest.mark.parametrize(
@@ -16,3 +16,41 @@ from inferno_operator.pages.html import typeset
 )
 def test_no_line_ends_inside_of_a_quantity(text: str, shown: str) -> None:
     assert typeset(text) == shown.replace("~", "\N{NO-BREAK SPACE}")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("615783 cents", "615,783 cents"),
+        ("a cost of 2927.00 (-1526.00)", "a cost of 2,927.00 (-1,526.00)"),
+        ("374466.5/125000", "374,466.5/125,000"),
+        ("it takes 127692.", "it takes 127,692."),
+    ],
+)
+def test_long_numbers_are_in_groups(text: str, shown: str) -> None:
+    assert typeset(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-11-24 11:57 UTC, in 2026",
+        "http://optimizer:13302/",
+        "capacity.G2+=10000",
+        '{port="12345"}',
+        "batch-12345",
+        "12345abc",
+        "0.12345",
+        "1.5e10",
+    ],
+)
+def test_times_names_and_addresses_are_as_they_are(text: str) -> None:
+    assert typeset(text) == text
+
+
+def test_where_there_are_only_numbers_those_of_four_digits_are_in_groups_too() -> None:
+    assert [in_groups(text) for text in ("7298", "+1070.00", "298")] == [
+        "7,298",
+        "+1,070.00",
+        "298",
+    ]

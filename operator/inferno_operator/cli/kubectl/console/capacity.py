@@ -62,7 +62,7 @@ def _taken(item: CardUse) -> int:
 
 def _parts(cards: Sequence[CardUse], money: Money) -> Iterator[Part]:
     if not cards:
-        yield "no cards: there is no Capacity, and no Server that runs"
+        yield "no cards: there is no Capacity, and no Server that runs; apply a Capacity with yours"
         return
     counted = COUNTED if any(item.counted for item in cards) else ()
     headings = ("CARDS", ">IN USE/THERE", ">PLANNED/THERE", ">HELD", ">ONE MORE CARD")
@@ -103,9 +103,9 @@ def _charts(cards: Sequence[CardUse], plans: Sequence[Plan], now: datetime) -> I
         most = max(item.available, *(count for _, count in given), 1)
         frame = Frame(item.type, line.label, "cards", line.end, most * ABOVE, whole=True)
         there = [(0.0, float(item.available)), (line.end, float(item.available))]
-        words = f"{item.type}: {given[-1][1]:g} by the last Plan; dashed: {item.available}"
+        words = f"{item.type}: {given[-1][1]:g} by the last Plan that took effect; dashed:"
         lines = (("bound", there), ("line", stairs(given, line.end)))
-        yield line_chart(frame, lines, f"{words} are there now")
+        yield line_chart(frame, lines, f"{words} {item.available} are there now")
 
 
 def _cards_of(plan: Plan, card_type: str) -> int:

@@ -11,7 +11,7 @@ from inferno_operator.cli.kubectl.console.leader import (
     leader_document,
     leader_row,
 )
-from inferno_operator.cli.kubectl.console.page import ConsolePage
+from inferno_operator.cli.kubectl.console.page import NO_SERVERS, ConsolePage
 from inferno_operator.cli.measurement import ServerMeasurement, measurement_document, reported
 from inferno_operator.cli.tables.measurement import measurement_parts
 from inferno_operator.cli.tables.solution import Part, TextTable, grouped
@@ -125,7 +125,7 @@ def _parts(
     resources: Sequence[Resource], found: Sequence[ServerMeasurement], now: datetime
 ) -> Iterator[Part]:
     if not found:
-        yield "no Servers in this namespace"
+        yield NO_SERVERS
         return
     yield from measurement_parts(found, (), now)
     yield _sources(found, now)

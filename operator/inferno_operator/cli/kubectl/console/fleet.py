@@ -5,7 +5,7 @@ from datetime import datetime
 
 from inferno_operator.cli.kubectl.answer import in_order
 from inferno_operator.cli.kubectl.console.history import ledger_of, savings_figures
-from inferno_operator.cli.kubectl.console.page import ConsolePage, PageNotice, Trend
+from inferno_operator.cli.kubectl.console.page import NO_SERVERS, ConsolePage, PageNotice, Trend
 from inferno_operator.cli.kubectl.console.past import PastLoads, loads_of
 from inferno_operator.cli.kubectl.console.proof import could_cost_less
 from inferno_operator.cli.options.currency import CENTS, Money
@@ -89,7 +89,7 @@ def _parts(seen: Overview, now: datetime, money: Money) -> Iterator[Part]:
     if seen.servers:
         yield servers_table(seen.servers, money)
     else:
-        yield "no Servers in this namespace: apply yours, or samples/small to try it"
+        yield NO_SERVERS
     yield from summary_parts(seen, now, money)
 
 

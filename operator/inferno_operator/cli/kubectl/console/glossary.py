@@ -26,7 +26,7 @@ MEANINGS: Mapping[str, str] = {
     "BEST ELSEWHERE": "What the Server needs on the best other accelerator, whether cards are free"
     " or not.",
     "BEST ELSEWHERE PRICE": "How much more that costs than what is decided.",
-    "BY": "Who approved or rejected the Plan; Auto: nobody had to.",
+    "BY": "Who approved or rejected the Plan; mode Auto: nobody had to.",
     "COST": "Cost of all replicas.",
     "CURRENT": NOW,
     "DESIRED": DECIDED,
@@ -49,7 +49,9 @@ MEANINGS: Mapping[str, str] = {
     "OURS": "Cards that Servers use.",
     "OUT": "Mean output tokens of a request.",
     "OUT BECAUSE": "Why the Server cannot run on the accelerator.",
-    "PHASE": "Where the Plan is: Proposed waits for an answer, Done runs.",
+    "PHASE": "Where the Plan is: Proposed waits for an answer, Approved and Acting are on the way,"
+    " Done runs. Superseded: a newer one took its place; Expired: its approval ended before;"
+    " Rejected: somebody said no; Failed: it could not be carried out.",
     "PLANNED": "What the plan decides.",
     "PRICE": ONE_MORE,
     "PRIORITY": "1 is served first.",

@@ -17,7 +17,14 @@ from inferno_operator.pages.timeline import Timeline
 from inferno_operator.resources import Plan, PlanStep
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.replay.ledger import COMPARED
+from inferno_optimizer.replay.ledger import COMPARED, STATIC_PEAK
+
+AGAINST = {
+    STATIC_PEAK: ("static replicas", "enough for the peak"),
+    "hpa": ("the HPA", "Horizontal Pod Autoscaler, simulated"),
+    "keda-slo": ("KEDA", "scaling by latency targets, simulated"),
+}
+"""Policies in words of people, and how they would have run."""
 
 ABOVE = 1.1
 """Height of an axis, where the highest value is 1."""
@@ -59,7 +66,7 @@ def _figures(plans: Sequence[Plan]) -> Iterator[KeyFigure]:
     done = [plan for plan in plans if plan.status.took_effect]
     steps = [step for plan in done for step in plan.spec.steps]
     yield KeyFigure("Plans", str(len(plans)), f"{len(done)} took effect")
-    yield KeyFigure("Changes of Servers", str(len(steps)), "in these Plans")
+    yield KeyFigure("Changes of Servers", str(len(steps)), "by Plans that took effect")
     yield KeyFigure("Moves", str(sum(map(is_move, steps))), "to another accelerator")
 
 
@@ -69,8 +76,10 @@ def savings_figures(
     """What all Servers cost less than with some other policies, since they are counted."""
     compared = saved(ledger[-1]) if ledger else ()
     for name, cents, share in (found for found in compared if found[0] in policies):
-        title = f"{'Less' if cents >= 0 else 'More'} than {name}"
-        since = f"{money.unit} ({abs(share):.0%}) since {ledger[-1].since[:10]}"
+        policy, how = AGAINST[name]
+        title = f"{'Less' if cents >= 0 else 'More'} than {policy}"
+        day = ledger[-1].since[:10].replace("-", "\N{NON-BREAKING HYPHEN}")
+        since = f"{money.unit} ({abs(share):.0%}) since {day}; {how}"
         yield KeyFigure(title, f"{abs(cents) / money.cents:.0f}", since)
 
 

@@ -11,6 +11,9 @@ from inferno_operator.pages.figures import KeyFigure
 OPERATOR_NAMESPACE = "inferno-system"
 """Where the installation guides put the operator."""
 
+NO_SERVERS = "no Servers in this namespace: apply yours, or samples/small to try it"
+"""What pages say before there is one."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
@@ -22,11 +25,15 @@ class ConsoleSettings:
 
 @dataclass(frozen=True, slots=True)
 class PlanForm:
-    """A Plan that a person may answer; `refusal` says why it cannot be approved."""
+    """A Plan that a person may answer; `refusal` says why it cannot be approved.
+
+    One that `is_approved` and not yet carried out can still be rejected.
+    """
 
     plan: str
     digest: str
     refusal: str = ""
+    is_approved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +94,8 @@ class ConsolePage:
         What a person should know first.
     trouble
         What is wrong, which stands above all numbers; "" if nothing is.
+    state
+        Where that is which the page is about; "" if it is nowhere on a way.
     before
         Tables and lines above the main table, which nobody sorts or filters.
     trend
@@ -104,5 +113,6 @@ class ConsolePage:
     others: Sequence[str] = ()
     notice: PageNotice | None = None
     trouble: str = ""
+    state: str = ""
     before: Sequence[Part] = ()
     trend: Callable[[str], Trend | None] = no_trend

@@ -14,10 +14,12 @@ from inferno_operator.cli.preview import PlanPreview, plan_document, preview
 from inferno_operator.cli.tables.cluster import cost
 from inferno_operator.cli.tables.plan import plan_parts
 from inferno_operator.cli.tables.plans import (
+    PHASE_UNKNOWN,
     change_parts,
     difference_parts,
     plans_parts,
     state_line,
+    summary,
 )
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.resources import Plan, Server
@@ -38,8 +40,8 @@ NO_PLANS = (
 """What the page of Plans says before there is one."""
 
 
-FAILED = "Failed"
-"""Phase of a Plan that could not be carried out."""
+FAILED, APPROVED = "Failed", "Approved"
+"""Phases of a Plan: it could not be carried out; somebody let it pass."""
 
 
 def next_view(
@@ -132,16 +134,14 @@ def plan_view(
             title=f"Plans {name} and {other}",
             parts=tuple(difference_parts(plan, second, money)),
             document=lambda: [plan.to_json(), second.to_json()],
+            figures=[_phase_figure(each, money) for each in (plan, second)],
             others=others,
         )
     servers = [r for r in readable(observations) if isinstance(r, Server)]
     possible, has_failed = alternatives_of(plan, servers), plan.status.phase == FAILED
     return ConsolePage(
         title=f"Plan {name}",
-        parts=(
-            *change_parts(plan, money, possible or None),
-            *(() if has_failed else (state_line(plan),)),
-        ),
+        parts=tuple(change_parts(plan, money, possible or None)),
         document=lambda: {
             **plan.to_json(),
             "alternatives": {server: asdict(other) for server, other in possible.items()},
@@ -150,12 +150,20 @@ def plan_view(
         form=_form_of(plan),
         others=others,
         trouble=state_line(plan) if has_failed else "",
+        state="" if has_failed else state_line(plan),
     )
+
+
+def _phase_figure(plan: Plan, money: Money) -> KeyFigure:
+    """Where a Plan is, and how much it changes."""
+    return KeyFigure(plan.metadata.name, plan.status.phase or PHASE_UNKNOWN, summary(plan, money))
 
 
 def _figures(plan: Plan, money: Money) -> Iterator[KeyFigure]:
     totals, proof = plan.spec.totals, plan.spec.certificate
-    yield KeyFigure("Servers that change", str(totals.servers), plan.status.phase or "")
+    arrived = plan.status.arrived
+    told = "" if arrived is None else f"{arrived} run what was decided"
+    yield KeyFigure("Servers that change", str(totals.servers), told)
     change = totals.cost_after - totals.cost_before
     cost_after = f"{money.amount(totals.cost_after)} {money.rate} after it"
     yield KeyFigure("Change of cost", money.change(change), cost_after)
@@ -174,4 +182,5 @@ def _form_of(plan: Plan) -> PlanForm | None:
         check_text(plan)
     except InputError as error:
         return PlanForm(plan.metadata.name, plan.spec.digest, str(error))
-    return PlanForm(plan.metadata.name, plan.spec.digest)
+    is_approved = plan.status.phase == APPROVED
+    return PlanForm(plan.metadata.name, plan.spec.digest, is_approved=is_approved)

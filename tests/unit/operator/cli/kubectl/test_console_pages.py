@@ -56,8 +56,9 @@ from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.leader_election import Lease
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.options import explain
+from inferno_optimizer.replay.ledger import COMPARED
 from inferno_optimizer.wire.codec import decode_system
-from tests.past import LEADER, NAMESPACE, NOW, failing_world, world
+from tests.past import LEADER, NAMESPACE, NOW, failing_world, phases_world, world
 
 View = Callable[[Sequence[Observation]], ConsolePage]
 
@@ -170,7 +171,7 @@ def test_arrows_and_quantities_are_whole_but_not_in_what_a_person_typed(
 ) -> None:
     text = html(fleet_view(seen, NAMESPACE, NOW), "q=1->2")
 
-    assert "2927.00 \N{RIGHTWARDS ARROW}\N{NO-BREAK SPACE}2329.00" in text
+    assert "2,927.00 \N{RIGHTWARDS ARROW}\N{NO-BREAK SPACE}2,329.00" in text
     assert "greedy: Feasible, gap not known, 0.012\N{NO-BREAK SPACE}s</p>" in text
     assert re.findall(r".*-&gt;.*", text) == [
         '<label>Filter <input type="search" name="q" value="1-&gt;2"></label>'
@@ -348,7 +349,17 @@ def test_history_says_what_was_saved_against_each_policy(seen: list[Observation]
 
     page = history_view(seen, NAMESPACE, NOW)
 
-    assert figures(page)["Less than hpa"] == f"{hpa - paid:.0f}"
+    assert figures(page)["Less than the HPA"] == f"{hpa - paid:.0f}"
+    notes = [figure.note for figure in page.figures if figure.title.startswith("Less than")]
+    assert len(notes) == len(COMPARED)
+    assert all("; " in note for note in notes), "how the policy runs is not said beside its name"
+
+
+def test_history_counts_changes_of_plans_that_took_effect(failing: list[Observation]) -> None:
+    page = history_view(failing, NAMESPACE, NOW)
+
+    (changes,) = (figure for figure in page.figures if figure.title == "Changes of Servers")
+    assert (changes.value, changes.note) == ("0", "by Plans that took effect")
 
 
 def test_a_namespace_without_a_past_has_a_history_that_says_so(seen: list[Observation]) -> None:
@@ -588,6 +599,50 @@ def test_a_plan_is_compared_with_any_other_one(seen: list[Observation]) -> None:
         plan_view(seen, NAMESPACE, "fleet-8", "fleet-99")
 
 
+@pytest.fixture(scope="module")
+def in_phases() -> list[Observation]:
+    return phases_world()
+
+
+@pytest.mark.parametrize("number", range(1, 9))
+def test_a_plan_says_where_it_is_above_its_changes(
+    number: int, in_phases: list[Observation]
+) -> None:
+    name = f"fleet-{number}"
+    (plan,) = (plan for plan in objects(in_phases, Plan) if plan.metadata.name == name)
+
+    page = plan_view(in_phases, NAMESPACE, name)
+
+    said = f"{plan.status.phase}: {plan.status.conditions[0].message}"
+    text = html(page)
+    assert (page.state or page.trouble) == said
+    assert bool(page.trouble) == (plan.status.phase == "Failed")
+    assert text.index(f"{plan.status.phase}: ") < text.index("Servers that change")
+    assert plan.status.phase in dict(meanings_of(TextTable(("PLAN", "PHASE"), [])))["PHASE"]
+
+
+def test_only_a_plan_that_nobody_answered_can_be_approved(in_phases: list[Observation]) -> None:
+    names = {plan.status.phase: plan.metadata.name for plan in objects(in_phases, Plan)}
+
+    shown = {
+        phase: re.findall(
+            r"<button[^>]*>(Approve this plan|Reject)",
+            html(plan_view(in_phases, NAMESPACE, name)),
+        )
+        for phase, name in names.items()
+    }
+
+    assert shown.pop("Proposed") == ["Approve this plan", "Reject"]
+    assert shown.pop("Approved") == ["Reject"]
+    assert not any(shown.values())
+
+
+def test_a_comparison_says_where_both_plans_are(in_phases: list[Observation]) -> None:
+    page = plan_view(in_phases, NAMESPACE, "fleet-1", "fleet-5")
+
+    assert figures(page) == {"fleet-1": "Done", "fleet-5": "Superseded"}
+
+
 def test_the_fleet_says_what_was_saved_against_static_replicas_and_the_hpa(
     seen: list[Observation],
 ) -> None:
@@ -596,8 +651,9 @@ def test_the_fleet_says_what_was_saved_against_static_replicas_and_the_hpa(
 
     shown = figures(fleet_view(seen, NAMESPACE, NOW))
 
-    assert shown["Less than static-peak"] == f"{static - paid:.0f}"
-    assert shown["Less than hpa"] == figures(history_view(seen, NAMESPACE, NOW))["Less than hpa"]
+    assert shown["Less than static replicas"] == f"{static - paid:.0f}"
+    of_history = figures(history_view(seen, NAMESPACE, NOW))
+    assert shown["Less than the HPA"] == of_history["Less than the HPA"]
 
 
 def test_the_fleet_counts_the_servers_of_each_class_that_miss_a_target(
