@@ -217,6 +217,15 @@ CUT = """() => [...document.querySelectorAll("pre > code")].filter(e => {
 }).map(e => e.textContent.slice(0, 60))"""
 """Helps that scroll sideways."""
 
+SCROLLS = """() => [...document.querySelectorAll("pre > code")].filter(e =>
+  e.scrollWidth > e.clientWidth + 1).map(e => e.textContent.slice(0, 60))"""
+"""Commands, outputs and files that scroll sideways."""
+
+BEYOND = """() => [...document.querySelectorAll("pre .sentence")].filter(e =>
+  e.getBoundingClientRect().right > e.closest("code").getBoundingClientRect().right + 1
+).map(e => e.textContent.slice(0, 60))"""
+"""Sentences in outputs of which one sees the end only after scrolling."""
+
 LABELLED = """() => [...document.querySelectorAll("table[data-stacked]")].filter(e =>
   getComputedStyle(e.querySelector("td:last-child"), "::before").content !==
   `"${e.querySelector("th:last-child").textContent}: "`).map(e => e.innerText.slice(0, 80))"""
@@ -300,6 +309,27 @@ def test_the_help_of_each_command_fits_the_page(site: Site) -> None:
         wider = [text for path in helps for text in _found(seen, path, 1280, CUT)]
 
     assert (wider, len(helps)) == ([], 9)
+
+
+def test_no_output_scrolls_on_a_wide_screen_and_no_sentence_of_one_on_a_phone(site: Site) -> None:
+    texts = {path: path.read_text(encoding="utf-8") for path in site.pages}
+    with_code = [path for path, text in texts.items() if "<pre" in text]
+    with_sentences = [path for path, text in texts.items() if 'class="go sentence"' in text]
+    with browser_of_tests() as browser:
+        seen = browser.new_page()
+        wider = {(p.name, code) for p in with_code for code in _found(seen, p, 1920, SCROLLS)}
+        beyond = {(p.name, text) for p in with_sentences for text in _found(seen, p, 390, BEYOND)}
+
+    assert with_sentences
+    assert (wider, beyond) == (set(), set())
+
+
+def test_a_type_and_an_option_with_its_value_stay_on_one_line(site: Site) -> None:
+    style = site.text("styles/tables.css")
+
+    assert '<span class="whole">-o yaml</span>' in site.text("reference/cli.html")
+    assert '<span class="type">list of object</span>' in site.text("reference/crds/server.html")
+    assert re.search(r"\.type \{[^}]*white-space: nowrap;", style)
 
 
 def test_on_a_phone_each_cell_of_a_wide_table_is_behind_the_heading_of_its_column(

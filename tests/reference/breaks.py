@@ -12,14 +12,21 @@ QUANTITY = re.compile(r"(?<=\d) (?=(%|s|ms|min|[KMG]i?B)(?!\w))")
 """What a line must not break at: the blank before a unit."""
 
 INLINE = re.compile(r"<pre.*?</pre>|<code>[^<]*</code>", re.DOTALL)
-WORD = re.compile(r"(?<![^\s>])[^\s<>]+")
-"""Of code; browsers would break a line after a hyphen or ?, and a long one anywhere."""
+WORD = re.compile(r"(?<![^\s>])(?:-\w \w+|[^\s<>]+)")
+"""Of code, or a short option with its value; browsers would break a line after a hyphen or ?, and
+a long one anywhere."""
+
+SENTENCE = re.compile(r'<span class="go">(?=\S)((?:(?!  )[^<]){60,})</span>')
+"""A line of output that is no row of a table: two blanks would be between the columns of a row."""
+
+TYPE = re.compile(r"(?<=<td>)list of \w+(?=</td>)")
+"""Of a field, which is on one line where there is room."""
 
 SHORT = 28
 """Characters of a word that fit a line, also on a phone."""
 
-DIFFERENCE = re.compile(r"(?<![\w-])(\w) ([-+]) (?=\w(?![\w-]))")
-"""A sum such as n - 1, of which no line may end in the middle."""
+DIFFERENCE = re.compile(r"(?<![\w-])(\w) ([-+±]) (?=\w(?![\w-]))")
+"""A sum such as n - 1 or 5 ± 5, of which no line may end in the middle."""
 
 HYPHEN = re.compile(r"(?<=\de)-(?=\d)|(?<=&nbsp;)-(?=&nbsp;)")
 """Of an exponent or a difference, at which no line may end, whatever follows."""
@@ -38,6 +45,7 @@ def on_page_content(html: str, **_: object) -> str:
     """Return a page in which browsers know where lines may break."""
     kept = INLINE.sub(lambda code: _inline_code(code[0]), html)
     named = NAME.sub(lambda name: PLACE.sub("<wbr>", name[0]), kept)
+    named = TYPE.sub(r'<span class="type">\g<0></span>', named)
     texts, codes = CODE.split(named), [*CODE.findall(named), ""]
     return "".join(_text(text) + code for text, code in zip(texts, codes, strict=True))
 
@@ -53,7 +61,7 @@ def _hyphenated(found: str) -> str:
 
 def _inline_code(code: str) -> str:
     if code.startswith("<pre"):
-        return code
+        return SENTENCE.sub(r'<span class="go sentence">\1</span>', code)
     text = code.replace("\\|", "|")  # what the source of a table needs, readers would copy
     return WORD.sub(lambda word: _breaking(word[0]), text)
 
