@@ -16,7 +16,7 @@ WORD = re.compile(r"(?<![^\s>])(?:-\w \w+|[^\s<>]+)")
 """Of code, or a short option with its value; browsers would break a line after a hyphen or ?, and
 a long one anywhere."""
 
-SENTENCE = re.compile(r'<span class="go">(?=\S)((?:(?!  )[^<]){60,})</span>')
+SENTENCE = re.compile(r'<span class="go">(?=\S)((?:(?!  )[^<]){45,})</span>')
 """A line of output that is no row of a table: two blanks would be between the columns of a row."""
 
 TYPE = re.compile(r"(?<=<td>)list of \w+(?=</td>)")
