@@ -23,6 +23,9 @@ SHARES = {
     *("mean", "least", "most"),
 }
 BARE = {"tightness", "same", "different"}
+LEAST_GAP = 1e-5
+"""What a proof leaves open of a value or a load that no reader would miss."""
+
 WORDS = {
     "again_writes": "writes",
     "idle_writes": "writes",
@@ -35,11 +38,18 @@ WORDS = {
 def quantity(name: str, value: float) -> str:
     """A number with its unit, as a person reads it."""
     if name == "gap":
-        return f"gap {value:.1e}" if value else "gap 0"
+        return f"gap {_gap(value)}"
     if name in SHARES:
         return f"{value:.1%}"
     text = f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
     return text if name in BARE else text + UNITS.get(name, f" {WORDS.get(name, name)}")
+
+
+def _gap(value: float) -> str:
+    """A relative distance in percent, to two digits; the smallest ones are alike to a reader."""
+    if 0 < value < LEAST_GAP:
+        return f"below {100 * LEAST_GAP:g} %"
+    return f"{float(f'{100 * value:.2g}'):g} %" if value else "0"
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Estimates of the catalogue against published measurements, as the page shows them."""
 
+import re
 from dataclasses import astuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from inferno_optimizer.calibration.roofline import EFFICIENCY
 from tests.published.judge import fit, judged, known_errors
 from tests.published.measured import DATA, points
 from tests.published.page import PAGE, page
+from tests.reference.markdown import percent
 from tests.reference.shown import ROOT
 
 RENEW = "make it anew: python -m tests.published"
@@ -53,3 +55,17 @@ def test_the_sample_data_are_left_out_because_nobody_measured_them() -> None:
     assert len(ratios) > 5
     assert max(ratios) - min(ratios) < 0.002
     assert "sample-data" not in {point.entry.source for point in points()}
+
+
+@pytest.mark.parametrize(
+    ("share", "told"), [(-0.004, "0%"), (0.004, "0%"), (-0.006, "-1%"), (0.2, "+20%"), (1, "+100%")]
+)
+def test_an_error_that_rounds_to_nothing_has_no_sign(share: float, told: str) -> None:
+    assert percent(share) == told
+
+
+@pytest.mark.parametrize("name", ["how-good-are-estimates", "how-far-is-it-off", "benchmarks"])
+def test_pages_of_measurements_have_no_signed_zero_and_no_exponent(name: str) -> None:
+    text = (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
+
+    assert not re.search(r"[-+]0 ?%|\d\.?\d*e-\d", text)

@@ -31,6 +31,7 @@ from tests.h100.unseen import (
     foretold,
     unseen,
 )
+from tests.reference.markdown import percent
 
 PAGE = "docs/how-far-is-it-off.md"
 
@@ -425,7 +426,7 @@ def _largest(
         return "not measured"
     off = {run: figure(predicted(fit, run)) / figure(run) - 1.0 for run in runs}
     run, error = max(off.items(), key=lambda item: abs(item[1]))
-    return f"{100 * error:+.0f} % ({_title(run)})"
+    return f"{_percent(error)} ({_title(run)})"
 
 
 def _both(run: Measured) -> Iterator[Predicted]:
@@ -433,7 +434,11 @@ def _both(run: Measured) -> Iterator[Predicted]:
 
 
 def _off(found: float, truth: float) -> str:
-    return f"{100 * (found / truth - 1):+.0f} %"
+    return _percent(found / truth - 1)
+
+
+def _percent(error: float) -> str:
+    return percent(error).replace("%", " %")
 
 
 def _row(*cells: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tests.published.judge import Judged, judged
+from tests.reference.markdown import percent
 
 PAGE = "docs/how-good-are-estimates.md"
 
@@ -74,11 +75,11 @@ def page() -> str:
 def _entry(one: Judged) -> str:
     least, most = one.errors.min(), one.errors.max()
     cells = (str(one.entry), one.entry.source, str(len(one.points)), f"{one.off:.0%}")
-    return f"| {' | '.join(cells)} | {least:+.0%} | {most:+.0%} |\n"
+    return f"| {' | '.join(cells)} | {percent(least)} | {percent(most)} |\n"
 
 
 def _points(one: Judged) -> Iterator[str]:
     for point, error in zip(one.points, one.errors, strict=True):
         tokens = f"{point.input_tokens}/{point.output_tokens}"
-        cells = (str(one.entry), str(point.clients), tokens, point.time, f"{point.ms:g}")
-        yield f"| {' | '.join(cells)} | {error:+.0%} |\n"
+        cells = (str(one.entry), str(point.clients), tokens, point.time, f"{point.ms:.4g}")
+        yield f"| {' | '.join(cells)} | {percent(error)} |\n"

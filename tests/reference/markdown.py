@@ -17,6 +17,11 @@ def code(text: object) -> str:
     return f"`{text}`" if str(text) else ""
 
 
+def percent(share: float) -> str:
+    """A relative error in whole percent, with its sign; what rounds to nothing has none."""
+    return re.sub(r"^[+-]0%$", "0%", f"{share:+.0%}")
+
+
 def fenced(text: str) -> str:
     """A block that is shown as it is."""
     return f"```text\n{text.strip()}\n```"
