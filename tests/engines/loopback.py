@@ -64,7 +64,7 @@ class LoopbackEngine:
     async def _answer(self, headers: dict[str, str], body: bytes) -> AsyncGenerator[bytes, None]:
         """The models, or the answer to a prompt."""
         if not body:
-            yield json.dumps({"data": [{"id": self._engine.model}]}).encode()
+            yield json.dumps(self._engine.models).encode()
             return
         self.keys.add(headers.get("authorization", ""))
         async for part in self._engine.stream(json.loads(body)):

@@ -111,6 +111,11 @@ class StreamingEngine:
         self._batch: list[Request] = []
         self._work: asyncio.Task[None] | None = None
 
+    @property
+    def models(self) -> dict[str, object]:
+        """What it answers to the question for its models."""
+        return {"data": [{"id": self.model}]}
+
     async def stream(self, body: dict[str, object]) -> AsyncIterator[bytes]:
         """Answer a request, event by event."""
         self.asked += 1
@@ -184,5 +189,5 @@ class Transport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Answer a request."""
         if request.url.path.endswith("/models"):
-            return httpx.Response(200, json={"data": [{"id": self._engine.model}]})
+            return httpx.Response(200, json=self._engine.models)
         return httpx.Response(200, stream=Stream(self._engine.stream(json.loads(request.content))))

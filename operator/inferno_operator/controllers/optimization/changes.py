@@ -185,14 +185,18 @@ def _remembered(observation: Observation, spec: Manifest | None) -> Manifest:
     if isinstance(status, AcceleratorStatus) and status.type:
         return AcceleratorStatus(type=status.type, multiplicity=status.multiplicity).to_json()
     if isinstance(status, ModelStatus):
-        counted = {"replica_cards": status.replica_cards, "performance": status.performance}
-        return ModelStatus.model_validate({k: v for k, v in counted.items() if v}).to_json()
+        cards, trusted = status.replica_cards, status.performance
+        return _filled(ModelStatus, replica_cards=cards, performance=trusted)
     if not isinstance(status, ServerStatus):
         return {}
     sleeps = spec is not None and not spec[DESIRED_ALLOC]["accelerator"]
     last = (before if sleeps else "") or status.last_accelerator
-    kept = {"moved": status.moved, "last_accelerator": last}
-    return ServerStatus.model_validate({k: v for k, v in kept.items() if v}).to_json()
+    return _filled(ServerStatus, moved=status.moved, last_accelerator=last)
+
+
+def _filled(kind: type[Status], **fields: object) -> Manifest:
+    """The JSON of a status with those of the fields that are not empty."""
+    return kind.model_validate({name: value for name, value in fields.items() if value}).to_json()
 
 
 def _desired(observation: Observation) -> Manifest:
@@ -257,8 +261,7 @@ class _Plan:
         """The status of a Model: what its replicas count as, and what is trusted of their speed."""
         cards = tuple(self._cards[model.spec.name])
         trusted = trusted_data(model, self._in_doubt)
-        found = {"replica_cards": cards, "performance": trusted}
-        return ModelStatus.model_validate({k: v for k, v in found.items() if v}).to_json()
+        return _filled(ModelStatus, replica_cards=cards, performance=trusted)
 
     def _told(self, resource: Resource | None) -> list[str]:
         """What may not be meant in a resource, as such or beside what it said before."""
