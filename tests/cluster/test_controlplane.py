@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 
 from tests.controlplane import ControlPlane
 from tests.controlplane.binaries import Binaries
@@ -188,6 +189,38 @@ def test_a_service_account_has_no_rights_but_those_it_was_given(
 def test_its_certificate_is_not_trusted_by_just_anybody(control_plane: ControlPlane) -> None:
     with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
         httpx.get(control_plane.url)
+
+
+def definition_of_gadgets() -> str:
+    """A kind of a category that nothing else is in."""
+    names = {"kind": "Gadget", "plural": "gadgets", "singular": "gadget", "categories": ["tools"]}
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "gadgets.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": names,
+            "versions": [version],
+        },
+    }
+    return yaml.safe_dump(definition)
+
+
+def test_kubectl_knows_the_category_of_a_definition_that_it_did_not_find_before(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    here = f"--namespace={namespace}"
+    before = control_plane.kubectl("get", "tools", here, check=False)
+    (tmp_path / "gadgets.yaml").write_text(definition_of_gadgets())
+
+    control_plane.install_crds(tmp_path)
+
+    assert "doesn't have a resource type" in before.stderr
+    assert "No resources found" in control_plane.kubectl("get", "tools", here).stderr
 
 
 def test_a_restarted_api_server_has_its_data_and_its_address(

@@ -187,6 +187,10 @@ class Api(AbstractContextManager["Api"]):
                 gone = False
         return gone
 
+    def forget_discovered(self) -> None:
+        """Discover anew what is served when a resource is named next."""
+        self._served = []
+
     def _list(self, path: str) -> Iterator[Manifest]:
         listed = self._request("GET", path)
         header = {

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Callable
@@ -153,11 +154,15 @@ class Client:
         until then every request gets "404 page not found". And a definition that is deleted before
         its objects were ever listed keeps the API server busy for minutes: it lists them to delete
         them, finds "storage is (re)initializing", and tries again later and later.
+
+        kubectl keeps for hours what it discovered, and does not look again for a category.
         """
+        self.api.forget_discovered()
         for definition in _definitions(path) if path else self.items("crds"):
             name = definition["metadata"]["name"]
             self.wait_for("crd", name, _is_established)
             wait_until(functools.partial(self._is_served, name), bool, f"{name} served")
+        shutil.rmtree(self.kubectl_cache, ignore_errors=True)  # there is none at first
 
     def _is_served(self, resource: str) -> bool:
         try:
