@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import tomllib
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,16 @@ def test_the_copies_of_the_chart_are_their_sources(copies: str, source: str) -> 
 
     assert [file for file in found if file.is_symlink()] == []
     assert [f.name for f in found if f.read_bytes() != (ROOT / source / f.name).read_bytes()] == []
+
+
+def test_the_chart_has_the_icon_of_the_console() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    icon = ROOT / "operator/inferno_operator/cli/kubectl/console/static/icon.svg"
+
+    scheme, _, text = chart["icon"].partition(",")
+
+    assert scheme == "data:image/svg+xml;base64"
+    assert b64decode(text) == icon.read_bytes()
 
 
 def test_the_chart_has_every_definition() -> None:

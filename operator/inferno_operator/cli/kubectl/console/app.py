@@ -57,7 +57,13 @@ from inferno_optimizer.errors import InfernoError, InputError
 SOLVE_S = 10.0
 """Time limit of the exact solver for a page [s]."""
 
-MEDIA = {"style.css": "text/css", "console.css": "text/css", "news.js": "text/javascript"}
+ICON = "icon.svg"
+MEDIA = {
+    "style.css": "text/css",
+    "console.css": "text/css",
+    "news.js": "text/javascript",
+    ICON: "image/svg+xml",
+}
 
 ANSWERS = {"approve": "Approved", "reject": "Rejected"}
 """What the forms say to a Plan."""
@@ -290,10 +296,6 @@ def asked_changes(request: Request) -> Sequence[str]:
     return [word for text in request.query_params.getlist("set") for word in text.split()]
 
 
-async def _no_icon(_: Request) -> Response:
-    return Response(status_code=HTTPStatus.NO_CONTENT)
-
-
 async def form_of(request: Request) -> dict[str, str]:
     """The fields of a form; none if it is longer than ours."""
     body = b""
@@ -305,11 +307,18 @@ async def form_of(request: Request) -> dict[str, str]:
 
 
 async def _static(request: Request) -> Response:
-    name = request.path_params["name"]
+    return _file(request.path_params["name"])
+
+
+async def _icon(_: Request) -> Response:
+    return _file(ICON)
+
+
+def _file(name: str) -> Response:
     if name not in MEDIA:
         return PlainTextResponse("there is no such file\n", HTTPStatus.NOT_FOUND)
     return Response(static_file(name), media_type=MEDIA[name])
 
 
-STATIC = (Route("/static/{name}", _static), Route("/favicon.ico", _no_icon))
+STATIC = (Route("/static/{name}", _static), Route("/favicon.ico", _icon))
 """What everybody may read."""

@@ -312,7 +312,7 @@ def _bar(heading: str, text: str) -> _Bar | None:
 
 
 def static_file(name: str) -> bytes:
-    """Return the style sheet or the script."""
+    """Return a style sheet, the script or the icon."""
     package = "inferno_operator.pages" if name == "style.css" else __package__
     folder = "templates" if name == "style.css" else "static"
     return (files(package) / folder / name).read_bytes()
