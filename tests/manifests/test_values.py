@@ -194,6 +194,27 @@ def test_a_platform_may_assign_the_user(rendered: Render) -> None:
     assert fixed == [restricted | user, restricted | user]
 
 
+def test_the_security_context_of_pods_takes_more_and_what_is_given_wins(rendered: Render) -> None:
+    given = {"runAsUser": 1000680000, "seLinuxOptions": {"level": "s0:c26,c5"}}
+
+    contexts = [pod["spec"]["securityContext"] for pod in pods(rendered(podSecurityContext=given))]
+
+    assert (
+        contexts
+        == [
+            {
+                "runAsNonRoot": True,
+                "runAsUser": 1000680000,
+                "runAsGroup": 65532,
+                "fsGroup": 65532,
+                "seccompProfile": {"type": "RuntimeDefault"},
+                "seLinuxOptions": {"level": "s0:c26,c5"},
+            }
+        ]
+        * 2
+    )
+
+
 def test_more_volumes_reach_the_operator(rendered: Render) -> None:
     volume, mount = {"name": "ca", "configMap": {"name": "ca"}}, {"name": "ca", "mountPath": "/ca"}
 

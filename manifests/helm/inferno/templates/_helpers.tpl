@@ -65,17 +65,13 @@ annotations: {{ toYaml . | nindent 2 }}
 {{- define "inferno.podSettings" -}}
 {{- /* Common spec of pods of `app`; `secrets`: the pods read Secrets; `single`: there is one. */ -}}
 enableServiceLinks: false # they would inject unrelated INFERNO_* variables
-securityContext:
-  runAsNonRoot: true
-  {{- if .root.Values.fixedUser }}
-  runAsUser: 65532
-  runAsGroup: 65532
-  {{- if .secrets }}
-  fsGroup: 65532
-  {{- end }}
-  {{- end }}
-  seccompProfile:
-    type: RuntimeDefault
+{{- $context := dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault") }}
+{{- if .root.Values.fixedUser }}
+{{- $_ := mergeOverwrite $context (dict "runAsUser" 65532 "runAsGroup" 65532) }}
+{{- if .secrets }}{{ $_ := set $context "fsGroup" 65532 }}{{ end }}
+{{- end }}
+{{- $own := deepCopy (.root.Values.podSecurityContext | default dict) }}
+securityContext: {{ toYaml (mergeOverwrite $context $own) | nindent 2 }}
 {{- with .root.Values.affinity }}
 affinity: {{ toYaml . | nindent 2 }}
 {{- else }}
