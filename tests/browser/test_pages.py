@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from inferno_operator.cli.inferno.main import main
-from inferno_operator.cli.kubectl.console.hosted import NOT_TAKEN
 from inferno_operator.cli.kubectl.console.html import NAVIGATION
+from inferno_operator.cli.kubectl.console.login import NOT_TAKEN
 from tests.browser.looks import watched
 from tests.cluster.console import running_console, running_hosted_console, token_of, user_in
 from tests.cluster.scene import Scene

@@ -25,7 +25,7 @@ ORIGIN = "https://console.test"
 class Place:
     """A console in this process, whose visits end when `over` is set."""
 
-    def __init__(self, scene: Scene, folder: Path) -> None:
+    def __init__(self, scene: Scene, folder: Path, *, behind_proxy: bool = False) -> None:
         self._scene, self.over, self.slept = scene, asyncio.Event(), list[float]()
         server = api_server(scene.control_plane, folder)
         self.time_s = 0.0
@@ -37,6 +37,7 @@ class Place:
             self._sleep,
             lambda: self.time_s,
             ConsoleSettings(),
+            behind_proxy=behind_proxy,
         )
 
     async def _sleep(self, seconds: float) -> None:

@@ -596,6 +596,17 @@ def test_nodes_and_pods_are_those_of_the_cluster_also_for_one_namespace(rendered
 CONSOLE = {"enabled": True}
 
 
+@pytest.mark.parametrize("behind_proxy", [False, True])
+def test_a_value_says_that_a_proxy_shows_the_tokens_of_people(
+    behind_proxy: bool, rendered: Render
+) -> None:
+    manifests = rendered(console=CONSOLE | {"behindProxy": behind_proxy})
+    template = find(manifests, "Deployment", "inferno-console")["spec"]["template"]
+
+    (container,) = template["spec"]["containers"]
+    assert ("--behind-proxy" in container["args"]) == behind_proxy
+
+
 def test_without_a_word_there_is_no_console(rendered: Render) -> None:
     assert not [m for m in rendered() if m["metadata"]["name"] == "inferno-console"]
 

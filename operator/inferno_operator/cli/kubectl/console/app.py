@@ -93,13 +93,13 @@ def console_app(
 
 
 def pages_of(
-    session: Session, forms: Forms, news: News, settings: ConsoleSettings, *, hosted: bool = False
+    session: Session, forms: Forms, news: News, settings: ConsoleSettings, *, leave: str = ""
 ) -> ASGIApp:
     """Return the pages of a namespace, with the rights of a session.
 
-    `hosted` pages have a button to log out.
+    `leave` names their button to end the visit; "" if they have none.
     """
-    console = _Console(session, forms, news, settings, hosted=hosted)
+    console = _Console(session, forms, news, settings, leave=leave)
     shared = console.made.shared
     routes = [
         Route("/", shared(console.fleet)),
@@ -122,11 +122,11 @@ def pages_of(
 
 class _Console:
     def __init__(
-        self, session: Session, forms: Forms, news: News, settings: ConsoleSettings, *, hosted: bool
+        self, session: Session, forms: Forms, news: News, settings: ConsoleSettings, *, leave: str
     ) -> None:
         self._session, self._forms, self._news = session, forms, news
         self._money, self._operator_namespace = settings.money, settings.operator_namespace
-        self._pages = Pages(session.namespace, forms.form_token, settings.money, hosted=hosted)
+        self._pages = Pages(session.namespace, forms.form_token, settings.money, leave=leave)
         self._one_solve, self._past = asyncio.Lock(), PlanLoads()
         self.made = SharedPages(news, time.monotonic)
 

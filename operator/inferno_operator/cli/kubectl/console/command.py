@@ -62,7 +62,7 @@ def console(
         "kubectl inferno console-server --origin https://inferno.example.com"
         " --key-file /secrets/key --certificate /tls/tls.crt --private-key /tls/tls.key",
         "kubectl inferno console-server --origin https://inferno.example.com"
-        " --key-file /secrets/key --port 8080",
+        " --key-file /secrets/key --port 8080 --behind-proxy",
     )
 )
 def console_server(  # noqa: PLR0913 - the options of a server
@@ -91,6 +91,14 @@ def console_server(  # noqa: PLR0913 - the options of a server
         str,
         typer.Option("--namespace", "-n", metavar="NAME", help="What the form to log in suggests."),
     ] = "default",
+    behind_proxy: Annotated[
+        bool,
+        typer.Option(
+            "--behind-proxy",
+            help="Take the token of each request from its header Authorization, which an"
+            " authenticating proxy sets; people then choose a namespace only.",
+        ),
+    ] = False,
     api_server: Annotated[
         str, typer.Option(metavar="URL", help="Address of the API server.")
     ] = "https://kubernetes.default.svc",
@@ -119,8 +127,9 @@ def console_server(  # noqa: PLR0913 - the options of a server
     server = ApiServerAddress(api_server, api_server_ca)
     key = read_key(key_file)
     settings = ConsoleSettings(money_of(currency), operator_namespace)
+    timing = (asyncio.sleep, time.monotonic)
     console = hosted_console(
-        server, namespace, origin, key, asyncio.sleep, time.monotonic, settings
+        server, namespace, origin, key, *timing, settings, behind_proxy=behind_proxy
     )
     with interruptible(status=0):
         listener = Listener(host, port, certificate, private_key)

@@ -2,30 +2,35 @@
 
     browser --> access: host, origin --> cookie: signed name of a visit --> pages of that person
 
-The server has no rights; the tokens are kept by `visits`.
+The server has no rights; the tokens are kept by `visits`. Where an authenticating proxy shows the
+tokens, `proxied` serves the same pages.
 """
 
-import re
 from collections.abc import Callable
 from http import HTTPStatus
-from math import ceil
 from urllib.parse import urlsplit
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress
-from inferno_operator.cli.kubectl.console.access import SAFE, Guarded, refusal_of_strangers, said
+from inferno_operator.cli.kubectl.console.access import Guarded, said
 from inferno_operator.cli.kubectl.console.app import STATIC, form_of
-from inferno_operator.cli.kubectl.console.attempts import LoginAttempts
+from inferno_operator.cli.kubectl.console.login import (
+    NAMESPACE,
+    NO_NAMESPACE,
+    TOKEN,
+    Login,
+    OriginAccess,
+    way_in,
+)
 from inferno_operator.cli.kubectl.console.page import ConsoleSettings
+from inferno_operator.cli.kubectl.console.proxied import Proxied
 from inferno_operator.cli.kubectl.console.visits import VISIT_S, Sleep, Visits
-from inferno_operator.runtime.ports import UnauthenticatedError
-from inferno_optimizer.errors import InfernoError, InputError
+from inferno_optimizer.errors import InputError
 
 COOKIE = "__Host-inferno-console"
 """Browsers take a cookie of such a name over TLS alone, and for this host alone."""
@@ -33,22 +38,10 @@ COOKIE = "__Host-inferno-console"
 LEAST_KEY = 32
 """Fewest characters of the key that signs cookies."""
 
-NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-TOKEN = re.compile(r"[\x21-\x7e]+")
-"""What may be a namespace, and a token in a header (RFC 6750 allows fewer characters still)."""
-
-NO_NAMESPACE = (
-    "this is no name of a namespace: those have small letters, digits and dashes, such as llm"
-)
 UNREADABLE = "this is no token: those are one line of letters, digits and signs, without spaces"
-NOT_TAKEN = (
-    "the API server does not take this token: it has expired, or is of another cluster; make"
-    " a new one"
-)
-"""Why a person cannot log in, and what to do."""
 
 
-def hosted_console(
+def hosted_console(  # noqa: PLR0913 - what a server is made of
     server: ApiServerAddress,
     namespace: str,
     origin: str,
@@ -56,6 +49,8 @@ def hosted_console(
     sleep: Sleep,
     clock: Callable[[], float],
     settings: ConsoleSettings,
+    *,
+    behind_proxy: bool = False,
 ) -> ASGIApp:
     """Return the console that people log in to.
 
@@ -75,6 +70,8 @@ def hosted_console(
         Seconds since some moment; attempts to log in are counted over time.
     settings
         What pages show costs in, and where the operator runs.
+    behind_proxy
+        Whether an authenticating proxy shows the token of a person with each request.
 
     Raises
     ------
@@ -86,25 +83,14 @@ def hosted_console(
         raise InputError(f"--origin {origin}: give https://HOST or https://HOST:PORT")
     if len(key) < LEAST_KEY:
         raise InputError(f"the key of the console has fewer than {LEAST_KEY} characters")
-    hosted = _Hosted(Visits(server, key, sleep, settings), LoginAttempts(clock), namespace)
-    return Guarded(hosted, _HostedAccess(origin))
-
-
-class _HostedAccess:
-    def __init__(self, origin: str) -> None:
-        self._hosts = (urlsplit(origin).netloc,)
-
-    def refusal(self, request: Request) -> Response | None:
-        return refusal_of_strangers(request, self._hosts, "https")
+    visits = Visits(server, key, sleep, settings)
+    kind = Proxied if behind_proxy else _Hosted
+    return Guarded(kind(visits, clock, namespace), OriginAccess(origin))
 
 
 class _Hosted:
-    def __init__(self, visits: Visits, attempts: LoginAttempts, namespace: str) -> None:
-        self._visits, self._attempts, self._namespace = visits, attempts, namespace
-        environment = Environment(
-            loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined
-        )
-        self._login_page = environment.get_template("login.html")
+    def __init__(self, visits: Visits, clock: Callable[[], float], namespace: str) -> None:
+        self._visits, self._login = visits, Login(clock, namespace, asks_token=True)
         routes = [
             Route("/login", self.login_page),
             Route("/login", self.login, methods=["POST"]),
@@ -120,37 +106,25 @@ class _Hosted:
 
     async def pages(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the pages of the person who asks, or show the way to log in."""
-        await self._pages_for(Request(scope))(scope, receive, send)
-
-    def _pages_for(self, request: Request) -> ASGIApp:
+        request = Request(scope)
         found = self._visits.of(request.cookies.get(COOKIE, ""))
-        if found:
-            return found[1].pages
-        if request.method in SAFE and "text/html" in request.headers.get("accept", ""):
-            return RedirectResponse("/login", HTTPStatus.SEE_OTHER)
-        return said(HTTPStatus.UNAUTHORIZED, "log in first: /login")
+        await (found[1].pages if found else way_in(request))(scope, receive, send)
 
     async def login_page(self, _: Request) -> Response:
-        return self._login(self._namespace)
+        return self._login.page()
 
     async def login(self, request: Request) -> Response:
         form = await form_of(request)
         token, namespace = form.get("token", "").strip(), form.get("namespace", "").strip()
         if not NAMESPACE.fullmatch(namespace):
-            return self._login(namespace, NO_NAMESPACE)
+            return self._login.page(namespace, NO_NAMESPACE)
         if not TOKEN.fullmatch(token):
-            return self._login(namespace, UNREADABLE)
-        client = request.client.host if request.client else ""
-        if wait_s := self._attempts.wait_s(client):
-            return self._too_often(namespace, wait_s)
-        self._attempts.begin(client)
-        try:
-            cookie = await self._visits.begin(token, namespace)
-        except UnauthenticatedError:
-            return self._login(namespace, NOT_TAKEN)
-        except InfernoError as error:
-            return self._login(namespace, str(error), HTTPStatus.SERVICE_UNAVAILABLE)
-        self._attempts.succeeded(client)
+            return self._login.page(namespace, UNREADABLE)
+        cookie = await self._login.attempt(
+            request, namespace, lambda: self._visits.begin(token, namespace)
+        )
+        if isinstance(cookie, Response):
+            return cookie
         answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
         answer.set_cookie(
             COOKIE, cookie, max_age=VISIT_S, httponly=True, secure=True, samesite="strict"
@@ -166,17 +140,4 @@ class _Hosted:
             await self._visits.end(name)
         answer = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
         answer.delete_cookie(COOKIE, secure=True, httponly=True, samesite="strict")
-        return answer
-
-    def _login(
-        self, namespace: str, refusal: str = "", status: HTTPStatus = HTTPStatus.UNAUTHORIZED
-    ) -> Response:
-        page = self._login_page.render(namespace=namespace, refusal=refusal)
-        return HTMLResponse(page, status if refusal else HTTPStatus.OK)
-
-    def _too_often(self, namespace: str, wait_s: float) -> Response:
-        seconds, status = ceil(wait_s), HTTPStatus.TOO_MANY_REQUESTS
-        text = f"too many logins failed: try again in {seconds} s"
-        answer = self._login(namespace, text, status)
-        answer.headers["Retry-After"] = str(seconds)
         return answer

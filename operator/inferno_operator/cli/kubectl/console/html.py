@@ -112,13 +112,13 @@ class Pages:
         form_token: Callable[[str], str],
         money: Money = CENTS,
         *,
-        hosted: bool = False,
+        leave: str = "",
     ) -> None:
         self._namespace = namespace
         self._units = {**UNITS, **dict.fromkeys(COSTS, money.rate)}
         self._environment = environment(__package__, "inferno_operator.pages")
         self._environment.globals["form_token"] = form_token
-        self._environment.globals["hosted"] = hosted
+        self._environment.globals["leave"] = leave
 
     def html(self, page: ConsolePage, path: str, query: PageQuery, version: int = 0) -> str:
         """Return a page; `version` is that of the news."""

@@ -2,8 +2,9 @@
 
     token --> the API server takes it --> visit: pages, connections --> logout, or `VISIT_S`
 
-Tokens are in memory only, and leave it when the visit ends; the cookie is the signed name of the
-visit. See OWASP, Session Management Cheat Sheet.
+Tokens are in memory only, and leave it when the visit ends. A person who logged in has a cookie
+with the signed name of the visit; where the token comes with each request, the visit is named by
+its digest. See OWASP, Session Management Cheat Sheet.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from hashlib import sha256
 
 from itsdangerous import BadSignature, Signer
 from starlette.types import ASGIApp
@@ -44,6 +46,7 @@ Sleep = Callable[[float], Awaitable[object]]
 class Visit:
     """A person who is logged in; while `stay` runs, there are connections."""
 
+    name: str
     user: str
     pages: ASGIApp
     forms: Forms
@@ -72,6 +75,7 @@ class Visits:
         self._signer = Signer(key, salt=SALT)
         self._decoded = DecodedObjects()
         self._visits: dict[str, Visit] = {}
+        self._beginning = asyncio.Lock()
 
     async def begin(self, token: str, namespace: str) -> str:
         """Log a person in; returns the cookie.
@@ -83,6 +87,30 @@ class Visits:
         UnavailableError
             Too many people are logged in.
         """
+        visit = await self._begin(secrets.token_urlsafe(32), token, namespace, "Log out")
+        return self._signer.sign(visit.name).decode()
+
+    async def begin_bearer(self, token: str, namespace: str) -> Visit:
+        """Let in a person whose token comes with each request, unless that happened meanwhile.
+
+        Raises
+        ------
+        UnauthenticatedError
+            The API server does not take the token.
+        UnavailableError
+            Too many people are there.
+        """
+        async with self._beginning:  # a page and its news ask at once
+            present = self.of_bearer(token, namespace)
+            name = _digest(token, namespace)
+            return present or await self._begin(name, token, namespace, "Other namespace")
+
+    def of_bearer(self, token: str, namespace: str) -> Visit | None:
+        """The visit of a person whose token comes with each request; None if there is none."""
+        return self._visits.get(_digest(token, namespace))
+
+    async def _begin(self, name: str, token: str, namespace: str, leave: str) -> Visit:
+        """Begin a visit, whose pages have a button to end it."""
         async with AsyncExitStack() as stack:
             session = await stack.enter_async_context(connect_as(token, self._server, namespace))
             user = await session.user()
@@ -91,11 +119,10 @@ class Visits:
                 raise UnavailableError(f"{MOST} people are logged in already; try again later")
             forms, news = Forms(), News(session, time.process_time, self._decoded.decode)
             await stack.enter_async_context(news.followed())
-            name = secrets.token_urlsafe(32)
             stay = asyncio.create_task(self._stay(name, stack.pop_all()))
-            pages = pages_of(session, forms, news, self._settings, hosted=True)
-            self._visits[name] = Visit(user, pages, forms, stay)
-        return self._signer.sign(name).decode()
+            pages = pages_of(session, forms, news, self._settings, leave=leave)
+            self._visits[name] = visit = Visit(name, user, pages, forms, stay)
+        return visit
 
     def of(self, cookie: str) -> tuple[str, Visit] | None:
         """The visit that a cookie names, with its name; None if there is none."""
@@ -125,3 +152,8 @@ class Visits:
         own = [name for name, visit in self._visits.items() if visit.user == user]
         if len(own) >= MOST_OF_ONE:
             await self.end(own[0])
+
+
+def _digest(token: str, namespace: str) -> str:
+    """The name of the visit of a token to a namespace, from which the token cannot be found."""
+    return sha256(f"{token} {namespace}".encode()).hexdigest()
