@@ -1,5 +1,8 @@
-"""Pictures of the console in the documentation are small, and made by a command."""
+"""Pictures of the documentation are small, shown, and made by a command."""
 
+import pytest
+
+from tests import plots
 from tests.console_screens import DOCS, SHOWN
 from tests.controlplane.processes import ROOT
 
@@ -15,3 +18,19 @@ def test_pictures_of_pages_are_small_and_shown() -> None:
     assert all(f"(../pictures/{name})" in guide for name in sizes)
     assert max(sizes.values()) < EACH
     assert sum(sizes.values()) < TOGETHER
+
+
+def test_every_drawing_is_shown() -> None:
+    pages = [file.read_text() for file in (ROOT / "docs").rglob("*.md")]
+    drawings = {file.name for file in DOCS.glob("*.svg")} - {"icon.svg"}
+
+    assert {
+        name for name in drawings if not any(f"pictures/{name})" in page for page in pages)
+    } == set()
+
+
+@pytest.mark.extended
+def test_plots_of_a_server_are_what_its_page_shows() -> None:
+    made = plots.server_plots()
+
+    assert {name: (DOCS / name).read_text() for name in made} == made
