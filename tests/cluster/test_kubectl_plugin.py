@@ -322,6 +322,47 @@ def test_top_follows_what_happens_until_ctrl_c(fleet: Scene, plugin: Plugin) -> 
     assert "Traceback" not in terminal.shown
 
 
+def label(fleet: Scene, *servers: str) -> None:
+    for server in servers:
+        labels = {"metadata": {"labels": {"team": "search"}}}
+        fleet.control_plane.patch("server", server, labels, fleet.namespace)
+
+
+def test_top_shows_the_servers_with_labels(fleet: Scene, plugin: Plugin) -> None:
+    label(fleet, "premium-mistral-7b", "free-llama-70b")
+
+    chosen = document(plugin, "top", "-l", "team=search")
+    cards = document(plugin, "top")["capacity"]
+
+    assert [server["name"] for server in chosen["servers"]] == [
+        "free-llama-70b",
+        "premium-mistral-7b",
+    ]
+    assert chosen["capacity"] == cards
+    said = refusal(plugin, "top", "--selector", "team in", status=1)
+    assert "servers with team in" in said
+
+
+@pytest.mark.extended
+def test_top_follows_labels_also_while_the_api_server_is_away(
+    control_plane: ControlPlane, fleet: Scene, plugin: Plugin
+) -> None:
+    label(fleet, "premium-mistral-7b")
+    with on_terminal(plugin, "top", "--interval", "0.2", "-l", "team=search") as terminal:
+        terminal.wait_for("of 1 server")
+        label(fleet, "free-llama-70b")
+        terminal.wait_for("of 2 servers")
+        control_plane.stop_api_server()
+        try:
+            terminal.wait_for("what is shown may be old: .*(?s:.)*of 2 servers")
+        finally:
+            control_plane.start_api_server()
+        label(fleet, "bronze-mistral-7b")
+        terminal.wait_for("of 3 servers")
+
+        assert terminal.end() == 0
+
+
 @pytest.mark.extended
 def test_top_on_a_small_screen_says_how_many_servers_it_leaves_out(
     fleet: Scene, plugin: Plugin

@@ -107,6 +107,16 @@ class Session:
         """Return the Optimizers of the namespace."""
         return await self._observed(Optimizer)
 
+    async def selected(self, kind: type[Resource], selector: str) -> frozenset[str]:
+        """Return the names of the objects whose labels a selector selects, as kubectl does."""
+        call = self._api.list_namespaced_custom_object(
+            *(GROUP, VERSION, self.namespace, kind.plural),
+            label_selector=selector,
+            _request_timeout=TIMEOUT,
+        )
+        listed = await answer_to(call, f"{kind.plural} with {selector}")
+        return frozenset(item["metadata"]["name"] for item in listed["items"])
+
     async def request(self, name: str) -> Observation:
         """Set only `optimize` of an Optimizer; returns the Optimizer after the write."""
         key = Key(self.namespace, name)

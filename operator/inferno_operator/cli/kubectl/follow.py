@@ -1,7 +1,7 @@
 """Follow a request until it ends, or the objects of a namespace until the caller cancels."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
@@ -14,7 +14,7 @@ from inferno_optimizer.errors import InfernoError, UnavailableError
 
 RETRY_SECONDS = 1.0
 
-Draw = Callable[[Sequence[Observation], str], None]
+Draw = Callable[[Sequence[Observation], str], Awaitable[None]]
 """Shows objects, and what is wrong with the connection where something is."""
 
 
@@ -95,7 +95,7 @@ async def follow_objects(session: Session, interval: float, draw: Draw) -> None:
     kinds = tuple(map(kind_of, SYSTEM_RESOURCES))
     objects = Informers(session.reader, (namespace,)).subscribe(kinds)
     seen: Sequence[Observation] = await session.objects()
-    draw(seen, "")
+    await draw(seen, "")
     async with asyncio.TaskGroup() as group:
         group.create_task(objects.run())
         while True:
@@ -106,5 +106,5 @@ async def follow_objects(session: Session, interval: float, draw: Draw) -> None:
                 seen = [o for o in observations if o.deleted is None]
             except UnavailableError as error:
                 trouble = f"what is shown may be old: {error}"
-            draw(seen, trouble)
+            await draw(seen, trouble)
             await asyncio.sleep(interval)

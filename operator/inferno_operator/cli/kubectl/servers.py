@@ -3,6 +3,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,10 +38,11 @@ app = typer.Typer()
         "kubectl inferno top --namespace llm",
         "kubectl inferno top --once -o json",
         "kubectl inferno top --filter 'premium h100' --sort -cost",
+        "kubectl inferno top --selector team=search",
     )
 )
 @somewhere
-def top(
+def top(  # noqa: PLR0913 - an argument for each option
     place: "KubectlOptions",
     output: Output = Format.TABLE,
     *,
@@ -51,6 +53,16 @@ def top(
         float, typer.Option(metavar="SECONDS", min=0.1, help="How often to draw it anew.")
     ] = 2.0,
     words: Filter = "",
+    selector: Annotated[
+        str,
+        typer.Option(
+            "--selector",
+            "-l",
+            metavar="LABELS",
+            help="Show only Servers with these labels, as kubectl get does.",
+            show_default=False,
+        ),
+    ] = "",
     sort: Sort = "",
     currency: Currency = IN_CENTS,
 ) -> None:
@@ -66,12 +78,18 @@ def top(
     from inferno_operator.cli.overview import overview
     from inferno_operator.cli.tables.order import RowOrder
 
+    async def read_once(session: "Session") -> "Overview":
+        return await _Selection(session, selector).of(overview(await session.objects()))
+
     order, money = RowOrder.asked(words, sort), money_of(currency)
     if once or output is not Format.TABLE or not sys.stdout.isatty():
-        show_overview(output, overview(read(place)[1]), money, order)
+        show_overview(output, run(place, read_once), money, order)
         return
     with interruptible(status=0):
-        run(place, lambda session: _follow(session, interval, order, money))
+        run(
+            place,
+            lambda session: _follow(session, _Selection(session, selector), interval, order, money),
+        )
 
 
 @app.command(
@@ -135,7 +153,35 @@ def measure(
     _show_measurements(output, measurements, asked)
 
 
-async def _follow(session: "Session", interval: float, order: "RowOrder", money: Money) -> None:
+class _Selection:
+    """The Servers that have the labels of a selector; all of them without one."""
+
+    def __init__(self, session: "Session", selector: str) -> None:
+        self._session, self._selector = session, selector
+        self._names: frozenset[str] | None = None
+
+    async def of(self, seen: "Overview") -> "Overview":
+        """An overview of these Servers, and of all cards.
+
+        While the API server is away, they are those that had the labels before.
+        """
+        from inferno_operator.resources import Server
+        from inferno_optimizer.errors import UnavailableError
+
+        if not self._selector:
+            return seen
+        try:
+            self._names = await self._session.selected(Server, self._selector)
+        except UnavailableError:
+            if self._names is None:
+                raise
+        names = self._names
+        return replace(seen, servers=tuple(view for view in seen.servers if view.name in names))
+
+
+async def _follow(
+    session: "Session", selection: _Selection, interval: float, order: "RowOrder", money: Money
+) -> None:
     """Show the namespace continuously until cancelled."""
     from rich.live import Live
 
@@ -145,10 +191,10 @@ async def _follow(session: "Session", interval: float, order: "RowOrder", money:
 
     with Live(screen=True, auto_refresh=False) as live:
 
-        def draw(seen: "Sequence[Observation]", trouble: str) -> None:
+        async def draw(seen: "Sequence[Observation]", trouble: str) -> None:
             heading = [trouble, ""] if trouble else []
             screen = Screen(*live.console.size, money)
-            text = screen.text(overview(seen), now(), order, heading)
+            text = screen.text(await selection.of(overview(seen)), now(), order, heading)
             text.no_wrap, text.overflow = True, "ellipsis"
             live.update(text, refresh=True)
 
