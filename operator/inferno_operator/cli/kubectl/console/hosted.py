@@ -10,15 +10,13 @@ from collections.abc import Callable
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress
 from inferno_operator.cli.kubectl.console.access import Guarded, said
-from inferno_operator.cli.kubectl.console.app import STATIC, form_of
+from inferno_operator.cli.kubectl.console.app import form_of
 from inferno_operator.cli.kubectl.console.login import (
     NAMESPACE,
     NO_NAMESPACE,
@@ -26,6 +24,7 @@ from inferno_operator.cli.kubectl.console.login import (
     Login,
     OriginAccess,
     way_in,
+    with_login,
 )
 from inferno_operator.cli.kubectl.console.page import ConsoleSettings
 from inferno_operator.cli.kubectl.console.proxied import Proxied
@@ -85,33 +84,19 @@ def hosted_console(  # noqa: PLR0913 - what a server is made of
         raise InputError(f"the key of the console has fewer than {LEAST_KEY} characters")
     visits = Visits(server, key, sleep, settings)
     kind = Proxied if behind_proxy else _Hosted
-    return Guarded(kind(visits, clock, namespace), OriginAccess(origin))
+    return Guarded(kind(visits, clock, namespace).app, OriginAccess(origin))
 
 
 class _Hosted:
     def __init__(self, visits: Visits, clock: Callable[[], float], namespace: str) -> None:
         self._visits, self._login = visits, Login(clock, namespace, asks_token=True)
-        routes = [
-            Route("/login", self.login_page),
-            Route("/login", self.login, methods=["POST"]),
-            Route("/logout", self.logout, methods=["POST"]),
-            *STATIC,
-            Mount("/", self.pages),
-        ]
-        self._app = Starlette(routes=routes)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
-        await self._app(scope, receive, send)
+        self.app = with_login(self._login, self.login, self.logout, self.pages)
 
     async def pages(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the pages of the person who asks, or show the way to log in."""
         request = Request(scope)
         found = self._visits.of(request.cookies.get(COOKIE, ""))
         await (found[1].pages if found else way_in(request))(scope, receive, send)
-
-    async def login_page(self, _: Request) -> Response:
-        return self._login.page()
 
     async def login(self, request: Request) -> Response:
         form = await form_of(request)

@@ -8,15 +8,22 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp
 
 from inferno_operator.cli.kubectl.console.access import SAFE, refusal_of_strangers, said
+from inferno_operator.cli.kubectl.console.app import STATIC
 from inferno_operator.cli.kubectl.console.attempts import LoginAttempts
 from inferno_operator.runtime.ports import UnauthenticatedError
 from inferno_optimizer.errors import InfernoError
 
 Begun = TypeVar("Begun")
+
+Handler = Callable[[Request], Awaitable[Response]]
+"""Answers a form."""
 
 NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 TOKEN = re.compile(r"[\x21-\x7e]+")
@@ -107,6 +114,25 @@ class Login:
         answer = self.page(namespace, text, status)
         answer.headers["Retry-After"] = str(seconds)
         return answer
+
+
+def with_login(login: Login, enter: Handler, leave: Handler, pages: ASGIApp) -> ASGIApp:
+    """Return the pages, with those to log in and out before them.
+
+    `enter` and `leave` answer the forms at /login and /logout.
+    """
+
+    async def login_page(_: Request) -> Response:
+        return login.page()
+
+    routes = [
+        Route("/login", login_page),
+        Route("/login", enter, methods=["POST"]),
+        Route("/logout", leave, methods=["POST"]),
+        *STATIC,
+        Mount("/", pages),
+    ]
+    return Starlette(routes=routes)
 
 
 def way_in(request: Request) -> Response:

@@ -10,20 +10,19 @@ proxy renews tokens; a new token begins a new visit of the same person.
 from collections.abc import Callable
 from http import HTTPStatus
 
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from inferno_operator.cli.kubectl.console.access import said
-from inferno_operator.cli.kubectl.console.app import STATIC, form_of
+from inferno_operator.cli.kubectl.console.app import form_of
 from inferno_operator.cli.kubectl.console.login import (
     NAMESPACE,
     NO_NAMESPACE,
     TOKEN,
     Login,
     way_in,
+    with_login,
 )
 from inferno_operator.cli.kubectl.console.visits import Visit, Visits
 
@@ -57,18 +56,7 @@ class Proxied:
     def __init__(self, visits: Visits, clock: Callable[[], float], namespace: str) -> None:
         self._visits = visits
         self._login = Login(clock, namespace, asks_token=False, not_taken=NOT_TAKEN)
-        routes = [
-            Route("/login", self.login_page),
-            Route("/login", self.login, methods=["POST"]),
-            Route("/logout", self.logout, methods=["POST"]),
-            *STATIC,
-            Mount("/", self.pages),
-        ]
-        self._app = Starlette(routes=routes)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
-        await self._app(scope, receive, send)
+        self.app = with_login(self._login, self.login, self.logout, self.pages)
 
     async def pages(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the pages of the person whose token comes with the request."""
@@ -80,10 +68,6 @@ class Proxied:
             return way_in(request)
         found = await self._visit(request, namespace)
         return found if isinstance(found, Response) else found.pages
-
-    async def login_page(self, _: Request) -> Response:
-        """Ask for a namespace."""
-        return self._login.page()
 
     async def login(self, request: Request) -> Response:
         """Keep the namespace that was chosen, if its pages can be shown."""
