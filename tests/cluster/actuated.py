@@ -48,12 +48,8 @@ class Actuated:
         )
 
     def boost(self, name: str = "m", *backends: Manifest) -> None:
-        header = {
-            "apiVersion": self.dialect.booster.api_version,
-            "kind": self.dialect.booster.kind,
-        }
-        made = booster(name, *(backends or (backend("a100"), backend("h100"))))
-        self.scene.apply({**made, **header})
+        made = backends or (backend("a100"), backend("h100"))
+        self.scene.apply(booster(name, *made, dialect=self.dialect))
 
     def ask(self) -> None:
         self.scene.request("inferno")
@@ -139,10 +135,10 @@ def backend(name: str, least: int = 0, most: int = 1, **fields: object) -> Manif
     }
 
 
-def booster(name: str, *backends: Manifest) -> Manifest:
+def booster(name: str, *backends: Manifest, dialect: Dialect = KTHENA) -> Manifest:
     return {
-        "apiVersion": "workload.serving.volcano.sh/v1alpha1",
-        "kind": "ModelBooster",
+        "apiVersion": dialect.booster.api_version,
+        "kind": dialect.booster.kind,
         "metadata": {"name": name},
         "spec": {"backends": list(backends)},
     }

@@ -1,15 +1,15 @@
 """A Server goes from one ModelBooster to the prefill and decode of another, operators killed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 
-from inferno_operator.resources.dialects import KTHENA
-from tests.cluster.actuated import BOOSTERS, SERVINGS, booster
+from inferno_operator.resources.dialects import KTHENA, MATRIXINFER, Dialect
 from tests.cluster.actuated import backend as backend_of
+from tests.cluster.actuated import booster
 from tests.cluster.apart import CARDS, LOOSE, TIGHT, documents, targets
 from tests.cluster.fleet import Fleet, running_fleet
 from tests.cluster.kubelet import Witness, running_pods
@@ -25,29 +25,42 @@ Manifest = dict[str, Any]
 pytestmark = pytest.mark.usefixtures("crds_installed", "definitions")
 
 WHOLE, APART = "together-main", "apart-main"
-"""The ModelServings of both ModelBoosters."""
-
-CONTROLLER = {"INFERNO_MODEL_BOOSTER": "kthena"}
+"""The servings of both boosters."""
 
 
 @pytest.fixture(scope="module")
 def definitions(control_plane: ControlPlane) -> None:
-    """The kinds of Kthena are served."""
-    control_plane.install_crds(ROOT / "crds/kthena")
+    """The kinds of both dialects are served."""
+    for folder in ("crds/kthena", "crds/matrixinfer"):
+        control_plane.install_crds(ROOT / folder)
+
+
+@pytest.fixture(params=[KTHENA, MATRIXINFER], ids=lambda dialect: dialect.name)
+def dialect(request: pytest.FixtureRequest) -> Dialect:
+    """What boosters and servings are called, and what their pods have as labels."""
+    found: Dialect = request.param
+    return found
 
 
 @pytest.fixture
-def fleet(control_plane: ControlPlane, scene: Scene) -> Iterator[Fleet]:
-    """The status of ModelServings, which our Model Booster controller makes."""
-    with running_fleet(control_plane.kubeconfig, scene.namespace) as fleet:
+def controller(dialect: Dialect) -> Mapping[str, str]:
+    """The setting with which the operator makes the servings of boosters."""
+    return {"INFERNO_MODEL_BOOSTER": dialect.name}
+
+
+@pytest.fixture
+def fleet(control_plane: ControlPlane, scene: Scene, dialect: Dialect) -> Iterator[Fleet]:
+    """The status of servings, which our Model Booster controller makes."""
+    with running_fleet(control_plane.kubeconfig, scene.namespace, dialect) as fleet:
         fleet.makes_servings = False
         yield fleet
 
 
 @pytest.fixture
-def witness(control_plane: ControlPlane, scene: Scene) -> Iterator[Witness]:
+def witness(control_plane: ControlPlane, scene: Scene, dialect: Dialect) -> Iterator[Witness]:
     """The pods of both roles start and end."""
-    roles = [role_of("prefill", "l40s"), role_of("decode", "h100")]
+    places = ("prefill", "l40s"), ("decode", "h100")
+    roles = [role_of(dialect, *place) for place in places]
     with (
         running_roles(control_plane.kubeconfig, scene.namespace, roles),
         running_pods(control_plane.kubeconfig, scene.namespace, CARDS) as witness,
@@ -55,29 +68,32 @@ def witness(control_plane: ControlPlane, scene: Scene) -> Iterator[Witness]:
         yield witness
 
 
-def role_of(role: str, accelerator: str) -> Role:
-    """The replicas of a role of the ModelServing; without a group there are none."""
-    made = of_serving(KTHENA)(f"{role}-{accelerator}", 1)
+def role_of(dialect: Dialect, role: str, accelerator: str) -> Role:
+    """The replicas of a role of the serving; without a group there are none."""
+    made = of_serving(dialect)(f"{role}-{accelerator}", 1)
 
     def number(found: Manifest) -> int:
         return int(found.get("spec", {}).get("replicas", 0)) * made.number(found)
 
-    labels = {**made.labels, KTHENA.pod_label("name"): APART}
+    labels = {**made.labels, dialect.pod_label("name"): APART}
     return replace(made, name=APART, labels=labels, number=number)
 
 
-def boosters() -> Iterator[Manifest]:
+def boosters(dialect: Dialect) -> Iterator[Manifest]:
     """One that runs whole requests, one with prefill and decode apart, and what pods need."""
     yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-    yield booster("together", backend_of("main"))
-    yield booster_apart()
+    yield booster("together", backend_of("main"), dialect=dialect)
+    yield booster_apart(dialect)
 
 
-def booster_apart(image: str = "example.com/engine", replicas: int = 1) -> Manifest:
-    """A ModelBooster with prefill and decode apart."""
+def booster_apart(
+    dialect: Dialect, image: str = "example.com/engine", replicas: int = 1
+) -> Manifest:
+    """A booster with prefill and decode apart."""
     worker = {"image": image, "replicas": replicas, "pods": 1}
     workers = [{**worker, "type": role} for role in ("prefill", "decode")]
-    return booster("apart", backend_of("main", type="vLLMDisaggregated", workers=workers))
+    made = backend_of("main", type="vLLMDisaggregated", workers=workers)
+    return booster("apart", made, dialect=dialect)
 
 
 BACKENDS = [
@@ -85,11 +101,11 @@ BACKENDS = [
     {"name": "main", "accelerator": "L40S", "role": "Prefill", "booster": "apart"},
     {"name": "main", "accelerator": "H100", "role": "Decode", "booster": "apart"},
 ]
-REFERS = {"name": "together", "backends": BACKENDS}
 
 
 def ask(scene: Scene, itl: int) -> None:
-    """Have a plan for another target."""
+    """Have a plan for another target, once the last one, which is asked for alike, is whole."""
+    scene.wait_until_done("apart")
     spec = {"spec": {"data": targets(itl)}}
     scene.control_plane.patch("serviceclass", "premium", spec, scene.namespace)
     scene.request("apart")
@@ -114,23 +130,36 @@ def sizes(allocation: Manifest) -> dict[str, int]:
     return {role: part["numReplicas"] for role, part in allocation.get("roles", {}).items()}
 
 
-def workers_of(scene: Scene) -> dict[str, int]:
-    """The numbers in the ModelBooster."""
-    (backend,) = scene.control_plane.get(BOOSTERS, "apart", scene.namespace)["spec"]["backends"]
-    return {each["type"]: each["replicas"] for each in backend["workers"]}
+def backend_apart(scene: Scene, dialect: Dialect) -> Manifest:
+    """The backend with both roles, as it is."""
+    found = scene.control_plane.get(str(dialect.booster), "apart", scene.namespace)
+    (backend,) = found["spec"]["backends"]
+    return dict(backend)
 
 
-def roles_of(scene: Scene) -> dict[str, int]:
-    """The numbers in the ModelServing."""
-    spec = scene.control_plane.get(SERVINGS, APART, scene.namespace)["spec"]
+def workers_of(scene: Scene, dialect: Dialect) -> dict[str, int]:
+    """The numbers in the booster."""
+    workers = backend_apart(scene, dialect)["workers"]
+    return {each["type"]: each["replicas"] for each in workers}
+
+
+def roles_of(scene: Scene, dialect: Dialect) -> dict[str, int]:
+    """The numbers in the serving."""
+    spec = scene.control_plane.get(str(dialect.serving), APART, scene.namespace)["spec"]
     return {role["name"]: role["replicas"] for role in spec["template"]["roles"]}
 
 
 def test_both_roles_of_a_booster_move_together_with_the_operator_killed_in_between(
-    scene: Scene, operator: StartOperator, fleet: Fleet, witness: Witness
+    scene: Scene,
+    operator: StartOperator,
+    dialect: Dialect,
+    controller: Mapping[str, str],
+    fleet: Fleet,
+    witness: Witness,
 ) -> None:
-    scene.apply(*boosters(), *documents(LOOSE, CARDS, modelBooster=REFERS))
-    running = operator(environment=CONTROLLER)
+    refers = {"name": "together", "dialect": dialect.name, "backends": BACKENDS}
+    scene.apply(*boosters(dialect), *documents(LOOSE, CARDS, modelBooster=refers))
+    running = operator(environment=controller)
     together = told(scene, "Actuated")["spec"]["currentAlloc"]
     ask(scene, TIGHT)
     apart = wait_until(lambda: sizes(server(scene)["spec"].get("desiredAlloc", {})), bool, "roles")
@@ -147,12 +176,12 @@ def test_both_roles_of_a_booster_move_together_with_the_operator_killed_in_betwe
         witness.pause(seconds)
         look()
         running.kill()
-        running = operator(environment=CONTROLLER)
+        running = operator(environment=controller)
     wait_until(look, bool, "both roles")
 
     assert "roles" not in together
     assert gaps == []
-    assert workers_of(scene) == roles_of(scene) == apart
+    assert workers_of(scene, dialect) == roles_of(scene, dialect) == apart
     current = wait_until(lambda: sizes(server(scene)["spec"]["currentAlloc"]), bool, "what runs")
     assert current == apart
 
@@ -241,28 +270,28 @@ def said(scene: Scene) -> str:
 
 @pytest.mark.usefixtures("fleet", "gangs", "witness")
 def test_the_roles_of_a_gang_are_scaled_and_keep_their_numbers_when_the_booster_is_edited(
-    scene: Scene, operator: StartOperator
+    scene: Scene, operator: StartOperator, dialect: Dialect, controller: Mapping[str, str]
 ) -> None:
     def until(wanted: dict[str, int]) -> None:
         wait_until(
-            lambda: (workers_of(scene), roles_of(scene), said(scene)),
+            lambda: (workers_of(scene, dialect), roles_of(scene, dialect), said(scene)),
             lambda found: found[:2] == (wanted, wanted),
             f"the numbers {wanted}",
         )
 
-    made = booster_apart(replicas=3)
+    made = booster_apart(dialect, replicas=3)
     made["metadata"]["annotations"] = {"inferno.platform.ai/gang-scheduling": "true"}
-    refers = {"name": "apart", "backends": BACKENDS[1:]}
-    scene.apply(*boosters(), made, objects.service_class(), objects.model())
+    refers = {"name": "apart", "dialect": dialect.name, "backends": BACKENDS[1:]}
+    scene.apply(*boosters(dialect), made, objects.service_class(), objects.model())
     scene.apply(objects.server(spec={"modelBooster": refers}))
-    operator(environment=CONTROLLER)
-    scene.control_plane.wait_for(SERVINGS, APART, bool, scene.namespace)
+    operator(environment=controller)
+    scene.control_plane.wait_for(str(dialect.serving), APART, bool, scene.namespace)
 
     until(decide(scene, prefill=2, decode=4))
     until(decide(scene, prefill=4, decode=1))
 
-    edited = booster_apart("example.com/engine:2", replicas=3)
+    edited = booster_apart(dialect, "example.com/engine:2", replicas=3)
     scene.apply({**edited, "metadata": made["metadata"]})
     until({"prefill": 4, "decode": 1})
-    (backend,) = scene.control_plane.get(BOOSTERS, "apart", scene.namespace)["spec"]["backends"]
-    assert {worker["image"] for worker in backend["workers"]} == {"example.com/engine:2"}
+    images = {worker["image"] for worker in backend_apart(scene, dialect)["workers"]}
+    assert images == {"example.com/engine:2"}
