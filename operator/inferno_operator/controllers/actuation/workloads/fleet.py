@@ -180,6 +180,11 @@ class ServerTargets:
             carried[target.role] += (target.rate or 0.0) * replicas.get(target.accelerator, 0)
         return carried[Role.BOTH] + min(carried[Role.PREFILL], carried[Role.DECODE])
 
+    def _answers(self, replicas: Mapping[str, int]) -> bool:
+        """Whether ready replicas, by accelerator, can answer a request: both roles, or whole."""
+        roles = {target.role for target in self.targets if replicas.get(target.accelerator, 0)}
+        return Role.BOTH in roles or {Role.PREFILL, Role.DECODE} <= roles
+
     @property
     def floor(self) -> float:
         """What ready replicas must carry at any time [requests/min]."""
@@ -195,10 +200,11 @@ class ServerTargets:
     def carries_after(self, reduced: Mapping[str, int]) -> bool:
         """Whether what stays carries the floor, with other numbers of replicas on some targets.
 
-        The last ready replica of a server that is to have replicas stays also without load.
+        The last ready replica of a server that is to have replicas stays also without load, and
+        so does the last one of each role.
         """
         after = {t.accelerator: t.kept(reduced.get(t.accelerator, t.spec)) for t in self.targets}
-        is_last = any(self.serving.values()) and not any(after.values())
+        is_last = self._answers(self.serving) and not self._answers(after)
         if is_last and any(target.wanted for target in self.targets):
             return False
         return self.carried(after) >= self.floor * (1 - ROUNDING)

@@ -1,5 +1,6 @@
 """Servers that go from replicas that do both to prefill and decode apart, and back."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -74,3 +75,28 @@ def test_one_role_is_not_reduced_below_what_the_other_needs_of_it() -> None:
         ("s", "B prefill"): 1
     }
     assert next_steps([ServerTargets("s", 1, 30.0, found)], {"B": 2, "C": 3}).replicas == {}
+
+
+def without_load(*targets: ReplicaTarget) -> ServerTargets:
+    return ServerTargets("s", 1, 0.0, targets)
+
+
+LAST = ReplicaTarget("A prefill", "A", 1, 0, 1, 1, 1, rate=20.0, role=Role.PREFILL)
+NEXT = ReplicaTarget("B prefill", "A", 1, 1, 0, rate=20.0, role=Role.PREFILL)
+DECODE = ReplicaTarget("C decode", "C", 1, 1, 1, 1, 1, rate=10.0, role=Role.DECODE)
+
+
+def test_the_last_replica_of_a_role_stays_without_load_until_another_is_ready() -> None:
+    moving = without_load(LAST, NEXT, DECODE)
+
+    assert next_steps([moving], {"A": 1, "C": 1}).replicas == {}
+    assert next_steps([moving], {"A": 2, "C": 1}).replicas == {("s", "B prefill"): 1}
+
+
+def test_both_roles_go_when_replicas_that_do_both_are_ready() -> None:
+    together = ReplicaTarget("A", "A", 1, 1, 1, 1, 1, rate=10.0)
+    leaving = without_load(together, LAST, replace(DECODE, wanted=0))
+
+    steps = next_steps([leaving], {"A": 2, "C": 1}).replicas
+
+    assert steps == {("s", "A prefill"): 0, ("s", "C decode"): 0}
