@@ -172,6 +172,14 @@ class Server(Resource):
         return [window for window in self.spec.schedule if window.end(now) or window.end(later)]
 
     @property
+    def names_roles(self) -> bool:
+        """Whether it names what runs prefill or decode alone."""
+        booster = self.spec.model_booster
+        roles = {workload.role for workload in self.spec.workloads}
+        roles |= {backend.role for backend in (booster.backends if booster else ())}
+        return bool(roles - {"Both"})
+
+    @property
     def left_workloads(self) -> Sequence[Workload]:
         """The workloads that it named before, and names no more."""
         named = {w.object_name for w in self.spec.workloads}

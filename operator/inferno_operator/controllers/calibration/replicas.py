@@ -16,6 +16,7 @@ from typing import NamedTuple
 from inferno_operator.controllers.calibration.ports import Pair
 from inferno_operator.engines.catalogue import tokens_per_step
 from inferno_operator.resources import Server
+from inferno_operator.resources.conditions import ACTUATED
 from inferno_operator.runtime.prometheus import Prometheus, QueryResult, is_label_name, quoted
 from inferno_optimizer.calibration.windows import Window, batch_at_poisson_arrivals
 from inferno_optimizer.units import MS_PER_SECOND
@@ -110,15 +111,27 @@ def labelled_replicas(
 ) -> LabelledReplicas | None:
     """The replicas of a Server whose series have these labels.
 
-    None if it runs nowhere, or on several accelerators, where replicas cannot be told apart, or
-    if a label has a name that a query cannot have.
+    None if it runs nowhere, or on several accelerators or as prefill and decode, where replicas
+    cannot be told apart, or if a label has a name that a query cannot have.
     """
     if not all(is_label_name(name) and name != PART for name in labels):
         return None
     current = server.spec.current_alloc
-    if current is None or current.mix or not current.accelerator:
+    if current is None or current.mix or not current.accelerator or _has_halves(server):
         return None
     return LabelledReplicas(labels, Pair(namespace, server.spec.model, current.accelerator))
+
+
+def _has_halves(server: Server) -> bool:
+    """Whether some of the replicas may do one half of each request only.
+
+    While a Server goes to or from prefill and decode, `currentAlloc` does not tell of them.
+    """
+    wholes = (server.spec.current_alloc, server.spec.desired_alloc)
+    if any(whole is not None and whole.roles for whole in wholes):
+        return True
+    actuated = server.status.condition(ACTUATED)
+    return server.names_roles and (actuated is None or actuated.status != "True")
 
 
 def expression(

@@ -167,6 +167,45 @@ def test_replicas_belong_to_the_accelerator_that_a_server_runs_on(
     assert (found.pair if found else None) == (accelerator and Pair("prod", "M", accelerator))
 
 
+ROLES = {
+    "prefill": {"accelerator": "L40S", "numReplicas": 2},
+    "decode": {"accelerator": "H100", "numReplicas": 1},
+}
+WORKLOADS = [
+    {"accelerator": "H100", "name": "whole"},
+    {"accelerator": "L40S", "role": "Prefill", "name": "prefill"},
+    {"accelerator": "H100", "role": "Decode", "name": "decode"},
+]
+
+
+@pytest.mark.parametrize(
+    ("fields", "actuated", "is_known"),
+    [
+        ({}, "True", True),
+        ({}, "Unknown", False),  # replicas of both roles may be ending
+        (
+            {"desiredAlloc": {"accelerator": "H100", "numReplicas": 3, "roles": ROLES}},
+            "True",
+            False,
+        ),
+        (
+            {"currentAlloc": {"accelerator": "H100", "numReplicas": 3, "roles": ROLES}},
+            "True",
+            False,
+        ),
+    ],
+)
+def test_replicas_that_do_half_of_each_request_are_not_calibrated(
+    fields: objects.Manifest, actuated: str, is_known: bool
+) -> None:
+    spec = {"workloads": WORKLOADS, "currentAlloc": objects.running(2, 1, "H100"), **fields}
+    conditions = [{**objects.condition("Actuated", "Any"), "status": actuated}]
+    server = parse({**objects.server("S", spec=spec), "status": {"conditions": conditions}})
+    assert isinstance(server, Server)
+
+    assert (labelled_replicas("prod", server, SUBJECT.labels) is not None) == is_known
+
+
 @pytest.mark.parametrize("name", ["a) or (b", "with space", "", "part", "__name__"])
 def test_a_server_with_a_label_that_queries_cannot_have_is_left_out(name: str) -> None:
     server = parse(objects.server("S", spec={"currentAlloc": objects.running(2, 1, "H100")}))
