@@ -3,11 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from inferno_operator.controllers.measurement import report, status
 from inferno_operator.controllers.measurement.correction import with_correction
+from inferno_operator.controllers.measurement.halves import counted_twice
 from inferno_operator.controllers.measurement.load import with_planned_load
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import MeasuredServers
@@ -147,6 +148,8 @@ def _newest(observation: Observation, result: SurveyResult, context: Context) ->
     hint = status.hint(observation, result.hint)
     newest = measured(result.reading, result.source, before, hint)
     if isinstance(server, Server):
+        if why := counted_twice(newest, server, result.source):
+            newest = measured(replace(result.reading, refused=why), result.source, before)
         reading = _reading(server, key, context)
         if reading is not None:
             mean_rate = context.lookahead.mean_rate(key)

@@ -108,6 +108,53 @@ async def test_a_measured_server_gets_its_load_and_its_status() -> None:
     assert scene.condition() == ("True", "Fresh")
 
 
+APART = {
+    "accelerator": "H100",
+    "numReplicas": 5,
+    "load": {"arrivalRate": 60, "avgInTokens": 500, "avgOutTokens": 100},
+    "roles": {
+        "prefill": {"accelerator": "L40S", "numReplicas": 2},
+        "decode": {"accelerator": "H100", "numReplicas": 3},
+    },
+}
+"""Two prefill and three decode replicas."""
+
+
+async def test_requests_that_both_roles_have_counted_change_no_load() -> None:
+    scene = Scene({"measure": MEASURE, "currentAlloc": APART})
+    scene.serve(5.0, reporting=5.0)
+
+    async with scene.running():
+        await scene.cycles(1)
+        assert scene.condition() == ("False", "Refused")
+        assert "EPP or Dynamo" in scene.message()
+        assert scene.stored["spec"]["currentAlloc"]["load"] == APART["load"]
+
+        scene.serve(0.0, reporting=5.0)
+        await scene.cycles(1)
+        assert scene.condition() == ("True", "Idle")  # twice nothing is nothing
+
+
+@pytest.mark.parametrize(
+    ("measure", "replicas"),
+    [
+        (MEASURE, 3.0),  # the labels select those that decode
+        ({**MEASURE, "queries": {"arrivalRate": "a", "avgOutTokens": "b"}}, 5.0),
+        ({**MEASURE, "source": "EPP"}, 5.0),
+    ],
+)
+async def test_requests_that_are_counted_once_are_the_load_of_both_roles(
+    measure: Manifest, replicas: float
+) -> None:
+    scene = Scene({"measure": measure, "currentAlloc": APART})
+    scene.serve(5.0, reporting=replicas)
+
+    async with scene.running():
+        await scene.cycles(1)
+
+    assert scene.condition()[1] != "Refused"
+
+
 async def test_a_server_without_a_ready_replica_tells_what_hinders_its_pods() -> None:
     scene = Scene()
     scene.table.rows.clear()
