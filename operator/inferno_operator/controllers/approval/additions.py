@@ -53,7 +53,7 @@ def _free_cards(servers: Iterable[Server], catalogue: Catalogue) -> Counter[str]
     """Return the cards by type that are left beside all that stands."""
     free = Counter(catalogue.system.capacity)
     for server in servers:
-        free.subtract(cards_of(placements(standing(server, catalogue)), server, catalogue))
+        free.subtract(cards_of(standing(server, catalogue), server, catalogue))
     return free
 
 
@@ -67,8 +67,8 @@ def _fitting(
     fitting = []
     for decision in adding:
         server = servers[decision.server]
-        more = cards_of(placements(decision.after), server, catalogue)
-        more.subtract(cards_of(decision.before, server, catalogue))
+        more = cards_of(decision.after, server, catalogue)
+        more.subtract(cards_of(standing(server, catalogue), server, catalogue))
         if all(count <= 0 or count <= free[card] for card, count in more.items()):
             free.subtract(more)
             fitting.append(decision)

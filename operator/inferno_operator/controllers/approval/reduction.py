@@ -15,7 +15,11 @@ from inferno_operator.controllers.actuation.decision import UNDECIDED
 from inferno_operator.controllers.approval.contents import StoredDecision
 from inferno_operator.controllers.optimization.allocations import priced_current
 from inferno_operator.controllers.optimization.doubt import Place, trusting
-from inferno_operator.controllers.optimization.placements import cards_of, placements, replicas
+from inferno_operator.controllers.optimization.placements import (
+    cards_of_placements,
+    placements,
+    replicas,
+)
 from inferno_operator.controllers.optimization.replica_rates import ReplicaRates, replica_rates
 from inferno_operator.resources import (
     DIGITS,
@@ -217,7 +221,7 @@ def _gained(
         if server is None:
             continue
         before, after = (
-            cards_of(placed, server, catalogue)
+            cards_of_placements(placed, server, catalogue)
             for placed in (decision.before, placements(decision.after))
         )
         for card in after:
@@ -230,7 +234,7 @@ def _gained(
 def _is_displaced(change: _Change, gained: Mapping[str, int], catalogue: Catalogue) -> bool:
     """Whether a more important Server gets cards of a type that a Server runs on."""
     priority = priority_of(change.server, catalogue)
-    cards = cards_of(change.before, change.server, catalogue)
+    cards = cards_of_placements(change.before, change.server, catalogue)
     return any(gained.get(card, priority) < priority for card in cards)
 
 

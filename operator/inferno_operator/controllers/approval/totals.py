@@ -6,9 +6,16 @@ from collections.abc import Iterable, Sequence
 from inferno_operator.controllers.actuation.decision import UNDECIDED
 from inferno_operator.controllers.approval.contents import StoredDecision, cost_of
 from inferno_operator.controllers.approval.reduction import reduction_of, standing
-from inferno_operator.controllers.optimization.placements import cards_of, placements
+from inferno_operator.controllers.optimization.placements import cards_of
 from inferno_operator.controllers.optimization.snapshot import Snapshot
-from inferno_operator.resources import DIGITS, Allocation, Count, PlanTotals, Resource, Server
+from inferno_operator.resources import (
+    DIGITS,
+    Count,
+    PlanTotals,
+    Resource,
+    Server,
+    ServerAllocation,
+)
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_optimizer.sizing.cases import Catalogue
 
@@ -66,15 +73,15 @@ def cards_then(
     taken: Counter[str] = Counter()
     growing: set[str] = set()
     for server in servers:
-        before = cards_of(placements(_holds(server, catalogue)), server, catalogue)
+        before = cards_of(_holds(server, catalogue), server, catalogue)
         decision = by_name.get(server.metadata.name)
-        after = cards_of(placements(decision.after), server, catalogue) if decision else before
+        after = cards_of(decision.after, server, catalogue) if decision else before
         taken.update(after)
         growing |= {card for card, count in after.items() if count > before.get(card, 0)}
     return [Count(type=card, count=taken[card]) for card in sorted(growing)]
 
 
-def _holds(server: Server, catalogue: Catalogue) -> Allocation | None:
+def _holds(server: Server, catalogue: Catalogue) -> ServerAllocation | None:
     """Return what an optimization leaves to a Server: what runs, if none can be decided."""
     allocated = server.status.condition(ALLOCATED)
     if allocated is None or allocated.reason not in UNDECIDED:

@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from inferno_operator.resources import Allocation, Placement, Server
+from inferno_operator.controllers.optimization.allocations import allocation_of
+from inferno_operator.resources import Allocation, Placement, Server, ServerAllocation
 from inferno_optimizer import system as core
 from inferno_optimizer.capacity import cards_in_use
 from inferno_optimizer.sizing.cases import Catalogue
@@ -27,7 +28,16 @@ def replicas(placed: Iterable[Placement]) -> Mapping[str, int]:
     return {placement.accelerator: placement.replicas for placement in placed}
 
 
-def cards_of(placed: Iterable[Placement], server: Server, catalogue: Catalogue) -> Counter[str]:
-    """Return the cards by type that replicas of a Server take."""
+def cards_of_placements(
+    placed: Iterable[Placement], server: Server, catalogue: Catalogue
+) -> Counter[str]:
+    """Return the cards by type that replicas take, as far as their accelerators tell them."""
     mix = tuple(core.Allocation(accelerator=p.accelerator, replicas=p.replicas) for p in placed)
     return Counter(cards_in_use(catalogue, server.spec.model, core.Allocation(mix=mix)))
+
+
+def cards_of(whole: ServerAllocation | None, server: Server, catalogue: Catalogue) -> Counter[str]:
+    """Return the cards by type that an allocation of a Server takes."""
+    if whole is None:
+        return Counter()
+    return Counter(cards_in_use(catalogue, server.spec.model, allocation_of(whole)))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from inferno_operator.controllers.optimization.changes import VALID, Update, server_update
-from inferno_operator.controllers.optimization.placements import cards_of, placements
+from inferno_operator.controllers.optimization.placements import cards_of
 from inferno_operator.controllers.optimization.snapshot import Snapshot
 from inferno_operator.resources import DESIRED_ALLOC, Server, ServerAllocation
 from inferno_operator.resources.objects import Manifest
@@ -158,8 +158,9 @@ def _server_of(observation: Observation) -> Server | None:
 def _most_cards(server: Server, catalogue: Catalogue) -> Counter[str]:
     """The cards that a Server has or was given: the larger number of each type."""
     spec = server.spec
-    desired, current = placements(spec.desired_alloc), placements(spec.current_alloc)
-    return cards_of(desired, server, catalogue) | cards_of(current, server, catalogue)
+    given = (spec.desired_alloc, spec.current_alloc)
+    desired, current = (cards_of(each, server, catalogue) for each in given)
+    return desired | current
 
 
 def _standing_cards(server: Server, update: Update, catalogue: Catalogue) -> Counter[str]:
@@ -167,10 +168,10 @@ def _standing_cards(server: Server, update: Update, catalogue: Catalogue) -> Cou
     if not update.active:
         return _most_cards(server, catalogue)
     given = server.spec.desired_alloc or server.spec.current_alloc
-    return cards_of(placements(given), server, catalogue)
+    return cards_of(given, server, catalogue)
 
 
 def _decided_cards(server: Server, spec: Manifest, catalogue: Catalogue) -> Counter[str]:
     """The cards that a Server has by a change of its spec."""
     given = ServerAllocation.model_validate(spec[DESIRED_ALLOC])
-    return cards_of(placements(given), server, catalogue)
+    return cards_of(given, server, catalogue)

@@ -155,6 +155,23 @@ async def test_a_server_does_not_wake_on_cards_that_others_run_on() -> None:
     assert decided(cluster, "s") == 0
 
 
+async def test_a_server_does_not_wake_on_cards_of_prefill_and_decode() -> None:
+    """Each role has a number of cards of its own: one decode replica takes three here."""
+    cluster = scene(4, a=0, b=0)
+    steps = {"alpha": 9, "kappa": 0, "delta": 0.02, "ahead": 1, "budget": 8192}
+    part = {"acc": "A", "maxBatchSize": 8, "atTokens": 1, "stepParms": steps}
+    roles = [{**part, "role": "Prefill", "accCount": 1}, {**part, "role": "Decode", "accCount": 3}]
+    cluster.add(model("P", roles))
+    places = {role: {"accelerator": "A", "numReplicas": 1} for role in ("prefill", "decode")}
+    apart = {**running(2, 1), "roles": places}
+    cluster.add(server("X", spec={"model": "P", "currentAlloc": apart, "desiredAlloc": apart}))
+    see_requests(cluster, 1.0)
+
+    await wake(INFERNO, context_of(cluster, FakeOptimizer()))
+
+    assert decided(cluster, "s") == 0
+
+
 async def test_a_server_that_finds_no_free_card_says_at_once_what_it_waits_for() -> None:
     cluster = scene(2, a=2, b=0)
     context = context_of(cluster, FakeOptimizer())
