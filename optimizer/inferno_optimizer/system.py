@@ -3,7 +3,7 @@
 Units: time in ms, arrival rates in requests/min, costs in cents/hour, capacity in cards.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import ClassVar
@@ -313,6 +313,11 @@ class Allocation:
         return self.mix or self.roles or (self,)
 
     @property
+    def place(self) -> str:
+        """The accelerator, or those of both roles, as `place_of_all` names them."""
+        return place_of_all([part.accelerator for part in self.roles or (self,)])
+
+    @property
     def placement(self) -> str:
         """Replicas and accelerator of each part as text, such as `2 x A100 + 1 x H100`."""
         return " + ".join(_placed(part) for part in self.parts)
@@ -327,6 +332,12 @@ def place_of(accelerator: str, role: Role) -> str:
     return accelerator if role is Role.BOTH else f"{accelerator} {role.lower()}"
 
 
+def place_of_all(accelerators: Sequence[str]) -> str:
+    """Name of one accelerator, or of those of prefill and decode: `B prefill + A decode`."""
+    roles = (Role.BOTH,) if len(accelerators) == 1 else (Role.PREFILL, Role.DECODE)
+    return " + ".join(map(place_of, accelerators, roles))
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """A model in a service class, with its current allocation and its load.
@@ -337,8 +348,8 @@ class Server:
     is full. `accelerators` names the only accelerators that the server may use, as it has workloads
     only there; empty means any. `prefill_accelerators` and `decode_accelerators` are the same for
     replicas of these roles, which are not used where only `accelerators` are named. `destination`
-    is the accelerator that the server is moving to, or has moved to lately, so that another move
-    has not paid for itself yet.
+    is the `Allocation.place` that the server is moving to, or has moved to lately, so that another
+    move has not paid for itself yet.
     """
 
     name: str

@@ -15,7 +15,7 @@ from inferno_operator.resources.schema import (
     Quantity,
     Rule,
 )
-from inferno_optimizer.system import Role, place_of
+from inferno_optimizer.system import Role, place_of, place_of_all
 
 MAX_ACCELERATORS = 64
 """Most accelerators of one server; bounds the cost of the API server's checks."""
@@ -165,6 +165,12 @@ class ServerAllocation(Allocation):
     def parts(self) -> tuple[Allocation, ...]:
         """An allocation for each accelerator."""
         return self.mix or (self.roles.parts if self.roles else (self,))
+
+    @property
+    def place(self) -> str:
+        """The accelerator, or those of both roles, as the optimizer names a destination."""
+        parts = [*self.roles.by_role.values()] if self.roles else [self]
+        return place_of_all([part.accelerator for part in parts])
 
 
 def placement_of(allocation: Mapping[str, Any]) -> object:

@@ -209,13 +209,13 @@ class Server(Resource):
 
     @property
     def wakes_on(self) -> str:
-        """Accelerator of a server that has slept, until a replica serves; "" for any other."""
+        """Where a server wakes that has slept, until a replica serves; "" for any other."""
         desired, current = self.spec.desired_alloc, self.spec.current_alloc
         serves = current is not None and current.num_replicas > 0
         last = self.status.last_accelerator
         if not last or (serves and not self.sleeps):
             return ""
-        return desired.accelerator if desired is not None and desired.num_replicas else last
+        return desired.place if desired is not None and desired.num_replicas else last
 
     @property
     def lead_seconds(self) -> float:

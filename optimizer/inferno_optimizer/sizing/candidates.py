@@ -31,6 +31,7 @@ from inferno_optimizer.system import (
     Role,
     RoleProfile,
     System,
+    place_of_all,
 )
 
 PENALTY_SHARE = 0.1
@@ -154,7 +155,7 @@ class Candidates:
         if self.apart is None or self.pair[row] == NO_PAIR:
             return self.system.accelerators[int(self.pairs.accelerator[row])].name
         roles = (self.system.roles[i] for i in self.apart.roles_of(int(self.pair[row])))
-        return " + ".join(f"{role.accelerator} {role.role.lower()}" for role in roles)
+        return place_of_all([role.accelerator for role in roles])
 
     def ranked(self) -> IntArray:
         """Usable rows sorted by case, then value, then unit cost, then name of accelerator.
@@ -355,7 +356,7 @@ def changes_of_cost(
             started = 0.0 if accelerator_of in kept else cost[row]
             stopped = old_cost[row] - kept.get(accelerator_of, 0.0)
             penalty[row] = PENALTY_SHARE * (stopped + started)
-    destination = integers(catalogue.accelerators.get(c.server.destination, -1) for c in cases)
+    destination = integers(catalogue.numbers.get(c.server.destination, -1) for c in cases)
     unpaid = (destination >= 0)[pairs.case]
     elsewhere = destination[pairs.case] != pairs.accelerator
     moving = np.where(elsewhere, UNPAID_SHARE * (old_cost + cost), 0.0)

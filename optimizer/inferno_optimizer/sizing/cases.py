@@ -19,6 +19,7 @@ from inferno_optimizer.system import (
     ServiceClass,
     System,
     Target,
+    place_of_all,
 )
 from inferno_optimizer.validation import Problem, find_problems
 
@@ -93,6 +94,11 @@ class Catalogue:
         """The number of the accelerator, or of the pair, of an allocation; -1 if unknown."""
         parts = allocation.roles or (allocation,)
         return self.places.get(tuple(part.accelerator for part in parts), -1)
+
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """The numbers of all places by `Allocation.place`."""
+        return {place_of_all(names): i for names, i in self.places.items()}
 
     @cached_property
     def apart(self) -> Mapping[str, tuple[tuple[int, int], ...]]:

@@ -19,10 +19,10 @@ from inferno_optimizer.system import System
 
 @dataclass(frozen=True, slots=True)
 class PastPlan:
-    """The replicas that the targets of a Server took in a plan, and when."""
+    """The replicas that the targets of a Server took in a plan, where, and when."""
 
     time: datetime
-    accelerator: str
+    place: str
     replicas: int
 
 
@@ -34,14 +34,14 @@ class RecentPlans:
     ----------
     plans
         The plans of its window, the oldest first.
-    accelerator
-        That of the decision that stands; "" without one.
+    place
+        That of the decision that stands, see `ServerAllocation.place`; "" without one.
     moved
         When that became another one; None if it has not, as far as is known.
     """
 
     plans: Sequence[PastPlan] = ()
-    accelerator: str = ""
+    place: str = ""
     moved: datetime | None = None
 
 
@@ -89,7 +89,7 @@ def after_plan(
     for server in servers:
         uid, newest = server.metadata.uid, allocations.get(server.spec.name)
         if newest is not None:
-            plan = PastPlan(now, newest.accelerator, newest.replicas)
+            plan = PastPlan(now, newest.place, newest.replicas)
             plans[uid] = replace(recent[uid], plans=(*recent[uid].plans, plan))
     return plans
 
@@ -110,7 +110,7 @@ def moves(
     allocations, times = solution.allocations, {}
     for server in servers:
         before, newest = recent[server.metadata.uid], allocations.get(server.spec.name)
-        moved = newest is not None and _is_move(before.accelerator, newest.accelerator)
+        moved = newest is not None and _is_move(before.place, newest.place)
         time = now if moved else before.moved
         if time is not None:
             times[server.metadata.uid] = time
@@ -120,31 +120,38 @@ def moves(
 def _goal(server: Server, known: RecentPlans) -> str:
     if server.spec.measure is None and (known.moved is None or _has_arrived(server)):
         return ""
-    return server.wakes_on if known.moved is None else known.accelerator
+    return server.wakes_on if known.moved is None else known.place
 
 
 def _has_arrived(server: Server) -> bool:
     """Whether a Server runs where it was decided, and nowhere else."""
     decided, runs = server.spec.desired_alloc, server.spec.current_alloc
-    return {p.accelerator for p in placements(decided)} == {p.accelerator for p in placements(runs)}
+    return _places(decided) == _places(runs)
+
+
+def _places(whole: ServerAllocation | None) -> set[str]:
+    """The accelerators that have replicas, or those of both roles."""
+    if whole is not None and whole.roles is not None:
+        return {whole.place}
+    return {placement.accelerator for placement in placements(whole)}
 
 
 def _is_move(before: str, after: str) -> bool:
-    """Whether something runs before and after it, on another accelerator."""
+    """Whether something runs before and after it, on another accelerator or in other roles."""
     return bool(before and after) and before != after
 
 
 def _up_to_date(known: RecentPlans | None, server: Server, now: datetime) -> RecentPlans:
     standing, window = _standing(server), timedelta(seconds=server.window_seconds)
     payback = timedelta(seconds=payback_s(server.lead_seconds))
-    accelerator = standing.accelerator if standing and standing.num_replicas else ""
+    place = standing.place if standing and standing.num_replicas else ""
     if known is None:
-        plans = (PastPlan(now, accelerator, standing.num_replicas),) if standing else ()
-        known = RecentPlans(plans, accelerator, server.status.moved)
-    moved = now if _is_move(known.accelerator, accelerator) else known.moved
+        plans = (PastPlan(now, place, standing.num_replicas),) if standing else ()
+        known = RecentPlans(plans, place, server.status.moved)
+    moved = now if _is_move(known.place, place) else known.moved
     return RecentPlans(
         tuple(plan for plan in known.plans if abs(now - plan.time) < window),
-        accelerator,
+        place,
         moved if moved is not None and abs(now - moved) < payback else None,
     )
 
@@ -153,9 +160,9 @@ def _fewest(server: Server, plans: Sequence[PastPlan]) -> int:
     standing, newest = _standing(server), plans[-1]
     if server.spec.measure is None:  # what somebody typed counts at once
         return 0
-    if standing is None or standing.mix or standing.accelerator != newest.accelerator:
+    if standing is None or standing.mix or standing.place != newest.place:
         return 0
-    most = max(plan.replicas for plan in plans if plan.accelerator == newest.accelerator)
+    most = max(plan.replicas for plan in plans if plan.place == newest.place)
     return int(kept_replicas(standing.num_replicas, most))
 
 

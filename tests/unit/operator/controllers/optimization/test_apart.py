@@ -1,6 +1,7 @@
 """Prefill and decode apart, from objects to a System and from a decision to a Server."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -169,3 +170,22 @@ def test_a_decision_apart_wants_replicas_of_both_roles() -> None:
     found = wanted(observe(Server, manifest))
 
     assert found.replicas == {"L40S prefill": 2, "H100 decode": 3}
+
+
+@pytest.mark.parametrize("goal", ["H100", "L40S prefill + H100 decode"])
+def test_a_server_that_has_just_moved_stays_together_or_apart(system: System, goal: str) -> None:
+    """What is cheaper elsewhere is no reason; the sample is cheaper apart, and then together."""
+    (server,) = (each for each in system.servers if each.name == "documents")
+    loose = {
+        name: replace(target, itl_ms=0.0) for name, target in system.classes[0].targets.items()
+    }
+    classes = (replace(system.classes[0], targets=loose), *system.classes[1:])
+    cheaper_together = goal != "H100"
+    asked = replace(
+        system, servers=(server,), classes=classes if cheaper_together else system.classes
+    )
+    settled = replace(asked, servers=(replace(server, destination=goal),))
+
+    free, held = (optimize(each).allocations["documents"].place for each in (asked, settled))
+
+    assert (free != goal, held) == (True, goal)

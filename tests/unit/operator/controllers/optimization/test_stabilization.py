@@ -1,5 +1,6 @@
 """A measured Server loses replicas only when fewer were enough for some time."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inferno_operator.controllers.optimization.allocations import desired_allocation
 from inferno_operator.controllers.optimization.stabilization import (
     RecentPlans,
     after_plan,
@@ -19,8 +21,9 @@ from inferno_operator.controllers.optimization.stabilization import (
 from inferno_operator.resources import Server, ServerStatus
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import Decision, Reason, Solution
-from inferno_optimizer.system import Allocation, System
+from inferno_optimizer.system import Allocation, Role, System
 from inferno_optimizer.system import Server as CoreServer
+from tests.unit.operator import objects
 from tests.unit.operator.objects import NOW, observed, server
 from tests.unit.optimizer.systems import accelerators, system_of
 
@@ -132,6 +135,47 @@ def test_a_move_to_another_accelerator_keeps_nothing() -> None:
     operator.plans(0, 8)
 
     assert operator.plans(30, 3, accelerator="B") == 3
+
+
+def apart(prefill: int, decode: int) -> objects.Manifest:
+    """A decision for prefill on B and decode on A."""
+    roles = {
+        "prefill": {"accelerator": "B", "numReplicas": prefill},
+        "decode": {"accelerator": "A", "numReplicas": decode},
+    }
+    return {"accelerator": "A", "numReplicas": prefill + decode, "roles": roles}
+
+
+def plan_apart(prefill: int, decode: int) -> Solution:
+    """A plan with prefill on B and decode on A."""
+    parts = (
+        Allocation("B", prefill, role=Role.PREFILL),
+        Allocation("A", decode, role=Role.DECODE),
+    )
+    (decision,) = plan(prefill + decode).decisions
+    allocation = Allocation("A", prefill + decode, roles=parts)
+    return replace(plan(0), decisions=(replace(decision, allocation=allocation),))
+
+
+def after(before: objects.Manifest, newest: Solution) -> tuple[int, str]:
+    """The fewest replicas after a plan, and where the Server is to stay once it stands."""
+    server = subject(desiredAlloc=before)
+    recent = before_plan({}, [server], NOW)
+    moved = moves(recent, [server], newest, NOW).get(server.metadata.uid)
+    fewest = fewest_replicas(after_plan(recent, [server], newest, NOW), [server])["S"]
+    stands = subject(desiredAlloc=desired_allocation(newest.decisions[0].allocation)).model_copy(
+        update={"status": ServerStatus(moved=moved)}
+    )
+    settled = with_destinations(SYSTEM, before_plan({}, [stands], NOW), [stands])
+    return fewest, settled.servers[0].destination
+
+
+def test_replicas_of_both_roles_are_none_that_do_both() -> None:
+    together = {"accelerator": "A", "numReplicas": 4}
+
+    assert after(apart(8, 3), plan(8)) == (0, "A")
+    assert after(together, plan_apart(2, 1)) == (0, "B prefill + A decode")
+    assert after(apart(8, 3), plan_apart(7, 3)) == (11, "")  # it goes nowhere
 
 
 @pytest.mark.parametrize(("lead", "stays"), [(360, 3600), (120, 1200), (30, 300)])
