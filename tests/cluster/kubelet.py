@@ -20,6 +20,9 @@ from tests.cluster.ticking import TICK_S, Ticking, unless_gone
 
 Manifest = dict[str, Any]
 
+Rule = Callable[[Mapping[str, int]], bool]
+"""Whether the ready replicas, by server, are enough."""
+
 
 class Kubelet(Ticking):
     """Gives each pod a node, lets it be ready after a cold start, and ends what is deleted.
@@ -180,6 +183,7 @@ class Witness(threading.Thread):
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._needed: dict[str, int] = {}
+        self._rule: Rule = lambda _: True
         self.broken: list[str] = []
         self.events = 0
 
@@ -231,6 +235,11 @@ class Witness(threading.Thread):
         with self._lock:
             self._needed = dict(needed)
 
+    def keep(self, rule: Rule) -> None:
+        """Ask for what ready replicas, by server, must be once they are so, from now on."""
+        with self._lock:
+            self._rule = rule
+
     def serving(self) -> Counter[str]:
         """Count the ready replicas by server."""
         with self._lock:
@@ -248,6 +257,8 @@ class Witness(threading.Thread):
         if any(used[card_type] > count for card_type, count in self._capacity.items()):
             self.broken.append(f"{name}: cards {dict(used)} of {self._capacity}")
         after = self._by_server()
+        if self._rule(before) and not self._rule(after) and not evicted:
+            self.broken.append(f"{name}: {dict(after)} are too few, after {dict(before)}")
         needs = {} if evicted else self._needed
         for server, needed in needs.items():
             if after[server] < min(before[server], needed):

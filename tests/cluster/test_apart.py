@@ -9,7 +9,7 @@ import pytest
 
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER
 from tests.cluster.apart import CARDS, LOOSE, TIGHT, documents, targets
-from tests.cluster.kubelet import Witness, running_pods
+from tests.cluster.kubelet import Rule, Witness, running_pods
 from tests.cluster.role_pods import (
     Role,
     objects_of,
@@ -146,6 +146,85 @@ def test_both_roles_move_together_with_the_operator_killed_in_between(
     current = wait_until(lambda: _roles(scene, "currentAlloc"), bool, "what runs")
     assert {role: part["numReplicas"] for role, part in current.items()} == least
     assert _server(scene)["spec"]["currentAlloc"]["numReplicas"] == sum(least.values())
+
+
+def enough(decisions: Sequence[Manifest]) -> Rule:
+    """Whether what is ready carries the load that decisions are for, as a sum of their shares."""
+    whole = next(each["numReplicas"] for each in decisions if "roles" not in each)
+    sizes = next(_sizes(each) for each in decisions if "roles" in each)
+
+    def carries(ready: Mapping[str, int]) -> bool:
+        apart = min(ready.get(role, 0) / size for role, size in sizes.items())
+        return ready.get("both", 0) / whole + apart >= 1
+
+    return carries
+
+
+def half_of(sample: Iterator[Manifest]) -> Iterator[Manifest]:
+    """The sample with half of its load."""
+    for each in sample:
+        if each["kind"] == "Server":
+            each["spec"]["currentAlloc"]["load"]["arrivalRate"] /= 2
+        yield each
+
+
+@pytest.mark.parametrize("runs", ["Deployments", "one ModelServing of several pods"], indirect=True)
+def test_a_server_goes_apart_and_back_while_its_load_doubles(
+    scene: Scene, operator: StartOperator, witness: Witness, runs: Runs
+) -> None:
+    plane, namespace = scene.control_plane, scene.namespace
+
+    def decided(itl: int, *, apart: bool, times: int = 1) -> Manifest:
+        """The decision for a target of the inter-token latency, and so much more load."""
+        scene.wait_until_done("apart")
+        load = {**_server(scene)["spec"]["currentAlloc"]["load"]}
+        load["arrivalRate"] *= times
+        patch = {"spec": {"currentAlloc": {"load": load}}}
+        plane.patch("server", "documents", patch, namespace)
+        plane.patch("serviceclass", "premium", {"spec": {"data": targets(itl)}}, namespace)
+        scene.request("apart")
+        scene.wait_until_done("apart")
+        found: Manifest = _server(scene)["spec"]["desiredAlloc"]
+        assert ("roles" in found) == apart
+        return found
+
+    def arrived(whole: Manifest) -> None:
+        wanted = _sizes(whole) or {"both": whole["numReplicas"]}
+        wait_until(witness.serving, lambda now: +now == wanted, f"{wanted} and no others")
+        wait_until(lambda: _server(scene), _has_arrived, "the condition")
+
+    scene.apply(
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}},
+        deployment(TOGETHER),
+        *runs.manifests,
+        *half_of(manifests(LOOSE, runs)),
+    )
+    running = operator()
+    few = decided(LOOSE, apart=False)
+    arrived(few)
+
+    few_apart = decided(TIGHT, apart=True)
+    witness.keep(enough([few, few_apart]))
+    many_apart = decided(TIGHT, apart=True, times=2)  # in the middle of the move
+    running.kill()
+    running = operator()
+    arrived(many_apart)
+
+    many = decided(LOOSE, apart=False)
+    witness.keep(enough([many, many_apart]))
+    running.kill()
+    operator()
+    arrived(many)
+
+    assert witness.broken == []
+    assert few["numReplicas"] < many["numReplicas"]
+    assert _sizes(few_apart)["prefill"] < _sizes(many_apart)["prefill"]
+    assert "roles" not in _server(scene)["spec"]["currentAlloc"]
+
+
+def _sizes(whole: Manifest) -> dict[str, int]:
+    """The replicas of each role of an allocation."""
+    return {role: part["numReplicas"] for role, part in whole.get("roles", {}).items()}
 
 
 def _server(scene: Scene) -> Manifest:
