@@ -221,13 +221,16 @@ class Server(Resource):
     def lead_seconds(self) -> float:
         """Time until a new replica serves [s].
 
-        It is the one that is measured on the accelerator of the decision, else the longest that
-        is measured on any, else what a person says.
+        It is the one that is measured on the accelerator of the decision, or the longer one of
+        both roles, else the longest that is measured on any, else what a person says.
         """
         measured = {item.accelerator: item.seconds for item in self.status.lead_times}
         desired = self.spec.desired_alloc
-        if desired is not None and desired.accelerator in measured:
-            return measured[desired.accelerator]
+        decided = [desired.accelerator] if desired else []
+        if desired is not None and desired.roles is not None:
+            decided = [*desired.roles.by_place]
+        if decided and measured.keys() >= {*decided}:
+            return max(measured[place] for place in decided)
         return max(measured.values(), default=float(self.spec.startup_seconds or LEAD_SECONDS))
 
     @property

@@ -12,11 +12,13 @@ from inferno_operator.controllers.actuation.decision import wanted
 from inferno_operator.controllers.optimization.allocations import desired_allocation
 from inferno_operator.controllers.optimization.changes import spec_change
 from inferno_operator.controllers.optimization.noise import is_same_placement
+from inferno_operator.controllers.optimization.placements import cards_of
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.resources import Server, parse
 from inferno_operator.resources.observation import observe
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import Allocation, Role, System, Transfer
 from inferno_optimizer.wire.codec import (
     decode_solution,
@@ -189,3 +191,16 @@ def test_a_server_that_has_just_moved_stays_together_or_apart(system: System, go
     free, held = (optimize(each).allocations["documents"].place for each in (asked, settled))
 
     assert (free != goal, held) == (True, goal)
+
+
+def test_each_role_has_its_own_number_of_cards(system: System) -> None:
+    several = tuple(replace(role, accelerator_count=3) for role in system.roles)
+    server = parse(yaml.safe_load(MANIFEST))
+    assert isinstance(server, Server)
+    apart = server.spec.current_alloc
+    together = apart and apart.model_copy(update={"roles": None})
+
+    catalogue = Catalogue(replace(system, roles=several))
+
+    assert cards_of(apart, server, catalogue) == {"L40S": 2 * 3, "H100": 3 * 3}
+    assert cards_of(together, server, catalogue) == {"H100": 5}

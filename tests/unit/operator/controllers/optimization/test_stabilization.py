@@ -178,6 +178,20 @@ def test_replicas_of_both_roles_are_none_that_do_both() -> None:
     assert after(apart(8, 3), plan_apart(7, 3)) == (11, "")  # it goes nowhere
 
 
+def test_the_lead_time_of_both_roles_is_the_longer_one() -> None:
+    seconds = {"A": 30, "B prefill": 200, "A decode": 90}
+    status = ServerStatus.model_validate(
+        {"leadTimes": [{"accelerator": a, "seconds": s, "pods": 1} for a, s in seconds.items()]}
+    )
+
+    together, both = (
+        subject(**fields).model_copy(update={"status": status})
+        for fields in ({}, {"desiredAlloc": apart(8, 3)})
+    )
+
+    assert (together.lead_seconds, both.lead_seconds) == (30, 200)
+
+
 @pytest.mark.parametrize(("lead", "stays"), [(360, 3600), (120, 1200), (30, 300)])
 def test_a_server_that_moves_stays_until_a_tenth_saved_has_paid_for_what_ran_twice(
     lead: int, stays: int
