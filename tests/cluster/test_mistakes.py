@@ -152,7 +152,19 @@ def test_mistakes_in_each_kind_take_nothing_away_that_runs(
     patch(scene, "model", "m", {"data": fast})
     check("chat", "Allocated", "3 x A100")
     assert "more than twice" in condition(scene.optimizer("inferno"), "Optimized")["message"]
+    delete(scene, "model", "m")
+    scene.apply(objects.model("M", fast))
+    check("chat", "Allocated", "3 x A100")
+    assert "more than twice" in condition(scene.optimizer("inferno"), "Optimized")["message"]
     patch(scene, "model", "m", {"data": data})
+
+    scene.apply(counted(A100=100, H100=100))
+    slow = [objects.performance(name, alpha=9990, beta=0) for name in ("A100", "H100")]
+    patch(scene, "model", "m", {"data": slow})
+    check("chat", "Allocated", "3 x A100")
+    assert "less than a quarter" in condition(scene.optimizer("inferno"), "Optimized")["message"]
+    patch(scene, "model", "m", {"data": data})
+    scene.apply(counted(A100=3, H100=4))
 
     patch(scene, "server", "chat", {"workloads": [{"accelerator": "H100", "name": "chat-h100"}]})
     scene.wait_for_words("chat", "Actuated", "'chat-a100' has 3 replicas on A100 and is not in")

@@ -293,9 +293,9 @@ class ModelStatus(Status):
     """What plans count for its replicas, one item per accelerator and role; empty before the first
     plan."""
     performance: Items[PerformanceData] = ()
-    """Performance data that plans trust, one item per accelerator: those of spec, with what
-    calibration found; but as they were before, where by those of now a replica carries more than
-    twice as much, and no person has approved a Plan since."""
+    """Performance data that plans trust, one item per accelerator and role: those of spec, with
+    what calibration found; but as they were before, where by those of now a replica carries more
+    than twice as much or less than a quarter, and no person has approved a Plan since."""
     calibration: Items[CalibratedData] = ()
     """Parameters from measurements, one item per accelerator. Those for calibrate: Use stay after
     a refusal, as they were before."""

@@ -85,6 +85,9 @@ class PlanTotals(Part):
     """Cards that all Servers take by the Plan, by type; none where capacity is ignored."""
     reduction: Reduction | None = None
     """What is taken away; absent if there are no such Servers."""
+    inflated: Annotated[Items[NonEmptyText], Field(max_length=MAX_EMPTIED)] = ()
+    """Servers that become more than twice as dear as they have to by the performance data that are
+    trusted (`status.performance` of their Models), the first of them by name."""
 
 
 class PlanSpec(Part):

@@ -76,6 +76,9 @@ def change_parts(
         yield f"and {spec.steps_omitted} more Servers, which the Plan does not list"
     yield summary(plan, money)
     yield from _taken(spec.totals.reduction)
+    if spec.totals.inflated:
+        names = ", ".join(spec.totals.inflated)
+        yield f"less than half as dear by the performance data that plans trusted before: {names}"
 
 
 def state_line(plan: Plan) -> str:

@@ -31,7 +31,8 @@ def additions(optimization: Optimization, proposal: Proposal, now: datetime) -> 
     catalogue = Catalogue(optimization.snapshot.system)
     resources = readable(optimization.observations)
     servers = {r.metadata.name: r for r in resources if isinstance(r, Server)}
-    adding = [decision for decision in proposal.decisions if _only_adds(decision)]
+    waiting = proposal.spec.totals.inflated
+    adding = [d for d in proposal.decisions if _only_adds(d) and d.server not in waiting]
     adding.sort(key=lambda d: (priority_of(servers[d.server], catalogue), d.server))
     if not optimization.optimizer.spec.data.optimizer.unlimited:
         unreadable = still_running(optimization.observations)

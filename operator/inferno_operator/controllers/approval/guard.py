@@ -61,6 +61,12 @@ def _beyond(guard: Guard, totals: PlanTotals) -> Iterator[str]:
             f"the cost rises from {before:g} to {after:g} cents/hour ({percent}),"
             f" spec.guard.maxCostIncreasePercent is {limit:g}"
         )
+    if totals.inflated and limit is None:
+        yield (
+            f"by the performance data that plans trust, {_named(totals.inflated)} would cost less"
+            f" than half: its Model now says that a replica carries less than a quarter,"
+            f" spec.guard.maxCostIncreasePercent is not set"
+        )
 
 
 def _reduced(guard: Guard, reduction: Reduction | None) -> Iterator[str]:

@@ -8,19 +8,24 @@ Where a Model says all at once that replicas carry far more, what was known befo
 `doubt`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from inferno_operator.controllers.actuation.decision import UNDECIDED
 from inferno_operator.controllers.approval.contents import StoredDecision
 from inferno_operator.controllers.optimization.allocations import priced_current
-from inferno_operator.controllers.optimization.doubt import Place, trusting
+from inferno_operator.controllers.optimization.doubt import Doubts, trusting
 from inferno_operator.controllers.optimization.placements import (
+    by_place,
     cards_of_placements,
     placements,
-    replicas,
+    places,
 )
-from inferno_operator.controllers.optimization.replica_rates import ReplicaRates, replica_rates
+from inferno_operator.controllers.optimization.replica_rates import (
+    ReplicaRates,
+    carried,
+    replica_rates,
+)
 from inferno_operator.resources import (
     DIGITS,
     MAX_EMPTIED,
@@ -32,7 +37,7 @@ from inferno_operator.resources import (
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Reason
-from inferno_optimizer.system import PerformanceProfile, System
+from inferno_optimizer.system import System
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,11 @@ class _Change:
 
     server: Server
     decision: StoredDecision
-    before: tuple[Placement, ...]
+    runs: ServerAllocation | None
+
+    @property
+    def before(self) -> tuple[Placement, ...]:
+        return placements(self.runs)
 
     @property
     def after(self) -> tuple[Placement, ...]:
@@ -54,14 +63,9 @@ class _Change:
 
     @property
     def loses(self) -> bool:
-        """Whether replicas are taken away on some accelerator."""
-        after = replicas(self.after)
-        return any(after.get(name, 0) < count for name, count in replicas(self.before).items())
-
-    @property
-    def places_after(self) -> Iterator[Place]:
-        """The model, with each accelerator that it goes on with."""
-        return ((self.server.spec.model, placement.accelerator) for placement in self.after)
+        """Whether replicas are taken away on some accelerator, or in some role."""
+        after = by_place(self.decision.after)
+        return any(after.get(name, 0) < count for name, count in by_place(self.runs).items())
 
     @property
     def is_served(self) -> bool:
@@ -85,7 +89,7 @@ def reduction_of(
     decisions: Sequence[StoredDecision],
     servers: Iterable[Server],
     catalogue: Catalogue,
-    in_doubt: Mapping[Place, PerformanceProfile],
+    in_doubt: Doubts,
 ) -> Reduction | None:
     """Return what decisions take away; None if no Server is in service.
 
@@ -96,25 +100,26 @@ def reduction_of(
     servers
         All Servers of the namespace, as they are now.
     in_doubt
-        The profiles that are trusted instead of some of the system.
+        The profiles of the system that are not trusted.
     """
-    in_service = {s.metadata.name: s for s in servers if _follows(s)}
+    in_service = {s.metadata.name: s for s in servers if follows(s)}
     if not in_service:
         return None
     running = {name: _running(server, catalogue) for name, server in in_service.items()}
     changes = [
         _Change(in_service[d.server], d, running[d.server])
         for d in decisions
-        if running.get(d.server)
+        if d.server in running and placements(running[d.server])
     ]
     rates = _rates([change for change in changes if change.moves], catalogue.system)
     gained = _gained(decisions, {s.metadata.name: s for s in servers}, catalogue)
     losses = [c for c in changes if not c.is_served and not _is_displaced(c, gained, catalogue)]
     return Reduction(
-        replicas=sum(map(_count, running.values())),
+        replicas=sum(_count(placements(whole)) for whole in running.values()),
         replicas_taken=round(sum(_taken(change, rates) for change in changes), DIGITS),
         load=round(
-            sum(_load(in_service[name]) for name, placed in running.items() if placed), DIGITS
+            sum(load_of(in_service[name]) for name, whole in running.items() if placements(whole)),
+            DIGITS,
         ),
         load_lost=round(sum(_lost(change, rates) for change in losses), DIGITS),
         emptied=_emptied(losses),
@@ -124,24 +129,24 @@ def reduction_of(
 
 def _emptied(losses: Iterable[_Change]) -> tuple[str, ...]:
     """Return the Servers with load that keep no replica, as many as a Plan names."""
-    emptied = sorted(c.decision.server for c in losses if not c.after and _load(c.server) > 0)
+    emptied = sorted(c.decision.server for c in losses if not c.after and load_of(c.server) > 0)
     return tuple(emptied[:MAX_EMPTIED])
 
 
-def _follows(server: Server) -> bool:
+def follows(server: Server) -> bool:
     """Whether replicas follow from the decisions for a Server."""
     spec = server.spec
     return bool(spec.workloads or spec.model_booster or spec.actuation == "Publish")
 
 
-def _running(server: Server, catalogue: Catalogue) -> tuple[Placement, ...]:
+def _running(server: Server, catalogue: Catalogue) -> ServerAllocation | None:
     """Return the replicas that run; where the operator does not see them, those decided before."""
     if server.spec.workloads or server.spec.model_booster:
-        return placements(server.spec.current_alloc)
-    return placements(standing(server, catalogue))
+        return server.spec.current_alloc
+    return standing(server, catalogue)
 
 
-def _load(server: Server) -> float:
+def load_of(server: Server) -> float:
     """Return the load of a Server [requests/min]."""
     current = server.spec.current_alloc
     return max(current.load.arrival_rate, 0.0) if current and current.load else 0.0
@@ -162,7 +167,7 @@ def _taken(change: _Change, rates: ReplicaRates) -> float:
 
 def _lost(change: _Change, rates: ReplicaRates) -> float:
     """Return the load that a Server loses: as large a share as that of its replicas."""
-    return _load(change.server) * _taken(change, rates) / _count(change.before)
+    return load_of(change.server) * _taken(change, rates) / _count(change.before)
 
 
 def _worth(change: _Change, rates: ReplicaRates) -> float:
@@ -175,12 +180,12 @@ def _worth(change: _Change, rates: ReplicaRates) -> float:
         [(p.replicas, rates.get((name, p.accelerator))) for p in placed]
         for placed in (change.before, change.after)
     )
-    carried, carries = (
+    carries_now, carries = (
         sum(count * rate for count, rate in parts if rate is not None) for parts in (before, after)
     )
-    if carried <= 0 or any(rate is None for _, rate in (*before, *after)):
+    if carries_now <= 0 or any(rate is None for _, rate in (*before, *after)):
         return replicas
-    return _count(change.before) * carries / carried
+    return _count(change.before) * carries / carries_now
 
 
 def _rates(changes: Sequence[_Change], system: System) -> ReplicaRates:
@@ -190,25 +195,25 @@ def _rates(changes: Sequence[_Change], system: System) -> ReplicaRates:
     return replica_rates(system, names, cards)
 
 
-def _doubted(
-    changes: Sequence[_Change], system: System, in_doubt: Mapping[Place, PerformanceProfile]
-) -> tuple[str, ...]:
+def _doubted(changes: Sequence[_Change], system: System, in_doubt: Doubts) -> tuple[str, ...]:
     """Return the Servers that lose replicas and, by what is trusted, are not served then."""
-    losing = [c for c in changes if c.loses and any(p in in_doubt for p in c.places_after)]
+    losing = [c for c in changes if c.loses and _is_in_doubt(c, in_doubt)]
     if not losing:
         return ()
     rates = _rates(losing, trusting(system, in_doubt))
-    unserved = sorted(c.decision.server for c in _unserved(losing, rates))
+    unserved = sorted(
+        c.decision.server
+        for c in losing
+        if carried(c.decision.after, c.server.spec.name, rates) < load_of(c.server)
+    )
     return tuple(unserved[:MAX_EMPTIED])
 
 
-def _unserved(changes: Iterable[_Change], rates: ReplicaRates) -> Iterator[_Change]:
-    """Yield the changes by which a Server gets replicas that carry less than its load."""
-    for change in changes:
-        name = change.server.spec.name
-        carried = sum(p.replicas * rates.get((name, p.accelerator), 0.0) for p in change.after)
-        if carried < _load(change.server):
-            yield change
+def _is_in_doubt(change: _Change, in_doubt: Doubts) -> bool:
+    """Whether a Server goes on with replicas that may carry less than the new data say."""
+    model = change.server.spec.model
+    found = (in_doubt.get((model, *place)) for place in places(change.decision.after))
+    return any(doubt is not None and doubt.carries_more for doubt in found)
 
 
 def _gained(

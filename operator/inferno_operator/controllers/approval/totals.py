@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from inferno_operator.controllers.actuation.decision import UNDECIDED
 from inferno_operator.controllers.approval.contents import StoredDecision, cost_of
+from inferno_operator.controllers.approval.inflation import inflated
 from inferno_operator.controllers.approval.reduction import reduction_of, standing
 from inferno_operator.controllers.optimization.placements import cards_of
 from inferno_operator.controllers.optimization.snapshot import Snapshot
@@ -50,6 +51,7 @@ def totals_of(
         cost_after=round(before + change, DIGITS),
         cards=tuple(cards),
         reduction=reduction_of(decisions, servers, catalogue, snapshot.in_doubt),
+        inflated=inflated(decisions, servers, catalogue, snapshot.in_doubt),
     )
 
 

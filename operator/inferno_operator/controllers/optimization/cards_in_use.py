@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from inferno_operator.controllers.optimization.profiles import Place, place_of_profile
 from inferno_operator.resources import Accelerator, Model
 from inferno_optimizer import system as core
 from inferno_optimizer.capacity import cards_of_servers
@@ -18,9 +19,6 @@ from inferno_optimizer.validation import Problem
 
 CARDS_CHANGED = "CardsChanged"
 """The reason of an Accelerator or Model whose change is not taken."""
-
-Place = tuple[str, str, core.Role]
-"""A model, an accelerator, and what replicas do there."""
 
 Profile = TypeVar("Profile", core.PerformanceProfile, core.RoleProfile)
 
@@ -78,19 +76,16 @@ def _known(model: Model) -> Iterator[tuple[Place, int]]:
 def _profiles(profiles: Iterable[Profile], known: Mapping[Place, int]) -> Iterator[Profile]:
     """Yield the profiles with the accelerators of a replica as before."""
     for profile in profiles:
-        count = known.get(_place(profile), profile.accelerator_count)
+        count = known.get(place_of_profile(profile), profile.accelerator_count)
         yield replace(profile, accelerator_count=count)
 
 
 def counted_replicas(system: System) -> Iterator[tuple[Place, int]]:
     """Yield the accelerators that plans count for each replica of the models."""
-    yield from ((_place(profile), profile.accelerator_count) for profile in system.profiles)
-    yield from ((_place(profile), profile.accelerator_count) for profile in system.roles)
-
-
-def _place(profile: core.PerformanceProfile | core.RoleProfile) -> Place:
-    role = profile.role if isinstance(profile, core.RoleProfile) else core.Role.BOTH
-    return profile.model, profile.accelerator, role
+    yield from (
+        (place_of_profile(profile), profile.accelerator_count) for profile in system.profiles
+    )
+    yield from ((place_of_profile(profile), profile.accelerator_count) for profile in system.roles)
 
 
 def _changed_types(

@@ -1,30 +1,71 @@
-"""Performance data by which replicas carry far more than in earlier plans, all at once; pure.
+"""Performance data by which replicas carry far more or far less than before, all at once; pure.
 
 That is often a mistake, such as times in the wrong unit. Plans compute with the new data; but a
-Plan that takes replicas away by them waits for a person (see `approval/reduction`). What was known
-before stays trusted until then; smaller changes, such as those of calibration, are trusted at once.
+Plan that takes replicas away by them, or makes a Server far dearer, waits for a person (see
+`approval/reduction` and `approval/inflation`). What was known before stays trusted until then;
+smaller changes, such as those of calibration, are trusted at once.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar
 
-from inferno_operator.controllers.optimization.profiles import TIMES, effective, profile_of
+from inferno_operator.controllers.optimization.profiles import (
+    TIMES,
+    Place,
+    Profile,
+    effective,
+    place_of_data,
+    place_of_profile,
+    profile_of,
+)
 from inferno_operator.controllers.optimization.replica_rates import replica_rates
 from inferno_operator.resources import Model, PerformanceData
-from inferno_optimizer.system import PerformanceParameters, PerformanceProfile, System
+from inferno_optimizer.system import (
+    PerformanceParameters,
+    PerformanceProfile,
+    RoleProfile,
+    System,
+    place_of,
+)
+
+Kind = TypeVar("Kind", PerformanceProfile, RoleProfile)
 
 FASTER = 2.0
 """How many times as fast as before a replica may be and is still trusted."""
 
-Place = tuple[str, str]
-"""A model and an accelerator."""
+SLOWER = 4.0
+"""How many times as slow as before a replica may be and is still trusted.
+
+It is more than `FASTER`: who waits for replicas that are needed is served worse meanwhile.
+"""
 
 
-def doubted(system: System, models: Iterable[Model]) -> Mapping[Place, PerformanceProfile]:
-    """Return the profiles that are trusted instead of those of the system; none usually.
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Performance data that are not trusted.
+
+    Attributes
+    ----------
+    trusted
+        The profile that is trusted instead.
+    carries_more
+        Whether a replica would carry far more by the new data; else it would carry far less.
+    """
+
+    trusted: Profile
+    carries_more: bool
+
+
+Doubts = Mapping[Place, Doubt]
+"""The performance data that are not trusted; none usually."""
+
+
+def doubted(system: System, models: Iterable[Model]) -> Doubts:
+    """Return which profiles of the system are not trusted.
 
     A profile is doubted if by it a replica of some server carries more than if all times that were
-    known were half as long.
+    known were half as long, or less than if they were four times as long.
 
     Parameters
     ----------
@@ -34,60 +75,98 @@ def doubted(system: System, models: Iterable[Model]) -> Mapping[Place, Performan
         Its Models, with the performance data that were trusted up to now.
     """
     known = {
-        (model.spec.name, data.acc): profile_of(model.spec.name, data)
+        place_of_data(model, data): profile_of(model, data)
         for model in models
         for data in model.status.performance
     }
-    changed = {
-        p for profile in system.profiles if known.get(p := _place(profile), profile) != profile
-    }
+    profiles = {place_of_profile(profile): profile for profile in (*system.profiles, *system.roles)}
+    changed = {p for p, profile in profiles.items() if known.get(p, profile) != profile}
     if not changed:
         return {}
-    models_of = {server.name: server.model for server in system.servers}
-    changed_models, accelerators = ({place[side] for place in changed} for side in (0, 1))
-    servers = {name for name, model in models_of.items() if model in changed_models}
-    at_most = trusting(system, {place: _faster(known[place]) for place in changed})
-    now, most = (replica_rates(s, servers, accelerators) for s in (system, at_most))
-    beyond = {(models_of[of[0]], of[1]) for of, rate in now.items() if rate > most.get(of, 0.0)}
-    return {place: known[place] for place in changed & beyond}
+    before = {place: known[place] for place in changed}
+    more, less = _beyond(system, before)
+    return {
+        place: Doubt(trusted, carries_more=place in more)
+        for place, trusted in before.items()
+        if place in more | less
+    }
 
 
-def trusting(system: System, trusted: Mapping[Place, PerformanceProfile]) -> System:
-    """Return the system with these profiles in place of its own."""
-    profiles = (trusted.get(_place(profile), profile) for profile in system.profiles)
-    return replace(system, profiles=tuple(profiles))
+def _beyond(system: System, before: Mapping[Place, Profile]) -> tuple[set[Place], set[Place]]:
+    """Return where replicas carry far more than by other profiles, and where far less."""
+    models, accelerators = ({place[side] for place in before} for side in (0, 1))
+    model_of = {s.name: s.model for s in system.servers if s.model in models}
+    now, most, least = (
+        replica_rates(each, model_of.keys(), accelerators)
+        for each in (system, _slowed(system, before, 1 / FASTER), _slowed(system, before, SLOWER))
+    )
+    more = {key for key, rate in now.items() if rate > most.get(key, 0.0)}
+    less = {key for key, rate in least.items() if rate > now.get(key, 0.0)}
+    places = {(place[0], place_of(*place[1:])): place for place in before}
+    return (
+        {places[of] for name, where in more if (of := (model_of[name], where)) in places},
+        {places[of] for name, where in less if (of := (model_of[name], where)) in places},
+    )
 
 
-def trusted_data(
-    model: Model, in_doubt: Mapping[Place, PerformanceProfile]
-) -> tuple[PerformanceData, ...]:
+def trusting(system: System, in_doubt: Doubts) -> System:
+    """Return the system with the profiles that are trusted in place of those in doubt."""
+    return _with(system, {place: doubt.trusted for place, doubt in in_doubt.items()})
+
+
+def trusted_data(model: Model, in_doubt: Doubts) -> tuple[PerformanceData, ...]:
     """Return the data of a Model that are trusted after a plan: as before, of those in doubt."""
-    before = {data.acc: data for data in model.status.performance}
+    before = {place_of_data(model, data): data for data in model.status.performance}
     return tuple(
-        before[data.acc] if (model.spec.name, data.acc) in in_doubt else data
+        before[place] if (place := place_of_data(model, data)) in in_doubt else data
         for data in effective(model)
     )
 
 
-def warnings(model: Model, in_doubt: Mapping[Place, PerformanceProfile]) -> list[str]:
+def warnings(model: Model, in_doubt: Doubts) -> list[str]:
     """Return what is said on a Model of its data that are in doubt."""
     return [
-        f"{acc}: a replica is to carry more than twice what it did in earlier plans; who would lose"
-        f" replicas by that waits for a person"
-        for name, acc in in_doubt
+        f"{place_of(accelerator, role)}: a replica is to carry {_told(doubt)} waits for a person"
+        for (name, accelerator, role), doubt in in_doubt.items()
         if name == model.spec.name
     ]
 
 
-def _place(profile: PerformanceProfile) -> Place:
-    return profile.model, profile.accelerator
+def _told(doubt: Doubt) -> str:
+    if doubt.carries_more:
+        return "more than twice what it did in earlier plans; who would lose replicas by that"
+    return (
+        "less than a quarter of what it did in earlier plans; who would cost more than twice as"
+        " much by that, and misses no target now,"
+    )
 
 
-def _faster(profile: PerformanceProfile) -> PerformanceProfile:
-    """Return the profile with all times as short as is trusted."""
+def _with(system: System, profiles: Mapping[Place, Profile]) -> System:
+    """Return the system with these profiles in place of its own."""
+    return replace(
+        system,
+        profiles=tuple(_replaced(system.profiles, profiles)),
+        roles=tuple(_replaced(system.roles, profiles)),
+    )
+
+
+def _replaced(own: Iterable[Kind], others: Mapping[Place, Profile]) -> Iterator[Kind]:
+    """Yield the profiles, others of the same places instead of them where there are any."""
+    for profile in own:
+        other = others.get(place_of_profile(profile))
+        yield other if isinstance(other, type(profile)) else profile
+
+
+def _slowed(system: System, profiles: Mapping[Place, Profile], factor: float) -> System:
+    """Return the system with these profiles, and all their times longer by a factor."""
+    return _with(system, {place: _times(profile, factor) for place, profile in profiles.items()})
+
+
+def _times(profile: Kind, factor: float) -> Kind:
+    """Return the profile with all times longer by a factor."""
     parameters: PerformanceParameters = profile.parameters
     times = {
-        field.name: getattr(parameters, field.name) / FASTER
+        field.name: getattr(parameters, field.name) * factor
         for field in fields(parameters)
         if field.name in TIMES
     }

@@ -1,7 +1,7 @@
 """Where replicas of a Server are: by accelerator, and the cards that they take; pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from inferno_operator.controllers.optimization.allocations import allocation_of
 from inferno_operator.resources import Allocation, Placement, Server, ServerAllocation
@@ -41,3 +41,18 @@ def cards_of(whole: ServerAllocation | None, server: Server, catalogue: Catalogu
     if whole is None:
         return Counter()
     return Counter(cards_in_use(catalogue, server.spec.model, allocation_of(whole)))
+
+
+def places(whole: ServerAllocation | None) -> Iterator[tuple[str, core.Role]]:
+    """Yield where an allocation has replicas: the accelerator, and what they do there."""
+    if whole is not None and whole.roles is not None:
+        yield from ((part.accelerator, role) for role, part in whole.roles.by_role.items())
+    else:
+        yield from ((placed.accelerator, core.Role.BOTH) for placed in placements(whole))
+
+
+def by_place(whole: ServerAllocation | None) -> Mapping[str, int]:
+    """Return the replicas of an allocation by place, see `place_of`."""
+    if whole is not None and whole.roles is not None:
+        return {place: part.num_replicas for place, part in whole.roles.by_place.items()}
+    return replicas(placements(whole))

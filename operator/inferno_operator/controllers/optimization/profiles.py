@@ -13,6 +13,11 @@ from inferno_optimizer import system as core
 
 PERCENT = 100.0
 
+Profile = core.PerformanceProfile | core.RoleProfile
+
+Place = tuple[str, str, core.Role]
+"""A model, an accelerator, and what replicas do there."""
+
 TIMES = frozenset({"alpha", "beta", "gamma", "delta", "kappa", "u"})
 """Parameters that are times."""
 
@@ -21,29 +26,55 @@ def profiles(models: Iterable[Model]) -> tuple[core.PerformanceProfile, ...]:
     """Return the profiles of models; of several for one accelerator, the last one is used."""
     return tuple(
         {
-            (model.spec.name, data.acc): profile_of(model.spec.name, data)
+            place_of_data(model, data): _whole(model.spec.name, data)
             for model in models
             for data in effective(model)
+            if data.role == "Both"
         }.values()
     )
-
-
-def effective(model: Model) -> tuple[PerformanceData, ...]:
-    """Return the data of whole replicas as plans compute with them, one item per accelerator."""
-    whole = (data for data in model.spec.data if data.role == "Both")
-    return tuple({data.acc: _calibrated(model, data) for data in whole}.values())
 
 
 def roles(models: Iterable[Model]) -> tuple[core.RoleProfile, ...]:
     """Return the profiles of the roles of models; of several for one role, the last one is used."""
     return tuple(
         {
-            (model.spec.name, data.acc, data.role): _role(model, data, data.step_parms)
+            place_of_data(model, data): _role(model, data, data.step_parms)
             for model in models
-            for data in model.spec.data
+            for data in effective(model)
             if data.role != "Both" and data.step_parms is not None
         }.values()
     )
+
+
+def effective(model: Model) -> tuple[PerformanceData, ...]:
+    """Return the data as plans compute with them, one item per accelerator and role.
+
+    Only those of whole replicas are calibrated.
+    """
+    return tuple(
+        {
+            place_of_data(model, data): _calibrated(model, data) if data.role == "Both" else data
+            for data in model.spec.data
+        }.values()
+    )
+
+
+def place_of_data(model: Model, data: PerformanceData) -> Place:
+    """Return where performance data of a model are about."""
+    return model.spec.name, data.acc, core.Role(data.role)
+
+
+def place_of_profile(profile: Profile) -> Place:
+    """Return where a profile is about."""
+    role = profile.role if isinstance(profile, core.RoleProfile) else core.Role.BOTH
+    return profile.model, profile.accelerator, role
+
+
+def profile_of(model: Model, data: PerformanceData) -> Profile:
+    """Return performance data of a model as a profile."""
+    if data.role != "Both" and data.step_parms is not None:
+        return _role(model, data, data.step_parms)
+    return _whole(model.spec.name, data)
 
 
 def _role(model: Model, data: PerformanceData, steps: StepParms) -> core.RoleProfile:
@@ -113,8 +144,7 @@ def _slower(data: PerformanceData, factor: float) -> PerformanceData:
     return data.model_copy(update={**times, **longer})
 
 
-def profile_of(model: str, data: PerformanceData) -> core.PerformanceProfile:
-    """Return performance data of a model as a profile."""
+def _whole(model: str, data: PerformanceData) -> core.PerformanceProfile:
     return core.PerformanceProfile(
         model=model,
         accelerator=data.acc,

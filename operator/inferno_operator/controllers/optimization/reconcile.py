@@ -33,6 +33,12 @@ from inferno_operator.controllers.optimization.ports import (
     SystemOptimizer,
     TypedLoads,
 )
+from inferno_operator.controllers.optimization.remembered import (
+    NOTHING,
+    Known,
+    known_after,
+    with_known,
+)
 from inferno_operator.controllers.optimization.schedule import ScheduleStep, next_step
 from inferno_operator.controllers.optimization.snapshot import Snapshot, build_system
 from inferno_operator.controllers.optimization.source import ObjectSource
@@ -97,6 +103,8 @@ class Context:
         When the numbers of each Server were written last, by uid.
     recent
         The last plans for the Servers of each namespace, by uid.
+    known
+        What the statuses of Models and Accelerators said last, by namespace.
     """
 
     cluster: Cluster
@@ -116,6 +124,7 @@ class Context:
     urgent: set[Key] = field(default_factory=set)
     written: dict[str, datetime] = field(default_factory=dict)
     recent: dict[str, Mapping[str, RecentPlans]] = field(default_factory=dict)
+    known: dict[str, Known] = field(default_factory=dict)
 
     @property
     def writer(self) -> Writer:
@@ -206,7 +215,8 @@ async def _optimize(
         observation = await _write_status(observation, step.update, writer)
     nodes = await context.machines.nodes(key.namespace)
     objects = await context.source.objects(key.namespace)
-    observations = await context.loads.with_loads(objects)
+    known = context.known.get(key.namespace, NOTHING)
+    observations = with_known(await context.loads.with_loads(objects), known)
     resources = readable(observations)
     every = [*resources, *still_running(observations)]
     snapshot = _calm(build_system(every, optimizer, context.time_limit), key, resources, context)
@@ -215,6 +225,9 @@ async def _optimize(
         _must_be_same(observation, observe(Optimizer, await context.cluster.get(OPTIMIZER, key)))
         observations, solution = await _up_to_date(observations, placed.solution, key, context)
         updates = _updates(observations, snapshot, solution, key, context)
+        context.known[key.namespace] = known_after(
+            known, observations, updates, (resource for resource, _ in snapshot.excluded)
+        )
         crowded = _crowded(observations, updates, snapshot, key, context)
         permission = await context.approver.permit(
             Optimization(

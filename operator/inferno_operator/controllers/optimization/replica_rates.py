@@ -3,14 +3,15 @@
 from collections.abc import Container, Mapping
 from dataclasses import replace
 
-from inferno_optimizer.sizing.candidates import NO_PAIR
-from inferno_optimizer.sizing.cases import Case, Catalogue
-from inferno_optimizer.sizing.table import build_candidates
+from inferno_operator.resources import ServerAllocation
+from inferno_optimizer.explain.rates import rates
 from inferno_optimizer.system import System
-from inferno_optimizer.units import MS_PER_MINUTE
 
 ReplicaRates = Mapping[tuple[str, str], float]
-"""What a replica carries [requests/min], by spec.name of a Server and by accelerator."""
+"""What a replica carries [requests/min], by spec.name of a Server and by accelerator.
+
+A replica of a role has a place of its own, see `place_of`.
+"""
 
 
 def replica_rates(
@@ -23,19 +24,26 @@ def replica_rates(
     system
         The system that has them; that a server keeps its accelerator does not count.
     servers, accelerators
-        The names of those that are asked about.
+        The names of those that are asked about; roles count on all accelerators, as they need
+        each other.
     """
     asked = [replace(s, keep_accelerator=False) for s in system.servers if s.name in servers]
     models = {server.model for server in asked}
     profiles = [p for p in system.profiles if p.model in models and p.accelerator in accelerators]
-    small = Catalogue(replace(system, servers=tuple(asked), profiles=tuple(profiles)))
-    cases = [case for server in asked if isinstance(case := small.case(server), Case)]
-    if not cases:
-        return {}
-    table = build_candidates(small, cases)
-    rows = zip(table.pairs.case, table.pairs.profile, table.sizing.max_rate, strict=True)
-    return {
-        (cases[case].server.name, profiles[profile].accelerator): float(rate) * MS_PER_MINUTE
-        for case, profile, rate in rows
-        if profile != NO_PAIR and 0 < rate < float("inf")
-    }
+    roles = [role for role in system.roles if role.model in models]
+    small = replace(system, servers=tuple(asked), profiles=tuple(profiles), roles=tuple(roles))
+    return rates(small).replica
+
+
+def carried(whole: ServerAllocation | None, server: str, replica: ReplicaRates) -> float:
+    """Return what the replicas of a Server carry [requests/min], 0 for those of unknown speed."""
+    if whole is None:
+        return 0.0
+    if whole.roles is not None:
+        return min(
+            part.num_replicas * replica.get((server, place), 0.0)
+            for place, part in whole.roles.by_place.items()
+        )
+    return sum(
+        part.num_replicas * replica.get((server, part.accelerator), 0.0) for part in whole.parts
+    )

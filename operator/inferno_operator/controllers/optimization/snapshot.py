@@ -11,7 +11,7 @@ from inferno_operator.controllers.optimization.cards_in_use import (
     problems_of,
     still_counted,
 )
-from inferno_operator.controllers.optimization.doubt import Place, doubted
+from inferno_operator.controllers.optimization.doubt import Doubts, doubted
 from inferno_operator.controllers.optimization.profiles import profiles, roles
 from inferno_operator.controllers.optimization.shared_workloads import (
     Shared,
@@ -59,14 +59,14 @@ class Snapshot:
 
     `problems` are the problems of the system; `excluded` are objects that are not part of the
     system, each with the reason: an older object has the same name, or a Server has no load, or
-    names a workload of an older one. `in_doubt` are the profiles that are trusted instead of some
-    of the system.
+    names a workload of an older one. `in_doubt` are the profiles of the system that are not
+    trusted.
     """
 
     system: core.System
     problems: tuple[Problem, ...]
     excluded: tuple[tuple[Resource, Problem], ...]
-    in_doubt: Mapping[Place, core.PerformanceProfile] = field(default_factory=dict)
+    in_doubt: Doubts = field(default_factory=dict)
 
 
 def build_system(

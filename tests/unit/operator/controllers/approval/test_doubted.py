@@ -1,8 +1,8 @@
-"""A Model that says all at once that replicas carry far more: who would lose by it waits."""
+"""A Model that says all at once that replicas carry far more, or less: who is hit by it waits."""
 
 import pytest
 
-from inferno_operator.resources.objects import Key
+from inferno_operator.resources.objects import Key, kind_of
 from tests.unit.operator import objects
 from tests.unit.operator.controllers.approval.scene import Scene, scene_of
 from tests.unit.operator.controllers.approval.test_reduction import serving
@@ -167,3 +167,221 @@ async def test_a_guard_of_100_percent_lets_it_pass() -> None:
         await scene.optimize()
 
         assert placed(scene) == ("A", 1)
+
+
+def again(scene: Scene, manifest: Manifest) -> None:
+    """Delete an object and make it anew, as `kubectl replace --force` does."""
+    key = Key("default", manifest["metadata"]["name"])
+    known = scene.cluster.objects[manifest["kind"], key]
+    scene.cluster.remove(kind_of(objects.kind_of(manifest)), key)
+    metadata = {**manifest["metadata"], "uid": f"{known['metadata']['uid']}-again"}
+    scene.cluster.add({**manifest, "metadata": metadata})
+
+
+@pytest.mark.parametrize("times", [{"a_ms": SLOW_MS / MICRO}, {"b_ms": SLOWER_MS / MICRO}], ids=str)
+async def test_a_model_that_is_made_anew_with_other_numbers_is_doubted_as_well(
+    times: dict[str, float],
+) -> None:
+    async with scene_of(*fleet(serving("S", 3, 3))) as scene:
+        await plan(scene)
+        again(scene, objects.model(data=data(**times)))
+        await plan(scene)
+        await plan(scene)
+
+        assert (placed(scene), scene.phases()) == (("A", 3), {"inferno-1": "Proposed"})
+
+        scene.answer("inferno-1", "Approved")
+        await scene.advance()
+        await plan(scene)
+
+        assert placed(scene)[1] == 1
+
+
+async def test_data_that_were_left_out_for_a_while_are_doubted_when_they_come_back() -> None:
+    async with scene_of(*fleet(serving("S", 3, 3))) as scene:
+        await plan(scene)
+        scene.change("Model", "m", data=data()[:1])
+        await plan(scene)
+        says(scene, b_ms=SLOWER_MS / MICRO)
+        await plan(scene)
+
+        assert (placed(scene), scene.phases()) == (("A", 3), {"inferno-1": "Proposed"})
+
+
+async def test_a_model_that_is_made_anew_as_it_was_waits_for_nobody() -> None:
+    async with scene_of(*fleet(serving("S", 3, 3))) as scene:
+        await plan(scene)
+        again(scene, objects.model(data=data()))
+        scene.change("Server", "s", currentAlloc=objects.running(3, 2))
+        await plan(scene)
+
+        assert (placed(scene), scene.phases()) == (("A", 2), {"inferno-1": "Acting"})
+
+
+async def test_an_accelerator_or_a_model_that_is_made_anew_holds_the_cards_that_it_held() -> None:
+    """With 4 cards for each replica, or on other cards, S alone would take all; T would lose."""
+    cards = {"count": [{"type": "T", "count": 4}, {"type": "U", "count": 0}]}
+    capacity = objects.manifest("Capacity", cards, name="cards")
+    important = objects.service_class("I", priority=1)
+    premium = serving("S", 2, 2, {"class": "I"})
+    bronze = objects.service_class("C", priority=2)
+    async with scene_of(important, bronze, premium, serving("T", 2, 2), capacity) as scene:
+        await plan(scene)
+        again(scene, objects.model(data=[{**objects.performance(), "accCount": 4}]))
+        await plan(scene)
+
+        status = scene.cluster.objects["Model", Key("default", "m")]["status"]
+        assert status["replicaCards"] == [{"acc": "A", "role": "Both", "accCount": 1}]
+        assert (placed(scene), scene.phases()) == (("A", 2), {})
+
+        again(scene, objects.model())
+        other = objects.accelerator()
+        again(scene, {**other, "spec": {**other["spec"], "type": "U"}})
+        await plan(scene)
+
+        status = scene.cluster.objects["Accelerator", Key("default", "a")]["status"]
+        assert (status["type"], scene.phases()) == ("T", {})
+        assert placed(scene) == ("A", 2)
+
+
+@pytest.mark.parametrize(
+    ("times", "slower"),
+    [
+        ({"a_ms": 10 * SLOW_MS}, True),
+        ({"a_ms": MICRO * SLOW_MS}, True),
+        ({"a_ms": 3 * SLOW_MS}, False),
+    ],
+    ids=["ten times", "in the wrong unit", "three times"],
+)
+async def test_who_would_be_far_dearer_than_by_what_was_known_waits_for_a_person(
+    times: dict[str, float], slower: bool
+) -> None:
+    async with scene_of(*fleet(serving("S", 3, 3)), objects.capacity(20_000)) as scene:
+        await plan(scene)
+        says(scene, **{"b_ms": 10 * MICRO * SLOWER_MS, **times})
+        await plan(scene)
+
+        assert scene.phases() == {"inferno-1": "Proposed" if slower else "Acting"}
+        assert (placed(scene) == ("A", 3)) is slower
+        if slower:
+            reason, message = scene.told("inferno-1")
+            assert reason == "BeyondGuard"
+            assert (
+                "by the performance data that plans trust, s would cost less than half" in message
+            )
+            status = scene.cluster.objects["Model", Key("default", "m")]["status"]
+            (told,) = (c["message"] for c in status["conditions"] if c["type"] == "Warnings")
+            assert "A: a replica is to carry less than a quarter of what it did" in told
+
+            scene.answer("inferno-1", "Approved")
+            await scene.advance()
+
+            assert placed(scene)[1] >= 25
+
+
+async def test_less_important_servers_lose_nothing_to_one_whose_times_are_mistyped() -> None:
+    """T has 4 of 14 replicas, which would go to S: no limit for what a Plan takes away is reached."""
+    classes = objects.service_class("I", priority=1), objects.service_class("C", priority=2)
+    for each in classes:
+        each["spec"]["data"] = [{"model": "M"}, {"model": "N"}]
+    servers = (
+        serving("S", 2, 2, {"class": "I"}),
+        serving("T", 4, 4, {"model": "N"}),
+        serving("U", 8, 8, {"model": "N", "class": "I"}),
+    )
+    other = objects.model("N", data=[objects.performance()])
+    async with scene_of(*classes, other, *servers, objects.capacity(14)) as scene:
+        await plan(scene)
+        scene.change("Model", "m", data=[objects.performance(alpha=10 * SLOW_MS, beta=0)])
+        await plan(scene)
+
+        assert scene.phases() == {"inferno-1": "Proposed"}
+        assert scene.desired() == {"s": 2, "t": 4, "u": 8}
+
+
+async def test_a_server_that_misses_its_targets_gets_what_the_new_data_say() -> None:
+    async with scene_of(*fleet(serving("S", 3, 3)), objects.capacity(100)) as scene:
+        await plan(scene)
+        stored = scene.cluster.objects["Server", Key("default", "s")]
+        measured = {
+            "time": "2026-03-01T12:00:00Z",
+            "quality": "Fresh",
+            "missesTargets": ["slo-itl"],
+        }
+        scene.cluster.add({**stored, "status": {**stored["status"], "measured": measured}})
+        says(scene, a_ms=10 * SLOW_MS, b_ms=10 * SLOWER_MS)
+        await plan(scene)
+
+        assert (placed(scene), scene.phases()) == (("A", 25), {"inferno-1": "Acting"})
+
+
+async def test_who_grows_by_its_load_does_not_wait_for_one_that_grows_by_mistyped_times() -> None:
+    other = objects.model("N", data=[objects.performance()])
+    both = objects.service_class()
+    both["spec"]["data"] = [{"model": "M"}, {"model": "N"}]
+    first, second = serving("S", 3, 3), serving("T", 2, 2, {"model": "N"})
+    async with scene_of(both, other, first, second, objects.capacity(100)) as scene:
+        await plan(scene)
+        scene.change("Model", "m", data=[objects.performance(alpha=10 * SLOW_MS, beta=0)])
+        scene.change("Server", "t", currentAlloc=objects.running(2, 5))
+        await plan(scene)
+
+        assert scene.phases() == {"inferno-1": "Proposed"}
+        assert scene.desired() == {"s": 3, "t": 5}
+
+
+async def test_a_guard_on_the_cost_alone_decides_where_somebody_wrote_one() -> None:
+    async with scene_of(*fleet(serving("S", 3, 3)), objects.capacity(100)) as scene:
+        await plan(scene)
+        says(scene, a_ms=10 * SLOW_MS, b_ms=10 * SLOWER_MS)
+        scene.write_optimizer(guard={"maxCostIncreasePercent": 2000})
+        await scene.optimize()
+
+        assert placed(scene) == ("A", 25)
+
+
+def steps(acc: str, role: str, milliseconds: float) -> Manifest:
+    """What a role does in a step of so many milliseconds, and little more for its tokens."""
+    times = {"alpha": milliseconds, "kappa": 0, "delta": milliseconds / 1000}
+    size = {"maxBatchSize": 8, "atTokens": 256}
+    return {"acc": acc, "role": role, "accCount": 1, "stepParms": times, **size}
+
+
+@pytest.mark.parametrize("role", ["Prefill", "Decode"])
+@pytest.mark.parametrize("anew", [False, True], ids=["changed", "made anew"])
+async def test_times_of_one_role_are_doubted_as_those_of_whole_replicas(
+    role: str, anew: bool
+) -> None:
+    workloads = [
+        {"accelerator": acc, "role": r, "name": f"s-{acc.lower()}"}
+        for acc, r in (("A", "Prefill"), ("B", "Decode"))
+    ]
+    runs = [("prefill", "A", 5), ("decode", "B", 8)]
+    current = {
+        "accelerator": "B",
+        "numReplicas": 13,
+        "roles": {r: {"accelerator": acc, "numReplicas": n} for r, acc, n in runs},
+        "load": {"arrivalRate": 1200, "avgInTokens": 1000, "avgOutTokens": 100},
+    }
+    server = objects.server("S", spec={"workloads": workloads, "currentAlloc": current})
+    right = [steps("A", "Prefill", 100.0), steps("B", "Decode", 30.0)]
+    wrong = [
+        {**d, "stepParms": steps("", "", 0.1)["stepParms"]} if d["role"] == role else d
+        for d in right
+    ]
+    model = objects.model(data=right)
+    async with scene_of(objects.accelerator("B"), model, server, objects.capacity(50)) as scene:
+        await plan(scene)
+        await scene.advance()
+        decided = scene.cluster.objects["Server", Key("default", "s")]["spec"]["desiredAlloc"]
+        scene.change("Server", "s", currentAlloc={**current, "roles": decided["roles"]})
+        if anew:
+            again(scene, objects.model(data=wrong))
+        else:
+            scene.change("Model", "m", data=wrong)
+        await plan(scene)
+
+        assert list(scene.phases().values())[-1] == "Proposed"
+        assert "by the performance data that plans trust, s would not be served" in "".join(
+            scene.told(name)[1] for name in scene.phases()
+        )
