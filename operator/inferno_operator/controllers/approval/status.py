@@ -1,5 +1,6 @@
 """What is said on a Plan: its phase, and why it is there; pure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -27,16 +28,20 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Servers of a Plan that run what was decided, of how many, and why others do not yet."""
+    """Servers of a Plan that run what was decided, of how many, and why others do not yet.
+
+    `gone` are those that were deleted meanwhile.
+    """
 
     arrived: int
     servers: int
     others: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
 
     @property
     def is_complete(self) -> bool:
-        """Whether all have arrived."""
-        return self.arrived >= self.servers
+        """Whether all have arrived that are still there."""
+        return self.arrived + len(self.gone) >= self.servers
 
 
 def how_to_answer(name: str) -> str:
@@ -70,15 +75,18 @@ def acting(observation: Observation, by: str, arrivals: Arrivals) -> Update:
     """Return the update of a Plan whose decisions are written on the Servers."""
     message = f"{arrivals.arrived} of {arrivals.servers} Servers run what was decided"
     if arrivals.others:
-        message += f"; not yet: {', '.join(arrivals.others[:NAMED])}"
-        message += ", ..." * (len(arrivals.others) > NAMED)
+        message += f"; not yet: {_named(arrivals.others)}"
+    message += _gone(arrivals)
     verdict = Verdict(CARRIED_OUT, holds=None, reason="Acting", message=message)
     return _update(observation, "Acting", verdict, by=by, arrived=arrivals.arrived)
 
 
 def done(observation: Observation, by: str, arrivals: Arrivals, now: datetime) -> Update:
     """Return the update of a Plan whose Servers run what was decided."""
-    message = f"{arrivals.servers} Servers run what was decided, as far as the operator scales them"
+    message = (
+        f"{arrivals.arrived} Servers run what was decided, as far as the operator scales them"
+        f"{_gone(arrivals)}"
+    )
     verdict = Verdict(CARRIED_OUT, holds=True, reason="Done", message=message)
     return _update(observation, "Done", verdict, by=by, arrived=arrivals.arrived, finished=now)
 
@@ -124,6 +132,17 @@ def acting_for(observation: Observation, now: datetime) -> timedelta:
     """Return for how long a Plan has been in its phase Acting."""
     condition = observation.status.condition(CARRIED_OUT)
     return now - condition.last_transition_time if condition else timedelta()
+
+
+def _named(servers: Sequence[str]) -> str:
+    return ", ".join(servers[:NAMED]) + ", ..." * (len(servers) > NAMED)
+
+
+def _gone(arrivals: Arrivals) -> str:
+    """Return what is said of Servers that were deleted; "" without any."""
+    if not arrivals.gone:
+        return ""
+    return f"; deleted meanwhile: {_named(arrivals.gone)}; their replicas stay as they are"
 
 
 def _update(

@@ -119,8 +119,9 @@ def arrivals(plan: Plan, servers: Iterable[Observation]) -> Arrivals:
     """
     by_name = {o.reference.key.name: o for o in servers}
     changed = sorted(decided(plan))
+    gone = tuple(name for name in changed if name not in by_name)
     others = tuple(filter(None, (_lag(by_name[name]) for name in changed if name in by_name)))
-    return Arrivals(len(changed) - len(others), len(changed), others)
+    return Arrivals(len(changed) - len(others) - len(gone), len(changed), others, gone)
 
 
 def _lag(observation: Observation) -> str:

@@ -49,8 +49,7 @@ class Scene:
     def __init__(self, a: int = 4, b: int = 4, cluster: FakeCluster | None = None) -> None:
         self.cluster = cluster or FakeCluster()
         for name in ("A", "B"):
-            spec = {"name": name, "type": name, "cost": 10}
-            self.cluster.add(objects.manifest("Accelerator", spec, name=name.lower()))
+            self.accelerator(name)
         data = [objects.performance("A"), objects.performance("B")]
         counts = [{"type": "A", "count": a}, {"type": "B", "count": b}]
         self.cluster.add(objects.model("M", data))
@@ -61,6 +60,11 @@ class Scene:
         self.refused: set[str] = set()
         """Deployments whose pods the API server refuses."""
         self._count = 0
+
+    def accelerator(self, name: str) -> None:
+        """An accelerator that is one card of its own type."""
+        spec = {"name": name, "type": name, "cost": 10}
+        self.cluster.add(objects.manifest("Accelerator", spec, name=name.lower()))
 
     def now(self) -> datetime:
         return objects.NOW + timedelta(seconds=asyncio.get_running_loop().time())

@@ -1,0 +1,272 @@
+"""A person makes a mistake while replicas move: what serves stays, and somebody says what to do."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from inferno_operator.controllers.actuation.controller import ActuationController
+from inferno_operator.controllers.actuation.workloads.controller import WorkloadController
+from inferno_operator.controllers.approval.controller import PlansController
+from inferno_operator.controllers.optimization.controller import OptimizationController
+from inferno_operator.controllers.optimization.ports import TypedLoads
+from inferno_operator.controllers.optimization.reconcile import Context
+from inferno_operator.controllers.optimization.server_check import ServerCheck
+from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.controllers.optimization.source import OnDemand
+from inferno_operator.resources.objects import Key, Kind, kind_of
+from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster, FakeOptimizer
+from inferno_operator.runtime.informers import Informers
+from tests.unit.operator import objects
+from tests.unit.operator.background import in_background, started
+from tests.unit.operator.controllers.actuation.workloads.test_controller import (
+    Manifest,
+    Scene,
+    reported,
+    set_by_hand,
+    workload,
+)
+
+RUNS, GOES_TO = 6, 3
+"""Replicas on A, and those on B that carry as much."""
+
+INTERVAL_S = 30
+LONG_S = 700.0
+"""Longer than any pause of the operator."""
+
+
+async def key() -> bytes:
+    """The key of the operator."""
+    return b"k"
+
+
+class Cluster(FakeCluster):
+    """A cluster in which the load stays that a person typed in `currentAlloc`, as of an apply."""
+
+    async def apply(
+        self, kind: Kind, manifest: Manifest, manager: str, *, force: bool = True
+    ) -> Manifest:
+        current = manifest.get("spec", {}).get("currentAlloc")
+        if current is not None:
+            typed = self.objects[kind.kind, Key.of(manifest)]["spec"]["currentAlloc"]["load"]
+            spec = {**manifest["spec"], "currentAlloc": {"load": typed, **current}}
+            manifest = {**manifest, "spec": spec}
+        return await super().apply(kind, manifest, manager, force=force)
+
+
+class Moving(Scene):
+    """Server S runs on A, and is to move to B, where a replica carries twice and costs less."""
+
+    def __init__(self) -> None:
+        super().__init__(a=8, b=4, cluster=Cluster())
+        data = [objects.performance("A"), objects.performance("B", alpha=499.5, beta=0)]
+        self.cluster.add(objects.model("M", data))
+        self.add("S", workload("A", "a"), workload("B", "b"), load=RUNS)
+        self.deploy("a", RUNS)
+        self.deploy("b")
+        optimizer = objects.optimizer(optimize=False)
+        optimizer["spec"]["interval"] = INTERVAL_S
+        self.cluster.add(optimizer)
+        self.least = RUNS
+
+    def ready(self, name: str) -> int:
+        """The pods that serve."""
+        return sum(
+            pod["status"]["conditions"][0]["status"] == "True"
+            for pod in self.pods(name)
+            if "deletionTimestamp" not in pod["metadata"]
+        )
+
+    def start(self, pods: Iterable[Manifest]) -> None:
+        """Let pods be ready now."""
+        for pod in pods:
+            ready = {"type": "Ready", "status": "True", "lastTransitionTime": self.time()}
+            self.cluster.add({**pod, "status": {"phase": "Running", "conditions": [ready]}})
+
+    async def watch(self) -> None:
+        """Note the least that serves at any time, in replicas on A."""
+        while True:
+            self.least = min(self.least, self.ready("a") + 2 * self.ready("b"))
+            await asyncio.sleep(0.5)
+
+    def told(self) -> str:
+        """All that the conditions and events of all objects say that is not well."""
+        statuses = (m.get("status", {}) for m in self.cluster.objects.values())
+        conditions = (c for s in statuses for c in s.get("conditions", ()) if "message" in c)
+        events = [event.message for event in self.cluster.events]
+        return "\n".join(
+            [*(f"{c['type']} {c['reason']} {c['message']}" for c in conditions), *events]
+        )
+
+    def change(self, kind: str, name: str, **spec: object) -> None:
+        """Change fields of a spec, as a person does."""
+        stored = self.cluster.objects[kind, Key("default", name)]
+        self.cluster.add({**stored, "spec": {**stored["spec"], **spec}})
+
+    def delete(self, kind: str, name: str) -> None:
+        """Delete an object, as a person does."""
+        stored = self.cluster.objects[kind, Key("default", name)]
+        self.cluster.remove(kind_of(objects.kind_of(stored)), Key("default", name))
+
+    def places(self) -> tuple[int, int]:
+        """The replicas that both Deployments ask for; -1 for one that does not exist."""
+        known = self.cluster.objects
+        a, b = (
+            self.replicas(name) if ("Deployment", Key("default", name)) in known else -1
+            for name in "ab"
+        )
+        return a, b
+
+
+@asynccontextmanager
+async def half_done(serving: int = 0) -> AsyncGenerator[Moving]:
+    """A move for which the new pods have just been created, and so many of them serve."""
+    scene = Moving()
+    cluster, now = scene.cluster, scene.now
+    informers, source, loads = Informers(cluster), OnDemand(cluster), TypedLoads()
+    plans = PlansController(cluster, informers, source, loads, now, key)
+    context = Context(
+        cluster,
+        source,
+        FakeOptimizer(),
+        now,
+        loads=loads,
+        approver=plans.approver,
+        locks=plans.locks,
+        writes=plans.writes,
+    )
+    controllers = (
+        plans,
+        OptimizationController(context, informers),
+        ServerCheck(cluster, informers, source, now, plans.locks),
+        WorkloadController(cluster, informers, lambda r: build_system(r).system, now),
+        ActuationController(cluster, informers, now),
+    )
+    async with in_background(scene.live(), scene.watch()), started(*controllers):
+        await scene.until(lambda: scene.replicas("b") == GOES_TO)
+        await scene.until(lambda: len(scene.pods("b")) == GOES_TO)
+        scene.start(scene.pods("b")[:serving])
+        await scene.until(lambda: reported(scene).get("B", 0) == serving)
+        assert (scene.replicas("a"), scene.ready("b")) == (RUNS, serving)
+        yield scene
+
+
+def cards(a: int, b: int) -> list[Manifest]:
+    """The counts of a Capacity."""
+    return [{"type": "A", "count": a}, {"type": "B", "count": b}]
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """What a person does, what is told of it, and where the Server ends.
+
+    `ends` has the replicas on A and B after a long time. Without `undo` nothing is to be corrected.
+    """
+
+    make: Callable[[Moving], object]
+    words: str
+    ends: tuple[int, int]
+    undo: Callable[[Moving], object] | None = None
+
+
+STAYS, ARRIVES, TURNS_BACK = (RUNS, GOES_TO), (0, GOES_TO), (RUNS, 0)
+
+MISTAKES = {
+    "the Server is deleted": Mistake(
+        lambda s: s.delete("Server", "s"),
+        "deleted meanwhile: s; their replicas stay as they are",
+        STAYS,
+    ),
+    "the Server names another model": Mistake(
+        lambda s: s.change("Server", "s", model="N"),
+        "no model with performance data is named 'N'; correct it or add the model",
+        STAYS,
+        lambda s: s.change("Server", "s", model="M"),
+    ),
+    "the accelerator is deleted": Mistake(
+        lambda s: s.delete("Accelerator", "b"),
+        "no accelerator is named 'B' (known: A); what runs stays",
+        STAYS,
+        lambda s: s.accelerator("B"),
+    ),
+    "one card fewer than the move takes": Mistake(
+        lambda s: s.change("Capacity", "cards", count=cards(8, GOES_TO - 1)),
+        "Allocated 6 x A",
+        TURNS_BACK,
+        lambda s: s.change("Capacity", "cards", count=cards(8, 4)),
+    ),
+    "the type of the cards is mistyped": Mistake(
+        lambda s: s.change("Capacity", "cards", count=[{"type": "A", "count": 8}]),
+        "no Capacity names type 'B'",
+        STAYS,
+        lambda s: s.change("Capacity", "cards", count=cards(8, 4)),
+    ),
+    "what is left is scaled up by hand": Mistake(
+        lambda s: set_by_hand(s, "a", RUNS + 1), "Actuated 3 x B", ARRIVES
+    ),
+    "the Deployment that it goes to is deleted": Mistake(
+        lambda s: s.cluster.remove(DEPLOYMENT, Key("default", "b")),
+        "Deployment 'b' does not exist: create it, or correct spec.workloads",
+        (RUNS, -1),
+        lambda s: s.deploy("b"),
+    ),
+    "the model of a target is mistyped": Mistake(
+        lambda s: s.change("ServiceClass", "c", data=[{"model": "m"}]),
+        "class 'C' has no targets for model 'M'; add them; did you mean m?",
+        STAYS,
+        lambda s: s.change("ServiceClass", "c", data=[{"model": "M"}]),
+    ),
+    "a target is out of reach": Mistake(
+        lambda s: s.change("ServiceClass", "c", data=[{"model": "M", "slo-itl": 0.01}]),
+        "slo-itl of 0.01 ms is out of reach at any number of replicas",
+        STAYS,
+        lambda s: s.change("ServiceClass", "c", data=[{"model": "M"}]),
+    ),
+    "a priority is mistyped": Mistake(
+        lambda s: s.change("ServiceClass", "c", priority=0),
+        "priority: 0 counts as 100, the least important; give 1 (the most important) to 100",
+        ARRIVES,
+    ),
+    "the Optimizer is deleted": Mistake(
+        lambda s: s.delete("Optimizer", "inferno"),
+        "nobody plans another one: create an Optimizer, as there is none in this namespace",
+        ARRIVES,
+    ),
+    "a plan is asked for twice": Mistake(
+        lambda s: [s.change("Optimizer", "inferno", optimize=ask) for ask in (True, False, True)],
+        "Actuated 3 x B",
+        ARRIVES,
+    ),
+    "the Plan is deleted": Mistake(lambda s: s.delete("Plan", "inferno-1"), "3 x B", ARRIVES),
+}
+
+
+async def test_without_a_mistake_the_server_arrives() -> None:
+    async with half_done() as scene:
+        await scene.until(lambda: scene.reason() == "Actuated")
+
+        assert scene.places() == ARRIVES
+        assert scene.least == RUNS
+
+
+@pytest.mark.parametrize("serving", [0, 1], ids=["none serves yet", "the first one serves"])
+@pytest.mark.parametrize("what", MISTAKES)
+async def test_a_mistake_takes_nothing_away_that_serves_and_is_told(
+    what: str, serving: int
+) -> None:
+    mistake = MISTAKES[what]
+    async with half_done(serving) as scene:
+        mistake.make(scene)
+        await asyncio.sleep(LONG_S)
+
+        assert mistake.words in scene.told()
+        assert (scene.places(), scene.least) == (mistake.ends, RUNS)
+
+        if mistake.undo is not None:
+            mistake.undo(scene)
+            await scene.until(lambda: scene.places() == ARRIVES)
+            await scene.until(lambda: scene.reason() == "Actuated")
+
+            assert scene.least == RUNS
