@@ -1,7 +1,7 @@
 """Measure Servers regularly, and give optimizations their newest loads."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from inferno_operator.controllers.measurement.history import PastRates
@@ -19,7 +19,7 @@ from inferno_operator.controllers.measurement.reconcile import (
     reconcile,
 )
 from inferno_operator.controllers.measurement.urgency import (
-    Missed,
+    MissedTargets,
     missed_now,
     with_jumps,
     with_news,
@@ -44,6 +44,9 @@ DEMAND = "look for requests of Servers without replicas"
 DEMAND_SECONDS = 2.0
 """Seconds between two looks for requests."""
 
+LEAST_PAUSE = 1 / 3
+"""Part of the interval that lies at least between two cycles: Prometheus may be slow."""
+
 PATIENCE_SECONDS = 15.0
 """Seconds that an optimization waits for Servers that have never been measured."""
 
@@ -58,7 +61,8 @@ class MeasurementController:
     survey
         What asks Prometheus; None if the operator does not know where it is.
     interval
-        Seconds between two cycles.
+        Seconds from the begin of a cycle to that of the next one, which waits for the end of a
+        longer cycle, and for a part of the interval after it.
     now
         The time of day.
     observer
@@ -79,11 +83,18 @@ class MeasurementController:
     ) -> None:
         servers = MeasuredServers(informers, self._forget)
         self._context = Context(
-            cluster, servers, survey, now, Lookahead(interval), demand, observer
+            cluster,
+            servers,
+            survey,
+            now,
+            Lookahead(interval),
+            demand,
+            observer,
+            measured_some=self._measured_some,
         )
         self._interval = interval
         self._past: PastRates | None = None
-        self._missed: Missed = {}
+        self._missed: dict[Key, MissedTargets] = {}
         self._loads: dict[Key, Load] = {}
         self._wanted: set[Key] = set()
         self._ask_for_plan: Callable[[str], None] = _ignore
@@ -91,9 +102,9 @@ class MeasurementController:
         self.queue = Cycles({CYCLE: self._cycle, DEMAND: self._look_for_demand})
 
     def when_a_plan_is_needed(self, ask_for_plan: Callable[[str], None]) -> None:
-        """Call this with a namespace, at most once in a cycle, if it needs a plan now.
+        """Call this with a namespace as soon as it is known that it needs a plan now.
 
-        It is called when a Server begins to miss a target, and as long as its load grows then;
+        Nobody waits for the end of a cycle: queries of others may be slow. It is called when a Server begins to miss a target, and as long as its load grows then;
         when the load of a Server is known for the first time; and when one jumps.
         """
         self._ask_for_plan = ask_for_plan
@@ -113,7 +124,7 @@ class MeasurementController:
             await self._context.servers.complete()
             self.queue.start()
             if self._past is not None:
-                await self._past.fill(self._context.lookahead, self._measures())
+                await self._past.fill(self._context.lookahead, self._measures(self._context.servers.all()))
 
     async def stop(self) -> None:
         """Stop measuring."""
@@ -124,8 +135,10 @@ class MeasurementController:
         known = ((key, o) for key, o in self._context.servers.all().items() if _asks(o))
         return [(key, o.resource) for key, o in known if isinstance(o.resource, Server)]
 
-    def _measures(self) -> dict[Key, Measure]:
-        return {key: s.spec.measure for key, s in self.servers() if s.spec.measure}
+    def _measures(self, keys: Iterable[Key]) -> dict[Key, Measure]:
+        found = ((key, self._context.servers.get(key)) for key in keys)
+        servers = ((key, o.resource) for key, o in found if o is not None)
+        return {k: s.spec.measure for k, s in servers if isinstance(s, Server) and s.spec.measure}
 
     def measured(self) -> Mapping[Key, Measured]:
         """Return what was measured last of each Server."""
@@ -181,16 +194,29 @@ class MeasurementController:
     async def _cycle(self) -> ReconcileResult:
         began = asyncio.get_running_loop().time()
         await reconcile(self._context)
-        self._context.observer.measuring_ended(asyncio.get_running_loop().time() - began)
-        missed = missed_now(self._context.measured)
-        loads = {k: found.load for k, found in self._context.measured.items() if found.load}
-        jumps = with_jumps(self._loads, loads, self._measures())
-        for namespace in sorted(with_news(self._missed, missed) | jumps):
+        seconds = asyncio.get_running_loop().time() - began
+        self._context.observer.measuring_ended(seconds)
+        pause = max(self._interval - seconds, LEAST_PAUSE * self._interval)
+        return ReconcileResult.due_after(pause)
+
+    def _measured_some(self, keys: Collection[Key]) -> None:
+        """Ask for plans for what was measured of some Servers in a step."""
+        known = {k: found for k in keys if (found := self._context.measured.get(k)) is not None}
+        missed = missed_now(known)
+        loads = {key: found.load for key, found in known.items() if found.load}
+        jumps = with_jumps(self._loads, loads, self._measures(loads))
+        news = with_news(self._missed, missed)
+        for key in keys:
+            self._missed.pop(key, None)
+            self._loads.pop(key, None)
+        self._missed |= missed
+        self._loads |= loads
+        for namespace in sorted(news | jumps):
             self._ask_for_plan(namespace)
-        self._missed, self._loads = missed, loads
-        return ReconcileResult.due_after(self._interval)
 
     def _forget(self, key: Key) -> None:
+        self._missed.pop(key, None)
+        self._loads.pop(key, None)
         self._context.measured.pop(key, None)
         self._context.readings.pop(key, None)
         self._context.lookahead.forget(key)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -39,7 +39,8 @@ class Context:
 
     `measured` has what was measured last, by Server; `lookahead` what was measured in the last
     day; `readings` what waits for Servers; `reported` the namespaces with metrics. They outlive
-    the cycles. `progress` is notified after each step.
+    the cycles. After each step `progress` is notified, and `measured_some` is called with the
+    Servers that were measured.
     """
 
     cluster: Cluster
@@ -53,6 +54,7 @@ class Context:
     readings: dict[Key, DemandReading] = field(default_factory=dict)
     reported: set[str] = field(default_factory=set)
     progress: asyncio.Condition = field(default_factory=asyncio.Condition)
+    measured_some: Callable[[Collection[Key]], None] = lambda _: None
 
 
 async def reconcile(context: Context) -> None:
@@ -102,6 +104,7 @@ async def _take(context: Context, results: Results) -> None:
     await _write((status.update(*pair, context.now()) for pair in found), context)
     async with context.progress:
         context.progress.notify_all()
+    context.measured_some([server.reference.key for server, _ in wanted])
 
 
 def _is_wanted(context: Context, key: Key) -> bool:

@@ -7,11 +7,14 @@ from inferno_operator.resources import Load, Measure, Measured
 from inferno_operator.resources.measurement import USABLE
 from inferno_operator.resources.objects import Key
 
-Missed = Mapping[Key, tuple[tuple[str, ...], Load | None]]
-"""The targets that Servers miss, and the load of these Servers."""
+MissedTargets = tuple[tuple[str, ...], Load | None]
+"""The targets that a Server misses, and its load."""
+
+Missed = Mapping[Key, MissedTargets]
+"""What Servers miss that miss targets."""
 
 
-def missed_now(measured: Mapping[Key, Measured]) -> Missed:
+def missed_now(measured: Mapping[Key, Measured]) -> dict[Key, MissedTargets]:
     """Return the Servers that miss targets now."""
     return {
         key: (found.misses_targets, found.load)

@@ -505,6 +505,32 @@ async def test_slow_queries_of_a_namespace_delay_no_other_and_end_with_their_ser
     )
 
 
+@pytest.mark.parametrize("namespaces", [1, 9])
+async def test_a_load_that_jumps_is_planned_for_in_time_whoever_has_slow_queries(
+    namespaces: int,
+) -> None:
+    """Nine namespaces use up all the time of a measurement."""
+    scene, asked = Scene(), list[tuple[str, float]]()
+    scene.table.seconds = {"slow": 10.0}
+    for number in range(20 * namespaces):
+        slow = with_slow_queries(number)
+        scene.cluster.add(slow, namespace=f"slow-{number % namespaces}")
+    loop = asyncio.get_running_loop()
+
+    async with scene.running() as controller:
+        controller.when_a_plan_is_needed(lambda name: asked.append((name, loop.time())))
+        await asyncio.sleep(10 * INTERVAL + 1)
+        asked.clear()
+        scene.serve(50.0)
+        jumped = loop.time()
+        await asyncio.sleep(3 * INTERVAL)
+
+    times = [time - jumped for name, time in asked if name == "default"]
+    longest = INTERVAL if namespaces == 1 else 30 + INTERVAL / 3  # of a survey, and of a pause
+    assert len(times) == 1
+    assert times[0] <= longest + 1
+
+
 async def test_a_slow_server_says_that_the_time_of_its_namespace_is_used_up() -> None:
     scene = Scene()
     scene.table.seconds = {"slow": 10.0}
