@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -33,6 +34,12 @@ RUNS, GOES_TO = 6, 3
 """Replicas on A, and those on B that carry as much."""
 
 INTERVAL_S = 30
+PATIENCE_S = 240.0
+"""How long the operator waits for a pod that finds no node."""
+
+LATE_S = 60.0
+"""How long a pod waits for a node that comes."""
+
 LONG_S = 700.0
 """Longer than any pause of the operator."""
 
@@ -121,10 +128,19 @@ class Moving(Scene):
 
 
 @asynccontextmanager
-async def half_done(serving: int = 0) -> AsyncGenerator[Moving]:
-    """A move for which the new pods have just been created, and so many of them serve."""
-    scene = Moving()
-    cluster, now = scene.cluster, scene.now
+async def half_done(
+    serving: int = 0, ahead_h: float = 0.0, scene: Moving | None = None
+) -> AsyncGenerator[Moving]:
+    """A move for which the new pods have just been created, and so many of them serve.
+
+    The clock of the operator is so many hours ahead of that of the cluster.
+    """
+    scene = scene or Moving()
+    cluster, clock = scene.cluster, scene.now
+
+    def now() -> datetime:
+        return clock() + timedelta(hours=ahead_h)
+
     informers, source, loads = Informers(cluster), OnDemand(cluster), TypedLoads()
     plans = PlansController(cluster, informers, source, loads, now, key)
     context = Context(
@@ -243,11 +259,47 @@ MISTAKES = {
 }
 
 
-async def test_without_a_mistake_the_server_arrives() -> None:
-    async with half_done() as scene:
+@pytest.mark.parametrize("ahead_h", [-1.0, 0.0, 1.0])
+async def test_without_a_mistake_the_server_arrives_whatever_the_clock_of_the_operator(
+    ahead_h: float,
+) -> None:
+    async with half_done(ahead_h=ahead_h) as scene:
+        await scene.until(lambda: scene.places() == ARRIVES)
         await scene.until(lambda: scene.reason() == "Actuated")
+        assert scene.least == RUNS
 
-        assert scene.places() == ARRIVES
+
+@pytest.mark.parametrize("ahead_h", [-1.0, 0.0, 1.0])
+async def test_pods_that_get_a_node_late_are_not_given_up_by_a_clock_that_is_ahead(
+    ahead_h: float,
+) -> None:
+    """As with a scheduler that is busy, or a node that comes."""
+    scene = Moving()
+    scene.unstarted.add("b")
+    async with half_done(ahead_h=ahead_h, scene=scene):
+        await asyncio.sleep(LATE_S)
+        assert scene.replicas("b") == GOES_TO
+        scene.unstarted.clear()
+        for pod in scene.pods("b"):
+            scene.cluster.add({**pod, "spec": {"nodeName": "n"}})
+        await scene.until(lambda: scene.places() == ARRIVES)
+
+        assert scene.least == RUNS
+
+
+@pytest.mark.parametrize("ahead_h", [-1.0, 0.0, 1.0])
+async def test_pods_that_get_no_node_are_given_up_whatever_the_clock_of_the_operator(
+    ahead_h: float,
+) -> None:
+    scene = Moving()
+    scene.unstarted.add("b")
+    async with half_done(ahead_h=ahead_h, scene=scene):
+        await asyncio.sleep(PATIENCE_S - 10)
+        assert scene.replicas("b") == GOES_TO
+        await asyncio.sleep(20)
+
+        assert scene.replicas("b") == 0
+        assert scene.reason() == "Blocked"
         assert scene.least == RUNS
 
 

@@ -9,8 +9,9 @@ from inferno_operator.controllers.actuation.autoscalers import (
     list_autoscalers,
     scalers_of,
 )
+from inferno_operator.controllers.actuation.cluster_clock import ClusterClock
 from inferno_operator.controllers.actuation.lead_times import FirstStarts
-from inferno_operator.controllers.actuation.pods import count_pods
+from inferno_operator.controllers.actuation.pods import PodCounts, count_pods
 from inferno_operator.controllers.actuation.recommendation import decision_for
 from inferno_operator.controllers.actuation.status import PAUSE, RECHECK, refusal
 from inferno_operator.controllers.actuation.workloads import status
@@ -79,6 +80,8 @@ class Memory:
         Failed writes by workload, since the last one that succeeded.
     uids
         The uids of the workloads: one that was created again has nobody to fight with.
+    clock
+        The clock by which pods began.
     starts
         How long pods took to start.
     """
@@ -88,6 +91,7 @@ class Memory:
     seen: dict[Place, datetime] = field(default_factory=dict)
     failures: dict[Place, Failure] = field(default_factory=dict)
     uids: dict[Place, str] = field(default_factory=dict)
+    clock: ClusterClock = field(default_factory=ClusterClock)
     starts: FirstStarts = field(default_factory=FirstStarts)
 
     def saw(self, place: Place, uid: str) -> None:
@@ -302,7 +306,7 @@ class _Reader:
             return ObservedWorkload(workload, problem=status.is_deleted(workload))
         self._memory.saw(place, scale.reference.uid)
         selector = scale.selector and kind_of_workload(workload).first_pods + scale.selector
-        pods = count_pods(self._area.pods.selected(selector), self._now - PATIENCE)
+        pods = self._counted(self._area.pods.selected(selector))
         if scale.is_unset:
             scale = replace(scale, replicas=pods.live)
         refused = _refused(manifest, scale.replicas - pods.live)
@@ -317,6 +321,15 @@ class _Reader:
         return ObservedWorkload(
             workload, scale, pods, foreign, problem, is_behind=is_behind, start_seconds=starts
         )
+
+    def _counted(self, pods: Sequence[Manifest]) -> PodCounts:
+        """Count pods; when they changed is told by the operator's clock."""
+        clock = self._memory.clock
+        clock.saw(pods, self._now)
+        counts = count_pods(pods, self._now - clock.ahead - PATIENCE)
+        if counts.changed is None:
+            return counts
+        return replace(counts, changed=counts.changed + clock.ahead)
 
     def _writer(
         self, place: Place, manifest: Manifest, scale: Scale, observation: Observation
