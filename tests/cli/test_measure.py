@@ -32,7 +32,7 @@ def test_bad_input_is_one_line(arguments: tuple[str | Path, ...], message: str) 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ((), "inferno: http://127.0.0.1:1: Prometheus does not answer: "),
+        ((), "inferno: http://127.0.0.1:1: Prometheus does not answer: connection refused\n"),
         (("--token-file", "no-such-file"), "credentials cannot be used: "),
     ],
 )

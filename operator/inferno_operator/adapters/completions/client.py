@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from inferno_operator.adapters.completions.endpoint import EngineEndpoint, EngineError
-from inferno_operator.runtime.texts import shortened
+from inferno_operator.runtime.texts import cause_of, shortened
 
 SHOWN = 120
 """Characters of an answer that a message has."""
@@ -156,8 +156,11 @@ class EngineClient:
         except httpx.TimeoutException as error:
             seconds = self._endpoint.timeout
             raise EngineError(f"{url}: no token within {seconds:g} s") from error
-        except (httpx.TransportError, httpx.InvalidURL) as error:
-            raise EngineError(f"{url}: {str(error) or type(error).__name__}") from error
+        except httpx.InvalidURL as error:
+            raise EngineError(f"{url}: {error}") from error
+        except httpx.TransportError as error:
+            text = f"{url}: the engine does not answer: {cause_of(error)}"
+            raise EngineError(text) from error
 
 
 @asynccontextmanager

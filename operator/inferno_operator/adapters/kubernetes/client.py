@@ -23,6 +23,7 @@ from inferno_operator.runtime.ports import (
     UnauthenticatedError,
     UnknownFieldError,
 )
+from inferno_operator.runtime.texts import cause_of
 from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
 
 APPLY = "application/apply-patch+yaml; charset=utf-8"
@@ -117,8 +118,15 @@ async def answer_to(call: Awaitable[Any], about: str) -> Any:  # noqa: ANN401 - 
     except ApiException as error:
         raise _translated(error, about) from error
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
-        text = str(error) or type(error).__name__
-        raise UnavailableError(f"{about}: the API server does not answer: {text}") from error
+        text = f"{about}: the API server{_place(error)} does not answer: {cause_of(error)}"
+        raise UnavailableError(text) from error
+
+
+def _place(error: Exception) -> str:
+    """Where the API server should be, as far as an error says it."""
+    if not isinstance(error, aiohttp.ClientConnectorError):
+        return ""
+    return f" at {error.host}:{error.port}"
 
 
 async def received(call: Awaitable[aiohttp.ClientResponse]) -> Any:  # noqa: ANN401 - JSON

@@ -14,6 +14,7 @@ from inferno_operator.adapters.optimizers.document import message_of, parsed
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
 from inferno_operator.adapters.optimizers.transport import PLAIN, SERVER_ERRORS, transport
 from inferno_operator.adapters.tls import tls_context
+from inferno_operator.runtime.texts import cause_of
 from inferno_optimizer.errors import InfernoError, InputError, SolverError, UnavailableError
 
 CONNECT_TIMEOUT = 5.0
@@ -73,8 +74,8 @@ class RestClient:
             text = f"{self._url}: no answer within {self._patience:g} s"
             raise UnavailableError(text) from error
         except (httpx.TransportError, ssl.SSLError) as error:  # httpx does not wrap all of TLS
-            text = str(error) or type(error).__name__
-            raise UnavailableError(f"{self._url}: the optimizer does not answer: {text}") from error
+            text = f"{self._url}: the optimizer does not answer: {cause_of(error)}"
+            raise UnavailableError(text) from error
         except httpx.RequestError as error:
             raise self.unusable(error) from error
 

@@ -37,7 +37,7 @@ from inferno_operator.runtime.prometheus import (
     RangeResult,
     RefusedError,
 )
-from inferno_operator.runtime.texts import shortened
+from inferno_operator.runtime.texts import cause_of, shortened
 from inferno_optimizer.errors import InfernoError, UnavailableError
 
 ANSWERED = "Answered"
@@ -220,17 +220,11 @@ async def connect(
 
 def _cause(error: Exception, endpoint: PrometheusEndpoint) -> str:
     """Return what went wrong, in one line; for TLS also what to do."""
-    text = shortened(str(_told(error))) or "the connection was closed"
+    text = cause_of(error)
     hint = next((hint for part, hint in TLS_HINTS.items() if part in text), "")
     if isinstance(error, BROKEN) and endpoint.secure and endpoint.certificate is None:
         hint = "the server may ask for a client certificate"
     return f"{text}: {hint}" if hint else text
-
-
-def _told(error: BaseException) -> BaseException:
-    """Return the first error with a message, of an error and those that led to it."""
-    cause = error.__cause__ or error.__context__
-    return error if str(error) or cause is None else _told(cause)
 
 
 def _target(reply: httpx.Response) -> str:

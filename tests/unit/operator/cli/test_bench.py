@@ -1,6 +1,7 @@
 """`inferno bench` finds the parameters of engines, and keeps what it measured, in virtual time."""
 
 import asyncio
+import errno
 import json
 import random
 from collections.abc import AsyncIterator, Callable
@@ -179,9 +180,9 @@ class Failing(httpx.AsyncBaseTransport):
         return self._answer(request)
 
 
-def raising(error: httpx.TransportError) -> Answer:
+def raising(error: httpx.TransportError, cause: Exception | None = None) -> Answer:
     def answer(_: httpx.Request) -> httpx.Response:
-        raise error
+        raise error from cause
 
     return answer
 
@@ -195,8 +196,13 @@ def streaming(*parts: bytes) -> Answer:
 
 
 TOKEN = event({"choices": [{"text": "a"}]})
+REFUSED = OSError("All connection attempts failed")
+REFUSED.__cause__ = ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('::1', 1)")
 FAULTS = {
-    "dies": (raising(httpx.ConnectError("All connection attempts failed")), "All connection"),
+    "dies": (
+        raising(httpx.ConnectError("All connection attempts failed"), REFUSED),
+        "the engine does not answer: connection refused",
+    ),
     "breaks off": (streaming(TOKEN), "the answer breaks off"),
     "429": (lambda _: httpx.Response(429, text="slow\ndown"), "status 429: slow down"),
     "500": (lambda _: httpx.Response(500, text="x" * 500), f"status 500: {'x' * 120}..."),
