@@ -51,9 +51,48 @@ TALL = """() => innerWidth < 1280 ? [] : [...document.querySelectorAll("td, tbod
   e.clientHeight > 6.5 * parseFloat(getComputedStyle(e).fontSize) * 1.5).map(e => e.outerHTML)"""
 """Cells of more than six lines where there is room: a column of text that is too narrow."""
 
-SCROLLED = """() => innerWidth < 1280 ? [] : [...document.querySelectorAll(".wide")].filter(e =>
-  e.scrollWidth > e.clientWidth + 1 && !e.querySelector(".words, .name")).map(e => e.outerHTML)"""
-"""Tables without sentences and long names that are wider than their box where there is room."""
+SCROLLED = """() => innerWidth < 1280 ? [] : [...document.querySelectorAll(".wide")]
+  .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.outerHTML)"""
+"""Tables that are wider than their box where there is room."""
+
+CLOSE = """() => innerWidth < 1280 ? [] : [...document.querySelectorAll(".wide tr")].flatMap(row => {
+  const range = new Range(), ends = cell => {
+    range.selectNodeContents(cell);
+    return [...range.getClientRects()].filter(e => e.width).flatMap(e => [e.left, e.right]);
+  };
+  const cells = [...row.cells].map(ends);
+  return cells.slice(1).flatMap((after, n) => !after.length || !cells[n].length ||
+    Math.min(...after) - Math.max(...cells[n]) > 11.5 ? [] : row.cells[n].outerHTML);
+})"""
+"""Cells of tables whose text is less than 12 px from that of the next column."""
+
+DATES = """() => [...document.querySelectorAll("main :is(p, td, dd, figcaption)")].filter(e => {
+  const walker = document.createTreeWalker(e, NodeFilter.SHOW_TEXT), range = new Range();
+  for (let text = walker.nextNode(); text; text = walker.nextNode())
+    for (const found of text.data.matchAll(/\\d{4}-\\d\\d-\\d\\d/g)) {
+      range.setStart(text, found.index);
+      range.setEnd(text, found.index + found[0].length);
+      if (new Set([...range.getClientRects()].map(e => e.top)).size > 1) return true;
+    }
+  return false;
+}).map(e => e.outerHTML)"""
+"""Texts in which a line ends inside of a date."""
+
+UNGROUPED = """() => [...document.querySelectorAll(".chart text, figcaption, main p, main dd, main td")]
+  .filter(e => /(?<![\\w.,:=#+"'\\/-])(\\d{5,}|\\d{4}(?=\\.\\d|%|\\s(ms|requests\\/min|cents)))/
+    .test(e.textContent)).map(e => e.outerHTML)"""
+"""Long numbers that are not in groups of digits."""
+
+FACTS = """() => [
+  document.querySelectorAll("h1").length === 1 ? "" : "not one h1",
+  document.documentElement.lang ? "" : "no lang",
+  document.title ? "" : "no title",
+  ...[...document.querySelectorAll("main svg:not([aria-hidden])")].filter(e =>
+    !(e.getAttribute("role") === "img" && e.getAttribute("aria-label"))).map(e => e.outerHTML),
+  ...[...document.querySelectorAll("input:not([type=hidden]), select")].filter(e =>
+    !e.labels.length).map(e => e.outerHTML),
+].filter(Boolean)"""
+"""What a screen reader needs: one heading, a language, a title, words for pictures and fields."""
 
 HEADS = """() => [...document.querySelectorAll("thead th")].filter(e => e.clientHeight > 75)
   .map(e => e.outerHTML)"""
@@ -106,9 +145,14 @@ FIGURES = """() => [...document.querySelectorAll(".figures dd")]
   .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.outerHTML)"""
 """Values that a page begins with, which are wider than their box."""
 
+LINKS = """() => [...document.querySelectorAll("header nav a")]
+  .map(e => [e.getBoundingClientRect(), e.textContent]).map(([e, name]) =>
+    [name, e.left, e.top, e.width, e.height].join(" ")).join()"""
+"""Where the links to the pages are, which must not move from page to page."""
+
 PLACES = (
     *(WIDER, STICKY, OVERLAPS, APART, STACKED, TALL, SCROLLED, HEADS, ARROWS, EXPONENTS, BESIDE),
-    *(NAMES, LABELS, PLURALS, OPTIONS, FIGURES),
+    *(NAMES, LABELS, PLURALS, OPTIONS, FIGURES, CLOSE, DATES, UNGROUPED, FACTS),
 )
 """What may be wrong with where things are."""
 

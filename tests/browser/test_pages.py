@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, expect
 from inferno_operator.cli.inferno.main import main
 from inferno_operator.cli.kubectl.console.html import NAVIGATION
 from inferno_operator.cli.kubectl.console.login import NOT_TAKEN
-from tests.browser.looks import watched
+from tests.browser.looks import LINKS, watched
 from tests.cluster.console import running_console, running_hosted_console, token_of, user_in
 from tests.cluster.scene import Scene
 from tests.cluster.test_plans import fill, propose, wait_for_phases
@@ -80,10 +80,13 @@ def test_nothing_is_cut_off_whatever_the_namespace_has(name: str, browser: Brows
     views = pages(WORLDS[name]())
 
     with served(views) as origin, watched(browser) as seen:
+        links = set()
         for path in views:
             seen.page.goto(origin + path)
             assert list(seen.cut_off()) == [], path
             assert seen.page.locator("main").inner_text().strip(), path
+            links.add(seen.page.evaluate(LINKS))
+        assert len(links) == 1
 
 
 @pytest.mark.cluster

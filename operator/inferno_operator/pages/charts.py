@@ -159,7 +159,7 @@ def _dots(
     for point, (x, y) in sorted(
         zip(points, places, strict=True), key=lambda item: (-item[0].y, item[0].x)
     ):
-        title = f"{point.name}: {round(point.x, DECIMALS):.9g}, {round(point.y, DECIMALS):.9g}"
+        title = f"{point.name}: {round(point.x, DECIMALS):,.9g}; {round(point.y, DECIMALS):,.9g}"
         yield (
             f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="{RADIUS:g}">'
             f"<title>{escape(title)}</title></circle>"

@@ -6,7 +6,7 @@ from hashlib import sha256
 from importlib.resources import files
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from inferno_operator.pages.fleet import FleetPage
 from inferno_operator.pages.replay import ReplayPage
@@ -16,10 +16,18 @@ KEPT_TOGETHER = re.compile(
 )
 """Blanks at which no line may end: after an arrow, before a unit, and in a number of replicas."""
 
+DATE = re.compile(r"\d{4}-\d\d-\d\d(?: \d\d:\d\d(?::\d\d)?(?: UTC)?)?")
+"""A date, with its time and zone: no line ends in it."""
+
 BEFORE, AFTER = r"""(?<![\w.,:=#+"'-])(?<!(?<!\d)/)""", r"(?![\w:]|[.,-]\w|/(?!\d))"
 """What stands beside a number that is no part of a name, a time, an address or a typed value."""
 
-LONG_NUMBER = re.compile(rf"{BEFORE}[+-]?(?:\d{{5,}}(?:\.\d+)?|\d{{4}}\.\d+){AFTER}")
+UNIT = (
+    r"(?=%| (?:%|ms|s|requests/min|tokens?|cents(?:/hour)?|[A-Z]{3}/hour|cards?|replicas?)(?!\w))"
+)
+"""What stands after a number that is no year."""
+
+LONG_NUMBER = re.compile(rf"{BEFORE}[+-]?(?:\d{{5,}}(?:\.\d+)?|\d{{4}}\.\d+|\d{{4}}{UNIT}){AFTER}")
 """Numbers in sentences that are read in groups of digits; a year is none."""
 
 NUMBER = re.compile(rf"{BEFORE}[+-]?\d{{4,}}(?:\.\d+)?{AFTER}")
@@ -62,13 +70,15 @@ def environment(*packages: str) -> Environment:
     return filled
 
 
-def typeset(text: str) -> str:
+def typeset(text: str) -> Markup:
     """Return a text with arrows of one sign, and long numbers in groups of three digits.
 
-    No line of it ends at a blank of `KEPT_TOGETHER`.
+    No line of it ends at a blank of `KEPT_TOGETHER`, or in a date.
     """
     arrows = text.replace("->", "\N{RIGHTWARDS ARROW}")
-    return KEPT_TOGETHER.sub("\N{NO-BREAK SPACE}", in_groups(arrows, LONG_NUMBER))
+    kept = KEPT_TOGETHER.sub("\N{NO-BREAK SPACE}", in_groups(arrows, LONG_NUMBER))
+    dated = DATE.sub(r'<span class="whole">\g<0></span>', str(escape(kept)))
+    return Markup(dated)  # noqa: S704 - all of it is escaped
 
 
 def in_groups(text: str, numbers: re.Pattern[str] = NUMBER) -> str:

@@ -63,10 +63,10 @@ class Frame:
         yield _text(4, TOP - 9, self.y_label, "start")
         for value in ticks(0.0, self.x_most):
             x, y = self.place(value, self.y_least)
-            yield _text(x, y + 15, f"{value:.9g}", "middle")
+            yield _text(x, y + 15, f"{value:,.9g}", "middle")
         for value in ticks(self.y_least, self.y_most, whole=self.whole):
             x, y = self.place(0.0, value)
-            yield _text(x - 6, y + 4, f"{value:.9g}", "end")
+            yield _text(x - 6, y + 4, f"{value:,.9g}", "end")
 
     def _path(self, points: Points) -> str:
         return " ".join(f"{x:.1f},{y:.1f}" for x, y in (self.place(*point) for point in points))

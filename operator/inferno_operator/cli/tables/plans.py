@@ -82,8 +82,11 @@ def change_parts(
 
 
 def state_line(plan: Plan) -> str:
-    """Return where a Plan is, and what the operator says of it."""
-    return f"{plan.status.phase or PHASE_UNKNOWN}: {why(plan)}"
+    """Return where a Plan is, and what the operator says of it, which may begin with the same."""
+    phase, told = plan.status.phase or PHASE_UNKNOWN, why(plan)
+    if told.lower().startswith(f"{phase} ".lower()):
+        return told[:1].upper() + told[1:]
+    return f"{phase}: {told}"
 
 
 def difference_parts(plan: Plan, other: Plan, money: Money = CENTS) -> Iterator[Part]:

@@ -124,7 +124,9 @@ class MeasurementController:
             await self._context.servers.complete()
             self.queue.start()
             if self._past is not None:
-                await self._past.fill(self._context.lookahead, self._measures(self._context.servers.all()))
+                await self._past.fill(
+                    self._context.lookahead, self._measures(self._context.servers.all())
+                )
 
     async def stop(self) -> None:
         """Stop measuring."""

@@ -1,8 +1,16 @@
 """Where lines of a page may end."""
 
+import re
+
 import pytest
+from markupsafe import Markup
 
 from inferno_operator.pages.html import in_groups, typeset
+
+
+def shown_of(text: str) -> str:
+    """What a browser shows of a typeset text."""
+    return Markup(re.sub(r"<[^>]+>", "", typeset(text))).unescape()
 
 
 @pytest.mark.parametrize(
@@ -15,7 +23,7 @@ from inferno_operator.pages.html import in_groups, typeset
     ],
 )
 def test_no_line_ends_inside_of_a_quantity(text: str, shown: str) -> None:
-    assert typeset(text) == shown.replace("~", "\N{NO-BREAK SPACE}")
+    assert shown_of(text) == shown.replace("~", "\N{NO-BREAK SPACE}")
 
 
 @pytest.mark.parametrize(
@@ -25,10 +33,14 @@ def test_no_line_ends_inside_of_a_quantity(text: str, shown: str) -> None:
         ("a cost of 2927.00 (-1526.00)", "a cost of 2,927.00 (-1,526.00)"),
         ("374466.5/125000", "374,466.5/125,000"),
         ("it takes 127692.", "it takes 127,692."),
+        ("a time to first token of 3382 ms", "a time to first token of 3,382~ms"),
+        ("the most that keeps it, 1266 requests/min", "the most that keeps it, 1,266~requests/min"),
+        ("a difference of 3967%", "a difference of 3,967%"),
+        ("an allocation, 2329 cents/hour", "an allocation, 2,329 cents/hour"),
     ],
 )
 def test_long_numbers_are_in_groups(text: str, shown: str) -> None:
-    assert typeset(text) == shown
+    assert shown_of(text) == shown.replace("~", "\N{NO-BREAK SPACE}")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +57,13 @@ def test_long_numbers_are_in_groups(text: str, shown: str) -> None:
     ],
 )
 def test_times_names_and_addresses_are_as_they_are(text: str) -> None:
-    assert typeset(text) == text
+    assert shown_of(text) == text
+
+
+def test_a_date_is_on_one_line_and_what_others_wrote_is_no_markup() -> None:
+    assert typeset("<b> ended at 2026-11-22 20:00:00 UTC") == (
+        '&lt;b&gt; ended at <span class="whole">2026-11-22 20:00:00 UTC</span>'
+    )
 
 
 def test_where_there_are_only_numbers_those_of_four_digits_are_in_groups_too() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferno_operator.pages.svg import stairs, ticks
+from inferno_operator.pages.svg import Frame, stairs, ticks
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,11 @@ def test_an_axis_of_counts_has_whole_values(most: float, values: list[float]) ->
 
 def test_stairs_keep_each_value_until_the_next() -> None:
     assert stairs([(0.0, 3.0), (2.0, 5.0)], 4.0) == [(0, 3), (2, 3), (2, 5), (4, 5)]
+
+
+def test_long_values_of_an_axis_are_in_groups_of_digits() -> None:
+    drawn = "".join(Frame("Load", "tokens", "ms", 33_000.0, 4_100.0).axes())
+
+    assert ">30,000<" in drawn
+    assert ">4,000<" in drawn
+    assert ">0<" in drawn

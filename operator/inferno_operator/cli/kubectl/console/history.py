@@ -90,12 +90,12 @@ def _parts(plans: Sequence[Plan], ledger: Sequence[SpendingRow], money: Money) -
         yield TextTable(headings, rows)
         yield from _omitted(plans)
     else:
-        yield "no Plans in this namespace: nothing was changed yet"
+        yield "No Plans in this namespace: nothing was changed yet."
     if ledger:
         yield f"The ledger: costs in {money.unit}, over the time in which the load was known."
         yield from savings_parts(ledger, money)
     else:
-        yield "no Server has an account yet: those with spec.measure get one"
+        yield "No Server has an account yet: those with spec.measure get one."
 
 
 def _omitted(plans: Sequence[Plan]) -> Iterator[str]:

@@ -127,6 +127,7 @@ class Pages:
         return self._environment.get_template("page.html").render(
             page=page,
             path=path,
+            section=_section(path),
             query=query,
             version=version,
             namespace=self._namespace,
@@ -149,6 +150,12 @@ class Pages:
         """
         page = ConsolePage(title, (advice,), dict, changes=changes, trouble=text)
         return self.html(page, path, PageQuery())
+
+
+def _section(path: str) -> str:
+    """The page of the navigation that leads to the one of an object: /plans for /plans/fleet-1."""
+    folder = path.rpartition("/")[0]
+    return "/" if folder == "/servers" else folder
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ def models_view(observations: Sequence[Observation], money: Money = CENTS) -> Co
         title="Models",
         parts=(table,)
         if rows
-        else ("no Models in this namespace: apply yours, or samples/small to try it",),
+        else ("No Models in this namespace: apply yours, or samples/small to try it.",),
         document=lambda: [model.to_json() for model in models],
     )
 

@@ -11,7 +11,7 @@ from inferno_operator.pages.figures import KeyFigure
 OPERATOR_NAMESPACE = "inferno-system"
 """Where the installation guides put the operator."""
 
-NO_SERVERS = "no Servers in this namespace: apply yours, or samples/small to try it"
+NO_SERVERS = "No Servers in this namespace: apply yours, or samples/small to try it."
 """What pages say before there is one."""
 
 

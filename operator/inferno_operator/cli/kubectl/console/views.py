@@ -34,9 +34,7 @@ PROOF = (
 )
 """What the line of the solver means, with which the parts of a plan end."""
 
-NO_PLANS = (
-    "no Plans in this namespace: there is one as soon as an optimization changes what a Server gets"
-)
+NO_PLANS = "No Plans in this namespace: there is one as soon as an optimization changes what a Server gets."
 """What the page of Plans says before there is one."""
 
 
