@@ -15,6 +15,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, Self
 
 import numpy as np
@@ -48,13 +49,18 @@ SERIES_BELOW = 1e-3
 """Below this exponent the closed form of a geometric sum loses digits, and a series is used."""
 
 
+@cache  # to ask a class for its fields takes longer than to take some rows of them
+def _names(table: type["ArrayTable"]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(table))
+
+
 @dataclass(frozen=True, slots=True)
 class ArrayTable:
     """A table as a struct of arrays, all of the same length."""
 
     def columns(self) -> tuple[npt.NDArray[Any], ...]:
         """The arrays in the order of the fields."""
-        return tuple(getattr(self, field.name) for field in fields(self))
+        return tuple([getattr(self, name) for name in _names(type(self))])
 
     def take(self, rows: npt.NDArray[np.intp]) -> Self:
         """The table of some of the rows, in the given order."""

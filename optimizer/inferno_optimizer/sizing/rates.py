@@ -196,16 +196,12 @@ class Replicas:
         """Latencies at these rates [requests/ms]."""
         queue = self.averages(arrival_rate)
         first, spread = self.model.first_token_ms(queue), self.model.first_token_spread(queue)
-        shares = [np.full(len(first), share) for share in PERCENTILES]
-        waits = np.stack([wait_percentile(queue, share) for share in shares], axis=1)
-        delays = waits + first[:, None]
-        if spread is not None:
-            found = [delay_percentile(queue, first, spread, share) for share in shares]
-            delays = np.stack(found, axis=1)
         itl, around = self.model.itl_ms(queue), self.model.itl_spread(queue)
+        waits = percentiles(queue, np.zeros_like(first), None)
+        delays = waits + first[:, None] if spread is None else percentiles(queue, first, spread)
         intervals = np.zeros_like(waits)
         if around is not None:
-            intervals = np.stack([itl + around.quantile(share) for share in shares], axis=1)
+            intervals = interval_percentiles(itl, around)
         return Latencies(
             itl_ms=itl,
             wait_ms=queue.wait_ms,
@@ -214,6 +210,30 @@ class Replicas:
             ttft_percentiles=delays,
             itl_percentiles=intervals,
         )
+
+
+def percentiles(queue: Averages, after: FloatArray, spread: Spread | None) -> FloatArray:
+    """Percentiles of the waits plus the time after them [ms], shape (rows, `PERCENTILES`).
+
+    The time after them has a `spread`; None if it is the same for all requests. All are found at
+    once, as rows of their own: of few replicas, one search takes as long as another.
+    """
+    row, share = (
+        np.repeat(np.arange(len(after)), len(PERCENTILES)),
+        np.tile(PERCENTILES, len(after)),
+    )
+    queues, later = queue.take(row), after[row]
+    if spread is None:
+        found = wait_percentile(queues, share) + later
+    else:
+        found = delay_percentile(queues, later, spread.take(row), share)
+    return found.reshape(-1, len(PERCENTILES))
+
+
+def interval_percentiles(itl: FloatArray, around: Spread) -> FloatArray:
+    """Percentiles of inter-token latencies, of shape (rows, `PERCENTILES`) [ms]."""
+    shares = [np.full(len(itl), share) for share in PERCENTILES]
+    return np.stack([itl + around.quantile(share) for share in shares], axis=1)
 
 
 @dataclass(frozen=True, slots=True)

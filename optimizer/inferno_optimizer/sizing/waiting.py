@@ -54,8 +54,10 @@ def _log_sum(places: FloatArray, load: FloatArray, x: FloatArray) -> FloatArray:
     """
     log_load = np.log(load)
     scale = np.maximum(places * log_load, 0.0)
-    first = -x * (1.0 - load) + log_erlang_tail(places, load * x) - scale
-    second = places * log_load - scale + log_erlang_tail(places, x)
+    tails = log_erlang_tail(np.tile(places, 2), np.concatenate((load * x, x)))
+    tail_first, tail_second = np.split(tails, 2)
+    first = -x * (1.0 - load) + tail_first - scale
+    second = places * log_load - scale + tail_second
     gap = np.maximum(np.abs(first - second), np.abs(log_load))
     log_share = np.log(-np.expm1(-np.maximum(gap, TINY)) / np.maximum(np.abs(1.0 - load), TINY))
     return np.where(load > 1.0, second, first) + log_share
@@ -80,7 +82,8 @@ def wait_percentile(queue: Averages, share: FloatArray) -> FloatArray:
     """The shortest time that a share of the requests, in (0, 1), does not wait longer than [ms]."""
     log_rest = np.log1p(-share)
     result = np.zeros(len(share))
-    rows = np.flatnonzero(log_tail(queue, result) > log_rest)
+    at_once = log_tail(queue, result) - log_rest
+    rows = np.flatnonzero(at_once > 0)
     waiting, log_rest = queue.take(rows), log_rest[rows]
     longest = _longest(waiting, log_rest)
 
@@ -89,8 +92,7 @@ def wait_percentile(queue: Averages, share: FloatArray) -> FloatArray:
         return log_tail(waiting.take(some), time_ms) - log_rest[some]
 
     ends = np.stack((np.zeros(len(rows)), np.ones(len(rows))))
-    everything = np.arange(len(rows))
-    values = np.stack([excess(everything, end) for end in ends])
+    values = np.stack((excess(np.arange(len(rows)), ends[0]), at_once[rows]))
     result[rows] = longest * (1.0 - last_feasible(excess, ends, values))
     return result
 
