@@ -14,10 +14,22 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page as BrowserPage
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from tests.browser.chromium import browser_of_tests
+from tests.docs.looks import (
+    BEYOND,
+    CUT,
+    HALVES,
+    INSIDE,
+    LABELLED,
+    SCROLLS,
+    WIDER,
+    WIDTHS,
+    Faults,
+    Look,
+    faults,
+)
 from tests.reference.shown import ROOT, pages
 
 MARKDOWN_LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -26,6 +38,14 @@ MOST_LINES = 400
 """Of a page: what a reader scrolls through without losing the thread."""
 
 LOADING = {"link": "href", "script": "src", "img": "src", "iframe": "src"}
+
+
+OPACITY = "e => getComputedStyle(e).opacity"
+
+READABLE = """() => axe.run("article, footer", {
+  runOnly: ["color-contrast", "link-in-text-block"], resultTypes: ["violations"],
+}).then(found => found.violations.flatMap(v => v.nodes.map(n => n.html + n.failureSummary)))"""
+"""Texts with too little contrast, and links that only their colour shows."""
 
 
 class Page(HTMLParser):
@@ -96,6 +116,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     )
     assert built.returncode == 0, built.stderr
     return Site(folder, built.stdout + built.stderr)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One Chromium for all pages."""
+    with browser_of_tests() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def found(site: Site, browser: Browser) -> Faults:
+    """What is wrong with how pages look."""
+    return faults(browser, site.pages)
 
 
 def test_it_builds_without_a_warning(site: Site) -> None:
@@ -204,124 +237,43 @@ def test_no_line_breaks_in_a_quantity_a_sum_or_a_name_but_commands_stay_as_they_
     assert "(50&nbsp;MB;" in distances
 
 
-WIDER = """() => [...document.querySelectorAll(".md-typeset__scrollwrap")]
-  .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.innerText.slice(0, 80))"""
-"""Tables that scroll sideways."""
-
-CUT = """() => [...document.querySelectorAll("pre > code")].filter(e => {
-  const style = getComputedStyle(e), pen = document.createElement("canvas").getContext("2d");
-  pen.font = `${style.fontSize} ${style.fontFamily}`;
-  const lines = e.textContent.split("\\n");
-  const widest = Math.max(...lines.map(line => pen.measureText(line).width));
-  return widest + 2 * parseFloat(style.paddingLeft) > e.clientWidth;
-}).map(e => e.textContent.slice(0, 60))"""
-"""Helps that scroll sideways."""
-
-SCROLLS = """() => [...document.querySelectorAll("pre > code")].filter(e =>
-  e.scrollWidth > e.clientWidth + 1).map(e => e.textContent.slice(0, 60))"""
-"""Commands, outputs and files that scroll sideways."""
-
-BEYOND = """() => [...document.querySelectorAll("pre .sentence")].filter(e =>
-  e.getBoundingClientRect().right > e.closest("code").getBoundingClientRect().right + 1
-).map(e => e.textContent.slice(0, 60))"""
-"""Sentences in outputs of which one sees the end only after scrolling."""
-
-LABELLED = """() => [...document.querySelectorAll("table[data-stacked]")].filter(e =>
-  getComputedStyle(e.querySelector("td:last-child"), "::before").content !==
-  `"${e.querySelector("th:last-child").textContent}: "`).map(e => e.innerText.slice(0, 80))"""
-"""Tables that are lists of cells without the headings of the columns."""
+def test_no_name_in_a_text_breaks_inside_of_a_word_on_a_phone(found: Faults) -> None:
+    assert found[Look(390, INSIDE)] == {}
 
 
-INSIDE = """() => {
-  const range = document.createRange();
-  return [...document.querySelectorAll("p code, li code")].filter(e => e.firstChild).flatMap(e => {
-    const walk = document.createTreeWalker(e, NodeFilter.SHOW_TEXT), signs = [];
-    for (let text; (text = walk.nextNode()); )
-      for (let n = 0; n < text.length; n++) {
-        range.setStart(text, n);
-        range.setEnd(text, n + 1);
-        signs.push([text.data[n], range.getBoundingClientRect().top]);
-      }
-    return signs.slice(1).flatMap(([sign, top], n) =>
-      top > signs[n][1] + 8 && /[a-z0-9]{2}/i.test(signs[n][0] + sign) ? [e.textContent] : []);
-  });
-}"""
-"""Names in texts that are broken inside of a word."""
-
-OPACITY = "e => getComputedStyle(e).opacity"
-
-HALVES = """() => [...document.querySelectorAll("td:first-child > code")].filter(e =>
-  e.getClientRects().length > 1).map(e => e.textContent)"""
-"""Names before a row that are on two lines."""
-
-READABLE = """() => axe.run("article, footer", {
-  runOnly: ["color-contrast", "link-in-text-block"], resultTypes: ["violations"],
-}).then(found => found.violations.flatMap(v => v.nodes.map(n => n.html + n.failureSummary)))"""
-"""Texts with too little contrast, and links that only their colour shows."""
-
-
-def test_no_name_in_a_text_breaks_inside_of_a_word_on_a_phone(site: Site) -> None:
-    with browser_of_tests() as browser:
-        seen = browser.new_page()
-        broken = {name for path in site.pages for name in _found(seen, path, 390, INSIDE)}
-
-    assert broken == set()
-
-
-def test_names_before_a_row_are_on_one_line_of_a_wide_screen(site: Site) -> None:
-    with browser_of_tests() as browser:
-        seen = browser.new_page()
-        broken = {name for path in site.pages for name in _found(seen, path, 1920, HALVES)}
-
-    assert broken == set()
+def test_names_before_a_row_are_on_one_line_of_a_wide_screen(found: Faults) -> None:
+    assert found[Look(1920, HALVES)] == {}
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("page", ["guides/autoscalers.html", "comparison.html", "benchmarks.html"])
 def test_texts_have_contrast_and_links_more_than_a_colour(
-    site: Site, page: str, scheme: Literal["light", "dark"]
+    site: Site, browser: Browser, page: str, scheme: Literal["light", "dark"]
 ) -> None:
-    with browser_of_tests() as browser:
-        seen = browser.new_page(color_scheme=scheme)
+    with browser.new_context(color_scheme=scheme) as context:
+        seen = context.new_page()
         seen.goto((site.folder / page).as_uri())
         seen.evaluate(Axe().axe_script)
 
         assert seen.evaluate(READABLE) == []
 
 
-def test_tables_fit_the_page_and_a_phone(site: Site) -> None:
-    with browser_of_tests() as browser:
-        seen = browser.new_page()
-        wider = [
-            f"{width} px: {path.name}: {table}"
-            for width in (1920, 1280, 390)
-            for path in site.pages
-            for table in _found(seen, path, width, WIDER)
-        ]
-
-    assert wider == []
+def test_tables_fit_the_page_and_a_phone(found: Faults) -> None:
+    assert [found[Look(width, WIDER)] for width in WIDTHS] == [{}, {}, {}]
 
 
-def test_the_help_of_each_command_fits_the_page(site: Site) -> None:
+def test_the_help_of_each_command_fits_the_page(site: Site, found: Faults) -> None:
     helps = [path for path in site.pages if path.parent.name == "cli"]
-    with browser_of_tests() as browser:
-        seen = browser.new_page()
-        wider = [text for path in helps for text in _found(seen, path, 1280, CUT)]
+    cut = found[Look(1280, CUT)]
 
-    assert (wider, len(helps)) == ([], 9)
+    assert ([cut[path] for path in helps if path in cut], len(helps)) == ([], 9)
 
 
-def test_no_output_scrolls_on_a_wide_screen_and_no_sentence_of_one_on_a_phone(site: Site) -> None:
-    texts = {path: path.read_text(encoding="utf-8") for path in site.pages}
-    with_code = [path for path, text in texts.items() if "<pre" in text]
-    with_sentences = [path for path, text in texts.items() if 'class="go sentence"' in text]
-    with browser_of_tests() as browser:
-        seen = browser.new_page()
-        wider = {(p.name, code) for p in with_code for code in _found(seen, p, 1920, SCROLLS)}
-        beyond = {(p.name, text) for p in with_sentences for text in _found(seen, p, 390, BEYOND)}
-
-    assert with_sentences
-    assert (wider, beyond) == (set(), set())
+def test_no_output_scrolls_on_a_wide_screen_and_no_sentence_of_one_on_a_phone(
+    site: Site, found: Faults
+) -> None:
+    assert any('class="go sentence"' in path.read_text(encoding="utf-8") for path in site.pages)
+    assert (found[Look(1920, SCROLLS)], found[Look(390, BEYOND)]) == ({}, {})
 
 
 def test_a_type_and_an_option_with_its_value_stay_on_one_line(site: Site) -> None:
@@ -333,20 +285,17 @@ def test_a_type_and_an_option_with_its_value_stay_on_one_line(site: Site) -> Non
 
 
 def test_on_a_phone_each_cell_of_a_wide_table_is_behind_the_heading_of_its_column(
-    site: Site,
+    site: Site, found: Faults
 ) -> None:
-    path = site.folder / "comparison.html"
-    with browser_of_tests() as browser:
-        seen = browser.new_page()
-        unlabelled = _found(seen, path, 390, LABELLED)
-        tables = seen.locator("table[data-stacked]").count()
-
-    assert (unlabelled, tables) == ([], 3)
+    assert site.text("comparison.html").count("<table data-stacked") == 3
+    assert found[Look(390, LABELLED)] == {}
 
 
-def test_the_copy_button_is_seen_where_a_mouse_or_a_key_asks_for_it(site: Site) -> None:
-    with browser_of_tests() as browser:
-        seen = browser.new_page()
+def test_the_copy_button_is_seen_where_a_mouse_or_a_key_asks_for_it(
+    site: Site, browser: Browser
+) -> None:
+    with browser.new_context() as context:
+        seen = context.new_page()
         seen.goto((site.folder / "guides/install.html").as_uri())
         button = seen.locator("pre > .md-code__nav").first
         unasked = button.evaluate(OPACITY)
@@ -365,8 +314,10 @@ def test_every_column_of_a_table_but_the_first_has_a_heading(site: Site) -> None
 
 
 @pytest.mark.parametrize("page", ["index.html", "guides/plans.html"])
-def test_the_search_works_from_files_without_a_network(site: Site, page: str) -> None:
-    with browser_of_tests() as browser, browser.new_context(offline=True) as context:
+def test_the_search_works_from_files_without_a_network(
+    site: Site, browser: Browser, page: str
+) -> None:
+    with browser.new_context(offline=True) as context:
         seen = context.new_page()
         failed: list[str] = []
         seen.on("pageerror", lambda error: failed.append(str(error)))
@@ -382,10 +333,3 @@ def test_the_search_works_from_files_without_a_network(site: Site, page: str) ->
         assert failed == []
         assert "guard" in first.inner_text().lower()
         assert (first.get_attribute("href") or "").startswith("file:")
-
-
-def _found(seen: BrowserPage, path: Path, width: int, script: str) -> list[str]:
-    seen.set_viewport_size({"width": width, "height": 900})
-    seen.goto(path.as_uri())
-    found: list[str] = seen.evaluate(script)
-    return found

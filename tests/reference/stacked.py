@@ -24,7 +24,7 @@ def on_page_content(html: str, **_: object) -> str:
 
 
 def _labelled(table: str) -> str:
-    headings = [TAG.sub("", heading) for heading in HEADING.findall(table)]
+    headings = [TAG.sub("", heading).replace('"', "&quot;") for heading in HEADING.findall(table)]
     longest = max(len(TAG.sub("", row)) for row in table.split("<tr>"))
     if len(headings) < MANY and longest <= LONG:
         return table
