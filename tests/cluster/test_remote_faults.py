@@ -2,7 +2,6 @@
 
 import itertools
 import re
-import time
 from collections.abc import Iterator, Sequence
 
 import httpx
@@ -305,15 +304,14 @@ def test_namespaces_do_not_wait_one_after_the_other_for_an_optimizer_that_hangs(
         environment={"INFERNO_SOLVER_TIME_LIMIT": str(PATIENCE - 30)},
     )
     rest.gate.clear()
-    began = time.monotonic()
     for each in scenes:
         each.request("inferno")
 
     # The request that waited first takes its turn just when the patience of the others ends.
+    # One after the other, each would find the optimizer free and none would wait for a turn.
     told = [
         optimized(each.wait_until_failed("inferno", SERIAL_SECONDS))["message"] for each in scenes
     ]
 
-    assert time.monotonic() - began < 2 * PATIENCE + 15 < SERIAL_SECONDS
     assert sum(f"no turn within {PATIENCE} s" in message for message in told) >= 2
     assert all(rest.url in message for message in told)

@@ -34,9 +34,6 @@ POD_TIMES = PodTimes(cold_start_s=2.0, ending_s=1.0)
 INTERVAL_S, MEASURE_S = 3, 2
 LEAST_IMPORTANT = 100
 
-WAKE_S = 5.0
-"""Longest time from the first request that waits to the write of the replica."""
-
 BEFORE, WRITTEN, SERVES = MOMENTS = (
     "before the request",
     "when the replica is written",
@@ -212,7 +209,8 @@ def test_a_server_wakes_once_beside_a_held_solve_whose_operator_is_killed(
 
         sleeper.hold_a_solve()
         asked = sleeper.request()
-        woke = sleeper.wait_for_replicas(1, 2 * WAKE_S)
+        woke = sleeper.wait_for_replicas(1, PATIENCE_S)
+        assert sleeper.rest.at_once == 1  # it woke beside the solve, not after it
         first.kill()
         wait_for_another_leader(scene, leader)
         sleeper.rest.gate.set()
@@ -221,7 +219,6 @@ def test_a_server_wakes_once_beside_a_held_solve_whose_operator_is_killed(
 
         seen = sleeper.decisions.seen
         print(f"\nwoke after {woke.time - asked:.1f} s", *seen, sep="\n")
-        assert woke.time - asked <= WAKE_S
         assert [each.replicas for each in seen] == [1, 0, 1, 0]
         assert {each.accelerator for each in seen if each.replicas} == {seen[0].accelerator}
         assert slept.time > sleeper.last_request
@@ -246,14 +243,19 @@ def test_a_server_wakes_once_and_sleeps_again_whenever_its_operator_ends(
 
 
 def play(sleeper: Sleeper, moment: str, end: Callable[[], object]) -> None:
-    """Let a Server wake and sleep again, while the leader ends at a moment."""
+    """Let a Server wake and sleep again, while the leader ends at a moment.
+
+    Solves have no end until it is awake: what wakes it waits for no plan.
+    """
     sleeper.wait_for_replicas(0, PATIENCE_S)
     wait_until(sleeper.is_seen, bool, "a Server that sleeps")
-    leader, late = leader_of(sleeper.scene), PATIENCE_S if moment == BEFORE else 0.0
+    leader = leader_of(sleeper.scene)
+    sleeper.rest.gate.clear()
     if moment == BEFORE:
         end()
     asked = sleeper.request()
-    woke = sleeper.wait_for_replicas(1, 2 * WAKE_S + late)
+    woke = sleeper.wait_for_replicas(1, PATIENCE_S)
+    sleeper.rest.gate.set()
     if moment == WRITTEN:
         end()
     sleeper.serve()
@@ -262,5 +264,3 @@ def play(sleeper: Sleeper, moment: str, end: Callable[[], object]) -> None:
     wait_for_another_leader(sleeper.scene, leader)
     sleeper.wait_for_replicas(0, PATIENCE_S)
     print(f"\nthe leader ends {moment}: woke after {woke.time - asked:.1f} s")
-
-    assert woke.time - asked <= WAKE_S + late
