@@ -2,8 +2,8 @@
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from pathlib import Path
 
 from inferno_operator.cli.estimate import EstimateRequest, estimated
@@ -97,11 +97,14 @@ def _estimate(entry: Entry, inputs: int, outputs: int) -> tuple[Roofline, int]:
 
 def predicted(point: Point, efficiency: Efficiency) -> float:
     """What the estimate says of a time [ms], with the parameters that the command prints."""
-    roofline, batch = _estimate(point.entry, point.input_tokens, point.output_tokens)
-    found = Roofline(
-        roofline.model, roofline.precision, roofline.card, roofline.cards, efficiency
-    ).parameters(point.input_tokens, point.output_tokens, batch)
+    found = _parameters(point.entry, point.input_tokens, point.output_tokens, efficiency)
     return TIMES[point.time](found, point)
+
+
+@lru_cache(maxsize=128)  # the same for all numbers of clients; a fit tries many efficiencies
+def _parameters(entry: Entry, inputs: int, outputs: int, efficiency: Efficiency) -> StepParameters:
+    roofline, batch = _estimate(entry, inputs, outputs)
+    return replace(roofline, efficiency=efficiency).parameters(inputs, outputs, batch)
 
 
 def _step(found: StepParameters, point: Point, requests: int | None = None) -> float:

@@ -1,6 +1,7 @@
 """Prompts that are cached in part: how many replicas compute the rest of them."""
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -140,10 +141,13 @@ def test_it_is_the_least_number_whose_replicas_carry_the_load_with_their_share_o
     chat = replace(chat, parameters=blind)
     warm = max(chat.running - chat.cold, 0)
 
+    @cache  # the share of caches is the same for many numbers of replicas
+    def alone(inputs: int) -> float:
+        return replace(chat, cached=0, fewest=0, inputs=inputs).replicas
+
     def enough(replicas: int) -> bool:
         cached = min(chat.cached, INPUTS - 1) * min(warm, replicas) // replicas
-        alone = replace(chat, cached=0, fewest=0, inputs=INPUTS - cached)
-        return replicas >= alone.replicas
+        return replicas >= alone(INPUTS - cached)
 
     fewest = max(chat.fewest, 1)
     found = next((n for n in range(fewest, fewest + 400) if enough(n)), float("inf"))
