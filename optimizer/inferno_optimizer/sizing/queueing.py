@@ -281,7 +281,8 @@ def _geometric(x: FloatArray, length: FloatArray) -> tuple[FloatArray, FloatArra
     safe_exponent = np.where(series, -1.0, exponent)
     count = np.expm1(safe_exponent) / np.expm1(safe_log)
     moment = (count - 1.0 - (length - 1.0) * np.exp(safe_exponent)) / -np.expm1(safe_log)
-    count[series], moment[series] = _power_sums(log_x[series], length[series])
+    if series.any():
+        count[series], moment[series] = _power_sums(log_x[series], length[series])
     return count, moment
 
 

@@ -416,6 +416,8 @@ class _Search:
 
     def _between(self, rows: IntArray, ends: FloatArray, values: FloatArray) -> None:
         """Search between two rates of each row, with the excess at both; shape (2, rows)."""
+        if not rows.size:
+            return
         last_feasible(
             lambda some, x: self._excess(rows[some], np.exp(x)),
             ends=np.log(ends),
@@ -462,6 +464,8 @@ class _Search:
 
     def _descend(self, rows: IntArray, lowest: FloatArray) -> None:
         """Let no lower rate miss a target: search below the first of some points that does."""
+        if not rows.size:
+            return
         found = self.rate[rows]
         points = np.geomspace(np.maximum(lowest, found / SPAN), found, POINTS, endpoint=False)
         trial = np.concatenate((lowest[None], points))

@@ -41,7 +41,8 @@ def log_tail(queue: Averages, time_ms: FloatArray) -> FloatArray:
     x = np.maximum(time_ms / queue.interval, TINY)
     log_sum = _log_sum(places, load, x)
     even = np.flatnonzero(np.abs(1.0 - load) * places < EVEN_LOAD)
-    log_sum[even] = _log_sum_at_even_load(places[even], load[even], x[even])
+    if even.size:
+        log_sum[even] = _log_sum_at_even_load(places[even], load[even], x[even])
     share = np.log(np.maximum(queue.peak, TINY)) + log_sum
     return np.where(time_ms < 0, 0.0, np.where(queue.places > 0, np.minimum(share, 0), -np.inf))
 

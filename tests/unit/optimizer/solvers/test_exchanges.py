@@ -1,7 +1,7 @@
 """What the greedy solver makes better by exchanges once all servers had their turn."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from random import Random
 
@@ -140,6 +140,23 @@ def table(system: System) -> tuple[Candidates, IntArray]:
     return candidates, np.array([system.capacity[t] for t in candidates.types], dtype=np.int64)
 
 
+@dataclass(frozen=True)
+class Solved:
+    """A system, what its servers may get, and the plan."""
+
+    system: System
+    candidates: Candidates
+    capacity: IntArray
+    plan: Assignment
+
+
+@pytest.fixture(scope="module")
+def solved() -> list[Solved]:
+    """Systems of six servers."""
+    tables = [(system, *table(system)) for system in systems(servers=6)]
+    return [Solved(*each, solve_greedy(*each[1:]).assignment) for each in tables]
+
+
 def improvements(
     candidates: Candidates, capacity: IntArray, plan: Assignment
 ) -> Iterator[tuple[int, ...]]:
@@ -163,21 +180,17 @@ def improvements(
             yield chosen
 
 
-def test_no_other_rows_of_two_servers_fit_and_have_a_lower_value() -> None:
-    for system in systems(servers=6):
-        candidates, capacity = table(system)
-        plan = solve_greedy(candidates, capacity).assignment
-
-        assert (plan.used(candidates) <= capacity).all()
-        assert not [*improvements(candidates, capacity, plan)], system
+def test_no_other_rows_of_two_servers_fit_and_have_a_lower_value(solved: list[Solved]) -> None:
+    for one in solved:
+        assert (one.plan.used(one.candidates) <= one.capacity).all()
+        assert not [*improvements(one.candidates, one.capacity, one.plan)], one.system
 
 
-def test_no_priority_is_served_less_than_without_exchanges() -> None:
+def test_no_priority_is_served_less_than_without_exchanges(solved: list[Solved]) -> None:
     more = 0
-    for system in systems(servers=6):
-        candidates, capacity = table(system)
-        before = fill(candidates, capacity, serve)
-        after = solve_greedy(candidates, capacity).assignment
+    for one in solved:
+        candidates, after = one.candidates, one.plan
+        before = fill(candidates, one.capacity, serve)
         then = loads_served_entirely(candidates, after)
         once = loads_served_entirely(candidates, before)
         more += then != once
