@@ -189,8 +189,13 @@ def test_a_server_goes_apart_and_back_while_its_load_doubles(
         return found
 
     def arrived(whole: Manifest) -> None:
-        wanted = _sizes(whole) or {"both": whole["numReplicas"]}
-        wait_until(witness.serving, lambda now: +now == wanted, f"{wanted} and no others")
+        wanted = {"both": 0, "prefill": 0, "decode": 0}
+        wanted |= _sizes(whole) or {"both": whole["numReplicas"]}
+        wait_until(
+            witness.serving,
+            lambda now: {name: now[name] for name in wanted} == wanted,
+            f"{wanted} and no others",
+        )
         wait_until(lambda: _server(scene), _has_arrived, "the condition")
 
     scene.apply(
