@@ -18,10 +18,15 @@ ROLES = "/spec/template/roles"
 
 def serving_role(workload: Workload) -> str:
     """Return the role of a serving that a workload is; "" for whole objects."""
-    if workload.role == "Both":
-        return ""
-    servings = ((d.serving.api_version, d.serving.kind) for d in DIALECTS.values())
-    return workload.role.lower() if (workload.api_version, workload.kind) in servings else ""
+    is_role = workload.role != "Both" and kind_of_serving(workload) is not None
+    return workload.role.lower() if is_role else ""
+
+
+def kind_of_serving(workload: Workload) -> Kind | None:
+    """Return the kind of a workload that is a serving; None for all others."""
+    named = workload.api_version, workload.kind
+    servings = (dialect.serving for dialect in DIALECTS.values())
+    return next((kind for kind in servings if (kind.api_version, kind.kind) == named), None)
 
 
 def role_selector(kind: Kind, name: str, role: str) -> str:

@@ -1,7 +1,7 @@
 """Release the fields of objects that no Server refers to any more; their values stay."""
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -15,6 +15,7 @@ from inferno_operator.resources import ModelBoosterRef, Server
 from inferno_operator.resources.dialects import DIALECTS
 from inferno_operator.resources.objects import Key, Kind, Manifest, Place, Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe
+from inferno_operator.resources.serving_roles import kind_of_serving, serving_role
 from inferno_operator.runtime.ports import Cluster, GoneError, Listing, RejectedError
 
 SERVER = kind_of(Server)
@@ -87,9 +88,19 @@ def _referenced(servers: Collection[Observation]) -> _Kept:
             kept.places.add(server.reference.place)
         if reference is not None:
             kept.places.update(written_places(reference, namespace))
+        kept.places.update(_servings_with_roles(server))
         if reference is not None and reference.target == "Binding":
             kept.scaled.update(serving_places(reference, namespace))
     return kept
+
+
+def _servings_with_roles(server: Observation) -> Iterator[Place]:
+    """Yield the servings whose roles a Server names as workloads, as it has their numbers."""
+    resource, namespace = server.resource, server.reference.key.namespace
+    for workload in resource.spec.workloads if isinstance(resource, Server) else ():
+        kind = kind_of_serving(workload)
+        if kind is not None and serving_role(workload):
+            yield Place(kind, Key(namespace, workload.name))
 
 
 async def _release_unreferenced(listing: Listing, kept: _Kept, cluster: Cluster) -> None:

@@ -521,7 +521,13 @@ async def test_what_deleted_servers_owned_is_released_at_the_start() -> None:
         (KTHENA.binding, "gone"): scaled("gone-a"),
         (KTHENA.policy, "gone"): scaled("gone-a"),
     }
-    kept = {(KTHENA.policy, "mine"): scaled("m-a")}
+    kept = {
+        (KTHENA.policy, "mine"): scaled("m-a"),
+        (KTHENA.serving, "apart"): {"template": {"roles": [{"name": "decode", "replicas": 1}]}},
+    }
+    serving = {"apiVersion": KTHENA.serving.api_version, "kind": "ModelServing", "name": "apart"}
+    workloads = [{**serving, "accelerator": "A", "role": role} for role in ("Prefill", "Decode")]
+    scene.cluster.add(objects.server("W", spec={"workloads": workloads}))
     for (kind, name), spec in [*left.items(), *kept.items()]:
         scene.add(kind, name, spec, FieldManager.ACTUATION)
     controller = ActuationController(scene.cluster, Informers(scene.cluster), scene.now)
@@ -530,7 +536,7 @@ async def test_what_deleted_servers_owned_is_released_at_the_start() -> None:
         while any(owns(scene.stored(kind, name)) for kind, name in left):
             await scene.cluster.something_changed()
 
-    assert [owns(scene.stored(kind, name)) for kind, name in kept] == [True]
+    assert [owns(scene.stored(kind, name)) for kind, name in kept] == [True, True]
     assert {n: scene.stored(k, n)["spec"] for k, n in left if k == KTHENA.serving} == {
         "gone-a": {"replicas": 1}
     }
