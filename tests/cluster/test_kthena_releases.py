@@ -4,6 +4,8 @@ import json
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -258,18 +260,9 @@ def test_both_roles_of_a_backend_get_their_numbers(
     if not release.has_one_backend:
         made = {**made, "spec": {"backends": [made["spec"]["backend"]]}}
     named = {"name": parts(made["spec"])[0]["name"]}
-    roles = {"Prefill": "A100", "Decode": "H100"}
-    backends = [{**named, "accelerator": a, "role": role} for role, a in roles.items()]
-    reference = {"name": "split", "backends": backends}
-    scene, plane = actuated.scene, actuated.scene.control_plane
-    scene.apply(made, objects.service_class(), objects.model())
-    scene.apply(objects.server(spec={"modelBooster": reference}))
-    sizes = {"prefill": ("A100", 3), "decode": ("H100", 2)}
-    decided = {role: {"accelerator": a, "numReplicas": n} for role, (a, n) in sizes.items()}
-    whole = {"accelerator": "H100", "numReplicas": 5, "roles": decided}
-    actuated.patch("server", "s", {"spec": {"desiredAlloc": whole}})
-    status = {"status": {"conditions": [objects.condition("Allocated", "Allocated")]}}
-    plane.patch("server", "s", status, scene.namespace, "status")
+    actuated.scene.apply(made, objects.service_class(), objects.model())
+    actuated.scene.apply(server_with_roles(named))
+    decide_roles(actuated, prefill=3, decode=2)
 
     def written() -> dict[str, int]:
         (part,) = parts(actuated.get(BOOSTERS, "split")["spec"])
@@ -284,6 +277,57 @@ def test_both_roles_of_a_backend_get_their_numbers(
     actuated.patch("server", "s", {"spec": {"modelBooster": None}})
     wait_until(lambda: owned(actuated, release), lambda names: not names, "a release")
     assert written() == {"prefill": 3, "decode": 2}
+    assert operator.stop() == 0
+
+
+def server_with_roles(backend: Manifest) -> Manifest:
+    """A Server with prefill and decode in a backend of the ModelBooster `split`."""
+    roles = {"Prefill": "A100", "Decode": "H100"}
+    backends = [{**backend, "accelerator": a, "role": role} for role, a in roles.items()]
+    return objects.server(spec={"modelBooster": {"name": "split", "backends": backends}})
+
+
+def decide_roles(actuated: Actuated, prefill: int, decode: int) -> None:
+    """Write a decision for both roles, as an optimization does."""
+    sizes = {"prefill": ("A100", prefill), "decode": ("H100", decode)}
+    decided = {role: {"accelerator": a, "numReplicas": n} for role, (a, n) in sizes.items()}
+    whole = {"accelerator": "H100", "numReplicas": prefill + decode, "roles": decided}
+    actuated.patch("server", "s", {"spec": {"desiredAlloc": whole}})
+    status = {"status": {"conditions": [objects.condition("Allocated", "Allocated")]}}
+    plane = actuated.scene.control_plane
+    plane.patch("server", "s", status, actuated.scene.namespace, "status")
+
+
+@pytest.mark.parametrize("release", extended(RELEASES[1]), indirect=True, scope="module")
+@pytest.mark.parametrize("setting", ["v0.2", "v0.3", "v0.4"])
+def test_both_roles_get_their_numbers_with_the_pods_of_releases_between(
+    actuated: Actuated, release: Release, fleet: Fleet, tmp_path: Path, setting: str
+) -> None:
+    """Those of v0.2.0 and v0.3.0 have the fields of v0.4.0, and other pods."""
+    fleet.makes_servings = False
+    split = next(each for each in release.others() if each["metadata"]["name"] == "split")
+    actuated.scene.apply(split, objects.service_class(), objects.model())
+    actuated.scene.apply(server_with_roles({"name": "main"}))
+    environment = {"INFERNO_MODEL_BOOSTER": "kthena", "INFERNO_MODEL_BOOSTER_RELEASE": setting}
+    operator = started(actuated, tmp_path.name, **environment)
+
+    def roles() -> dict[str, int]:
+        found = templates(actuated).get("split-main", {"template": {"roles": ()}})
+        return {role["name"]: role["replicas"] for role in found["template"]["roles"]}
+
+    def pods() -> list[Manifest]:
+        found = templates(actuated)["split-main"]["template"]["roles"]
+        return [{**role, "replicas": None} for role in found]
+
+    wait_until(roles, bool, "the roles")
+    before = pods()
+    for numbers in ({"prefill": 3, "decode": 2}, {"prefill": 4, "decode": 5}):
+        decide_roles(actuated, **numbers)
+        wait_until(roles, partial(eq, numbers), f"{numbers}")
+
+    told = condition(actuated.get(BOOSTERS, "split"), "Initialized")
+    assert pods() == before  # nothing rolls
+    assert setting in told["message"]
     assert operator.stop() == 0
 
 
