@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 import yaml
@@ -67,6 +68,11 @@ NOT_FRESH = {
 
 def world() -> list[Observation]:
     """All objects of the namespace, with its Plans, as the operator reads them now."""
+    return [*_world()]
+
+
+@cache  # the eight decisions take two seconds, and nobody changes an observation
+def _world() -> tuple[Observation, ...]:
     manifests, plans = list(_sample()), list[Manifest]()
     for number in range(STEPS):
         time = NOW - STEP * (STEPS - 1 - number) - timedelta(minutes=3)
@@ -79,7 +85,7 @@ def world() -> list[Observation]:
     servers = [m for m in manifests if m["kind"] == "Server"]
     others = [_told(m) for m in manifests if m["kind"] != "Server"]
     measured = [_measured(m, place) for place, m in enumerate(servers)]
-    return [_observed(m) for m in (*others, *measured, *plans)]
+    return tuple(_observed(m) for m in (*others, *measured, *plans))
 
 
 def _undecided(before: Manifest, after: Manifest) -> Manifest:

@@ -9,6 +9,7 @@ from inferno_optimizer.calibration.steps import fit_steps
 from inferno_optimizer.calibration.windows import Window
 
 ALPHA, KAPPA, DELTA = 9.0, 5e-5, 0.02
+STEPS = 8000
 
 
 def run(
@@ -24,21 +25,25 @@ def run(
     low, high = outputs // 2, outputs + outputs // 2
     done, ends = np.ones(clients), chance.integers(low, high, clients).astype(np.float64)
     waits, asked = np.zeros(clients, dtype=np.bool_), np.zeros(clients)
+    drafts = (chance.random((STEPS, clients, 3)) < accepted).cumprod(axis=2).sum(axis=2)
     now = first = between = tokens = prompts = steps = 0.0
-    for _ in range(8000):
+    for possible in 1.0 + drafts:
         fresh, decodes = (done == 0) & ~waits, done > 0
-        context = ((computed + cached + done + overhead) * decodes).sum()
-        step = ALPHA + KAPPA * context + DELTA * computed * fresh.sum()
+        decoding, fresh_ones = np.count_nonzero(decodes), np.count_nonzero(fresh)
+        # those that do not decode have no token yet
+        context = (computed + cached + overhead) * decoding + done.sum()
+        step = ALPHA + KAPPA * context + DELTA * computed * fresh_ones
         now += step
-        drafts = (chance.random((clients, 3)) < accepted).cumprod(axis=1).sum(axis=1)
-        made = np.minimum(1.0 + drafts, ends - done) * decodes
-        first, prompts = first + (now - asked)[fresh].sum(), prompts + fresh.sum()
-        between, steps = between + step * decodes.sum(), steps + decodes.sum()
+        made = np.minimum(possible, ends - done) * decodes
+        between, steps = between + step * decoding, steps + decoding
         tokens, done = tokens + made.sum(), done + made + fresh
+        if fresh_ones:
+            first, prompts = first + (now - asked)[fresh].sum(), prompts + fresh_ones
         ended = done >= ends
         waits = ended & (clients > 1)
-        asked[ended], done[ended] = now, 0.0
-        ends[ended] = chance.integers(low, high, ended.sum())
+        if ended.any():
+            asked[ended], done[ended] = now, 0.0
+            ends[ended] = chance.integers(low, high, np.count_nonzero(ended))
     return Window(
         end=0.0,
         itl_ms=between / tokens,
