@@ -55,7 +55,8 @@ SCROLLED = """() => innerWidth < 1280 ? [] : [...document.querySelectorAll(".wid
   .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.outerHTML)"""
 """Tables that are wider than their box where there is room."""
 
-CLOSE = """() => innerWidth < 1280 ? [] : [...document.querySelectorAll(".wide tr")].flatMap(row => {
+CLOSE = """() => [...document.querySelectorAll(".wide tr")].flatMap(row => {
+  if (innerWidth < 1280) return [];
   const range = new Range(), ends = cell => {
     range.selectNodeContents(cell);
     return [...range.getClientRects()].filter(e => e.width).flatMap(e => [e.left, e.right]);
@@ -78,7 +79,7 @@ DATES = """() => [...document.querySelectorAll("main :is(p, td, dd, figcaption)"
 }).map(e => e.outerHTML)"""
 """Texts in which a line ends inside of a date."""
 
-UNGROUPED = """() => [...document.querySelectorAll(".chart text, figcaption, main p, main dd, main td")]
+UNGROUPED = """() => [...document.querySelectorAll(".chart text, figcaption, main :is(p, dd, td)")]
   .filter(e => /(?<![\\w.,:=#+"'\\/-])(\\d{5,}|\\d{4}(?=\\.\\d|%|\\s(ms|requests\\/min|cents)))/
     .test(e.textContent)).map(e => e.outerHTML)"""
 """Long numbers that are not in groups of digits."""

@@ -1,16 +1,16 @@
 """Where lines of a page may end."""
 
+import html
 import re
 
 import pytest
-from markupsafe import Markup
 
 from inferno_operator.pages.html import in_groups, typeset
 
 
 def shown_of(text: str) -> str:
     """What a browser shows of a typeset text."""
-    return Markup(re.sub(r"<[^>]+>", "", typeset(text))).unescape()
+    return html.unescape(re.sub(r"<[^>]+>", "", typeset(text)))
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ ANSWERS = {"approve": "Approved", "reject": "Rejected"}
 """What the forms say to a Plan."""
 
 ADVICE = {
-    HTTPStatus.BAD_REQUEST: "Correct that, then load this page again.",
+    HTTPStatus.BAD_REQUEST: "Correct that, then load this page again, or go on by the links above.",
     HTTPStatus.SERVICE_UNAVAILABLE: "Reload this page to try again.",
     HTTPStatus.UNAUTHORIZED: "Log in again with a new token.",
     HTTPStatus.FORBIDDEN: "To see a namespace takes the ClusterRole inferno-view in it: ask whoever"

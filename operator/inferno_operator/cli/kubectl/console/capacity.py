@@ -62,7 +62,7 @@ def _taken(item: CardUse) -> int:
 
 def _parts(cards: Sequence[CardUse], money: Money) -> Iterator[Part]:
     if not cards:
-        yield "No cards: there is no Capacity, and no Server that runs; apply a Capacity with yours."
+        yield "No cards: there is no Capacity, and no Server that runs. Apply a Capacity."
         return
     counted = COUNTED if any(item.counted for item in cards) else ()
     headings = ("CARDS", ">IN USE/THERE", ">PLANNED/THERE", ">HELD", ">ONE MORE CARD")

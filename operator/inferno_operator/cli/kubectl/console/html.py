@@ -97,6 +97,17 @@ class PageQuery:
         text = self.get("from")
         return int(text) if re.fullmatch(r"\d{1,9}", text) else 0
 
+    @property
+    def all_rows(self) -> str:
+        """The query that shows the rows that the words left out, too."""
+        return self.address(q="", **{"from": ""})
+
+    def order_of(self, column: str) -> str:
+        """How the rows are sorted by a column, in the words of HTML; "" if they are not."""
+        if column != self.get("sort"):
+            return ""
+        return "descending" if self.order.falling else "ascending"
+
     def sorted_by(self, column: str) -> str:
         """The query that sorts by a column, or turns the order round."""
         again = column == self.get("sort") and not self.get("order")
@@ -122,7 +133,7 @@ class Pages:
 
     def html(self, page: ConsolePage, path: str, query: PageQuery, version: int = 0) -> str:
         """Return a page; `version` is that of the news."""
-        parts = ordered(page.parts, query.order)
+        parts, unfiltered = ordered(page.parts, query.order), first_table(page.parts)
         main = first_table(parts)
         return self._environment.get_template("page.html").render(
             page=page,
@@ -132,6 +143,7 @@ class Pages:
             version=version,
             namespace=self._namespace,
             navigation=NAVIGATION,
+            count=len(unfiltered.rows) if unfiltered else 0,
             before=list(_shown(page.before, None, query, self._units, page.trend)),
             parts=list(_shown(parts, main, query, self._units, page.trend)),
         )
@@ -187,6 +199,7 @@ class _Cell:
     bar: _Bar | None = None
     unit: str = ""
     spark: _Spark | None = None
+    order: str = ""
 
     @property
     def kind(self) -> str:
@@ -215,6 +228,11 @@ class _Table:
     rows: Sequence[Sequence[_Cell]]
     meanings: Sequence[tuple[str, str]]
     excerpt: _Rows | None = None
+
+    @property
+    def count(self) -> int:
+        """Rows, also those that other pages of it have."""
+        return self.excerpt.count if self.excerpt else len(self.rows)
 
     @property
     def is_folded(self) -> bool:
@@ -277,7 +295,8 @@ def _headings(
         title = name.removesuffix(MILLISECONDS)
         of_last_word = units.get(name.split()[-1], "") if is_number else ""
         unit = of_last_word if title == name else "ms"
-        yield _Cell(title, is_number, link=link, unit=unit)
+        order = query.order_of(name) if query else ""
+        yield _Cell(title, is_number, link=link, unit=unit, order=order)
 
 
 def _cells(table: TextTable, row: Sequence[str], trend: TrendOf) -> Iterator[_Cell]:

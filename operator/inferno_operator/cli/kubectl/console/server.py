@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from math import inf
 
 from inferno_operator.cli.kubectl.answer import in_order
 from inferno_operator.cli.kubectl.console.curves import curve_charts, curve_document, curve_of
@@ -37,6 +38,9 @@ from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
 
 ABOVE = 1.1
 """Height of an axis, where the highest value is 1."""
+
+DEAREST = 10.0
+"""Options are drawn up to so many times the cost of the cheapest one, which a dearer one hides."""
 
 
 def server_view(  # noqa: PLR0913 - all that is known of a Server
@@ -93,6 +97,21 @@ def server_view(  # noqa: PLR0913 - all that is known of a Server
     )
 
 
+def affordable(options: Sequence[Option]) -> Sequence[Option]:
+    """The options up to `DEAREST` times the cost of the cheapest one; all if it is free."""
+    most = DEAREST * min((option.cost for option in options), default=0.0) or inf
+    return [option for option in options if option.cost <= most]
+
+
+def _left_out(count: int) -> str:
+    """What a chart says of the options that are too dear to be drawn."""
+    if not count:
+        return ""
+    return (
+        f"; {count} that cost{'s' if count == 1 else ''} more than {DEAREST:g} times the cheapest"
+    )
+
+
 def _trouble_of(server: Server) -> str:
     """Why a Server does not get what it needs; "" if it does, or nothing was decided yet."""
     ready = server.status.condition(READY)
@@ -114,17 +133,17 @@ def _figures_of(server: Server, money: Money) -> Iterator[KeyFigure]:
 def _choices(options: Sequence[Option], target: Target, money: Money) -> Iterator[Chart]:
     """Yield what each accelerator would cost against the latencies that have a target."""
     possible = [option for option in options if not option.reason]
+    drawn = affordable(possible)
+    dearer = _left_out(len(possible) - len(drawn))
     named = (("ITL", "itl_ms", target.itl_ms), ("TTFT", "ttft_ms", target.ttft_ms))
-    for title, field, limit in named if possible else ():
+    for title, field, limit in named if drawn else ():
         if limit:
-            points = [
-                Named(o.accelerator, o.cost / money.cents, getattr(o, field)) for o in possible
-            ]
+            points = [Named(o.accelerator, o.cost / money.cents, getattr(o, field)) for o in drawn]
             widest = max(point.x for point in points) * ABOVE or 1.0
             highest = max(limit, *(point.y for point in points)) * ABOVE
             frame = Frame(f"Cost and {title}", money.rate, "ms", widest, highest)
             words = (
                 f"{title} of each accelerator against its cost; named: no other is both cheaper "
-                f"and faster; dashed: the target, {limit:g} ms"
+                f"and faster; dashed: the target, {limit:g} ms{dearer}"
             )
             yield limit_chart(frame, points, limit, words)

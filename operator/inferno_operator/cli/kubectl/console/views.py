@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from functools import reduce
 
 from inferno_operator.cli.kubectl.answer import check_open, check_text, choose_plan, in_order
 from inferno_operator.cli.kubectl.console.alternatives import alternatives_of
@@ -21,6 +22,8 @@ from inferno_operator.cli.tables.plans import (
     state_line,
     summary,
 )
+from inferno_operator.cli.tables.solution import Part
+from inferno_operator.controllers.approval.status import how_to_answer
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.resources import Plan, Server
 from inferno_operator.resources.observation import Observation, readable
@@ -34,7 +37,10 @@ PROOF = (
 )
 """What the line of the solver means, with which the parts of a plan end."""
 
-NO_PLANS = "No Plans in this namespace: there is one as soon as an optimization changes what a Server gets."
+NO_PLANS = (
+    "No Plans in this namespace: there is one as soon as an optimization changes what a Server"
+    " gets."
+)
 """What the page of Plans says before there is one."""
 
 
@@ -107,9 +113,22 @@ def plans_view(
     plans = in_order(observations)
     return ConsolePage(
         title="Plans",
-        parts=tuple(plans_parts(plans, now, money)) if plans else (NO_PLANS,),
+        parts=tuple(_plans_parts(plans, now, money)) if plans else (NO_PLANS,),
         document=lambda: [plan.to_json() for plan in plans],
     )
+
+
+def _plans_parts(plans: Sequence[Plan], now: datetime, money: Money) -> Iterator[Part]:
+    for part in plans_parts(plans, now, money):
+        if isinstance(part, str):
+            yield reduce(_without_commands, plans, part)
+        else:
+            yield part
+
+
+def _without_commands(text: str, plan: Plan) -> str:
+    """What the operator says of a Plan, without the commands that its page has buttons for."""
+    return text.replace(f"; {how_to_answer(plan.metadata.name)}", "")
 
 
 def plan_view(
@@ -148,7 +167,7 @@ def plan_view(
         form=_form_of(plan),
         others=others,
         trouble=state_line(plan) if has_failed else "",
-        state="" if has_failed else state_line(plan),
+        state="" if has_failed else _without_commands(state_line(plan), plan),
     )
 
 

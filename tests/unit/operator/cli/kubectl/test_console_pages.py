@@ -30,7 +30,7 @@ from inferno_operator.cli.kubectl.console.leader import SeenLeader
 from inferno_operator.cli.kubectl.console.models import model_view, models_view
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.kubectl.console.past import PlanLoads
-from inferno_operator.cli.kubectl.console.server import server_view
+from inferno_operator.cli.kubectl.console.server import affordable, server_view
 from inferno_operator.cli.kubectl.console.views import (
     next_view,
     plan_view,
@@ -41,6 +41,7 @@ from inferno_operator.cli.options.currency import CENTS, Money, money_of
 from inferno_operator.cli.tables.solution import TextTable, first_table, name_of
 from inferno_operator.cli.tables.top import duration
 from inferno_operator.controllers.approval.contents import pack
+from inferno_operator.controllers.approval.status import how_to_answer
 from inferno_operator.pages.charts import Chart
 from inferno_operator.pages.svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
 from inferno_operator.resources import (
@@ -55,7 +56,7 @@ from inferno_operator.resources import (
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.leader_election import Lease
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.explain.options import explain
+from inferno_optimizer.explain.options import Option, explain
 from inferno_optimizer.replay.ledger import COMPARED
 from inferno_optimizer.wire.codec import decode_system
 from tests.past import LEADER, NAMESPACE, NOW, failing_world, phases_world, world
@@ -174,7 +175,7 @@ def test_arrows_and_quantities_are_whole_but_not_in_what_a_person_typed(
     assert "2,927.00 \N{RIGHTWARDS ARROW}\N{NO-BREAK SPACE}2,329.00" in text
     assert "greedy: Feasible, gap not known, 0.012\N{NO-BREAK SPACE}s</p>" in text
     assert re.findall(r".*-&gt;.*", text) == [
-        '<label>Filter <input type="search" name="q" value="1-&gt;2"></label>'
+        '<label>Filter <input type="search" name="q" value="1-&gt;2" autocomplete="off"></label>'
     ]
 
 
@@ -1166,3 +1167,56 @@ def test_data_says_which_servers_it_leaves_out_and_how_good_numbers_are(
     told = {figure.title: (figure.value, figure.note) for figure in page.figures}
     assert told["With new numbers"] == ("12", "12 Partial")
     assert told["Without new numbers"] == ("0", "of those that are measured")
+
+
+def test_a_filter_says_how_many_rows_it_leaves_and_leads_back_to_all(
+    seen: list[Observation],
+) -> None:
+    page = fleet_view(seen, NAMESPACE, NOW)
+
+    def shown(**asked: str) -> str:
+        return Pages(NAMESPACE, str.upper).html(page, "/", PageQuery(list(asked.items())))
+
+    assert "5 of 20 rows" in shown(q="mistral-7b", sort="LOAD")
+    assert '<a href="?sort=LOAD">All rows</a>' in shown(q="mistral-7b", sort="LOAD")
+    assert "0 of 20 rows" in shown(q="no such words")
+    assert "of 20 rows" not in shown(sort="LOAD")
+
+
+def test_the_heading_says_how_rows_are_sorted(seen: list[Observation]) -> None:
+    page = fleet_view(seen, NAMESPACE, NOW)
+
+    def marked(*asked: tuple[str, str]) -> list[str]:
+        text = Pages(NAMESPACE, str.upper).html(page, "/", PageQuery(asked))
+        return re.findall(r'aria-sort="(\w+)"><a [^>]+>([^<]+)', text)
+
+    assert marked() == []
+    assert marked(("sort", "LOAD")) == [("ascending", "LOAD")]
+    assert marked(("sort", "LOAD"), ("order", "falling")) == [("descending", "LOAD")]
+
+
+def test_a_plan_that_waits_has_buttons_and_no_commands(seen: list[Observation]) -> None:
+    def waiting(observation: Observation) -> Observation:
+        plan = observation.resource
+        if not isinstance(plan, Plan) or plan.metadata.name != "fleet-8":
+            return observation
+        (told,) = plan.status.conditions
+        message = f"{told.message}; {how_to_answer('fleet-8')}"
+        said = told.model_copy(update={"message": message})
+        status = plan.status.model_copy(update={"conditions": (said,)})
+        return replace(observation, resource=plan.model_copy(update={"status": status}))
+
+    waits = [*map(waiting, seen)]
+
+    assert (
+        plan_view(waits, NAMESPACE, "fleet-8").state == "Proposed: the Optimizer has mode Approve"
+    )
+    assert "kubectl" not in str(plans_view(waits, NOW).parts)
+
+
+def test_a_chart_leaves_out_the_options_that_would_hide_the_others() -> None:
+    named = [Option("a", cost=10.0), Option("b", cost=100.0), Option("c", cost=100.1)]
+
+    assert [option.accelerator for option in affordable(named)] == ["a", "b"]
+    assert len(affordable([Option("free", cost=0.0), *named])) == 4
+    assert affordable([]) == []
