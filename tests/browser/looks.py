@@ -151,9 +151,14 @@ LINKS = """() => [...document.querySelectorAll("header nav a")]
     [name, e.left, e.top, e.width, e.height].join(" ")).join()"""
 """Where the links to the pages are, which must not move from page to page."""
 
+NOTICES = """() => [...document.querySelectorAll(".notice")].filter(e =>
+  [...e.childNodes].some(node => node.nodeType === Node.TEXT_NODE && node.data.trim()) ||
+  e.querySelectorAll(":scope > span").length > 1).map(e => e.outerHTML)"""
+"""Notices whose text is several boxes in a row, with gaps between them."""
+
 PLACES = (
     *(WIDER, STICKY, OVERLAPS, APART, STACKED, TALL, SCROLLED, HEADS, ARROWS, EXPONENTS, BESIDE),
-    *(NAMES, LABELS, PLURALS, OPTIONS, FIGURES, CLOSE, DATES, UNGROUPED, FACTS),
+    *(NAMES, LABELS, PLURALS, OPTIONS, FIGURES, CLOSE, DATES, UNGROUPED, FACTS, NOTICES),
 )
 """What may be wrong with where things are."""
 

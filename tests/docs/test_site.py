@@ -272,8 +272,18 @@ def test_the_help_of_each_command_fits_the_page(site: Site, found: Faults) -> No
 def test_no_output_scrolls_on_a_wide_screen_and_no_sentence_of_one_on_a_phone(
     site: Site, found: Faults
 ) -> None:
-    assert any('class="go sentence"' in path.read_text(encoding="utf-8") for path in site.pages)
+    assert any('sentence">' in path.read_text(encoding="utf-8") for path in site.pages)
     assert (found[Look(1920, SCROLLS)], found[Look(390, BEYOND)]) == ({}, {})
+
+
+def test_comments_of_outputs_are_no_commands_and_outputs_without_colours_break(site: Site) -> None:
+    measure, capacity = site.text("guides/measure.html"), site.text("guides/capacity.html")
+
+    assert '<span class="go sentence"># Calibrated with 197 windows' in measure
+    assert not [p for p in site.pages if re.search('class="gp"> *#', p.read_text("utf-8"))]
+    assert '<span class="sentence">Proposed: the Optimizer has mode Approve; look at' in measure
+    assert "<code>nvidia.com/<wbr>gpu" in capacity
+    assert "nvidia.<wbr>com" not in capacity
 
 
 def test_a_type_and_an_option_with_its_value_stay_on_one_line(site: Site) -> None:

@@ -5,8 +5,9 @@ import re
 NAME = re.compile(r"(?<=<td><code>)[^<]*(?=</code>)")
 """A cell that begins with a name."""
 
-PLACE = re.compile(r"(?<=[._/])(?<!\s/)(?<!^/)(?=[^\W\d])")
-"""Where a name may break: after a dot, an underscore or a slash that does not begin a path."""
+PLACE = re.compile(r"(?<=[._/])(?<!\s/)(?<!^/)(?=[^\W\d])(?!(?<=\.)[a-z]{2,3}/)")
+"""Where a name may break: after a dot, an underscore or a slash that does not begin a path, but not
+in the domain of a label such as nvidia.com/gpu."""
 
 QUANTITY = re.compile(r"(?<=\d) (?=(%|s|ms|min|[KMG]i?B)(?!\w))")
 """What a line must not break at: the blank before a unit."""
@@ -18,6 +19,17 @@ a long one anywhere."""
 
 SENTENCE = re.compile(r'<span class="go">(?=\S)((?:(?!  )[^<]){45,})</span>')
 """A line of output that is no row of a table: two blanks would be between the columns of a row."""
+
+COMMENT = re.compile(r'<span class="gp">( *# )</span>(.*)')
+"""A line of output, such as a comment of a manifest, that looks like the prompt of root."""
+
+TAG = re.compile(r"<[^>]*>")
+
+PLAIN = re.compile(r"(?<=<code>)(?=(?:.*\n)*?\$ )[^<]+(?=</code>)")
+"""Commands with their outputs that have no colours."""
+
+PLAIN_SENTENCE = re.compile(r"^(?![$ ])(?:(?!  ).){45,}$", re.MULTILINE)
+"""The same as `SENTENCE`, there."""
 
 TYPE = re.compile(r"(?<=<td>)list of \w+(?=</td>)")
 """Of a field, which is on one line where there is room."""
@@ -61,9 +73,19 @@ def _hyphenated(found: str) -> str:
 
 def _inline_code(code: str) -> str:
     if code.startswith("<pre"):
-        return SENTENCE.sub(r'<span class="go sentence">\1</span>', code)
+        return _output(code)
     text = code.replace("\\|", "|")  # what the source of a table needs, readers would copy
     return WORD.sub(lambda word: _breaking(word[0]), text)
+
+
+def _output(code: str) -> str:
+    commented = COMMENT.sub(
+        lambda line: f'<span class="go">{line[1]}{TAG.sub("", line[2])}</span>', code
+    )
+    told = SENTENCE.sub(r'<span class="go sentence">\1</span>', commented)
+    return PLAIN.sub(
+        lambda text: PLAIN_SENTENCE.sub(r'<span class="sentence">\g<0></span>', text[0]), told
+    )
 
 
 def _breaking(word: str) -> str:

@@ -224,7 +224,7 @@ def test_a_page_that_cannot_be_read_says_what_to_do(
     answer = pages_that_fail(error).get("/plans")
 
     assert answer.status_code == status
-    assert f'<p class="notice trouble">{error}</p>' in answer.text
+    assert f'<p class="notice trouble"><span>{error}</span></p>' in answer.text
     assert advice in answer.text
 
 
