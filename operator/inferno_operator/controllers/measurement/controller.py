@@ -104,8 +104,9 @@ class MeasurementController:
     def when_a_plan_is_needed(self, ask_for_plan: Callable[[str], None]) -> None:
         """Call this with a namespace as soon as it is known that it needs a plan now.
 
-        Nobody waits for the end of a cycle: queries of others may be slow. It is called when a Server begins to miss a target, and as long as its load grows then;
-        when the load of a Server is known for the first time; and when one jumps.
+        Nobody waits for the end of a cycle: queries of others may be slow. It is called when a
+        Server begins to miss a target, and as long as its load grows then; when the load of a
+        Server is known for the first time; and when one jumps.
         """
         self._ask_for_plan = ask_for_plan
 

@@ -280,7 +280,7 @@ async def test_who_would_be_far_dearer_than_by_what_was_known_waits_for_a_person
 
 
 async def test_less_important_servers_lose_nothing_to_one_whose_times_are_mistyped() -> None:
-    """T has 4 of 14 replicas, which would go to S: no limit for what a Plan takes away is reached."""
+    """T has 4 of 14 replicas, which would go to S: that is within all limits of the guard."""
     classes = objects.service_class("I", priority=1), objects.service_class("C", priority=2)
     for each in classes:
         each["spec"]["data"] = [{"model": "M"}, {"model": "N"}]
