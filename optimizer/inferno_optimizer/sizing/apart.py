@@ -23,13 +23,12 @@ from inferno_optimizer.sizing.rates import (
     HIGHEST_SHARE,
     LOWEST_SHARE,
     MEAN_FACTOR,
+    PERCENTILES,
     ROUNDING,
     THROUGHPUT_SHARE,
     Delay,
     Latencies,
     Replicas,
-    interval_percentiles,
-    percentiles,
 )
 from inferno_optimizer.sizing.spread import Spread
 from inferno_optimizer.system import Allocation, PerformanceProfile, RoleProfile
@@ -113,14 +112,14 @@ class Apart:
         none = np.zeros(len(prefill))
         wait, first = self._delays(prefill, queue, none, none)
         around = model.itl_spread(queue) or Spread(none, none)
-        itl = model.itl_ms(queue)
+        itl, shares = model.itl_ms(queue), [np.full(len(prefill), p) for p in PERCENTILES]
         return Latencies(
             itl_ms=itl,
             wait_ms=queue.wait_ms + wait.after,
             ttft_ms=queue.wait_ms + first.after,
-            wait_percentiles=percentiles(queue, wait.after, wait.spread),
-            ttft_percentiles=percentiles(queue, first.after, first.spread),
-            itl_percentiles=interval_percentiles(itl, around),
+            wait_percentiles=np.stack([replace(wait, share=s).ms() for s in shares], axis=1),
+            ttft_percentiles=np.stack([replace(first, share=s).ms() for s in shares], axis=1),
+            itl_percentiles=np.stack([itl + around.quantile(s) for s in shares], axis=1),
         )
 
 

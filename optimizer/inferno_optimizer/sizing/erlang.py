@@ -31,6 +31,9 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(32)
 
 TINY = np.finfo(np.float64).tiny
 
+CERTAIN = 100.0
+"""Where x is so far below a that Q(a, x) < 1 by less than e^-100, it is 1."""
+
 NEAR = 0.5
 """Relative distance of x from the shape below which log1p of that distance is used."""
 
@@ -66,6 +69,19 @@ def log_erlang_tail(shape: FloatArray, x: FloatArray) -> FloatArray:
     for start in range(0, len(x), ROWS):
         rows = slice(start, start + ROWS)
         result[rows] = _log_tail(shape[rows], np.maximum(x[rows], TINY))
+    return result
+
+
+def log_erlang_tail_if_less(shape: FloatArray, x: FloatArray) -> FloatArray:
+    """The same without an integral where Q is 1 to the last digit, see `CERTAIN`.
+
+    The other tails may differ in their last bits: the sum over the nodes of an integral is rounded
+    differently as there are more or fewer of them.
+    """
+    result = np.zeros(len(x))
+    ratio = np.minimum(np.maximum(x, TINY) / shape, 1.0)
+    rows = np.flatnonzero(shape * (ratio - 1.0 - np.log(ratio)) < CERTAIN)  # Chernoff's bound
+    result[rows] = log_erlang_tail(shape[rows], x[rows])
     return result
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inferno_optimizer.sizing.demands import Demands, rates_around
+from inferno_optimizer.sizing.erlang import log_erlang_tail_if_less
 from inferno_optimizer.sizing.performance import PerformanceModel
 from inferno_optimizer.sizing.queueing import (
     ArrayTable,
@@ -197,43 +198,30 @@ class Replicas:
         queue = self.averages(arrival_rate)
         first, spread = self.model.first_token_ms(queue), self.model.first_token_spread(queue)
         itl, around = self.model.itl_ms(queue), self.model.itl_spread(queue)
-        waits = percentiles(queue, np.zeros_like(first), None)
-        delays = waits + first[:, None] if spread is None else percentiles(queue, first, spread)
+        waits, delays = _tails(queue, first, spread)
         intervals = np.zeros_like(waits)
         if around is not None:
-            intervals = interval_percentiles(itl, around)
-        return Latencies(
-            itl_ms=itl,
-            wait_ms=queue.wait_ms,
-            ttft_ms=queue.wait_ms + first,
-            wait_percentiles=waits,
-            ttft_percentiles=delays,
-            itl_percentiles=intervals,
-        )
+            quantiles = [around.quantile(np.full_like(itl, share)) for share in PERCENTILES]
+            intervals = itl[:, None] + np.stack(quantiles, axis=1)
+        return Latencies(itl, queue.wait_ms, queue.wait_ms + first, waits, delays, intervals)
 
 
-def percentiles(queue: Averages, after: FloatArray, spread: Spread | None) -> FloatArray:
-    """Percentiles of the waits plus the time after them [ms], shape (rows, `PERCENTILES`).
+def _tails(
+    queue: Averages, first: FloatArray, spread: Spread | None
+) -> tuple[FloatArray, FloatArray]:
+    """The `PERCENTILES` of the wait, and of it and the time after it [ms].
 
-    The time after them has a `spread`; None if it is the same for all requests. All are found at
-    once, as rows of their own: of few replicas, one search takes as long as another.
+    That time has the mean `first`, and a `spread` if it is not the same for all requests.
     """
-    row, share = (
-        np.repeat(np.arange(len(after)), len(PERCENTILES)),
-        np.tile(PERCENTILES, len(after)),
-    )
-    queues, later = queue.take(row), after[row]
     if spread is None:
-        found = wait_percentile(queues, share) + later
-    else:
-        found = delay_percentile(queues, later, spread.take(row), share)
-    return found.reshape(-1, len(PERCENTILES))
-
-
-def interval_percentiles(itl: FloatArray, around: Spread) -> FloatArray:
-    """Percentiles of inter-token latencies, of shape (rows, `PERCENTILES`) [ms]."""
-    shares = [np.full(len(itl), share) for share in PERCENTILES]
-    return np.stack([itl + around.quantile(share) for share in shares], axis=1)
+        found = [wait_percentile(queue, np.full_like(first, share)) for share in PERCENTILES]
+        waits = np.stack(found, axis=1)
+        return waits, waits + first[:, None]
+    every = np.tile(np.arange(len(first)), len(PERCENTILES))
+    several, share = queue.take(every), np.repeat(PERCENTILES, len(first))
+    waits = wait_percentile(several, share, log_erlang_tail_if_less)
+    delays = delay_percentile(several, first[every], spread.take(every), share, waits)
+    return waits.reshape(-1, len(first)).T, delays.reshape(-1, len(first)).T
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,10 +279,11 @@ class Delay:
         rows = self._rows
         if rows.size:
             queue, after, share = self.queue.take(rows), self.after[rows], self.share[rows]
+            waits = wait_percentile(queue, share)
             result[rows] = (
-                wait_percentile(queue, share) + after
+                waits + after
                 if self.spread is None
-                else delay_percentile(queue, after, self.spread.take(rows), share)
+                else delay_percentile(queue, after, self.spread.take(rows), share, waits)
             )
         return result
 

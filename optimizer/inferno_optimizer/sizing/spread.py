@@ -55,11 +55,6 @@ class Spread(ArrayTable):
         excess: FloatArray = 2.0 * deviation / skew * (cube - 1.0)
         return excess
 
-    def bound(self, log_rest: FloatArray) -> FloatArray:
-        """An upper bound of the excess over the mean that a share exp(log_rest) exceeds [ms]."""
-        bound: FloatArray = self.deviation * (4.0 - 2.0 * MOST_SKEW * log_rest)
-        return bound
-
 
 def cumulants(
     first: FloatArray, second: FloatArray, third: FloatArray

@@ -9,9 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferno_optimizer.sizing.queueing import Averages, FloatArray, averages
-from inferno_optimizer.sizing.rates import PERCENTILES, percentiles
-from inferno_optimizer.sizing.spread import Spread
-from inferno_optimizer.sizing.waiting import delay_percentile, log_tail, wait_percentile
+from inferno_optimizer.sizing.waiting import log_tail, wait_percentile
 from tests.unit.optimizer.oracles import share_waiting_longer
 
 ABOUT_ONE = [1 - 1e-3, 1 - 1e-6, 1 - 1e-8, 1 - 1e-14, 1.0, 1 + 1e-14, 1 + 1e-8, 1 + 1e-6, 1.001]
@@ -38,24 +36,6 @@ def share_beyond(found: Averages, time_ms: float) -> float:
 
 def percentile(found: Averages, share: float) -> float:
     return float(wait_percentile(found, np.array([share]))[0])
-
-
-@pytest.mark.parametrize("spread", [None, Spread(np.array([4e4, 1e2]), np.array([9e6, 1e3]))])
-def test_percentiles_that_are_searched_together_are_those_that_are_searched_alone(
-    spread: Spread | None,
-) -> None:
-    queues = queue(0.9, decode_times(4), 40), queue(0.2, decode_times(4), 400)
-    both = Averages(*map(np.concatenate, zip(*(one.columns() for one in queues), strict=True)))
-    after = np.array([30.0, 500.0])
-
-    found = percentiles(both, after, spread)
-
-    for column, share in zip(found.T, PERCENTILES, strict=True):
-        shares = np.full(2, share)
-        waits = wait_percentile(both, shares) + after
-        alone = waits if spread is None else delay_percentile(both, after, spread, shares)
-        assert column == pytest.approx(alone, rel=1e-9)
-    assert (np.diff(found) > 0).all() or spread is None
 
 
 def decode_times(batch: int) -> list[float]:
