@@ -15,6 +15,7 @@ from typing import Self
 
 import numpy as np
 
+from inferno_optimizer.sizing.clients import client_rates
 from inferno_optimizer.sizing.queueing import ArrayTable, FloatArray, IntArray
 from inferno_optimizer.sizing.roots import last_feasible
 
@@ -206,19 +207,27 @@ class StepLaw(ArrayTable):
 
     def full_stay_ms(self, states: FloatArray) -> FloatArray:
         """Time of a request in a batch that always has n requests [ms]: x = (n - 1) / stay."""
-        lone = self.stay_of_clients_ms(states, np.zeros_like(states))
+        result = self.stay_of_clients_ms(states, np.zeros_like(states))
         rows = np.flatnonzero(states > 1)
-        law, n, others = self.take(rows), states[rows], states[rows] - 1.0
-        highest = np.minimum(others / lone[rows], MOST_BUSY / np.maximum(law.prefill_ms, 1e-100))
+        law, n, lone = self.take(rows), states[rows], result[rows]
+        pole = 1.0 / np.maximum(law.prefill_ms, 1e-100)
+        highest = np.minimum((n - 1.0) / lone, MOST_BUSY * pole)
+        rate, known = client_rates(lambda x: law.stay_of_clients_ms(n, x), n - 1.0, lone, pole)
+        rest = np.flatnonzero(~known | (rate > highest))
+        rate[rest] = law.take(rest).client_rates_below(n[rest], highest[rest])
+        result[rows] = (n - 1.0) / rate
+        return result
+
+    def client_rates_below(self, states: FloatArray, highest: FloatArray) -> FloatArray:
+        """The rates of the other clients where these are about as high at most, by bracketing."""
+        others = states - 1.0
 
         def excess(some: IntArray, log_rate: FloatArray) -> FloatArray:
-            stay = law.take(some).stay_of_clients_ms(n[some], np.exp(log_rate))
+            stay = self.take(some).stay_of_clients_ms(states[some], np.exp(log_rate))
             return np.asarray(log_rate + np.log(stay / others[some]))
 
-        stay = law.stay_of_clients_ms(n, highest)
+        stay = self.stay_of_clients_ms(states, highest)
         ends = np.log(np.stack((np.minimum(others / stay, highest) / 2.0, 2.0 * highest)))
-        every = np.arange(len(rows))
+        every = np.arange(len(states))
         values = np.stack([excess(every, end) for end in ends])
-        result = lone.copy()
-        result[rows] = others * np.exp(-last_feasible(excess, ends, values))
-        return result
+        return np.exp(last_feasible(excess, ends, values))
