@@ -154,8 +154,8 @@ def enough(decisions: Sequence[Manifest]) -> Rule:
     sizes = next(_sizes(each) for each in decisions if "roles" in each)
 
     def carries(ready: Mapping[str, int]) -> bool:
-        apart = min(ready.get(role, 0) / size for role, size in sizes.items())
-        return ready.get("both", 0) / whole + apart >= 1
+        apart: float = min(ready.get(role, 0) / size for role, size in sizes.items())
+        return bool(ready.get("both", 0) / whole + apart >= 1)
 
     return carries
 

@@ -185,8 +185,8 @@ def test_the_lead_time_of_both_roles_is_the_longer_one() -> None:
     )
 
     together, both = (
-        subject(**fields).model_copy(update={"status": status})
-        for fields in ({}, {"desiredAlloc": apart(8, 3)})
+        each.model_copy(update={"status": status})
+        for each in (subject(), subject(desiredAlloc=apart(8, 3)))
     )
 
     assert (together.lead_seconds, both.lead_seconds) == (30, 200)
