@@ -60,7 +60,8 @@ class ArrayTable:
 
     def columns(self) -> tuple[npt.NDArray[Any], ...]:
         """The arrays in the order of the fields."""
-        return tuple([getattr(self, name) for name in _names(type(self))])
+        names = _names(type(self))  # type: ignore[arg-type]  # mypy asks the class for a row's hash
+        return tuple([getattr(self, name) for name in names])
 
     def take(self, rows: npt.NDArray[np.intp]) -> Self:
         """The table of some of the rows, in the given order."""
