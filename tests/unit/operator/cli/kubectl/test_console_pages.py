@@ -1186,7 +1186,7 @@ def test_a_filter_says_how_many_rows_it_leaves_and_leads_back_to_all(
 def test_the_heading_says_how_rows_are_sorted(seen: list[Observation]) -> None:
     page = fleet_view(seen, NAMESPACE, NOW)
 
-    def marked(*asked: tuple[str, str]) -> list[str]:
+    def marked(*asked: tuple[str, str]) -> list[tuple[str, str]]:
         text = Pages(NAMESPACE, str.upper).html(page, "/", PageQuery(asked))
         return re.findall(r'aria-sort="(\w+)"><a [^>]+>([^<]+)', text)
 
