@@ -30,6 +30,7 @@ from inferno_optimizer.system import (
 )
 
 Kind = TypeVar("Kind", PerformanceProfile, RoleProfile)
+Parameters = TypeVar("Parameters", bound=PerformanceParameters)
 
 FASTER = 2.0
 """How many times as fast as before a replica may be and is still trusted."""
@@ -79,7 +80,8 @@ def doubted(system: System, models: Iterable[Model]) -> Doubts:
         for model in models
         for data in model.status.performance
     }
-    profiles = {place_of_profile(profile): profile for profile in (*system.profiles, *system.roles)}
+    own: tuple[Profile, ...] = (*system.profiles, *system.roles)
+    profiles = {place_of_profile(profile): profile for profile in own}
     changed = {p for p, profile in profiles.items() if known.get(p, profile) != profile}
     if not changed:
         return {}
@@ -162,12 +164,18 @@ def _slowed(system: System, profiles: Mapping[Place, Profile], factor: float) ->
     return _with(system, {place: _times(profile, factor) for place, profile in profiles.items()})
 
 
-def _times(profile: Kind, factor: float) -> Kind:
+def _times(profile: Profile, factor: float) -> Profile:
     """Return the profile with all times longer by a factor."""
-    parameters: PerformanceParameters = profile.parameters
+    if isinstance(profile, RoleProfile):
+        return replace(profile, parameters=_longer(profile.parameters, factor))
+    return replace(profile, parameters=_longer(profile.parameters, factor))
+
+
+def _longer(parameters: Parameters, factor: float) -> Parameters:
+    """Return parameters of any generation with all times longer by a factor."""
     times = {
         field.name: getattr(parameters, field.name) * factor
         for field in fields(parameters)
         if field.name in TIMES
     }
-    return replace(profile, parameters=replace(parameters, **times))
+    return replace(parameters, **times)

@@ -216,7 +216,7 @@ async def _optimize(
     nodes = await context.machines.nodes(key.namespace)
     objects = await context.source.objects(key.namespace)
     known = context.known.get(key.namespace, NOTHING)
-    observations = with_known(await context.loads.with_loads(objects), known)
+    observations: Sequence[Observation] = with_known(await context.loads.with_loads(objects), known)
     resources = readable(observations)
     every = [*resources, *still_running(observations)]
     snapshot = _calm(build_system(every, optimizer, context.time_limit), key, resources, context)

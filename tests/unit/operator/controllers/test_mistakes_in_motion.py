@@ -17,13 +17,12 @@ from inferno_operator.controllers.optimization.reconcile import Context
 from inferno_operator.controllers.optimization.server_check import ServerCheck
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.source import OnDemand
-from inferno_operator.resources.objects import Key, Kind, kind_of
+from inferno_operator.resources.objects import Key, Kind, Manifest, kind_of
 from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster, FakeOptimizer
 from inferno_operator.runtime.informers import Informers
 from tests.unit.operator import objects
 from tests.unit.operator.background import in_background, started
 from tests.unit.operator.controllers.actuation.workloads.test_controller import (
-    Manifest,
     Scene,
     reported,
     set_by_hand,
@@ -116,6 +115,11 @@ class Moving(Scene):
         """Delete an object, as a person does."""
         stored = self.cluster.objects[kind, Key("default", name)]
         self.cluster.remove(kind_of(objects.kind_of(stored)), Key("default", name))
+
+    def ask(self, *requests: bool) -> None:
+        """Ask for a plan, or take it back, again and again."""
+        for optimize in requests:
+            self.change("Optimizer", "inferno", optimize=optimize)
 
     def places(self) -> tuple[int, int]:
         """The replicas that both Deployments ask for; -1 for one that does not exist."""
@@ -251,7 +255,7 @@ MISTAKES = {
         ARRIVES,
     ),
     "a plan is asked for twice": Mistake(
-        lambda s: [s.change("Optimizer", "inferno", optimize=ask) for ask in (True, False, True)],
+        lambda s: s.ask(True, False, True),
         "Actuated 3 x B",
         ARRIVES,
     ),
