@@ -49,6 +49,8 @@ class BranchAndDive:
         The plan, its goal and the floors.
     relaxation, vertex
         The relaxation of the goal, and its best vertex: the root of the tree.
+    solve_close
+        Offers the best plan of whole replicas close to a vertex.
     tree_seconds_left, seconds_left
         Time that remains for the tree, and for the goal.
     """
@@ -58,21 +60,24 @@ class BranchAndDive:
         incumbent: GoalIncumbent,
         relaxation: Relaxation,
         vertex: Vertex,
+        solve_close: Callable[[Vertex], None],
         tree_seconds_left: Callable[[], float],
         seconds_left: Callable[[], float],
     ) -> None:
         self._incumbent, self._problem = incumbent, incumbent.problem
-        self._relaxation, self._seconds_left = relaxation, seconds_left
+        self._relaxation, self._solve_close = relaxation, solve_close
+        self._seconds_left = seconds_left
         self.tree = Tree(self._problem, relaxation, vertex, tree_seconds_left)
         # A dive that has begun in time ends: half a dive is no plan.
         self._diver = Diver(
             self._problem,
             relaxation,
-            levels_before(incumbent.goal, self._problem),
+            levels_before(incumbent.goal, self._problem) | incumbent.has_floor,
             lambda: incumbent.worth,
             seconds_left,
         )
         self._chains = _chains_for(incumbent, vertex)
+        self._margins = _margins_of(incumbent)
 
     @property
     def touched(self) -> BoolArray:
@@ -87,6 +92,10 @@ class BranchAndDive:
             if incumbent.near_enough(tree.bound):
                 return True
         return False
+
+    def dive_first(self) -> None:
+        """Offer what a dive from the root finds, before any decision."""
+        self._dive_from(self.tree.best(0), PARTS[0])
 
     def dive_around(self) -> None:
         """Offer what a dive finds in which large cases of earlier goals stay in their columns.
@@ -104,7 +113,7 @@ class BranchAndDive:
 
     def decide(self) -> IntArray:
         """Decide columns of large cases, and dive; the best plan, if it does not keep a floor."""
-        incumbent, tree, margins = self._incumbent, self.tree, self._margins()
+        incumbent, tree = self._incumbent, self.tree
         base, best, in_vain = incumbent.counts, -np.inf, 0
         for number in count():
             self._relaxation.keep(incumbent.floors)
@@ -114,21 +123,18 @@ class BranchAndDive:
             done = in_vain == len(PARTS) or incumbent.near_enough(tree.bound)
             if done or tree.out_of_time:
                 break
-            self._relaxation.keep(margins.raised())
-            plans = self._dive(forbidden, PARTS[parts])
-            for plan in plans:
+            for plan in self._dive_from(forbidden, PARTS[parts]):
                 worth = incumbent.goal.worth(self._problem, plan)
                 base, best = (plan, worth) if worth > best else (base, best)
-            margins.learn(self._problem, plans)
             in_vain = 0 if incumbent.worth > before else in_vain + 1
         return base
 
-    def _margins(self) -> FloorMargins:
-        """Margins of the floors at first: at least a part of the way to what was reached."""
-        incumbent = self._incumbent
-        floors = raised_towards(incumbent.floors, ROUNDED, incumbent.was_reached)
-        raised = {floor.goal: floor.load for floor in floors}
-        return FloorMargins(incumbent.floors, incumbent.reached, lambda floor: raised[floor.goal])
+    def _dive_from(self, forbidden: BoolArray | None, parts: int) -> list[IntArray]:
+        """Offer the plans of a dive that stays above the floors; all of them."""
+        self._relaxation.keep(self._margins.raised())
+        plans = self._dive(forbidden, parts)
+        self._margins.learn(self._problem, plans)
+        return plans
 
     def _branch(self) -> None:
         """Make the bound closer by a few decisions."""
@@ -140,10 +146,16 @@ class BranchAndDive:
                 return
 
     def _dive(self, forbidden: BoolArray | None, parts: int) -> list[IntArray]:
-        """Offer the plans close to the vertices of a dive; all of them."""
+        """Offer the plans close to the vertices of a dive, until one is better; all of them."""
         no_columns = np.zeros(len(self._problem.case), dtype=np.bool_)
-        dive = self._diver.dive(no_columns if forbidden is None else forbidden, parts)
-        return self._offer_all(plan for vertex in dive for plan in self._roundings(vertex))
+        before, plans = self._incumbent.worth, list[IntArray]()
+        for vertex in self._diver.dive(no_columns if forbidden is None else forbidden, parts):
+            plans += self._offer_all(self._roundings(vertex))
+            if self._incumbent.worth <= before:
+                self._solve_close(vertex)
+            if self._incumbent.worth > before:
+                break
+        return plans
 
     def offer_roundings(self, vertex: Vertex) -> None:
         """Offer the plans close to a vertex."""
@@ -180,3 +192,10 @@ def _chains_for(incumbent: GoalIncumbent, vertex: Vertex) -> EjectionChains | No
         return None
     numbers = np.random.default_rng(len(incumbent.reached))
     return EjectionChains(incumbent.problem, incumbent.goal, incumbent.floors, vertex, numbers)
+
+
+def _margins_of(incumbent: GoalIncumbent) -> FloorMargins:
+    """Margins of the floors at first: at least a part of the way to what was reached."""
+    floors = raised_towards(incumbent.floors, ROUNDED, incumbent.was_reached)
+    raised = {floor.goal: floor.load for floor in floors}
+    return FloorMargins(incumbent.floors, incumbent.reached, lambda floor: raised[floor.goal])

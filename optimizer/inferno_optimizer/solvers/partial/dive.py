@@ -1,8 +1,9 @@
 """A dive: from a vertex of the relaxation down to one that splits no case.
 
-Split cases get the column that they have most of, the largest first. The relaxation is solved
-again after each decision, so that all others make up for it. Where it cannot keep the floors,
-fewer cases are decided at a time; if one is too many, the dive turns back: the case loses that
+Split cases get the column that they have most of, the largest first, and those that are as large
+and not split keep theirs. The relaxation is solved again after each decision, so that all smaller
+ones make up for it. Where it cannot keep the floors, fewer cases are decided at a time, at last one
+without those that are as large; if that is too many, the dive turns back: the case loses that
 column instead, or the one that was decided before it.
 """
 
@@ -19,14 +20,15 @@ from inferno_optimizer.solvers.partial.splits import (
     SOME,
     main_column,
     other_columns,
+    others_of_larger,
     split_cases,
 )
 
 TURNS = 12
 """How often a dive turns back at most."""
 
-TRIES = 6
-"""Numbers of cases that get whole replicas in vain, before the rest does without."""
+TRIES, SOLUTIONS = 6, 25
+"""Numbers of cases that get whole replicas in vain, and in all, before the rest does without."""
 
 Path = list[tuple[Vertex, BoolArray]]
 """Vertices on the way, and what is forbidden in each."""
@@ -99,14 +101,23 @@ class Diver:
         """The vertex where as many cases as possible have only the column they have most of."""
         cases = split[: -(-len(split) // parts)].tolist()
         while cases:
-            decided = forbidden.copy()
-            for case in cases:
-                decided[other_columns(self._problem, vertex, case)] = True
-            found = self._solved(decided)
-            if found is not None:
-                return found, decided
+            decided = self._with_main_columns(vertex, forbidden, cases)
+            stay = decided | others_of_larger(self._problem, vertex, cases[-1])
+            for columns in (stay, decided) if len(cases) == 1 else (stay,):
+                found = self._solved(columns)
+                if found is not None:
+                    return found, columns
             cases = cases[: len(cases) // 2]
         return None, forbidden
+
+    def _with_main_columns(
+        self, vertex: Vertex, forbidden: BoolArray, cases: list[int]
+    ) -> BoolArray:
+        """What is forbidden, where some cases have only the column they have most of."""
+        decided = forbidden.copy()
+        for case in cases:
+            decided[other_columns(self._problem, vertex, case)] = True
+        return decided
 
     def _turned(self, vertex: Vertex, forbidden: BoolArray) -> tuple[Vertex | None, BoolArray]:
         """The vertex where the largest split case cannot have the column that it has most of."""
@@ -119,7 +130,9 @@ class Diver:
         """The same with whole replicas of some cases, of as many at once as possible."""
         problem, fixed = self._problem, dict[int, float]()
         mine, at_once, failures = self._whole[problem.case], len(problem.case), 0
-        while self._seconds_left() > 0 and failures < TRIES:
+        for _ in range(SOLUTIONS):
+            if self._seconds_left() <= 0 or failures == TRIES:
+                break
             amounts = vertex.amounts * problem.full
             part = np.abs(amounts - np.rint(amounts)) > WHOLE * np.maximum(amounts, 1.0)
             columns = np.flatnonzero(part & mine)

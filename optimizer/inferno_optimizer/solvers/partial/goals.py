@@ -110,6 +110,12 @@ def least_of(problem: ReplicaProblem, floors: tuple[Floor, ...]) -> FloatArray:
     return least
 
 
+def held_shares(problem: ReplicaProblem, floors: tuple[Floor, ...]) -> FloatArray:
+    """Share of each case that a floor counts as held, shape (cases,): the last to be given up."""
+    levels = [floor.goal.level for floor in floors if floor.goal.kind is GoalKind.HELD]
+    return np.where(np.isin(problem.level, levels), problem.held, 0.0)
+
+
 def served_entirely(problem: ReplicaProblem, floors: tuple[Floor, ...]) -> BoolArray:
     """Cases of levels that are served entirely."""
     kinds = (GoalKind.SERVED, GoalKind.ENTIRE)

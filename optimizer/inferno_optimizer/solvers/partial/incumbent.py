@@ -14,7 +14,7 @@ from inferno_optimizer.solvers.partial.goals import (
     levels_of,
 )
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.repair import is_kept, lifted
+from inferno_optimizer.solvers.partial.repair import fitted, is_kept, lifted
 
 
 class GoalIncumbent:
@@ -73,10 +73,14 @@ class GoalIncumbent:
     @property
     def matter(self) -> BoolArray:
         """Cases that matter to the goal and to the floors; shape (cases,)."""
-        matter = levels_of(self.goal, self.problem)
-        for floor in self.floors:
-            matter = matter | (self.problem.level == floor.goal.level)
-        return matter
+        return levels_of(self.goal, self.problem) | self.has_floor
+
+    @property
+    def has_floor(self) -> BoolArray:
+        """Cases of which a floor counts what they have; shape (cases,)."""
+        levels = [floor.goal.level for floor in self.floors]
+        has_floor: BoolArray = np.isin(self.problem.level, levels)
+        return has_floor
 
     def near_enough(self, bound: float) -> bool:
         """Whether the plan is near to a bound; or has all, where all might be had of the last."""
@@ -87,13 +91,17 @@ class GoalIncumbent:
     def offer(self, counts: IntArray) -> bool:
         """Accept a plan that fits, keeps the floors and has more of the goal; whether it does.
 
-        Where it misses a floor, less important levels make room.
+        Where it takes too many cards, its level has less; where it misses a floor, less important
+        levels make room.
         """
         problem, goal = self.problem, self.goal
+        if np.any(problem.used(counts) > problem.capacity):
+            fits = None if goal.kind is GoalKind.VALUE else self._fitted(counts)
+            if fits is None:
+                return False
+            counts = fits
         if goal.kind is not GoalKind.VALUE:
             counts = filled(problem, counts, levels_of(goal, problem), only_hold=False)
-        if np.any(problem.used(counts) > problem.capacity):
-            return False
         if not all(is_kept(problem, floor, counts) for floor in self.floors):
             repaired = self._lifted(counts)
             if repaired is None:
@@ -103,6 +111,10 @@ class GoalIncumbent:
         if better:
             self.counts = counts
         return better
+
+    def _fitted(self, counts: IntArray) -> IntArray | None:
+        """A plan that takes too many cards with less of the level."""
+        return fitted(self.problem, counts, self.floors, self.goal.level)
 
     def _lifted(self, counts: IntArray) -> IntArray | None:
         """A plan that misses a floor with more replicas for it; None if there is none better."""

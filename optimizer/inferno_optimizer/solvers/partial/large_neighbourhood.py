@@ -31,6 +31,9 @@ they are twice as many."""
 SOLVED_AROUND = 0.2
 """Share of the time that is left of a goal for the surroundings of each vertex."""
 
+CLOSE, SOLVED_CLOSE = 50, 0.1
+"""Cases that are open close to the vertex of a dive; share of the time that is left for them."""
+
 BETWEEN = 2
 """Columns of a case that are open around a vertex, or between it and a plan."""
 
@@ -77,6 +80,13 @@ class LargeNeighbourhoods:
                 self.meet(vertex, SOLVED_AROUND)
             if incumbent.worth < before + incumbent.near or incumbent.near_enough(bound):
                 return
+
+    def solve_close(self, vertex: Vertex) -> None:
+        """Solve the few cases that lose the least by a change from a vertex that splits no case."""
+        incumbent = self._incumbent
+        least = least_of(self._problem, incumbent.floors)
+        opening = around(self._problem, vertex, least, incumbent.matter, CLOSE, BETWEEN)
+        self.solve(Opening(*opening), SOLVED_CLOSE)
 
     def meet(self, vertex: Vertex, share: float) -> None:
         """Solve the cases again of which the plan has other replicas than a vertex."""

@@ -19,8 +19,8 @@ from inferno_optimizer.solvers.partial.goals import (
     Goal,
     GoalKind,
     least_of,
-    least_shares,
     levels_of,
+    served_entirely,
     with_sum,
 )
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
@@ -35,10 +35,16 @@ KINDS = [*GoalKind]
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Where the constraints are: of cases, least shares, what is held, types, cuts, floors."""
+    """Where the constraints are: of cases, least shares, what is held, types, cuts, floors.
+
+    `must` are the cases that must have a share: those of `least`, and those that are served
+    entirely, whose sum of amounts is 1 in the row of `cases`. `must_at` is where that is said.
+    """
 
     cases: IntArray
     least: IntArray
+    must: IntArray
+    must_at: IntArray
     holding: IntArray
     first_held: int
     first_type: int
@@ -79,6 +85,7 @@ class LinearProgram:
             matter |= problem.level == floor.goal.level
         self.sums = (*self._held, *self._served)
         self._matter = matter
+        self._entirely = served_entirely(problem, floors)
         self.open = problem.columns_of(matter) & self._allowed()
         self._least = least_of(problem, floors)
         self.rows = self._place_rows()
@@ -86,7 +93,7 @@ class LinearProgram:
         self.scale = self._scaled_by()
         self.cost, self._holding_cost = self._objective()
         self.matrix = self._all_columns()
-        self.before = len(self.rows.holding) + len(self.rows.least) + len(self.sums)
+        self.before = len(self.rows.holding) + len(self.rows.must) + len(self.sums)
 
     def row_keys(self) -> IntArray:
         """Places of the rows in a basis."""
@@ -103,7 +110,7 @@ class LinearProgram:
         cases, rows = len(self._problem.cases), self.rows
         first = 2 * cases + len(self._problem.case)
         floors = first + self._floor_keys()
-        return np.concatenate((rows.holding, cases + rows.least, floors, 2 * cases + order))
+        return np.concatenate((rows.holding, cases + rows.must, floors, 2 * cases + order))
 
     def _floor_keys(self) -> IntArray:
         levels = self._problem.levels
@@ -111,13 +118,10 @@ class LinearProgram:
         return np.array(places, dtype=np.int64)
 
     def _allowed(self) -> BoolArray:
-        """Columns of which a replica fits; what is kept as it is not where all is served."""
+        """Columns of which a replica fits; all replicas where a case is served entirely."""
         problem = self._problem
-        least = np.maximum(
-            least_shares(problem, self._floors, GoalKind.SERVED),
-            least_shares(problem, self._floors, GoalKind.ENTIRE),
-        )
-        allowed: BoolArray = (problem.most > 0) & (problem.serves | (least[problem.case] == 0))
+        suffices = problem.serves & (problem.most >= problem.full * (1 - ROUNDING))
+        allowed: BoolArray = (problem.most > 0) & (suffices | ~problem.columns_of(self._entirely))
         return allowed
 
     def _place_rows(self) -> _Rows:
@@ -127,13 +131,27 @@ class LinearProgram:
         if goal.kind is GoalKind.HELD:
             levels.append(goal.level)
         holding = np.flatnonzero(np.isin(problem.level, levels) & (problem.held > 0))
-        least = np.flatnonzero(self._matter & (self._least > 0))
+        must = np.flatnonzero(self._matter & (self._least > 0))
+        least = must[~self._entirely[must]]
+        must_at = np.searchsorted(cases, must)
+        must_at[~self._entirely[must]] = len(cases) + np.arange(len(least))
         first_held = len(cases) + len(least)
         first_type = first_held + len(holding)
         first_cut = first_type + len(problem.capacity)
         first_floor = first_cut + len(problem.card_cuts.room)
         count = first_floor + len(self._held) + len(self._served)
-        return _Rows(cases, least, holding, first_held, first_type, first_cut, first_floor, count)
+        return _Rows(
+            cases,
+            least,
+            must,
+            must_at,
+            holding,
+            first_held,
+            first_type,
+            first_cut,
+            first_floor,
+            count,
+        )
 
     def _scaled_by(self) -> float:
         """What brings the largest part of the objective to about 1."""
@@ -176,7 +194,7 @@ class LinearProgram:
         entries: list[Entries] = [
             (place[problem.case[columns]], columns, 1.0 / self.limit[columns]),
             (must[problem.case[bound]], bound, self._towards_least(bound)),
-            (held[problem.case[holds]], holds, np.ones(len(holds))),
+            (held[problem.case[holds]], holds, self._towards_held(holds)),
             (
                 rows.first_type + problem.cards.type[mine],
                 problem.cards.owner[mine],
@@ -208,6 +226,16 @@ class LinearProgram:
         counts: FloatArray = np.minimum(least / whole, 1.0)
         return counts
 
+    def _towards_held(self, columns: IntArray) -> FloatArray:
+        """What an amount of a column counts towards what is held.
+
+        Where one replica suffices, a part of it holds no more than that part of what runs.
+        """
+        problem = self._problem
+        replicas = problem.held[problem.case[columns]] * problem.full[columns]
+        counts: FloatArray = np.minimum(replicas, 1.0)
+        return counts
+
     def _holding_columns(self) -> SparseMatrix:
         """One row for each amount that is held."""
         problem, rows = self._problem, self.rows
@@ -227,10 +255,13 @@ class LinearProgram:
         solver = highspy.Highs()
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("threads", 1)
+        # The costs of all but one level are 0, and HiGHS would perturb them: of a hundred solutions
+        # in turn it then makes 14,600 steps instead of 1,100.
+        solver.setOptionValue("dual_simplex_cost_perturbation_multiplier", 0.0)
         floors_at = np.array([floor.load / unit_of(problem, floor) for floor in floors])
         lower = np.concatenate(
             (
-                np.zeros(len(rows.cases)),
+                self._entirely[rows.cases],
                 self._least[rows.least],
                 np.zeros(len(rows.holding)),
                 np.full(rows.first_floor - rows.first_type, -np.inf),
@@ -252,10 +283,10 @@ class LinearProgram:
         )
         held = self._holding_columns()
         _add(solver, held, self._holding_cost, problem.held[rows.holding])
-        count = len(rows.least)
-        one = (np.arange(count), len(rows.cases) + np.arange(count), np.ones(count))
+        count = len(rows.must)
+        one = (np.arange(count), rows.must_at, np.ones(count))
         missing = SparseMatrix.of((count, rows.count), [one])
-        _add(solver, missing, np.full(count, MISSING), self._least[rows.least])
+        _add(solver, missing, np.full(count, MISSING), self._least[rows.must])
         count = len(floors)
         one = (np.arange(count), rows.first_floor + np.arange(count), np.ones(count))
         missing = SparseMatrix.of((count, rows.count), [one])

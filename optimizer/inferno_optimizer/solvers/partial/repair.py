@@ -9,9 +9,9 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
-from inferno_optimizer.solvers.partial.goals import Floor, GoalKind, least_of
+from inferno_optimizer.solvers.partial.goals import Floor, GoalKind, held_shares, least_of
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.rounding import SLACK, WHOLE, take_some
+from inferno_optimizer.solvers.partial.rounding import SLACK, WHOLE, fewest_held, take_some
 
 STEPS = 50
 """How often a case is given more replicas, for each floor, at most."""
@@ -42,17 +42,32 @@ def lifted(
     counts = counts.copy()
     least = least_of(problem, floors)[problem.case] * problem.full
     fewest = np.ceil(least * (1 - SLACK)).astype(np.int64)
+    holding = fewest_held(problem, fewest, held_shares(problem, floors))
     for floor in floors:
         lower = problem.level >= min(floor.goal.level + 1, level)
         for _ in range(STEPS):
             if is_kept(problem, floor, counts):
                 break
-            donors = (problem.level == level, lower)
+            mine = problem.level == level
+            donors = ((mine, holding), (lower, holding), (mine, fewest), (lower, fewest))
             if not _lift(problem, counts, floor, np.where(lower[problem.case], fewest, counts)):
                 return None
-            if not _make_room(problem, counts, fewest, donors):
+            if not _make_room(problem, counts, donors):
                 return None
     return counts if all(is_kept(problem, floor, counts) for floor in floors) else None
+
+
+def fitted(
+    problem: ReplicaProblem, counts: IntArray, floors: tuple[Floor, ...], level: int
+) -> IntArray | None:
+    """The plan with less of a level, so that it fits; None if that does not suffice."""
+    counts = counts.copy()
+    least = least_of(problem, floors)[problem.case] * problem.full
+    fewest = np.ceil(least * (1 - SLACK)).astype(np.int64)
+    holding = fewest_held(problem, fewest, held_shares(problem, floors))
+    mine = problem.level == level
+    fits = _make_room(problem, counts, ((mine, holding), (mine, fewest)))
+    return counts if fits else None
 
 
 def _lift(problem: ReplicaProblem, counts: IntArray, floor: Floor, fewest: IntArray) -> bool:
@@ -110,15 +125,19 @@ def _part_of_cards(problem: ReplicaProblem) -> FloatArray:
 
 
 def _make_room(
-    problem: ReplicaProblem, counts: IntArray, fewest: IntArray, donors: tuple[BoolArray, ...]
+    problem: ReplicaProblem, counts: IntArray, donors: tuple[tuple[BoolArray, IntArray], ...]
 ) -> bool:
-    """Take replicas from the first donors that have any until the plan fits; whether it does."""
+    """Take replicas until the plan fits; whether it does.
+
+    The first donors that have any beyond the fewest that go with them give the next ones.
+    """
     left = problem.capacity - problem.used(counts)
     while np.any(left < 0):
         card_type = int(np.argmin(left))
         missing = int(-left[card_type])
         if not any(
-            take_some(problem, counts, fewest, cases, card_type, missing) for cases in donors
+            take_some(problem, counts, fewest, cases, card_type, missing)
+            for cases, fewest in donors
         ):
             return False
         left = problem.capacity - problem.used(counts)

@@ -7,7 +7,7 @@ import numpy as np
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.filling import Filling
-from inferno_optimizer.solvers.partial.goals import Floor, least_of
+from inferno_optimizer.solvers.partial.goals import Floor, held_shares, least_of
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Vertex
 
@@ -43,7 +43,8 @@ def roundings(
     seconds_left: Callable[[], float],
 ) -> Iterator[IntArray]:
     """Plans close to a vertex, in which a level may have less than there."""
-    plan = rounded(problem, vertex, least_of(problem, floors), problem.level == level, seconds_left)
+    least, held = least_of(problem, floors), held_shares(problem, floors)
+    plan = rounded(problem, vertex, least, held, problem.level == level, seconds_left)
     if plan is not None:
         yield plan
     if seconds_left() > 0:
@@ -54,12 +55,14 @@ def rounded(
     problem: ReplicaProblem,
     vertex: Vertex,
     least: FloatArray,
+    held: FloatArray,
     lowest: BoolArray,
     seconds_left: Callable[[], float],
 ) -> IntArray | None:
     """A plan close to a vertex; None where none is found in time.
 
-    Where there is no other way, one of the lowest cases has less than its least share.
+    Where there is no other way, one of the lowest cases has less than it holds, then less than its
+    least share.
 
     Parameters
     ----------
@@ -67,6 +70,8 @@ def rounded(
         The problem, and a solution of its relaxation.
     least
         Share that each case must have, shape (cases,).
+    held
+        Share that counts as held; shape (cases,).
     lowest
         Cases that may have less than at the vertex; shape (cases,).
     seconds_left
@@ -86,6 +91,7 @@ def rounded(
             spare = spare - problem.used(np.where(np.arange(len(counts)) == column, counts, 0))
         np.subtract.at(left, problem.cards.type[mine], problem.cards.count[mine] * replicas)
     left = problem.capacity - problem.used(counts)
+    holding = fewest_held(problem, fewest, held)
     for _ in range(STEPS):
         if np.all(left >= 0):
             return counts
@@ -93,7 +99,8 @@ def rounded(
             return None
         card_type = int(np.argmin(left))
         if not (
-            take_some(problem, counts, fewest, lowest, card_type, int(-left[card_type]))
+            take_some(problem, counts, holding, lowest, card_type, int(-left[card_type]))
+            or take_some(problem, counts, fewest, lowest, card_type, int(-left[card_type]))
             or _move_one(problem, vertex, counts, fewest, lowest, card_type)
             or take_some(problem, counts, none, lowest, card_type, int(-left[card_type]))
         ):
@@ -166,6 +173,12 @@ def _choice(
     loss[at[too_many]] += FORBIDDEN
     best = int(np.argmin(loss))
     return int(columns[best]), int(replicas[best])
+
+
+def fewest_held(problem: ReplicaProblem, fewest: IntArray, held: FloatArray) -> IntArray:
+    """Replicas of each column that a case must have, or that hold a share; shape (columns,)."""
+    holds = np.ceil(held[problem.case] * problem.full * (1 - SLACK)).astype(np.int64)
+    return np.maximum(fewest, holds)
 
 
 def take_some(

@@ -3,6 +3,7 @@
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Vertex
 
@@ -45,3 +46,10 @@ def other_columns(problem: ReplicaProblem, vertex: Vertex, case: int) -> IntArra
     """All columns of a case but that one."""
     first, last = np.searchsorted(problem.case, (case, case + 1))
     return np.setdiff1d(np.arange(first, last), main_column(problem, vertex, case))
+
+
+def others_of_larger(problem: ReplicaProblem, vertex: Vertex, case: int) -> BoolArray:
+    """Columns that cases do not have which are as large as a case and not split; (columns,)."""
+    some, worth = vertex.amounts > SOME, worth_of_cards(problem, vertex)
+    one = np.bincount(problem.case[some], minlength=len(problem.cases)) == 1
+    return problem.columns_of(one & (worth >= worth[case])) & ~some

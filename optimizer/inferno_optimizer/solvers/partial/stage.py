@@ -41,6 +41,10 @@ level and the value leave more time for cases that are solved again."""
 PROOF = 0.25
 """Part of the time of the last level for which its proof may go on; it is that of the value."""
 
+FAR = 4
+"""Tolerances that are missing of a load from which dives come first: programs around a vertex
+hardly find a plan then, and take the time."""
+
 AROUND = 4
 """Nodes of the tree of which the surroundings are solved at most."""
 
@@ -157,6 +161,7 @@ class GoalStage:
             incumbent,
             relaxation,
             vertex,
+            self._parts.solve_close,
             lambda: self._seconds_left() - ends_at,
             self._seconds_left,
         )
@@ -190,13 +195,24 @@ class GoalStage:
         """Round, solve around vertices, and dive; the best plan, if it does not keep a floor."""
         incumbent, tree = self._incumbent, search.tree
         search.offer_roundings(vertex)
-        if not search.branch_at_first():
+        is_far = self._is_far(tree.bound)
+        if is_far:
+            search.dive_around()
+            search.dive_first()
+        if not search.branch_at_first() and not self._is_far(tree.bound):
             self._parts.solve_around(tree.vertices(AROUND), tree.bound)
         base = incumbent.counts
         if incumbent.worth < tree.bound - incumbent.near / NEAR:  # else later levels need the time
-            search.dive_around()
+            if not is_far:
+                search.dive_around()
             base = search.decide()
         return base
+
+    def _is_far(self, bound: float) -> bool:
+        """Whether so much of a load is missing that plans around a vertex are hardly of use."""
+        incumbent = self._incumbent
+        is_load = self._goal.kind is not GoalKind.VALUE
+        return is_load and incumbent.worth < bound - FAR * incumbent.near / NEAR
 
     def _refine(self, search: BranchAndDive, root: Vertex, base: IntArray, bound: float) -> None:
         """Solve more and more of the problem again, until the plan is near enough to a bound."""

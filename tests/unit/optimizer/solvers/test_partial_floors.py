@@ -7,8 +7,8 @@ from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind, Reached
 from inferno_optimizer.solvers.partial.margins import FloorMargins
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.repair import is_kept, lifted
-from inferno_optimizer.system import SaturationPolicy
+from inferno_optimizer.solvers.partial.repair import fitted, is_kept, lifted
+from inferno_optimizer.system import Allocation, SaturationPolicy
 from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy
 from tests.unit.optimizer.systems import Demand, accelerators, system_of
 
@@ -53,6 +53,44 @@ def test_a_less_important_server_makes_room_for_a_floor_and_gives_no_more(
 
 def test_a_floor_that_takes_more_cards_than_there_are_is_not_kept(pair: ReplicaProblem) -> None:
     assert lifted(pair, replicas(pair, 5, 5), (floor_of(81.0),), level=1) is None
+
+
+def test_a_plan_with_too_many_cards_has_less_of_the_level_whose_load_is_maximized(
+    pair: ReplicaProblem,
+) -> None:
+    plan = replicas(pair, 7, 5)
+
+    fits = fitted(pair, plan, (floor_of(70.0),), level=1)
+
+    assert fits is not None
+    assert fits.tolist() == [7, 3]
+    assert plan.tolist() == [7, 5]  # it is not changed
+
+
+def test_a_plan_does_not_fit_where_the_level_has_fewer_cards_than_are_missing(
+    pair: ReplicaProblem,
+) -> None:
+    assert fitted(pair, replicas(pair, 8, 3), (floor_of(80.0),), level=0) is not None
+    assert fitted(pair, replicas(pair, 11, 0), (floor_of(80.0),), level=1) is None
+
+
+@pytest.mark.parametrize("loads", [(50.0, 100.0), (100.0, 50.0)])
+def test_what_runs_is_given_up_only_where_nobody_else_has_any(loads: tuple[float, float]) -> None:
+    runs = Allocation("X", 5, cost=50)
+    problem = problem_with(
+        [
+            Demand("a", {"X": 8}, load=80, priority=1),
+            Demand("b", {"X": 5}, load=loads[0], priority=2, current=runs),
+            Demand("c", {"X": 5}, load=loads[1], priority=2),
+        ],
+        {"X": 10, "Z": 0},
+    )
+    held = Floor(Goal(GoalKind.HELD, 1), loads[0], whole=False)
+
+    repaired = lifted(problem, replicas(problem, 0, 5, 5), (floor_of(30.0), held), level=1)
+
+    assert repaired is not None
+    assert repaired.tolist() == [3, 5, 2]
 
 
 def test_a_server_moves_to_a_type_on_which_it_is_served_better() -> None:
