@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solution import SolverStatus
-from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, KeptReplicas, SolverResult
-from inferno_optimizer.solvers.exchanges import exchanged
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, KeptReplicas
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.solvers.saturation import share_out
 from inferno_optimizer.system import SaturationPolicy
+
+BoolArray = npt.NDArray[np.bool_]
 
 SAME_VALUE = float(np.finfo(np.float32).eps)
 """Values that differ by so little, relative, are the same."""
@@ -45,22 +45,13 @@ Serve = Callable[[Ledger, Sequence[Entry]], list[Entry]]
 """Gives cases what their targets take; returns those that did not get it, in that order."""
 
 
-def solve_greedy(
-    candidates: Candidates, capacity: IntArray, *, stand: bool = False
-) -> SolverResult:
-    """Serve the cases by rank; then share out what is left, as the saturation policy says.
+def serve_after_those_that_stand(standing: BoolArray) -> Serve:
+    """Serve cases once those stand that have one of these rows, shape (rows,), and fit."""
 
-    If they are to `stand`, those of a priority that may stay as they are do, before the others
-    are served.
-    """
+    def serve_the_others(ledger: Ledger, entries: Sequence[Entry]) -> list[Entry]:
+        return serve(ledger, _stand(ledger, entries, standing))
 
-    def serve_those_that_move(ledger: Ledger, entries: Sequence[Entry]) -> list[Entry]:
-        return serve(ledger, _stand(candidates, ledger, entries))
-
-    plan = fill(candidates, capacity, serve_those_that_move if stand else serve)
-    if candidates.system.options.saturation_policy is SaturationPolicy.HOLD:
-        plan = _filled_up(candidates, capacity, exchanged(candidates, capacity, plan))
-    return SolverResult("greedy", SolverStatus.FEASIBLE, plan)
+    return serve_the_others
 
 
 def fill(candidates: Candidates, capacity: IntArray, serve_each: Serve) -> Assignment:
@@ -68,25 +59,34 @@ def fill(candidates: Candidates, capacity: IntArray, serve_each: Serve) -> Assig
 
     With the policy `Hold` the cases of a priority hold what runs before any of them gets more.
     """
+    return next(fillings(candidates, capacity, [serve_each]))
+
+
+def fillings(
+    candidates: Candidates, capacity: IntArray, ways: Iterable[Serve]
+) -> Iterator[Assignment]:
+    """The plan of each way to serve cases, computed once it is asked for; see `fill`."""
     options = candidates.system.options
-    ledger, waiting = Ledger(candidates, capacity), list[Entry]()
-    policy = options.saturation_policy
+    ledger, policy = Ledger(candidates, capacity), options.saturation_policy
     running = Running.of(candidates) if policy is SaturationPolicy.HOLD else None
     line = entries_by_rank(candidates, ledger.unserved())
-    for _, group in groupby(line, key=lambda entry: entry.priority):
-        entries = list(group)
-        if running:
-            _hold(ledger, entries, running)
-        unserved = serve_each(ledger, entries)
-        if options.delayed_best_effort:
-            waiting += unserved
-        else:
-            share_out(ledger, unserved, policy)
-    share_out(ledger, waiting, policy)
-    return ledger.assignment()
+    for serve_each in ways:
+        ledger.clear()
+        waiting = list[Entry]()
+        for _, group in groupby(line, key=lambda entry: entry.priority):
+            entries = list(group)
+            if running:
+                _hold(ledger, entries, running)
+            unserved = serve_each(ledger, entries)
+            if options.delayed_best_effort:
+                waiting += unserved
+            else:
+                share_out(ledger, unserved, policy)
+        share_out(ledger, waiting, policy)
+        yield ledger.assignment()
 
 
-def _filled_up(candidates: Candidates, capacity: IntArray, plan: Assignment) -> Assignment:
+def filled_up(candidates: Candidates, capacity: IntArray, plan: Assignment) -> Assignment:
     """The plan, with what exchanges left for those that have less than they need.
 
     First, those that run and have nothing hold what runs, the important ones before others.
@@ -138,11 +138,11 @@ def at_most(replicas: int, parts: Iterable[KeptReplicas]) -> Iterator[KeptReplic
         yield replace(part, replicas=kept)
 
 
-def _stand(candidates: Candidates, ledger: Ledger, entries: Iterable[Entry]) -> list[Entry]:
-    """Leave the cases as they are that may stay so and fit; return the others."""
+def _stand(ledger: Ledger, entries: Iterable[Entry], standing: BoolArray) -> list[Entry]:
+    """Give the cases that have such a row, and for whom it fits, all of it; return the others."""
     moving = []
     for entry in entries:
-        row = next((row for row in entry.rows if candidates.stays[row]), NO_ROW)
+        row = next((row for row in entry.rows if standing[row]), NO_ROW)
         if row != NO_ROW and ledger.fits(row):
             ledger.take_all(row)
         else:
@@ -150,7 +150,7 @@ def _stand(candidates: Candidates, ledger: Ledger, entries: Iterable[Entry]) -> 
     return moving
 
 
-def entries_by_rank(candidates: Candidates, wanted: npt.NDArray[np.bool_]) -> list[Entry]:
+def entries_by_rank(candidates: Candidates, wanted: BoolArray) -> list[Entry]:
     """Wanted cases, shape (cases,), with a usable row, in the order in which they are served."""
     ranked = candidates.ranked()
     ranked = ranked[wanted[candidates.pairs.case[ranked]]]

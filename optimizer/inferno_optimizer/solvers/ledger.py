@@ -29,14 +29,22 @@ class Ledger:
     """
 
     def __init__(self, candidates: Candidates, capacity: IntArray) -> None:
-        self._left: list[int] = capacity.tolist()
+        self._capacity: list[int] = capacity.tolist()
         self._case: list[int] = candidates.pairs.case.tolist()
         needs = candidates.needs
-        self._first: list[int] = np.searchsorted(needs.owner, range(len(self._case) + 1)).tolist()
+        self._first: list[int] = np.searchsorted(
+            needs.owner, np.arange(len(self._case) + 1)
+        ).tolist()
         self._cards = list(zip(needs.type.tolist(), needs.count.tolist(), strict=True))
         self._wanted: list[int] = candidates.replicas.tolist()
-        self._rows = [NO_ROW] * len(candidates.cases)
-        self._given = [0] * len(candidates.cases)
+        self._cases = len(candidates.cases)
+        self.clear()
+
+    def clear(self) -> None:
+        """Take everything back."""
+        self._left = list(self._capacity)
+        self._rows = [NO_ROW] * self._cases
+        self._given = [0] * self._cases
         self._mixes: dict[int, Mix] = {}
         self._kept: dict[int, tuple[KeptReplicas, ...]] = {}
         self._holding: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)

@@ -54,7 +54,7 @@ class Running:
     @classmethod
     def of(cls, candidates: Candidates) -> "Running":
         """What runs of the cases of a table."""
-        rows = _rows(candidates)
+        rows = rows_that_run(candidates)
         now = np.array([c.server.current.replicas for c in candidates.cases], dtype=np.int64)
         known = rows != NO_ROW
         replicas, mine = np.zeros_like(now), rows[known]
@@ -91,7 +91,7 @@ class Running:
         return self.carried / np.maximum(replicas, 1)
 
 
-def _rows(candidates: Candidates) -> IntArray:
+def rows_that_run(candidates: Candidates) -> IntArray:
     """The usable row of the accelerator that each case runs on; -1 where it runs on no such."""
     catalogue, current = Catalogue(candidates.system), [c.server.current for c in candidates.cases]
     runs_on = np.array([NO_ROW if a.mix else catalogue.place(a) for a in current], np.int64)
