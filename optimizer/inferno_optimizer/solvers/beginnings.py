@@ -23,6 +23,10 @@ from inferno_optimizer.solvers.greedy import (
 from inferno_optimizer.solvers.running import rows_that_run
 from inferno_optimizer.system import SaturationPolicy
 
+MOST_CASES = 3_000
+"""Cases for which a second plan is made. For 10,000 servers it would take half as long again as the
+whole solver takes, and the operator would write their decisions so much later."""
+
 
 def solve_greedy(
     candidates: Candidates, capacity: IntArray, *, stand: bool = False
@@ -56,17 +60,18 @@ def begin(
         The rows that stand before others are served; shape (rows,).
     running
         The rows on which cases run, or -1; shape (cases,). If some are not served, the plan is the
-        one in which these stand, if that holds or serves more.
+        one in which these stand, if that holds or serves more, for up to `MOST_CASES`.
     """
+    cases = len(candidates.cases)
     homes = np.zeros_like(standing)
-    homes[running[running != NO_ROW]] = True
+    homes[running[running != NO_ROW]] = cases <= MOST_CASES
     ways = map(serve_after_those_that_stand, (standing, homes))
     plans = (
         with_more_served(candidates, capacity, plan)
         for plan in fillings(candidates, capacity, ways)
     )
     plan = next(plans)
-    if not homes.any() or len(plan.served(candidates)) == len(candidates.cases):
+    if not homes.any() or len(plan.served(candidates)) == cases:
         return plan
     calm = next(plans)
     return calm if is_better(candidates, calm, plan, one_each=True) else plan

@@ -7,12 +7,14 @@ from functools import partial
 from random import Random
 
 import numpy as np
+import pytest
 
 from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.solvers import beginnings
 from inferno_optimizer.solvers.assignment import NO_ROW
 from inferno_optimizer.solvers.beginnings import begin, solve_greedy
 from inferno_optimizer.solvers.comparison import is_better
@@ -43,6 +45,20 @@ def test_servers_stay_where_they_run_if_more_are_served_so() -> None:
     found = outcome(system_of(demands, units, {"X": 2, "Y": 2, "Z": 2}, HOLD))
 
     assert found == {"a": ("X", 2), "b": ("Y", 2), "c": ("Z", 2)}
+
+
+def test_a_fleet_that_is_too_large_is_planned_from_the_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(beginnings, "MOST_CASES", 5)
+    random = Random(3)  # noqa: S311 - a repeatable choice, not a secret
+    for _ in range(FLEETS // 10):
+        candidates, capacity = table(random_fleet(random, 6, running=True).system(HOLD))
+        line = with_more_served(candidates, capacity, fill(candidates, capacity, serve))
+
+        plan = begin(candidates, capacity, candidates.stays & False, rows_that_run(candidates))
+
+        assert plan.rows.tolist() == line.rows.tolist()
 
 
 def test_the_better_beginning_never_holds_or_serves_less_than_the_line() -> None:
