@@ -234,11 +234,11 @@ class SizedPairs:
         place = np.argsort(self.order)[rows]
         order = np.argsort(place, kind="stable")
         back = np.argsort(order)
-        mine, several = rows[order], np.maximum(units[order], 1) / self.units[rows[order]]
-        demand = self.roles.demand[self.rows.decode[mine]]
+        pairs, several = rows[order], np.maximum(units[order], 1) / self.units[rows[order]]
+        demand = self.roles.demand[self.rows.decode[pairs]]
         apart = self.apart.take(place[order])
         rates = (
-            np.maximum(demand / (several * np.maximum(numbers[mine], 1)), least)
+            np.maximum(demand / (several * np.maximum(numbers[pairs], 1)), least)
             for numbers, least in zip((self.prefill, self.decode), apart.lowest, strict=True)
         )
         return apart.latencies(*rates).take(back)

@@ -118,8 +118,8 @@ class Candidates:
     def cards_of(self, row: int) -> list[tuple[int, int]]:
         """Type and number of the cards of one replica of a row."""
         needs = self.needs
-        mine = slice(*needs.owner.searchsorted((row, row + 1)).tolist())
-        return list(zip(needs.type[mine].tolist(), needs.count[mine].tolist(), strict=True))
+        of_row = slice(*needs.owner.searchsorted((row, row + 1)).tolist())
+        return list(zip(needs.type[of_row].tolist(), needs.count[of_row].tolist(), strict=True))
 
     def roles(self, row: int, replicas: int) -> tuple[Allocation, ...]:
         """The prefill and the decode replicas of a row that has them apart; else nothing."""
@@ -191,16 +191,16 @@ class Candidates:
         found = Latencies.zeros(len(rows))
         rate = self.pairs.demand[rows] / np.where(replicas > 0, replicas, 1)
         for group in self.pairs.groups:
-            mine, place = group.among(rows)
-            if not mine.size:
+            members, place = group.among(rows)
+            if not members.size:
                 continue
-            queues, busy = group.replicas.take(place), np.flatnonzero(rate[mine] > 0)
-            kept = ~self.pairs.released[rows[mine]]
-            found.itl_ms[mine] = np.where(kept, queues.model.idle_itl_ms(), 0.0)
-            found.ttft_ms[mine] = np.where(kept, queues.model.idle_ttft_ms(), 0.0)
-            loaded = queues.take(busy).latencies(rate[mine[busy]])
+            queues, busy = group.replicas.take(place), np.flatnonzero(rate[members] > 0)
+            kept = ~self.pairs.released[rows[members]]
+            found.itl_ms[members] = np.where(kept, queues.model.idle_itl_ms(), 0.0)
+            found.ttft_ms[members] = np.where(kept, queues.model.idle_ttft_ms(), 0.0)
+            loaded = queues.take(busy).latencies(rate[members[busy]])
             for column, values in zip(found.columns(), loaded.columns(), strict=True):
-                column[mine[busy]] = values
+                column[members[busy]] = values
         apart = np.flatnonzero((self.pair[rows] != NO_PAIR) & ~self.pairs.released[rows])
         if self.apart is not None and apart.size:
             loaded = self.apart.latencies(
@@ -350,9 +350,9 @@ def changes_of_cost(
     same_accelerator = _same_accelerator(cases, catalogue, pairs)
     penalty = np.where(same_accelerator, 0.0, PENALTY_SHARE * (old_cost + cost))
     for case in np.flatnonzero([bool(a.mix) for a in current]):
-        mine = np.flatnonzero(pairs.case == case)
+        rows = np.flatnonzero(pairs.case == case)
         kept = {catalogue.accelerators.get(a.accelerator, -1): a.cost for a in current[case].mix}
-        for row, accelerator_of in zip(mine, pairs.accelerator[mine].tolist(), strict=True):
+        for row, accelerator_of in zip(rows, pairs.accelerator[rows].tolist(), strict=True):
             started = 0.0 if accelerator_of in kept else cost[row]
             stopped = old_cost[row] - kept.get(accelerator_of, 0.0)
             penalty[row] = PENALTY_SHARE * (stopped + started)

@@ -85,8 +85,8 @@ class Pairs:
         for group in self.groups:
             other = tokens[group.rows] != self.requests.computed_tokens[group.rows]
             changed = np.flatnonzero(other)
-            mine = requests.take(group.rows)
-            groups.append(group.serving(mine, changed) if changed.size else group)
+            of_group = requests.take(group.rows)
+            groups.append(group.serving(of_group, changed) if changed.size else group)
         return replace(self, requests=requests, groups=tuple(groups))
 
 

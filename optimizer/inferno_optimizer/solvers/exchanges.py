@@ -158,9 +158,9 @@ class _Exchanges:
 
     def _serve(self, case: int) -> bool:
         """Give a case one of its rows, those of low value first; whether that was possible."""
-        mine = np.flatnonzero(self._case == case)
+        places = np.flatnonzero(self._case == case)
         back = _held(self._candidates, self._plan, case)
-        rows = mine[np.argsort(self._value[mine], kind="stable")].tolist()
+        rows = places[np.argsort(self._value[places], kind="stable")].tolist()
         return any(self._exchange(row, self._left + back, np.inf) for row in rows)
 
     def save(self) -> bool:
@@ -169,10 +169,10 @@ class _Exchanges:
         saved = np.where(now != NO_ROW, self._value[now] - self._value, 0.0)
         rows, made = np.flatnonzero(saved > self._least), False
         for row in rows[np.argsort(-saved[rows], kind="stable")].tolist():
-            mine, left = self._now[self._case[row]], self._left.copy()
-            saving = float(self._value[mine] - self._value[row])
+            now_on, left = self._now[self._case[row]], self._left.copy()
+            saving = float(self._value[now_on] - self._value[row])
             if saving > self._least:
-                left[self._type[mine]] += self._cards[mine]
+                left[self._type[now_on]] += self._cards[now_on]
                 made |= self._exchange(row, left, saving)
         return made
 

@@ -195,11 +195,11 @@ class Ledger:
 
     def _give_back(self, case: int) -> set[int]:
         """Take from a case all that it has; returns the types of the cards."""
-        mine, freed = self._rows[case], set[int]()
-        if mine != NO_ROW:
-            self._spend(mine, -self._given[case])
+        row, freed = self._rows[case], set[int]()
+        if row != NO_ROW:
+            self._spend(row, -self._given[case])
             self._rows[case], self._given[case] = NO_ROW, 0
-            freed |= {card_type for card_type, _ in self._needs(mine)}
+            freed |= {card_type for card_type, _ in self._needs(row)}
         for part in self._kept.pop(case, ()):
             self._left[part.type] += part.cards * part.replicas
             freed.add(part.type)

@@ -77,12 +77,12 @@ def _kept_apart(candidates: Candidates, plan: Assignment) -> list[IntArray]:
 
 def _joined(candidates: Candidates, answer: SolverResult, kept: Assignment) -> SolverResult:
     """An answer for some cases, and the others as they are kept."""
-    own, mine = kept.rows != NO_ROW, answer.assignment
+    own, plan = kept.rows != NO_ROW, answer.assignment
     assignment = replace(
-        mine,
-        rows=np.where(own, kept.rows, mine.rows),
-        replicas=np.where(own, kept.replicas, mine.replicas),
-        mixes={**mine.mixes, **kept.mixes},
+        plan,
+        rows=np.where(own, kept.rows, plan.rows),
+        replicas=np.where(own, kept.replicas, plan.replicas),
+        mixes={**plan.mixes, **kept.mixes},
     )
     wanted = loads_wanted(candidates)
     return replace(

@@ -57,11 +57,13 @@ class Running:
         rows = rows_that_run(candidates)
         now = np.array([c.server.current.replicas for c in candidates.cases], dtype=np.int64)
         known = rows != NO_ROW
-        replicas, mine = np.zeros_like(now), rows[known]
-        replicas[known] = np.clip(candidates.running()[mine], 0, candidates.replicas[mine])
+        replicas, known_rows = np.zeros_like(now), rows[known]
+        replicas[known] = np.clip(
+            candidates.running()[known_rows], 0, candidates.replicas[known_rows]
+        )
         others = np.flatnonzero((now > 0) & ~known)
         carried = np.zeros(len(now))
-        carried[known] = replicas[known] / np.maximum(candidates.replicas[mine], 1)
+        carried[known] = replicas[known] / np.maximum(candidates.replicas[known_rows], 1)
         parts, catalogue = dict[int, tuple[KeptReplicas, ...]](), Catalogue(candidates.system)
         for case, needed in _needed(candidates, catalogue, others):
             parts[case] = tuple(_kept(candidates, catalogue, case, needed))
@@ -161,9 +163,9 @@ def _replicas_of_mixes(candidates: Candidates, cases: IntArray) -> Mapping[tuple
     """
     pairs = candidates.pairs
     mixes = [case for case in cases.tolist() if candidates.cases[case].server.current.mix]
-    mine = np.flatnonzero(candidates.usable & np.isin(pairs.case, mixes))
-    keys = zip(pairs.case[mine].tolist(), pairs.accelerator[mine].tolist(), strict=True)
-    return dict(zip(keys, candidates.replicas[mine].tolist(), strict=True))
+    of_mixes = np.flatnonzero(candidates.usable & np.isin(pairs.case, mixes))
+    keys = zip(pairs.case[of_mixes].tolist(), pairs.accelerator[of_mixes].tolist(), strict=True)
+    return dict(zip(keys, candidates.replicas[of_mixes].tolist(), strict=True))
 
 
 def _up_to_the_need(parts: Sequence[Allocation], shares: Sequence[int], need: int) -> list[int]:

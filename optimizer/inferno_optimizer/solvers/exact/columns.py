@@ -71,26 +71,26 @@ class BinaryColumns:
         """At most one row for a case; exactly one at a level that is served entirely."""
         case, level = self._program.case[self._rows], self._program.level[self._rows]
         ones = np.ones(len(case))
-        for mine in np.split(np.arange(len(case)), np.flatnonzero(np.diff(case)) + 1):
-            if len(mine):
-                rows = self._sum(ones, mine)
-                self._problem += (rows == 1) if level[mine[0]] < whole else (rows <= 1)
+        for of_case in np.split(np.arange(len(case)), np.flatnonzero(np.diff(case)) + 1):
+            if len(of_case):
+                rows = self._sum(ones, of_case)
+                self._problem += (rows == 1) if level[of_case[0]] < whole else (rows <= 1)
 
     def _within_capacity(self) -> None:
         left = self._program.capacity - self._program.used(self._opening.fixed)
         types, cards = self._program.type[self._rows], self._program.cards[self._rows]
         for card_type, available in enumerate(left):
-            mine = np.flatnonzero((types == card_type) & (cards > 0))
-            if len(mine):
-                self._problem += self._sum(cards, mine) <= float(available)
+            of_type = np.flatnonzero((types == card_type) & (cards > 0))
+            if len(of_type):
+                self._problem += self._sum(cards, of_type) <= float(available)
 
     def _keep(self, level: int, load: float, shortfall: FloatArray | None) -> None:
         """A level serves at least this load, or pays for it."""
         served = self._program.served(self._opening.fixed, level + 1)[level]
-        mine = np.flatnonzero(self._program.level[self._rows] == level)
-        if not len(mine):
+        of_level = np.flatnonzero(self._program.level[self._rows] == level)
+        if not len(of_level):
             return
-        load_served = self._sum(self._program.weight[self._rows], mine)
+        load_served = self._sum(self._program.weight[self._rows], of_level)
         if shortfall is not None:
             missed = self._problem.add_variable(f"missed{level}", 0)
             self._missed[level] = missed, float(shortfall[level])
@@ -114,9 +114,9 @@ class BinaryColumns:
             return Choice(self._opening.fixed.copy(), base, base)
         if limits.seconds <= 0:
             return None
-        mine = objective[self._rows]
+        cost = objective[self._rows]
         self._problem.setObjective(
-            self._sum(mine, np.flatnonzero(mine))
+            self._sum(cost, np.flatnonzero(cost))
             + pulp.LpAffineExpression([*self._missed.values()])
         )
         engines = (

@@ -151,11 +151,11 @@ class _Descent:
         """Decide the cases of at least this size that are not split, as they are."""
         if self._vertex is None:
             return
-        mine = (self._sizes >= size) & ~self._decided
-        mine[self.split()] = False
-        rows = np.flatnonzero(mine[self._program.place])
+        large = (self._sizes >= size) & ~self._decided
+        large[self.split()] = False
+        rows = np.flatnonzero(large[self._program.place])
         self._relaxation.settle(rows, self._vertex.amounts[rows] > HALF)
-        self._decided |= mine
+        self._decided |= large
 
     def round(self, size: float) -> None:
         """Decide split cases of at least this size, the largest first, until none is left."""

@@ -61,10 +61,10 @@ def leave_exchanges_open(
     opened = centre.split | _dropped(program, current, whole, settings)
     exchanges = _cheapest(program, centre, current, settings)
     opened[program.place[exchanges]] = True
-    mine = opened[program.place]
-    free = centre.split[program.place] | (centre.chosen & mine)
+    open_rows = opened[program.place]
+    free = centre.split[program.place] | (centre.chosen & open_rows)
     free[exchanges] = True
-    return Neighbourhood(centre.chosen & ~mine, free)
+    return Neighbourhood(centre.chosen & ~open_rows, free)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +113,13 @@ def _cheapest(
     largest, alike = settings.largest, settings.alike
     small = (program.cards <= largest) & (current.cards[place] <= largest)
     rows = np.flatnonzero(small & ~centre.chosen & ~centre.split[place])
-    mine = place[rows]
-    cost = centre.excess[rows] - current.excess[mine]
+    now_on = place[rows]
+    cost = centre.excess[rows] - current.excess[now_on]
     kinds = (
         np.minimum(program.cards[rows], alike),
-        np.minimum(current.cards[mine], alike),
+        np.minimum(current.cards[now_on], alike),
         program.type[rows],
-        current.type[mine],
+        current.type[now_on],
     )
     order = np.lexsort((rows, cost, *kinds))
     new = np.any([np.diff(kind[order], prepend=-1) != 0 for kind in kinds], axis=0)

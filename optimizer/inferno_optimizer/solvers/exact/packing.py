@@ -130,9 +130,9 @@ def completed(program: Program, chosen: BoolArray, floors: Floors, prices: RowPr
     level, weight = program.level[first], program.weight[first]
     served = program.has_row(chosen) | (level < floors.whole)
     cost = np.minimum.reduceat(prices.excess, first) / weight
-    for mine, floor in enumerate(floors.loads.tolist()):
-        missing = floor - float(weight[served & (level == mine)].sum())
-        others = np.flatnonzero(~served & (level == mine))
+    for place, floor in enumerate(floors.loads.tolist()):
+        missing = floor - float(weight[served & (level == place)].sum())
+        others = np.flatnonzero(~served & (level == place))
         others = others[np.argsort(cost[others], kind="stable")]
         for case in others.tolist():
             if missing <= 0:
@@ -179,11 +179,11 @@ def _in_the_way(program: Program, row: int, others: IntArray, left: FloatArray) 
     need = float(program.cards[row] - left[program.type[row]])
     if need <= 0:
         return others[:0]
-    mine = others[program.type[others] == program.type[row]]
-    freed = np.cumsum(program.cards[mine])
+    same_type = others[program.type[others] == program.type[row]]
+    freed = np.cumsum(program.cards[same_type])
     if need > freed.max(initial=0.0):
         return None
-    gone = mine[: int(np.searchsorted(freed, need)) + 1]
+    gone = same_type[: int(np.searchsorted(freed, need)) + 1]
     surplus, spared = float(program.cards[gone].sum()) - need, []
     for other in gone[::-1].tolist():
         if program.cards[other] <= surplus:

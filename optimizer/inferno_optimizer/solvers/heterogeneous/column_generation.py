@@ -149,20 +149,20 @@ class _Master:
     def add(self, mixes: Mixes) -> bool:
         """Add mixes; return whether there are any."""
         problem, table = self._problem, self._problem.table
-        mine, number = table.take(mixes.place), len(mixes.place)
-        used = mine.used_by_each(mixes.counts, self._types)
+        rows, number = table.take(mixes.place), len(mixes.place)
+        used = rows.used_by_each(mixes.counts, self._types)
         mix, card_type = np.nonzero(used)
-        floored = np.flatnonzero((mine.level >= problem.goal.whole) & (mine.level < self._floors))
+        floored = np.flatnonzero((rows.level >= problem.goal.whole) & (rows.level < self._floors))
         matrix = SparseMatrix.of(
             (number, self._types + self._floors + len(table.case)),
             [
                 (mix, card_type, used[mix, card_type].astype(np.float64)),
-                (floored, self._types + mine.level[floored], mine.weight[floored]),
+                (floored, self._types + rows.level[floored], rows.weight[floored]),
                 (np.arange(number), self._types + self._floors + mixes.place, np.ones(number)),
             ],
         )
         goal = problem.goal.level
-        cost = mine.value(mixes.counts) if goal is None else -mine.weight * (mine.level == goal)
+        cost = rows.value(mixes.counts) if goal is None else -rows.weight * (rows.level == goal)
         matrix.add_as_columns(self._solver, cost)
         self._mixes = self._mixes.extended(mixes)
         return number > 0

@@ -153,12 +153,12 @@ class MixTable:
         now is never superfluous.
         """
         there = self.most > 0
-        mine, other = np.s_[:, :, None], np.s_[:, None, :]
-        times = self.cards[mine] // np.maximum(self.cards[other], 1)
-        worse = (self.type[mine] == self.type[other]) & (times >= 1)
-        worse &= there[mine] & there[other] & ~self.running[mine]
-        worse &= times * self.share[other] >= self.share[mine]
-        worse &= times * self.unit[other] <= self.unit[mine]
+        this, other = np.s_[:, :, None], np.s_[:, None, :]
+        times = self.cards[this] // np.maximum(self.cards[other], 1)
+        worse = (self.type[this] == self.type[other]) & (times >= 1)
+        worse &= there[this] & there[other] & ~self.running[this]
+        worse &= times * self.share[other] >= self.share[this]
+        worse &= times * self.unit[other] <= self.unit[this]
         # Of items that are equal the first one stays.
         first = np.tri(there.shape[1], k=-1, dtype=np.bool_)
         worse &= first | ~worse.transpose(0, 2, 1)

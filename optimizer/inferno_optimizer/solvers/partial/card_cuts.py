@@ -50,11 +50,11 @@ class CardCuts:
         types, divisors, places = np.array(sizes, dtype=np.int64).reshape(-1, 3).T
         cuts, columns, factors = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]
         for cut, (card_type, size, _) in enumerate(sizes):
-            mine = cards.type == card_type
-            factor = _rounded(cards.count[mine], size, int(capacity[card_type]))
+            of_type = cards.type == card_type
+            factor = _rounded(cards.count[of_type], size, int(capacity[card_type]))
             some = factor > 0
             cuts.append(np.full(np.count_nonzero(some), cut))
-            columns.append(cards.owner[mine][some])
+            columns.append(cards.owner[of_type][some])
             factors.append(factor[some])
         return cls(
             types,

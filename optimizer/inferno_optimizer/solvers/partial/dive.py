@@ -129,13 +129,13 @@ class Diver:
     def _with_whole(self, vertex: Vertex, forbidden: BoolArray) -> Vertex:
         """The same with whole replicas of some cases, of as many at once as possible."""
         problem, fixed = self._problem, dict[int, float]()
-        mine, at_once, failures = self._whole[problem.case], len(problem.case), 0
+        allowed, at_once, failures = self._whole[problem.case], len(problem.case), 0
         for _ in range(SOLUTIONS):
             if self._seconds_left() <= 0 or failures == TRIES:
                 break
             amounts = vertex.amounts * problem.full
             part = np.abs(amounts - np.rint(amounts)) > WHOLE * np.maximum(amounts, 1.0)
-            columns = np.flatnonzero(part & mine)
+            columns = np.flatnonzero(part & allowed)
             if not len(columns):
                 break
             self.touched[problem.case[columns]] = True
@@ -147,7 +147,7 @@ class Diver:
                 continue
             failures += 1
             if len(columns) == 1:
-                mine[columns] = False
+                allowed[columns] = False
             at_once = max(len(columns) // 2, 1)
         return vertex
 

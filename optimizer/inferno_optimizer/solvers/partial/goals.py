@@ -97,8 +97,8 @@ def least_shares(problem: ReplicaProblem, floors: tuple[Floor, ...], kind: GoalK
     least = np.zeros(len(problem.cases))
     for floor in floors:
         if floor.whole and floor.goal.kind is kind:
-            mine = problem.level == floor.goal.level
-            least[mine] = problem.held[mine] if kind is GoalKind.HELD else 1.0
+            of_level = problem.level == floor.goal.level
+            least[of_level] = problem.held[of_level] if kind is GoalKind.HELD else 1.0
     return least
 
 

@@ -140,17 +140,17 @@ class _GoalByGoal:
     def _extend(self, goal: Goal) -> None:
         """Give the cases of a level, which have nothing yet, what runs, then what fits."""
         problem, counts = self._problem, self._counts
-        mine = problem.level == goal.level
-        counts = filled(problem, counts, mine, only_hold=True)
-        counts = filled(problem, counts, mine, only_hold=False)
+        of_level = problem.level == goal.level
+        counts = filled(problem, counts, of_level, only_hold=True)
+        counts = filled(problem, counts, of_level, only_hold=False)
         self._counts = counts
 
     def _take_whole_rows(self) -> None:
         """From now on cases of levels that are served entirely have all of a column or none."""
         problem, cases = self._problem, served_entirely(self._problem, self._floors)
-        mine = problem.columns_of(cases)
-        self._lots = np.where(mine, problem.full, 1.0).astype(np.int64)
-        self._counts = np.where(mine, self._counts > 0, self._counts).astype(np.int64)
+        of_cases = problem.columns_of(cases)
+        self._lots = np.where(of_cases, problem.full, 1.0).astype(np.int64)
+        self._counts = np.where(of_cases, self._counts > 0, self._counts).astype(np.int64)
         self._problem = problem.entirely(cases)
 
     def _keep(self, goal: Goal, proof: GoalProof) -> None:

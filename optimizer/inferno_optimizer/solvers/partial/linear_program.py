@@ -169,11 +169,11 @@ class LinearProgram:
         if goal.kind is GoalKind.VALUE:
             return problem.least_value * problem.full / self.scale, np.zeros(len(holding))
         if goal.kind is GoalKind.HELD:
-            mine = problem.level[holding] == goal.level
-            return nothing, np.where(mine, -problem.weight[holding] / self.scale, 0.0)
-        mine = problem.serves & (problem.level[problem.case] == goal.level)
+            of_goal = problem.level[holding] == goal.level
+            return nothing, np.where(of_goal, -problem.weight[holding] / self.scale, 0.0)
+        of_goal = problem.serves & (problem.level[problem.case] == goal.level)
         weight = problem.weight[problem.case] / self.scale
-        return np.where(mine, -weight, 0.0), np.zeros(len(holding))
+        return np.where(of_goal, -weight, 0.0), np.zeros(len(holding))
 
     def _all_columns(self) -> SparseMatrix:
         """The constraints as rows of a matrix with all columns."""
@@ -187,7 +187,7 @@ class LinearProgram:
         columns = np.flatnonzero(self.open)
         holds = columns[held[problem.case[columns]] >= 0]
         bound = columns[must[problem.case[columns]] >= 0]
-        mine = self.open[problem.cards.owner]
+        open_cards = self.open[problem.cards.owner]
         cut = self.open[cuts.column]
         # Of one column a case has at most its limit. A mixture of columns, each below its own
         # limit, is therefore no plan beyond the sum of amounts / limits = 1, the convex hull.
@@ -196,9 +196,9 @@ class LinearProgram:
             (must[problem.case[bound]], bound, self._towards_least(bound)),
             (held[problem.case[holds]], holds, self._towards_held(holds)),
             (
-                rows.first_type + problem.cards.type[mine],
-                problem.cards.owner[mine],
-                (problem.cards.count * problem.full[problem.cards.owner])[mine],
+                rows.first_type + problem.cards.type[open_cards],
+                problem.cards.owner[open_cards],
+                (problem.cards.count * problem.full[problem.cards.owner])[open_cards],
             ),
             (
                 rows.first_cut + cuts.cut[cut],
@@ -244,9 +244,9 @@ class LinearProgram:
             (np.arange(count), rows.first_held + np.arange(count), np.full(count, -1.0))
         ]
         for position, floor in enumerate(self._held):
-            mine = np.flatnonzero(problem.level[rows.holding] == floor.goal.level)
-            weight = problem.weight[rows.holding[mine]] / unit_of(problem, floor)
-            entries.append((mine, np.full(len(mine), rows.first_floor + position), weight))
+            of_level = np.flatnonzero(problem.level[rows.holding] == floor.goal.level)
+            weight = problem.weight[rows.holding[of_level]] / unit_of(problem, floor)
+            entries.append((of_level, np.full(len(of_level), rows.first_floor + position), weight))
         return SparseMatrix.of((count, rows.count), entries)
 
     def solver(self, columns: IntArray) -> highspy.Highs:
@@ -302,8 +302,8 @@ class LinearProgram:
         """Some columns, each as a row."""
         place = np.full(self.matrix.shape[1], -1)
         place[columns] = np.arange(len(columns))
-        rows, mine = self.matrix.rows, place[self.matrix.columns] >= 0
-        entry = (place[self.matrix.columns[mine]], rows[mine], self.matrix.values[mine])
+        rows, placed = self.matrix.rows, place[self.matrix.columns] >= 0
+        entry = (place[self.matrix.columns[placed]], rows[placed], self.matrix.values[placed])
         return SparseMatrix.of((len(columns), self.matrix.shape[0]), [entry])
 
 

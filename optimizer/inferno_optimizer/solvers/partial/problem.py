@@ -70,9 +70,9 @@ class Columns:
             np.append(self.cards.type, other.cards.type),
             np.append(self.cards.count, other.cards.count),
         )
-        mine, others = self.arrays(), other.arrays()
+        own, others = self.arrays(), other.arrays()
         return Columns(
-            **{name: np.append(array, others[name]) for name, array in mine.items()}, cards=cards
+            **{name: np.append(array, others[name]) for name, array in own.items()}, cards=cards
         )
 
     def by_case(self) -> "Columns":
@@ -174,21 +174,21 @@ class ReplicaProblem(Columns):
 
         A replica of their columns stands for all that the targets take, at the value of all.
         """
-        mine = cases[self.case]
-        whole = mine & self.serves & (self.most >= self.full)
+        of_cases = cases[self.case]
+        whole = of_cases & self.serves & (self.most >= self.full)
         all_of_it = np.where(whole, self.full, 0.0).astype(np.int64)
         cards = self.cards
-        lots = np.where(mine, np.maximum(all_of_it, 1), 1)
+        lots = np.where(of_cases, np.maximum(all_of_it, 1), 1)
         nothing = np.zeros_like(self.most)
         return replace(
             self,
-            most=np.where(mine, whole, self.most),
-            full=np.where(mine, 1.0, self.full),
-            unit=np.where(mine, self.values(all_of_it), self.unit),
-            fixed=np.where(mine, 0.0, self.fixed),
-            runs=np.where(mine, nothing, self.runs),
-            stands=np.where(mine, nothing, self.stands),
-            standing=np.where(mine, 0.0, self.standing),
+            most=np.where(of_cases, whole, self.most),
+            full=np.where(of_cases, 1.0, self.full),
+            unit=np.where(of_cases, self.values(all_of_it), self.unit),
+            fixed=np.where(of_cases, 0.0, self.fixed),
+            runs=np.where(of_cases, nothing, self.runs),
+            stands=np.where(of_cases, nothing, self.stands),
+            standing=np.where(of_cases, 0.0, self.standing),
             cards=replace(cards, count=cards.count * lots[cards.owner]),
         )
 
@@ -250,8 +250,8 @@ class ReplicaProblem(Columns):
     @cached_property
     def by_type(self) -> list[tuple[IntArray, IntArray]]:
         """Columns that take cards of each type, and how many a replica takes."""
-        mine = [self.cards.type == card_type for card_type in range(len(self.capacity))]
-        return [(self.cards.owner[some], self.cards.count[some]) for some in mine]
+        by_type = [self.cards.type == card_type for card_type in range(len(self.capacity))]
+        return [(self.cards.owner[some], self.cards.count[some]) for some in by_type]
 
     @cached_property
     def needs(self) -> list[list[tuple[int, int]]]:
@@ -266,8 +266,8 @@ class ReplicaProblem(Columns):
 
     def columns_of(self, cases: BoolArray) -> BoolArray:
         """Columns of some cases."""
-        mine: BoolArray = cases[self.case]
-        return mine
+        of_cases: BoolArray = cases[self.case]
+        return of_cases
 
 
 def _rows(

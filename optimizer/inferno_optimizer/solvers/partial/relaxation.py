@@ -178,9 +178,9 @@ class Relaxation:
         columns = np.array([*fixed], dtype=np.int64)
         lower[columns] = upper[columns] = [*fixed.values()]
         differs = (lower != self._lower) | (upper != self._upper)
-        mine = np.flatnonzero(differs[self._order])
-        places, columns = (self._program.before + mine).astype(np.int32), self._order[mine]
-        self._solver.changeColsBounds(len(mine), places, lower[columns], upper[columns])
+        changed = np.flatnonzero(differs[self._order])
+        places, columns = (self._program.before + changed).astype(np.int32), self._order[changed]
+        self._solver.changeColsBounds(len(changed), places, lower[columns], upper[columns])
         self._forbidden, self._lower, self._upper = forbidden, lower, upper
 
     def _activate(self, columns: IntArray) -> None:

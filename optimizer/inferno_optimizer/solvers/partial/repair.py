@@ -48,8 +48,8 @@ def lifted(
         for _ in range(STEPS):
             if is_kept(problem, floor, counts):
                 break
-            mine = problem.level == level
-            donors = ((mine, holding), (lower, holding), (mine, fewest), (lower, fewest))
+            of_level = problem.level == level
+            donors = ((of_level, holding), (lower, holding), (of_level, fewest), (lower, fewest))
             if not _lift(problem, counts, floor, np.where(lower[problem.case], fewest, counts)):
                 return None
             if not _make_room(problem, counts, donors):
@@ -65,8 +65,8 @@ def fitted(
     least = least_of(problem, floors)[problem.case] * problem.full
     fewest = np.ceil(least * (1 - SLACK)).astype(np.int64)
     holding = fewest_held(problem, fewest, held_shares(problem, floors))
-    mine = problem.level == level
-    fits = _make_room(problem, counts, ((mine, holding), (mine, fewest)))
+    of_level = problem.level == level
+    fits = _make_room(problem, counts, ((of_level, holding), (of_level, fewest)))
     return counts if fits else None
 
 
@@ -107,8 +107,8 @@ def _may_have(problem: ReplicaProblem, floor: Floor) -> BoolArray:
     if floor.whole or goal.kind is GoalKind.ENTIRE:
         return np.zeros(len(problem.case), dtype=np.bool_)
     counted = problem.serves | (goal.kind is GoalKind.HELD)
-    mine: BoolArray = counted & (problem.level[problem.case] == goal.level)
-    return mine
+    of_goal: BoolArray = counted & (problem.level[problem.case] == goal.level)
+    return of_goal
 
 
 def _part_of_case(problem: ReplicaProblem, counts: IntArray) -> FloatArray:

@@ -86,10 +86,12 @@ def rounded(
         if column is None:
             return None
         counts[column] = replicas
-        mine = problem.cards.owner == column
+        of_column = problem.cards.owner == column
         if not lowest[case]:
             spare = spare - problem.used(np.where(np.arange(len(counts)) == column, counts, 0))
-        np.subtract.at(left, problem.cards.type[mine], problem.cards.count[mine] * replicas)
+        np.subtract.at(
+            left, problem.cards.type[of_column], problem.cards.count[of_column] * replicas
+        )
     left = problem.capacity - problem.used(counts)
     holding = fewest_held(problem, fewest, held)
     for _ in range(STEPS):
@@ -163,9 +165,9 @@ def _choice(
     replicas = np.minimum(np.maximum(whole, fewest[columns]), problem.most[columns])
     place = np.full(len(problem.case), -1)
     place[columns] = np.arange(len(columns))
-    mine = place[problem.cards.owner] >= 0
-    at, card_type = place[problem.cards.owner[mine]], problem.cards.type[mine]
-    needs = problem.cards.count[mine] * replicas[at]
+    placed = place[problem.cards.owner] >= 0
+    at, card_type = place[problem.cards.owner[placed]], problem.cards.type[placed]
+    needs = problem.cards.count[placed] * replicas[at]
     missing = needs - np.maximum(left[card_type], 0)
     too_many = needs > np.maximum(spare[card_type], 0)
     paid = np.maximum(vertex.prices[card_type], SLACK) * np.maximum(missing, 0)

@@ -109,14 +109,14 @@ def _assignment(
     levels, planned = problem.level[problem.case[columns]], np.unique(problem.case[columns])
     stopped = np.setdiff1d(np.arange(len(problem.cases)), planned)
     for level in range(problem.levels):
-        mine = columns[levels == level].tolist()
+        of_level = columns[levels == level].tolist()
         if holds:
-            for column in mine:
+            for column in of_level:
                 if problem.held[problem.case[column]] > 0:
                     _give(ledger, problem, column, int(counts[column]), running, most=1)
             for case in stopped[problem.level[stopped] == level].tolist():
                 hold(ledger, int(problem.cases[case]), running, most=1)
-        for column in mine:
+        for column in of_level:
             _give(ledger, problem, column, int(counts[column]), running)
     free = np.ones(len(candidates.cases), dtype=np.bool_)
     free[problem.cases] = False
@@ -166,7 +166,7 @@ def _shared_out(
 def _value(problem: ReplicaProblem, assignment: Assignment) -> float:
     """What the cases of a problem cost with an assignment, with the penalties of moves."""
     case = problem.cases[problem.case]
-    mine = (assignment.rows[case] == problem.row) & problem.serves
-    counts = np.where(mine, assignment.replicas[case], 0)
+    chosen = (assignment.rows[case] == problem.row) & problem.serves
+    counts = np.where(chosen, assignment.replicas[case], 0)
     kept = sum(map(cost_kept, assignment.kept.values()))
     return float(problem.values(counts).sum()) + kept

@@ -166,13 +166,13 @@ class _Program:
         self._choosing = several | stands | (valued & (problem.fixed[columns] != 0))
         self._standing = stands
         self._place = place
-        mine = problem.level[problem.case[columns]] == goal.level
+        of_goal = problem.level[problem.case[columns]] == goal.level
         share = problem.served_share[columns] * problem.weight[problem.case[columns]]
         cost = nothing
         if valued:
             cost = problem.unit[columns] / self._scale
         elif goal.kind is GoalKind.SERVED:
-            cost = np.where(mine, -share, 0.0) / self._scale
+            cost = np.where(of_goal, -share, 0.0) / self._scale
         add = self._variables.add
         self._replicas = add(cost, problem.most[columns].astype(np.float64))
         fixed = problem.fixed[columns] / self._scale if valued else nothing
@@ -206,8 +206,8 @@ class _Program:
 
     def _add_shares(self, kind: GoalKind, cases: IntArray, upper: FloatArray) -> IntArray:
         problem, goal = self._problem, self._goal
-        mine = (problem.level[cases] == goal.level) & (goal.kind is kind)
-        cost = np.where(mine, -problem.weight[cases] / self._scale, 0.0)
+        of_goal = (problem.level[cases] == goal.level) & (goal.kind is kind)
+        cost = np.where(of_goal, -problem.weight[cases] / self._scale, 0.0)
         return self._variables.add(cost, upper)
 
     def _shares(self, cases: IntArray, share: FloatArray) -> tuple[Entries, Entries]:
@@ -216,11 +216,11 @@ class _Program:
         place = np.full(len(problem.cases), -1)
         place[cases] = np.arange(len(cases))
         rows = place[problem.case[columns]]
-        mine = rows >= 0
-        standing = mine[self._standing]
+        shared = rows >= 0
+        standing = shared[self._standing]
         stands = problem.stands[columns][self._standing]
         return (
-            (rows[mine], self._replicas[mine], share[columns][mine]),
+            (rows[shared], self._replicas[shared], share[columns][shared]),
             (
                 rows[self._standing][standing],
                 self._stand[standing],
@@ -248,16 +248,16 @@ class _Program:
         )
         self._add_least(1.0 / problem.full, (GoalKind.HELD,))
         self._add_least(problem.served_share, (GoalKind.SERVED, GoalKind.ENTIRE))
-        for shares, mine, share in (
+        for shares, sharing, share in (
             (self._holding, self._holding_cases, 1.0 / problem.full),
             (self._entire, self._entire_cases, problem.served_share),
         ):
-            rows = np.arange(len(mine))
+            rows = np.arange(len(sharing))
             add(
-                np.full(len(mine), -ROUNDING),
-                np.full(len(mine), np.inf),
-                *self._shares(mine, share),
-                (rows, shares, np.full(len(mine), -1.0)),
+                np.full(len(sharing), -ROUNDING),
+                np.full(len(sharing), np.inf),
+                *self._shares(sharing, share),
+                (rows, shares, np.full(len(sharing), -1.0)),
             )
         self._add_cards()
         for floor in self._floors:
@@ -275,9 +275,12 @@ class _Program:
         problem = self._problem
         place = np.full(len(problem.case), -1)
         place[self._open] = np.arange(len(self._open))
-        mine = place[problem.cards.owner] >= 0
-        column = place[problem.cards.owner[mine]]
-        card_type, count = problem.cards.type[mine], problem.cards.count[mine].astype(np.float64)
+        open_cards = place[problem.cards.owner] >= 0
+        column = place[problem.cards.owner[open_cards]]
+        card_type, count = (
+            problem.cards.type[open_cards],
+            problem.cards.count[open_cards].astype(np.float64),
+        )
         stands = np.full(len(self._open), -1)
         stands[self._standing] = self._stand
         standing = self._standing[column]
@@ -299,12 +302,16 @@ class _Program:
         least = (floor.load - goal.worth(problem, self._fixed)) / unit
         if goal.kind is GoalKind.SERVED:
             columns = self._open
-            mine = problem.level[problem.case[columns]] == goal.level
+            of_goal = problem.level[problem.case[columns]] == goal.level
             weight = problem.served_share[columns] * problem.weight[problem.case[columns]] / unit
-            standing = mine & self._standing
-            stand = mine[self._standing]
+            standing = of_goal & self._standing
+            stand = of_goal[self._standing]
             entries: tuple[Entries, ...] = (
-                (np.zeros(np.count_nonzero(mine), np.int64), self._replicas[mine], weight[mine]),
+                (
+                    np.zeros(np.count_nonzero(of_goal), np.int64),
+                    self._replicas[of_goal],
+                    weight[of_goal],
+                ),
                 (
                     np.zeros(np.count_nonzero(stand), np.int64),
                     self._stand[stand],
@@ -315,12 +322,12 @@ class _Program:
             held = goal.kind is GoalKind.HELD
             cases = self._holding_cases if held else self._entire_cases
             shares = self._holding if held else self._entire
-            mine = problem.level[cases] == goal.level
+            of_goal = problem.level[cases] == goal.level
             entries = (
                 (
-                    np.zeros(np.count_nonzero(mine), np.int64),
-                    shares[mine],
-                    problem.weight[cases[mine]] / unit,
+                    np.zeros(np.count_nonzero(of_goal), np.int64),
+                    shares[of_goal],
+                    problem.weight[cases[of_goal]] / unit,
                 ),
             )
         self._constraints.add(np.array([least]), np.array([np.inf]), *entries)
@@ -352,10 +359,10 @@ class _Program:
         """The solution that a plan is."""
         problem, columns = self._problem, self._open
         values = np.zeros(self._variables.count)
-        mine = counts[columns]
-        stands = self._standing & (mine == problem.stands[columns])
-        values[self._replicas] = np.where(stands, 0, mine)
-        values[self._choice] = (mine > 0)[self._choosing] & ~stands[self._choosing]
+        chosen = counts[columns]
+        stands = self._standing & (chosen == problem.stands[columns])
+        values[self._replicas] = np.where(stands, 0, chosen)
+        values[self._choice] = (chosen > 0)[self._choosing] & ~stands[self._choosing]
         values[self._stand] = stands[self._standing]
         values[self._holding] = problem.holding(counts)[self._holding_cases]
         values[self._entire] = np.floor(problem.served(counts)[self._entire_cases])
