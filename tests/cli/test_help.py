@@ -69,7 +69,7 @@ def test_options_name_what_they_take_and_not_types_of_python(path: str) -> None:
     ("typed", "found", "otherwise"),
     [
         (["expl"], ["explain"], "ShellCompDirectiveNoFileComp"),
-        (["top", "--s"], ["--sort"], "ShellCompDirectiveNoFileComp"),
+        (["top", "--so"], ["--sort"], "ShellCompDirectiveNoFileComp"),
         (["top", "-o", "y"], ["yaml"], "ShellCompDirectiveNoFileComp"),
         (["top", "--kubeconfig", ""], [], "ShellCompDirectiveDefault"),
         (["explain", "it's", "--opt"], ["--optimizer"], "ShellCompDirectiveNoFileComp"),
