@@ -95,8 +95,8 @@ class _Hosted:
     async def pages(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the pages of the person who asks, or show the way to log in."""
         request = Request(scope)
-        found = self._visits.of(request.cookies.get(COOKIE, ""))
-        await (found[1].pages if found else way_in(request))(scope, receive, send)
+        visit = self._visits.of(request.cookies.get(COOKIE, ""))
+        await (visit.pages if visit else way_in(request))(scope, receive, send)
 
     async def login(self, request: Request) -> Response:
         form = await form_of(request)
@@ -117,12 +117,9 @@ class _Hosted:
         return answer
 
     async def logout(self, request: Request) -> Response:
-        found = self._visits.of(request.cookies.get(COOKIE, ""))
-        if found:
-            name, visit = found
-            if not visit.forms.is_form("logout", (await form_of(request)).get("form", "")):
-                return said(HTTPStatus.FORBIDDEN, "this is no form of the console")
-            await self._visits.end(name)
+        visit = self._visits.of(request.cookies.get(COOKIE, ""))
+        if not await self._visits.leave(visit, (await form_of(request)).get("form", "")):
+            return said(HTTPStatus.FORBIDDEN, "this is no form of the console")
         answer = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
         answer.delete_cookie(COOKIE, secure=True, httponly=True, samesite="strict")
         return answer

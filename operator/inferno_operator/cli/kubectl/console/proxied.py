@@ -84,10 +84,8 @@ class Proxied:
     async def logout(self, request: Request) -> Response:
         """End the visit, so that another namespace can be chosen; the proxy is not asked."""
         visit = self._visits.of_bearer(bearer_of(request), request.cookies.get(COOKIE, ""))
-        if visit:
-            if not visit.forms.is_form("logout", (await form_of(request)).get("form", "")):
-                return said(HTTPStatus.FORBIDDEN, "this is no form of the console")
-            await self._visits.end(visit.name)
+        if not await self._visits.leave(visit, (await form_of(request)).get("form", "")):
+            return said(HTTPStatus.FORBIDDEN, "this is no form of the console")
         answer = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
         answer.delete_cookie(COOKIE, secure=True, httponly=True, samesite="lax")
         return answer

@@ -124,13 +124,21 @@ class Visits:
             self._visits[name] = visit = Visit(name, user, pages, forms, stay)
         return visit
 
-    def of(self, cookie: str) -> tuple[str, Visit] | None:
-        """The visit that a cookie names, with its name; None if there is none."""
+    def of(self, cookie: str) -> Visit | None:
+        """The visit that a cookie names; None if there is none."""
         try:
-            name = self._signer.unsign(cookie).decode()
+            return self._visits.get(self._signer.unsign(cookie).decode())
         except BadSignature:
             return None
-        return (name, self._visits[name]) if name in self._visits else None
+
+    async def leave(self, visit: Visit | None, form: str) -> bool:
+        """End a visit, if there is one, as its form asks; False if that is no form of it."""
+        if visit is None:
+            return True
+        if not visit.forms.is_form("logout", form):
+            return False
+        await self.end(visit.name)
+        return True
 
     async def end(self, name: str) -> None:
         """Log a person out, if that did not happen yet."""
