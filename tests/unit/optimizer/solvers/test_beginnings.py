@@ -1,7 +1,5 @@
 """The two beginnings of the greedy solver with `Hold`: all in line, or all where they run."""
 
-import sys
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -23,6 +21,7 @@ from inferno_optimizer.solvers.greedy import fill, filled_up, serve
 from inferno_optimizer.solvers.running import rows_that_run
 from inferno_optimizer.system import Allocation, Options, SaturationPolicy, System
 from inferno_optimizer.wire.codec import decode_system
+from tests.calls import calls
 from tests.generate import fleet
 from tests.unit.optimizer.solvers.partial_plans import random_fleet
 from tests.unit.optimizer.systems import Demand, accelerators, outcome, system_of
@@ -107,22 +106,6 @@ def generated(demand: float) -> list[System]:
         for server in first.servers
     )
     return [first, replace(first, servers=servers)]
-
-
-def calls(work: Callable[[], object]) -> int:
-    """Functions that are called, of Python and of C."""
-    count = 0
-
-    def profile(_frame: object, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event in {"call", "c_call"}
-
-    sys.setprofile(profile)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def table(system: System) -> tuple[Candidates, IntArray]:

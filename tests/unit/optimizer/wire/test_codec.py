@@ -1,8 +1,8 @@
 """The wire's documents: field names and rules are those of the published REST API."""
 
 import json
-import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -49,6 +49,7 @@ from inferno_optimizer.wire.codec import (
     is_system,
 )
 from inferno_optimizer.wire.results import CERTIFICATE
+from tests.calls import calls
 from tests.generate import fleet
 
 SMALL = json.loads((Path(__file__).parents[3] / "data/systems/small.json").read_text())
@@ -453,12 +454,10 @@ def test_a_system_survives_the_wire(system: System) -> None:
     assert decode_system(json.loads(sent)) == system
 
 
-def test_ten_thousand_servers_are_decoded_in_a_fifth_of_a_second() -> None:
-    document = fleet(10_000, 20, seed=1, demand=1.0)
-    seconds = []
-    for _ in range(5):
-        start = time.process_time()
-        decode_system(document)
-        seconds.append(time.process_time() - start)
+def test_a_server_is_decoded_in_few_calls() -> None:
+    """10,000 servers take a fifth of a second; a clock would tell of other work, too."""
+    few, many = (fleet(number, 20, seed=1, demand=1.0) for number in (1_000, 3_000))
 
-    assert min(seconds) < 0.2
+    of_servers = calls(partial(decode_system, many)) - calls(partial(decode_system, few))
+
+    assert of_servers / 2_000 < 65
