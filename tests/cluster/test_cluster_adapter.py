@@ -38,6 +38,7 @@ from inferno_optimizer.errors import InfernoError, UnavailableError
 from tests.cluster.connection import connected
 from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
+from tests.controlplane.deployments import deployment
 from tests.controlplane.waiting import wait_until
 
 Manifest = dict[str, Any]
@@ -666,6 +667,24 @@ async def test_an_object_without_a_number_says_so_until_it_is_set(
     await api.set_scale(unset, 2, "inferno-actuation")
 
     assert (await api.scale(kind, key)).replicas == 2
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
+async def test_the_scale_subresource_is_what_the_watched_object_tells(
+    scene: Scene, api: ApiServer, kind: str
+) -> None:
+    document = {**deployment("d", 3), "kind": kind}
+    labels = {"app": "d", "a.example.com/b": ""}
+    document["spec"]["selector"] = {"matchLabels": labels}
+    document["spec"]["template"]["metadata"] = {"labels": labels}
+    place = "--namespace", scene.namespace
+    scene.control_plane.kubectl("create", *place, "-f", "-", input=json.dumps(document))
+    apps = Kind("apps", kind, f"{kind.lower()}s", "v1")
+
+    (listed,) = (await api.list(apps, scene.namespace)).manifests
+    watched = Scale.of_watched(apps, listed)
+
+    assert watched == await api.scale(apps, Key(scene.namespace, "d"))
 
 
 async def test_pods_are_listed_and_watched(scene: Scene, api: ApiServer) -> None:

@@ -43,11 +43,14 @@ def test_replicas_of_workloads_are_two_writes_more(scene: Scene, operator: Start
     for server in servers:
         deploy(scene, server)
     scene.apply(*servers)
+    before = scene.control_plane.requests()
     operator()
     wait_until_actuated(scene, "Held")
+    looked = scene.control_plane.requests() - before
 
     asked = requests_to_optimize(scene, "Moving")
 
+    assert looked["GET", "deployments/scale", "200"] == 0  # the watch tells it
     assert asked["PATCH", "deployments/scale", "200"] == SERVERS
     assert 4 * SERVERS <= asked.total() < 4.3 * SERVERS  # two Servers have no workloads
 

@@ -86,6 +86,10 @@ class Served:
     is_scalable: bool
 
 
+WITH_SCALE = frozenset({("apps", kind) for kind in ("Deployment", "ReplicaSet", "StatefulSet")})
+"""Groups and kinds of which the scale subresource says nothing that the object does not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scale:
     """The scale subresource of an object, at a version of the object; or a role of a serving.
@@ -121,6 +125,20 @@ class Scale:
         index, replicas = numbered
         selector = role_selector(kind, Key.of(serving).name, role)
         return cls(Reference.of(kind, serving), replicas, selector, role=role, index=index)
+
+    @classmethod
+    def of_watched(cls, kind: Kind, manifest: Manifest) -> "Scale | None":
+        """Return the scale subresource of an object as it was watched; None if it must be read.
+
+        The API server makes that of the kinds in `WITH_SCALE` from the spec.
+        """
+        spec = manifest.get("spec", {})
+        labels, replicas = spec.get("selector", {}).get("matchLabels"), spec.get("replicas")
+        is_plain = labels and not spec["selector"].get("matchExpressions")
+        if (kind.group, kind.kind) not in WITH_SCALE or not is_plain or replicas is None:
+            return None
+        selector = ",".join(f"{label}={value}" for label, value in sorted(labels.items()))
+        return cls(Reference.of(kind, manifest), replicas, selector)
 
     @property
     def place(self) -> Place:

@@ -82,6 +82,8 @@ class Context:
     system_of: SystemOf
     now: Now
     memory: Memory = field(default_factory=Memory)
+    supplies: dict[str, Supply] = field(default_factory=dict)
+    """What was computed of the last system of each namespace."""
 
 
 async def reconcile(namespace: str, context: Context) -> ReconcileResult:
@@ -111,7 +113,7 @@ async def _reconcile(
     )
     if servers is None:
         return ReconcileResult.SETTLED  # the list that is awaited causes a reconcile
-    supply = _supply(objects, observations, context)
+    supply = _supply(namespace, objects, observations, context)
     targets = [server_targets(scaled, supply, now) for scaled in servers]
     steps = next_steps(targets, _capacity(supply, observations, servers))
     failures = await _write(steps, servers, context)
@@ -133,12 +135,21 @@ async def _read(namespace: str, context: Context) -> Objects:
     return {kind: (await context.cluster.list(kind_of(kind), namespace)).manifests for kind in READ}
 
 
-def _supply(objects: Objects, observations: Sequence[Observation], context: Context) -> Supply:
-    """Return the cards, and what the replicas need and carry."""
+def _supply(
+    namespace: str, objects: Objects, observations: Sequence[Observation], context: Context
+) -> Supply:
+    """Return the cards, and what the replicas need and carry.
+
+    That sizes all Servers, so it is computed again only if the system is another one: while a
+    plan arrives, only decisions change.
+    """
     others = [
         observe(kind, manifest) for kind, manifests in objects.items() for manifest in manifests
     ]
-    return Supply(context.system_of(readable([*observations, *others])))
+    system, known = context.system_of(readable([*observations, *others])), context.supplies
+    if namespace not in known or known[namespace].system != system:
+        known[namespace] = Supply(system)
+    return known[namespace]
 
 
 def _capacity(

@@ -25,13 +25,14 @@ class Supply:
     """The cards, replicas and rates of a system."""
 
     def __init__(self, system: System) -> None:
+        self.system = system
         self._catalogue = Catalogue(system)
         self._rates: Rates = rates(system)
 
     @property
     def capacity(self) -> Mapping[str, int]:
         """The cards by type."""
-        system = self._catalogue.system
+        system = self.system
         if system.options.unlimited:
             return {accelerator.type: UNLIMITED for accelerator in system.accelerators}
         return system.capacity

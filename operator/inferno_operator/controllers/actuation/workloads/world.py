@@ -109,12 +109,18 @@ class WorkloadObjects:
         await asyncio.gather(*map(read, filter(self._is_outdated, places)))
 
     async def _read_scale(self, place: Place) -> Scale | None:
-        """Return the scale subresource of an object, or a role, which stands in the object."""
+        """Return the scale subresource of an object, or a role.
+
+        A role stands in the object, and so does the number of a Deployment and its like.
+        """
         manifest = self.get(place)
         if manifest is None:
             return None
         if place.part:
             return Scale.of_role(place.kind, manifest, place.part)
+        watched = Scale.of_watched(place.kind, manifest)
+        if watched is not None:
+            return watched
         try:
             return await self._cluster.scale(place.kind, place.key)
         except UnscaledError:

@@ -11,6 +11,9 @@ import pytest
 
 from inferno_operator.controllers.actuation.controller import ActuationController
 from inferno_operator.controllers.actuation.workloads.controller import WorkloadController
+from inferno_operator.controllers.actuation.workloads.reconcile import Context, reconcile
+from inferno_operator.controllers.actuation.workloads.supply import Supply
+from inferno_operator.controllers.actuation.workloads.world import WorkloadObjects
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.resources import Optimizer
 from inferno_operator.resources.conditions import ALLOCATED
@@ -61,9 +64,9 @@ class Scene:
         """Deployments whose pods the API server refuses."""
         self._count = 0
 
-    def accelerator(self, name: str) -> None:
+    def accelerator(self, name: str, cost: float = 10) -> None:
         """An accelerator that is one card of its own type."""
-        spec = {"name": name, "type": name, "cost": 10}
+        spec = {"name": name, "type": name, "cost": cost}
         self.cluster.add(objects.manifest("Accelerator", spec, name=name.lower()))
 
     def now(self) -> datetime:
@@ -402,6 +405,61 @@ async def test_a_plan_of_very_many_servers_that_arrives_in_parts_makes_no_event_
 
     moving = [e.about.key.name for e in scene.cluster.events if e.reason == "Moving"]
     assert sorted(moving) == sorted(first)
+
+
+class ReadCluster(FakeCluster):
+    """Counts the scale subresources that are read."""
+
+    scales = 0
+
+    async def scale(self, kind: Kind, key: Key) -> Scale:
+        """Return the scale subresource."""
+        self.scales += 1
+        return await super().scale(kind, key)
+
+
+@pytest.mark.parametrize(("expressions", "is_read"), [([], False), (["tier"], True)])
+async def test_the_number_of_a_deployment_is_read_only_if_its_watch_does_not_tell_it(
+    expressions: list[str], *, is_read: bool
+) -> None:
+    cluster = ReadCluster()
+    scene = one_server(1, cluster=cluster)
+    stored = cluster.objects["Deployment", Key("default", "a")]
+    keys = [{"key": key, "operator": "DoesNotExist"} for key in expressions]
+    stored["spec"]["selector"]["matchExpressions"] = keys
+    scene.decide("S", A=3)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+    current = scene.server()["spec"]["currentAlloc"]
+
+    assert current["numReplicas"] == 3
+    assert (cluster.scales > 0) == is_read
+
+
+async def test_servers_are_sized_again_only_if_the_system_is_another_one() -> None:
+    scene = one_server(1)
+    world = WorkloadObjects(scene.cluster, Informers(scene.cluster), lambda _: None)
+    context = Context(
+        scene.cluster, world, lambda resources: build_system(resources).system, scene.now
+    )
+
+    async def supply() -> Supply:
+        for _ in range(3):  # the first one begins to watch Deployments, the second one counts
+            await asyncio.sleep(1)
+            await reconcile("default", context)
+        return context.supplies["default"]
+
+    async with in_background(world.run()):
+        first = await supply()
+        scene.decide("S", A=2)
+        decided = await supply()
+        scene.accelerator("A", cost=20)
+        dearer = await supply()
+        await world.stop()
+
+    assert decided is first
+    assert (first.unit_costs("M")["A"], dearer.unit_costs("M")["A"]) == (10, 20)
 
 
 class BusyCluster(FakeCluster):
