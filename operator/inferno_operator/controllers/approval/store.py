@@ -5,7 +5,7 @@ from itertools import count
 
 from inferno_operator.controllers.approval.ports import KeySource
 from inferno_operator.controllers.approval.proposal import Proposal
-from inferno_operator.controllers.approval.seal import Seal, spec_manifest
+from inferno_operator.controllers.approval.seal import DigestCheck, Seal, spec_manifest
 from inferno_operator.controllers.optimization.changes import Update
 from inferno_operator.resources import API_VERSION, Optimizer, Plan, Server
 from inferno_operator.resources.objects import Key, Manifest, Now, kind_of
@@ -45,6 +45,7 @@ class PlanStore:
         self._objects = objects
         self._cluster = cluster
         self._key = key
+        self._digests = DigestCheck()
         self._writer = Writer(cluster, FieldManager.DECISIONS, now)
 
     def trouble(self) -> InfernoError | None:
@@ -77,12 +78,16 @@ class PlanStore:
             plan = observation.resource
             if observation.deleted is not None:
                 continue
-            if isinstance(plan, Plan) and seal.made(plan):
+            if isinstance(plan, Plan) and self._made(plan, seal):
                 ours.append((plan.order, observation))
             else:
                 others.append(observation)
         ours.sort(key=lambda pair: pair[0])  # type: ignore[arg-type,return-value]
         return [observation for _, observation in ours], others
+
+    def _made(self, plan: Plan, seal: Seal) -> bool:
+        """Whether the operator made a Plan; the digest of a finished one is not computed again."""
+        return seal.signed(plan) and (plan.is_finished or self._digests.is_right(plan))
 
     def history(self, namespace: str) -> Mapping[str, int]:
         """Return how many finished Plans each Optimizer of a namespace keeps."""
