@@ -27,10 +27,12 @@ from inferno_operator.adapters.kubernetes.client import (
     get,
     patch,
     path_of,
+    post,
     received,
     url_path_of,
+    url_path_of_all,
 )
-from inferno_operator.adapters.kubernetes.events import event_manifest
+from inferno_operator.adapters.kubernetes.events import NEW_EVENT, event_manifest
 from inferno_operator.adapters.kubernetes.watch import PAGE_SIZE, changes, first_page, listing
 from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Now, Reference
 from inferno_operator.resources.serving_roles import role_patch
@@ -114,15 +116,13 @@ class ApiReader:
 
     async def get(self, kind: Kind, key: Key) -> Manifest:
         """Return one object."""
-        call = self._api.get_namespaced_custom_object(*path_of(kind, key), _request_timeout=TIMEOUT)
+        call = self._get(url_path_of(kind, key))
         answer: Manifest = await answer_to(call, f"{kind.kind} {key}")
         return answer
 
     async def scale(self, kind: Kind, key: Key) -> Scale:
         """Return the scale subresource of one object."""
-        call = self._api.get_namespaced_custom_object_scale(
-            *path_of(kind, key), _request_timeout=TIMEOUT
-        )
+        call = self._get(url_path_of(kind, key, "scale"))
         try:
             answer: Manifest = await answer_to(call, f"scale of {kind.kind} {key}")
         except UnavailableError as error:
@@ -130,6 +130,9 @@ class ApiReader:
                 raise
             raise UnscaledError(str(error)) from error
         return _scale(kind, answer)
+
+    async def _get(self, path: str) -> Any:  # noqa: ANN401 - JSON
+        return await received(get(self._api.api_client, path, {}))
 
     async def list(self, kind: Kind, namespace: str) -> Listing:
         """List all objects of a kind in a namespace, or in all namespaces ("")."""
@@ -235,18 +238,15 @@ class ApiServer(ApiReader):
 
     async def publish(self, event: Event) -> None:
         """Create an event; a failure is only logged."""
-        call = self._api.create_namespaced_custom_object(
-            "events.k8s.io",
-            "v1",
-            event.about.key.namespace,
-            "events",
-            event_manifest(event, self._now(), self._instance),
-            _request_timeout=TIMEOUT,
-        )
+        path = url_path_of_all(NEW_EVENT, event.about.key.namespace)
+        manifest = event_manifest(event, self._now(), self._instance)
         try:
-            await answer_to(call, f"event of {event.about}")
+            await answer_to(self._post(path, manifest), f"event of {event.about}")
         except InfernoError as error:
             logger.warning("the event is not published: %s", error)
+
+    async def _post(self, path: str, manifest: Manifest) -> Any:  # noqa: ANN401 - JSON
+        return await received(post(self._api.api_client, path, manifest))
 
     async def config_map(self, key: Key) -> Mapping[str, str]:
         """Return the data of a ConfigMap."""
@@ -258,8 +258,7 @@ class ApiServer(ApiReader):
         return {name: b64decode(value) for name, value in data.items()}
 
     async def _data(self, kind: Kind, key: Key) -> Mapping[str, str]:
-        call = received(get(self._api.api_client, url_path_of(kind, key), {}))
-        manifest: Manifest = await answer_to(call, f"{kind.kind} {key}")
+        manifest = await self.get(kind, key)
         return manifest.get("data") or {}
 
     async def create_secret(self, key: Key, data: Mapping[str, bytes], manager: str) -> None:

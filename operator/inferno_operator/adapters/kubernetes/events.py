@@ -4,7 +4,10 @@ from datetime import datetime
 from typing import Any
 
 from inferno_operator.resources import GROUP
-from inferno_operator.resources.objects import Event
+from inferno_operator.resources.objects import Event, Kind
+
+NEW_EVENT = Kind("events.k8s.io", "Event", "events", "v1")
+"""The kind of the events that are written; those of the core, which are read, are the same ones."""
 
 MAX_NOTE = 1024
 """Maximum size of the note of an event [bytes]."""
@@ -24,8 +27,8 @@ def event_manifest(event: Event, now: datetime, instance: str) -> dict[str, Any]
     """
     about = event.about
     return {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
+        "apiVersion": NEW_EVENT.api_version,
+        "kind": NEW_EVENT.kind,
         "metadata": {"generateName": f"{about.key.name}-", "namespace": about.key.namespace},
         "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "reportingController": GROUP,
