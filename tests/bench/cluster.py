@@ -111,6 +111,16 @@ class Bench:
         items: list[JsonObject] = found["items"]
         return items
 
+    def wait_until_reported(self, process: OperatorProcess) -> None:
+        """Wait until every Server has a condition, and nobody writes any more.
+
+        The list of all Servers takes as long as several writes, so it is rarely read.
+        """
+        self.wait_until_calm()
+        while self.undecided_servers():
+            process.check_running()
+            self.wait_until_calm()
+
     def wait_until_calm(self) -> None:
         """Wait until nobody writes to our objects for a while."""
         before = -1

@@ -240,7 +240,7 @@ ROWS = (
         "workloads",
         "operator, 1,000 Servers on Deployments, from the plan, all decisions written, to the last"
         " number of replicas; and from `optimize: true`",
-        Case("workloads", {"servers": 1000}, 300),
+        Case("workloads", {"servers": 1000}, 600),
         [
             Limit("seconds", 5),
             Limit("whole_seconds", 12),

@@ -11,6 +11,7 @@ from tests.bench.library import SEED, SOLVERS, Numbers
 from tests.bench.manifests import manifests
 from tests.controlplane import ControlPlane
 from tests.controlplane.deployments import deployment
+from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.processes import ROOT
 from tests.controlplane.waiting import wait_until
 from tests.demo import start_operator
@@ -38,19 +39,32 @@ def workloads(*, servers: int, accelerators: int = 2) -> Numbers:
         bench.create(objects)
         process = start_operator(control_plane, namespace=NAMESPACE)
         process.wait_until_ready()
-        wait_until(bench.undecided_servers, lambda count: count == 0, "a first look", DECISION_S)
-        bench.wait_until_calm()
+        bench.wait_until_reported(process)
         asked = datetime.now().astimezone()
         decided = bench.seconds_to_decide(process)
-        bench.wait_until_calm()
-        scaled = _times_of_scales(process.log_path)
+        wanted = bench.servers_with_replicas()
+        scaled = _scaled(process, wanted)
         whole = (max(scaled) - asked).total_seconds()
+        bench.wait_until_calm()
         return {
             "seconds": max(whole - decided, 0.0),
             "whole_seconds": whole,
-            "unscaled": bench.servers_with_replicas() - len(scaled),
+            "unscaled": wanted - len(scaled),
             **bench.at_rest(process.pid),
         }
+
+
+def _scaled(process: OperatorProcess, wanted: int) -> list[datetime]:
+    """Wait until so many numbers of replicas are written, and return when each was.
+
+    A busy machine may write nothing for seconds, and the last numbers after that.
+    """
+
+    def times() -> list[datetime]:
+        process.check_running()
+        return _times_of_scales(process.log_path)
+
+    return wait_until(times, lambda all_: len(all_) >= wanted, "replicas written", DECISION_S)
 
 
 def _times_of_scales(log: Path) -> list[datetime]:
