@@ -132,8 +132,17 @@ def in_order(steps: Iterable[PlanStep]) -> list[PlanStep]:
 
 def pack(document: object) -> str:
     """Return a JSON document as gzip and base64; the same document gives the same text."""
+    return _compressed(_text(document))
+
+
+def _text(document: object) -> bytes:
+    """Return a JSON document as a Plan has it; the same document gives the same bytes."""
     text = json.dumps(document, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
-    return b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    return text.encode()
+
+
+def _compressed(text: bytes) -> str:
+    return b64encode(gzip.compress(text, mtime=0)).decode()
 
 
 def inflate(packed: str, limit: int = MAX_UNPACKED) -> bytes:
@@ -158,9 +167,8 @@ def inflate(packed: str, limit: int = MAX_UNPACKED) -> bytes:
 
 def pack_decisions(decisions: Iterable[StoredDecision]) -> str:
     """Return decisions in compressed form; "" if they are larger than what is ever unpacked."""
-    document = [_document(decision) for decision in decisions]
-    packed = pack(document)
-    return packed if len(json.dumps(document)) <= MAX_UNPACKED else ""
+    text = _text([_document(decision) for decision in decisions])
+    return _compressed(text) if len(text) < MAX_UNPACKED else ""
 
 
 def unpack_decisions(packed: str) -> tuple[StoredDecision, ...]:
