@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from inferno_operator.resources.base import GROUP, VERSION, Resource
 
@@ -14,8 +14,7 @@ Now = Callable[[], datetime]
 """The time of day, with its zone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """A kind of the API server."""
 
     group: str
@@ -59,8 +58,7 @@ def kind_of(resource: type[Resource]) -> Kind:
     return Kind(GROUP, resource.kind, resource.plural, VERSION)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Key:
+class Key(NamedTuple):
     """Namespace and name of an object."""
 
     namespace: str
@@ -77,8 +75,7 @@ class Key:
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Kind and key of an object; of one with several numbers of replicas, also the part."""
 
     kind: Kind

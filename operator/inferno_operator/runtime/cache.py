@@ -5,8 +5,9 @@ lists, watches and the operator's own writes. Resource versions are compared as 
 Kubernetes allows: kubernetes.io/docs/reference/using-api/api-concepts.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from inferno_operator.resources import RESOURCES, Resource
 from inferno_operator.resources.objects import Key, Kind, Manifest, Place, kind_of
@@ -60,17 +61,21 @@ class Cache:
     def observation(self, key: Key) -> Observation | None:
         """Return an object of our kinds as it was read, or None if the cache does not have it."""
         manifest = self.get(key)
-        if manifest is None:
-            return None
-        if key not in self._observations:
-            self._observations[key] = observe(DECODED[self.kind], manifest)
-        return self._observations[key]
+        return None if manifest is None else self._observed(key, manifest)
 
     def keys(self, namespace: str = "") -> Iterator[Key]:
         """Return the keys of the objects of a namespace, or of all namespaces ("")."""
-        if namespace:
-            return iter(self._objects.get(namespace, ()))
-        return (key for objects in self._objects.values() for key in objects)
+        return chain.from_iterable(self._within(namespace))
+
+    def manifests(self, namespace: str = "") -> Iterator[Manifest]:
+        """Return the objects of a namespace, or of all namespaces ("")."""
+        return chain.from_iterable(objects.values() for objects in self._within(namespace))
+
+    def observations(self, namespace: str = "") -> Iterator[Observation]:
+        """Return the objects of our kinds as they were read, as `manifests` returns them."""
+        for objects in self._within(namespace):
+            for key, manifest in objects.items():
+                yield self._observed(key, manifest)
 
     def namespaces(self) -> frozenset[str]:
         """Return the namespaces that have objects."""
@@ -106,6 +111,17 @@ class Cache:
             differences += self.written(manifest)
         self._floor = max(listing.version, self._floor)
         return tuple(differences)
+
+    def _within(self, namespace: str) -> Iterable[Mapping[Key, Manifest]]:
+        """Return the objects of a namespace, or those of each namespace ("")."""
+        return (self._objects.get(namespace, {}),) if namespace else self._objects.values()
+
+    def _observed(self, key: Key, manifest: Manifest) -> Observation:
+        """Return an object of the cache as it was read; it is read if nobody has asked for it."""
+        observation = self._observations.get(key)
+        if observation is None:
+            observation = self._observations[key] = observe(DECODED[self.kind], manifest)
+        return observation
 
     def _replaced(self, key: Key, after: Manifest | None) -> tuple[ObjectDifference, ...]:
         self._observations.pop(key, None)

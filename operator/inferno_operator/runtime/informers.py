@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from inferno_operator.resources.objects import Kind, Manifest, Place
 from inferno_operator.resources.observation import Observation
-from inferno_operator.runtime.cache import Decode, ObjectDifference
+from inferno_operator.runtime.cache import Cache, Decode, ObjectDifference
 from inferno_operator.runtime.informer import Area, Informer
 from inferno_operator.runtime.ports import Reader
 from inferno_optimizer.errors import InfernoError, UnavailableError
@@ -171,17 +171,18 @@ class Subscription:
 
     def places(self, kind: Kind, namespace: str = "") -> Iterator[Place]:
         """Return the objects of a kind in a namespace, or in all namespaces ("")."""
-        for (followed, area), informer in self._joined.items():
-            if followed == kind and (not area or not namespace or area == namespace):
-                yield from (Place(kind, key) for key in informer.cache.keys(namespace))
+        for cache in self._caches(kind, namespace):
+            yield from (Place(kind, key) for key in cache.keys(namespace))
 
     def manifests(self, kind: Kind, namespace: str = "") -> Iterator[Manifest]:
         """Return the objects of a kind in a namespace, or in all namespaces ("")."""
-        return filter(None, map(self.get, self.places(kind, namespace)))
+        for cache in self._caches(kind, namespace):
+            yield from cache.manifests(namespace)
 
     def observations(self, kind: Kind, namespace: str = "") -> Iterator[Observation]:
         """Return the objects of one of our kinds, including those that are being deleted."""
-        return filter(None, map(self.observation, self.places(kind, namespace)))
+        for cache in self._caches(kind, namespace):
+            yield from cache.observations(namespace)
 
     def namespaces(self) -> frozenset[str]:
         """Return the namespaces that have objects."""
@@ -208,6 +209,12 @@ class Subscription:
         """Take note that the objects of an area may differ from what is known."""
         self._complete.clear()
         self._tell_lost(area, error)
+
+    def _caches(self, kind: Kind, namespace: str) -> Iterator[Cache]:
+        """Return the caches that have objects of a kind in a namespace, or in any ("")."""
+        for (followed, area), informer in self._joined.items():
+            if followed == kind and (not area or not namespace or area == namespace):
+                yield informer.cache
 
     def _of(self, place: Place) -> Informer | None:
         kind, namespace = place.kind, place.key.namespace

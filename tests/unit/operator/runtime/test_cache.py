@@ -13,6 +13,7 @@ from inferno_operator.resources.objects import Key, Kind, Place, kind_of
 from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.cache import Cache, ObjectDifference
 from inferno_operator.runtime.ports import Listing, ObjectChange
+from tests.calls import calls
 from tests.unit.operator.objects import (
     Manifest,
     accelerator,
@@ -200,6 +201,19 @@ def test_an_object_is_decoded_once_for_each_version() -> None:
     newest = cache.observation(key)
     assert newest is not None
     assert newest.reference.version == "2"
+
+
+def test_all_objects_that_were_read_are_returned_in_few_calls_each() -> None:
+    cache, servers = Cache(SERVER), 50
+    for number in range(servers):
+        cache.written(versioned(server("S"), "one", f"s{number}", 1 + number, f"u{number}"))
+    read = list(cache.observations("one"))
+
+    again = [list(cache.observations(namespace)) for namespace in ("one", "")]
+
+    assert again == [read, read]
+    assert list(cache.observations("two")) == []
+    assert calls(lambda: list(cache.observations("one"))) < 5 * servers
 
 
 def test_what_is_kept_only_decoded_is_what_is_decoded_later() -> None:
