@@ -16,6 +16,8 @@ from inferno_operator.resources.schema import (
     Rule,
     Time,
 )
+from inferno_operator.resources.workload import RoleName
+from inferno_optimizer.system import Role, place_of
 
 MAX_STEPS = 1000
 """Most changes that a Plan lists; the size of objects is limited."""
@@ -26,7 +28,7 @@ MAX_EMPTIED = 100
 
 
 class Placement(Part):
-    """Replicas on one accelerator."""
+    """Replicas on one accelerator, of one role."""
 
     accelerator: NonEmptyText
     """The accelerator's spec.name."""
@@ -34,6 +36,13 @@ class Placement(Part):
     """Number of replicas."""
     batch: NonNegativeInteger = 0
     """Largest batch of a replica [requests]."""
+    role: RoleName = "Both"
+    """What the replicas do of each request."""
+
+    @property
+    def place(self) -> str:
+        """The accelerator, with the role if there are others for the rest of each request."""
+        return place_of(self.accelerator, Role(self.role))
 
 
 class PlanStep(Part):

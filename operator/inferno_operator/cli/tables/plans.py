@@ -189,7 +189,7 @@ def _step_row(
 
 def placed_cell(placements: Iterable[Placement]) -> str:
     """Return replicas, accelerators and batch sizes; a dash if nothing runs."""
-    parts = [f"{p.replicas} x {p.accelerator} (batch {p.batch})" for p in placements]
+    parts = [f"{p.replicas} x {p.place} (batch {p.batch})" for p in placements]
     return " + ".join(parts) or "-"
 
 

@@ -75,7 +75,7 @@ class StoredDecision:
 
     @classmethod
     def of(
-        cls, observation: Observation, update: Update, before: Allocation | None
+        cls, observation: Observation, update: Update, before: ServerAllocation | None
     ) -> "StoredDecision":
         """Return the decision in the update of a Server, which changes its spec."""
         server = observation.resource

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from inferno_operator.controllers.approval.contents import StoredDecision, cost_of
 from inferno_operator.controllers.approval.reduction import follows, load_of, standing
 from inferno_operator.controllers.optimization.doubt import Doubts, trusting
-from inferno_operator.controllers.optimization.placements import places
+from inferno_operator.controllers.optimization.placements import placements
 from inferno_operator.controllers.optimization.profiles import Place
 from inferno_operator.controllers.optimization.replica_rates import (
     ReplicaRates,
@@ -21,6 +21,7 @@ from inferno_operator.controllers.optimization.replica_rates import (
 )
 from inferno_operator.resources import MAX_EMPTIED, Server, ServerAllocation
 from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.system import Role
 
 DEARER = 2.0
 """How many times as much as it has to a Server may cost, by the data that are trusted."""
@@ -38,7 +39,8 @@ class _Change:
     def places(self) -> Iterator[Place]:
         """The model, with all places where it has replicas or gets some."""
         for whole in (self.before, self.after):
-            yield from ((self.server.spec.model, *place) for place in places(whole))
+            for placed in placements(whole):
+                yield self.server.spec.model, placed.accelerator, Role(placed.role)
 
     def is_inflated(self, rates: ReplicaRates) -> bool:
         """Whether what was decided before carries the load, or nearly, and costs far less."""

@@ -16,10 +16,10 @@ from inferno_operator.controllers.approval.contents import StoredDecision
 from inferno_operator.controllers.optimization.allocations import priced_current
 from inferno_operator.controllers.optimization.doubt import Doubts, trusting
 from inferno_operator.controllers.optimization.placements import (
-    by_place,
     cards_of_placements,
+    is_whole,
     placements,
-    places,
+    replicas,
 )
 from inferno_operator.controllers.optimization.replica_rates import (
     ReplicaRates,
@@ -37,7 +37,7 @@ from inferno_operator.resources import (
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Reason
-from inferno_optimizer.system import System
+from inferno_optimizer.system import Role, System
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +58,19 @@ class _Change:
 
     @property
     def moves(self) -> bool:
-        """Whether it goes on, on other accelerators."""
-        return bool(self.after) and _names(self.after) != _names(self.before)
+        """Whether it goes on, on other accelerators or in other roles."""
+        return bool(self.after) and replicas(self.after).keys() != replicas(self.before).keys()
 
     @property
     def loses(self) -> bool:
         """Whether replicas are taken away on some accelerator, or in some role."""
-        after = by_place(self.decision.after)
-        return any(after.get(name, 0) < count for name, count in by_place(self.runs).items())
+        after = replicas(self.after)
+        return any(after.get(place, 0) < n for place, n in replicas(self.before).items())
 
     @property
     def is_served(self) -> bool:
         """Whether the whole load is served."""
-        return bool(self.after) and self.decision.allocated.reason == Reason.ALLOCATED
+        return is_whole(self.after) and self.decision.allocated.reason == Reason.ALLOCATED
 
 
 def standing(server: Server, catalogue: Catalogue) -> ServerAllocation | None:
@@ -102,25 +102,24 @@ def reduction_of(
     in_doubt
         The profiles of the system that are not trusted.
     """
-    in_service = {s.metadata.name: s for s in servers if follows(s)}
-    if not in_service:
+    fleet = list(servers)
+    running = {s.metadata.name: _running(s, catalogue) for s in fleet if follows(s)}
+    if not running:
         return None
-    running = {name: _running(server, catalogue) for name, server in in_service.items()}
+    by_name = {server.metadata.name: server for server in fleet}
+    in_service = {name: whole for name, whole in running.items() if placements(whole)}
     changes = [
-        _Change(in_service[d.server], d, running[d.server])
+        _Change(by_name[d.server], d, in_service[d.server])
         for d in decisions
-        if d.server in running and placements(running[d.server])
+        if d.server in in_service
     ]
     rates = _rates([change for change in changes if change.moves], catalogue.system)
-    gained = _gained(decisions, {s.metadata.name: s for s in servers}, catalogue)
+    gained = _gained(decisions, by_name, catalogue)
     losses = [c for c in changes if not c.is_served and not _is_displaced(c, gained, catalogue)]
     return Reduction(
-        replicas=sum(_count(placements(whole)) for whole in running.values()),
+        replicas=sum(_count(placements(whole)) for whole in in_service.values()),
         replicas_taken=round(sum(_taken(change, rates) for change in changes), DIGITS),
-        load=round(
-            sum(load_of(in_service[name]) for name, whole in running.items() if placements(whole)),
-            DIGITS,
-        ),
+        load=round(sum(load_of(by_name[name]) for name in in_service), DIGITS),
         load_lost=round(sum(_lost(change, rates) for change in losses), DIGITS),
         emptied=_emptied(losses),
         doubted=_doubted(changes, catalogue.system, in_doubt),
@@ -128,8 +127,13 @@ def reduction_of(
 
 
 def _emptied(losses: Iterable[_Change]) -> tuple[str, ...]:
-    """Return the Servers with load that keep no replica, as many as a Plan names."""
-    emptied = sorted(c.decision.server for c in losses if not c.after and load_of(c.server) > 0)
+    """Return the Servers with load that nothing serves then, as many as a Plan names.
+
+    A role alone serves nothing: the last replica of prefill is as needed as that of decode.
+    """
+    emptied = sorted(
+        c.decision.server for c in losses if not is_whole(c.after) and load_of(c.server) > 0
+    )
     return tuple(emptied[:MAX_EMPTIED])
 
 
@@ -156,10 +160,6 @@ def _count(placed: Iterable[Placement]) -> int:
     return sum(placement.replicas for placement in placed)
 
 
-def _names(placed: Iterable[Placement]) -> frozenset[str]:
-    return frozenset(placement.accelerator for placement in placed)
-
-
 def _taken(change: _Change, rates: ReplicaRates) -> float:
     """Return the replicas that a Server loses, in replicas of what runs."""
     return max(_count(change.before) - _worth(change, rates), 0.0)
@@ -172,20 +172,26 @@ def _lost(change: _Change, rates: ReplicaRates) -> float:
 
 def _worth(change: _Change, rates: ReplicaRates) -> float:
     """Return how many replicas of what runs carry as much as those that are decided."""
-    replicas = float(_count(change.after))
+    if not is_whole(change.after):
+        return 0.0
     if not change.moves:
-        return replicas
+        return _count(change.before) * _share_left(change)
     name = change.server.spec.name
-    before, after = (
-        [(p.replicas, rates.get((name, p.accelerator))) for p in placed]
-        for placed in (change.before, change.after)
-    )
     carries_now, carries = (
-        sum(count * rate for count, rate in parts if rate is not None) for parts in (before, after)
+        carried(whole, name, rates) for whole in (change.runs, change.decision.after)
     )
-    if carries_now <= 0 or any(rate is None for _, rate in (*before, *after)):
-        return replicas
+    places = (placed.place for placed in (*change.before, *change.after))
+    if carries_now <= 0 or any((name, place) not in rates for place in places):
+        return _count(change.after)
     return _count(change.before) * carries / carries_now
+
+
+def _share_left(change: _Change) -> float:
+    """Return the share that is left of what runs; of prefill and decode, that of the weaker one."""
+    before, after = replicas(change.before), replicas(change.after)
+    if all(placed.role == "Both" for placed in change.before):
+        return sum(after.values()) / sum(before.values())
+    return min(after[place] / count for place, count in before.items())
 
 
 def _rates(changes: Sequence[_Change], system: System) -> ReplicaRates:
@@ -212,7 +218,7 @@ def _doubted(changes: Sequence[_Change], system: System, in_doubt: Doubts) -> tu
 def _is_in_doubt(change: _Change, in_doubt: Doubts) -> bool:
     """Whether a Server goes on with replicas that may carry less than the new data say."""
     model = change.server.spec.model
-    found = (in_doubt.get((model, *place)) for place in places(change.decision.after))
+    found = (in_doubt.get((model, p.accelerator, Role(p.role))) for p in change.after)
     return any(doubt is not None and doubt.carries_more for doubt in found)
 
 

@@ -7,6 +7,7 @@ from inferno_operator.cli.tables.plans import Alternative
 from inferno_operator.resources import Plan, PlanStep, Server
 from inferno_optimizer.explain.options import Option, next_best
 from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.system import Role
 
 MOST = 200
 """Most steps whose alternatives are computed: those with the largest change of cost."""
@@ -44,4 +45,7 @@ def _placement(option: Option) -> str:
 
 def _cost(catalogue: Catalogue, model: str, step: PlanStep) -> float:
     """Cost of what a step decides [cents/hour]."""
-    return sum(part.replicas * catalogue.unit_cost(model, part.accelerator) for part in step.after)
+    return sum(
+        part.replicas * catalogue.unit_cost(model, part.accelerator, Role(part.role))
+        for part in step.after
+    )
