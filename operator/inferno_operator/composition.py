@@ -62,7 +62,9 @@ class Components:
     dialect
         The ModelBoosters that the Model Booster controller looks after; None: it does not run.
     now
-        The time of day.
+        The time of day, for what people know by the calendar.
+    steady
+        The time of day for what lasts: it does not jump, see `SteadyClock`.
     plan_key
         Gives the key with which the operator signs its Plans.
     """
@@ -74,6 +76,7 @@ class Components:
     prometheus: PrometheusClient | None
     dialect: Dialect | None
     now: Now
+    steady: Now
     plan_key: KeySource
 
 
@@ -89,7 +92,7 @@ def compose(settings: Settings, parts: Components) -> Controllers:
     """Return the controllers that the settings ask for."""
     cluster, informers, now = parts.cluster, parts.informers, parts.now
     measurement = _measurement(settings, parts)
-    workloads = WorkloadController(cluster, informers, _system_of, now)
+    workloads = WorkloadController(cluster, informers, _system_of, parts.steady)
     capacity = CapacityController(cluster, informers, now, workloads.recheck)
     source = OnDemand(cluster)
     plans = PlansController(cluster, informers, source, measurement, now, parts.plan_key)
@@ -105,7 +108,7 @@ def compose(settings: Settings, parts: Components) -> Controllers:
         *_savings(settings, parts, measurement),
         capacity,
         workloads,
-        ActuationController(cluster, informers, now),
+        ActuationController(cluster, informers, parts.steady),
         *_boosters(parts),
     )
     return Controllers(optimization, controllers)
@@ -183,6 +186,7 @@ def _optimization(
         approver=plans.approver,
         locks=plans.locks,
         writes=plans.writes,
+        steady=parts.steady,
     )
     store = parts.optimizer if isinstance(parts.optimizer, StatefulRemoteOptimizer) else None
     return OptimizationController(

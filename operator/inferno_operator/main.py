@@ -38,6 +38,7 @@ from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.leader_election import Election
 from inferno_operator.runtime.manager import Manager
+from inferno_operator.runtime.steady_clock import SteadyClock
 from inferno_operator.runtime.write_guard import GuardedCluster
 from inferno_operator.settings import HEALTH_PORT, Settings, unknown_variables
 from inferno_optimizer.errors import InfernoError
@@ -107,7 +108,15 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
         plan_key = _plan_key(settings, cluster, key.namespace, identity, in_cluster=in_cluster)
         informers = Informers(guard, settings.namespaces)
         parts = Components(
-            guard, informers, optimizer, metrics, prometheus_client, dialect, _now, plan_key
+            guard,
+            informers,
+            optimizer,
+            metrics,
+            prometheus_client,
+            dialect,
+            _now,
+            SteadyClock(_now, _elapsed),
+            plan_key,
         )
         controllers = compose(settings, parts)
         publication = _publication(settings, guard, informers, metrics, remaining)

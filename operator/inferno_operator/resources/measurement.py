@@ -284,3 +284,8 @@ class Measured(Part):
     load: Load | None = None
     """The load that plans are made for: arrivals with growth, and backlog, times the factor of the
     correction; see Partial."""
+
+
+def misses_targets(measured: Measured | None) -> bool:
+    """Whether it is measured that a server misses a target now."""
+    return measured is not None and bool(measured.misses_targets)

@@ -165,7 +165,7 @@ class Scene:
         guard = GuardedCluster(self.cluster, lambda: inf, Observer(), lambda: 0.0)
         informers = Informers(guard)
         parts = Components(
-            guard, informers, FakeOptimizer(), OperatorMetrics(), None, None, now, key
+            guard, informers, FakeOptimizer(), OperatorMetrics(), None, None, now, now, key
         )
         settings = Settings.from_environment({"INFERNO_STATELESS": environment})
         self._controllers = compose(settings, parts).all

@@ -20,6 +20,7 @@ from inferno_operator.controllers.optimization.replica_rates import (
     replica_rates,
 )
 from inferno_operator.resources import MAX_EMPTIED, Server, ServerAllocation
+from inferno_operator.resources.measurement import misses_targets
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import Role
 
@@ -71,7 +72,9 @@ def inflated(
     slower = {place for place, doubt in in_doubt.items() if not doubt.carries_more}
     if not slower:
         return ()
-    served = {s.metadata.name: s for s in servers if follows(s) and not _misses_targets(s)}
+    served = {
+        s.metadata.name: s for s in servers if follows(s) and not misses_targets(s.status.measured)
+    }
     changes = {
         name: change
         for name, change in _changes(decisions, served, catalogue)
@@ -93,9 +96,3 @@ def _changes(
         before = standing(server, catalogue) if server else None
         if server is not None and before is not None:
             yield decision.server, _Change(server, before, decision.after)
-
-
-def _misses_targets(server: Server) -> bool:
-    """Whether it is measured that a Server misses targets."""
-    measured = server.status.measured
-    return measured is not None and bool(measured.misses_targets)

@@ -18,7 +18,7 @@ from inferno_operator.resources import (
     ServerAllocation,
     Target,
 )
-from inferno_operator.resources.measurement import CATCH_UP_SECONDS, Quality
+from inferno_operator.resources.measurement import CATCH_UP_SECONDS, Quality, misses_targets
 from inferno_optimizer.noise import MOVED, followed, moved, noise
 from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.units import SECONDS_PER_MINUTE
@@ -328,7 +328,7 @@ def _held(server: Server, measured: Measured | None) -> Server:
     if not running and measured is not None and measured.replicas is not None:
         running = measured.replicas.reporting
     decided = desired.num_replicas if desired else 0
-    missed = measured is not None and bool(measured.misses_targets)
+    missed = misses_targets(measured)
     moves = current is not None and len(current.parts) > 1
     least = min(running, decided) if decided and (moves or not missed) else running
     kept = bool(not decided and current and current.accelerator and current.placed_replicas)

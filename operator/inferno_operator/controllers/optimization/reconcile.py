@@ -105,6 +105,8 @@ class Context:
         The last plans for the Servers of each namespace, by uid.
     known
         What the statuses of Models and Accelerators said last, by namespace.
+    steady
+        The time of day for what lasts, which does not jump; None: `now`.
     """
 
     cluster: Cluster
@@ -125,6 +127,11 @@ class Context:
     written: dict[str, datetime] = field(default_factory=dict)
     recent: dict[str, Mapping[str, RecentPlans]] = field(default_factory=dict)
     known: dict[str, Known] = field(default_factory=dict)
+    steady: Now | None = None
+
+    def passing(self) -> datetime:
+        """Return the time for what is remembered of the last minutes."""
+        return (self.steady or self.now)()
 
     @property
     def writer(self) -> Writer:
@@ -257,7 +264,7 @@ def _calm(
 ) -> Snapshot:
     """Return a snapshot in which Servers that move or moved lately stay where they are."""
     servers, before = calm_servers(resources), context.recent.get(key.namespace, {})
-    recent = context.recent[key.namespace] = before_plan(before, servers, context.now())
+    recent = context.recent[key.namespace] = before_plan(before, servers, context.passing())
     return replace(snapshot, system=with_destinations(snapshot.system, recent, servers))
 
 
@@ -272,7 +279,7 @@ async def _solved(
     servers, where = calm_servers(resources), Nodes(nodes, spanning(resources))
     placed = await solve_on_nodes(system, where, context.optimizer)
     before = context.recent[key.namespace]
-    recent = after_plan(before, servers, placed.solution, context.now())
+    recent = after_plan(before, servers, placed.solution, context.passing())
     context.recent[key.namespace] = recent
     calm = with_surplus(system, placed.solution, fewest_replicas(recent, servers))
     if calm is placed.solution or not are_placed(system, where, calm):
@@ -317,17 +324,17 @@ def _updates(
     context: Context,
 ) -> list[Update]:
     """Return the updates of all objects, but no numbers of Servers that got others a moment ago."""
-    kept = recent(context.written, context.now())
+    kept = recent(context.written, context.passing())
     context.written.clear()
     context.written.update(kept)
     servers = calm_servers(readable(observations))
-    moved = moves(context.recent[key.namespace], servers, solution, context.now())
+    moved = moves(context.recent[key.namespace], servers, solution, context.passing())
     return plan_updates(observations, snapshot, solution, kept, moved)
 
 
 def note_numbers(updates: Iterable[Update], context: Context) -> None:
     """Note whose numbers were written now."""
-    now = context.now()
+    now = context.passing()
     context.written.update({u.reference.uid: now for u in updates if u.spec is not None})
 
 

@@ -20,6 +20,7 @@ from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.resources.objects import Key, Kind, Manifest, kind_of
 from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster, FakeOptimizer
 from inferno_operator.runtime.informers import Informers
+from inferno_operator.runtime.steady_clock import SteadyClock
 from tests.unit.operator import objects
 from tests.unit.operator.background import in_background, started
 from tests.unit.operator.controllers.actuation.workloads.test_controller import (
@@ -67,6 +68,8 @@ class Moving(Scene):
 
     def __init__(self) -> None:
         super().__init__(a=8, b=4, cluster=Cluster())
+        self.ahead_h = 0.0
+        """By how much the clock of the operator is ahead of that of the cluster."""
         data = [objects.performance("A"), objects.performance("B", alpha=499.5, beta=0)]
         self.cluster.add(objects.model("M", data))
         self.add("S", workload("A", "a"), workload("B", "b"), load=RUNS)
@@ -76,6 +79,10 @@ class Moving(Scene):
         optimizer["spec"]["interval"] = INTERVAL_S
         self.cluster.add(optimizer)
         self.least = RUNS
+
+    def operators_time(self) -> datetime:
+        """The time of day as the operator has it."""
+        return self.now() + timedelta(hours=self.ahead_h)
 
     def ready(self, name: str) -> int:
         """The pods that serve."""
@@ -140,11 +147,21 @@ async def half_done(
     The clock of the operator is so many hours ahead of that of the cluster.
     """
     scene = scene or Moving()
-    cluster, clock = scene.cluster, scene.now
+    scene.ahead_h = ahead_h
+    async with in_background(scene.live(), scene.watch()), operator(scene):
+        await scene.until(lambda: scene.replicas("b") == GOES_TO)
+        await scene.until(lambda: len(scene.pods("b")) == GOES_TO)
+        scene.start(scene.pods("b")[:serving])
+        await scene.until(lambda: reported(scene).get("B", 0) == serving)
+        assert (scene.replicas("a"), scene.ready("b")) == (RUNS, serving)
+        yield scene
 
-    def now() -> datetime:
-        return clock() + timedelta(hours=ahead_h)
 
+@asynccontextmanager
+async def operator(scene: Moving) -> AsyncGenerator[None]:
+    """An operator on a scene."""
+    cluster, now = scene.cluster, scene.operators_time
+    steady = SteadyClock(now, asyncio.get_running_loop().time)
     informers, source, loads = Informers(cluster), OnDemand(cluster), TypedLoads()
     plans = PlansController(cluster, informers, source, loads, now, key)
     context = Context(
@@ -156,21 +173,17 @@ async def half_done(
         approver=plans.approver,
         locks=plans.locks,
         writes=plans.writes,
+        steady=steady,
     )
     controllers = (
         plans,
         OptimizationController(context, informers),
         ServerCheck(cluster, informers, source, now, plans.locks),
-        WorkloadController(cluster, informers, lambda r: build_system(r).system, now),
-        ActuationController(cluster, informers, now),
+        WorkloadController(cluster, informers, lambda r: build_system(r).system, steady),
+        ActuationController(cluster, informers, steady),
     )
-    async with in_background(scene.live(), scene.watch()), started(*controllers):
-        await scene.until(lambda: scene.replicas("b") == GOES_TO)
-        await scene.until(lambda: len(scene.pods("b")) == GOES_TO)
-        scene.start(scene.pods("b")[:serving])
-        await scene.until(lambda: reported(scene).get("B", 0) == serving)
-        assert (scene.replicas("a"), scene.ready("b")) == (RUNS, serving)
-        yield scene
+    async with started(*controllers):
+        yield
 
 
 def cards(a: int, b: int) -> list[Manifest]:

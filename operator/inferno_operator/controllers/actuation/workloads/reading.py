@@ -342,6 +342,6 @@ class _Reader:
             return None
         if not name and place in written and written[place] in (None, scale.replicas):
             return None
-        since = foreign.last_transition_time if foreign else self._now
+        since = min(foreign.last_transition_time, self._now) if foreign else self._now
         until = self._memory.seen.setdefault(place, since) + PAUSE
         return ForeignWriter(name or UNKNOWN, until) if self._now < until else None

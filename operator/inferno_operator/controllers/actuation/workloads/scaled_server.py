@@ -168,12 +168,14 @@ class ScaledServer:
         )
         return next(filter(None, writers), None)
 
-    @cached_property
-    def changed(self) -> datetime | None:
-        """When something last changed: a pod, or the decision."""
+    def changed(self, now: datetime) -> datetime | None:
+        """When something last changed: a pod, or the decision.
+
+        What an operator with another clock has written may be in the future, and tells nothing.
+        """
         times = [item.pods.changed for item in self.found]
         before = self.condition
-        if before is not None and before.status == "Unknown":
+        if before is not None and before.status == "Unknown" and before.last_transition_time <= now:
             times.append(before.last_transition_time)
         return max((time for time in times if time is not None), default=None)
 
@@ -181,7 +183,7 @@ class ScaledServer:
 def server_targets(scaled: ScaledServer, supply: Supply, now: datetime) -> ServerTargets:
     """Return the replicas of a Server as the order of steps takes them."""
     allocated = scaled.observation.status.condition(ALLOCATED)
-    changed = scaled.changed
+    changed = scaled.changed(now)
     return ServerTargets(
         name=scaled.server.metadata.name,
         priority=supply.priority(scaled.server),
@@ -208,7 +210,10 @@ def pause_left(scaled: ScaledServer, now: datetime) -> timedelta:
     before = scaled.condition
     if before is None or not tells_given_up(before):
         return timedelta()
-    return max(before.last_transition_time + PATIENCE - now, timedelta())
+    began = before.last_transition_time
+    if began > now:  # by the clock of another operator: nobody knows how long ago it is
+        return timedelta()
+    return max(began + PATIENCE - now, timedelta())
 
 
 def due_after(scaled: ScaledServer, targets: ServerTargets, now: datetime) -> float | None:
@@ -223,7 +228,7 @@ def due_after(scaled: ScaledServer, targets: ServerTargets, now: datetime) -> fl
         return left.total_seconds()
     if targets.is_overdue or not _is_moving(scaled):
         return None
-    waited = now - (scaled.changed or now)
+    waited = now - (scaled.changed(now) or now)
     return max((PATIENCE - waited).total_seconds(), 0.0) + 1.0
 
 
