@@ -1,6 +1,6 @@
 """The current allocation of a Server, from the replicas that run; pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,9 @@ from inferno_operator.resources import (
 )
 from inferno_operator.resources.objects import Manifest
 from inferno_optimizer.system import Role, place_of
+
+ROLES = (Role.PREFILL, Role.DECODE)
+"""Both halves of a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +55,17 @@ class PlacedReplicas:
 
 
 def running(
-    reference: ModelBoosterRef, workload: ScaledObjects, cold: Mapping[str, int]
+    reference: ModelBoosterRef,
+    workload: ScaledObjects,
+    cold: Mapping[str, int],
+    decided: Container[str],
 ) -> Sequence[PlacedReplicas]:
-    """Return the available replicas in the order of the reference; `cold` is by place."""
+    """Return the available replicas in the order of the reference; `cold` is by place.
+
+    `decided` has the places that keep or get replicas.
+    """
     counts = [available(reference, workload, backend) for backend in reference.backends]
-    return together_or_apart(
+    placed = (
         PlacedReplicas(
             backend.accelerator,
             ready,
@@ -65,19 +74,26 @@ def running(
         )
         for backend, ready in zip(reference.backends, counts, strict=True)
     )
+    return together_or_apart(placed, decided)
 
 
-def together_or_apart(replicas: Iterable[PlacedReplicas]) -> Sequence[PlacedReplicas]:
+def together_or_apart(
+    replicas: Iterable[PlacedReplicas], decided: Container[str]
+) -> Sequence[PlacedReplicas]:
     """Return the replicas that a current allocation can tell.
 
-    These are the replicas that do both, or those of each role if both run without others. Of
-    several accelerators of a role it is the one with the most replicas.
+    These are the replicas that do both, or those of each role. While a server changes from one to
+    the other, it is those that leave: the decision tells the others, and so all cards are known
+    that either of them holds. Of several accelerators of a role it is the one with the most.
     """
     placed = [each for each in replicas if any(each.rank)]
-    apart = {each.role: each for each in sorted(placed, key=lambda each: each.rank)}
-    if Role.BOTH not in apart and len(apart) > 1:
-        return [*apart.values()]
-    return [each for each in placed if each.role is Role.BOTH]
+    whole = [each for each in placed if each.role is Role.BOTH]
+    ranked = sorted(placed, key=lambda each: each.rank)
+    pair = {each.role: each for each in ranked if each.role is not Role.BOTH}
+    if len(pair) < len(ROLES):
+        return whole
+    leaves = any(each.place in decided for each in whole)
+    return [*pair.values()] if leaves or not whole else whole
 
 
 def has_changed(server: Server, replicas: Iterable[PlacedReplicas]) -> bool:

@@ -343,7 +343,7 @@ async def _current(
         return None
     if starts is None:
         return None  # the list of pods that is awaited causes a reconcile
-    placed = running(inputs.reference, inputs.workload, starts.cold)
+    placed = running(inputs.reference, inputs.workload, starts.cold, inputs.wanted.replicas or ())
     if not has_changed(server, placed):
         return None
     observations = []

@@ -106,12 +106,13 @@ class ScaledServer:
         for item in self.counted:
             ready[item.workload.place] += item.pods.ready
             starting[item.workload.place] += item.pods.starting
-        return together_or_apart(
+        placed = (
             PlacedReplicas(
                 on.accelerator, ready[place], cold.get(place, 0), starting[place], Role(on.role)
             )
             for place, on in by_place.items()
         )
+        return together_or_apart(placed, self.wanted.replicas or ())
 
     @property
     def ready_since(self) -> ReadySince:

@@ -1,15 +1,23 @@
 """The roles of a backend in its ModelBooster: what is written, in which order, or refused."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
 import pytest
 
 from inferno_operator.controllers.actuation.changes import ActuationPlan, Inputs, decide
+from inferno_operator.controllers.actuation.current import (
+    PlacedReplicas,
+    current_allocation,
+    running,
+)
 from inferno_operator.controllers.actuation.decision import Wanted
 from inferno_operator.controllers.actuation.targets import ScaledObjects, revision
-from inferno_operator.resources import ModelBoosterRef, Status
+from inferno_operator.controllers.actuation.workloads.supply import Supply
+from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.resources import ModelBoosterRef, Server, Status, parse
+from inferno_operator.resources.dialects import DIALECTS
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
@@ -54,6 +62,7 @@ class World:
             "n": booster("n", release, backend, groups, **changes),
         }
         self.ready = {"m-main": 0, "n-pd prefill": 0, "n-pd decode": 0}
+        self.there = ScaledObjects({}, {})
 
     def part(self, name: str) -> Manifest:
         spec = self.boosters[name]["spec"]
@@ -80,8 +89,8 @@ class World:
             "m-main": {"metadata": {}, "spec": {"replicas": asked["m-main"]}, "status": status},
             "n-pd": {"metadata": {}, "spec": {"replicas": 1, "template": {"roles": parts}}},
         }
-        there = ScaledObjects(self.boosters, servings, ready=self.ready)
-        inputs = Inputs(refers or reference(), Wanted(dict(replicas)), Status(), there)
+        self.there = ScaledObjects(self.boosters, servings, ready=self.ready)
+        inputs = Inputs(refers or reference(), Wanted(dict(replicas)), Status(), self.there)
         return decide(inputs, objects.NOW)
 
     def step(self, replicas: Mapping[str, int]) -> ActuationPlan:
@@ -140,6 +149,59 @@ def served(world: World, *decisions: Mapping[str, int]) -> float:
     names = {"A": "m-main", "B prefill": "n-pd prefill", "A decode": "n-pd decode"}
     shares = [min(world.ready[names[p]] / n for p, n in each.items()) for each in decisions]
     return max(shares)
+
+
+MOVES = {
+    "apart": [({"A": 4}, 9), (PAIR, 9)],
+    "together again": [(PAIR, 9), ({"A": 4}, 9)],
+    "turned back on the way apart": [({"A": 4}, 9), (PAIR, 2), ({"A": 4}, 9)],
+    "turned back on the way together": [(PAIR, 9), ({"A": 4}, 2), (PAIR, 9)],
+}
+"""Decisions, and the steps after which the next one comes."""
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+@pytest.mark.parametrize("move", MOVES)
+def test_all_cards_of_a_move_are_told_at_every_moment(
+    move: str, dialect: str, release: str
+) -> None:
+    """Other Servers get what is left of the Capacity: by type, what runs and what was decided."""
+    world, refers = World(release), reference(dialect=dialect)
+    types = [
+        objects.manifest("Accelerator", {"name": n, "type": n, "cost": 10}, name=n.lower())
+        for n in "AB"
+    ]
+    supply = Supply(build_system([parse(manifest) for manifest in types]).system)
+    for decision, steps in MOVES[move]:
+        for _ in range(steps):
+            world.step(decision)
+            world.progress()
+            world.plan(decision, refers)
+            runs = {"A": world.ready["m-main"] + world.ready["n-pd decode"]}
+            runs["B"] = world.ready["n-pd prefill"]
+            placed = running(refers, world.there, {}, decision)
+            told = supply.cards(server_with(placed, decision))
+
+            assert all(told[card] >= count for card, count in runs.items())
+
+
+def server_with(placed: Sequence[PlacedReplicas], decision: Mapping[str, int]) -> Server:
+    """A Server on which these replicas are told, and that has a decision."""
+    server = parse(objects.server())
+    assert isinstance(server, Server)
+    current = current_allocation(server, placed, {})
+    parts = {
+        role: {"accelerator": place.removesuffix(f" {role}"), "numReplicas": n}
+        for place, n in decision.items()
+        for role in ("prefill", "decode")
+        if place.endswith(role)
+    }
+    whole = {"accelerator": "A", "numReplicas": sum(decision.values())}
+    desired = {**whole, **({"roles": parts} if parts else {})}
+    told = parse(objects.server(spec={"currentAlloc": current, "desiredAlloc": desired}))
+    assert isinstance(told, Server)
+    return told
 
 
 def test_the_smaller_role_waits_for_the_larger() -> None:

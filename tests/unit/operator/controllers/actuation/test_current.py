@@ -55,7 +55,7 @@ def on(**replicas: int | tuple[int, int] | tuple[int, int, int]) -> list[PlacedR
 def test_available_replicas_are_what_runs() -> None:
     servings = {"m-a": {"status": {"availableReplicas": 2, "replicas": 5}}}
 
-    assert running(REFERENCE, ScaledObjects({}, servings), {}) == on(A=2)
+    assert running(REFERENCE, ScaledObjects({}, servings), {}, ()) == on(A=2)
 
 
 @pytest.mark.parametrize(
