@@ -8,13 +8,14 @@ Where a Model says all at once that replicas carry far more, what was known befo
 `doubt`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from inferno_operator.controllers.actuation.decision import UNDECIDED
 from inferno_operator.controllers.approval.contents import StoredDecision
+from inferno_operator.controllers.approval.speedup import speedup
 from inferno_operator.controllers.optimization.allocations import priced_current
-from inferno_operator.controllers.optimization.doubt import Doubts, trusting
+from inferno_operator.controllers.optimization.doubt import FASTER, Doubts, trusting
 from inferno_operator.controllers.optimization.placements import (
     cards_of_placements,
     is_whole,
@@ -66,6 +67,12 @@ class _Change:
         """Whether replicas are taken away on some accelerator, or in some role."""
         after = replicas(self.after)
         return any(after.get(place, 0) < n for place, n in replicas(self.before).items())
+
+    @property
+    def loses_most(self) -> bool:
+        """Whether it moves, or more than half of the replicas go; all of them are no doubt."""
+        most = _count(self.before) > 2 * _count(self.after)
+        return bool(self.after) and self.loses and (self.moves or most)
 
     @property
     def is_served(self) -> bool:
@@ -204,15 +211,28 @@ def _rates(changes: Sequence[_Change], system: System) -> ReplicaRates:
 def _doubted(changes: Sequence[_Change], system: System, in_doubt: Doubts) -> tuple[str, ...]:
     """Return the Servers that lose replicas and, by what is trusted, are not served then."""
     losing = [c for c in changes if c.loses and _is_in_doubt(c, in_doubt)]
-    if not losing:
-        return ()
-    rates = _rates(losing, trusting(system, in_doubt))
-    unserved = sorted(
-        c.decision.server
-        for c in losing
-        if carried(c.decision.after, c.server.spec.name, rates) < load_of(c.server)
-    )
-    return tuple(unserved[:MAX_EMPTIED])
+    unserved = {*_unserved(losing, trusting(system, in_doubt)), *_outpaced(changes, system)}
+    return tuple(sorted(unserved)[:MAX_EMPTIED])
+
+
+def _unserved(losing: Sequence[_Change], system: System) -> Iterator[str]:
+    """Yield the Servers whose load is more than what is decided carries."""
+    rates = _rates(losing, system) if losing else {}
+    for change in losing:
+        if carried(change.decision.after, change.server.spec.name, rates) < load_of(change.server):
+            yield change.decision.server
+
+
+def _outpaced(changes: Iterable[_Change], system: System) -> Iterator[str]:
+    """Yield the Servers that lose most by data far faster than those of their last decision."""
+    losing = [c for c in changes if c.loses_most]
+    speeds = {c.decision.server: speedup(c.server, system) for c in losing}
+    faster = [c for c in losing if speeds[c.decision.server] > FASTER]
+    rates = _rates(faster, system) if faster else {}
+    for change in faster:
+        carries = carried(change.decision.after, change.server.spec.name, rates)
+        if carries / speeds[change.decision.server] < load_of(change.server):
+            yield change.decision.server
 
 
 def _is_in_doubt(change: _Change, in_doubt: Doubts) -> bool:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from inferno_operator.resources import Model
 from inferno_operator.resources.objects import Key, kind_of
 from tests.unit.operator import objects
 from tests.unit.operator.controllers.approval.scene import Scene, scene_of
@@ -195,6 +196,73 @@ async def test_a_model_that_is_made_anew_with_other_numbers_is_doubted_as_well(
         await plan(scene)
 
         assert placed(scene)[1] == 1
+
+
+@pytest.mark.parametrize("micro", [MICRO, 3.0])
+async def test_an_operator_that_starts_in_between_doubts_by_what_stands(micro: float) -> None:
+    """Nobody remembers the status of the Model that is gone; the Server has its last decision."""
+    async with scene_of(*fleet(serving("S", 3, 3))) as first:
+        await plan(first)
+        first.cluster.remove(kind_of(Model), Key("default", "m"))
+        async with first.restarted() as scene:
+            await plan(scene)
+            scene.cluster.add(objects.model(data=data(a_ms=SLOW_MS / micro)))
+            await plan(scene)
+            await plan(scene)
+
+            assert (placed(scene), scene.phases()) == (("A", 3), {"inferno-1": "Proposed"})
+            reason, message = scene.told("inferno-1")
+            assert reason == "BeyondGuard"
+            assert "s would not be served" in message
+
+            scene.answer("inferno-1", "Approved")
+            await scene.advance()
+            await plan(scene)
+
+            assert placed(scene)[1] == 1
+
+
+@pytest.mark.parametrize(
+    ("ms", "decided", "waits"),
+    [(SLOW_MS / 10, 1, True), (SLOW_MS / 8, 1, True), (SLOW_MS / 1.9, 4, False)],
+    ids=["a tenth", "an eighth", "half"],
+)
+async def test_a_server_that_names_another_model_keeps_most_replicas_until_a_person_says_so(
+    ms: float, decided: int, *, waits: bool
+) -> None:
+    """It is a fifth of the replicas of the namespace, which the guard would let go."""
+    other = objects.model("N", data=[objects.performance(alpha=ms, beta=0)])
+    both = objects.service_class()
+    both["spec"]["data"] = [{"model": "M"}, {"model": "N"}]
+    servers = serving("S", 8, 8), serving("T", 16, 16), serving("U", 16, 16)
+    cards = objects.capacity(100)
+    async with scene_of(*fleet(*servers), other, both, cards) as scene:
+        await plan(scene)
+        scene.change("Server", "s", model="N")
+        await plan(scene)
+
+        assert scene.phases() == {"inferno-1": "Proposed" if waits else "Acting"}
+        assert placed(scene) == ("A", 8 if waits else decided)
+        if waits:
+            assert "s would not be served" in scene.told("inferno-1")[1]
+            scene.answer("inferno-1", "Approved")
+            await scene.advance()
+
+            assert placed(scene) == ("A", decided)
+
+
+@pytest.mark.parametrize("wanted", [1, 3])
+async def test_who_needs_less_because_its_load_fell_waits_for_nobody(wanted: int) -> None:
+    """Its decision stands for another load, with replicas that nobody needs."""
+    servers = serving("S", 8, 8, {"minNumReplicas": 7}), serving("T", 16, 16)
+    async with scene_of(*fleet(*servers), objects.capacity(100)) as scene:
+        await plan(scene)
+        current = objects.running(8, wanted)
+        scene.change("Server", "s", currentAlloc=current, minNumReplicas=0)
+        async with scene.restarted() as other:
+            await plan(other)
+
+            assert (placed(other), other.phases()) == (("A", wanted), {"inferno-1": "Acting"})
 
 
 async def test_data_that_were_left_out_for_a_while_are_doubted_when_they_come_back() -> None:
