@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests import plots
+from inferno_operator.cli.drawing.curve import draw
+from tests import curve, plots
 from tests.console_screens import DOCS, SHOWN
 from tests.controlplane.processes import ROOT
 
@@ -27,6 +28,10 @@ def test_every_drawing_is_shown() -> None:
     assert {
         name for name in drawings if not any(f"pictures/{name})" in page for page in pages)
     } == set()
+
+
+def test_the_curve_of_the_solver_is_drawn_from_the_recorded_search() -> None:
+    assert curve.FILE.read_text() == draw(curve.recorded())
 
 
 @pytest.mark.extended
