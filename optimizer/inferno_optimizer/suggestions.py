@@ -34,10 +34,12 @@ def nearest(name: str, known: Sequence[str], most: int = 2) -> str:
 
 
 def alternatives(name: str, known: Sequence[str]) -> str:
-    """The end of a message about an unknown name: similar names, and the known names."""
+    """The end of a message about an unknown name: similar names, and all known ones if any."""
+    if not known:
+        return ""
     hint = nearest(name, known)
     more = f" and {len(known) - NAMES_SHOWN} more" if len(known) > NAMES_SHOWN else ""
-    shown = ", ".join(known[:NAMES_SHOWN]) or "none"
+    shown = ", ".join(known[:NAMES_SHOWN])
     return f"{hint} (known: {shown}{more})"
 
 

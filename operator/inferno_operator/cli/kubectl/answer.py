@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Literal
 
+from inferno_operator.cli.kubectl.selection import no_such
 from inferno_operator.cli.options.durations import duration_of
 from inferno_operator.controllers.approval.contents import (
     UnreadablePlanError,
@@ -15,7 +16,6 @@ from inferno_operator.resources import Plan
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.suggestions import alternatives
 
 PlanAnswer = Literal["Approved", "Rejected"]
 """What a person may say to a Plan."""
@@ -46,8 +46,7 @@ def choose_plan(plans: Iterable[Plan], namespace: str, name: str) -> Plan:
     """
     by_name = {plan.metadata.name: plan for plan in plans}
     if name not in by_name:
-        near = alternatives(name, sorted(by_name))
-        raise InputError(f"Plan {Key(namespace, name)}: there is none{near}")
+        raise no_such(Plan, Key(namespace, name), sorted(by_name))
     return by_name[name]
 
 

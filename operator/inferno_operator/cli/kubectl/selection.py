@@ -1,6 +1,6 @@
 """Find the object that a name on the command line refers to; pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from inferno_operator.resources import Model, Optimizer, Resource, Server
@@ -32,8 +32,7 @@ def choose_optimizer(
         raise InputError(f"namespace {namespace!r} has several Optimizers: name one of {several}")
     chosen = name or names[0]
     if chosen not in by_name:
-        near = alternatives(chosen, names)
-        raise InputError(f"Optimizer {Key(namespace, chosen)}: there is none{near}")
+        raise no_such(Optimizer, Key(namespace, chosen), names)
     return _readable(by_name[chosen], Optimizer)
 
 
@@ -69,8 +68,15 @@ def _chosen(
     for observation in of_kind:
         if isinstance(observation.resource, kind) and observation.resource.spec.name == name:
             return observation.resource
-    near = alternatives(name, sorted(observation.reference.key.name for observation in of_kind))
-    raise InputError(f"{kind.kind} {Key(namespace, name)}: there is none{near}")
+    names = sorted(observation.reference.key.name for observation in of_kind)
+    raise no_such(kind, Key(namespace, name), names)
+
+
+def no_such(kind: type[Kind], key: Key, names: Sequence[str]) -> InputError:
+    """The error for an object that a namespace does not have, with the names of those it has."""
+    if not names:
+        return InputError(f"{kind.kind} {key}: namespace {key.namespace!r} has no {kind.kind}")
+    return InputError(f"{kind.kind} {key}: there is none{alternatives(key.name, names)}")
 
 
 def _readable(observation: Observation, kind: type[Kind]) -> Kind:

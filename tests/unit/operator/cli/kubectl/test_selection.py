@@ -58,3 +58,8 @@ def test_the_nearest_name_is_suggested_for_one_that_is_not_there() -> None:
         choose_server(servers, "llm", "premium-caht")
     with pytest.raises(InputError, match=r"Optimizer llm/c: there is none \(known: a, b\)"):
         choose_optimizer(BOTH, "llm", "c")
+
+
+def test_of_a_namespace_without_such_objects_that_is_said() -> None:
+    with pytest.raises(InputError, match=r"^Server llm/t: namespace 'llm' has no Server$"):
+        choose_server(BOTH, "llm", "t")
