@@ -60,8 +60,10 @@ def top_parts(seen: Overview, now: datetime, money: Money = CENTS) -> Iterator[P
     yield from summary_parts(seen, now, money)
 
 
-def summary_parts(seen: Overview, now: datetime, money: Money) -> Iterator[Part]:
-    """Yield totals, cards, and each Optimizer's last result."""
+def summary_parts(
+    seen: Overview, now: datetime, money: Money, *, failures: bool = True
+) -> Iterator[Part]:
+    """Yield totals, cards, and each Optimizer's last result, with why it failed if asked for."""
     if seen.servers:
         yield _totals(seen.servers, money)
     if seen.cards:
@@ -70,7 +72,7 @@ def summary_parts(seen: Overview, now: datetime, money: Money) -> Iterator[Part]
     if seen.optimizers:
         yield ""
     for optimizer in seen.optimizers:
-        yield from _optimizer(optimizer, now, money)
+        yield from _optimizer(optimizer, now, money, failures=failures)
 
 
 def age(since: datetime, now: datetime) -> str:
@@ -241,12 +243,15 @@ def _count(counted: CountedCards | None) -> tuple[str, str, str]:
     return str(counted.total), str(counted.others), counted.bound_by
 
 
-def _optimizer(optimizer: Optimizer, now: datetime, money: Money) -> Iterator[str]:
+def _optimizer(
+    optimizer: Optimizer, now: datetime, money: Money, *, failures: bool
+) -> Iterator[str]:
     name, last = optimizer.metadata.name, optimizer.status.last_optimization
     condition = optimizer.status.condition(OPTIMIZED)
     yield f"Optimizer {name}: {_last(last, now, money)}"
     if failure := failure_of(optimizer):
-        yield failure
+        if failures:
+            yield failure
     elif condition and condition.status != "True" and (optimizer.spec.optimize or last):
         yield _said_of(optimizer, condition)
 

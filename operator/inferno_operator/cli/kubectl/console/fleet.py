@@ -90,7 +90,7 @@ def _parts(seen: Overview, now: datetime, money: Money) -> Iterator[Part]:
         yield servers_table(seen.servers, money)
     else:
         yield NO_SERVERS
-    yield from summary_parts(seen, now, money)
+    yield from summary_parts(seen, now, money, failures=False)  # they stand above all numbers
 
 
 def _figures(seen: Overview, money: Money) -> Iterator[KeyFigure]:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from html import escape
 from math import ceil
 from statistics import median
 from urllib.parse import parse_qsl
@@ -1118,6 +1119,7 @@ def test_what_is_wrong_stands_above_all_numbers(
     assert page.trouble.startswith(trouble)
     shown = html(page)
     assert shown.index('<p class="notice trouble">') < shown.index('<dl class="figures">')
+    assert shown.replace("\xa0", " ").count(escape(trouble)) == 1
     assert view(seen).trouble == ""
 
 
