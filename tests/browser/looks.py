@@ -11,6 +11,9 @@ WIDTHS = (360, 768, 1280, 1920)
 LEFT_OUT = (768,)
 """Widths between others, at which axe-core, which takes seconds, finds what it finds there."""
 
+PAPER = 979
+"""What margins of 10 mm leave of the long side of a sheet of the size Letter, which A4 exceeds [px]."""
+
 SCHEMES = ("light", "dark")
 
 WIDER = """() => [...document.querySelectorAll("body, main, header, h1, p, form")]
@@ -66,6 +69,11 @@ CLOSE = """() => [...document.querySelectorAll(".wide tr")].flatMap(row => {
     Math.min(...after) - Math.max(...cells[n]) > 11.5 ? [] : row.cells[n].outerHTML);
 })"""
 """Cells of tables whose text is less than 12 px from that of the next column."""
+
+BEYOND_PAPER = """() => [...document.querySelectorAll(".wide table")]
+  .filter(e => e.getBoundingClientRect().right > innerWidth)
+  .map(e => e.innerText.slice(0, 80))"""
+"""Tables of which a printed page lacks the last columns."""
 
 DATES = """() => [...document.querySelectorAll("main :is(p, td, dd, figcaption)")].filter(e => {
   const walker = document.createTreeWalker(e, NodeFilter.SHOW_TEXT), range = new Range();
@@ -187,6 +195,14 @@ class Watched:
         for width in WIDTHS:
             self.page.set_viewport_size({"width": width, "height": 900})
             yield from (f"{width} px: {text}" for text in self.page.evaluate(EVERYWHERE))
+
+    def cut_on_paper(self) -> Iterator[str]:
+        """Tables that are wider than a sheet, which does not scroll."""
+        self.page.wait_for_load_state()
+        self.page.emulate_media(media="print")
+        self.page.set_viewport_size({"width": PAPER, "height": 700})
+        yield from self.page.evaluate(BEYOND_PAPER)
+        self.page.emulate_media(media="screen")
 
     def faults(self) -> Iterator[str]:
         """What is cut off or overlaps, and what is hard to read or to reach, in every look.

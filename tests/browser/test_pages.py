@@ -89,6 +89,16 @@ def test_nothing_is_cut_off_whatever_the_namespace_has(name: str, browser: Brows
         assert len(links) == 1
 
 
+@pytest.mark.parametrize("name", ["past", *extended("large", "failing", "phases")])
+def test_a_sheet_of_paper_has_all_columns(name: str, browser: Browser) -> None:
+    views = pages(WORLDS[name]())
+
+    with served(views) as origin, watched(browser) as seen:
+        for path in views:
+            seen.page.goto(origin + path)
+            assert list(seen.cut_on_paper()) == [], path
+
+
 @pytest.mark.cluster
 @pytest.mark.usefixtures("crds_installed")
 def test_the_console_is_read_and_used_in_a_browser(
