@@ -68,7 +68,7 @@ krew() {
   archive "$DIST/$file" "$work/krew" kubectl-inferno
   made "$file"
   sed -e "s|VERSION|$VERSION|g" -e "s|URL|${RELEASE_URL%/}/$file|" \
-    -e "s|SHA256|$(sha256sum "$DIST/$file" | cut -d ' ' -f 1)|" manifests/krew.yaml > "$DIST/krew.yaml"
+    -e "s|SHA256|$(sha256sum "$DIST/$file" | cut -d ' ' -f 1)|" -e '/^#/d' manifests/krew.yaml > "$DIST/krew.yaml"
   made krew.yaml
 }
 

@@ -23,6 +23,16 @@ SENTENCE = re.compile(r'<span class="go">(?=\S)((?:(?!  )[^<]){45,})</span>')
 COMMENT = re.compile(r'<span class="gp">( *# )</span>(.*)')
 """A line of output, such as a comment of a manifest, that looks like the prompt of root."""
 
+INDENTED = re.compile(r'<span class="go">( +)(# [^<]{40,})</span>')
+"""A comment in the manifest that a command printed."""
+
+OF_A_FILE = re.compile(
+    r'(?P<start>^|<code>)(?:<span class="w">(?P<blanks> +)</span>)?'
+    r'<span class="c1">(?P<text># [^<]{40,})</span>$',
+    re.MULTILINE,
+)
+"""A comment that has a line of a file for itself."""
+
 TAG = re.compile(r"<[^>]*>")
 
 PLAIN = re.compile(r"(?<=<code>)(?=(?:.*\n)*?\$ )[^<]+(?=</code>)")
@@ -82,10 +92,26 @@ def _output(code: str) -> str:
     commented = COMMENT.sub(
         lambda line: f'<span class="go">{line[1]}{TAG.sub("", line[2])}</span>', code
     )
-    told = SENTENCE.sub(r'<span class="go sentence">\1</span>', commented)
+    indented = INDENTED.sub(
+        lambda line: f'<span class="go">{line[1]}</span>{_sentence(line[2], "go", line[1])}',
+        commented,
+    )
+    noted = OF_A_FILE.sub(_comment, indented)
+    told = SENTENCE.sub(r'<span class="go sentence">\1</span>', noted)
     return PLAIN.sub(
         lambda text: PLAIN_SENTENCE.sub(r'<span class="sentence">\g<0></span>', text[0]), told
     )
+
+
+def _comment(line: re.Match[str]) -> str:
+    blanks = line["blanks"] or ""
+    return f"{line['start']}{blanks}{_sentence(line['text'], 'c1', blanks)}"
+
+
+def _sentence(text: str, colour: str, blanks: str) -> str:
+    """A line of text that breaks at the end of the block, wherever it begins."""
+    width = f' style="max-width: calc(100% - {len(blanks)}ch)"' if blanks else ""
+    return f'<span class="{colour} sentence"{width}>{text}</span>'
 
 
 def _breaking(word: str) -> str:
