@@ -12,7 +12,7 @@ LEFT_OUT = (768,)
 """Widths between others, at which axe-core, which takes seconds, finds what it finds there."""
 
 PAPER = 979
-"""What margins of 10 mm leave of the long side of a sheet of the size Letter, which A4 exceeds [px]."""
+"""What margins of 10 mm leave of the long side of a sheet of Letter, which A4 exceeds [px]."""
 
 SCHEMES = ("light", "dark")
 

@@ -100,6 +100,30 @@ def test_a_config_of_ones_own_is_estimated_as_the_one_that_is_known(tmp_path: Pa
     assert estimate(*options, "--model-config", file).stdout == estimate(*options).stdout
 
 
+def test_a_model_has_its_figures_on_several_accelerators() -> None:
+    cards = ("--accelerator", "H100", "--accelerator", "H200")
+    counts = ("--accelerator-count", "2", "--accelerator-count", "1")
+    model = ("--model", "Llama-3.3-70B", "--dtype", "fp8")
+
+    printed = estimate(*model, *cards, *counts).stdout
+
+    spec = yaml.safe_load(printed)["spec"]
+    assert spec["name"] == "Llama-3.3-70B"
+    assert [(data["acc"], data["accCount"]) for data in spec["data"]] == [("H100", 2), ("H200", 1)]
+    alone = estimate(*model, *cards[2:], *counts[2:]).stdout
+    assert spec["data"][1:] == yaml.safe_load(alone)["spec"]["data"]
+    assert [line.partition(" in")[0] for line in printed.decode().splitlines() if "# " in line] == [
+        "# Estimated from data sheets, not measured: calibrate with `inferno calibrate`.",
+        "# Off by 22 %",
+        "# Off by 20 %",
+    ]
+
+
+@pytest.mark.parametrize("name", ["Llama-3.3-70B", "meta-llama/Llama-3.1-70B"])
+def test_a_model_is_known_by_its_repository_and_by_models_of_its_shape(name: str) -> None:
+    assert read_models().model(name).name == "Llama-3.1-70B"
+
+
 def test_a_card_that_nobody_measured_is_told() -> None:
     printed = estimate("--model", "gpt-oss-20b", "--accelerator", "TPU-v6e", "-o", "table")
 
@@ -119,6 +143,11 @@ def test_a_card_that_nobody_measured_is_told() -> None:
         (("--model", "Qwen3-8B", "--accelerator", "H100", "--dtype", "fp4"), "did you mean"),
         (("--model", "Qwen3-8B", "--accelerator", "H100", "--kv-dtype", "f8"), "--kv-dtype: 'f8'"),
         (("--accelerator", "H100"), "name a model with --model"),
+        (("--model", "Qwen3-8B", *("--accelerator", "L4") * 2), "L4 is named twice"),
+        (
+            (*("--model", "Qwen3-8B", "--accelerator", "L4"), *("--accelerator-count", "1") * 2),
+            "--accelerator-count: 2 counts for 1 accelerators",
+        ),
         (
             ("--model", "Qwen3-8B", "--accelerator", "L4", "--input-tokens", "90000"),
             "no request of 90256 tokens fits into the cache",

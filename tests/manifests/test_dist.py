@@ -142,7 +142,8 @@ def test_there_is_an_installer_for_each_overlay(overlay: str, release: Path) -> 
 
 
 def test_krew_installs_a_script_that_runs_this_version(release: Path) -> None:
-    plugin = yaml.safe_load((release / "krew.yaml").read_text())
+    manifest = (release / "krew.yaml").read_text()
+    plugin = yaml.safe_load(manifest)
     (platform,) = plugin["spec"]["platforms"]
     archive = release / platform["uri"].rpartition("/")[2]
     with tarfile.open(archive) as packed:
@@ -151,6 +152,7 @@ def test_krew_installs_a_script_that_runs_this_version(release: Path) -> None:
         assert file is not None
         script = file.read().decode()
 
+    assert "#" not in manifest.replace("sha256:", "")
     assert platform["uri"] == f"{URL}/{archive.name}"
     assert platform["sha256"] == hashlib.sha256(archive.read_bytes()).hexdigest()
     assert (member.name, member.mode) == (platform["bin"], 0o755)

@@ -1,6 +1,6 @@
 """`inferno catalogue estimate`: performance data of a model that nobody has measured; pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -88,10 +88,10 @@ class ModelEstimate:
         if not self.card.measured:
             yield f"None of the published measurements is of {self.card.name}."
 
-    def manifest(self) -> dict[str, Any]:
-        """The manifest of a Model with the figures."""
+    def data(self) -> Mapping[str, object]:
+        """The figures, as a Model has them for an accelerator."""
         rounded = {name: _rounded(value) for name, value in self._step_parms().items()}
-        data = PerformanceData.json_of(
+        return PerformanceData.json_of(
             acc=self.card.name,
             acc_count=self.wanted.cards,
             step_parms=StepParms.json_of(**rounded),
@@ -100,12 +100,6 @@ class ModelEstimate:
             max_tokens=self.max_tokens,
             max_num_seqs=MAX_REQUESTS,
         )
-        manifest = Model.json_of(
-            metadata=Metadata.json_of(name=object_name(self.wanted.name)),
-            spec=ModelSpec.json_of(name=self.wanted.name, data=[data]),
-        )
-        parse(manifest)
-        return manifest
 
     def _step_parms(self) -> Mapping[str, float]:
         steps = self.parameters
@@ -150,6 +144,41 @@ def estimated(wanted: EstimateRequest, card: Card, hardware: KnownHardware) -> M
     parameters = roofline.parameters(prompt, output, batch)
     error = hardware.error(experts=model.experts > 0, several=wanted.cards > 1)
     return ModelEstimate(wanted, card, weights, roofline, parameters, batch, room, error)
+
+
+def card_counts(cards: Sequence[str], counts: Sequence[int]) -> Sequence[int]:
+    """How many cards a replica has on each accelerator: one count for all, or one for each.
+
+    Raises
+    ------
+    InputError
+        There is another number of counts, or an accelerator is named twice.
+    """
+    if twice := next((card for card in cards if cards.count(card) > 1), None):
+        raise InputError(f"--accelerator: {twice} is named twice; a Model has its figures once")
+    if len(counts) not in (1, len(cards)):
+        raise InputError(
+            f"--accelerator-count: {len(counts)} counts for {len(cards)} accelerators;"
+            " give one for all, or one for each"
+        )
+    return counts if len(counts) == len(cards) else tuple(counts) * len(cards)
+
+
+def model_manifest(estimates: Sequence[ModelEstimate]) -> dict[str, Any]:
+    """The manifest of a Model with its figures on each accelerator; there is one at least."""
+    name = estimates[0].wanted.name
+    manifest = Model.json_of(
+        metadata=Metadata.json_of(name=object_name(name)),
+        spec=ModelSpec.json_of(name=name, data=[estimate.data() for estimate in estimates]),
+    )
+    parse(manifest)
+    return manifest
+
+
+def all_warnings(estimates: Sequence[ModelEstimate]) -> Sequence[str]:
+    """What a reader has to know of the figures, a line each and none twice."""
+    lines = (line for estimate in estimates for line in estimate.warnings())
+    return tuple(dict.fromkeys(lines))
 
 
 def _of(known: Mapping[str, Any], name: str, option: str) -> Any:  # noqa: ANN401 - of either table

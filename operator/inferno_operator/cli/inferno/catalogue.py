@@ -7,9 +7,10 @@ import typer
 
 from inferno_operator.cli.console import Format, Output, examples, show
 from inferno_operator.cli.options.estimate import (
+    ONE_CARD,
     CachePrecision,
-    CardCount,
-    CardName,
+    CardCounts,
+    CardNames,
     InputTokens,
     ModelConfig,
     ModelName,
@@ -87,14 +88,16 @@ def list_known_models(output: Output = Format.TABLE) -> None:
         "inferno catalogue estimate --model Llama-3.1-70B --accelerator H200 "
         "--accelerator-count 2 --dtype fp8",
         "inferno catalogue estimate --model-config config.json --accelerator MI300X -o table",
+        "inferno catalogue estimate --model Qwen3-32B --accelerator H100 --accelerator L40S "
+        "--accelerator-count 1 --accelerator-count 4",
     ),
 )
 def estimate_model(  # noqa: PLR0913 - an argument for each option
     *,
-    accelerator: CardName,
+    accelerator: CardNames,
     model: ModelName = "",
     model_config: ModelConfig = "",
-    accelerator_count: CardCount = 1,
+    accelerator_count: CardCounts = ONE_CARD,
     dtype: WeightPrecision = "",
     kv_dtype: CachePrecision = "bf16",
     input_tokens: InputTokens = 1024,
@@ -107,7 +110,13 @@ def estimate_model(  # noqa: PLR0913 - an argument for each option
     and what engines take besides, which was fitted to published measurements. It says what it was
     off by for models that it was not fitted to. Needs no cluster and no GPU.
     """
-    from inferno_operator.cli.estimate import EstimateRequest, estimated
+    from inferno_operator.cli.estimate import (
+        EstimateRequest,
+        all_warnings,
+        card_counts,
+        estimated,
+        model_manifest,
+    )
     from inferno_operator.cli.offline.hardware import read_hardware, read_models
     from inferno_operator.cli.offline.model_config import read_config
     from inferno_operator.cli.tables.catalogue import estimate_parts
@@ -116,15 +125,17 @@ def estimate_model(  # noqa: PLR0913 - an argument for each option
     if not model and not model_config:
         raise InputError("name a model with --model, or its config.json with --model-config")
     hardware = read_hardware()
-    card = hardware.card(accelerator)
+    counts = card_counts(accelerator, accelerator_count)
+    cards = [hardware.card(name) for name in accelerator]
     config = read_config(model_config) if model_config else read_models().model(model).config
     origin = model_config or model
     name = model or str(config.get("_name_or_path") or config.get("model_type") or "model")
-    wanted = EstimateRequest(
-        name, config, origin, accelerator_count, dtype, kv_dtype, input_tokens, output_tokens
-    )
-    estimate = estimated(wanted, card, hardware)
+    form = (dtype, kv_dtype, input_tokens, output_tokens)
+    estimates = [
+        estimated(EstimateRequest(name, config, origin, count, *form), card, hardware)
+        for card, count in zip(cards, counts, strict=True)
+    ]
     if output is Format.YAML:
-        for line in estimate.warnings():
+        for line in all_warnings(estimates):
             typer.echo(f"# {line}")
-    show(output, estimate.manifest, lambda: estimate_parts(estimate))
+    show(output, lambda: model_manifest(estimates), lambda: estimate_parts(estimates))

@@ -1,6 +1,6 @@
 """Cards and models that an estimate may be of; see `hardware.yaml` and `models.yaml`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any, TypeVar
 
@@ -72,7 +72,7 @@ class KnownHardware(Part):
         InputError
             It is not known; the message has similar names.
         """
-        return _named("--accelerator", name, self.accelerators)
+        return _named("--accelerator", name, {card.name: card for card in self.accelerators})
 
     def error(self, *, experts: bool, several: bool) -> KnownError:
         """What estimates of a kind are off by; of another number of cards if nothing is known."""
@@ -81,12 +81,28 @@ class KnownHardware(Part):
 
 
 class KnownModel(Part):
-    """A model: where it is published, its parameters (all, of a token) and its config.json."""
+    """A model: where it is published, its parameters (all, of a token) and its config.json.
+
+    `also` are other models of the same shape, and `without` says what the estimate leaves out.
+    """
 
     name: str
+    also: Items[str] = ()
     repository: str
+    without: str = ""
     parameters: Items[Number]
     config: dict[str, Any]
+
+    @property
+    def note(self) -> str:
+        """What a reader has to know of the name, or nothing."""
+        same = f"{', '.join(self.also)} has the same shape" if self.also else ""
+        return same or (f"without {self.without}" if self.without else "")
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Its own name first, those of models of its shape, and its address on Hugging Face."""
+        return (self.name, *self.also, self.repository)
 
 
 class KnownModels(Part):
@@ -95,22 +111,23 @@ class KnownModels(Part):
     models: Items[KnownModel]
 
     def model(self, name: str) -> KnownModel:
-        """Return a model.
+        """Return a model, by its name, that of a model of its shape, or its repository.
 
         Raises
         ------
         InputError
             It is not known; the message has similar names.
         """
-        return _named("--model", name, self.models)
+        by_name = {model.name: model for model in self.models}
+        others = {other: model for model in self.models for other in model.names}
+        return _named("--model", name, {**by_name, **others})  # messages list the short ones first
 
 
 Named = TypeVar("Named", Card, KnownModel)
 
 
-def _named(option: str, name: str, items: Sequence[Named]) -> Named:
+def _named(option: str, name: str, by_name: Mapping[str, Named]) -> Named:
     """The item of this name, which an option gives; the error has similar names."""
-    by_name = {item.name: item for item in items}
     if name not in by_name:
         raise InputError(f"{option}: {name!r} is not known{alternatives(name, list(by_name))}")
     return by_name[name]

@@ -4,8 +4,12 @@ from typing import Annotated
 
 import typer
 
-CardName = Annotated[
-    str, typer.Option(metavar="NAME", help="The card; `inferno catalogue accelerators` has all.")
+CardNames = Annotated[
+    list[str],
+    typer.Option(
+        metavar="NAME",
+        help="The card; `inferno catalogue accelerators` has all. Repeat it for several.",
+    ),
 ]
 ModelName = Annotated[
     str,
@@ -21,9 +25,17 @@ ModelConfig = Annotated[
         metavar="FILE", help="The config.json of a model on Hugging Face.", show_default=False
     ),
 ]
-CardCount = Annotated[
-    int, typer.Option(metavar="N", min=1, help="Cards of a replica, which share each layer.")
+CardCounts = Annotated[
+    list[int],
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Cards of a replica, which share each layer; repeat it for each accelerator where"
+        " they differ.",
+        show_default="1",
+    ),
 ]
+ONE_CARD = [1]
 WeightPrecision = Annotated[
     str,
     typer.Option(

@@ -5,7 +5,7 @@ from textwrap import wrap
 
 import numpy as np
 
-from inferno_operator.cli.estimate import ModelEstimate
+from inferno_operator.cli.estimate import ModelEstimate, all_warnings
 from inferno_operator.cli.offline.catalogue import Figures, PublishedFigures
 from inferno_operator.cli.offline.hardware import Card, KnownHardware, KnownModel, KnownModels
 from inferno_operator.cli.offline.model_config import architecture
@@ -89,12 +89,21 @@ def _model_row(known: KnownModel) -> tuple[str, ...]:
         f"{model.active / 1e9:.2f}",
         f"{cache:.4g}",
         str(model.window or "-"),
-        known.repository,
+        f"{known.repository} ({known.note})" if known.note else known.repository,
     )
 
 
-def estimate_parts(estimate: ModelEstimate) -> Iterator[Part]:
-    """Yield the times of steps, what fits into the memory, and what the estimate is off by."""
+def estimate_parts(estimates: Sequence[ModelEstimate]) -> Iterator[Part]:
+    """Yield what is estimated of each accelerator, and what that is off by."""
+    for place, estimate in enumerate(estimates):
+        if place:
+            yield ""
+        yield from _estimate_parts(estimate)
+    yield from all_warnings(estimates)
+
+
+def _estimate_parts(estimate: ModelEstimate) -> Iterator[Part]:
+    """Yield the times of steps, and what fits into the memory."""
     wanted, replica = estimate.wanted, estimate.roofline
     context = wanted.input_tokens + wanted.output_tokens / 2.0
     sizes = np.unique(np.rint(np.geomspace(1, estimate.batch, num=4)))
@@ -109,4 +118,3 @@ def estimate_parts(estimate: ModelEstimate) -> Iterator[Part]:
         f"A prompt of {wanted.input_tokens} tokens adds {prompt:.1f} ms. The weights take"
         f" {replica.weights_gb:.1f} GB; {estimate.max_tokens} tokens fit beside them."
     )
-    yield from estimate.warnings()
