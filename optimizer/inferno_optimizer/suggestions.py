@@ -35,12 +35,13 @@ def nearest(name: str, known: Sequence[str], most: int = 2) -> str:
 
 def alternatives(name: str, known: Sequence[str]) -> str:
     """The end of a message about an unknown name: similar names, and all known ones if any."""
-    if not known:
-        return ""
-    hint = nearest(name, known)
+    return nearest(name, known) + listed(known)
+
+
+def listed(known: Sequence[str]) -> str:
+    """The known names, as messages end with; empty if there are none."""
     more = f" and {len(known) - NAMES_SHOWN} more" if len(known) > NAMES_SHOWN else ""
-    shown = ", ".join(known[:NAMES_SHOWN])
-    return f"{hint} (known: {shown}{more})"
+    return f" (known: {', '.join(known[:NAMES_SHOWN])}{more})" if known else ""
 
 
 def _nearest(name: str, known: Sequence[str]) -> Sequence[str]:

@@ -12,6 +12,8 @@ ELSEWHERE = {
     "model of a target unknown": "the line of the targets: one of them is missing",
     "the name left out": "the line above what is missing",
     "the class left out": "the line above what is missing",
+    "performance data of an accelerator twice": "the line of the first of them",
+    "target of a model twice": "the line of the first of them",
     "an object twice": "the line of the object, after a head",
     "a colon without a space": "where the parser sees it",
     "indented too little": "where the parser sees it",

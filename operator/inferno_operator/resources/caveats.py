@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from inferno_operator.resources.accelerator import Accelerator, AcceleratorSpec
 from inferno_operator.resources.base import Resource
 from inferno_operator.resources.capacity import Capacity, CapacitySpec
-from inferno_operator.resources.model import Model, PerformanceData
+from inferno_operator.resources.model import Model, ModelSpec, PerformanceData
 from inferno_operator.resources.server import Server, ServerSpec
-from inferno_operator.resources.service_class import ServiceClass
+from inferno_operator.resources.service_class import ServiceClass, ServiceClassSpec
+from inferno_operator.resources.workload_kinds import WORKLOAD_KINDS
 from inferno_optimizer.caveats import priority_problem
+from inferno_optimizer.suggestions import nearest
 from inferno_optimizer.validation import Problem
 
 
@@ -21,7 +23,9 @@ def caveats(resource: Resource | None) -> Iterator[Problem]:
         case Model(spec=spec):
             for data in spec.data:
                 yield from _of_data(spec.name, data)
+            yield from _repeated_data(spec)
         case ServiceClass(spec=spec):
+            yield from _repeated_targets(spec)
             if found := priority_problem(spec.name, spec.priority):
                 yield found
         case Capacity(spec=spec):
@@ -49,6 +53,21 @@ def _of_data(model: str, data: PerformanceData) -> Iterator[Problem]:
             yield Problem("model", model, field, message, part=data.acc)
 
 
+def _repeated_data(spec: ModelSpec) -> Iterator[Problem]:
+    for (acc, role), times in Counter((data.acc, data.role) for data in spec.data).items():
+        if times > 1:
+            of = "" if role == "Both" else f" with role {role}"
+            message = f"{acc!r}{of} is named {times} times, and the last one counts"
+            yield Problem("model", spec.name, "acc", message, part=acc)
+
+
+def _repeated_targets(spec: ServiceClassSpec) -> Iterator[Problem]:
+    for model, times in Counter(target.model for target in spec.data).items():
+        if times > 1:
+            message = f"{model!r} is named {times} times, and the last one counts"
+            yield Problem("service class", spec.name, "model", message, part=model)
+
+
 def _of_capacity(spec: CapacitySpec) -> Iterator[Problem]:
     for card_type, times in Counter(count.type for count in spec.count).items():
         if times > 1:
@@ -57,6 +76,10 @@ def _of_capacity(spec: CapacitySpec) -> Iterator[Problem]:
 
 
 def _of_server(spec: ServerSpec) -> Iterator[Problem]:
+    for kind in dict.fromkeys(workload.kind for workload in spec.workloads):
+        if kind[:1].islower():
+            near = nearest(kind, tuple(WORKLOAD_KINDS)) or "; kinds begin with a capital letter"
+            yield Problem("server", spec.name, "workloads", f"no kind is named {kind!r}{near}")
     current = spec.current_alloc
     if current is None:
         return

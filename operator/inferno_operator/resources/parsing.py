@@ -3,7 +3,7 @@
 import re
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar, get_args
+from typing import TypeVar, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -19,7 +19,7 @@ from inferno_operator.resources.schema import Part
 from inferno_operator.resources.server import Server
 from inferno_operator.resources.service_class import ServiceClass
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.suggestions import alternatives, nearest
+from inferno_optimizer.suggestions import listed, nearest
 
 Form = TypeVar("Form", bound=Part)
 
@@ -165,7 +165,34 @@ def _alternatives(part: type[Part], path: Sequence[int | str]) -> str:
     for step in above:
         if isinstance(step, str):  # a number is the place in a list
             part = next(_part_of(f.annotation) for f in _fields(part) if f.alias == step)
-    return alternatives(str(unknown), [str(field.alias) for field in _fields(part)])
+    known = [str(field.alias) for field in _fields(part)]
+    deeper = _deeper(part, str(unknown))
+    near = f"; did you mean {deeper}?" if deeper else nearest(str(unknown), known)
+    return near + listed(known)
+
+
+def _deeper(part: type[Part], name: str) -> str:
+    """The path to a field of this name further inside, the nearest one; "" if there is none."""
+    parts = [("", part)]
+    while parts:
+        inside = [
+            (f"{path}.{field.alias}".removeprefix("."), field)
+            for path, found in parts
+            for field in _fields(found)
+        ]
+        if place := next((path for path, field in inside if field.alias == name), ""):
+            return place
+        parts = [(path, found) for path, field in inside if (found := _inner(field.annotation))]
+    return ""
+
+
+def _inner(annotation: object) -> type[Part] | None:
+    """The Part in the type of a field, not in a list, whose items have places of their own."""
+    if isinstance(annotation, type):
+        return annotation if issubclass(annotation, Part) else None
+    if get_origin(annotation) is tuple:
+        return None
+    return next((part for of in get_args(annotation) if (part := _inner(of))), None)
 
 
 def _fields(part: type[Part]) -> Iterable[FieldInfo]:

@@ -51,6 +51,33 @@ def test_the_performance_data_of_a_model(change: Manifest, told: list[str]) -> N
     assert said("Model", {"data": [{**data, **change}]}) == told
 
 
+def test_figures_and_targets_that_are_given_twice() -> None:
+    data = {"acc": "A", "accCount": 1, "alpha": 20, "beta": 1, "maxBatchSize": 8, "atTokens": 64}
+    targets = [{"model": "m", "slo-itl": 20}, {"model": "n"}, {"model": "m", "slo-itl": 40}]
+
+    assert said("Model", {"data": [data, {**data, "acc": "B"}]}) == []
+    assert said("Model", {"data": [data, {**data, "alpha": 4}]}) == [
+        "acc: 'A' is named 2 times, and the last one counts"
+    ]
+    assert said("ServiceClass", {"priority": 1, "data": targets}) == [
+        "model: 'm' is named 2 times, and the last one counts"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("Deployment", []),
+        ("deployment", ["workloads: no kind is named 'deployment'; did you mean Deployment?"]),
+        ("xyz", ["workloads: no kind is named 'xyz'; kinds begin with a capital letter"]),
+    ],
+)
+def test_a_kind_of_workloads_in_lower_case(kind: str, told: list[str]) -> None:
+    workloads = [{"accelerator": n, "name": n, "kind": kind} for n in ("a", "b")]
+
+    assert said("Server", {"class": "c", "model": "m", "workloads": workloads}) == told
+
+
 def test_a_priority_of_0_counts_as_the_least_important() -> None:
     assert said("ServiceClass", {"priority": 1, "data": []}) == []
     (line,) = said("ServiceClass", {"priority": 0, "data": []})
