@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from inferno_operator.runtime.files import write_bytes
 from inferno_optimizer.errors import InfernoError, InputError, InvalidObjectsError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -154,10 +155,7 @@ def write(file: Path, text: str) -> None:
     InputError
         The file cannot be written.
     """
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{file}: {error.strerror or error}") from error
+    write_bytes(file, text.encode())
 
 
 @contextmanager

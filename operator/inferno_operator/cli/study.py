@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from inferno_operator.cli.executors import completed
-from inferno_operator.cli.offline.files import read_bytes
 from inferno_operator.cli.offline.manifests import read_documents
 from inferno_operator.cli.offline.study import StudiedFleet, StudiedTrace, Study, StudySetting
 from inferno_operator.cli.offline.system import OnUnknown, measures_of, system_of
@@ -28,6 +27,7 @@ from inferno_operator.cli.replay import (
     share_of,
 )
 from inferno_operator.cli.replay_documents import Row
+from inferno_operator.runtime.files import read_bytes
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.policies import BOUND

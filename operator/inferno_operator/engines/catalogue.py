@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from inferno_operator.resources import CUSTOM
 from inferno_operator.resources.schema import Items, Part, Rule
+from inferno_operator.runtime.files import read_text
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import alternatives
 
@@ -134,11 +135,7 @@ def catalogue_with(file: Path | None) -> MetricSources:
     """
     if file is None:
         return built_in()
-    try:
-        text = file.read_text()
-    except OSError as error:
-        raise InputError(f"{file}: {error.strerror or error}") from error
-    return {**built_in(), **read_catalogue(text, str(file))}
+    return {**built_in(), **read_catalogue(read_text(file), str(file))}
 
 
 def read_catalogue(text: str, name: str) -> MetricSources:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from inferno_operator.runtime.files import read_text
 from inferno_optimizer.errors import InfernoError, InputError
 
 KEY = re.compile(r"[!-~]+")
@@ -71,11 +72,7 @@ class EngineEndpoint:
         """
         if self.key is None:
             return {}
-        try:
-            text = self.key.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            text = str(error.strerror) if isinstance(error, OSError) else "is no text"
-            raise InputError(f"{self.key}: {text}") from error
+        text = read_text(self.key).strip()
         if not KEY.fullmatch(text):
             raise InputError(f"{self.key} has no API key: one line of ASCII characters")
         return {"Authorization": f"Bearer {text}"}

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from inferno_operator.adapters.optimizers.document import without_repeats
-from inferno_operator.cli.offline.files import decoded
+from inferno_operator.runtime.files import decoded
 from inferno_optimizer.errors import InputError
 
 DEEPEST = 100

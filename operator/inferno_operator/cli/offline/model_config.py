@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from inferno_operator.cli.offline.files import decoded, read_bytes
+from inferno_operator.runtime.files import read_text
 from inferno_optimizer.calibration.architecture import Architecture, LatentAttention
 from inferno_optimizer.errors import InputError, UnsupportedError
 
@@ -44,7 +44,7 @@ def read_config(path: str) -> Mapping[str, Any]:
     InputError
         It cannot be read, or is no JSON object.
     """
-    text = decoded(read_bytes(path), path)
+    text = read_text(path)
     try:
         config = json.loads(text)
     except ValueError as error:

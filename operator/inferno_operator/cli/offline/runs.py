@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from inferno_operator.cli.offline.files import decoded, read_bytes, refuse_semicolons
+from inferno_operator.cli.offline.spreadsheets import refuse_semicolons
+from inferno_operator.runtime.files import read_text
 from inferno_optimizer.calibration.windows import Window, batch_at_poisson_arrivals
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import alternatives
@@ -90,7 +91,7 @@ def read_runs(paths: Iterable[str]) -> tuple[list[Run], list[str]]:
     runs: list[Run] = []
     warnings: list[str] = []
     for path in paths:
-        text = decoded(read_bytes(path), path)
+        text = read_text(path)
         if text.lstrip().startswith(("{", "[")):
             runs += _benchmarks(text, path)
         else:

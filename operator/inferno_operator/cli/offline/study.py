@@ -8,9 +8,9 @@ from pydantic import Field
 
 from inferno_operator.cli import replay_limits as limits
 from inferno_operator.cli.offline.documents import parse_documents
-from inferno_operator.cli.offline.files import read_bytes
 from inferno_operator.resources.parsing import ManifestError, read_part
 from inferno_operator.resources.schema import Items, NonEmptyText, Number, Part
+from inferno_operator.runtime.files import read_bytes
 from inferno_optimizer.errors import InputError
 
 NotNegative = Annotated[Number, Field(ge=0)]

@@ -8,11 +8,11 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 
-from inferno_operator.cli.offline.files import decoded, read_bytes, refuse_semicolons
+from inferno_operator.cli.offline.spreadsheets import refuse_semicolons
+from inferno_operator.runtime.files import decoded, read_bytes, write_bytes
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.replay.trace import Trace, with_lengths
 from inferno_optimizer.sizing.queueing import FloatArray
@@ -101,10 +101,7 @@ def write_trace(path: str, trace: Trace, start_s: float) -> None:
             (client, f"{start:.10g}", *row) for start, *row in zip(starts, *numbers, strict=True)
         )
     content = text.getvalue().encode()
-    try:
-        Path(path).write_bytes(gzip.compress(content) if path.endswith(".gz") else content)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from error
+    write_bytes(path, gzip.compress(content) if path.endswith(".gz") else content)
 
 
 def _text(path: str) -> str:

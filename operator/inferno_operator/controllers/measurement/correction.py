@@ -57,17 +57,14 @@ def with_correction(
     target, model
         The targets of the Server, and its Model; None if there is none.
     """
-    known = before.correction if before else None
+    last = before.correction if before else None
     compared = against_targets(newest, target) if target else ()
     ratio = max((value / limit for _, value, limit in compared), default=0.0)
-    if known is None and ratio <= MISSED:
+    if last is None and ratio <= MISSED:
         return newest
-    parameters = _parameters(model) if model else known.parameters if known else ""
-    if known is not None and known.parameters not in ("", parameters):
-        known = None  # it is of other data
-    factor = known.factor if known else 1.0
-    enough = ratio > 0 and _should_be_enough(server, newest, target, factor)
-    state = Correction.none(1) if known is None or before is None else _read(known, before.time)
+    parameters = _digest(model) if model else last.parameters if last else ""
+    state = _state(before, parameters)
+    enough = ratio > 0 and _should_be_enough(server, newest, target, float(state.factor[0]))
     current = server.spec.current_alloc
     stepped = state.step(
         newest.time.timestamp(),
@@ -79,7 +76,7 @@ def with_correction(
     return newest.model_copy(update={"correction": _written(stepped, parameters)})
 
 
-def _parameters(model: Model) -> str:
+def _digest(model: Model) -> str:
     """Return a digest of the data of a Model, and of which it takes the calibrated ones."""
     calibrated = model.status.calibration if model.spec.calibrate == "Use" else ()
     data = [item.to_json() for item in model.spec.data], sorted(row.acc for row in calibrated)
@@ -88,31 +85,31 @@ def _parameters(model: Model) -> str:
 
 def correction_verdict(server: Server, measured: Measured) -> Verdict | None:
     """Return the condition Corrected; None while plans are for the load as it is."""
-    found = measured.correction
-    if found is None or found.factor <= 1:
+    correction = measured.correction
+    if correction is None or correction.factor <= 1:
         return None
-    helps = found.vain < MOST_VAIN
+    helps = correction.vain < MOST_VAIN
     reason = TARGETS_MISSED if helps else NO_IMPROVEMENT
-    said = _missed if helps else _not_helping
-    message = said(server, ", ".join(measured.misses_targets) or "targets", found)
+    text_of = _missed if helps else _not_helping
+    message = text_of(server, ", ".join(measured.misses_targets) or "targets", correction)
     return Verdict(CORRECTED, holds=True, reason=reason, message=message)
 
 
-def _missed(server: Server, targets: str, found: LoadCorrection) -> str:
+def _missed(server: Server, targets: str, correction: LoadCorrection) -> str:
     runs = server.spec.current_alloc
-    who = f"{runs.num_replicas} replicas" if runs and found.missed_since else "replicas"
-    most = ", and no more" if found.factor >= MOST else ""
+    who = f"{runs.num_replicas} replicas" if runs and correction.missed_since else "replicas"
+    most = ", and no more" if correction.factor >= MOST else ""
     return (
-        f"{targets} missed with {who} that should be enough: planned for {found.factor:.3g} times"
-        f" the load{most}; calibrate Model {server.spec.model!r}"
+        f"{targets} missed with {who} that should be enough: planned for"
+        f" {correction.factor:.3g} times the load{most}; calibrate Model {server.spec.model!r}"
     )
 
 
-def _not_helping(server: Server, targets: str, found: LoadCorrection) -> str:
+def _not_helping(server: Server, targets: str, correction: LoadCorrection) -> str:
     return (
-        f"{targets} missed, and more replicas do not help: planned for {found.factor:.3g} times"
-        " the load, and no more; look for what else makes the replicas slow, calibrate Model"
-        f" {server.spec.model!r}, or raise the target"
+        f"{targets} missed, and more replicas do not help: planned for"
+        f" {correction.factor:.3g} times the load, and no more; look for what else makes the"
+        f" replicas slow, calibrate Model {server.spec.model!r}, or raise the target"
     )
 
 
@@ -155,17 +152,20 @@ def _replicas(whole: ServerAllocation) -> Counter[str]:
     return Counter({part.accelerator: part.num_replicas for part in whole.parts})
 
 
-def _read(known: LoadCorrection, time: datetime) -> Correction:
-    """The state of one server, as of a time."""
-    since = known.missed_since or known.kept_since or time
-    before = math.inf if known.ratio_before is None else known.ratio_before
+def _state(before: Measured | None, parameters: str) -> Correction:
+    """The correction of one server until now; none with other data of its Model."""
+    last = before.correction if before else None
+    if before is None or last is None or last.parameters not in ("", parameters):
+        return Correction.none(1)
+    since = last.missed_since or last.kept_since or before.time
+    ratio_before = math.inf if last.ratio_before is None else last.ratio_before
     return Correction(
-        time_s=time.timestamp(),
-        factor=np.array([known.factor]),
-        verdict=np.array([int(known.missed_since is not None) - int(known.kept_since is not None)]),
+        time_s=before.time.timestamp(),
+        factor=np.array([last.factor]),
+        verdict=np.array([int(last.missed_since is not None) - int(last.kept_since is not None)]),
         since_s=np.array([since.timestamp()]),
-        before=np.array([before]),
-        vain=np.array([known.vain]),
+        before=np.array([ratio_before]),
+        vain=np.array([last.vain]),
     )
 
 

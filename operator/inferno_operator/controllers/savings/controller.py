@@ -10,7 +10,6 @@ from inferno_operator.controllers.savings.reconcile import (
     reconcile,
 )
 from inferno_operator.resources.objects import Now
-from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.cycles import Cycles
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.observer import Observer
@@ -51,7 +50,7 @@ class SavingsController:
         observer: Observer,
     ) -> None:
         self._steps = count()
-        self._objects = informers.subscribe(KINDS, _ignore)
+        self._objects = informers.subscribe(KINDS)  # all objects are read in each step
         self._context = Context(
             cluster, self._objects, measurements, system_of, now, step_s, observer
         )
@@ -70,7 +69,3 @@ class SavingsController:
         await self._objects.complete()
         await reconcile(self._context, next(self._steps))
         return ReconcileResult.due_after(self._context.step_s)
-
-
-def _ignore(_: ObjectDifference) -> None:
-    """Do nothing: all objects are read in each step."""

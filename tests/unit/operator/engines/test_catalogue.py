@@ -64,6 +64,13 @@ def test_a_file_of_sources_that_is_not_there_is_refused(tmp_path: Path) -> None:
         catalogue_with(tmp_path / "sources.yaml")
 
 
+def test_a_file_of_sources_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "sources.yaml").write_bytes(b"{}\n\xff")
+
+    with pytest.raises(InputError, match=r"sources\.yaml:2: not UTF-8 text \(byte 4\)"):
+        catalogue_with(tmp_path / "sources.yaml")
+
+
 def test_an_unknown_source_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(InputError, match=r"'vllm' is unknown; did you mean vLLM\?"):
         find_source(built_in(), "vllm")
