@@ -78,14 +78,14 @@ def _computes_only_prompts(profile: PerformanceProfile | RoleProfile) -> bool:
 def _beyond_memory(
     load: Load, profile: PerformanceProfile | RoleProfile, batch: int
 ) -> Iterator[str]:
-    tokens, known = batch * load.tokens_kept, profile.max_batch_size * profile.at_tokens
+    tokens, room = batch * load.tokens_kept, profile.max_batch_size * profile.at_tokens
     fields = "maxBatchSize and atTokens"
     if profile.max_tokens:
-        known, fields = profile.max_tokens, "maxTokens"
-    if tokens > known > 0:
+        room, fields = profile.max_tokens, "maxTokens"
+    if tokens > room > 0:
         yield (
             f"a batch of {batch} on {profile.accelerator} keeps {tokens} tokens in memory"
-            f" ({load.tokens_kept} of each request), more than the {known} that follow from"
+            f" ({load.tokens_kept} of each request), more than the {room} that follow from"
             f" {fields} of model {profile.model!r}; give maxTokens of the model, or a smaller"
             f" maxBatchSize of the server"
         )

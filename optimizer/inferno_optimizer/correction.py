@@ -1,4 +1,4 @@
-"""By how much more load is planned for where targets are missed with what should be enough.
+"""Corrects the planned load where replicas that should be enough miss targets.
 
 A Model that is too optimistic makes plans whose replicas miss their targets, and makes the same
 plan again. Where what runs should be enough and is not, the factor of the load rises by the share

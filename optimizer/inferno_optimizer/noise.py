@@ -1,4 +1,4 @@
-"""When a planned load rises and falls: by what chance does not explain.
+"""Decides when a planned load rises or falls: only by what chance does not explain.
 
 The operator's measurements and the policies of a replay follow this one rule. Arrivals are Poisson:
 a count of n requests has a standard deviation of sqrt(n).

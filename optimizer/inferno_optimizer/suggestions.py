@@ -45,24 +45,24 @@ def listed(known: Sequence[str]) -> str:
 
 
 def _nearest(name: str, known: Sequence[str]) -> Sequence[str]:
-    ours = name.lower()
+    given = name.lower()
     for theirs, word in SYNONYMS:
-        ours = ours.replace(theirs, word)
-    if same := [word for word in known if word.lower() == ours]:
+        given = given.replace(theirs, word)
+    if same := [word for word in known if word.lower() == given]:
         return same
     if len(known) > MOST_COMPARED:
         return ()
     distinct = {word.lower(): word for word in reversed(known)}.values()
-    words = _words(ours)
+    words = _words(given)
     likeness = {word: _likeness(words, _words(word)) for word in reversed(distinct)}
     least = max(LIKENESS, max(likeness.values(), default=0.0) - CLOSE)
     near = [word for word in likeness if likeness[word] >= least]
     return sorted(near, key=likeness.__getitem__, reverse=True)[:2]
 
 
-def _likeness(ours: Sequence[str], theirs: Sequence[str]) -> float:
+def _likeness(given: Sequence[str], theirs: Sequence[str]) -> float:
     """How much the words of two names are alike, from 0 to 1."""
-    name, known = "".join(ours), "".join(theirs)
+    name, known = "".join(given), "".join(theirs)
     part, whole = sorted((name, known), key=len)
     likeness = _ratio(name, known)
     if len(part) >= SHORTEST and part in whole:

@@ -1,4 +1,4 @@
-"""Keep replicas that a plan gives up, on cards that it leaves: nobody else gets less for them."""
+"""Keeps replicas that a plan gives up, on cards that it leaves: nobody else gets less for them."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""How many of a unit of time there are in another one."""
+"""Factors between units of time."""
 
 MS_PER_SECOND = 1000.0
 MS_PER_MINUTE = 60_000.0

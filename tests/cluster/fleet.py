@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kubernetes import config
 from kubernetes.client import ApiClient, CustomObjectsApi
 
 from inferno_operator.resources.dialects import KTHENA, Dialect
 from inferno_operator.resources.objects import Kind
+from tests.cluster.following import client_of
 from tests.cluster.ticking import Ticking
 
 Manifest = dict[str, Any]
@@ -147,8 +147,7 @@ CONTAINERS = {"containers": [{"name": "engine", "image": "example.com/engine"}]}
 @contextmanager
 def running_fleet(kubeconfig: Path, namespace: str, dialect: Dialect = KTHENA) -> Iterator[Fleet]:
     """A fleet that works until the block ends."""
-    new_client = config.new_client_from_config
-    with new_client(str(kubeconfig)) as api:  # type: ignore[no-untyped-call]  # nobody typed it
+    with client_of(kubeconfig) as api:
         fleet = Fleet(api, namespace, dialect)
         fleet.start()
         try:

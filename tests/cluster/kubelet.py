@@ -12,10 +12,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from kubernetes import config, watch
+from kubernetes import watch
 from kubernetes.client import ApiClient, CoreV1Api, V1Binding, V1ObjectMeta, V1ObjectReference
 from kubernetes.client.exceptions import ApiException
 
+from tests.cluster.following import client_of
 from tests.cluster.ticking import TICK_S, Ticking, unless_gone
 
 Manifest = dict[str, Any]
@@ -280,11 +281,7 @@ def running_pods(
     kubelet_class: type[Kubelet] = Kubelet,
 ) -> Iterator[Witness]:
     """Run pods in a namespace, and look at them; they start and end within some seconds."""
-    new_client = config.new_client_from_config
-    with (
-        new_client(str(kubeconfig)) as seen,  # type: ignore[no-untyped-call]  # nobody typed it
-        new_client(str(kubeconfig)) as changed,  # type: ignore[no-untyped-call]
-    ):
+    with client_of(kubeconfig) as seen, client_of(kubeconfig) as changed:
         witness = Witness(seen, namespace, capacity)
         kubelet = kubelet_class(changed, namespace, seconds, seconds)
         witness.start()

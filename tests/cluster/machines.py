@@ -10,8 +10,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from kubernetes import config
 from kubernetes.client import ApiClient, CoreV1Api
+
+from tests.cluster.following import client_of
 
 Manifest = dict[str, Any]
 Change = Callable[[], object]
@@ -217,8 +218,7 @@ def _do(changes: Iterable[Change]) -> None:
 @contextmanager
 def machines(kubeconfig: Path, chance: Random) -> Iterator[Machines]:
     """Nodes and pods that end with the block."""
-    new_client = config.new_client_from_config
-    with new_client(str(kubeconfig)) as api:  # type: ignore[no-untyped-call]  # nobody typed it
+    with client_of(kubeconfig) as api:
         found = Machines(api, chance)
         try:
             yield found

@@ -15,10 +15,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from kubernetes import config
 from kubernetes.client import ApiClient, CoreV1Api
 from kubernetes.client.exceptions import ApiException
 
+from tests.cluster.following import client_of
 from tests.cluster.kubelet import Kubelet
 from tests.cluster.scene import Scene
 from tests.controlplane.deployments import deployment
@@ -356,15 +356,15 @@ def moving(
     others: Sequence[Target] = (),
 ) -> Iterator[Motion]:
     """Run pods, engines and a Prometheus, and move the loads, until the block ends."""
-    plane, new_client = scene.control_plane, config.new_client_from_config
-    name, kubeconfig = f"prometheus-{scene.namespace}", str(plane.kubeconfig)
+    plane = scene.control_plane
+    name = f"prometheus-{scene.namespace}"
     with (
         Fleet(seed=1) as fleet,
         Prometheus(
             plane.processes, prometheus_program, name=name, scrape_interval_s=scrape_s
         ) as prometheus,
-        new_client(kubeconfig) as seen,  # type: ignore[no-untyped-call]  # nobody typed it
-        new_client(kubeconfig) as changed,  # type: ignore[no-untyped-call]
+        client_of(plane.kubeconfig) as seen,
+        client_of(plane.kubeconfig) as changed,
     ):
         kubelet = Kubelet(changed, scene.namespace, pods.cold_start_s, pods.ending_s, SPREAD)
         motion = Motion(seen, scene, fleet, prometheus, movers, others)

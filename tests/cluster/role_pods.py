@@ -7,11 +7,11 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from kubernetes import config
 from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi, V1DeleteOptions
 from kubernetes.client.exceptions import ApiException
 
 from inferno_operator.resources.dialects import Dialect
+from tests.cluster.following import client_of
 from tests.cluster.ticking import Ticking, unless_gone
 
 Manifest = dict[str, Any]
@@ -204,8 +204,7 @@ class RolePods(Ticking):
 @contextmanager
 def running_roles(kubeconfig: Path, namespace: str, roles: Sequence[Role]) -> Iterator[None]:
     """Create and delete the pods of roles until the block ends."""
-    new_client = config.new_client_from_config
-    with new_client(str(kubeconfig)) as api:  # type: ignore[no-untyped-call]  # nobody typed it
+    with client_of(kubeconfig) as api:
         pods = RolePods(api, namespace, roles)
         pods.start()
         try:

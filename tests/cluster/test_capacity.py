@@ -1,7 +1,6 @@
 """Cards of real Node and Pod objects are counted to the card, and never handed out twice."""
 
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -10,11 +9,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from kubernetes import config, watch
 from kubernetes.client import ApiClient, CustomObjectsApi
 
 from inferno_operator.controllers.capacity.shares import divide
 from inferno_operator.resources import GROUP, VERSION
+from tests.cluster.following import Follower, client_of
 from tests.cluster.machines import KINDS, Machines, machines
 from tests.cluster.scene import Mode, Scene, condition, in_every_mode, in_mode
 from tests.conftest import ROOT, StartOperator
@@ -86,60 +85,41 @@ def test_cards_are_counted_right_after_random_changes(
         cluster.add_pods(15, places)
 
 
-class Witness(threading.Thread):
+class PoolWitness(Follower):
     """Looks at the Capacities after every event; `broken` has the moments that must never be."""
 
     def __init__(self, api: ApiClient, namespaces: set[str], pool: int) -> None:
-        super().__init__(daemon=True)
-        self._objects = CustomObjectsApi(api)
-        self._watch = watch.Watch()  # type: ignore[no-untyped-call]  # nobody typed it
-        self._stopped = threading.Event()
-        self._told = dict.fromkeys(namespaces, 0)
+        lists = CustomObjectsApi(api).list_cluster_custom_object
+        super().__init__(lists, GROUP, VERSION, "capacities")
+        self._shares = dict.fromkeys(namespaces, 0)
         self._pool = pool
         self.broken: list[Mapping[str, int]] = []
         self.events = 0
 
-    def run(self) -> None:
-        """Look until stopped."""
-        version = "0"
-        while not self._stopped.is_set():
-            for event in self._watch.stream(  # type: ignore[no-untyped-call]  # nor this
-                self._objects.list_cluster_custom_object,
-                *(GROUP, VERSION, "capacities"),
-                resource_version=version,
-                timeout_seconds=1,
-            ):
-                self._look(event["object"])
-            version = self._watch.resource_version or version
-
-    def stop(self) -> None:
-        """End."""
-        self._stopped.set()
-        self.join()
-
-    def _look(self, capacity: Manifest) -> None:
-        namespace = capacity["metadata"]["namespace"]
-        if namespace not in self._told:
+    def take(self, manifest: Manifest) -> None:
+        """Take a Capacity after a change."""
+        namespace = manifest["metadata"]["namespace"]
+        if namespace not in self._shares:
             return
         self.events += 1
-        found = {c["type"]: c["available"] for c in capacity.get("status", {}).get("counted", ())}
-        self._told[namespace] = found.get("H100", 0)
-        if sum(self._told.values()) > self._pool:
-            self.broken.append(dict(self._told))
+        cards = {c["type"]: c["available"] for c in manifest.get("status", {}).get("counted", ())}
+        self._shares[namespace] = cards.get("H100", 0)
+        if sum(self._shares.values()) > self._pool:
+            self.broken.append(dict(self._shares))
 
 
 @contextmanager
-def witness(control_plane: ControlPlane, namespaces: set[str], pool: int) -> Iterator[Witness]:
+def witnessed(
+    control_plane: ControlPlane, namespaces: set[str], pool: int
+) -> Iterator[PoolWitness]:
     """Look at the shares of a pool until the block ends."""
-    new_client = config.new_client_from_config
-    kubeconfig = str(control_plane.kubeconfig)
-    with new_client(kubeconfig) as api:  # type: ignore[no-untyped-call]  # nobody typed it
-        found = Witness(api, namespaces, pool)
-        found.start()
+    with client_of(control_plane.kubeconfig) as api:
+        witness = PoolWitness(api, namespaces, pool)
+        witness.start()
         try:
-            yield found
+            yield witness
         finally:
-            found.stop()
+            witness.stop()
 
 
 def test_two_namespaces_that_share_never_exceed_the_pool(
@@ -149,7 +129,7 @@ def test_two_namespaces_that_share_never_exceed_the_pool(
     cluster.add_nodes(2 * len(KINDS))
     both = {each.namespace: each for each in (scene, other)}
     running = operator(namespace=",".join(both))
-    with witness(scene.control_plane, set(both), pool) as seen:
+    with witnessed(scene.control_plane, set(both), pool) as seen:
         for number in range(4):
             percents = {name: chance.randint(1, 100) for name in both}
             for name, percent in percents.items():

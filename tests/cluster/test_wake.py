@@ -1,6 +1,5 @@
 """From zero and back: a Server wakes beside a solve that is held, and when its operator ends."""
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes import config, watch
-from kubernetes.client import CustomObjectsApi
+from kubernetes.client import ApiClient, CustomObjectsApi
 
 from inferno_operator.resources.base import GROUP, VERSION
+from tests.cluster.following import Follower, client_of
 from tests.cluster.motion import Motion, Mover, PodTimes, manifests, moving
 from tests.cluster.scene import Scene
 from tests.conftest import StartOperator
@@ -68,40 +67,17 @@ class Decided:
     replicas: int
 
 
-class Decisions(threading.Thread):
-    """Watches the Server; `seen` has each decision that differs from the one before."""
+class Decisions(Follower):
+    """Follows the Server; `seen` has each decision that differs from the one before."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(daemon=True)
+    def __init__(self, api: ApiClient, namespace: str) -> None:
+        lists = CustomObjectsApi(api).list_namespaced_custom_object
+        super().__init__(lists, GROUP, VERSION, namespace, "servers")
         self.seen: list[Decided] = []
-        self._namespace = scene.namespace
-        kubeconfig = str(scene.control_plane.kubeconfig)
-        self._api = config.new_client_from_config(kubeconfig)  # type: ignore[no-untyped-call]  # nobody typed it
-        self._watch = watch.Watch("object")  # type: ignore[no-untyped-call]  # nor this
-        self._stopped = threading.Event()
 
-    def run(self) -> None:
-        """Watch until stopped."""
-        what = (GROUP, VERSION, self._namespace, "servers")
-        version = "0"
-        while not self._stopped.is_set():
-            for event in self._watch.stream(  # type: ignore[no-untyped-call]  # nor this
-                CustomObjectsApi(self._api).list_namespaced_custom_object,
-                *what,
-                resource_version=version,
-                timeout_seconds=1,
-            ):
-                self._note(event["raw_object"])
-            version = self._watch.resource_version or version
-
-    def stop(self) -> None:
-        """End."""
-        self._stopped.set()
-        self.join()
-        self._api.close()
-
-    def _note(self, server: Manifest) -> None:
-        desired = server["spec"].get("desiredAlloc")
+    def take(self, manifest: Manifest) -> None:
+        """Take the Server after a change."""
+        desired = manifest["spec"].get("desiredAlloc")
         if desired is None:
             return
         now = Decided(time.monotonic(), desired["accelerator"], desired["numReplicas"])
@@ -178,12 +154,13 @@ def sleeping(scene: Scene, prometheus_program: Path) -> Iterator[tuple[Sleeper, 
             "INFERNO_HOST": "127.0.0.1",
             "INFERNO_PORT": str(rest.port),
         }
-        decisions = Decisions(scene)
-        decisions.start()
-        try:
-            yield Sleeper(scene, motion, gateway, decisions, rest), environment
-        finally:
-            decisions.stop()
+        with client_of(scene.control_plane.kubeconfig) as api:
+            decisions = Decisions(api, scene.namespace)
+            decisions.start()
+            try:
+                yield Sleeper(scene, motion, gateway, decisions, rest), environment
+            finally:
+                decisions.stop()
 
 
 def leader_of(scene: Scene) -> str:

@@ -1,4 +1,4 @@
-"""What is said when the files of credentials cannot be used; never what they contain."""
+"""Messages about credential files that cannot be used; none shows what a file contains."""
 
 from inferno_optimizer.errors import UnavailableError
 

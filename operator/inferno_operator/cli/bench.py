@@ -1,4 +1,4 @@
-"""A benchmark: runs one after the other, each the one that tells most, until the time is over."""
+"""Runs a benchmark: one run after the other, each the one that tells most, until time is over."""
 
 import asyncio
 import csv

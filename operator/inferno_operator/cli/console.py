@@ -212,10 +212,10 @@ def show(
     which there is room. `rows` says which rows the main table has, and their order.
     """
 
-    def arranged(found: "Iterable[Part]") -> "Iterable[Part]":
+    def arranged(parts: "Iterable[Part]") -> "Iterable[Part]":
         from inferno_operator.cli.tables.order import ordered
 
-        return found if rows is None else ordered(found, rows, table() if table else None)
+        return parts if rows is None else ordered(parts, rows, table() if table else None)
 
     if output is Format.JSON:
         typer.echo(json.dumps(document(), indent=2, ensure_ascii=False))

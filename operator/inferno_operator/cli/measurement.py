@@ -111,7 +111,7 @@ def reported(resources: Sequence[Resource]) -> list[ServerMeasurement]:
 
 
 def measurement_document(
-    found: Sequence[ServerMeasurement], asked: Sequence[Asked]
+    measurements: Sequence[ServerMeasurement], asked: Sequence[Asked]
 ) -> dict[str, Any]:
     """Return measurements and queries as JSON."""
     servers = [
@@ -119,7 +119,7 @@ def measurement_document(
             "name": item.server.metadata.name,
             "measured": item.measured.to_json() if item.measured else None,
         }
-        for item in found
+        for item in measurements
     ]
     queries = [
         {
@@ -136,10 +136,12 @@ def measurement_document(
 
 
 def with_measured_loads(
-    resources: Sequence[Resource], found: Sequence[ServerMeasurement]
+    resources: Sequence[Resource], measurements: Sequence[ServerMeasurement]
 ) -> dict[str, Any]:
     """Return the objects as a List in which measured Servers have their load."""
-    newest = {_key(item.server): measured_server(item.server, item.measured) for item in found}
+    newest = {
+        _key(item.server): measured_server(item.server, item.measured) for item in measurements
+    }
     items = [newest.get(_key(resource), resource) for resource in resources]
     return {"apiVersion": "v1", "kind": "List", "items": [item.to_json() for item in items]}
 

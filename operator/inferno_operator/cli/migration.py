@@ -1,4 +1,4 @@
-"""From what WVA is configured with to our objects; pure.
+"""Translates the configuration of WVA into our objects; pure.
 
 WVA scales variants: workloads that serve a model, each on one accelerator. The variants of a model
 in a namespace become one Server with a workload for each accelerator. Everything without a

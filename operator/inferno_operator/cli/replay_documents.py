@@ -1,4 +1,4 @@
-"""What policies came to in a replay, as rows, JSON and CSV; pure."""
+"""The results of policies in a replay, as rows, JSON and CSV; pure."""
 
 import csv
 import io
@@ -19,26 +19,26 @@ WORST_TOLD = 10
 """Most times at which targets were missed that are shown for each policy."""
 
 
-def replay_document(scenario: Scenario, found: Sequence[Replayed]) -> Mapping[str, object]:
+def replay_document(scenario: Scenario, replays: Sequence[Replayed]) -> Mapping[str, object]:
     """The result as JSON; costs in cents, with all servers and each of them."""
     trace = scenario.trace
     return {
         "hours": trace.seconds / SECONDS_PER_HOUR,
         "stepSeconds": trace.step_s,
-        "policies": [_policy_document(scenario, one) for one in found],
+        "policies": [_policy_document(scenario, replayed) for replayed in replays],
     }
 
 
-def _policy_document(scenario: Scenario, one: Replayed) -> Mapping[str, object]:
-    account = one.account
-    everything = Row.of(one, "", slice(None))
+def _policy_document(scenario: Scenario, replayed: Replayed) -> Mapping[str, object]:
+    account = replayed.account
+    everything = Row.of(replayed, "", slice(None))
     return {
         **everything.document(),
-        "regret": one.regret,
-        "shareOfOptimum": one.share_of_optimum,
+        "regret": replayed.regret,
+        "shareOfOptimum": replayed.share_of_optimum,
         "cardHours": account.card_hours,
-        "classes": [row.of_class() for row in class_rows(one)],
-        "servers": [row.document() for row in server_rows(one)],
+        "classes": [row.of_class() for row in class_rows(replayed)],
+        "servers": [row.document() for row in server_rows(replayed)],
         "worst": [
             incident_document(incident, scenario.trace.step_s)
             for incident in worst_incidents(
@@ -89,13 +89,16 @@ class Row:
 
     @classmethod
     def of(
-        cls, one: Replayed, server: str, which: slice | np.ndarray[tuple[int], np.dtype[np.bool_]]
+        cls,
+        replayed: Replayed,
+        server: str,
+        which: slice | np.ndarray[tuple[int], np.dtype[np.bool_]],
     ) -> "Row":
         """The sums over some servers."""
-        account = one.account
+        account = replayed.account
         requests = account.requests[which]
         return cls(
-            policy=one.policy,
+            policy=replayed.policy,
             server=server,
             cost=float(account.cost[which].sum()),
             requests=float(requests.sum()),
@@ -121,26 +124,28 @@ class Row:
 COLUMNS = tuple(column.name for column in fields(Row) if column.name not in ("policy", "server"))
 
 
-def server_rows(one: Replayed) -> list[Row]:
+def server_rows(replayed: Replayed) -> list[Row]:
     """A row for each server."""
-    names = enumerate(one.account.servers)
-    return [Row.of(one, name, slice(place, place + 1)) for place, name in names]
+    names = enumerate(replayed.account.servers)
+    return [Row.of(replayed, name, slice(place, place + 1)) for place, name in names]
 
 
-def class_rows(one: Replayed) -> list[Row]:
+def class_rows(replayed: Replayed) -> list[Row]:
     """A row for the servers of each class, by its name."""
-    classes = np.array(one.account.classes)
-    return [Row.of(one, name, classes == name) for name in sorted(set(one.account.classes))]
+    classes = np.array(replayed.account.classes)
+    return [
+        Row.of(replayed, name, classes == name) for name in sorted(set(replayed.account.classes))
+    ]
 
 
-def replay_csv(found: Sequence[Replayed]) -> str:
+def replay_csv(replays: Sequence[Replayed]) -> str:
     """A line for each policy and server, and one for all servers of a policy."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     names = ("policy", "server", *COLUMNS)
     writer.writerow(to_camel(name) for name in names)
-    for one in found:
-        for row in (Row.of(one, "", slice(None)), *server_rows(one)):
+    for replayed in replays:
+        for row in (Row.of(replayed, "", slice(None)), *server_rows(replayed)):
             writer.writerow(getattr(row, name) for name in names)
     return text.getvalue().rstrip("\n")
 

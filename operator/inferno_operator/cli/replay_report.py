@@ -32,7 +32,7 @@ ABOVE = 1.05
 
 
 def replay_page(
-    title: str, scenario: Scenario, found: Sequence[Replayed], money: Money = CENTS
+    title: str, scenario: Scenario, replays: Sequence[Replayed], money: Money = CENTS
 ) -> ReplayPage:
     """Return the page of replays of one load.
 
@@ -42,24 +42,24 @@ def replay_page(
         What was replayed.
     scenario
         Servers and load.
-    found
+    replays
         The replays, one or more.
     money
         The unit of costs.
     """
-    sections = _Sections(scenario, found, money)
+    sections = _Sections(scenario, replays, money)
     return ReplayPage(
         title=title,
         rate=money.rate,
-        figures=tuple(_figures(scenario, found, money)),
-        classes=[row.server for row in class_rows(found[0])],
-        front=_front(found, money),
-        policies=[sections.of(one) for one in found],
+        figures=tuple(_figures(scenario, replays, money)),
+        classes=[row.server for row in class_rows(replays[0])],
+        front=_front(replays, money),
+        policies=[sections.of(replayed) for replayed in replays],
     )
 
 
-def _figures(scenario: Scenario, found: Sequence[Replayed], money: Money) -> Iterator[KeyFigure]:
-    trace, first = scenario.trace, found[0]
+def _figures(scenario: Scenario, replays: Sequence[Replayed], money: Money) -> Iterator[KeyFigure]:
+    trace, first = scenario.trace, replays[0]
     hours = first.account.hours
     yield KeyFigure("Load", f"{hours:g} h", f"a decision each {trace.step_s:g}\N{NO-BREAK SPACE}s")
     yield KeyFigure("Requests", f"{first.account.requests.sum():,.0f}")
@@ -67,21 +67,21 @@ def _figures(scenario: Scenario, found: Sequence[Replayed], money: Money) -> Ite
     yield KeyFigure("Servers", str(len(scenario.fleet.servers)), accelerators)
     bound = first.bound.total_cost / hours
     yield KeyFigure("Bound", money.amount(bound), f"{money.rate}, with hindsight")
-    best = min(found, key=lambda one: one.account.total_cost)
+    best = min(replays, key=lambda replayed: replayed.account.total_cost)
     cheapest = money.amount(best.account.total_cost / hours)
     yield KeyFigure("Cheapest", cheapest, f"{money.rate}, {best.policy}")
-    kept = max(found, key=lambda one: one.account.attainment)
+    kept = max(replays, key=lambda replayed: replayed.account.attainment)
     yield KeyFigure("Most within targets", f"{100 * kept.account.attainment:.2f} %", kept.policy)
 
 
-def _front(found: Sequence[Replayed], money: Money) -> Chart:
+def _front(replays: Sequence[Replayed], money: Money) -> Chart:
     points = [
         Named(
-            one.policy,
-            one.account.total_cost / one.account.hours / money.cents,
-            100 * one.account.attainment,
+            replayed.policy,
+            replayed.account.total_cost / replayed.account.hours / money.cents,
+            100 * replayed.account.attainment,
         )
-        for one in found
+        for replayed in replays
     ]
     least = min(point.y for point in points)
     margin = max((100.0 - least) * (ABOVE - 1), 0.1)
@@ -103,58 +103,61 @@ class _Sections:
     """Sections of policies whose charts have the same axes."""
 
     scenario: Scenario
-    found: Sequence[Replayed]
+    replays: Sequence[Replayed]
     money: Money
 
-    def of(self, one: Replayed) -> PolicySection:
+    def of(self, replayed: Replayed) -> PolicySection:
         """The section of a policy."""
-        account, row = one.account, Row.of(one, "", slice(None))
+        account, row = replayed.account, Row.of(replayed, "", slice(None))
         accelerators = self.scenario.fleet.accelerators
         worst = worst_incidents(account, self.scenario.trace, accelerators, WORST_TOLD)
         return PolicySection(
-            name=one.policy,
+            name=replayed.policy,
             cost=self.money.amount(row.cost / account.hours),
-            regret=self.money.change(one.regret / account.hours),
-            of_optimum=f"{100 * one.share_of_optimum:.1f} %",
+            regret=self.money.change(replayed.regret / account.hours),
+            of_optimum=f"{100 * replayed.share_of_optimum:.1f} %",
             within=row.within,
             missed_minutes=f"{row.missed_minutes:.0f}",
             replicas=f"{row.replicas:.2f}",
             started=row.started,
             moves=row.moves,
-            classes=[ClassShare(each.server, each.within) for each in class_rows(one)],
-            charts=(self._cost(one), self._replicas(one)),
+            classes=[ClassShare(each.server, each.within) for each in class_rows(replayed)],
+            charts=(self._cost(replayed), self._replicas(replayed)),
             worst=[self._time(incident) for incident in worst],
         )
 
-    def _cost(self, one: Replayed) -> Chart:
-        accounts = (*(each.account for each in self.found), one.bound)
+    def _cost(self, replayed: Replayed) -> Chart:
+        accounts = (*(each.account for each in self.replays), replayed.bound)
         costs = [account.history.cost / self.money.cents for account in accounts]
         most = max(float(_means(cost).max(initial=0.0)) for cost in costs) * ABOVE or 1.0
         own, bound = (
-            _means(account.history.cost / self.money.cents) for account in (one.account, one.bound)
+            _means(account.history.cost / self.money.cents)
+            for account in (replayed.account, replayed.bound)
         )
         hours = self._hours(len(own))
         lines = [
             (kind, zip(hours, values.tolist(), strict=True))
             for kind, values in (("bound", bound), ("line", own))
         ]
-        frame = Frame("Cost", "hours", self.money.rate, one.account.hours, most)
+        frame = Frame("Cost", "hours", self.money.rate, replayed.account.hours, most)
         extremes = f"{own.min():.2f} to {own.max():.2f} {self.money.rate}"
-        words = f"Cost of {one.policy} over time: {extremes}"
+        words = f"Cost of {replayed.policy} over time: {extremes}"
         return line_chart(frame, lines, f"{words}; dashed: the bound")
 
-    def _replicas(self, one: Replayed) -> Chart:
-        totals = [each.account.history.replicas.sum(axis=1) for each in self.found]
+    def _replicas(self, replayed: Replayed) -> Chart:
+        totals = [each.account.history.replicas.sum(axis=1) for each in self.replays]
         most = max(float(_means(total).max(initial=0.0)) for total in totals) * ABOVE or 1.0
-        means = _means(one.account.history.on_accelerator)
+        means = _means(replayed.account.history.on_accelerator)
         layers = _most_used(self.scenario.fleet.accelerators, means)
-        frame = Frame("Replicas by accelerator", "hours", "replicas", one.account.hours, most)
-        words = f"Replicas of {one.policy} over time on {', '.join(name for name, _ in layers)}"
+        frame = Frame("Replicas by accelerator", "hours", "replicas", replayed.account.hours, most)
+        words = (
+            f"Replicas of {replayed.policy} over time on {', '.join(name for name, _ in layers)}"
+        )
         return stacked_chart(frame, self._hours(len(means)), layers, words)
 
     def _hours(self, places: int) -> list[float]:
         """The middle of each place of a chart."""
-        hours = self.found[0].account.hours
+        hours = self.replays[0].account.hours
         return [(place + 0.5) * hours / places for place in range(places)]
 
     def _time(self, incident: Incident) -> WorstTime:

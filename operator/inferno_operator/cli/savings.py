@@ -54,17 +54,17 @@ def accounts(observations: Iterable[Observation], namespace: str) -> list[Spendi
     return [*in_order, _total(in_order)] if len(in_order) > 1 else in_order
 
 
-def _row(name: str, found: Savings) -> SpendingRow:
-    policies = {own.policy: own for own in found.policies}
-    own = {PAID: found.paid, PLANNED: found.planned, STATIC_PEAK: found.static_peak}
+def _row(name: str, savings: Savings) -> SpendingRow:
+    policies = {own.policy: own for own in savings.policies}
+    own = {PAID: savings.paid, PLANNED: savings.planned, STATIC_PEAK: savings.static_peak}
     return SpendingRow(
         server=name,
-        accelerator=found.accelerator,
-        since=f"{found.since:%Y-%m-%dT%H:%M:%SZ}",
-        hours=found.counted_seconds / SECONDS_PER_HOUR,
-        requests=found.requests,
+        accelerator=savings.accelerator,
+        since=f"{savings.since:%Y-%m-%dT%H:%M:%SZ}",
+        hours=savings.counted_seconds / SECONDS_PER_HOUR,
+        requests=savings.requests,
         cents=own | {name: policy.cost for name, policy in policies.items()},
-        kept_requests={PAID: found.kept_requests}
+        kept_requests={PAID: savings.kept_requests}
         | {name: policy.kept_requests for name, policy in policies.items()},
     )
 

@@ -1,4 +1,4 @@
-"""Asks what waits for servers, also while they have no replica: one query for all of a source."""
+"""Asks how many requests servers have to serve, also servers without a replica."""
 
 import asyncio
 from collections import defaultdict

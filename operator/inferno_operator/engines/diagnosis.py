@@ -79,14 +79,14 @@ def _wrong_source(group: SeriesGroup, values: Values, names: tuple[str, ...]) ->
     )
 
 
-def _wrong_label(group: SeriesGroup, values: Values, known: list[Values]) -> str:
+def _wrong_label(group: SeriesGroup, values: Values, labels: list[Values]) -> str:
     metric = group.source.heartbeat[0]
-    if not known:
+    if not labels:
         return (
             f"Prometheus has no series of {metric}: let it scrape the replicas"
             " (a PodMonitor or ServiceMonitor), or correct spec.measure.source"
         )
-    texts = {_matchers(group, each): each for each in known}
+    texts = {_matchers(group, each): each for each in labels}
     near = difflib.get_close_matches(_matchers(group, values), texts, n=NAMED, cutoff=0.0)
     there = " or ".join(f"{{{shortened(text)}}}" for text in near)
     return f"{_plain(group, values)}; there is {there}"

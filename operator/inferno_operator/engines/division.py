@@ -1,4 +1,4 @@
-"""Which servers share their queries: a group in parts, and those who are asked alone; pure."""
+"""Divides groups of servers into queries, and names the servers that are asked alone; pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace

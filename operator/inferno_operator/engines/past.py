@@ -227,13 +227,13 @@ class _Reader:
     async def _whole(self, expression: str, series: int, span: Span) -> list[Series]:
         """The answer for a whole time, piece by piece."""
         most = max(min(MOST_POINTS, NUMBERS_AT_ONCE // max(series, 1)), FEWEST_STEPS)
-        found: list[Series] = []
+        pieces: list[Series] = []
         for first in range(0, span.steps, most):
             last = min(first + most, span.steps)
-            found += await self._piece(expression, span, first, last)
+            pieces += await self._piece(expression, span, first, last)
             if last < span.steps:
                 self._tell(f"asking Prometheus: {last / span.steps:.0%} of a query")
-        return found
+        return pieces
 
     async def _piece(self, expression: str, span: Span, first: int, last: int) -> list[Series]:
         """The answer for some steps; where Prometheus fails, for half of them at a time."""

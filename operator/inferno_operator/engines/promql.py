@@ -244,13 +244,13 @@ def _demanded(group: SeriesGroup, term: Term, seconds: int) -> Iterator[str]:
 def last_seen(group: SeriesGroup, seconds: int) -> Query:
     """Return the query for servers that do not report now, but did in the last seconds.
 
-    Parts: `known` replicas; `newest`, the time of the newest sample [s], which is only looked
+    Parts: `values` replicas; `newest`, the time of the newest sample [s], which is only looked
     for at some moments, so that it is absent for replicas that ended at once.
     """
-    known = _each(group, f"last_over_time({{}}[{seconds}s])")
+    values = _each(group, f"last_over_time({{}}[{seconds}s])")
     newest = _each(group, f"max_over_time(timestamp({{}})[{seconds}s:{STEP_SECONDS}s])")
     parts = [
-        ("known", f"count {group.by} ({known})"),
+        ("known", f"count {group.by} ({values})"),
         ("newest", f"max {group.by} ({newest})"),
     ]
     return Query(group, "last seen", _union(parts))

@@ -138,9 +138,9 @@ def cov_by_server(query: Query, answer: QueryResult) -> Mapping[Values, float]:
     return {key: cov for key, cov in covs if cov is not None}
 
 
-def merged_warnings(known: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
+def merged_warnings(warnings: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
     """Return the first of the warnings of several answers, each once."""
-    return tuple(dict.fromkeys((*known, *more)))[:WARNINGS]
+    return tuple(dict.fromkeys((*warnings, *more)))[:WARNINGS]
 
 
 def is_plausible(value: float, *, signed: bool = False) -> bool:

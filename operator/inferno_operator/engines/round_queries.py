@@ -160,7 +160,7 @@ class RoundQueries:
         round_.tables |= _merged(memory.slow)
 
     async def optional(self, round_: Round, query: Query) -> None:
-        """Ask a query without which something is lacking."""
+        """Ask a query; without an answer a reading only lacks a number."""
         try:
             await self._ask(round_, query)
         except InfernoError as error:

@@ -1,4 +1,4 @@
-"""Whom a query is about: servers whose series have the same names of labels share each query.
+"""Groups servers that share queries: those whose series have the same names of labels.
 
 Values of labels are quoted, never pasted; selectors have a limited size.
 """

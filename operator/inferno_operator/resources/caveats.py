@@ -1,4 +1,4 @@
-"""Numbers of an object that are valid and hardly meant, and what they count as; pure."""
+"""Warns of numbers that are valid but hardly meant, and says what they count as; pure."""
 
 from collections import Counter
 from collections.abc import Iterator

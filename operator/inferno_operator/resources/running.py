@@ -1,4 +1,4 @@
-"""What runs of a Server whose spec cannot be read as a whole; what is wrong may be elsewhere."""
+"""Reads what runs of a Server whose spec is not valid: the mistake may be in another field."""
 
 from typing import Annotated
 

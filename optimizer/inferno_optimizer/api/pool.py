@@ -15,7 +15,7 @@ Reply = tuple[int, bytes]
 """Status and JSON."""
 
 ENDED = (asyncio.IncompleteReadError, ConnectionError)
-"""What reading from a process raises that ended, and writing to it."""
+"""Errors of reading from a process that has ended, and of writing to it."""
 
 
 class WorkerProcess:
@@ -30,16 +30,16 @@ class WorkerProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it is there still."""
+        """Whether it still runs."""
         return not self._answers.at_eof()
 
     async def ask(self, body: bytes) -> Reply:
-        """Have a body of optimizeOne answered.
+        """Return the answer to a body of optimizeOne.
 
         Raises
         ------
         Refusal
-            It died over it.
+            The process ended without an answer.
         """
         try:
             self._questions.write(b"%d\n" % len(body))
@@ -76,7 +76,7 @@ class ForkServer:
         Raises
         ------
         Refusal
-            The process cannot load the solvers, or died over this.
+            The process cannot load the solvers, or has ended.
         """
         async with self._lock:
             control = await self._started()
@@ -153,7 +153,7 @@ class WorkerPool:
         Raises
         ------
         Refusal
-            Too many want the same, it took too long, or it broke off.
+            Too many optimizations wait, or this one took too long, or its process ended.
         """
         await self._enter()
         self.running += 1

@@ -225,10 +225,10 @@ def _mean_tokens(
     whole: FloatArray, used: FloatArray, weights: FloatArray, least: float, typical: float
 ) -> FloatArray:
     """Mean tokens of each group: of the windows used, else of all, else typical ones."""
-    known = (whole >= least) & (whole <= PLAUSIBLE[1])
+    plausible = (whole >= least) & (whole <= PLAUSIBLE[1])
     has_used = weights.any(axis=1).reshape(-1, 1)
-    counted = np.where(has_used, weights, known.astype(np.float64))
-    values = np.where(has_used, used, np.where(known, whole, 0.0))
+    counted = np.where(has_used, weights, plausible.astype(np.float64))
+    values = np.where(has_used, used, np.where(plausible, whole, 0.0))
     total = counted.sum(axis=1)
     sums = np.where(counted > 0, values * counted, 0.0).sum(axis=1)
     means = np.maximum(sums / np.maximum(total, np.finfo(float).tiny), least)
@@ -243,8 +243,8 @@ def _pace(whole: WindowTable, used: BoolArray) -> FloatArray:
     with np.errstate(invalid="ignore"):
         seconds = newest - first
         counted = (used & recent & (whole.end > first[:, None])).sum(axis=1)
-    known = np.isfinite(seconds) & (seconds > 0)
-    return np.where(known, counted / np.where(known, seconds, 1.0), np.nan)
+    measured = np.isfinite(seconds) & (seconds > 0)
+    return np.where(measured, counted / np.where(measured, seconds, 1.0), np.nan)
 
 
 def _facts(

@@ -46,8 +46,10 @@ class Priors:
         values = np.array(
             [(p.alpha, p.beta, p.gamma, p.delta) if p else (0.0,) * 4 for p in parameters]
         ).reshape(-1, 4)
-        known = values > 0
-        precision = np.where(known, 1.0 / (PRIOR_COV * np.where(known, values, 1.0)) ** 2, 0.0)
+        measured = values > 0
+        precision = np.where(
+            measured, 1.0 / (PRIOR_COV * np.where(measured, values, 1.0)) ** 2, 0.0
+        )
         return cls(Prior(values[:, :2], precision[:, :2]), Prior(values[:, 2:], precision[:, 2:]))
 
     def take(self, groups: IntArray) -> "Priors":

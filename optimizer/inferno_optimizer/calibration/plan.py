@@ -1,4 +1,4 @@
-"""Which run of a benchmark tells most about the parameters that are not known well yet; pure.
+"""Chooses the run of a benchmark that tells most about parameters not known well yet; pure.
 
 The first runs have the fewest and the most clients and some between, and each kind of requests
 once. Each later one is the run that narrows the parameters most: it makes the determinant of
@@ -105,19 +105,19 @@ def next_trial(scope: Scope, made: Sequence[Trial], windows: Sequence[Window]) -
     if not windows:
         return None
     (lines,) = calibrate([Evidence(windows, of_clients=True)], 0.0, RUNS)
-    found = laws(lines, scope.budget, of_clients=True)
-    gains = _gains(found, windows, scope.candidates)
+    fitted = laws(lines, scope.budget, of_clients=True)
+    gains = _gains(fitted, windows, scope.candidates)
     best = int(np.argmax(gains))
     return scope.candidates[best] if gains[best] >= LEAST_GAIN else None
 
 
-def _gains(found: Laws, windows: Sequence[Window], candidates: Sequence[Trial]) -> FloatArray:
+def _gains(fitted: Laws, windows: Sequence[Window], candidates: Sequence[Trial]) -> FloatArray:
     """Growth of the logarithm of the determinant by each candidate."""
-    if (fit := found.chosen_steps) is not None:
+    if (fit := fitted.chosen_steps) is not None:
         expected = [_expected_of_steps(fit.parameters, trial) for trial in candidates]
         known, new = (sensitivities(ws, fit.parameters) for ws in (windows, expected))
     else:
-        facts = found.lines.facts
+        facts = fitted.lines.facts
         expected = [_expected_of_lines(facts, trial) for trial in candidates]
         known, new = (_sensitivities_of_lines(facts, ws) for ws in (windows, expected))
     rows = np.concatenate(known)

@@ -151,24 +151,24 @@ def fit_steps(
     ahead = np.ones(len(tried))
     for _ in range(ITERATIONS):
         rows = runs.rows(tried, ahead)
-        found = robust_fit(rows, _nothing_known(len(tried)))
-        ahead = found.coefficients[:, -1]
-    counted = np.minimum(np.abs(found.residuals), MOST_COUNTED)
+        estimate = robust_fit(rows, _nothing_known(len(tried)))
+        ahead = estimate.coefficients[:, -1]
+    counted = np.minimum(np.abs(estimate.residuals), MOST_COUNTED)
     best = int(np.argmin(np.mean(counted**2, axis=1)))
-    if (_fitted(rows, found, best)[rows.used[best]] <= 0).any():
+    if (_fitted(rows, estimate, best)[rows.used[best]] <= 0).any():
         return None
-    itl, ttft = np.split(found.residuals[best], 2)
-    alpha, kappa, delta, extra, ahead_of = found.coefficients[best].tolist()
+    itl, ttft = np.split(estimate.residuals[best], 2)
+    alpha, kappa, delta, extra, ahead_of = estimate.coefficients[best].tolist()
     inputs, outputs = (_reach(column) for column in (runs.prompts, runs.lengths.output_tokens))
     return StepFit(
         StepParameters(
             alpha, kappa, delta, extra, ahead_of, budget, float(tried[best]), *inputs, *outputs
         ),
-        tuple(found.errors[best].tolist()),
+        tuple(estimate.errors[best].tolist()),
         tuple(itl.tolist()),
         tuple(ttft.tolist()),
-        _doubt(rows, found, best),
-        tuple(_shares(rows, found, best).tolist()),
+        _doubt(rows, estimate, best),
+        tuple(_shares(rows, estimate, best).tolist()),
     )
 
 
@@ -191,23 +191,23 @@ def _reach(tokens: FloatArray) -> tuple[int, int]:
     return round(tokens.min() / REACH), round(tokens.max() * REACH)
 
 
-def _fitted(rows: Rows, found: Estimate, group: int) -> FloatArray:
+def _fitted(rows: Rows, estimate: Estimate, group: int) -> FloatArray:
     """The times that were fitted in a group [ms]."""
-    return np.asarray(rows.offset[group] + rows.design[group] @ found.coefficients[group])
+    return np.asarray(rows.offset[group] + rows.design[group] @ estimate.coefficients[group])
 
 
-def _shares(rows: Rows, found: Estimate, group: int) -> FloatArray:
+def _shares(rows: Rows, estimate: Estimate, group: int) -> FloatArray:
     """Largest share of the times that were fitted in a group that each coefficient has."""
-    parts = rows.design[group] * found.coefficients[group]
+    parts = rows.design[group] * estimate.coefficients[group]
     used = rows.used[group]
-    return np.asarray(np.max(parts[used] / _fitted(rows, found, group)[used, None], axis=0))
+    return np.asarray(np.max(parts[used] / _fitted(rows, estimate, group)[used, None], axis=0))
 
 
-def _doubt(rows: Rows, found: Estimate, group: int) -> float:
+def _doubt(rows: Rows, estimate: Estimate, group: int) -> float:
     """Largest relative standard error of the times that were fitted in a group."""
     design, used = rows.design[group], rows.used[group]
-    fitted = _fitted(rows, found, group)
-    variance = np.einsum("ri,ij,rj->r", design, found.covariance[group], design)
+    fitted = _fitted(rows, estimate, group)
+    variance = np.einsum("ri,ij,rj->r", design, estimate.covariance[group], design)
     return float(np.max(np.sqrt(np.maximum(variance, 0.0))[used] / fitted[used]))
 
 

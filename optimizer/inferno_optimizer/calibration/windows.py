@@ -269,8 +269,8 @@ class WindowTable:
 
     def batch_of_prefills(self) -> FloatArray:
         """Mean batch of the prefills; that of the decode steps if nothing else is known."""
-        known = (self.prefill_batch >= 1.0) & (self.prefill_batch <= PLAUSIBLE[1])
-        return np.where(known, self.prefill_batch, self.batch)
+        plausible = (self.prefill_batch >= 1.0) & (self.prefill_batch <= PLAUSIBLE[1])
+        return np.where(plausible, self.prefill_batch, self.batch)
 
     def take(self, groups: IntArray) -> Self:
         """The table of some of the groups."""

@@ -1,4 +1,4 @@
-"""A second plant, for trust in the first one: each request of a server, event by event.
+"""A second plant, to check the first one: it simulates each request of a server by events.
 
 Requests arrive at random and go to a replica by chance. A replica serves as many as fit into its
 batch, first come, first served, and they leave at the rates of the law of the sizing, which

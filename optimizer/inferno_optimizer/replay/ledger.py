@@ -136,12 +136,12 @@ class SimulatedPolicies:
         ]
 
 
-def homes(fleet: ReplayFleet, known: Mapping[str, str]) -> IntArray:
+def homes(fleet: ReplayFleet, names: Mapping[str, str]) -> IntArray:
     """The accelerator of each server: the one that is known and on which it can run, else home."""
     places = {name: place for place, name in enumerate(fleet.accelerators)}
     home = fleet.home.copy()
     for row, server in enumerate(fleet.servers):
-        place = places.get(known.get(server.name, ""))
+        place = places.get(names.get(server.name, ""))
         if place is not None and fleet.cards[row, place]:
             home[row] = place
     return home

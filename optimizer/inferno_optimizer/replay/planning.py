@@ -29,20 +29,20 @@ class PlanningRules:
     Attributes
     ----------
     ahead
-        Whether the load is looked ahead for, by `forecast`, chance does not count, and reductions
-        wait.
+        Whether plans are for the load that `forecast` expects; then changes by chance do not count,
+        and reductions wait.
     calibrates
         Whether it plans with what its replicas did, as with `calibrate: Use`; else with the Models.
     corrects
-        Whether more load is planned for where targets are missed with what should be enough.
+        Whether plans are for more load where replicas that should be enough miss targets.
     exact
         Whether the options of the fleet choose the solver; else it is the greedy one.
     interval_s
         Between two plans.
     short_s, long_s
         Load and lengths are means over the long time; the load is that over the short one where it
-        is significantly larger, or where nothing is looked ahead for. Servers
-        may have others.
+        is significantly larger, or without `ahead`. Servers may have
+        others.
     catch_up_s
         In which a backlog is to be worked off.
     window_s
@@ -131,9 +131,9 @@ class Planner:
         self._learned |= bool((self._correction.factor != before.factor).any())
 
     def _should_be_enough(self, seen: Seen) -> BoolArray:
-        """Whether the plan is carried out, and is by the Models enough for what there is to serve.
+        """Whether the plan is carried out and, by the Models, enough for what arrives and waits.
 
-        That is no more than its load, with what waits, nor longer requests.
+        These requests are no more, and no longer, than those that the plan is for.
         """
         rate = self._arrivals()
         serves = (seen.ready == seen.present).all(axis=1)

@@ -177,7 +177,7 @@ def epochs(trace: Trace) -> Iterator[slice]:
     yield slice(start, trace.steps)
 
 
-def changed(lengths: FloatArray, known: FloatArray) -> npt.NDArray[np.bool_]:
+def changed(lengths: FloatArray, before: FloatArray) -> npt.NDArray[np.bool_]:
     """Which clients have other mean lengths; arrays of shape (2, clients)."""
-    other: npt.NDArray[np.bool_] = np.any(np.abs(lengths - known) > SAME_LENGTH * known, axis=0)
+    other: npt.NDArray[np.bool_] = np.any(np.abs(lengths - before) > SAME_LENGTH * before, axis=0)
     return other

@@ -266,8 +266,8 @@ def _as_now(allocation: Allocation, server: Server) -> float:
     return sum(part.replicas * now.get(part.accelerator, math.inf) for part in parts)
 
 
-def _is_same(told: float, expected: float) -> bool:
-    return math.isclose(told, expected, rel_tol=ROUNDED, abs_tol=ROUNDED)
+def _is_same(given: float, expected: float) -> bool:
+    return math.isclose(given, expected, rel_tol=ROUNDED, abs_tol=ROUNDED)
 
 
 def _cost(decisions: Iterable[Decision]) -> float:

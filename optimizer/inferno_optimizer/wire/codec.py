@@ -213,9 +213,9 @@ def _given(decision: Decision, allocation: Allocation) -> dict[str, Any]:
     return document | _warnings(decision)
 
 
-def _warnings(told: Decision | Option) -> dict[str, Any]:
+def _warnings(source: Decision | Option) -> dict[str, Any]:
     """Write the warnings, if there are any."""
-    return {"warnings": list(told.warnings)} if told.warnings else {}
+    return {"warnings": list(source.warnings)} if source.warnings else {}
 
 
 def encode_explanation(options: Iterable[Option]) -> list[dict[str, Any]]:

@@ -157,12 +157,12 @@ def _past(endpoint: "PrometheusEndpoint | None", labels: str, hours: float) -> "
         return read_windows(place, wanted, hours, tell)
 
 
-def _print_model(pair: "CalibratedPair", found: "Laws", measured: "Measurements") -> None:
+def _print_model(pair: "CalibratedPair", laws: "Laws", measured: "Measurements") -> None:
     """Print the manifest of a Model, after what is to be known of its parameters."""
     from inferno_operator.cli.tables.calibration import manifest, named
 
-    warn([*named(found)])
-    typer.echo(manifest(pair, found, measured))
+    warn([*named(laws)])
+    typer.echo(manifest(pair, laws, measured))
 
 
 @app.command(

@@ -170,30 +170,30 @@ def _replayed(scenario: "Scenario", policies: list[str], jobs: int) -> "list[Rep
 
 
 def _print(
-    output: ReplayFormat, scenario: "Scenario", found: "list[Replayed]", money: Money
+    output: ReplayFormat, scenario: "Scenario", replays: "list[Replayed]", money: Money
 ) -> None:
     """Print what the policies came to."""
     from inferno_operator.cli.replay_documents import replay_csv, replay_document
     from inferno_operator.cli.tables.replay import replay_parts
 
     if output is ReplayFormat.CSV:
-        typer.echo(replay_csv(found))
+        typer.echo(replay_csv(replays))
         return
     show(
         Format(output.value),
-        lambda: replay_document(scenario, found),
-        lambda: replay_parts(found, money),
+        lambda: replay_document(scenario, replays),
+        lambda: replay_parts(replays, money),
     )
 
 
 def _write_page(
-    file: Path, title: str, scenario: "Scenario", found: "list[Replayed]", money: Money
+    file: Path, title: str, scenario: "Scenario", replays: "list[Replayed]", money: Money
 ) -> None:
     """Write what the policies came to as a page."""
     from inferno_operator.cli.replay_report import replay_page
     from inferno_operator.pages.html import replay_html
 
-    write(file, replay_html(replay_page(title, scenario, found, money)))
+    write(file, replay_html(replay_page(title, scenario, replays, money)))
 
 
 @app.command(

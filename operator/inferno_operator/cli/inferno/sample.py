@@ -1,4 +1,4 @@
-"""`inferno sample`: something to optimize, for who has no cluster and no files yet."""
+"""`inferno sample`: a system to optimize, for people without a cluster and files."""
 # ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
 
 import typer

@@ -219,13 +219,13 @@ def show_overview(
 
 
 def _show_measurements(
-    output: Format, found: "Sequence[ServerMeasurement]", asked: "Sequence[Asked]"
+    output: Format, measurements: "Sequence[ServerMeasurement]", asked: "Sequence[Asked]"
 ) -> None:
     from inferno_operator.cli.measurement import measurement_document
     from inferno_operator.cli.tables.measurement import measurement_parts
 
     show(
         output,
-        lambda: measurement_document(found, asked),
-        lambda: measurement_parts(found, asked, now()),
+        lambda: measurement_document(measurements, asked),
+        lambda: measurement_parts(measurements, asked, now()),
     )

@@ -1,4 +1,4 @@
-"""Where objects in files say what may be meant otherwise; the plan is made nevertheless."""
+"""Finds what objects in files say that may be meant otherwise; it is planned nevertheless."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -171,16 +171,16 @@ def _resources(
 
 def _read_each(documents: Iterable[Document], read: Callable[[Document], Read]) -> list[Read]:
     """Return what each document has; refuse all in which it cannot be read."""
-    found: list[Read] = []
+    results: list[Read] = []
     errors: list[InputError] = []
     for document in documents:
         try:
             with _located(document, ["kind"]):
-                found.append(read(document))
+                results.append(read(document))
         except InputError as error:
             errors.append(error)
     _refuse(errors)
-    return found
+    return results
 
 
 def _refuse(errors: Sequence[InputError]) -> None:

@@ -1,4 +1,4 @@
-"""What commands read."""
+"""Arguments and options that say what commands read."""
 
 from typing import Annotated
 

@@ -24,7 +24,7 @@ class CalibratedPair:
     count: int
 
 
-def manifest(pair: CalibratedPair, found: Laws, measured: Measurements) -> str:
+def manifest(pair: CalibratedPair, laws: Laws, measured: Measurements) -> str:
     """The manifest of a Model with the parameters that sizing needs.
 
     They are those of the law that fits better. Decode parameters include the waits for prefills of
@@ -34,16 +34,16 @@ def manifest(pair: CalibratedPair, found: Laws, measured: Measurements) -> str:
     ----------
     pair
         What the calibration is of.
-    found
+    laws
         The calibration.
     measured
         What it was calculated from.
     """
-    facts, steps = found.lines.facts, found.chosen_steps
+    facts, steps = laws.lines.facts, laws.chosen_steps
     lines = [
         *_header(facts, measured.name),
         *([] if steps else ["# decodeParms include the waits for prefills of other requests."]),
-        *_both(found, measured.name),
+        *_both(laws, measured.name),
         f"apiVersion: {API_VERSION}",
         "kind: Model",
         "metadata:",
@@ -53,20 +53,20 @@ def manifest(pair: CalibratedPair, found: Laws, measured: Measurements) -> str:
         "  data:",
         f"  - acc: {_quoted(pair.accelerator)}",
         f"    accCount: {pair.count}",
-        *(_steps(steps) if steps else _lines(found.lines)),
+        *(_steps(steps) if steps else _lines(laws.lines)),
         f"    maxBatchSize: {facts.largest_batch:.0f}",
         f"    atTokens: {facts.output_tokens:.0f}",
-        _kept(found, measured.name),
+        _kept(laws, measured.name),
     ]
     return "\n".join(lines)
 
 
-def named(found: Laws) -> Iterator[str]:
+def named(laws: Laws) -> Iterator[str]:
     """Warnings about the runs that are far from the law that fits the others."""
-    far = found.distances
+    far = laws.distances
     for place in far.far:
         away = f"ITL {far.itl[place]:+.0%}, TTFT {far.ttft[place]:+.0%}"
-        yield f"{found.lines.used[place].replica}: is far from what fits the other runs: {away}"
+        yield f"{laws.lines.used[place].replica}: is far from what fits the other runs: {away}"
 
 
 def doubt_parts(models: Iterable[Model]) -> Iterator[str]:
@@ -130,13 +130,13 @@ def _steps(fit: StepFit) -> list[str]:
     ]
 
 
-def _both(found: Laws, measurements: str) -> list[str]:
+def _both(laws: Laws, measurements: str) -> list[str]:
     """How far the runs are from both laws, and for which lengths the steps hold."""
-    if found.steps is None or found.from_steps is None:
+    if laws.steps is None or laws.from_steps is None:
         return []
-    ways = f"stepParms {found.from_steps.mean:.1%}, decodeParms {found.from_lines.mean:.1%}"
+    ways = f"stepParms {laws.from_steps.mean:.1%}, decodeParms {laws.from_lines.mean:.1%}"
     lines = [f"# Mean distance of the {measurements}: {ways}."]
-    if (chosen := found.chosen_steps) is not None:
+    if (chosen := laws.chosen_steps) is not None:
         valid = chosen.parameters
         inputs = f"{valid.min_input_tokens} to {valid.max_input_tokens} input"
         outputs = f"{valid.min_output_tokens} to {valid.max_output_tokens} output"
@@ -144,11 +144,11 @@ def _both(found: Laws, measurements: str) -> list[str]:
     return lines
 
 
-def _kept(found: Laws, measurements: str) -> str:
+def _kept(laws: Laws, measurements: str) -> str:
     """The tokens that a full batch of such requests keeps, as was shown to fit."""
-    facts = found.lines.facts
+    facts = laws.lines.facts
     length = ceil(facts.input_tokens) + ceil(facts.output_tokens)
-    tokens = max(w.batch * (w.input_tokens + w.output_tokens) for w in found.lines.used)
+    tokens = max(w.batch * (w.input_tokens + w.output_tokens) for w in laws.lines.used)
     most = max(ceil(tokens), ceil(facts.largest_batch * length))
     return f"    maxTokens: {most} # what the {measurements} kept; the KV cache may hold more"
 

@@ -59,8 +59,8 @@ def hardware_parts(hardware: KnownHardware) -> Iterator[Part]:
     yield TextTable(headings, [_card_row(card) for card in hardware.accelerators])
     yield ""
     for key, sheet in hardware.sources.items():
-        told = "; ".join(filter(None, (f"{key}: {sheet.title}", sheet.date, sheet.note)))
-        yield from _lines(told)
+        sources = "; ".join(filter(None, (f"{key}: {sheet.title}", sheet.date, sheet.note)))
+        yield from _lines(sources)
 
 
 def _lines(note: str) -> list[str]:
@@ -72,10 +72,10 @@ def _card_row(card: Card) -> tuple[str, ...]:
     return (card.name, *("-" if f is None else f"{f:g}" for f in figures), card.source)
 
 
-def models_parts(known: KnownModels) -> Iterator[Part]:
+def models_parts(models: KnownModels) -> Iterator[Part]:
     """Yield the models with what follows from the shapes of their matrices."""
     headings = ("MODEL", ">LAYERS", ">10^9", ">A TOKEN", ">KIB/TOKEN", ">WINDOW", "REPOSITORY")
-    yield TextTable(headings, [_model_row(model) for model in known.models])
+    yield TextTable(headings, [_model_row(model) for model in models.models])
 
 
 def _model_row(known: KnownModel) -> tuple[str, ...]:

@@ -32,11 +32,11 @@ OPTIONAL = ("KV", "RUNNING", "AGE", "WAIT", "IN", "OUT", "WAITING")
 
 
 def measurement_parts(
-    found: Sequence[ServerMeasurement], asked: Sequence[Asked], now: datetime
+    measurements: Sequence[ServerMeasurement], asked: Sequence[Asked], now: datetime
 ) -> Iterator[Part]:
     """Yield the measurements, what to do where one is not fresh, and the queries."""
-    yield TextTable(HEADINGS, [_row(item, now) for item in found], OPTIONAL)
-    if notes := measurement_notes(found):
+    yield TextTable(HEADINGS, [_row(item, now) for item in measurements], OPTIONAL)
+    if notes := measurement_notes(measurements):
         yield ""
         yield from notes
     for query in asked:
@@ -45,9 +45,9 @@ def measurement_parts(
         yield from _answer(query)
 
 
-def measurement_notes(found: Sequence[ServerMeasurement]) -> Sequence[str]:
+def measurement_notes(measurements: Sequence[ServerMeasurement]) -> Sequence[str]:
     """Return what to do where a measurement is not fresh, and what else the numbers do not say."""
-    named = ((item.server.metadata.name, note) for item in found for note in _notes(item))
+    named = ((item.server.metadata.name, note) for item in measurements for note in _notes(item))
     return list(grouped(named))
 
 
@@ -91,21 +91,21 @@ def _notes(item: ServerMeasurement) -> Iterator[str]:
     yield from _of_backlog(item.measured)
 
 
-def _of_load(found: Measured | None) -> Iterator[str]:
+def _of_load(measured: Measured | None) -> Iterator[str]:
     """Yield why plans are for another load than the one that arrives now."""
-    if found is not None and found.ahead is not None and found.load is not None:
-        now, planned, ahead = found.arrival_rate, found.load.arrival_rate, found.ahead
+    if measured is not None and measured.ahead is not None and measured.load is not None:
+        now, planned, ahead = measured.arrival_rate, measured.load.arrival_rate, measured.ahead
         grows = f"{ahead.growth:g} times that after {duration(ahead.seconds)}"
         seen = (
             f"as in 9 of 10 cases of the last {duration(ahead.history_seconds)}"
             if ahead.history_seconds
             else "assumed until two hours are known"
         )
-        corrected = found.correction.factor if found.correction else 1.0
+        corrected = measured.correction.factor if measured.correction else 1.0
         more = f", times {corrected:.3g} for missed targets" if corrected > 1 else ""
         said = f"planned for {number(planned)} requests/min: now {number(now)}, {grows}, {seen}"
         yield said + more
-    yield from _of_backlog(found)
+    yield from _of_backlog(measured)
 
 
 def _of_correction(item: ServerMeasurement) -> Iterator[str]:
@@ -130,29 +130,29 @@ def _of_schedule(item: ServerMeasurement) -> Iterator[str]:
         yield f"scheduled ({window.start} {window.timezone}): at least {' and '.join(asked)}"
 
 
-def _of_caches(found: Measured | None) -> Iterator[str]:
+def _of_caches(measured: Measured | None) -> Iterator[str]:
     """Yield how many input tokens are in prefix caches; nothing if none are, or it is not known."""
-    if found is not None and found.load is not None and found.load.cached_tokens:
-        inputs, cached = found.load.avg_in_tokens or 0, found.load.cached_tokens
+    if measured is not None and measured.load is not None and measured.load.cached_tokens:
+        inputs, cached = measured.load.avg_in_tokens or 0, measured.load.cached_tokens
         yield (
             f"{number(cached)} of {number(inputs)} input tokens are in prefix caches; plans count"
             f" on them where replicas run already"
         )
 
 
-def _of_drafts(found: Measured | None) -> Iterator[str]:
+def _of_drafts(measured: Measured | None) -> Iterator[str]:
     """Yield how many tokens a step makes; nothing without speculative decoding."""
-    if found is not None and found.tokens_per_step:
-        made = number(found.tokens_per_step)
+    if measured is not None and measured.tokens_per_step:
+        made = number(measured.tokens_per_step)
         yield f"a step makes {made} tokens of an answer, as drafts are accepted"
 
 
-def _of_backlog(found: Measured | None) -> Iterator[str]:
+def _of_backlog(measured: Measured | None) -> Iterator[str]:
     """Yield what part of the load for plans is not arrivals; nothing if there is no backlog."""
-    if found is not None and found.backlog and found.load is not None:
+    if measured is not None and measured.backlog and measured.load is not None:
         yield (
-            f"{number(found.backlog)} requests wait beyond what a healthy queue holds;"
-            f" plans are for {number(found.load.arrival_rate)} requests/min, to serve them too"
+            f"{number(measured.backlog)} requests wait beyond what a healthy queue holds;"
+            f" plans are for {number(measured.load.arrival_rate)} requests/min, to serve them too"
         )
 
 

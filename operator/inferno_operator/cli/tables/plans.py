@@ -83,10 +83,10 @@ def change_parts(
 
 def state_line(plan: Plan) -> str:
     """Return where a Plan is, and what the operator says of it, which may begin with the same."""
-    phase, told = plan.status.phase or PHASE_UNKNOWN, why(plan)
-    if told.lower().startswith(f"{phase} ".lower()):
-        return told[:1].upper() + told[1:]
-    return f"{phase}: {told}"
+    phase, cause = plan.status.phase or PHASE_UNKNOWN, why(plan)
+    if cause.lower().startswith(f"{phase} ".lower()):
+        return cause[:1].upper() + cause[1:]
+    return f"{phase}: {cause}"
 
 
 def difference_parts(plan: Plan, other: Plan, money: Money = CENTS) -> Iterator[Part]:

@@ -12,35 +12,40 @@ SHOWN = 2
 """Accelerators of a server that the floor names."""
 
 
-def replay_parts(found: Sequence[Replayed], money: Money = CENTS) -> Iterator[Part]:
+def replay_parts(replays: Sequence[Replayed], money: Money = CENTS) -> Iterator[Part]:
     """Yield a row for each policy, and what cards they used."""
     yield TextTable(
         (
             *("POLICY", ">COST/H", ">REGRET/H", ">OF OPTIMUM", ">WITHIN", ">DELAY", ">ITL"),
             *(">MISSED MIN", ">REPLICAS", ">STARTED", ">MOVES"),
         ),
-        [_policy_row(one, money) for one in found],
+        [_policy_row(replayed, money) for replayed in replays],
         ("STARTED", "MISSED MIN", "DELAY", "ITL", "MOVES"),
     )
     yield from money.named()
     yield ""
-    types = [kind for kind in found[0].account.card_hours if _used(found, kind)]
-    rows = [(one.policy, *(_mean_cards(one, kind) for kind in types)) for one in found]
+    types = [kind for kind in replays[0].account.card_hours if _used(replays, kind)]
+    rows = [
+        (replayed.policy, *(_mean_cards(replayed, kind) for kind in types)) for replayed in replays
+    ]
     yield TextTable(("CARDS", *(f">{kind}" for kind in types)), rows)
-    classes = sorted(set(found[0].account.classes))
+    classes = sorted(set(replays[0].account.classes))
     if len(classes) > 1:
         yield ""
-        shares = [(one.policy, *(f"{row.within:.2%}" for row in class_rows(one))) for one in found]
+        shares = [
+            (replayed.policy, *(f"{row.within:.2%}" for row in class_rows(replayed)))
+            for replayed in replays
+        ]
         yield TextTable(("WITHIN", *(f">{name}" for name in classes)), shares)
 
 
-def _policy_row(one: Replayed, money: Money) -> Sequence[str]:
-    row, hours = Row.of(one, "", slice(None)), one.account.hours
+def _policy_row(replayed: Replayed, money: Money) -> Sequence[str]:
+    row, hours = Row.of(replayed, "", slice(None)), replayed.account.hours
     return (
-        one.policy,
+        replayed.policy,
         money.amount(row.cost / hours),
-        money.change(one.regret / hours),
-        f"{one.share_of_optimum:.1%}",
+        money.change(replayed.regret / hours),
+        f"{replayed.share_of_optimum:.1%}",
         *(f"{share:.2%}" for share in (row.within, row.delay_within, row.itl_within)),
         f"{row.missed_minutes:.0f}",
         f"{row.replicas:.2f}",
@@ -48,12 +53,12 @@ def _policy_row(one: Replayed, money: Money) -> Sequence[str]:
     )
 
 
-def _used(found: Sequence[Replayed], kind: str) -> bool:
-    return any(one.account.card_hours[kind] > 0 for one in found)
+def _used(replays: Sequence[Replayed], kind: str) -> bool:
+    return any(replayed.account.card_hours[kind] > 0 for replayed in replays)
 
 
-def _mean_cards(one: Replayed, kind: str) -> str:
-    return f"{one.account.card_hours[kind] / one.account.hours:.2f}"
+def _mean_cards(replayed: Replayed, kind: str) -> str:
+    return f"{replayed.account.card_hours[kind] / replayed.account.hours:.2f}"
 
 
 def floor_parts(floor: FloorOfTrace, money: Money = CENTS) -> Iterator[Part]:

@@ -205,15 +205,15 @@ def _totals(views: Sequence[ServerView], money: Money) -> str:
 
 def _missed(views: Sequence[ServerView]) -> str:
     """Return how many servers miss a target, of those of which that is known."""
-    known = [view for view in views if view.is_known]
-    missed, unknown = sum(view.misses_target for view in known), len(views) - len(known)
+    measured = [view for view in views if view.is_known]
+    missed, unknown = sum(view.misses_target for view in measured), len(views) - len(measured)
     if not unknown:
         return f"{missed} of {len(views)} servers miss a target now"
     unmeasured = sum(view.is_measured and view.measured is None for view in views)
     note = f" ({unmeasured} not measured yet)" if unmeasured else ""
-    if not known:
+    if not measured:
         return f"no server has a known latency with a target{note}"
-    said = f"{missed} of {len(known)} servers with known latencies miss a target now"
+    said = f"{missed} of {len(measured)} servers with known latencies miss a target now"
     return f"{said}; unknown: {unknown}{note}"
 
 

@@ -213,15 +213,15 @@ def _document(decision: StoredDecision) -> Manifest:
     )
 
 
-def _decision(found: PlanDecision) -> StoredDecision:
+def _decision(written: PlanDecision) -> StoredDecision:
     return StoredDecision(
-        found.server,
-        found.spec.to_json(),
-        tuple(Verdict(v.type, v.holds, v.reason, v.message) for v in found.verdicts),
-        found.active,
-        found.load.to_json() if found.load else None,
-        found.before,
-        found.cost_before,
+        written.server,
+        written.spec.to_json(),
+        tuple(Verdict(v.type, v.holds, v.reason, v.message) for v in written.verdicts),
+        written.active,
+        written.load.to_json() if written.load else None,
+        written.before,
+        written.cost_before,
     )
 
 

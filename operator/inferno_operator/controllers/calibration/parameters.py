@@ -68,19 +68,19 @@ def calibrations(
     return {model: tuple(own) for model, own in rows.items()}
 
 
-def with_prefill_batch(new: Iterable[Window], known: Iterable[Window]) -> list[Window]:
+def with_prefill_batch(new: Iterable[Window], before: Iterable[Window]) -> list[Window]:
     """New windows of replicas with the batch of their prefills; see `windows.lagged`.
 
     Parameters
     ----------
     new
         The newest window of each replica.
-    known
+    before
         Other windows; those that are not earlier than all of the new ones do not count.
     """
     windows = list(new)
     first = min((window.end for window in windows), default=0.0)
-    earlier = sorted((w for w in known if w.end < first), key=attrgetter("end"))
+    earlier = sorted((w for w in before if w.end < first), key=attrgetter("end"))
     last = {window.replica: window for window in earlier}
     return [_with_prefill_batch(window, last.get(window.replica)) for window in windows]
 
@@ -190,26 +190,26 @@ def _laws(previous: _PreviousData, result: Calibration) -> Laws | None:
 
 
 def _verdict(
-    previous: _PreviousData, result: Calibration, found: Laws | None
+    previous: _PreviousData, result: Calibration, laws: Laws | None
 ) -> tuple[CalibrationReason, str]:
     """The result of a calibration with both laws, and which of them is taken."""
-    if found and found.chosen_steps and found.from_steps:
-        steps, lines = found.from_steps.mean, found.from_lines.mean
+    if laws and laws.chosen_steps and laws.from_steps:
+        steps, lines = laws.from_steps.mean, laws.from_lines.mean
         reason = result.reason if result.reason.usable else CalibrationReason.CALIBRATED
         rest = f"; {result.message}" if result.reason.usable else ""
         off = f"stepParms fit better: windows are {steps:.1%} off, not {lines:.1%}"
-        return reason, f"{off}{_doubts(found.chosen_steps)}{rest}"
+        return reason, f"{off}{_doubts(laws.chosen_steps)}{rest}"
     if previous.typed_steps and result.reason.usable:
         return result.reason, f"{result.message}; {TYPED_STEPS_STAY}"
     return result.reason, result.message
 
 
 def _step_parms(
-    previous: _PreviousData, result: Calibration, found: Laws | None
+    previous: _PreviousData, result: Calibration, laws: Laws | None
 ) -> StepParms | None:
     """The step time for `calibrate: Use`."""
-    if found and found.chosen_steps:
-        upper = found.chosen_steps.upper
+    if laws and laws.chosen_steps:
+        upper = laws.chosen_steps.upper
         return StepParms(
             alpha=_rounded(upper.alpha),
             kappa=_rounded(upper.kappa),
@@ -238,15 +238,15 @@ def _doubts(steps: StepFit) -> str:
 
 
 def _hardly_known(
-    previous: _PreviousData, result: Calibration, found: Laws | None
+    previous: _PreviousData, result: Calibration, laws: Laws | None
 ) -> tuple[HardlyKnownParameter, ...]:
     """The parameters of the step time that are hardly known; as before after a refusal."""
-    if found and found.chosen_steps:
+    if laws and laws.chosen_steps:
         return tuple(
             HardlyKnownParameter(
                 name=one.name, error=_rounded(one.error), share=_rounded(one.share)
             )
-            for one in found.chosen_steps.hardly_known
+            for one in laws.chosen_steps.hardly_known
         )
     refused = not result.reason.usable
     return previous.before.hardly_known if previous.before and refused else ()

@@ -101,10 +101,10 @@ def _part_words(resource: str) -> Words:
     return words if words & MUST_BE_NAMED else frozenset()
 
 
-def unmatched_cards(found: Iterable[Unmatched]) -> list[UnmatchedCards]:
+def unmatched_cards(unmatched: Iterable[Unmatched]) -> list[UnmatchedCards]:
     """Return the cards without a type, one item per resource and label, with what to write."""
     groups: dict[tuple[str, str], list[Unmatched]] = {}
-    for item in found:
+    for item in unmatched:
         groups.setdefault((item.resource, item.label), []).append(item)
     return [
         UnmatchedCards(

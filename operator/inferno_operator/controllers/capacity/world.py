@@ -123,11 +123,11 @@ class CapacityObjects:
             self._changed()
 
 
-def _replaced(known: dict[Key, T], key: Key, after: T | None) -> bool:
+def _replaced(objects: dict[Key, T], key: Key, after: T | None) -> bool:
     """Replace what is known of an object; returns whether it differs."""
-    before = known.pop(key, None)
+    before = objects.pop(key, None)
     if after is not None:
-        known[key] = after
+        objects[key] = after
     return before != after
 
 

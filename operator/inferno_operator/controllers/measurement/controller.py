@@ -135,8 +135,8 @@ class MeasurementController:
 
     def servers(self) -> Sequence[tuple[Key, Server]]:
         """Return the Servers that are measured."""
-        known = ((key, o) for key, o in self._context.servers.all().items() if _asks(o))
-        return [(key, o.resource) for key, o in known if isinstance(o.resource, Server)]
+        asking = ((key, o) for key, o in self._context.servers.all().items() if _asks(o))
+        return [(key, o.resource) for key, o in asking if isinstance(o.resource, Server)]
 
     def _measures(self, keys: Iterable[Key]) -> dict[Key, Measure]:
         found = ((key, self._context.servers.get(key)) for key in keys)
@@ -204,9 +204,9 @@ class MeasurementController:
 
     def _measured_some(self, keys: Collection[Key]) -> None:
         """Ask for plans for what was measured of some Servers in a step."""
-        known = {k: found for k in keys if (found := self._context.measured.get(k)) is not None}
-        missed = missed_now(known)
-        loads = {key: found.load for key, found in known.items() if found.load}
+        measured = {k: found for k in keys if (found := self._context.measured.get(k)) is not None}
+        missed = missed_now(measured)
+        loads = {key: found.load for key, found in measured.items() if found.load}
         jumps = with_jumps(self._loads, loads, self._measures(loads))
         news = with_news(self._missed, missed)
         for key in keys:

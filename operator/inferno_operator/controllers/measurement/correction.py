@@ -1,4 +1,4 @@
-"""By how much more load is planned for where targets are missed by what should be enough; pure.
+"""Corrects the planned load where replicas that should be enough miss targets; pure.
 
 The state of a Server is in its status, so that an operator that has just started goes on with it.
 """

@@ -67,5 +67,5 @@ def _apart(measures: Mapping[Key, Measure]) -> list[dict[Key, Measure]]:
 
 def _rates(load: PastLoad, span: Span) -> dict[float, float]:
     """The known rates by time [requests/min]."""
-    known = enumerate(load.rate.tolist(), start=1)
-    return {span.start + n * span.step_s: 60 * rate for n, rate in known if rate == rate}  # noqa: PLR0124
+    rates = enumerate(load.rate.tolist(), start=1)
+    return {span.start + n * span.step_s: 60 * rate for n, rate in rates if rate == rate}  # noqa: PLR0124

@@ -67,10 +67,10 @@ def with_planned_load(
         The time, for which somebody may know that more is to come.
     """
     backlog = _backlog(newest, target)
-    found = _with_schedule(_load(newest, backlog, server, before), server, now)
-    if found is not None and newest.correction is not None:
-        found = _times(found, newest.correction.factor)
-    return newest.model_copy(update={"backlog": backlog, "load": found})
+    planned = _with_schedule(_load(newest, backlog, server, before), server, now)
+    if planned is not None and newest.correction is not None:
+        planned = _times(planned, newest.correction.factor)
+    return newest.model_copy(update={"backlog": backlog, "load": planned})
 
 
 def may_shrink(measured: Measured | None) -> bool:
@@ -139,8 +139,8 @@ def jumped(old: Load | None, new: Load, measure: Measure | None = None) -> bool:
 def _numbers(load: Load) -> FloatArray:
     """The rate [requests/s] and the lengths of a load; shape (numbers, 1), NaN where unknown."""
     lengths = (getattr(load, name) for name in LENGTHS)
-    known = [math.nan if value is None else value for value in lengths]
-    return np.array([load.arrival_rate / SECONDS_PER_MINUTE, *known])[:, None]
+    numbers = [math.nan if value is None else value for value in lengths]
+    return np.array([load.arrival_rate / SECONDS_PER_MINUTE, *numbers])[:, None]
 
 
 def _load(
@@ -152,16 +152,16 @@ def _load(
     while what is measured differs from it by noise.
     """
     last = _uncorrected(before) if before else None
-    known = [last] if last is not None else _given(server)
-    arrivals = _arrivals(measured, known)
+    standing = [last] if last is not None else _given(server)
+    arrivals = _arrivals(measured, standing)
     if measured is None or arrivals is None:
-        return _largest(known)
+        return _largest(standing)
     measure = server.spec.measure
     newest = _plus(arrivals, backlog, measure)
     if may_shrink(measured):
         return newest if last is None else _followed(last, newest, measure)
     if before is None or last is None or measured.quality not in SHRINKS:
-        return _largest([*known, newest])
+        return _largest([*standing, newest])
     waited = _plus(last, -(before.backlog or 0.0), measure)  # what waits now is known
     return _plus(_larger(waited, arrivals), backlog, measure)
 
@@ -178,12 +178,12 @@ def _times(load: Load, factor: float) -> Load:
     return load.model_copy(update={"arrival_rate": round(load.arrival_rate * factor, DIGITS)})
 
 
-def _with_schedule(found: Load | None, server: Server, now: datetime) -> Load | None:
+def _with_schedule(measured: Load | None, server: Server, now: datetime) -> Load | None:
     """Return a load with what somebody knows to come."""
     least = max((window.min_arrival_rate or 0.0 for window in server.scheduled(now)), default=0.0)
-    if found is None or found.arrival_rate >= least:
-        return found
-    return found.model_copy(update={"arrival_rate": least})
+    if measured is None or measured.arrival_rate >= least:
+        return measured
+    return measured.model_copy(update={"arrival_rate": least})
 
 
 def _followed(last: Load, newest: Load, measure: Measure | None) -> Load:
@@ -207,11 +207,11 @@ def _has_length(part: Load) -> bool:
     return bool(part.avg_out_tokens or part.avg_length)
 
 
-def _arrivals(measured: Measured | None, known: Sequence[Load]) -> Load | None:
+def _arrivals(measured: Measured | None, standing: Sequence[Load]) -> Load | None:
     """The load that arrives when new replicas serve; unknown lengths are the first known ones."""
     if measured is None or measured.arrival_rate is None:
         return None
-    last = next((part for part in known if _has_length(part)), None)
+    last = next((part for part in standing if _has_length(part)), None)
     if last is None and measured.avg_out_tokens is None:
         return IDLE if measured.quality == "Idle" else None
     growth = measured.ahead.growth if measured.ahead else 1.0
@@ -305,12 +305,12 @@ def measured_server(server: Server, measured: Measured | None) -> Server:
     keeps as many replicas as run or were decided, whatever their load is; and the accelerator
     too, unless there is a decision.
     """
-    found = load(server, measured)
-    if found is None and (server.sleeps or _is_off(server, measured)):
-        found = IDLE
-    if found is None:
+    newest = load(server, measured)
+    if newest is None and (server.sleeps or _is_off(server, measured)):
+        newest = IDLE
+    if newest is None:
         return server
-    loaded = with_load(server, found)
+    loaded = with_load(server, newest)
     return loaded if may_shrink(measured) or server.sleeps else _held(loaded, measured)
 
 

@@ -89,10 +89,10 @@ class LoadHistory:
         newest, ahead = self._newest, max(1, ceil(horizon_s / STEP_S))
         if newest is None or self.seconds < ENOUGH_S:
             return None
-        found = self._growth
-        if found is None or found[1] != ahead or newest - found[0] >= REFRESH_STEPS:
-            self._growth = found = newest, ahead, self._bound(newest, ahead)
-        return float(found[2].at(np.array([rate / UNIT]))[0])
+        bound = self._growth
+        if bound is None or bound[1] != ahead or newest - bound[0] >= REFRESH_STEPS:
+            self._growth = bound = newest, ahead, self._bound(newest, ahead)
+        return float(bound[2].at(np.array([rate / UNIT]))[0])
 
     def _bound(self, newest: int, ahead: int) -> GrowthBound:
         in_order = self._rates[np.arange(newest + 1, newest + 1 + STEPS) % STEPS]
@@ -120,12 +120,12 @@ class Lookahead:
             history.add(newest.time.timestamp(), newest.arrival_rate)
         horizon = server.lead_seconds + self.interval
         growth = history.growth(newest.arrival_rate or 0.0, horizon)
-        found = before.ahead if before else None
-        if growth is None and found is not None and found.history_seconds:
-            return found.model_copy(update={"seconds": horizon})
-        known = 0.0 if growth is None else history.seconds
+        last = before.ahead if before else None
+        if growth is None and last is not None and last.history_seconds:
+            return last.model_copy(update={"seconds": horizon})
+        seconds = 0.0 if growth is None else history.seconds
         least = first_ratio(horizon) if growth is None else max(growth, 1.0)
-        return Ahead(seconds=horizon, growth=round(least, 3), history_seconds=known)
+        return Ahead(seconds=horizon, growth=round(least, 3), history_seconds=seconds)
 
     def mean_rate(self, key: Key) -> float | None:
         """Return the mean of the rates of a server that are known; None without any."""

@@ -50,8 +50,8 @@ class MeasuredServers:
     def note(self, observation: Observation) -> None:
         """Take a Server as it is now."""
         key = observation.reference.key
-        known = self._servers.get(key)
-        if known is not None and known.reference.uid != observation.reference.uid:
+        before = self._servers.get(key)
+        if before is not None and before.reference.uid != observation.reference.uid:
             self._remove(key)  # it was created again while nobody watched
         if _is_measured(observation):
             self._servers[key] = observation

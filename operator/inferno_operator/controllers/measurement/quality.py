@@ -192,10 +192,10 @@ def _gaps(reading: Reading) -> Iterator[str]:
     window = _duration(reading.windows.long)
     if reading.warnings:
         yield f"Prometheus warns: {'; '.join(reading.warnings)}"
-    known = _replicas(reading) if reading.part(REPLICAS, "absent") else None
-    if known is not None and known.reporting < known.ready:
+    replicas = _replicas(reading) if reading.part(REPLICAS, "absent") else None
+    if replicas is not None and replicas.reporting < replicas.ready:
         yield (
-            f"{known.reporting} of {known.ready} replicas report;"
+            f"{replicas.reporting} of {replicas.ready} replicas report;"
             " look for up == 0 among the targets of Prometheus"
         )
     if reading.part(REPLICAS, "moved"):
@@ -327,12 +327,12 @@ _PERCENTILE_NAMES = tuple(f"p{share * 100:g}" for share in PERCENTILES)
 
 
 def _percentiles(reading: Reading, quantity: str) -> Percentiles | None:
-    known = {
+    values = {
         name: round(_per_token(reading, quantity, value) * MS_PER_SECOND, DIGITS)
         for name in _PERCENTILE_NAMES
         if (value := reading.part(name, quantity)) is not None
     }
-    return Percentiles(**known) if known else None
+    return Percentiles(**values) if values else None
 
 
 def _replicas(reading: Reading) -> MeasuredReplicas | None:
@@ -350,20 +350,20 @@ def _missed(now: Measured, target: Target) -> Iterable[str]:
 
 def against_targets(now: Measured, target: Target) -> Iterable[tuple[str, float, float]]:
     """Yield each target with a measured time: its name, the time and the limit [ms]."""
-    found: Sequence[tuple[str, float | None, float | None]] = (
+    limited: Sequence[tuple[str, float | None, float | None]] = (
         ("slo-itl", _itl(now, target.slo_itl_percentile), target.slo_itl),
         ("slo-ttw", _wait(now, target.slo_ttw_percentile), target.slo_ttw),
         ("slo-ttft", _ttft(now, target.slo_ttft_percentile), target.slo_ttft),
     )
-    for name, value, limit in found:
+    for name, value, limit in limited:
         if limit and value is not None:
             yield name, value, limit
 
 
 def _itl(now: Measured, percent: float | None) -> float | None:
     """Return the latency that a target limits; the mean if its percentiles are not measured."""
-    found = _percentile(now.itl_of_requests, percent) if percent else None
-    return now.itl_average if found is None else found
+    percentile = _percentile(now.itl_of_requests, percent) if percent else None
+    return now.itl_average if percentile is None else percentile
 
 
 def _ttft(now: Measured, percent: float | None) -> float | None:
@@ -372,15 +372,19 @@ def _ttft(now: Measured, percent: float | None) -> float | None:
 
 def _wait(now: Measured, percent: float | None) -> float | None:
     """Return the waiting time that a target limits; without a percentile it is the 95th."""
-    found = _percentile(now.wait, percent or 95.0)
-    if found is None and not percent and now.wait_average is not None:
+    percentile = _percentile(now.wait, percent or 95.0)
+    if percentile is None and not percent and now.wait_average is not None:
         return now.wait_average * TAIL
-    return found
+    return percentile
 
 
-def _percentile(known: Percentiles | None, percent: float) -> float | None:
+def _percentile(percentiles: Percentiles | None, percent: float) -> float | None:
     """Return the largest percentile that is not above this one: if it is too long, so is this."""
-    if known is None:
+    if percentiles is None:
         return None
-    values: Mapping[float, float | None] = {50: known.p50, 95: known.p95, 99: known.p99}
+    values: Mapping[float, float | None] = {
+        50: percentiles.p50,
+        95: percentiles.p95,
+        99: percentiles.p99,
+    }
     return next((v for p, v in sorted(values.items(), reverse=True) if p <= percent), None)

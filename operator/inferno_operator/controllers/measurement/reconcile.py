@@ -85,9 +85,9 @@ async def look_for_demand(context: Context) -> set[Key]:
     await _ask_for_demand(sources, context)
     readings = {key: context.readings[key] for key in sources.keys() & context.readings.keys()}
     for key, reading in readings.items():
-        known = context.measured.get(key) or last_good(servers[key])
-        if known is not None:
-            context.measured[key] = with_requests_seen(reading, known)
+        before = context.measured.get(key) or last_good(servers[key])
+        if before is not None:
+            context.measured[key] = with_requests_seen(reading, before)
     return wanted({k: reading for k, reading in readings.items() if k in context.measured})
 
 
@@ -100,8 +100,8 @@ async def _take(context: Context, results: Results) -> None:
     """Write what moved of Servers that are still there, while others are still asked about."""
     servers = context.servers.all()
     wanted = [(servers[k], r) for k, r in results.items() if _is_wanted(context, k)]
-    found = [(server, _newest(server, result, context)) for server, result in wanted]
-    await _write((status.update(*pair, context.now()) for pair in found), context)
+    measured = [(server, _newest(server, result, context)) for server, result in wanted]
+    await _write((status.update(*pair, context.now()) for pair in measured), context)
     async with context.progress:
         context.progress.notify_all()
     context.measured_some([server.reference.key for server, _ in wanted])
@@ -109,21 +109,21 @@ async def _take(context: Context, results: Results) -> None:
 
 def _is_wanted(context: Context, key: Key) -> bool:
     """Whether a Server is still there, and still to be measured."""
-    known = context.servers.get(key)
+    observation = context.servers.get(key)
     return (
-        known is not None
-        and isinstance(known.resource, Server)
-        and bool(known.resource.spec.measure)
+        observation is not None
+        and isinstance(observation.resource, Server)
+        and bool(observation.resource.spec.measure)
     )
 
 
 def _report(servers: Mapping[Key, Observation], context: Context) -> None:
     """Report what was measured to the observer; namespaces without measured Servers are empty."""
-    found = report.by_namespace(_reported(servers, context), context.now())
-    for namespace in context.reported | found.keys():
-        context.observer.measured(namespace, found.get(namespace, ()))
+    measured = report.by_namespace(_reported(servers, context), context.now())
+    for namespace in context.reported | measured.keys():
+        context.observer.measured(namespace, measured.get(namespace, ()))
     context.reported.clear()
-    context.reported.update(found)
+    context.reported.update(measured)
 
 
 def _reported(
@@ -177,8 +177,8 @@ def _reading(server: Server, key: Key, context: Context) -> DemandReading | None
 
 def last_good(observation: Observation) -> Measured | None:
     """Return what the status of a Server has: what this operator or another one measured."""
-    known = observation.status
-    return known.measured if isinstance(known, ServerStatus) else None
+    written = observation.status
+    return written.measured if isinstance(written, ServerStatus) else None
 
 
 async def _write(updates: Iterable[FieldUpdate | None], context: Context) -> None:

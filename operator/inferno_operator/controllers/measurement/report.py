@@ -17,22 +17,22 @@ def by_namespace(
     servers: Iterable[ReportedServer], now: datetime
 ) -> Mapping[str, Sequence[MeasuredServer]]:
     """Return the measured Servers of each namespace."""
-    found: defaultdict[str, list[MeasuredServer]] = defaultdict(list)
+    servers_of: defaultdict[str, list[MeasuredServer]] = defaultdict(list)
     for key, server, measured, target in servers:
-        found[key.namespace].append(_measured_server(server, measured, target, now))
-    return found
+        servers_of[key.namespace].append(_measured_server(server, measured, target, now))
+    return servers_of
 
 
 def _measured_server(
     server: Server, measured: Measured, target: Target | None, now: datetime
 ) -> MeasuredServer:
     compared = against_targets(measured, target) if target else ()
-    known = measured.arrival_rate is not None
+    is_known = measured.arrival_rate is not None
     return MeasuredServer(
         server=server.spec.name,
         quality=measured.quality,
         arrival_rate=measured.arrival_rate,
-        age=max(0.0, (now - measured.time).total_seconds()) if known else None,
+        age=max(0.0, (now - measured.time).total_seconds()) if is_known else None,
         latencies=_latencies(server, measured, target),
         misses={name: value > limit for name, value, limit in compared},
         correction=measured.correction.factor if measured.correction else 1.0,

@@ -67,12 +67,12 @@ def with_demand(
     newest = _without_replicas(newest, server, reading)
     if newest.quality == "Idle" and newest.message == NOTHING + STAYS:
         newest = newest.model_copy(update={"message": NOTHING})
-    known = (before.demand if before else None) or MeasuredDemand()
+    last = (before.demand if before else None) or MeasuredDemand()
     is_idle = newest.quality == "Idle" and reading.requests == 0
     demand = MeasuredDemand(
         requests=_rounded(reading.requests),
-        mean_rate=_rounded(known.mean_rate if mean_rate is None else mean_rate),
-        idle_since=(known.idle_since or newest.time) if is_idle else None,
+        mean_rate=_rounded(last.mean_rate if mean_rate is None else mean_rate),
+        idle_since=(last.idle_since or newest.time) if is_idle else None,
         message=reading.problem,
     )
     return newest.model_copy(update={"demand": demand})
@@ -99,6 +99,6 @@ def _without_replicas(newest: Measured, server: Server, reading: DemandReading) 
 
 def with_requests_seen(reading: DemandReading, measured: Measured) -> Measured:
     """Return what was measured of a Server without replicas, with what is seen now."""
-    known = measured.demand or MeasuredDemand()
+    last = measured.demand or MeasuredDemand()
     seen = {"requests": reading.requests, "message": reading.problem, "idle_since": None}
-    return measured.model_copy(update={"demand": known.model_copy(update=seen)})
+    return measured.model_copy(update={"demand": last.model_copy(update=seen)})

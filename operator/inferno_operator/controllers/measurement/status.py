@@ -52,8 +52,8 @@ def verdict(measured: Measured, now: datetime) -> Verdict:
     """Return the condition Measured."""
     holds: bool | None = measured.quality in ("Fresh", "Idle", "Partial")
     if measured.quality == "Stale":
-        known = measured.arrival_rate is not None
-        holds = None if known and now - measured.time < PATIENCE else False
+        is_known = measured.arrival_rate is not None
+        holds = None if is_known and now - measured.time < PATIENCE else False
     return Verdict(MEASURED, holds, measured.quality, measured.message)
 
 

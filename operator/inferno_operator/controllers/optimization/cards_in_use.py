@@ -1,4 +1,4 @@
-"""Cards of replicas that run, on whose Accelerator or Model other numbers were written; pure.
+"""Counts running replicas by the cards that they hold, whatever was edited since; pure.
 
 The cards of a replica that runs do not become others because a spec says so. If what runs does not
 fit into the capacity with the new type or number, that is a mistake, of which no other Server may
@@ -42,12 +42,12 @@ def still_counted(
     """
     if system.options.unlimited:
         return system
-    known = {key: count for model in models for key, count in _known(model)}
+    counts = {key: count for model in models for key, count in _known(model)}
     before = replace(
         system,
         accelerators=tuple(_accelerators(system, accelerators)),
-        profiles=tuple(_profiles(system.profiles, known)),
-        roles=tuple(_profiles(system.roles, known)),
+        profiles=tuple(_profiles(system.profiles, counts)),
+        roles=tuple(_profiles(system.roles, counts)),
     )
     if before == system:
         return system
@@ -59,9 +59,9 @@ def still_counted(
 
 def _accelerators(system: System, resources: Iterable[Accelerator]) -> Iterator[core.Accelerator]:
     """Yield the accelerators as before, if both types of cards have a count."""
-    known = {resource.spec.name: resource.status for resource in resources}
+    statuses = {resource.spec.name: resource.status for resource in resources}
     for accelerator in system.accelerators:
-        status = known[accelerator.name]
+        status = statuses[accelerator.name]
         before = replace(accelerator, type=status.type, multiplicity=status.multiplicity)
         is_counted = {before.type, accelerator.type} <= system.capacity.keys()
         yield before if is_counted else accelerator
@@ -73,10 +73,10 @@ def _known(model: Model) -> Iterator[tuple[Place, int]]:
         yield (model.spec.name, each.acc, core.Role(each.role)), each.acc_count
 
 
-def _profiles(profiles: Iterable[Profile], known: Mapping[Place, int]) -> Iterator[Profile]:
+def _profiles(profiles: Iterable[Profile], counts: Mapping[Place, int]) -> Iterator[Profile]:
     """Yield the profiles with the accelerators of a replica as before."""
     for profile in profiles:
-        count = known.get(place_of_profile(profile), profile.accelerator_count)
+        count = counts.get(place_of_profile(profile), profile.accelerator_count)
         yield replace(profile, accelerator_count=count)
 
 

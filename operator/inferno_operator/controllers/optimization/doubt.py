@@ -1,4 +1,4 @@
-"""Performance data by which replicas carry far more or far less than before, all at once; pure.
+"""Finds performance data by which a replica suddenly carries far more or far less; pure.
 
 That is often a mistake, such as times in the wrong unit. Plans compute with the new data; but a
 Plan that takes replicas away by them, or makes a Server far dearer, waits for a person (see

@@ -1,4 +1,4 @@
-"""Servers that name what does not exist, or what an older one has; said at once; pure.
+"""Reports at once a Server that refers to nothing, or has the name of an older one; pure.
 
 An optimization says the same of them. But it may be far away, and a Server that was just applied
 would have an empty status until then.

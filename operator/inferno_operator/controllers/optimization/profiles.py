@@ -110,19 +110,19 @@ def _calibrated(model: Model, data: PerformanceData) -> PerformanceData:
     return data.model_copy(update=measured)
 
 
-def _measured(data: PerformanceData, found: CalibratedData) -> Mapping[str, object] | None:
+def _measured(data: PerformanceData, calibrated: CalibratedData) -> Mapping[str, object] | None:
     """The fields of the data that calibrated parameters replace; None if none do.
 
     The first generation has no prefill time of its own, so it takes only alpha and beta. The
     others become the fourth generation if the steps fit, else the second one; but typed steps
     are not replaced by lines, which hold only for the lengths that they were measured with.
     """
-    decode, steps = found.decode_parms, found.step_parms
+    decode, steps = calibrated.decode_parms, calibrated.step_parms
     if data.alpha is not None:
         return {"alpha": decode.alpha, "beta": decode.beta} if decode else None
     if steps is None and (decode is None or data.step_parms is not None):
         return None
-    lines = None if steps else (decode, found.prefill_parms)
+    lines = None if steps else (decode, calibrated.prefill_parms)
     decode, prefill = lines or (None, None)
     return {
         "decode_parms": decode,

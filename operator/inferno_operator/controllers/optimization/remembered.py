@@ -1,4 +1,4 @@
-"""What plans knew of Models and Accelerators that are deleted and made anew; pure.
+"""Remembers what plans knew of Models and Accelerators that are deleted and made anew; pure.
 
 Their status goes with them; the replicas that run by it do not. So what it said counts for the
 next object of the same `spec.name`, until that has a status of its own: the performance data that

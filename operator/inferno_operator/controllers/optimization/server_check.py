@@ -1,6 +1,7 @@
-"""Watch Servers and Optimizers, and report between optimizations what those would not.
+"""Watch Servers and Optimizers, and report what cannot wait for the next optimization.
 
-At once, on Servers that name what does not exist; and on those for which nobody plans any more.
+Servers that name what does not exist are reported at once, and so are those for which nobody
+plans any more.
 """
 
 import asyncio

@@ -52,7 +52,7 @@ def calm_servers(resources: Iterable[Resource]) -> list[Server]:
 
 
 def before_plan(
-    known: Mapping[str, RecentPlans], servers: Iterable[Server], now: datetime
+    recent: Mapping[str, RecentPlans], servers: Iterable[Server], now: datetime
 ) -> dict[str, RecentPlans]:
     """Return what is known of Servers by uid, without what is too old to matter.
 
@@ -60,7 +60,7 @@ def before_plan(
     runs without one: an operator that has just started does not know since when less is enough.
     When it has moved is in its status.
     """
-    return {s.metadata.uid: _up_to_date(known.get(s.metadata.uid), s, now) for s in servers}
+    return {s.metadata.uid: _up_to_date(recent.get(s.metadata.uid), s, now) for s in servers}
 
 
 def with_destinations(
@@ -117,10 +117,10 @@ def moves(
     return times
 
 
-def _goal(server: Server, known: RecentPlans) -> str:
-    if server.spec.measure is None and (known.moved is None or _has_arrived(server)):
+def _goal(server: Server, recent: RecentPlans) -> str:
+    if server.spec.measure is None and (recent.moved is None or _has_arrived(server)):
         return ""
-    return server.wakes_on if known.moved is None else known.place
+    return server.wakes_on if recent.moved is None else recent.place
 
 
 def _has_arrived(server: Server) -> bool:
@@ -141,16 +141,16 @@ def _is_move(before: str, after: str) -> bool:
     return bool(before and after) and before != after
 
 
-def _up_to_date(known: RecentPlans | None, server: Server, now: datetime) -> RecentPlans:
+def _up_to_date(recent: RecentPlans | None, server: Server, now: datetime) -> RecentPlans:
     standing, window = _standing(server), timedelta(seconds=server.window_seconds)
     payback = timedelta(seconds=payback_s(server.lead_seconds))
     place = standing.place if standing and standing.num_replicas else ""
-    if known is None:
+    if recent is None:
         plans = (PastPlan(now, place, standing.num_replicas),) if standing else ()
-        known = RecentPlans(plans, place, server.status.moved)
-    moved = now if _is_move(known.place, place) else known.moved
+        recent = RecentPlans(plans, place, server.status.moved)
+    moved = now if _is_move(recent.place, place) else recent.moved
     return RecentPlans(
-        tuple(plan for plan in known.plans if abs(now - plan.time) < window),
+        tuple(plan for plan in recent.plans if abs(now - plan.time) < window),
         place,
         moved if moved is not None and abs(now - moved) < payback else None,
     )

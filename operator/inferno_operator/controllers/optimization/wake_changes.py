@@ -1,4 +1,4 @@
-"""Servers without replicas for which requests wait: what they get, beside a running optimization.
+"""Decides what Servers without replicas get when requests wait, beside an optimization.
 
 An optimization may take minutes, and those who wait for a first replica should not. So they get it
 from the greedy solver, on cards that nobody has. The optimization that runs meanwhile was computed

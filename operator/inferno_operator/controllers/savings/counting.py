@@ -106,9 +106,9 @@ class NamespaceAccount:
     _known: System | None = None
     _steps: int = 0
 
-    def open(self, known: Iterable[ServerAccount], names: Iterable[str]) -> None:
+    def open(self, accounts: Iterable[ServerAccount], names: Iterable[str]) -> None:
         """Continue accounts of Servers that are new here, and close those of others."""
-        opened = zip(names, known, strict=True)
+        opened = zip(names, accounts, strict=True)
         self.accounts = {
             name: own if (own := self.accounts.get(name)) and own.uid == new.uid else new
             for name, new in opened
@@ -181,13 +181,13 @@ def _step_load(fleet: ReplayFleet, system: System) -> StepLoad:
     )
 
 
-def _own(found: CountedServer, step: LedgerEntry, prices: Mapping[str, float]) -> LedgerEntry:
+def _own(counted: CountedServer, step: LedgerEntry, prices: Mapping[str, float]) -> LedgerEntry:
     """What the Server itself paid, planned and kept in a step."""
     hours = step.seconds / SECONDS_PER_HOUR
-    paid = sum(running_costs(found.server, prices).values())
-    desired = found.server.spec.desired_alloc
+    paid = sum(running_costs(counted.server, prices).values())
+    desired = counted.server.spec.desired_alloc
     planned = paid if desired is None else desired.cost or 0.0
-    kept = step.requests if found.keeps_targets else 0.0
+    kept = step.requests if counted.keeps_targets else 0.0
     return LedgerEntry(paid=paid * hours, planned=planned * hours, kept=kept)
 
 

@@ -80,8 +80,10 @@ def _counted_servers(
         counted_server(observation, measured.get(observation.reference.key))
         for observation in _servers(namespace, context)
     )
-    in_order = sorted(filter(None, candidates), key=lambda one: one.server.age, reverse=True)
-    return {one.server.spec.name: one for one in in_order}
+    in_order = sorted(
+        filter(None, candidates), key=lambda counted: counted.server.age, reverse=True
+    )
+    return {counted.server.spec.name: counted for counted in in_order}
 
 
 def _servers(namespace: str, context: Context) -> Iterator[Observation]:
@@ -91,7 +93,7 @@ def _servers(namespace: str, context: Context) -> Iterator[Observation]:
 def _count(namespace: str, servers: Mapping[str, CountedServer], context: Context) -> None:
     """Count a step of a namespace; while its cards are not counted yet, none passes."""
     account, now = context.accounts[namespace], context.now()
-    accounts = [status.kept_account(one.observation, now) for one in servers.values()]
+    accounts = [status.kept_account(counted.observation, now) for counted in servers.values()]
     account.open(accounts, servers)
     others = (
         observation.resource
@@ -99,13 +101,13 @@ def _count(namespace: str, servers: Mapping[str, CountedServer], context: Contex
         if kind != SERVER
         for observation in context.objects.observations(kind, namespace)
     )
-    resources = [*filter(None, others), *(one.server for one in servers.values())]
+    resources = [*filter(None, others), *(counted.server for counted in servers.values())]
     try:
         system = context.system_of(resources)
     except UnavailableError:
         return
     if servers:
-        lead_s = fmean(one.server.lead_seconds for one in servers.values())
+        lead_s = fmean(counted.server.lead_seconds for counted in servers.values())
         account.count(servers, system, context.step_s, lead_s)
 
 
@@ -113,8 +115,8 @@ async def _write(namespace: str, servers: Mapping[str, CountedServer], context: 
     """Write the accounts, and clear those of Servers that are not measured any more."""
     accounts, now = context.accounts[namespace].accounts, context.now()
     updates: list[FieldUpdate | None] = [
-        status.update(one.observation, accounts[name], now)
-        for name, one in servers.items()
+        status.update(counted.observation, accounts[name], now)
+        for name, counted in servers.items()
         if accounts[name].entry.seconds
     ]
     unmeasured = (o for o in _servers(namespace, context) if _is_unmeasured(o))

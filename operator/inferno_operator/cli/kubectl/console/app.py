@@ -131,69 +131,69 @@ class _Console:
         self.made = SharedPages(news, time.monotonic)
 
     async def fleet(self, request: Request) -> Response:
-        seen = await self._objects(request)
+        objects = await self._objects(request)
 
         def view() -> ConsolePage:
-            past = self._past.loads(in_order(seen)) if len(seen) <= MOST_OBJECTS else ()
-            return fleet_view(seen, self._session.namespace, now(), self._money, past)
+            past = self._past.loads(in_order(objects)) if len(objects) <= MOST_OBJECTS else ()
+            return fleet_view(objects, self._session.namespace, now(), self._money, past)
 
         return self._answer(request, await asyncio.to_thread(view))
 
     async def next_plan(self, request: Request) -> Response:
         changes = asked_changes(request)
-        seen = await self._objects(request)
-        outcome = await self._decided(seen, request, changes)
-        without = await self._decided(seen, request, ()) if changes else None
-        view = partial(next_view, seen, outcome, changes, self._money, without)
+        objects = await self._objects(request)
+        outcome = await self._decided(objects, request, changes)
+        without = await self._decided(objects, request, ()) if changes else None
+        view = partial(next_view, objects, outcome, changes, self._money, without)
         return self._answer(request, await asyncio.to_thread(view))
 
     async def plans(self, request: Request) -> Response:
-        seen = await self._read(request, self._session.plans)
-        return self._answer(request, plans_view(seen, now(), self._money))
+        plans = await self._read(request, self._session.plans)
+        return self._answer(request, plans_view(plans, now(), self._money))
 
     async def plan(self, request: Request) -> Response:
-        name, seen = request.path_params["name"], await self._read(request, self._session.plans)
+        name, plans = request.path_params["name"], await self._read(request, self._session.plans)
         other = request.query_params.get("with", "")
-        known = [*seen, *await self._servers()]
-        view = partial(plan_view, known, self._session.namespace, name, other, self._money)
+        objects = [*plans, *await self._servers()]
+        view = partial(plan_view, objects, self._session.namespace, name, other, self._money)
         return self._answer(request, await asyncio.to_thread(view))
 
     async def server(self, request: Request) -> Response:
-        name, seen = request.path_params["name"], await self._objects(request)
+        name, objects = request.path_params["name"], await self._objects(request)
         namespace = self._session.namespace
-        events = await self._events(choose_server(seen, namespace, name))
-        outcome = await self._decided(seen, request, ())
+        events = await self._events(choose_server(objects, namespace, name))
+        outcome = await self._decided(objects, request, ())
 
         def view() -> ConsolePage:
-            past = self._past.loads(in_order(seen))
-            known = partial(server_view, seen, outcome, namespace, name, now(), self._money)
-            return known(past=past, events=events)
+            past = self._past.loads(in_order(objects))
+            page = partial(server_view, objects, outcome, namespace, name, now(), self._money)
+            return page(past=past, events=events)
 
         return self._answer(request, await asyncio.to_thread(view))
 
     async def capacity(self, request: Request) -> Response:
-        seen = await self._objects(request)
+        objects = await self._objects(request)
         return self._answer(
-            request, await asyncio.to_thread(capacity_view, seen, now(), self._money)
+            request, await asyncio.to_thread(capacity_view, objects, now(), self._money)
         )
 
     async def models(self, request: Request) -> Response:
-        seen = await self._objects(request)
-        return self._answer(request, await asyncio.to_thread(models_view, seen, self._money))
+        objects = await self._objects(request)
+        return self._answer(request, await asyncio.to_thread(models_view, objects, self._money))
 
     async def model(self, request: Request) -> Response:
-        name, seen = request.path_params["name"], await self._objects(request)
-        view = partial(model_view, seen, self._session.namespace, name, now(), self._money)
+        name, objects = request.path_params["name"], await self._objects(request)
+        view = partial(model_view, objects, self._session.namespace, name, now(), self._money)
         return self._answer(request, await asyncio.to_thread(view))
 
     async def history(self, request: Request) -> Response:
-        seen = await self._objects(request)
-        view = partial(history_view, seen, self._session.namespace, now(), self._money)
+        objects = await self._objects(request)
+        view = partial(history_view, objects, self._session.namespace, now(), self._money)
         return self._answer(request, await asyncio.to_thread(view))
 
     async def data(self, request: Request) -> Response:
-        seen, leader = await self._objects(request), await self._leader()
-        return self._answer(request, await asyncio.to_thread(data_view, seen, now(), leader))
+        objects, leader = await self._objects(request), await self._leader()
+        return self._answer(request, await asyncio.to_thread(data_view, objects, now(), leader))
 
     async def answer(self, request: Request) -> Response:
         """Answer a Plan as its form says, if it is still the one that was shown."""

@@ -57,12 +57,12 @@ class LoginAttempts:
 def client_of(address: str) -> str:
     """Who is behind an address: of IPv6, the network, whose addresses one machine can take."""
     try:
-        found = ip_address(address)
+        parsed = ip_address(address)
     except ValueError:  # such as the name of a socket
         return address
-    if isinstance(found, IPv6Address):
-        return str(int(found) >> (found.max_prefixlen - SITE_PREFIX))
-    return str(found)
+    if isinstance(parsed, IPv6Address):
+        return str(int(parsed) >> (parsed.max_prefixlen - SITE_PREFIX))
+    return str(parsed)
 
 
 def _wait_s(moments: list[float], most: int, now: float) -> float:

@@ -55,14 +55,14 @@ def measured_replicas(servers: Sequence[Server], accelerator: str) -> Sequence[M
     return [
         MeasuredReplica(
             server=server.metadata.name,
-            batch=found.running / found.replicas.reporting,
-            tokens=found.avg_computed_tokens or found.avg_in_tokens or 0.0,
-            itl_ms=found.itl_average or 0.0,
-            prefill_ms=(found.ttft_average or 0.0) - (found.wait_average or 0.0),
+            batch=measured.running / measured.replicas.reporting,
+            tokens=measured.avg_computed_tokens or measured.avg_in_tokens or 0.0,
+            itl_ms=measured.itl_average or 0.0,
+            prefill_ms=(measured.ttft_average or 0.0) - (measured.wait_average or 0.0),
         )
         for server in servers
-        if (found := server.status.measured) and found.running and found.replicas
-        if found.replicas.reporting and _runs_on(server) == {accelerator}
+        if (measured := server.status.measured) and measured.running and measured.replicas
+        if measured.replicas.reporting and _runs_on(server) == {accelerator}
     ]
 
 
@@ -72,21 +72,23 @@ def _runs_on(server: Server) -> set[str]:
 
 
 def calibration_charts(
-    model: Model, found: Mapping[str, CalibratedData], servers: Sequence[Server]
+    model: Model, calibration: Mapping[str, CalibratedData], servers: Sequence[Server]
 ) -> Iterator[Chart]:
     """Yield the times of a step and of a prefill on each accelerator that is calibrated.
 
     Dots are Servers of the model that run there, as they are measured now.
     """
     for data in model.spec.data:
-        calibrated, seen = found.get(data.acc), measured_replicas(servers, data.acc)
+        calibrated, replicas = calibration.get(data.acc), measured_replicas(servers, data.acc)
         if calibrated and calibrated.expected and calibrated.decode_parms:
-            steps = [Named(part.server, part.batch, part.itl_ms) for part in seen if part.itl_ms]
+            steps = [
+                Named(part.server, part.batch, part.itl_ms) for part in replicas if part.itl_ms
+            ]
             yield _step_chart(data, calibrated.expected, calibrated.decode_parms, steps)
         if calibrated and calibrated.prefill and calibrated.prefill_parms:
             prefills = [
                 Named(part.server, part.batch * part.tokens, part.prefill_ms)
-                for part in seen
+                for part in replicas
                 if part.tokens and part.prefill_ms > 0
             ]
             yield _prefill_chart(
@@ -100,71 +102,71 @@ def _points(line: Line, end: float) -> Corners:
 
 
 def _step_chart(
-    data: PerformanceData, expected: DecodeParms, upper: DecodeParms, seen: Sequence[Named]
+    data: PerformanceData, expected: DecodeParms, upper: DecodeParms, dots: Sequence[Named]
 ) -> Chart:
     alone, slope = step_line(data, data.at_tokens)
-    batch = max([1.0, data.max_batch_size, *(point.x for point in seen)])
+    batch = max([1.0, data.max_batch_size, *(point.x for point in dots)])
     typed = _points((alone, slope), batch)
     fitted, highest = (_points((part.alpha, part.beta), batch) for part in (expected, upper))
-    most = _most((*typed, *fitted, *highest), seen)
+    most = _most((*typed, *fitted, *highest), dots)
     frame = Frame(data.acc, "batch [requests]", "step [ms]", batch, most)
     words = (
         f"Step on {data.acc}: calibrated {expected.alpha:.3g} ms + {expected.beta:.3g} ms for each"
         f" request, shaded up to its upper confidence; dashed, as typed: {alone:.3g} ms +"
-        f" {slope:.3g} ms{_dots(seen, 'ITL')}"
+        f" {slope:.3g} ms{_dots(dots, 'ITL')}"
     )
-    return _fit_chart(frame, typed, fitted, highest, seen, words)
+    return _fit_chart(frame, typed, fitted, highest, dots, words)
 
 
 def _prefill_chart(
     data: PerformanceData,
-    found: CalibratedData,
+    calibrated: CalibratedData,
     expected: FittedPrefill,
     upper: PrefillParms,
-    seen: Sequence[Named],
+    dots: Sequence[Named],
 ) -> Chart:
     """Time of a prefill against the input tokens of all requests of the batch."""
-    usual = (found.avg_in_tokens or 1.0) * max(found.most_batch or 1.0, 1.0)
-    tokens = max([usual, *(point.x for point in seen)])
+    usual = (calibrated.avg_in_tokens or 1.0) * max(calibrated.most_batch or 1.0, 1.0)
+    tokens = max([usual, *(point.x for point in dots)])
     typed_parms = data.prefill_parms
     typed = _points((typed_parms.gamma, typed_parms.delta), tokens) if typed_parms else []
     fitted, highest = (_points((part.gamma, part.delta), tokens) for part in (expected, upper))
-    most = _most((*typed, *fitted, *highest), seen)
+    most = _most((*typed, *fitted, *highest), dots)
     frame = Frame(f"{data.acc}, prefill", "input tokens of the batch", "prefill [ms]", tokens, most)
     words = (
         f"Prefill on {data.acc}: calibrated {expected.gamma:.3g} ms + {expected.delta:.3g} ms for"
         " each input token, shaded up to its upper confidence"
         + ("; dashed, as typed" if typed_parms else "")
-        + _dots(seen, "TTFT without the wait")
+        + _dots(dots, "TTFT without the wait")
     )
-    return _fit_chart(frame, typed, fitted, highest, seen, words)
+    return _fit_chart(frame, typed, fitted, highest, dots, words)
 
 
-def _most(lines: Iterable[tuple[float, float]], seen: Sequence[Named]) -> float:
+def _most(lines: Iterable[tuple[float, float]], dots: Sequence[Named]) -> float:
     """The end of an axis that has all values."""
-    return max(*(y for _, y in lines), *(point.y for point in seen)) * ABOVE or 1.0
+    return max(*(y for _, y in lines), *(point.y for point in dots)) * ABOVE or 1.0
 
 
-def _dots(seen: Sequence[Named], what: str) -> str:
-    return f"; dots: {what} of Servers now" if seen else ""
+def _dots(dots: Sequence[Named], what: str) -> str:
+    return f"; dots: {what} of Servers now" if dots else ""
 
 
 def _fit_chart(
-    frame: Frame, typed: Corners, fitted: Corners, upper: Corners, seen: Sequence[Named], words: str
+    frame: Frame, typed: Corners, fitted: Corners, upper: Corners, dots: Sequence[Named], words: str
 ) -> Chart:
     """A fitted line with the band to its upper confidence, a typed one, dashed, and dots."""
     lines = (("bound", typed), ("line", fitted))
-    return line_chart(frame, lines, words, seen, band=(*fitted, *reversed(upper)))
+    return line_chart(frame, lines, words, dots, band=(*fitted, *reversed(upper)))
 
 
 def agreements(servers: Sequence[Server]) -> Iterator[Chart]:
     """Yield what was predicted of each latency against what is measured of it, by Server."""
     for title, field in (("ITL", "itl_average"), ("TTFT", "ttft_average")):
         points = [
-            Named(server.metadata.name, predicted, found)
+            Named(server.metadata.name, predicted, measured)
             for server in servers
             if (predicted := getattr(server.spec.desired_alloc, field, None))
-            and (found := getattr(server.status.measured, field, None))
+            and (measured := getattr(server.status.measured, field, None))
         ]
         if points:
             yield _agreement(title, points)

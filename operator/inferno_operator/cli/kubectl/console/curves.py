@@ -49,8 +49,10 @@ def curve_of(system: System, server: Server, models: Sequence[Model]) -> ServerC
     named = (m for m in models if m.spec.name == server.spec.model)
     calibrated = (data for model in named for data in model.status.calibration)
     of_accelerator = (data for data in calibrated if data.acc == predicted.accelerator)
-    found = next(of_accelerator, None)
-    return ServerCurve(predicted, _band(system, server, found, predicted) if found else ())
+    calibration = next(of_accelerator, None)
+    return ServerCurve(
+        predicted, _band(system, server, calibration, predicted) if calibration else ()
+    )
 
 
 def _band(
@@ -69,20 +71,20 @@ def _band(
     return drawn if len(drawn) == len(curves) else ()
 
 
-def _edges(found: CalibratedData) -> Iterator[PrefillDecodeParameters]:
+def _edges(calibrated: CalibratedData) -> Iterator[PrefillDecodeParameters]:
     """Yield the calibrated parameters and their upper confidence, if both are known."""
-    expected, upper = found.expected, found.decode_parms
-    if expected is None or upper is None or found.step_parms:
+    expected, upper = calibrated.expected, calibrated.decode_parms
+    if expected is None or upper is None or calibrated.step_parms:
         return
-    for decode, prefill in ((expected, found.prefill), (upper, found.prefill_parms)):
+    for decode, prefill in ((expected, calibrated.prefill), (upper, calibrated.prefill_parms)):
         gamma, delta = (prefill.gamma, prefill.delta) if prefill else (0.0, 0.0)
         yield PrefillDecodeParameters(decode.alpha, decode.beta, gamma, delta)
 
 
-def _like(profile: PerformanceProfile, found: PrefillDecodeParameters) -> PerformanceProfile:
+def _like(profile: PerformanceProfile, fitted: PrefillDecodeParameters) -> PerformanceProfile:
     """A profile with other parameters; the first generation has no prefill time of its own."""
     first = isinstance(profile.parameters, DecodeParameters)
-    parameters = DecodeParameters(found.alpha, found.beta) if first else found
+    parameters = DecodeParameters(fitted.alpha, fitted.beta) if first else fitted
     return replace(profile, parameters=parameters)
 
 
@@ -98,13 +100,13 @@ def limits_of(target: Target) -> Iterator[tuple[str, str, float]]:
             yield title, field, 0.0 if percentile else limit
 
 
-def curve_charts(found: ServerCurve, target: Target, server: Server) -> Iterator[Chart]:
+def curve_charts(curves: ServerCurve, target: Target, server: Server) -> Iterator[Chart]:
     """Yield each latency that has a target against the load of one replica."""
-    curve = found.predicted
+    curve = curves.predicted
     for title, field, limit in limits_of(target):
         values = _values(curve, field)
         if values[curve.rates <= curve.max_rate].max(initial=0.0) >= SMALLEST_MS:
-            yield _curve_chart(title, field, found, limit, _measured_point(server, field))
+            yield _curve_chart(title, field, curves, limit, _measured_point(server, field))
 
 
 def _values(curve: LoadCurve, field: str) -> FloatArray:
@@ -114,10 +116,10 @@ def _values(curve: LoadCurve, field: str) -> FloatArray:
 
 
 def _curve_chart(
-    title: str, field: str, found: ServerCurve, limit: float, measured: Named | None
+    title: str, field: str, curves: ServerCurve, limit: float, measured: Named | None
 ) -> Chart:
     """One latency [ms] against the rate [requests/min]; `limit` is that of the mean, 0 if none."""
-    curve, rates = found.predicted, found.predicted.rates.tolist()
+    curve, rates = curves.predicted, curves.predicted.rates.tolist()
     line = [*zip(rates, _values(curve, field).tolist(), strict=True)]
     now = Named("predicted", *line[curve.now])
     points = [now, measured] if measured else [now]
@@ -127,7 +129,7 @@ def _curve_chart(
     frame = Frame(f"{title} and load of one replica", "requests/min", "ms", widest, most)
     bounds = _bounds(curve, limit, widest, most)
     shown = [point for point in line if point[1] <= most]
-    edges = [[*zip(rates, _values(edge, field).tolist(), strict=True)] for edge in found.band]
+    edges = [[*zip(rates, _values(edge, field).tolist(), strict=True)] for edge in curves.band]
     words = _words(title, curve, now, limit) + (SHADED if edges else "")
     lines = (*(("bound", bound) for bound in bounds), ("line", shown))
     band = [point for edge, step in zip(edges, (1, -1), strict=False) for point in edge[::step]]
@@ -154,24 +156,24 @@ def _words(title: str, curve: LoadCurve, now: Named, limit: float) -> str:
 
 def _measured_point(server: Server, field: str) -> Named | None:
     """What is measured of a latency at the load of one replica; None if it is not known."""
-    found = server.status.measured
-    value = getattr(found, f"{field}_average", None)
-    if found is None or not value or not found.arrival_rate or found.replicas is None:
+    latest = server.status.measured
+    value = getattr(latest, f"{field}_average", None)
+    if latest is None or not value or not latest.arrival_rate or latest.replicas is None:
         return None
-    replicas = found.replicas.reporting
-    return Named("measured", found.arrival_rate / replicas, value) if replicas else None
+    replicas = latest.replicas.reporting
+    return Named("measured", latest.arrival_rate / replicas, value) if replicas else None
 
 
-def curve_document(found: ServerCurve) -> Mapping[str, object]:
+def curve_document(curves: ServerCurve) -> Mapping[str, object]:
     """Return the curve as JSON."""
-    curve = found.predicted
+    curve = curves.predicted
     return {
         "accelerator": curve.accelerator,
         "rate": curve.rate,
         "maxRate": curve.max_rate,
         "rates": curve.rates.tolist(),
         **_latencies_document(curve),
-        "confidence": [_latencies_document(edge) for edge in found.band],
+        "confidence": [_latencies_document(edge) for edge in curves.band],
     }
 
 

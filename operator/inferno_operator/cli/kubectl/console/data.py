@@ -37,29 +37,29 @@ def data_view(
 ) -> ConsolePage:
     """What is measured of each Server, its quality and age, and where it comes from."""
     resources = readable(observations)
-    found = sorted(reported(resources), key=lambda item: item.server.metadata.name)
-    health = _health(resources, found, leader, now)
+    measurements = sorted(reported(resources), key=lambda item: item.server.metadata.name)
+    health = _health(resources, measurements, leader, now)
     return ConsolePage(
         title="Data",
-        parts=tuple(_parts(resources, found, now)),
+        parts=tuple(_parts(resources, measurements, now)),
         document=lambda: {
-            **measurement_document(found, ()),
+            **measurement_document(measurements, ()),
             "health": [dict(zip(HEALTH, row, strict=True)) for row in health.rows],
             "leader": leader_document(leader),
         },
-        figures=tuple(_figures(found, now)),
+        figures=tuple(_figures(measurements, now)),
         before=(health, *_unreadable(observations)),
     )
 
 
 def _health(
     resources: Sequence[Resource],
-    found: Sequence[ServerMeasurement],
+    measurements: Sequence[ServerMeasurement],
     leader: SeenLeader,
     now: datetime,
 ) -> TextTable:
     """Whether Prometheus answers, plans are made, and an operator leads."""
-    rows = [_prometheus([item for item in found if item.server.spec.measure], now)]
+    rows = [_prometheus([item for item in measurements if item.server.spec.measure], now)]
     rows += [_planning(r, now) for r in resources if isinstance(r, Optimizer)]
     rows.append(leader_row(leader, now))
     return TextTable(("HEALTH OF", "STATE", ">LAST", "WHAT IS KNOWN"), rows)
@@ -89,16 +89,16 @@ def _planning(optimizer: Optimizer, now: datetime) -> Sequence[str]:
     return (name, state, age(last.time, now) if last else "-", message)
 
 
-def _figures(found: Sequence[ServerMeasurement], now: datetime) -> Iterator[KeyFigure]:
-    qualities = Counter(item.measured.quality for item in found if item.measured)
-    asked = sum(item.server.spec.measure is not None for item in found)
-    yield KeyFigure("Servers", str(len(found)), f"{asked} are measured, the others typed")
+def _figures(measurements: Sequence[ServerMeasurement], now: datetime) -> Iterator[KeyFigure]:
+    qualities = Counter(item.measured.quality for item in measurements if item.measured)
+    asked = sum(item.server.spec.measure is not None for item in measurements)
+    yield KeyFigure("Servers", str(len(measurements)), f"{asked} are measured, the others typed")
     usable = sum(count for quality, count in qualities.items() if quality in USABLE)
     good = _counts(qualities, lambda quality: quality in USABLE)
     yield KeyFigure("With new numbers", str(usable), good or "of those that are measured")
     bad = _counts(qualities, lambda quality: quality not in USABLE)
     yield KeyFigure("Without new numbers", str(asked - usable), bad or "of those that are measured")
-    times = [item.measured.time for item in found if item.measured]
+    times = [item.measured.time for item in measurements if item.measured]
     yield KeyFigure(
         "Oldest number", age(min(times), now) if times else "-", "since it was measured"
     )
@@ -122,20 +122,20 @@ def _unreadable(observations: Sequence[Observation]) -> Iterator[str]:
 
 
 def _parts(
-    resources: Sequence[Resource], found: Sequence[ServerMeasurement], now: datetime
+    resources: Sequence[Resource], measurements: Sequence[ServerMeasurement], now: datetime
 ) -> Iterator[Part]:
-    if not found:
+    if not measurements:
         yield NO_SERVERS
         return
-    yield from measurement_parts(found, (), now)
-    yield _sources(found, now)
+    yield from measurement_parts(measurements, (), now)
+    yield _sources(measurements, now)
     yield from _conditions(resources, now)
 
 
-def _sources(found: Sequence[ServerMeasurement], now: datetime) -> TextTable:
+def _sources(measurements: Sequence[ServerMeasurement], now: datetime) -> TextTable:
     """Return the sources with how many Servers each has, and how good their numbers are."""
     by_source: dict[str, list[ServerMeasurement]] = {}
-    for item in found:
+    for item in measurements:
         measure = item.server.spec.measure
         by_source.setdefault(measure.source if measure else TYPED, []).append(item)
     rows = [_source_row(name, items, now) for name, items in sorted(by_source.items())]

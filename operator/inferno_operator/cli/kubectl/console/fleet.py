@@ -97,25 +97,25 @@ def _figures(seen: Overview, money: Money) -> Iterator[KeyFigure]:
     specs = [view.spec for view in seen.servers if view.spec]
     running = sum(cost(spec.current_alloc) for spec in specs)
     desired = sum(cost(spec.desired_alloc) for spec in specs)
-    known = [view for view in seen.servers if view.is_known]
-    missed = sum(view.misses_target for view in known)
+    measured = [view for view in seen.servers if view.is_known]
+    missed = sum(view.misses_target for view in measured)
     yield KeyFigure("Cost now", money.amount(running), money.rate)
     yield KeyFigure(
         "Cost desired", money.amount(desired), f"{money.change(desired - running)} {money.rate}"
     )
     last = latest_optimization(seen.optimizers)
     yield could_cost_less(last.certificate if last else None, money)
-    total = f"of {len(known)} Servers with known latencies, of {len(seen.servers)} in all"
+    total = f"of {len(measured)} Servers with known latencies, of {len(seen.servers)} in all"
     yield KeyFigure("Miss a target now", str(missed), total)
 
 
 def classes_of(views: Sequence[ServerView]) -> Mapping[str, Sequence[ServerView]]:
     """Servers that can be read by class, the most important class first."""
-    found: dict[str, list[ServerView]] = {}
+    by_class: dict[str, list[ServerView]] = {}
     for view in sorted(views, key=lambda view: view.priority):
         if view.spec:
-            found.setdefault(view.spec.service_class, []).append(view)
-    return found
+            by_class.setdefault(view.spec.service_class, []).append(view)
+    return by_class
 
 
 def _classes_table(classes: Mapping[str, Sequence[ServerView]], money: Money) -> TextTable:
@@ -136,8 +136,8 @@ def _classes_table(classes: Mapping[str, Sequence[ServerView]], money: Money) ->
 
 def _missed(views: Sequence[ServerView]) -> tuple[int, int]:
     """Servers that miss a target now, and those of which it is known."""
-    known = [view for view in views if view.is_known]
-    return sum(view.misses_target for view in known), len(known)
+    measured = [view for view in views if view.is_known]
+    return sum(view.misses_target for view in measured), len(measured)
 
 
 def _load(views: Sequence[ServerView]) -> float:
@@ -150,13 +150,13 @@ def _cost(views: Sequence[ServerView]) -> float:
 
 
 def _class_document(name: str, views: Sequence[ServerView]) -> Mapping[str, object]:
-    missed, known = _missed(views)
+    missed, measured = _missed(views)
     return {
         "name": name,
         "priority": views[0].priority,
         "servers": len(views),
         "missed": missed,
-        "known": known,
+        "known": measured,
         "load": _load(views),
         "cost": _cost(views),
     }

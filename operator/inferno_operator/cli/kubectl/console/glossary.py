@@ -129,5 +129,5 @@ OF_TABLES: Mapping[str, Mapping[str, str]] = {
 def meanings_of(table: TextTable) -> Sequence[tuple[str, str]]:
     """Return the columns of a table that need words, with these, in their order."""
     names = [name_of(heading).removesuffix(MILLISECONDS) for heading in table.headings]
-    known = {**MEANINGS, **OF_TABLES.get(names[0], {})}
-    return [(name, known[name]) for name in names if name in known]
+    meanings = {**MEANINGS, **OF_TABLES.get(names[0], {})}
+    return [(name, meanings[name]) for name in names if name in meanings]

@@ -330,11 +330,11 @@ def _spark(trend: Trend | None) -> _Spark | None:
 
 
 def _bar(heading: str, text: str) -> _Bar | None:
-    found = OF_MOST.fullmatch(text) if "/" in heading else None
-    if found is None or not float(found[2]):
+    numbers = OF_MOST.fullmatch(text) if "/" in heading else None
+    if numbers is None or not float(numbers[2]):
         return None
-    share = float(found[1]) / float(found[2])
-    return _Bar(share, f"{100 * min(share, MOST_SHARE):.0f} % of {found[2]}")
+    share = float(numbers[1]) / float(numbers[2])
+    return _Bar(share, f"{100 * min(share, MOST_SHARE):.0f} % of {numbers[2]}")
 
 
 def static_file(name: str) -> bytes:

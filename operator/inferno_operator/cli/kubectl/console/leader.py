@@ -32,8 +32,8 @@ def leader_row(seen: SeenLeader, now: datetime) -> Sequence[str]:
         return ("Leader", "none", renewed, "no operator holds the Lease")
     late = (now - lease.renewed).total_seconds() > LATE * lease.duration
     pod, since = _pod(lease), f"{lease.acquired:%Y-%m-%d %H:%M} UTC"
-    known = f"{pod} leads since {since}; leaders before it: {lease.transitions}"
-    return ("Leader", OVERDUE if late else "leads", renewed, known)
+    words = f"{pod} leads since {since}; leaders before it: {lease.transitions}"
+    return ("Leader", OVERDUE if late else "leads", renewed, words)
 
 
 def leader_document(seen: SeenLeader) -> Mapping[str, object]:

@@ -46,24 +46,24 @@ def model_view(
     """What a Model does on each accelerator, where the numbers come from, and what runs."""
     model = choose_model(observations, namespace, name)
     servers = _of(model, _servers(observations))
-    found = {data.acc: data for data in model.status.calibration}
+    calibration = {data.acc: data for data in model.status.calibration}
     return ConsolePage(
         title=f"Model {model.metadata.name}",
-        parts=tuple(_parts(model, found, servers, now, money)),
+        parts=tuple(_parts(model, calibration, servers, now, money)),
         document=lambda: {"model": model.to_json(), "servers": [s.to_json() for s in servers]},
         figures=tuple(_figures(model, servers, money)),
-        charts=(*calibration_charts(model, found, servers), *agreements(servers)),
+        charts=(*calibration_charts(model, calibration, servers), *agreements(servers)),
     )
 
 
 def _models(observations: Sequence[Observation]) -> list[Model]:
-    found = [resource for resource in readable(observations) if isinstance(resource, Model)]
-    return sorted(found, key=lambda model: model.metadata.name)
+    models = [resource for resource in readable(observations) if isinstance(resource, Model)]
+    return sorted(models, key=lambda model: model.metadata.name)
 
 
 def _servers(observations: Sequence[Observation]) -> list[Server]:
-    found = [resource for resource in readable(observations) if isinstance(resource, Server)]
-    return sorted(found, key=lambda server: server.metadata.name)
+    servers = [resource for resource in readable(observations) if isinstance(resource, Server)]
+    return sorted(servers, key=lambda server: server.metadata.name)
 
 
 def _of(model: Model, servers: Sequence[Server]) -> list[Server]:
@@ -109,28 +109,28 @@ def _figures(model: Model, servers: Sequence[Server], money: Money) -> Iterator[
 
 def _parts(
     model: Model,
-    found: Mapping[str, CalibratedData],
+    calibration: Mapping[str, CalibratedData],
     servers: Sequence[Server],
     now: datetime,
     money: Money,
 ) -> Iterator[Part]:
     parameters = (">MAX BATCH", ">ALONE:STEP", ">FULL:STEP", ">CALIBRATED:STEP")
     facts = ("CALIBRATION", ">WINDOWS", ">BATCHES", ">RESIDUAL", ">DRIFT", ">AGE")
-    rows = [_row(data, found.get(data.acc), servers, now) for data in model.spec.data]
+    rows = [_row(data, calibration.get(data.acc), servers, now) for data in model.spec.data]
     yield TextTable(("ACCELERATOR", ">CARDS", *parameters, *facts, ">REPLICAS"), rows)
     yield _taken(model)
-    yield from (f"{data.acc}: {data.message}" for data in found.values() if data.message)
-    yield from _rejected(found.values())
+    yield from (f"{data.acc}: {data.message}" for data in calibration.values() if data.message)
+    yield from _rejected(calibration.values())
     if servers:
         yield _runs(servers, money)
     yield from condition_parts(model.status.conditions, now)
 
 
-def _rejected(found: Iterable[CalibratedData]) -> Iterator[TextTable]:
+def _rejected(calibration: Iterable[CalibratedData]) -> Iterator[TextTable]:
     """Yield a table of the windows of replicas that were not used, and why, if there are any."""
     rows = [
         (part.reason, data.acc, str(part.rows), f"{part.rows / _windows(data):.0%}")
-        for data in found
+        for data in calibration
         for part in data.rejected
         if part.rows
     ]
@@ -155,7 +155,7 @@ def _taken(model: Model) -> str:
 
 def _row(
     data: PerformanceData,
-    found: CalibratedData | None,
+    calibrated: CalibratedData | None,
     servers: Sequence[Server],
     now: datetime,
 ) -> Sequence[str]:
@@ -166,22 +166,22 @@ def _row(
         str(data.max_batch_size),
         number(alone + slope),
         number(alone + slope * data.max_batch_size),
-        *(_facts(found, now) if found else ("-", "typed", *[""] * 5)),
+        *(_facts(calibrated, now) if calibrated else ("-", "typed", *[""] * 5)),
         str(_replicas(servers, data.acc)),
     )
 
 
-def _facts(found: CalibratedData, now: datetime) -> Sequence[str]:
-    line = found.expected
-    batches = (found.least_batch, found.most_batch)
+def _facts(calibrated: CalibratedData, now: datetime) -> Sequence[str]:
+    line = calibrated.expected
+    batches = (calibrated.least_batch, calibrated.most_batch)
     return (
         number(line.alpha + line.beta) if line else "-",
-        found.reason,
-        str(found.rows),
+        calibrated.reason,
+        str(calibrated.rows),
         "-" if None in batches else f"{batches[0]:.3g} to {batches[1]:.3g}",
-        f"{found.decode.residual:.1%}" if found.decode else "-",
-        "-" if found.shift is None else f"{found.shift:+.0%}",
-        age(found.time, now),
+        f"{calibrated.decode.residual:.1%}" if calibrated.decode else "-",
+        "-" if calibrated.shift is None else f"{calibrated.shift:+.0%}",
+        age(calibrated.time, now),
     )
 
 

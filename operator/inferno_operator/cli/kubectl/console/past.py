@@ -39,8 +39,8 @@ def loads_of(
 ) -> Sequence[tuple[datetime, float]]:
     """When a Server had which load [requests/min]: when Plans were made, and now."""
     name, current = server.name, server.current_alloc
-    found = [(item.time, item.servers[name].rate) for item in past if name in item.servers]
-    return [*found, (now, current.load.arrival_rate)] if current and current.load else found
+    rates = [(item.time, item.servers[name].rate) for item in past if name in item.servers]
+    return [*rates, (now, current.load.arrival_rate)] if current and current.load else rates
 
 
 def latencies_of(
@@ -50,11 +50,11 @@ def latencies_of(
     name, last = server.spec.name, server.status.measured
     if server.spec.measure is None:
         return ()
-    found = [(item.time, item.servers[name]) for item in past if name in item.servers]
+    measured = [(item.time, item.servers[name]) for item in past if name in item.servers]
     if last is not None:
         values = (last.arrival_rate, last.itl_average, last.wait_average, last.ttft_average)
-        found.append((last.time, PastServer(*(value or 0.0 for value in values))))
-    return [(time, there) for time, there in found if there.itl or there.ttft]
+        measured.append((last.time, PastServer(*(value or 0.0 for value in values))))
+    return [(time, there) for time, there in measured if there.itl or there.ttft]
 
 
 class PlanLoads:

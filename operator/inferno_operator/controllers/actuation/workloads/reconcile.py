@@ -253,8 +253,8 @@ async def _report(
     verdict, before = _verdict(scaled, targets, steps), scaled.condition
     actuated = condition(scaled.observation.status, verdict, generation, context.now())
     newest = lead_times(scaled.server, scaled.start_seconds)
-    workloads, known = scaled.recorded, scaled.server.status
-    if actuated is None and (newest, workloads) == (known.lead_times, known.workloads):
+    workloads, status = scaled.recorded, scaled.server.status
+    if actuated is None and (newest, workloads) == (status.lead_times, status.workloads):
         return None
     body = reference.manifest_at_version(status=status_of(actuated or before, newest, workloads))
     context.world.written(await context.cluster.apply(SERVER, body, FieldManager.ACTUATION))
