@@ -46,8 +46,8 @@ def listed(known: Sequence[str]) -> str:
 
 def _nearest(name: str, known: Sequence[str]) -> Sequence[str]:
     given = name.lower()
-    for theirs, word in SYNONYMS:
-        given = given.replace(theirs, word)
+    for synonym, word in SYNONYMS:
+        given = given.replace(synonym, word)
     if same := [word for word in known if word.lower() == given]:
         return same
     if len(known) > MOST_COMPARED:
@@ -60,14 +60,14 @@ def _nearest(name: str, known: Sequence[str]) -> Sequence[str]:
     return sorted(near, key=likeness.__getitem__, reverse=True)[:2]
 
 
-def _likeness(given: Sequence[str], theirs: Sequence[str]) -> float:
+def _likeness(given: Sequence[str], known: Sequence[str]) -> float:
     """How much the words of two names are alike, from 0 to 1."""
-    name, known = "".join(given), "".join(theirs)
-    part, whole = sorted((name, known), key=len)
-    likeness = _ratio(name, known)
+    name, whole_name = "".join(given), "".join(known)
+    part, whole = sorted((name, whole_name), key=len)
+    likeness = _ratio(name, whole_name)
     if len(part) >= SHORTEST and part in whole:
         likeness = PART + (1 - PART) * likeness
-    parts = (PART * _ratio(name, word) for word in theirs if len(word) >= SHORTEST)
+    parts = (PART * _ratio(name, word) for word in known if len(word) >= SHORTEST)
     return max((likeness, *parts))
 
 

@@ -114,12 +114,13 @@ _CLASSES = List(
     spread=tuple,
 )
 
-_PLACES = {
-    "accelerators": "accelerators",
-    "destination": "destination",
-    "prefillAccelerators": "prefill_accelerators",
-    "decodeAccelerators": "decode_accelerators",
+_ADDED: dict[str, tuple[str, FieldKind[Any]]] = {
+    "accelerators": ("accelerators", TEXTS),
+    "destination": ("destination", TEXT),
+    "prefillAccelerators": ("prefill_accelerators", TEXTS),
+    "decodeAccelerators": ("decode_accelerators", TEXTS),
 }
+"""Keys of servers that the original does not have: left out where they say nothing."""
 
 SERVER = Object(
     Server,
@@ -131,13 +132,10 @@ SERVER = Object(
         "minNumReplicas": ("min_replicas", INTEGER),
         "maxBatchSize": ("max_batch_size", INTEGER),
         "maxQueueSize": ("max_queue_size", INTEGER),
-        "accelerators": ("accelerators", TEXTS),
-        "destination": ("destination", TEXT),
-        "prefillAccelerators": ("prefill_accelerators", TEXTS),
-        "decodeAccelerators": ("decode_accelerators", TEXTS),
+        **_ADDED,
         "currentAlloc": ("current", ALLOCATION),
     },
-    left_out=lambda server: [key for key, name in _PLACES.items() if not getattr(server, name)],
+    left_out=lambda server: [key for key, (name, _) in _ADDED.items() if not getattr(server, name)],
     unused=("desiredAlloc",),
 )
 

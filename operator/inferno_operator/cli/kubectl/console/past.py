@@ -61,19 +61,20 @@ class PlanLoads:
     """The past, each Plan unpacked once: a Plan does not change."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Mapping[str, PastServer]] = {}
+        self._read: dict[str, Mapping[str, PastServer]] = {}
+        """The Servers of Plans that are unpacked, by digest."""
 
     def loads(self, plans: Iterable[Plan]) -> Sequence[PastLoads]:
         """Return the Servers that Plans were made for, the oldest first."""
-        known, found = dict[str, Mapping[str, PastServer]](), list[PastLoads]()
+        read, past = dict[str, Mapping[str, PastServer]](), list[PastLoads]()
         for plan in plans:
             digest, time = plan.spec.digest, plan.metadata.creation_timestamp
-            servers = self._known[digest] if digest in self._known else _servers_of(plan)
-            known[digest] = servers
+            servers = self._read[digest] if digest in self._read else _servers_of(plan)
+            read[digest] = servers
             if time and servers:
-                found.append(PastLoads(time, servers))
-        self._known = known
-        return sorted(found, key=lambda item: item.time)
+                past.append(PastLoads(time, servers))
+        self._read = read
+        return sorted(past, key=lambda item: item.time)
 
 
 def _servers_of(plan: Plan) -> Mapping[str, PastServer]:
