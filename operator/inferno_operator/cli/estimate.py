@@ -181,10 +181,10 @@ def all_warnings(estimates: Sequence[ModelEstimate]) -> Sequence[str]:
     return tuple(dict.fromkeys(lines))
 
 
-def _of(table: Mapping[str, Any], name: str, option: str) -> Any:  # noqa: ANN401 - of either table
-    if name not in table:
-        raise InputError(f"{option}: {name!r} is not known{alternatives(name, list(table))}")
-    return table[name]
+def _of(known: Mapping[str, Any], name: str, option: str) -> Any:  # noqa: ANN401 - of either table
+    if name not in known:
+        raise InputError(f"{option}: {name!r} is not known{alternatives(name, list(known))}")
+    return known[name]
 
 
 def _rounded(value: float) -> float:

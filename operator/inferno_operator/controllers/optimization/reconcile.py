@@ -34,10 +34,10 @@ from inferno_operator.controllers.optimization.ports import (
     TypedLoads,
 )
 from inferno_operator.controllers.optimization.remembered import (
-    NOTHING,
-    Known,
-    known_after,
-    with_known,
+    NO_STATUSES,
+    Statuses,
+    remembered_after,
+    with_remembered,
 )
 from inferno_operator.controllers.optimization.schedule import ScheduleStep, next_step
 from inferno_operator.controllers.optimization.snapshot import Snapshot, build_system
@@ -103,7 +103,7 @@ class Context:
         When the numbers of each Server were written last, by uid.
     recent
         The last plans for the Servers of each namespace, by uid.
-    known
+    remembered
         What the statuses of Models and Accelerators said last, by namespace.
     steady
         The time of day for what lasts, which does not jump; None: `now`.
@@ -126,7 +126,7 @@ class Context:
     urgent: set[Key] = field(default_factory=set)
     written: dict[str, datetime] = field(default_factory=dict)
     recent: dict[str, Mapping[str, RecentPlans]] = field(default_factory=dict)
-    known: dict[str, Known] = field(default_factory=dict)
+    remembered: dict[str, Statuses] = field(default_factory=dict)
     steady: Now | None = None
 
     def passing(self) -> datetime:
@@ -222,8 +222,10 @@ async def _optimize(
         observation = await _write_status(observation, step.update, writer)
     nodes = await context.machines.nodes(key.namespace)
     objects = await context.source.objects(key.namespace)
-    known = context.known.get(key.namespace, NOTHING)
-    observations: Sequence[Observation] = with_known(await context.loads.with_loads(objects), known)
+    remembered = context.remembered.get(key.namespace, NO_STATUSES)
+    observations: Sequence[Observation] = with_remembered(
+        await context.loads.with_loads(objects), remembered
+    )
     resources = readable(observations)
     every = [*resources, *still_running(observations)]
     snapshot = _calm(build_system(every, optimizer, context.time_limit), key, resources, context)
@@ -232,8 +234,8 @@ async def _optimize(
         _must_be_same(observation, observe(Optimizer, await context.cluster.get(OPTIMIZER, key)))
         observations, solution = await _up_to_date(observations, placed.solution, key, context)
         updates = _updates(observations, snapshot, solution, key, context)
-        context.known[key.namespace] = known_after(
-            known, observations, updates, (resource for resource, _ in snapshot.excluded)
+        context.remembered[key.namespace] = remembered_after(
+            remembered, observations, updates, (resource for resource, _ in snapshot.excluded)
         )
         crowded = _crowded(observations, updates, snapshot, key, context)
         permission = await context.approver.permit(
@@ -359,6 +361,6 @@ def _must_be_same(observation: Observation, newest: Observation) -> None:
 
     A person may have deleted it or set its mode to Approve: then nothing is written any more.
     """
-    known, found = ((o.reference.uid, o.generation, o.deleted) for o in (observation, newest))
-    if known != found:
+    before, after = ((o.reference.uid, o.generation, o.deleted) for o in (observation, newest))
+    if before != after:
         raise StaleError(f"{observation.reference} changed during the optimization")

@@ -27,20 +27,20 @@ from inferno_operator.resources.observation import Observation, readable
 Name = tuple[type[Resource], str]
 """A kind, Model or Accelerator, and `spec.name`."""
 
-Known = Mapping[Name, Status]
+Statuses = Mapping[Name, Status]
 """What the statuses of Models and Accelerators said last."""
 
-NOTHING: Known = MappingProxyType({})
+NO_STATUSES: Statuses = MappingProxyType({})
 
 
-def with_known(observations: Iterable[Observation], known: Known) -> list[Observation]:
-    """Return objects with resources whose status says what was known of their names."""
-    return [_with_known(observation, known) for observation in observations]
+def with_remembered(observations: Iterable[Observation], remembered: Statuses) -> list[Observation]:
+    """Return objects with resources whose status says what is remembered of their names."""
+    return [_with_status(observation, remembered) for observation in observations]
 
 
-def _with_known(observation: Observation, known: Known) -> Observation:
+def _with_status(observation: Observation, remembered: Statuses) -> Observation:
     resource = observation.resource
-    status = known.get(_name(resource)) if resource is not None else None
+    status = remembered.get(_name(resource)) if resource is not None else None
     if isinstance(resource, Model) and isinstance(status, ModelStatus):
         merged = _merged(status, resource.status)
         return replace(observation, resource=resource.model_copy(update={"status": merged}))
@@ -49,30 +49,30 @@ def _with_known(observation: Observation, known: Known) -> Observation:
     return observation
 
 
-def known_after(
-    known: Known,
+def remembered_after(
+    remembered: Statuses,
     observations: Iterable[Observation],
     updates: Iterable[Update],
     excluded: Iterable[Resource],
-) -> Known:
-    """Return what is known after a plan, of what exists or is named by some Server.
+) -> Statuses:
+    """Return what is remembered after a plan, of what exists or is named by some Server.
 
     Parameters
     ----------
-    known
-        What was known before.
+    remembered
+        What was remembered before.
     observations, updates
         The objects, and how the plan changes each of them.
     excluded
         Resources that are no part of the system, such as a second one with the same name.
     """
     observations, left = list(observations), set(map(id, excluded))
-    newest = dict(known)
+    newest = dict(remembered)
     for observation, update in zip(observations, updates, strict=True):
         resource = observation.resource
         if isinstance(resource, Model) and id(resource) not in left:
             status = ModelStatus.model_validate(update.extra_status)
-            newest[_name(resource)] = _merged(known.get(_name(resource)), status)
+            newest[_name(resource)] = _merged(remembered.get(_name(resource)), status)
         elif isinstance(resource, Accelerator) and id(resource) not in left:
             newest[_name(resource)] = AcceleratorStatus.model_validate(update.extra_status)
     names = {name for each in readable(observations) for name in _names(each)}
