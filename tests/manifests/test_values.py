@@ -556,11 +556,11 @@ OF_LIMITS = {
     ("kueue.x-k8s.io", "resourceflavors", "list"),
 }
 OF_SELECTORS = {
-    ("apps", "deployments/scale", "get"),
-    ("apps", "statefulsets/scale", "get"),
-    ("leaderworkerset.x-k8s.io", "leaderworkersets/scale", "get"),
-    ("disaggregatedset.x-k8s.io", "disaggregatedsetrolescalers/scale", "get"),
+    (kinds["group"], f"{resource}/scale", "get")
+    for kinds in yaml.safe_load((CHART / "values.yaml").read_text())["workloads"]
+    for resource in kinds["resources"]
 }
+"""The selectors of the kinds of workloads that Servers may name."""
 
 
 @pytest.mark.parametrize(
