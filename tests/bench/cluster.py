@@ -92,7 +92,8 @@ class Bench:
         asked: Any = self._api.patch_namespaced_custom_object(
             *kind, OPTIMIZER, {"spec": {"optimize": True}}
         )
-        changes = watch.Watch().stream(
+        watched: Any = watch.Watch  # the client has no types
+        changes = watched().stream(
             self._api.list_namespaced_custom_object,
             *kind,
             field_selector=f"metadata.name={OPTIMIZER}",
