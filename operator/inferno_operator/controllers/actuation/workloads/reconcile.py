@@ -90,6 +90,7 @@ async def reconcile(namespace: str, context: Context) -> ReconcileResult:
     """Take the next step of all Servers of a namespace."""
     observations = context.world.servers(namespace)
     if not any(map(workloads_of, observations)):
+        context.supplies.pop(namespace, None)
         return ReconcileResult.SETTLED
     try:
         return await _reconcile(namespace, observations, context)
