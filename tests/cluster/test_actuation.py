@@ -458,7 +458,7 @@ def test_a_ceiling_leaves_the_minimum_to_its_user(
     assert fleet.available["m-a100"] == 1
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["of the model", "of each backend"])
+@pytest.mark.parametrize("whole", [True, *extended(False)], ids=["of the model", "of each backend"])
 def test_bounds_in_bindings_follow(
     actuated: Actuated, fleet: Fleet, operator: StartOperator, *, whole: bool
 ) -> None:

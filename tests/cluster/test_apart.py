@@ -23,6 +23,7 @@ from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.deployments import deployment
 from tests.controlplane.waiting import wait_until
+from tests.tiers import extended
 
 Manifest = dict[str, Any]
 
@@ -38,6 +39,12 @@ KINDS: Mapping[str, tuple[Callable[[str, int], Role], int]] = {
     "one ModelInfer": (of_serving(MATRIXINFER), 1),
 }
 """What runs the roles, and pods of each replica; each pod has a card."""
+
+TRIED_FIRST = "one ModelServing of several pods"
+"""The kind that `make test` has beside Deployments."""
+
+OTHERS = [kind for kind in KINDS if kind != TRIED_FIRST]
+"""The kinds that belong to `make extended-test`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +88,7 @@ def manifests(itl: int, runs: Runs) -> Iterator[Manifest]:
         yield found
 
 
-@pytest.fixture(params=["Deployments", *KINDS])
+@pytest.fixture(params=["Deployments", TRIED_FIRST, *extended(*OTHERS)])
 def runs(
     request: pytest.FixtureRequest, control_plane: ControlPlane, scene: Scene
 ) -> Iterator[Runs]:
@@ -168,7 +175,7 @@ def half_of(sample: Iterator[Manifest]) -> Iterator[Manifest]:
         yield each
 
 
-@pytest.mark.parametrize("runs", ["Deployments", "one ModelServing of several pods"], indirect=True)
+@pytest.mark.parametrize("runs", ["Deployments", *extended(TRIED_FIRST)], indirect=True)
 def test_a_server_goes_apart_and_back_while_its_load_doubles(
     scene: Scene, operator: StartOperator, witness: Witness, runs: Runs
 ) -> None:

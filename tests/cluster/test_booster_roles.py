@@ -18,6 +18,7 @@ from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import wait_until
+from tests.tiers import extended
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
@@ -35,7 +36,7 @@ def definitions(control_plane: ControlPlane) -> None:
         control_plane.install_crds(ROOT / folder)
 
 
-@pytest.fixture(params=[KTHENA, MATRIXINFER], ids=lambda dialect: dialect.name)
+@pytest.fixture(params=[KTHENA, *extended(MATRIXINFER)], ids=lambda dialect: dialect.name)
 def dialect(request: pytest.FixtureRequest) -> Dialect:
     """What boosters and servings are called, and what their pods have as labels."""
     found: Dialect = request.param

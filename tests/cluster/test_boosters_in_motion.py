@@ -12,6 +12,7 @@ from tests.cluster.fleet import Fleet, running_fleet
 from tests.cluster.scene import Scene
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
+from tests.tiers import extended
 
 pytestmark = pytest.mark.usefixtures("crds_installed", "definitions")
 
@@ -31,7 +32,9 @@ def dialect(request: pytest.FixtureRequest) -> Dialect:
     return DIALECTS[getattr(request, "param", "kthena")]
 
 
-in_each_dialect = pytest.mark.parametrize("dialect", sorted(DIALECTS), indirect=True)
+in_each_dialect = pytest.mark.parametrize(
+    "dialect", ["kthena", *extended("matrixinfer")], indirect=True
+)
 
 
 @pytest.fixture

@@ -101,8 +101,15 @@ def is_ready(scene: Scene, **expected: int) -> Callable[[], bool]:
 
 @pytest.mark.parametrize(
     ("drained", "end"),
-    [("left", {"chat_h100": 4, "mail_l4": 2}), ("goal", {"chat_l4": 4, "mail_l4": 2})],
-    ids=["that it leaves", "that it goes to"],
+    [
+        pytest.param("left", {"chat_h100": 4, "mail_l4": 2}, id="that it leaves"),
+        pytest.param(
+            "goal",
+            {"chat_l4": 4, "mail_l4": 2},
+            id="that it goes to",
+            marks=pytest.mark.extended,
+        ),
+    ],
 )
 def test_a_node_that_is_drained_in_the_middle_of_a_move(
     scene: Scene, operator: StartOperator, drained: str, end: dict[str, int]

@@ -101,11 +101,8 @@ def test_an_optimizer_killed_during_a_solve(
     "failure",
     [
         Failure.NO_JSON,
-        Failure.NO_ANSWER,
         Failure.OTHERS,
-        Failure.NOBODY,
-        Failure.HALF,
-        Failure.BROKEN,
+        *extended(Failure.NO_ANSWER, Failure.NOBODY, Failure.HALF, Failure.BROKEN),
     ],
 )
 def test_an_optimizer_that_answers_garbage(

@@ -14,6 +14,7 @@ from inferno_optimizer.replay.policy import Seen, Setting
 from inferno_optimizer.replay.replay import Scenario, replay
 from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.sizing.queueing import FloatArray
+from tests.tiers import sampled
 from tests.unit.optimizer.replay.fleets import fleet, load, plant, trace
 
 
@@ -34,7 +35,7 @@ def least_cost(loads: FloatArray, cost: FloatArray) -> float:
     return found
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", sampled(range(40)))
 def test_no_mix_costs_less(seed: int) -> None:
     random = np.random.default_rng(seed)
     buckets, accelerators = (1, 4) if seed % 2 else (2, 3)

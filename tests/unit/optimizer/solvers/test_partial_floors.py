@@ -9,6 +9,7 @@ from inferno_optimizer.solvers.partial.margins import FloorMargins
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.repair import fitted, is_kept, lifted
 from inferno_optimizer.system import Allocation, SaturationPolicy
+from tests.tiers import sampled
 from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy
 from tests.unit.optimizer.systems import Demand, accelerators, system_of
 
@@ -113,7 +114,7 @@ def test_a_server_moves_to_a_type_on_which_it_is_served_better() -> None:
     assert SECOND.worth(problem, repaired) == pytest.approx(10.0)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", sampled(range(30)))
 def test_what_is_repaired_fits_and_keeps_all_floors(seed: int) -> None:
     numbers = np.random.default_rng(seed)
     demands = [

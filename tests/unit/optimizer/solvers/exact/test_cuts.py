@@ -10,6 +10,7 @@ from inferno_optimizer.solvers.exact.cuts import Inequalities, find_cuts
 from inferno_optimizer.solvers.exact.prices import price
 from inferno_optimizer.solvers.exact.relaxation import RowRelaxation
 from inferno_optimizer.solvers.sparse import SparseMatrix
+from tests.tiers import sampled
 from tests.unit.optimizer.programs import fleet_program, loads, random_program, relaxed
 
 NO_FLOORS = np.zeros(0)
@@ -43,7 +44,7 @@ def test_what_is_relaxed_and_integral_is_not_cut_off() -> None:
     assert not find_cuts(knapsack, np.array([1.0, 1.0, 0.0]), [np.ones(1)])
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", sampled(range(60)))
 def test_every_integral_solution_keeps_every_cut(seed: int) -> None:
     random = np.random.default_rng(seed)
     factors = random.integers(-3, 9, (3, 7)).astype(np.float64)
@@ -69,7 +70,7 @@ def test_every_integral_solution_keeps_every_cut(seed: int) -> None:
         assert all(cut.factors @ amounts[cut.columns] > cut.room for cut in cuts)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", sampled(range(40)))
 def test_cuts_prove_more_than_the_relaxation_and_no_more_than_there_is(seed: int) -> None:
     program = random_program(seed, cases=40)
     objective = program.value - 2 * program.weight
@@ -84,7 +85,7 @@ def test_cuts_prove_more_than_the_relaxation_and_no_more_than_there_is(seed: int
     assert proven <= relaxed(program, objective.tolist(), floors.tolist(), whole=rows) + 1e-6
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", sampled(range(20)))
 def test_a_bound_with_floors_at_a_price_holds_for_lower_floors(seed: int) -> None:
     program = random_program(seed, cases=40)
     floors = 0.9 * loads(program)[:1]

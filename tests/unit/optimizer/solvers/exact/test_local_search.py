@@ -39,7 +39,7 @@ from inferno_optimizer.solvers.exact.relaxation import NOTHING, RowRelaxation
 from inferno_optimizer.solvers.exact.settings import DEFAULTS, ExactSettings, ProgramSizes
 from inferno_optimizer.solvers.incumbent import Incumbent
 from inferno_optimizer.solvers.levels import Floors
-from tests.tiers import sampled
+from tests.tiers import extended, sampled
 from tests.unit.optimizer.programs import fleet_program, loads, random_program, relaxed
 
 NO_FLOORS = np.zeros(0)
@@ -166,7 +166,7 @@ def test_exchanges_keep_what_is_fixed_and_leave_room_for_every_kind() -> None:
 
 
 @pytest.mark.parametrize("guide", Guide)
-@pytest.mark.parametrize("demand", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("demand", [1.0, *extended(0.5, 2.0)])
 def test_search_comes_close_to_what_prices_prove(demand: float, guide: Guide) -> None:
     program = fleet_program(1000, demand)
     program = program.take(program.undominated())
@@ -255,7 +255,7 @@ def test_a_few_hundred_servers_serve_what_highs_alone_finds() -> None:
     assert program.served(outcome.plan, 3)[2] >= (0.98663 - 1e-4) * load
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", sampled(range(5)))
 def test_parts_that_are_solved_again_only_improve_a_choice(seed: int) -> None:
     program = random_program(seed, cases=200)
     known = fill(program, nothing(program))
@@ -402,7 +402,7 @@ def time_for(readings: int, seconds: float = 60.0) -> Callable[[], float]:
     return lambda: next(left)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", sampled(range(20)))
 def test_dominated_rows_change_no_optimum(seed: int) -> None:
     program = random_program(seed, cases=40)
     random = np.random.default_rng(seed)

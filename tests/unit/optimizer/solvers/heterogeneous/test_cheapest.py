@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.solvers.heterogeneous.cheapest import Mixes, cheapest_mixes
+from tests.tiers import sampled
 from tests.unit.optimizer.solvers.heterogeneous.tables import mixes_of, random_table
 
 CASES = 3
 UNLIMITED = np.full(CASES, np.inf)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", sampled(range(30)))
 def test_the_least_value_is_that_of_the_best_of_all_mixes(seed: int) -> None:
     random = np.random.default_rng(seed)
     table, capacity = random_table(random, CASES), random.integers(1, 8, 3)
@@ -26,7 +27,7 @@ def test_the_least_value_is_that_of_the_best_of_all_mixes(seed: int) -> None:
     assert found.least == pytest.approx(best)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", sampled(range(30)))
 def test_what_is_told_of_a_short_search_is_no_more_than_the_least_value(seed: int) -> None:
     random = np.random.default_rng(seed)
     table, capacity = random_table(random, CASES), random.integers(1, 8, 3)
@@ -39,7 +40,7 @@ def test_what_is_told_of_a_short_search_is_no_more_than_the_least_value(seed: in
     assert np.all(values >= best[short.mixes.place] - 1e-9)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", sampled(range(30)))
 def test_every_mix_below_the_limit_without_needless_replicas_is_found(seed: int) -> None:
     random = np.random.default_rng(seed)
     table, capacity = random_table(random, CASES), random.integers(1, 8, 3)

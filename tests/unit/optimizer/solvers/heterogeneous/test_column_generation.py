@@ -7,6 +7,7 @@ from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.heterogeneous.column_generation import best_prices
 from inferno_optimizer.solvers.heterogeneous.covering import CoverInequalities
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram
+from tests.tiers import sampled
 from tests.unit.optimizer.solvers.heterogeneous.tables import (
     best_objective,
     no_prices,
@@ -15,7 +16,7 @@ from tests.unit.optimizer.solvers.heterogeneous.tables import (
 )
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", sampled(range(40)))
 def test_the_bound_is_between_that_of_the_relaxation_and_the_best_plan(seed: int) -> None:
     problem, plan = random_problem(np.random.default_rng(seed))
     relaxed = relaxation(MixProgram(problem, CoverInequalities.of(problem.table))).objective
@@ -26,7 +27,7 @@ def test_the_bound_is_between_that_of_the_relaxation_and_the_best_plan(seed: int
     assert relaxed - 1e-5 * max(1.0, abs(relaxed)) <= bound <= best + 1e-9
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", sampled(range(40)))
 def test_the_program_with_prices_has_the_same_best_plan(seed: int) -> None:
     problem, plan = random_problem(np.random.default_rng(seed))
     prices = best_prices(problem, plan, no_prices(problem), lambda: np.inf)

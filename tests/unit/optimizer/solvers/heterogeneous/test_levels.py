@@ -175,7 +175,7 @@ def test_the_plan_is_the_best_of_all_plans(seed: int) -> None:
     assert all(use.used <= use.available for use in solution.capacity)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", sampled(range(60)))
 def test_values_and_cards_are_those_of_the_allocations(seed: int) -> None:
     numbers = random.Random(seed)  # noqa: S311 - a repeatable choice, not a secret
     demands, capacity = random_demands(numbers), tight_capacity(numbers)
@@ -198,7 +198,7 @@ def test_values_and_cards_are_those_of_the_allocations(seed: int) -> None:
     }
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", sampled(range(30)))
 def test_with_one_accelerator_for_each_server_nothing_is_different(seed: int) -> None:
     numbers = random.Random(seed)  # noqa: S311 - a repeatable choice, not a secret
     demands = [

@@ -8,6 +8,7 @@ from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.heterogeneous.column_generation import MixPrices, best_prices
 from inferno_optimizer.solvers.heterogeneous.near import NearMixes
 from inferno_optimizer.solvers.heterogeneous.problem import MixProblem
+from tests.tiers import sampled
 from tests.unit.optimizer.solvers.heterogeneous.tables import (
     best_objective,
     no_prices,
@@ -26,7 +27,7 @@ def prices_of(problem: MixProblem, plan: IntArray) -> MixPrices:
     return best_prices(problem, plan, no_prices(problem), lambda: np.inf)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", sampled(range(20)))
 def test_what_there_is_no_time_to_list_keeps_all_its_mixes(seed: int) -> None:
     problem, plan = random_problem(np.random.default_rng(seed))
 
@@ -36,7 +37,7 @@ def test_what_there_is_no_time_to_list_keeps_all_its_mixes(seed: int) -> None:
     assert solved(near, problem, plan) == pytest.approx(best_objective(problem), abs=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", sampled(range(20)))
 def test_with_all_the_time_every_case_is_listed(seed: int) -> None:
     problem, plan = random_problem(np.random.default_rng(seed))
 

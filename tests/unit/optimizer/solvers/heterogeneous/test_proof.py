@@ -9,12 +9,13 @@ from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.heterogeneous.covering import CoverInequalities
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram
 from inferno_optimizer.solvers.heterogeneous.proof import Proof, concurrent
+from tests.tiers import sampled
 from tests.unit.optimizer.solvers.heterogeneous.tables import best_objective, random_problem
 
 AMPLE = SearchLimits(60.0, 0.0)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", sampled(range(40)))
 def test_the_objective_of_the_best_plan_is_proven(seed: int) -> None:
     problem, plan = random_problem(np.random.default_rng(seed))
     proof = Proof(MixProgram(problem, CoverInequalities.of(problem.table)), plan)
@@ -24,7 +25,7 @@ def test_the_objective_of_the_best_plan_is_proven(seed: int) -> None:
     assert proof.bound == pytest.approx(best_objective(problem), abs=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", sampled(range(20)))
 def test_a_better_plan_from_elsewhere_makes_no_bound_wrong(seed: int) -> None:
     problem, plan = random_problem(np.random.default_rng(seed))
     program = MixProgram(problem, CoverInequalities.of(problem.table))

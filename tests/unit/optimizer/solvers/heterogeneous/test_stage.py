@@ -9,6 +9,7 @@ from inferno_optimizer.solvers.heterogeneous.problem import MixProblem
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram
 from inferno_optimizer.solvers.heterogeneous.stage import MixSearch
 from inferno_optimizer.solvers.incumbent import Incumbent
+from tests.tiers import sampled
 from tests.unit.optimizer.solvers.heterogeneous.tables import (
     best_objective,
     random_problem,
@@ -26,7 +27,7 @@ def objective(problem: MixProblem, counts: IntArray) -> float:
     return -float(table.weight[served & (table.level == problem.goal.level)].sum())
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", sampled(range(40)))
 def test_the_best_of_all_plans_is_found_and_proven(seed: int) -> None:
     problem, plan = random_problem(np.random.default_rng(seed))
     program = MixProgram(problem, CoverInequalities.of(problem.table))
@@ -40,7 +41,7 @@ def test_the_best_of_all_plans_is_found_and_proven(seed: int) -> None:
     assert np.all(table.used(incumbent.plan, len(problem.capacity)) <= problem.capacity)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", sampled(range(20)))
 def test_no_bound_on_the_way_is_above_the_best_of_all_plans(seed: int) -> None:
     problem, plan = random_problem(np.random.default_rng(seed))
     program = MixProgram(problem, CoverInequalities.of(problem.table))

@@ -8,6 +8,7 @@ import pytest
 from inferno_operator.controllers.actuation.workloads.fleet import ReplicaTarget, ServerTargets
 from inferno_operator.controllers.actuation.workloads.steps import next_steps
 from inferno_optimizer.system import Role
+from tests.tiers import sampled
 from tests.unit.operator.controllers.actuation.workloads.pods import Scene, Server, Workload
 
 
@@ -29,7 +30,7 @@ def replan(of: Server, together: int = 0, prefill: int = 0, decode: int = 0) -> 
         workload.wanted = wanted
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", sampled(range(40)))
 @pytest.mark.parametrize("deadly", [0.0, 0.5])
 @pytest.mark.parametrize("most", [9, 12, 20])
 def test_a_move_of_both_roles_keeps_the_load_and_the_cards_whenever_the_operator_is_killed(
