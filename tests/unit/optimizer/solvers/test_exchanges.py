@@ -20,6 +20,7 @@ from inferno_optimizer.solvers.greedy import fillings, serve_after_those_that_st
 from inferno_optimizer.solvers.loads import loads_served_entirely
 from inferno_optimizer.solvers.running import rows_that_run
 from inferno_optimizer.system import Allocation, Options, SaturationPolicy, System
+from tests.tiers import sampled
 from tests.unit.optimizer.enumeration import best_plan, served
 from tests.unit.optimizer.random_systems import Kind, random_system
 from tests.unit.optimizer.systems import Demand, accelerators, outcome, system_of
@@ -28,6 +29,10 @@ HOLD = Options(saturation_policy=SaturationPolicy.HOLD)
 OF_THE_ORIGINAL = [policy for policy in SaturationPolicy if policy is not SaturationPolicy.HOLD]
 BATCHES = (1, 2, 3)
 SYSTEMS = 400
+PARTS = 4
+"""Of which each has each fourth system; `make test` has the first part."""
+
+in_parts = pytest.mark.parametrize("part", sampled(range(PARTS)))
 
 
 def test_two_servers_exchange_their_cards() -> None:
@@ -61,20 +66,22 @@ def test_a_server_that_found_no_cards_gets_those_that_another_can_do_without() -
     assert found == {"a": ("Y", 1), "b": ("X", 1)}
 
 
-def test_nobody_is_served_with_cards_of_an_equal_one_that_is_stopped() -> None:
+def full_pools(random: Random) -> tuple[list[Demand], dict[str, int]]:
+    """Servers that run, and the cards that there are: too few."""
+    needs = [{t: random.randint(1, 5) for t in "XY"} for _ in range(random.randint(3, 5))]
+    demands = []
+    for place, need in enumerate(needs):
+        card, load = random.choice("XY"), random.choice((60, 300, 900))
+        current = Allocation(card, replicas=random.randint(1, need[card]))
+        demands.append(Demand(f"s{place}", need, random.randint(1, 2), load=load, current=current))
+    return demands, {t: random.randint(1, 6) for t in "XY"}
+
+
+@in_parts
+def test_nobody_is_served_with_cards_of_an_equal_one_that_is_stopped(part: int) -> None:
     random = Random(5)  # noqa: S311 - a repeatable choice, not a secret
     stopped = 0
-    for _ in range(SYSTEMS):
-        needs = [{t: random.randint(1, 5) for t in "XY"} for _ in range(random.randint(3, 5))]
-        demands = []
-        for place, need in enumerate(needs):
-            card, load = random.choice("XY"), random.choice((60, 300, 900))
-            current = Allocation(card, replicas=random.randint(1, need[card]))
-            demands.append(
-                Demand(f"s{place}", need, random.randint(1, 2), load=load, current=current)
-            )
-        capacity = {t: random.randint(1, 6) for t in "XY"}
-
+    for demands, capacity in [full_pools(random) for _ in range(SYSTEMS)][part::PARTS]:
         system = system_of(demands, accelerators(X=10, Y=12), capacity, HOLD)
         begun = [plan.replicas.tolist() for plan in beginnings(*table(system))]
 
@@ -85,7 +92,7 @@ def test_nobody_is_served_with_cards_of_an_equal_one_that_is_stopped() -> None:
             card = one.current.accelerator
             assert sum(n for t, n in plan.values() if t == card) == capacity[card], (demands, plan)
             stopped += 1
-    assert stopped > SYSTEMS / 10
+    assert stopped > SYSTEMS / PARTS / 10
 
 
 def none_is_stopped_for(
@@ -152,14 +159,15 @@ def test_with_the_policies_of_the_original_nothing_is_exchanged(policy: Saturati
     assert found == {"a": ("X", 1), "b": ("", 0)}
 
 
-def systems(servers: int) -> Iterator[System]:
-    for seed in range(SYSTEMS):
+def systems(servers: int, part: int) -> Iterator[System]:
+    for seed in range(part, SYSTEMS, PARTS):
         yield random_system(Random(seed), Kind(servers, BATCHES), HOLD)  # noqa: S311
 
 
-def test_two_servers_that_can_both_be_served_have_the_best_of_all_plans() -> None:
+@in_parts
+def test_two_servers_that_can_both_be_served_have_the_best_of_all_plans(part: int) -> None:
     compared = 0
-    for system in systems(servers=2):
+    for system in systems(servers=2, part=part):
         most, value = best_plan(system)
         solution = optimize(system)
         if any(decision.reason is not Reason.ALLOCATED for decision in solution.decisions):
@@ -169,7 +177,7 @@ def test_two_servers_that_can_both_be_served_have_the_best_of_all_plans() -> Non
         assert served(system, solution) == most
         assert solution.certificate.objective == pytest.approx(value, rel=1e-9, abs=1e-6)
 
-    assert compared > SYSTEMS / 8
+    assert compared > SYSTEMS / PARTS / 8
 
 
 def table(system: System) -> tuple[Candidates, IntArray]:
@@ -188,10 +196,10 @@ class Solved:
     plan: Assignment
 
 
-@pytest.fixture(scope="module")
-def solved() -> list[Solved]:
+@pytest.fixture(scope="module", params=sampled(range(PARTS)))
+def solved(request: pytest.FixtureRequest) -> list[Solved]:
     """Systems of six servers."""
-    tables = [(system, *table(system)) for system in systems(servers=6)]
+    tables = [(system, *table(system)) for system in systems(servers=6, part=request.param)]
     return [Solved(*each, solve_greedy(*each[1:]).assignment) for each in tables]
 
 
@@ -244,11 +252,11 @@ def is_no_worse(candidates: Candidates, after: Assignment, before: Assignment) -
     return once < then or (once == then and lower)
 
 
-def test_no_plan_costs_more_with_its_moves_than_if_all_stayed_where_they_can() -> None:
+@in_parts
+def test_no_plan_costs_more_with_its_moves_than_if_all_stayed_where_they_can(part: int) -> None:
     random = Random(11)  # noqa: S311 - a repeatable choice, not a secret
     moved = 0
-    for _ in range(SYSTEMS):
-        system = running_system(random)
+    for system in [running_system(random) for _ in range(SYSTEMS)][part::PARTS]:
         candidates, capacity = table(system)
         staying = rows_that_run(candidates)
 
@@ -258,7 +266,7 @@ def test_no_plan_costs_more_with_its_moves_than_if_all_stayed_where_they_can() -
         assert (plan.used(candidates) <= capacity).all()
         assert plan.objective(candidates) <= candidates.value[staying].sum() + 1e-6, system
         moved += bool((plan.rows != staying).any())
-    assert moved > SYSTEMS / 10
+    assert moved > SYSTEMS / PARTS / 10
 
 
 def running_system(random: Random) -> System:
