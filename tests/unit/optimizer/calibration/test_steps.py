@@ -7,6 +7,7 @@ import pytest
 
 from inferno_optimizer.calibration.steps import fit_steps
 from inferno_optimizer.calibration.windows import Window
+from tests.tiers import extended
 
 ALPHA, KAPPA, DELTA = 9.0, 5e-5, 0.02
 STEPS = 8000
@@ -61,8 +62,8 @@ def run(
 @pytest.mark.parametrize(
     ("cached", "accepted"),
     [
-        pytest.param(1500, 0.0, id="most of a prompt is cached"),
-        pytest.param(0, 0.7, id="drafts are accepted"),
+        pytest.param(1500, 0.0, id="most of a prompt is cached", marks=pytest.mark.extended),
+        pytest.param(0, 0.7, id="drafts are accepted", marks=pytest.mark.extended),
         pytest.param(1500, 0.7, id="both"),
     ],
 )
@@ -86,7 +87,7 @@ def test_the_parameters_of_simulated_steps_are_found_within_5_percent(
     assert fitted.max_input_tokens >= 1000 + cached
 
 
-@pytest.mark.parametrize("overhead", [200, 800])
+@pytest.mark.parametrize("overhead", [200, *extended(800)])
 def test_one_bad_run_does_not_decide_what_a_request_costs_besides_its_tokens(overhead: int) -> None:
     shapes = [(500, 128), (2000, 64), (100, 256)]
     runs = [

@@ -211,7 +211,7 @@ FLEETS = [*short_fleets()]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("system", [*extended(*FLEETS[:3]), *FLEETS[3:]])
+@pytest.mark.parametrize("system", [*extended(*FLEETS[:3]), *FLEETS[3:6], *extended(*FLEETS[6:])])
 def test_every_remedy_serves_and_one_step_less_does_not(system: System) -> None:
     solution = optimize(system)
     short = [d.server for d in solution.decisions if d.reason is not Reason.ALLOCATED][:2]

@@ -9,6 +9,7 @@ import pytest
 from inferno_optimizer.sizing.apart import BoolArray
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.system import Allocation, Load, Role, Target, Transfer
+from tests.tiers import extended
 from tests.unit.optimizer.apart_simulation import Pools, requests_of, simulate
 from tests.unit.optimizer.apart_systems import STEPS, one_server, roles_of, sized
 from tests.unit.optimizer.systems import NOTHING
@@ -59,7 +60,7 @@ def test_latencies_with_cached_prompts_are_those_of_a_simulation_of_steps(
     assert found.ttft_percentiles[0, 1] == pytest.approx(np.percentile(seen.ttft, 95), rel=0.20)
 
 
-@pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
+@pytest.mark.parametrize("load", [0.8, *extended(0.3, 0.6)])
 @pytest.mark.parametrize(
     ("inputs", "outputs", "cov", "budget"),
     [

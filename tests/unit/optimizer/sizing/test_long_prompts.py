@@ -36,7 +36,14 @@ def test_the_inter_token_latency_counts_prompts_that_came_during_its_own(
 
 
 @pytest.mark.parametrize(
-    ("inputs", "rate"), [(1280, 8.0), (1280, 14.5), (2048, 6.0), (2048, 9.0)], ids=str
+    ("inputs", "rate"),
+    [
+        (1280, 14.5),
+        (2048, 6.0),
+        pytest.param(1280, 8.0, marks=pytest.mark.extended),
+        pytest.param(2048, 9.0, marks=pytest.mark.extended),
+    ],
+    ids=str,
 )
 def test_a_prompt_of_much_of_the_budget_waits_for_the_steps_of_those_before_it(
     inputs: int, rate: float

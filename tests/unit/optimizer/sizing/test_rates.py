@@ -22,6 +22,7 @@ from inferno_optimizer.system import (
     Server,
     Target,
 )
+from tests.tiers import extended
 from tests.unit.optimizer.oracles import Replica, share_waiting_longer
 from tests.unit.optimizer.systems import one_server
 
@@ -90,7 +91,7 @@ def targets_of(replica: Replica) -> st.SearchStrategy[Asked]:
     )
 
 
-@pytest.mark.parametrize("batch", [2, 3, 8, 17, 40])
+@pytest.mark.parametrize("batch", [2, 17, *extended(3, 8, 40)])
 @pytest.mark.parametrize("tokens", [1, 512])
 @pytest.mark.parametrize(
     ("itl_share", "wait_share"),

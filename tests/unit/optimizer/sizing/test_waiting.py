@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from inferno_optimizer.sizing.queueing import Averages, FloatArray, averages
 from inferno_optimizer.sizing.waiting import log_tail, wait_percentile
+from tests.tiers import extended
 from tests.unit.optimizer.oracles import share_waiting_longer
 
 ABOUT_ONE = [1 - 1e-3, 1 - 1e-6, 1 - 1e-8, 1 - 1e-14, 1.0, 1 + 1e-14, 1 + 1e-8, 1 + 1e-6, 1.001]
@@ -43,7 +44,7 @@ def decode_times(batch: int) -> list[float]:
 
 
 @pytest.mark.parametrize("places", [1, 2, 9, 150])
-@pytest.mark.parametrize("batch", [1, 2, 17])
+@pytest.mark.parametrize("batch", [1, 17, *extended(2)])
 @pytest.mark.parametrize("load", LOADS)
 def test_the_tail_is_the_sum_of_erlang_tails(load: float, batch: int, places: int) -> None:
     times, limit = decode_times(batch), batch + places
