@@ -31,6 +31,7 @@ from tests.docs.looks import (
     faults,
 )
 from tests.reference.shown import ROOT, pages
+from tests.tiers import extended
 
 MARKDOWN_LINK = re.compile(r"\]\(([^)\s]+)\)")
 PATIENCE_MS = 60_000
@@ -246,7 +247,9 @@ def test_names_before_a_row_are_on_one_line_of_a_wide_screen(found: Faults) -> N
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("page", ["guides/autoscalers.html", "comparison.html", "benchmarks.html"])
+@pytest.mark.parametrize(
+    "page", ["guides/autoscalers.html", *extended("comparison.html", "benchmarks.html")]
+)
 def test_texts_have_contrast_and_links_more_than_a_colour(
     site: Site, browser: Browser, page: str, scheme: Literal["light", "dark"]
 ) -> None:
@@ -328,7 +331,7 @@ def test_every_column_of_a_table_but_the_first_has_a_heading(site: Site) -> None
     assert [p.name for p in site.pages if headless.search(p.read_text(encoding="utf-8"))] == []
 
 
-@pytest.mark.parametrize("page", ["index.html", "guides/plans.html"])
+@pytest.mark.parametrize("page", ["index.html", *extended("guides/plans.html")])
 def test_the_search_works_from_files_without_a_network(
     site: Site, browser: Browser, page: str
 ) -> None:
