@@ -78,16 +78,14 @@ class Actuated:
     def get(self, resource: str, name: str) -> Manifest:
         return self.scene.control_plane.get(resource, name, self.scene.namespace)
 
-    def wait_for(self, reason: str, timeout: float = 30.0, text: str = "") -> Manifest:
+    def wait_for(self, reason: str, text: str = "") -> Manifest:
         """Wait until the Server says why it is, or isn't, actuated; returns the condition."""
 
         def told(server: Manifest) -> bool:
             found = condition(server, "Actuated")
             return found.get("reason") == reason and text in found["message"]
 
-        server = self.scene.control_plane.wait_for(
-            "server", "s", told, self.scene.namespace, timeout
-        )
+        server = self.scene.control_plane.wait_for("server", "s", told, self.scene.namespace)
         return condition(server, "Actuated")
 
     def put_back(self, minutes: float) -> None:

@@ -14,7 +14,7 @@ from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.processes import Processes
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.rest.serving import Served, copied
 from tests.tiers import extended
 
@@ -113,7 +113,7 @@ class Scene:
 
         return self.control_plane.wait_for("optimizer", optimizer, done, self.namespace)
 
-    def wait_until_failed(self, optimizer: str, timeout: float = 60.0) -> Manifest:
+    def wait_until_failed(self, optimizer: str, timeout: float = PATIENCE_S) -> Manifest:
         def failed(manifest: Manifest) -> bool:
             return condition(manifest, "Optimized").get("status") == "False"
 

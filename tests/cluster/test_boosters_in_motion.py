@@ -16,8 +16,6 @@ from tests.tiers import extended
 
 pytestmark = pytest.mark.usefixtures("crds_installed", "definitions")
 
-SECONDS = 60.0
-
 
 @pytest.fixture(scope="module")
 def definitions(control_plane: ControlPlane) -> None:
@@ -71,7 +69,7 @@ class Life:
 
     def settle(self, text: str) -> int:
         """Wait until the decision runs; return the fewest replicas on the way."""
-        self.actuated.wait_for("Actuated", SECONDS, text)
+        self.actuated.wait_for("Actuated", text)
         return self.lowest()
 
 
@@ -82,7 +80,7 @@ def life(scene: Scene, fleet: Fleet, operator: StartOperator, dialect: Dialect) 
     actuated.boost()
     life = Life(actuated, fleet, operator)
     actuated.apply(wanted=2)
-    actuated.wait_for("Actuated", SECONDS, "2 x A100")
+    actuated.wait_for("Actuated", "2 x A100")
     return life
 
 
@@ -126,7 +124,7 @@ def test_a_mistyped_accelerator_takes_nothing_away(life: Life) -> None:
     backends = [{"name": "a100", "accelerator": "A10O"}, {"name": "h100", "accelerator": "H100"}]
     actuated.patch("server", "s", {"spec": {"modelBooster": {"backends": backends}}})
     actuated.ask()
-    told = actuated.wait_for("Held", SECONDS, "did you mean")
+    told = actuated.wait_for("Held", "did you mean")
     life.kill(1)
     actuated.ask()
     current = actuated.get("server", "s")["spec"]["currentAlloc"]
@@ -146,7 +144,7 @@ def test_a_booster_that_is_deleted_and_created_again_gets_its_replicas_back(life
     actuated, plane = life.actuated, life.actuated.scene.control_plane
     place = str(actuated.dialect.booster)
     plane.kubectl("delete", place, "m", "--namespace", actuated.scene.namespace)
-    actuated.wait_for("NoModelBooster", SECONDS)
+    actuated.wait_for("NoModelBooster")
     assert actuated.replicas() == {"m-a100": 2, "m-h100": 0}
 
     actuated.boost()
@@ -162,7 +160,7 @@ def test_replicas_that_do_not_come_up_keep_the_old_ones(life: Life) -> None:
     actuated.have_only_h100()
     actuated.ask()
     life.kill(1)
-    actuated.wait_for("Moving", SECONDS, "0 of 2")
+    actuated.wait_for("Moving", "0 of 2")
     assert life.lowest() == 2
     fleet.broken = set()
     assert life.settle("2 x H100") == 2

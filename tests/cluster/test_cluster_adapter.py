@@ -39,7 +39,7 @@ from tests.cluster.connection import connected
 from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
 from tests.controlplane.deployments import deployment
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 
 Manifest = dict[str, Any]
 
@@ -457,7 +457,7 @@ async def test_a_token_that_is_no_good_any_more_may_be_renewed(
         return raised.value
 
     error = await refusal()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         while isinstance(error, RejectedError):  # forbidden, until the API server knows of the end
             error = await refusal()
 

@@ -17,7 +17,6 @@ Manifest = dict[str, Any]
 
 pytestmark = pytest.mark.usefixtures("crds_installed", "definitions")
 
-SECONDS = 90.0
 PODS = 2
 """Pods of a replica; each has a card."""
 
@@ -83,8 +82,7 @@ class Life:
             found = condition(server, "Actuated")
             return found.get("reason") == reason and text in found["message"]
 
-        place = "server", name, told, self.scene.namespace, SECONDS
-        return self.scene.control_plane.wait_for(*place)
+        return self.scene.control_plane.wait_for("server", name, told, self.scene.namespace)
 
     def replicas(self, name: str) -> int:
         found = self.scene.control_plane.get("leaderworkerset", name, self.scene.namespace)

@@ -14,11 +14,11 @@ from inferno_operator.runtime.informer import Area
 from inferno_operator.runtime.informers import Informers, Subscription
 from inferno_operator.runtime.ports import GoneError, Listing, ObjectChange, RejectedError
 from inferno_optimizer.errors import InfernoError, UnavailableError
+from tests.controlplane.waiting import PATIENCE_S
 from tests.unit.operator.background import in_background
 from tests.unit.operator.objects import server
 
 SERVER, CAPACITY = kind_of(Server), kind_of(Capacity)
-PATIENCE_S = 10.0
 
 
 class Breaking(FakeCluster):

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from inferno_operator.runtime.work_queue import Backoff, ReconcileResult, WorkQueue
+from tests.controlplane.waiting import PATIENCE_S
 
 AT_ONCE = Backoff(first=0.0, limit=0.0)
 NEVER = Backoff(first=3600.0, limit=3600.0)
-PATIENCE_S = 5.0
 
 
 class Reconciler:

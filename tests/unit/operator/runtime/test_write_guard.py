@@ -13,9 +13,8 @@ from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.ports import RejectedError
 from inferno_operator.runtime.write_guard import GuardedCluster
 from inferno_optimizer.errors import UnavailableError
+from tests.controlplane.waiting import PATIENCE_S
 from tests.unit.operator.objects import server
-
-PATIENCE_S = 5.0
 
 SERVER = kind_of(Server)
 

@@ -24,6 +24,7 @@ from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.informers import Informers
+from tests.controlplane.waiting import PATIENCE_S
 from tests.rest_optimizer import RestOptimizer
 from tests.unit.operator.objects import (
     NOW,
@@ -36,8 +37,6 @@ from tests.unit.operator.objects import (
     server,
     service_class,
 )
-
-PATIENCE_S = 20.0
 
 
 def cards(name: str, card_type: str, cost: float) -> Manifest:

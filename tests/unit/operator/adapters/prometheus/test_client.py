@@ -26,7 +26,7 @@ from inferno_operator.runtime.prometheus import (
     Sample,
 )
 from inferno_optimizer.errors import InfernoError, UnavailableError
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.unit.operator.adapters.prometheus.serving import (
     HOST,
     NO_ANSWER,
@@ -46,7 +46,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SECRET = "s3cr3t-t0k3n"  # noqa: S105 - that of a test
-PATIENCE_S = 10.0
 QUERY = "sum by (model_name) (rate(x_total[2m]))"
 HALF = Reply(200, b'{"status":"succ', {"Content-Length": "1000", "Connection": "close"})
 RIGHT = 'up{a="it\'s \\"quoted\\" \\\\ = & + % ; ü"}\n# a comment\n+\n1'

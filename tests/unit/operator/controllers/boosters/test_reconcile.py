@@ -21,11 +21,11 @@ from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import ObjectChange, RejectedError, StaleError
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import UnavailableError
+from tests.controlplane.waiting import PATIENCE_S
 from tests.unit.operator.controllers.boosters.making import METRICS, Manifest, backend, manifest
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 M = Key("ns", "m")
-PATIENCE_S = 10.0
 
 
 class Scene:

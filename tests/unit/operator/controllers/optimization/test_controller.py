@@ -16,6 +16,7 @@ from inferno_operator.runtime.finalizers import FINALIZER
 from inferno_operator.runtime.informers import Informers
 from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.system import System
+from tests.controlplane.waiting import PATIENCE_S
 from tests.unit.operator.background import in_background, started
 from tests.unit.operator.objects import (
     NOW,
@@ -26,7 +27,6 @@ from tests.unit.operator.objects import (
 )
 
 SCENE = (*system(4), server("S"))
-PATIENCE_S = 10.0
 
 
 class FakeKeeper(FakeOptimizer):

@@ -26,6 +26,7 @@ from inferno_optimizer.errors import InfernoError, SolverError, UnavailableError
 from inferno_optimizer.placement import Node
 from inferno_optimizer.solution import Solution
 from inferno_optimizer.system import System
+from tests.controlplane.waiting import PATIENCE_S
 from tests.unit.operator.objects import (
     LATER,
     NOW,
@@ -666,7 +667,7 @@ async def test_of_several_optimizers_each_is_served_with_its_own_parameters() ->
 async def all_work_done() -> None:
     """Wait until no task but the test's own is left; raises what ended one of them."""
     own = asyncio.current_task()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while others := [task for task in asyncio.all_tasks() if task is not own]:
             await asyncio.gather(*others)
 
