@@ -107,7 +107,8 @@ class Moving(Scene):
     def told(self) -> str:
         """All that the conditions and events of all objects say that is not well."""
         statuses = (m.get("status", {}) for m in self.cluster.objects.values())
-        conditions = (c for s in statuses for c in s.get("conditions", ()) if "message" in c)
+        found = (c for s in statuses for c in s.get("conditions", ()))
+        conditions = (c for c in found if {"reason", "message"} <= c.keys())
         events = [event.message for event in self.cluster.events]
         return "\n".join(
             [*(f"{c['type']} {c['reason']} {c['message']}" for c in conditions), *events]
@@ -325,7 +326,11 @@ async def test_pods_that_get_no_node_are_given_up_whatever_the_clock_of_the_oper
 async def test_a_mistake_takes_nothing_away_that_serves_and_is_told(
     what: str, serving: int
 ) -> None:
-    mistake = MISTAKES[what]
+    await endures(MISTAKES[what], serving)
+
+
+async def endures(mistake: Mistake, serving: int) -> None:
+    """A mistake while so many of the new pods serve: nothing goes, it is told, and mended."""
     async with half_done(serving) as scene:
         mistake.make(scene)
         await asyncio.sleep(LONG_S)
