@@ -1,0 +1,116 @@
+"""What only an API server does while replicas move: definitions change, a namespace ends."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cluster.kubelet import running_pods
+from tests.cluster.scene import Manifest, Scene, condition
+from tests.cluster.test_typed_motion import COLD_START_S, fleet
+from tests.conftest import ROOT, StartOperator
+from tests.controlplane import ControlPlane
+from tests.controlplane.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.usefixtures("crds_installed", "deployment_controllers"),
+    pytest.mark.extended,
+]
+
+RUNS = 10
+"""Replicas on A; one on B carries as much."""
+
+
+class Move:
+    """A Server that runs on ten A and goes to one B."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._plane, self._namespace = scene.control_plane, scene.namespace
+        scene.apply(*fleet())
+
+    def replicas(self) -> dict[str, int]:
+        """What both Deployments ask for."""
+        items = self._plane.items("deployments", self._namespace)
+        return {item["metadata"]["name"]: item["spec"]["replicas"] for item in items}
+
+    def wait_until_half_done(self) -> None:
+        """Wait until the new replica is asked for, and starts."""
+        wait_until(self.replicas, lambda found: found["s-b"] == 1, "a replica on B")
+        assert self.replicas()["s-a"] == RUNS
+
+    def wait_until_done(self) -> None:
+        """Wait until it runs on B alone, and says so."""
+        wait_until(self.replicas, lambda found: found == {"s-a": 0, "s-b": 1}, "the move")
+
+        def told(server: Manifest) -> bool:
+            return condition(server, "Actuated").get("status") == "True"
+
+        self._plane.wait_for("server", "s", told, self._namespace)
+
+    def wait_until_it_runs(self) -> None:
+        """Wait until all replicas on A are ready."""
+
+        def ready(manifest: Manifest) -> bool:
+            return bool(manifest.get("status", {}).get("readyReplicas") == RUNS)
+
+        self._plane.wait_for("deployment", "s-a", ready, self._namespace)
+
+
+def upgraded(path: Path) -> Manifest:
+    """A definition of the next release: each object may have one more field."""
+    definition: Manifest = yaml.safe_load(path.read_text())
+    for version in definition["spec"]["versions"]:
+        fields = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+        fields["later"] = {"type": "string"}
+    return definition
+
+
+@pytest.fixture
+def next_release(control_plane: ControlPlane) -> Iterator[list[Manifest]]:
+    """The definitions of the next release; afterwards there are those of this one again."""
+    yield [upgraded(path) for path in sorted((ROOT / "crds").glob("*.yaml"))]
+    control_plane.install_crds(ROOT / "crds")
+
+
+def test_definitions_that_are_upgraded_during_a_move_stop_nothing(
+    scene: Scene, operator: StartOperator, next_release: list[Manifest]
+) -> None:
+    """The API server ends all watches then, and validates by other schemas from then on."""
+    plane = scene.control_plane
+    with running_pods(
+        plane.kubeconfig, scene.namespace, {"A": 20, "B": 20}, COLD_START_S
+    ) as witness:
+        move = Move(scene)
+        move.wait_until_it_runs()
+        witness.need({"s": 1})
+        process = operator()
+        move.wait_until_half_done()
+        plane.api.apply(next_release)
+        move.wait_until_done()
+
+        process.check_running()
+        assert witness.broken == []
+
+
+def test_a_namespace_that_is_deleted_during_a_move_holds_up_no_other_one(
+    scene: Scene, other: Scene, operator: StartOperator
+) -> None:
+    """Nothing can be created there any more, and what is there ends."""
+    plane = scene.control_plane
+    with (
+        running_pods(plane.kubeconfig, scene.namespace, {}, COLD_START_S),
+        running_pods(plane.kubeconfig, other.namespace, {}) as witness,
+    ):
+        first = Move(scene)
+        first.wait_until_it_runs()
+        process = operator(namespace=None)
+        first.wait_until_half_done()
+        plane.api.delete_namespace(scene.namespace)
+        second = Move(other)
+        second.wait_until_it_runs()
+        witness.need({"s": 1})
+        second.wait_until_done()
+
+        process.check_running()
+        assert witness.broken == []
