@@ -9,8 +9,8 @@ import numpy as np
 from inferno_optimizer.card_types import without_count
 from inferno_optimizer.sizing.candidates import MAX_REPLICAS, Candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.sizing.latencies import Latencies
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.sizing.rates import Latencies
 from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.solution import IDLE, Decision, Reason
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, KeptReplicas, Mix

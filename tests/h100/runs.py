@@ -9,8 +9,10 @@ import numpy as np
 
 from inferno_operator.cli.offline.runs import read_runs
 from inferno_optimizer.calibration.steps import StepFit, fit_steps
+from inferno_optimizer.sizing.latencies import Latencies
+from inferno_optimizer.sizing.limits import TargetLimits
 from inferno_optimizer.sizing.performance import Requests
-from inferno_optimizer.sizing.rates import Latencies, Replicas, TargetLimits
+from inferno_optimizer.sizing.replicas import Replicas
 from inferno_optimizer.sizing.step_model import StepModel
 from inferno_optimizer.system import StepParameters, Target
 

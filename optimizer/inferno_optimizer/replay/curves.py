@@ -14,7 +14,7 @@ from inferno_optimizer.replay.remembered import Remembered, rounded
 from inferno_optimizer.replay.trace import changed
 from inferno_optimizer.sizing.pairs import build_pairs
 from inferno_optimizer.sizing.queueing import Averages, FloatArray, IntArray
-from inferno_optimizer.sizing.rates import Replicas
+from inferno_optimizer.sizing.replicas import Replicas
 from inferno_optimizer.sizing.waiting import log_tail, wait_percentile
 from inferno_optimizer.units import MS_PER_SECOND
 

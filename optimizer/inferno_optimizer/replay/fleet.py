@@ -8,9 +8,9 @@ import numpy as np
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.sizing.limits import TargetLimits
 from inferno_optimizer.sizing.pairs import Pairs
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.sizing.rates import TargetLimits
 from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.solution import Decision
 from inferno_optimizer.suggestions import alternatives

@@ -15,21 +15,13 @@ import numpy.typing as npt
 
 from inferno_optimizer.sizing.cards import Cards
 from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.sizing.latencies import MEAN_FACTOR, PERCENTILES, Delay, Latencies
 from inferno_optimizer.sizing.pairs import Pairs, build_pairs, integers
 from inferno_optimizer.sizing.prefill import PrefillModel
 from inferno_optimizer.sizing.prompt_cache import PromptCaches
 from inferno_optimizer.sizing.queueing import ArrayTable, Averages, FloatArray, IntArray
-from inferno_optimizer.sizing.rates import (
-    HIGHEST_SHARE,
-    LOWEST_SHARE,
-    MEAN_FACTOR,
-    PERCENTILES,
-    ROUNDING,
-    THROUGHPUT_SHARE,
-    Delay,
-    Latencies,
-    Replicas,
-)
+from inferno_optimizer.sizing.rates import HIGHEST_SHARE, LOWEST_SHARE, THROUGHPUT_SHARE
+from inferno_optimizer.sizing.replicas import ROUNDING, Replicas
 from inferno_optimizer.sizing.spread import Spread
 from inferno_optimizer.system import Allocation, PerformanceProfile, RoleProfile
 

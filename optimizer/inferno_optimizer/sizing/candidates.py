@@ -15,6 +15,7 @@ from inferno_optimizer.sizing.apart import SizedPairs
 from inferno_optimizer.sizing.cards import Cards
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.demands import Demands, replicas_needed
+from inferno_optimizer.sizing.latencies import Latencies
 from inferno_optimizer.sizing.pairs import (
     Pairs,
     accelerators_per_replica,
@@ -23,7 +24,7 @@ from inferno_optimizer.sizing.pairs import (
     sorted_types,
 )
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.sizing.rates import Latencies, Sizing, size
+from inferno_optimizer.sizing.rates import Sizing, size
 from inferno_optimizer.system import (
     Allocation,
     Generation,

@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.generations import model_of
+from inferno_optimizer.sizing.limits import TargetLimits
 from inferno_optimizer.sizing.performance import Requests
 from inferno_optimizer.sizing.prompt_cache import PromptCaches
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.sizing.rates import Replicas, TargetLimits
+from inferno_optimizer.sizing.replicas import Replicas
 from inferno_optimizer.system import Generation, PerformanceParameters, Role, System
 from inferno_optimizer.units import MS_PER_MINUTE, MS_PER_SECOND
 

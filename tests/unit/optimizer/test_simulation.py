@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.sizing.generations import model_of
+from inferno_optimizer.sizing.latencies import Latencies
+from inferno_optimizer.sizing.limits import TargetLimits
 from inferno_optimizer.sizing.performance import Requests
-from inferno_optimizer.sizing.rates import Latencies, Replicas, TargetLimits
+from inferno_optimizer.sizing.replicas import Replicas
 from inferno_optimizer.system import (
     DecodeParameters,
     PerformanceParameters,

@@ -9,7 +9,9 @@ import pytest
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.demands import Demands, replicas_needed
-from inferno_optimizer.sizing.rates import Replicas, TargetLimits, size
+from inferno_optimizer.sizing.limits import TargetLimits
+from inferno_optimizer.sizing.rates import size
+from inferno_optimizer.sizing.replicas import Replicas
 from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.system import Load, Options, StepParameters, System, Target
 from tests.unit.optimizer.random_systems import Kind, random_system

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from inferno_optimizer.explain.options import Option, explain
 from inferno_optimizer.sizing.generations import model_of
+from inferno_optimizer.sizing.limits import TargetLimits
 from inferno_optimizer.sizing.performance import Requests
-from inferno_optimizer.sizing.rates import ROUNDING, Replicas, TargetLimits, size
+from inferno_optimizer.sizing.rates import size
+from inferno_optimizer.sizing.replicas import ROUNDING, Replicas
 from inferno_optimizer.system import (
     Allocation,
     DecodeParameters,

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from inferno_optimizer.sizing.latencies import Latencies
+from inferno_optimizer.sizing.limits import TargetLimits
 from inferno_optimizer.sizing.performance import Requests
 from inferno_optimizer.sizing.queueing import FloatArray
-from inferno_optimizer.sizing.rates import Latencies, Replicas, TargetLimits, highest_rate, size
+from inferno_optimizer.sizing.rates import highest_rate, size
+from inferno_optimizer.sizing.replicas import Replicas
 from inferno_optimizer.sizing.step_model import StepModel
 from inferno_optimizer.system import StepParameters, Target
 from tests.h100.limits import ONE_SHAPE, Limit, limits

@@ -8,10 +8,12 @@ import pytest
 
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.demands import Demands
+from inferno_optimizer.sizing.limits import MOST_FALL
 from inferno_optimizer.sizing.pairs import build_pairs, sorted_types
 from inferno_optimizer.sizing.performance import PerformanceModel
 from inferno_optimizer.sizing.queueing import Averages, FloatArray, IntArray
-from inferno_optimizer.sizing.rates import MOST_FALL, Replicas, size
+from inferno_optimizer.sizing.rates import size
+from inferno_optimizer.sizing.replicas import Replicas
 from inferno_optimizer.wire.codec import decode_system
 from tests.bench import fleets
 from tests.generate import JsonObject, fleet
