@@ -13,7 +13,7 @@ from inferno_optimizer.system import Target
 MOST_FALL = 2.0
 """Lower rates are tried where a latency that may fall is more than the limit divided by this.
 
-At a lower rate it would have to be so many times as high; latencies fall by up to a quarter only.
+At a lower rate it would have to be so many times as high; latencies fall by up to a sixth only.
 """
 
 

@@ -132,9 +132,12 @@ class StepLaw(ArrayTable):
         return self.chunks * (1.0 + self.length_cov**2) / (2.0 * (1.0 - busy))
 
     def busy(self, states: FloatArray, rate: FloatArray) -> FloatArray:
-        """Share of the time in which prompts are computed one after the other, at most."""
+        """Share of the time in which prompts are computed one after the other, at most.
+
+        One begins in the step in which the one before it ends: no budget is left over.
+        """
         step = self.alpha + (self.decode_slope + self.mixed_slope) * states
-        return np.minimum(rate * (self.chunks * step + self.prefill_ms), MOST_BUSY)
+        return np.minimum(rate * (self.budget_share * step + self.prefill_ms), MOST_BUSY)
 
     def waited(self, busy: FloatArray) -> FloatArray:
         """Mean steps that a prompt waits for its turn, beyond the step that it meets."""

@@ -1,10 +1,9 @@
 """Predicts replicas of engines that mix prefills with decode steps: generation 4.
 
 The replica is the birth-death chain of `queueing`; what is different is in its ratios. Prefills
-stop the decoding requests, so that in their time arrivals come in batches; and the time in the
-batch varies less than an exponential one. Both make each ratio of the chain a power of what it is
-for random arrivals and exponential times. See `sizing.md`, section "Steps that mix prefill and
-decode".
+stop the decoding requests, so that in their time arrivals come in clumps (see `crowding`); and the
+time in the batch varies less than an exponential one, so that waits are shorter. See `sizing.md`,
+section "Steps that mix prefill and decode".
 """
 
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from inferno_optimizer.sizing.crowding import Crowding
 from inferno_optimizer.sizing.octaves import LogRatios, last_likely, sums_up_to
 from inferno_optimizer.sizing.performance import QUEUE_PER_BATCH, Requests, columns_of
 from inferno_optimizer.sizing.queueing import (
@@ -132,9 +132,10 @@ class StepModel(StepLaw):
         """The times between departures with which the chain has the right distribution.
 
         With random arrivals and exponential times the ratio of two states is lambda / mu(n). Below
-        a full batch it is taken to a `power` below 1, because arrivals come in batches. In a full
-        batch it is taken to the power of 1 / f, where f is how much shorter waits are than
-        exponential ones; the probability of the full batch grows, so that as many wait at all.
+        a full batch it is such that the number of requests varies as much as it does, because
+        arrivals come in clumps. In a full batch it is taken to the power of 1 / f, where f is how
+        much shorter waits are than exponential ones; the probability of the full batch grows, so
+        that as many wait at all.
         """
         return _Ratios(self, arrival_rate)
 
@@ -166,18 +167,29 @@ class StepModel(StepLaw):
         return beyond, np.where(stable, (1.0 - beyond) / room, 1.0 / factor)
 
     def log_ratios(self, arrival_rate: FloatArray) -> LogRatios:
-        """Logarithms of the ratios of two states, (lambda S(n) / n)^power; smooth in ln n."""
+        """Logarithms of the ratios of two states; smooth in ln n."""
         return StepRatios(self, self.arrival_cov, self.batch / self.full_ms, arrival_rate)
 
-    def power(
-        self, states: FloatArray, rate: FloatArray, step: FloatArray, mixed: FloatArray
-    ) -> FloatArray:
-        """1 / v; prefills that take a share rho of the time let arrivals come in Borel batches."""
-        busy = rate * self.prefill_ms + self.mixed_slope * states * mixed / step
-        left = 1.0 - np.minimum(busy, MOST_BUSY)
-        stopped = self.steps / (self.steps + self.chunks)
-        index = self.arrival_cov**2 + stopped * (1.0 / left**2 - 1.0)
-        return 2.0 / (1.0 + index)
+    def index(self, states: FloatArray, step: FloatArray) -> FloatArray:
+        """Variance of the requests in the batch relative to their mean, see `Crowding`."""
+        busy = 1.0 - (self.alpha + self.decode_slope * states) / step
+        return Crowding.of(self, self.arrival_cov).index(busy)
+
+    def crowd(self, averages: Averages) -> FloatArray:
+        """The same at the mean number of requests."""
+        running = averages.in_service
+        return self.index(running, self.step_ms(running, averages.throughput)[0])
+
+    def met(self, averages: Averages, crowd: FloatArray) -> FloatArray:
+        """Requests in the batch as one of them meets it, itself included.
+
+        It meets one more than the mean where that is a Poisson number, and so many more as their
+        variance is larger, relative to the mean; or as have room, where that is less.
+        """
+        one_more = averages.in_service + 1.0
+        room, more = np.maximum(self.batch - one_more, 0.0), crowd - 1.0
+        others = more * room / np.maximum(np.abs(more) + room, 1e-100)
+        return np.asarray(np.minimum(one_more, self.batch) + others)
 
     def wait_factor(self, ratio: FloatArray) -> FloatArray:
         """How much shorter waits are than those of exponential times and random arrivals.
@@ -206,11 +218,8 @@ class StepModel(StepLaw):
         return most | ((mixed >= 1.0) & (self.mixed_slope > 0))
 
     def itl_ms(self, averages: Averages) -> FloatArray:
-        """Mean time of a step for each of its tokens [ms].
-
-        A request meets one more than the time average.
-        """
-        met = np.minimum(averages.in_service + 1.0, self.batch)
+        """Mean time of a step for each of its tokens, with the requests that are `met` [ms]."""
+        met = self.met(averages, self.crowd(averages))
         return self.decode_step_ms(met, averages.throughput) / self.tokens_per_step
 
     def itl_spread(self, averages: Averages) -> Spread:
@@ -221,11 +230,11 @@ class StepModel(StepLaw):
         come, as the work in the busy period of a queue.
         """
         rate, running = averages.throughput, averages.in_service
-        met = np.minimum(running + 1.0, self.batch)
-        step, mixed = self.step_ms(met, rate)
+        clumps = self.crowd(averages)
+        met = self.met(averages, clumps)
+        step, _ = self.step_ms(met, rate)
         more, _ = self.step_ms(met * (1.0 + NUDGE), rate)
         slope = (more - step) / (NUDGE * met)
-        clumps = 1.0 / self.power(met, rate, step, mixed)
         crowd = SAME_CROWD * slope**2 * running * clumps
         decode, scv = self.alpha + self.decode_slope * met, self.length_cov**2
         left = 1.0 - np.minimum((step - decode) / step, MOST_BUSY)
@@ -237,13 +246,17 @@ class StepModel(StepLaw):
 
     def first_token_ms(self, averages: Averages) -> FloatArray:
         """Mean time of the rest of a step, of those ahead, and of the prompt's own [ms]."""
-        return self._first(averages)[0]
+        rate, running = averages.throughput, averages.in_service
+        step, around = self._step_moments(running, rate)
+        decode = self.alpha + self.decode_slope * running
+        rest = (step + around.variance / step) * (0.5 + rate * self.prefill_ms)
+        odds, left = self._prompts_before(running, rate)
+        until_own = self._mixed(rest, odds * left + decode / 2.0)
+        whole = self.alpha + (self.decode_slope + self.mixed_slope) * running
+        return until_own + self.ahead * step + self.chunks * whole + self.prefill_ms
 
     def first_token_spread(self, averages: Averages) -> Spread:
         """How far that time is from its mean."""
-        return self._first(averages)[1]
-
-    def _first(self, averages: Averages) -> tuple[FloatArray, Spread]:
         rate, running = averages.throughput, averages.in_service
         step, around = self._step_moments(running, rate)
         longer = around.variance / step  # how much longer than others is a step that is met
@@ -251,14 +264,13 @@ class StepModel(StepLaw):
         joint = rate * (step + longer) * (1.0 - self.alone)
         whole = self.alpha + (self.decode_slope + self.mixed_slope) * running
         part = self.chunks % 1.0
-        (rest, met), (turn, wait) = self._met(step, around, rate), self._turn(running, rate)
-        mean = self._mixed(rest, turn) + self.ahead * step + self.chunks * whole + own
-        return mean, Spread(
+        met, wait = self._met(step, around, rate), self._turn(running, rate)
+        return Spread(
             self._mixed(met.variance, wait.variance)
             + self.ahead * around.variance
             + own**2 * (scv + joint * (1.0 + scv))
             + (whole + own / self.chunks) ** 2 * part * (1.0 - part)
-            + self._crowd_variance(averages),
+            + self._crowd_variance(averages, step),
             self._mixed(met.third, wait.third)
             + self.ahead * around.third
             + own**3 * joint * (1.0 + 3.0 * scv),
@@ -285,7 +297,7 @@ class StepModel(StepLaw):
         third = share * (1.0 - share) * (1.0 - 2.0 * share) * jump**3 / (1.0 - feedback**3)
         return step, Spread(variance, third)
 
-    def _met(self, step: FloatArray, around: Spread, rate: FloatArray) -> tuple[FloatArray, Spread]:
+    def _met(self, step: FloatArray, around: Spread, rate: FloatArray) -> Spread:
         """The rest of the step that is met, whose prompts are computed with the own."""
         variance, third = around.variance, around.third
         fourth = 1.5 * third**2 / np.maximum(variance, 1e-100) + 3.0 * variance**2
@@ -300,41 +312,44 @@ class StepModel(StepLaw):
             moments[0] * (0.5 + joint),
             moments[1] * (1.0 / 3.0 + joint + joint**2),
             moments[2] * (0.25 + joint + 1.5 * joint**2 + joint**3),
-        )
+        )[1]
 
-    def _turn(self, states: FloatArray, rate: FloatArray) -> tuple[FloatArray, Spread]:
+    def _prompts_before(
+        self, states: FloatArray, rate: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Odds that a prompt of steps of its own is computed, and what is left of it then [ms]."""
+        decode = self.alpha + self.decode_slope * states
+        steps = self._mixed(self.budget_share, self.chunks)
+        service = steps * (decode + self.mixed_slope * states) + self.prefill_ms
+        busy = np.minimum(rate * service, MOST_BUSY)
+        return busy / (1.0 - busy), service * (1.0 + self.length_cov**2) / 2.0
+
+    def _turn(self, states: FloatArray, rate: FloatArray) -> Spread:
         """The time until the turn of a prompt that takes steps of its own.
 
         It waits for those before it, as in an M/G/1 queue [Takacs, Introduction to the Theory of
         Queues, 1962, ch. 1], and for the rest of a step without a prompt, which is a vacation of
         that queue [Fuhrmann and Cooper, Oper. Res. 33 (1985) 1117-1129].
         """
+        odds, rest = self._prompts_before(states, rate)
         scv, decode = self.length_cov**2, self.alpha + self.decode_slope * states
-        steps = self._mixed(self.budget_share, self.chunks)
-        service = steps * (decode + self.mixed_slope * states) + self.prefill_ms
-        busy = np.minimum(rate * service, MOST_BUSY)
-        odds = busy / (1.0 - busy)
+        service = rest * 2.0 / (1.0 + scv)
         # Moments of the rest of a service; lengths vary as a gamma distribution.
-        rest = service * (1.0 + scv) / 2.0
         second_rest = rest * service * (1.0 + 2.0 * scv) * 2.0 / 3.0
         third_rest = second_rest * service * (1.0 + 3.0 * scv) * 3.0 / 4.0
         first = odds * rest
         second = odds * (second_rest + 2.0 * rest * first)
         third = odds * (third_rest + 3.0 * second_rest * first + 3.0 * rest * second)
-        wait, spread = cumulants(first, second, third)
-        return wait + decode / 2.0, Spread(spread.variance + decode**2 / 12.0, spread.third)
+        _, spread = cumulants(first, second, third)
+        return Spread(spread.variance + decode**2 / 12.0, spread.third)
 
-    def _crowd_variance(self, averages: Averages) -> FloatArray:
-        """How the time varies because there are more requests at some times than at others.
-
-        Without an end of the batch their number has a variance of v times its mean.
-        """
+    def _crowd_variance(self, averages: Averages, step: FloatArray) -> FloatArray:
+        """How the time varies because there are more requests at some times than at others."""
         rate, running = averages.throughput, averages.in_service
-        step, mixed = self.step_ms(running, rate)
         more, _ = self.step_ms(running * (1.0 + NUDGE), rate)
         slope = (more - step) / (NUDGE * running) * (0.5 + self.ahead)
         slope = slope + (self.decode_slope + self.mixed_slope) * self.chunks
-        return slope**2 * running / self.power(running, rate, step, mixed)
+        return slope**2 * running * self.index(running, step)
 
     def idle_itl_ms(self) -> FloatArray:
         """A decode step of a lone request, for each of its tokens [ms]."""

@@ -1,7 +1,7 @@
 """Logarithms of the ratios of the chain of generation 4, at many states of many replicas at once.
 
 Most of the time of sizing goes into these ratios. They are those of `StepLaw.stay_ms` and
-`StepModel.power`, with everything that does not depend on the state computed once for each replica,
+`StepModel.index`, with everything that does not depend on the state computed once for each replica,
 and with arrays reused. See `sizing.md`, section "Steps that mix prefill and decode".
 
 Notation: n requests in the batch; D time of a decode step, I mean time of a step, both divided by
@@ -10,12 +10,13 @@ the share of the time that prompts leave; ch chunks of a prompt, and w steps tha
 
 import numpy as np
 
+from inferno_optimizer.sizing.crowding import Crowding, log_ratio
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.step_law import FIXED_POINT, MOST_BUSY, StepLaw
 
 
 class StepRatios:
-    """Logarithms of p(n) / p(n - 1), which are (lambda S(n) / n)^power, at arrival rates."""
+    """Logarithms of p(n) / p(n - 1) at arrival rates, see `log_ratio`."""
 
     def __init__(
         self, law: StepLaw, arrival_cov: FloatArray, highest: FloatArray, arrival_rate: FloatArray
@@ -36,19 +37,24 @@ class StepRatios:
         rate = np.minimum(arrival_rate, highest)
         left = 1.0 - np.minimum(rate * law.prefill_ms, MOST_BUSY)
         chunk, together = law.prefill_ms / law.chunks, rate * (1.0 - law.alone) * law.prefill_ms
-        stopped = law.steps / (law.steps + law.chunks)
+        turn = rate * law.budget_share
         self._extra = bool(law.mixed_slope.any())
         self._decode = np.stack((law.alpha / left, law.decode_slope / left, left))
         self._mixed = np.stack(
             (law.mixed_slope / left, -rate * law.chunks, law.alone, 1.0 - law.alone)
         )
         self._prompt = np.stack(
-            (law.alpha + chunk, law.decode_slope + law.mixed_slope, rate * law.chunks)
+            (
+                law.alpha + chunk,
+                law.decode_slope + law.mixed_slope,
+                turn,
+                rate * law.prefill_ms - turn * chunk,
+            )
         )
         self._waits = np.stack((law.alone * law.turn_steps(np.zeros_like(rate)), law.chunks))
         self._others = np.stack((together / law.chunks - 1.0, law.decode_steps))
         self._stay = np.stack((law.steps + together, arrival_rate))
-        self._power = np.stack(((1.0 + arrival_cov**2 - stopped) / 2.0, stopped / 2.0))
+        self._crowding = Crowding.of(law, arrival_cov)
 
     def __call__(self, rows: slice, states: FloatArray | IntArray) -> FloatArray:
         """The logarithms for some of the replicas; `states` are n, of shape (states, 1)."""
@@ -59,16 +65,10 @@ class StepRatios:
         idle = decode / step
         idle *= left  # share of the time that a step without prefills would take
         result = self._stay_ms(rows, states, step, idle)
-        batches, of_stopped = self._power[:, rows]
-        np.maximum(idle, 1.0 - MOST_BUSY, out=idle)
-        np.multiply(idle, idle, out=idle)
-        np.divide(of_stopped, idle, out=idle)
-        idle += batches  # 1 / power
+        np.subtract(1.0, idle, out=idle)
+        index = self._crowding.rows(rows).index(idle)
         result *= self._stay[1, rows]
-        result /= states
-        np.log(result, out=result)
-        result /= idle
-        return result
+        return log_ratio(states, result, index)
 
     def _step_ms(
         self, rows: slice, states: FloatArray | IntArray, decode: FloatArray
@@ -93,10 +93,12 @@ class StepRatios:
         self, rows: slice, states: FloatArray | IntArray, step: FloatArray, idle: FloatArray
     ) -> FloatArray:
         """The time in the batch, as `StepLaw.stay_ms` [ms]."""
-        fixed, slope, chunks = self._prompt[:, rows]
+        fixed, slope, turn, rest = self._prompt[:, rows]
         chunk = slope * states
         chunk += fixed  # time of a step with a chunk of the prompt
-        turns = self._turns(rows, chunk * chunks)
+        busy = chunk * turn
+        busy += rest
+        turns = self._turns(rows, busy)
         others, most = self._others[:, rows]
         longer: FloatArray = step * others
         longer += chunk

@@ -221,7 +221,7 @@ def test_targets_hold_at_all_rates_up_to_the_highest_one_where_latencies_fall(
     highest, shares = 0.999 * model.batch / model.full_ms, np.linspace(0.3, 1.0, 60)
     ttft = np.stack([latencies_at(model, share * highest, percentile)[1] for share in shares])
     peak = np.maximum.accumulate(ttft)
-    rows = np.flatnonzero((ttft < 0.93 * peak).any(axis=0))
+    rows = np.flatnonzero((ttft < 0.98 * peak).any(axis=0))
     later = np.argmin(ttft[:, rows] / peak[:, rows], axis=0)
     limits = 1.001 * ttft[later, rows]  # met, and before that missed
     targets = [Target(ttft_ms=limit, ttft_percentile=percentile) for limit in limits.tolist()]
@@ -229,7 +229,7 @@ def test_targets_hold_at_all_rates_up_to_the_highest_one_where_latencies_fall(
 
     rate = highest_rate(replicas, 0.05 * highest[rows], highest[rows])
 
-    missed, far = (np.argmax(ttft[:, rows] > more * limits, axis=0) for more in (1.0, 1.06))
+    missed, far = (np.argmax(ttft[:, rows] > more * limits, axis=0) for more in (1.0, 1.015))
     assert len(rows) > 3
     assert (rate < shares[far] * highest[rows]).all()
     assert (rate > shares[missed - 1] * highest[rows] * (1 - 1e-9)).all()
@@ -264,7 +264,7 @@ def test_a_percentile_holds_at_all_rates_up_to_the_highest_one_where_all_steps_h
     (rate,) = highest_rate(Replicas(model, TargetLimits.of([target])), 0.05 * highest, highest)
 
     missed = int(np.argmax(np.array(itl) > limit))
-    assert max(itl) > 1.02 * limit
+    assert max(itl) > 1.01 * limit
     assert shares[missed - 1] * highest[0] <= rate < shares[missed] * highest[0]
 
 

@@ -25,13 +25,14 @@ def test_ratios_are_those_of_the_law_of_steps(share: float) -> None:
     model, states = wild(200), np.arange(1.0, 301.0)[:, None]
     highest = model.batch / model.full_ms
     rate = np.minimum(share, 1.0) * highest
-    step, mixed = model.step_ms(states, rate)
+    step, _ = model.step_ms(states, rate)
     stay = model.stay_ms(states, rate, step)
-    power = model.power(states, rate, step, mixed)
+    index, mean = model.index(states, step), share * highest * stay
 
     found = model.log_ratios(share * highest)(slice(0, 200), states)
 
-    law = power * np.log(share * highest * stay / states)
+    centred = np.clip(index, 1.0, 3.0)
+    law = np.log((mean + (states - 1.0) * (centred - 1.0)) / (states * centred)) * centred / index
     assert found == pytest.approx(law, rel=1e-11, abs=1e-11)
 
 
