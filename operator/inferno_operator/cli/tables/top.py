@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.overview import CardUse, Overview, ServerView
+from inferno_operator.cli.overview import CardUse, Overview, ServerView, latest_optimization
 from inferno_operator.cli.tables.cluster import cost, cost_cell, placement
 from inferno_operator.cli.tables.solution import (
     Part,
@@ -34,6 +34,12 @@ MISSES = "MissesTarget"
 
 UNKNOWN = "unknown"
 """Shown where nothing is measured."""
+
+LATE = (
+    "new since the last optimization; the next one decides,"
+    " and 'kubectl inferno optimize' asks for it"
+)
+"""What is said of a Server that no optimization has seen."""
 
 LEAST_LEFT = -9.99
 """Least share of a target that is shown: a latency of eleven times the target."""
@@ -165,6 +171,8 @@ def notes_of(seen: Overview) -> Iterator[str]:
     yield from grouped(
         (view.name, note) for view in seen.servers for note in _notes_of_server(view)
     )
+    if latest_optimization(seen.optimizers):
+        yield from grouped((v.name, LATE) for v in seen.servers if v.spec and not v.reason)
     yield from (f"warning: {trouble}" for trouble in seen.troubles)
 
 

@@ -9,7 +9,7 @@ from inferno_operator.cli.kubectl.dry_run import decide
 from inferno_operator.cli.overview import overview, overview_document
 from inferno_operator.cli.tables.rich import rich_text
 from inferno_operator.cli.tables.solution import cards_table, csv_text
-from inferno_operator.cli.tables.top import age, servers_table, top_parts
+from inferno_operator.cli.tables.top import LATE, age, servers_table, top_parts
 from inferno_operator.controllers.optimization.status import optimized
 from tests.unit.operator.objects import (
     NOW,
@@ -224,6 +224,19 @@ def test_a_note_that_several_servers_have_is_one_sentence() -> None:
     assert [line for line in shown if "no such model" in line] == [
         "a, b, c, d, e and 2 more: there is no such model"
     ]
+
+
+def test_servers_that_no_optimization_has_seen_are_told() -> None:
+    last = {"time": "2026-03-01T11:59:00Z", "servers": 1, "allocated": 1, "cost": 20}
+    last |= {"observedGeneration": 1, "requestedGeneration": 1}
+    optimized = {**optimizer("a"), "status": {"lastOptimization": last}}
+    decided = measured("old", 30, status="True", reason="Allocated", message="")
+
+    shown = lines(server("new"), server("other"), decided, optimized)
+
+    told = [line for line in shown if "new since" in line]
+    assert told == [f"new, other: {LATE}"]
+    assert not [line for line in lines(server("new"), optimizer("a")) if "new since" in line]
 
 
 def test_nothing_at_all_is_told_too() -> None:
