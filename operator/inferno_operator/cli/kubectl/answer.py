@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Literal
 
-from inferno_operator.cli.kubectl.selection import no_such
+from inferno_operator.cli.kubectl.absent import no_such
 from inferno_operator.cli.options.durations import duration_of
 from inferno_operator.controllers.approval.contents import (
     UnreadablePlanError,

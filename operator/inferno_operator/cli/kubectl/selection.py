@@ -1,13 +1,13 @@
 """Find the object that a name on the command line refers to; pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TypeVar
 
+from inferno_operator.cli.kubectl.absent import no_such
 from inferno_operator.resources import Model, Optimizer, Resource, Server
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.suggestions import alternatives
 
 Kind = TypeVar("Kind", bound=Resource)
 Named = TypeVar("Named", Server, Model)
@@ -70,13 +70,6 @@ def _chosen(
             return observation.resource
     names = sorted(observation.reference.key.name for observation in of_kind)
     raise no_such(kind, Key(namespace, name), names)
-
-
-def no_such(kind: type[Kind], key: Key, names: Sequence[str]) -> InputError:
-    """The error for an object that a namespace does not have, with the names of those it has."""
-    if not names:
-        return InputError(f"{kind.kind} {key}: namespace {key.namespace!r} has no {kind.kind}")
-    return InputError(f"{kind.kind} {key}: there is none{alternatives(key.name, names)}")
 
 
 def _readable(observation: Observation, kind: type[Kind]) -> Kind:
