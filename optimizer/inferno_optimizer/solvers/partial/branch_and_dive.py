@@ -11,13 +11,16 @@ import numpy as np
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.chains import EjectionChains
+from inferno_optimizer.solvers.partial.core_dive import CoreDive
 from inferno_optimizer.solvers.partial.dive import Diver
 from inferno_optimizer.solvers.partial.goals import GoalKind, levels_before
 from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
+from inferno_optimizer.solvers.partial.large_neighbourhood import LargeNeighbourhoods
 from inferno_optimizer.solvers.partial.margins import FloorMargins, raised_towards
 from inferno_optimizer.solvers.partial.neighbourhood import part_of_cards
 from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex
 from inferno_optimizer.solvers.partial.rounding import roundings
+from inferno_optimizer.solvers.partial.splits import SOME
 from inferno_optimizer.solvers.partial.tree import Tree
 
 CHAINED = 0.05
@@ -36,6 +39,9 @@ ROUNDED = 0.2
 """How far above the floors a dive stays, as a part of the way to what was reached: whole replicas
 miss them by a little."""
 
+COMPARED = 0.4
+"""Share of the time that is left of a goal for a dive in the core."""
+
 DECIDED = 0.15
 """Share of the time of a goal in which the tree decides columns at first."""
 
@@ -49,8 +55,8 @@ class BranchAndDive:
         The plan, its goal and the floors.
     relaxation, vertex
         The relaxation of the goal, and its best vertex: the root of the tree.
-    solve_close
-        Offers the best plan of whole replicas close to a vertex.
+    parts
+        Offers the best plans of whole replicas around a vertex.
     tree_seconds_left, seconds_left
         Time that remains for the tree, and for the goal.
     """
@@ -60,12 +66,13 @@ class BranchAndDive:
         incumbent: GoalIncumbent,
         relaxation: Relaxation,
         vertex: Vertex,
-        solve_close: Callable[[Vertex], None],
+        parts: LargeNeighbourhoods,
         tree_seconds_left: Callable[[], float],
         seconds_left: Callable[[], float],
     ) -> None:
         self._incumbent, self._problem = incumbent, incumbent.problem
-        self._relaxation, self._solve_close = relaxation, solve_close
+        self._relaxation, self._parts = relaxation, parts
+        self._root = vertex
         self._seconds_left = seconds_left
         self.tree = Tree(self._problem, relaxation, vertex, tree_seconds_left)
         # A dive that has begun in time ends: half a dive is no plan.
@@ -96,6 +103,28 @@ class BranchAndDive:
     def dive_first(self) -> None:
         """Offer what a dive from the root finds, before any decision."""
         self._dive_from(self.tree.best(0), PARTS[0])
+
+    def dive_in_core(self) -> None:
+        """Offer what is found below a dive that compares the columns of the largest cases."""
+        incumbent, ends_at = self._incumbent, self._seconds_left() * (1 - COMPARED)
+        dive = CoreDive(
+            self._problem,
+            incumbent.goal,
+            incumbent.floors,
+            self._root,
+            incumbent.near,
+            lambda: self._seconds_left() - ends_at,
+        )
+        forbidden = dive.decided(incumbent.worth)
+        if forbidden is None:
+            return
+        self._relaxation.keep(incumbent.floors)
+        vertex = self._relaxation.solve(self._seconds_left, forbidden, least=incumbent.worth)
+        if vertex is not None and vertex.missing <= SOME:
+            before = incumbent.worth
+            self._parts.solve_below(vertex, forbidden)
+            if incumbent.worth <= before:
+                self.offer_roundings(vertex)
 
     def dive_around(self) -> None:
         """Offer what a dive finds in which large cases of earlier goals stay in their columns.
@@ -152,7 +181,7 @@ class BranchAndDive:
         for vertex in self._diver.dive(no_columns if forbidden is None else forbidden, parts):
             plans += self._offer_all(self._roundings(vertex))
             if self._incumbent.worth <= before:
-                self._solve_close(vertex)
+                self._parts.solve_close(vertex)
             if self._incumbent.worth > before:
                 break
         return plans

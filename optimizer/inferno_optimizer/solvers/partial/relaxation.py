@@ -25,6 +25,11 @@ IMPROVES = 1e-7
 PER_CASE = 3
 """Columns of a case that are added at a time: the ones that improve the most."""
 
+OPTIMAL = highspy.HighsModelStatus.kOptimal
+ENDED = (OPTIMAL, highspy.HighsModelStatus.kObjectiveBound)
+"""How a run ends that tells multipliers. That there is less than is of use is then known of the
+columns of the program only: others may improve it."""
+
 ROUNDS = 60
 """How often columns are added at most; the bound holds whenever it ends."""
 
@@ -147,27 +152,31 @@ class Relaxation:
         self._bound(np.zeros_like(self._program.open) if forbidden is None else forbidden, fixed)
         best, vertex = np.inf, None
         for _ in range(ROUNDS):
-            if seconds_left() <= 0 or not self._run(seconds_left()):
+            if seconds_left() <= 0:
+                break
+            status = self._run(seconds_left())
+            if status not in ENDED:
                 break
             solution = self._solver.getSolution()
             duals = np.asarray(solution.row_dual)
             reduced = self._program.cost - self._program.matrix.combined(duals)
             outside = self._program.open & ~self._active & ~self._forbidden & (reduced < -IMPROVES)
-            objective = self._solver.getInfo().objective_function_value
-            best = min(best, -(objective + self._still_possible(reduced, outside)))
-            vertex = self._vertex(solution, best, reduced, duals)
             new = self._most_promising(reduced, outside)
+            if status == OPTIMAL:
+                objective = self._solver.getInfo().objective_function_value
+                best = min(best, -(objective + self._still_possible(reduced, outside)))
+                vertex = self._vertex(solution, best, reduced, duals)
             if not len(new):
                 break
             self._activate(new)
         return vertex
 
-    def _run(self, seconds: float) -> bool:
-        """Run the solver; return whether it finds the best solution."""
+    def _run(self, seconds: float) -> highspy.HighsModelStatus:
+        """Run the solver."""
         self._solver.setOptionValue("time_limit", self._solver.getRunTime() + max(seconds, 0.0))
         self._solver.run()
-        optimal: bool = self._solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
-        return optimal
+        status: highspy.HighsModelStatus = self._solver.getModelStatus()
+        return status
 
     def _bound(self, forbidden: BoolArray, fixed: Mapping[int, float]) -> None:
         """Give each column its least and its largest amount."""
@@ -189,6 +198,11 @@ class Relaxation:
         self._active[columns] = True
         self._order = np.append(self._order, columns)
 
+    @property
+    def active(self) -> BoolArray:
+        """Columns that the program has, shape (columns,)."""
+        return self._active.copy()
+
     def keep(self, floors: tuple[Floor, ...]) -> None:
         """Change the loads of the floors, which are the same else."""
         kinds = (GoalKind.HELD, GoalKind.SERVED, GoalKind.ENTIRE)
@@ -196,6 +210,22 @@ class Relaxation:
         for place, floor in enumerate(sums):
             least = floor.load / unit_of(self._problem, floor)
             self._solver.changeRowBounds(self._program.rows.first_floor + place, least, np.inf)
+
+    def price_missing(self, shares: FloatArray, floors: Mapping[Goal, float]) -> None:
+        """Let what is missing cost so much of the goal, so that there is always a solution.
+
+        Parameters
+        ----------
+        shares
+            Cost of a whole share of each case, shape (cases,).
+        floors
+            Cost of a unit of load of each floor with a sum.
+        """
+        program, must = self._program, self._program.rows.must
+        units = [floors[floor.goal] * unit_of(self._problem, floor) for floor in program.sums]
+        costs = np.append(shares[must], units) / program.scale
+        places = len(program.rows.holding) + np.arange(len(costs))
+        self._solver.changeColsCost(len(costs), places.astype(np.int32), costs)
 
     def basis(self) -> Basis:
         """Where the solver stands."""

@@ -45,8 +45,16 @@ FAR = 4
 """Tolerances that are missing of a load from which dives come first: programs around a vertex
 hardly find a plan then, and take the time."""
 
+VERY_FAR = 20
+"""Tolerances that are missing of the last load from which large cases are decided by comparing
+columns. Of other loads single cases are a small part, and later ones need the time more."""
+
 AROUND = 4
 """Nodes of the tree of which the surroundings are solved at most."""
+
+REFINED = 0.3
+"""Share of the time that is left of a load for parts that are solved again, where no more than a
+tolerance is missing and others follow: these may take as much."""
 
 MET = 0.7
 """Share of the time that is left of the last level for columns between a vertex and the plan."""
@@ -96,7 +104,8 @@ class GoalStage:
         self._is_last_load = incumbent.is_last and incumbent.goal.kind is not GoalKind.VALUE
         more = PROOF * seconds_left() if self._is_last_load else 0.0
         self._to_prove = lambda: seconds_left() + more
-        self._parts = LargeNeighbourhoods(incumbent, seconds_left)
+        self._kept_back = 0.0
+        self._parts = LargeNeighbourhoods(incumbent, lambda: seconds_left() - self._kept_back)
 
     def hold_all(self) -> None:
         """Look for a plan in which all of the level that runs is held, and most is served."""
@@ -161,7 +170,7 @@ class GoalStage:
             incumbent,
             relaxation,
             vertex,
-            self._parts.solve_close,
+            self._parts,
             lambda: self._seconds_left() - ends_at,
             self._seconds_left,
         )
@@ -197,34 +206,48 @@ class GoalStage:
         search.offer_roundings(vertex)
         is_far = self._is_far(tree.bound)
         if is_far:
-            search.dive_around()
-            search.dive_first()
+            self._dive_at_first(search)
         if not search.branch_at_first() and not self._is_far(tree.bound):
             self._parts.solve_around(tree.vertices(AROUND), tree.bound)
         base = incumbent.counts
-        if incumbent.worth < tree.bound - incumbent.near / NEAR:  # else later levels need the time
+        if self._misses(tree.bound, 1):  # else later levels need the time
             if not is_far:
                 search.dive_around()
             base = search.decide()
         return base
 
+    def _dive_at_first(self, search: BranchAndDive) -> None:
+        """Dive in the core where very much of the last load is missing; else, or then, in all."""
+        incumbent, before = self._incumbent, self._incumbent.worth
+        if self._is_last_load and self._misses(search.tree.bound, VERY_FAR):
+            search.dive_in_core()
+        if incumbent.worth <= before:
+            search.dive_around()
+            search.dive_first()
+
     def _is_far(self, bound: float) -> bool:
         """Whether so much of a load is missing that plans around a vertex are hardly of use."""
+        return self._goal.kind is not GoalKind.VALUE and self._misses(bound, FAR)
+
+    def _misses(self, bound: float, tolerances: float) -> bool:
+        """Whether so many tolerances are missing to a bound."""
         incumbent = self._incumbent
-        is_load = self._goal.kind is not GoalKind.VALUE
-        return is_load and incumbent.worth < bound - FAR * incumbent.near / NEAR
+        return incumbent.worth < bound - tolerances * incumbent.near / NEAR
 
     def _refine(self, search: BranchAndDive, root: Vertex, base: IntArray, bound: float) -> None:
         """Solve more and more of the problem again, until the plan is near enough to a bound."""
         incumbent = self._incumbent
         best = search.tree.vertex or root
+        is_held = self._goal.kind is GoalKind.HELD  # of which later levels may take nothing
+        if not is_held and not incumbent.is_last and not self._misses(bound, 1):
+            self._kept_back = self._seconds_left() * (1 - REFINED)
         if not incumbent.near_enough(bound):
             if incumbent.is_last:
                 self._parts.meet(best, MET)
             search.chain((incumbent.counts,), HALF)
         goal, floors = self._goal, incumbent.floors
         for opening in openings(incumbent, goal, floors, best, base, search.touched):
-            if self._seconds_left() <= 0 or incumbent.near_enough(bound):
+            if self._seconds_left() <= self._kept_back or incumbent.near_enough(bound):
                 break
             self._parts.solve(opening, HALF)
             self._parts.exchange(root, bound)
