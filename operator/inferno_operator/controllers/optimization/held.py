@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from inferno_operator.controllers.optimization.allocations import placed_current
-from inferno_operator.controllers.optimization.placements import places
+from inferno_operator.controllers.optimization.placements import placements
 from inferno_operator.controllers.optimization.replica_rates import (
     ReplicaRates,
     carried,
@@ -68,10 +68,15 @@ def _kept(system: System, held: Mapping[str, Server]) -> Mapping[str, float]:
     """What Servers keep, where it is known [requests/min]."""
     catalogue = Catalogue(system)
     wholes = {name: [*_wholes(server, catalogue)] for name, server in held.items()}
-    cards = {place for found in wholes.values() for whole in found for place, _ in places(whole)}
-    rates = replica_rates(system, held.keys(), cards)
-    known = {name: _least(name, found, rates) for name, found in wholes.items()}
-    return {name: rate * (1.0 - SPARE) for name, rate in known.items() if rate > 0}
+    accelerators = {
+        placement.accelerator
+        for allocations in wholes.values()
+        for whole in allocations
+        for placement in placements(whole)
+    }
+    rates = replica_rates(system, held.keys(), accelerators)
+    least = {name: _least(name, allocations, rates) for name, allocations in wholes.items()}
+    return {name: rate * (1.0 - SPARE) for name, rate in least.items() if rate > 0}
 
 
 def _wholes(server: Server, catalogue: Catalogue) -> Iterator[ServerAllocation]:
