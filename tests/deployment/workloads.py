@@ -54,11 +54,13 @@ def _name(kind: str) -> str:
 
 
 def _workload(kind: str) -> Manifest:
+    """A workload whose selector is read from its scale subresource, as it is more than labels."""
     header = {"apiVersion": KINDS[kind], "kind": kind, "metadata": {"name": _name(kind)}}
     labels = {"app": _name(kind)}
     pod = {"spec": {"containers": [{"name": "engine", "image": "engine:1"}]}}
     template = {**pod, "metadata": {"labels": labels}}
-    more = {"selector": {"matchLabels": labels}, "template": template, "serviceName": "engine"}
+    selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": [_name(kind)]}]}
+    more = {"selector": selector, "template": template, "serviceName": "engine"}
     more = {} if kind in ONLY_REPLICAS else more
     if kind == "Deployment":
         del more["serviceName"]

@@ -96,7 +96,7 @@ class KnownModel(Part):
     @property
     def note(self) -> str:
         """What a reader has to know of the name, or nothing."""
-        same = f"{', '.join(self.also)} has the same shape" if self.also else ""
+        same = f"and {', '.join(self.also)}" if self.also else ""
         return same or (f"without {self.without}" if self.without else "")
 
     @property
