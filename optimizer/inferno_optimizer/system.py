@@ -349,8 +349,7 @@ class Server:
     only there; empty means any. `prefill_accelerators` and `decode_accelerators` are the same for
     replicas of these roles, which are not used where only `accelerators` are named. `destination`
     is the `Allocation.place` that the server is moving to, or has moved to lately, so that another
-    move has not paid for itself yet. `least_rate` is what its replicas must be able to carry
-    whatever the load is [requests/min]; a server without load needs no more than `min_replicas`.
+    move has not paid for itself yet.
     """
 
     name: str
@@ -363,7 +362,6 @@ class Server:
     max_queue_size: int = 0
     accelerators: tuple[str, ...] = ()
     destination: str = ""
-    least_rate: float = 0.0
     prefill_accelerators: tuple[str, ...] = ()
     decode_accelerators: tuple[str, ...] = ()
 

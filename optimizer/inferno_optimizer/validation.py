@@ -237,10 +237,7 @@ def _percentile_problems(
 
 
 def _server_problems(server: Server) -> Iterator[Problem]:
-    rate = {
-        "currentAlloc.load.arrivalRate": server.load.arrival_rate,
-        "leastRate": server.least_rate,
-    }
+    rate = {"currentAlloc.load.arrivalRate": server.load.arrival_rate}
     # Any finite rate is valid; the number of replicas is limited instead.
     yield from _sensible("server", server.name, rate, limit=math.inf)
     numbers = {

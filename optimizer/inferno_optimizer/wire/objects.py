@@ -117,7 +117,6 @@ _CLASSES = List(
 _ADDED: dict[str, tuple[str, FieldKind[Any]]] = {
     "accelerators": ("accelerators", TEXTS),
     "destination": ("destination", TEXT),
-    "leastRate": ("least_rate", NUMBER),
     "prefillAccelerators": ("prefill_accelerators", TEXTS),
     "decodeAccelerators": ("decode_accelerators", TEXTS),
 }

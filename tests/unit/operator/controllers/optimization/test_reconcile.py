@@ -40,7 +40,6 @@ from tests.unit.operator.objects import (
     performance,
     running,
     server,
-    service_class,
     system,
 )
 
@@ -859,28 +858,6 @@ def short_of_cards(**measured: object) -> FakeCluster:
         subject["spec"]["measure"] = {"source": "vLLM", "labels": {"model_name": "m"}}
         subject["status"] = {"measured": told}
     return filled(FakeCluster(), *SCENE, subject)
-
-
-async def test_a_server_that_misses_targets_keeps_what_replicas_carry_and_not_their_number() -> (
-    None
-):
-    """17 on A cost 170 and 17 on B 850; two on B, for 100, carry more."""
-    subject = server("S", spec={"currentAlloc": running(17, 15)})
-    subject["spec"] |= {
-        "measure": {"source": "vLLM", "labels": {"model_name": "m"}},
-        "desiredAlloc": {"accelerator": "A", "numReplicas": 17},
-    }
-    late = {"quality": "Fresh", "arrivalRate": 870, "missesTargets": ["slo-ttft"]}
-    subject["status"] = {"measured": {"time": "2026-03-01T12:00:00Z", "avgOutTokens": 1, **late}}
-    faster = model(data=[performance(), performance("B", alpha=99.9, beta=0)])
-    cards = accelerator(), accelerator("B", cost=50), capacity(100)
-    cluster = filled(FakeCluster(), *cards, faster, service_class(), subject, optimizer())
-
-    await reconcile(
-        INFERNO, Context(cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, loads=LastGood())
-    )
-
-    assert desired(cluster, "s") == ("B", 2, 100)
 
 
 STALE = {"quality": "Stale", "arrivalRate": 270, "avgInTokens": 0, "avgOutTokens": 1}
