@@ -3,7 +3,7 @@
 Units: time in ms, arrival rates in requests/min, costs in cents/hour, capacity in cards.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import ClassVar
@@ -142,6 +142,16 @@ class Role(StrEnum):
     BOTH = "Both"
     PREFILL = "Prefill"
     DECODE = "Decode"
+
+
+PAIR = (Role.PREFILL, Role.DECODE)
+"""Both halves of a request, in the order in which they are told."""
+
+
+def can_answer(roles: Iterable[Role]) -> bool:
+    """Whether replicas of these roles answer requests: whole ones, or those of both halves."""
+    present = frozenset(roles)
+    return Role.BOTH in present or present.issuperset(PAIR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +344,7 @@ def place_of(accelerator: str, role: Role) -> str:
 
 def place_of_all(accelerators: Sequence[str]) -> str:
     """Name of one accelerator, or of those of prefill and decode: `B prefill + A decode`."""
-    roles = (Role.BOTH,) if len(accelerators) == 1 else (Role.PREFILL, Role.DECODE)
+    roles = (Role.BOTH,) if len(accelerators) == 1 else PAIR
     return " + ".join(map(place_of, accelerators, roles))
 
 

@@ -1,7 +1,8 @@
 """Warns of numbers that are valid but hardly meant, and says what they count as; pure."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
+from typing import TypeVar
 
 from inferno_operator.resources.accelerator import Accelerator, AcceleratorSpec
 from inferno_operator.resources.base import Resource
@@ -13,6 +14,8 @@ from inferno_operator.resources.workload_kinds import WORKLOAD_KINDS
 from inferno_optimizer.caveats import priority_problem
 from inferno_optimizer.suggestions import nearest
 from inferno_optimizer.validation import Problem
+
+Name = TypeVar("Name", bound=Hashable)
 
 
 def caveats(resource: Resource | None) -> Iterator[Problem]:
@@ -54,25 +57,29 @@ def _of_data(model: str, data: PerformanceData) -> Iterator[Problem]:
 
 
 def _repeated_data(spec: ModelSpec) -> Iterator[Problem]:
-    for (acc, role), times in Counter((data.acc, data.role) for data in spec.data).items():
-        if times > 1:
-            of = "" if role == "Both" else f" with role {role}"
-            message = f"{acc!r}{of} is named {times} times, and the last one counts"
-            yield Problem("model", spec.name, "acc", message, part=acc)
+    for (acc, role), named in _repeated((data.acc, data.role) for data in spec.data):
+        of = "" if role == "Both" else f" with role {role}"
+        message = f"{acc!r}{of} {named}, and the last one counts"
+        yield Problem("model", spec.name, "acc", message, part=acc)
 
 
 def _repeated_targets(spec: ServiceClassSpec) -> Iterator[Problem]:
-    for model, times in Counter(target.model for target in spec.data).items():
-        if times > 1:
-            message = f"{model!r} is named {times} times, and the last one counts"
-            yield Problem("service class", spec.name, "model", message, part=model)
+    for model, named in _repeated(target.model for target in spec.data):
+        message = f"{model!r} {named}, and the last one counts"
+        yield Problem("service class", spec.name, "model", message, part=model)
 
 
 def _of_capacity(spec: CapacitySpec) -> Iterator[Problem]:
-    for card_type, times in Counter(count.type for count in spec.count).items():
+    for card_type, named in _repeated(count.type for count in spec.count):
+        message = f"{card_type!r} {named}, and its counts are added"
+        yield Problem("capacity", card_type, "type", message)
+
+
+def _repeated(names: Iterable[Name]) -> Iterator[tuple[Name, str]]:
+    """Yield what is named several times, with the words that say how often."""
+    for name, times in Counter(names).items():
         if times > 1:
-            message = f"{card_type!r} is named {times} times, and its counts are added"
-            yield Problem("capacity", card_type, "type", message)
+            yield name, f"is named {times} times"
 
 
 def _of_server(spec: ServerSpec) -> Iterator[Problem]:

@@ -26,10 +26,10 @@ from inferno_optimizer.sizing.pairs import (
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.rates import Sizing, size
 from inferno_optimizer.system import (
+    PAIR,
     Allocation,
     Generation,
     PerformanceProfile,
-    Role,
     RoleProfile,
     System,
     place_of_all,
@@ -45,9 +45,6 @@ HARDLY_ANY = 1e-12
 """The rate at which an idle server is sized, for its first request [requests/ms]."""
 
 NO_PAIR = -1
-
-ROLES = (Role.PREFILL, Role.DECODE)
-"""In the order in which they are told."""
 
 MAX_REPLICAS = 2**31 - 1
 """Most replicas of a plan: more can only follow from a wrong load, and do not fit into 32 bits."""
@@ -138,7 +135,7 @@ class Candidates:
                 role=role,
             )
             for role, (profile, batch), count, cost in zip(
-                ROLES, self.profiles(row), counts, costs, strict=True
+                PAIR, self.profiles(row), counts, costs, strict=True
             )
         )
 

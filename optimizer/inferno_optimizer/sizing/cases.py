@@ -11,6 +11,7 @@ from inferno_optimizer.solution import Decision, Reason
 from inferno_optimizer.suggestions import alternatives, nearest
 from inferno_optimizer.system import (
     LOWEST_PRIORITY,
+    PAIR,
     Allocation,
     PerformanceProfile,
     Role,
@@ -207,7 +208,7 @@ class Catalogue:
     def pair_exclusion(self, server: Server, pair: tuple[int, int]) -> str:
         """Why a server cannot use a usable pair of its model; empty if it can."""
         names = self._names(pair)
-        roles = zip((Role.PREFILL, Role.DECODE), names, strict=True)
+        roles = zip(PAIR, names, strict=True)
         if not all(server.has_place(name, role) for role, name in roles):
             return NOWHERE_TO_RUN
         now = server.current.roles or (server.current,)

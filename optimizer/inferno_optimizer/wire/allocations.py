@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from inferno_optimizer.explain.options import Option
-from inferno_optimizer.system import Allocation, Generation, Load, Role, Tail
+from inferno_optimizer.system import PAIR, Allocation, Generation, Load, Tail
 from inferno_optimizer.wire.fields import (
     INTEGER,
     NUMBER,
@@ -79,7 +79,7 @@ def _roles_of(part: Object[Allocation]) -> tuple[str, FieldKind[Any]]:
     both = Object(_Apart, {name: (name, optional(part)) for name in _Apart._fields})
 
     def read(value: object) -> tuple[Allocation, ...]:
-        by_role = zip((Role.PREFILL, Role.DECODE), both.read(value), strict=True)
+        by_role = zip(PAIR, both.read(value), strict=True)
         return tuple(replace(part, role=role) for role, part in by_role if part is not None)
 
     def write(roles: Iterable[Allocation]) -> object:

@@ -26,6 +26,7 @@ from inferno_optimizer.solution import (
     SolverStatus,
 )
 from inferno_optimizer.system import (
+    PAIR,
     Allocation,
     Load,
     PerformanceProfile,
@@ -124,7 +125,7 @@ def _misfits(
     server: Server, allocation: Allocation, stays: Container[str], catalogue: Catalogue
 ) -> Iterator[str]:
     role_names = [part.role for part in allocation.roles]
-    if role_names and role_names != [Role.PREFILL, Role.DECODE]:
+    if role_names and role_names != [*PAIR]:
         yield "roles: expected one for prefill and one for decode"
     for part in allocation.parts:
         yield from _negative(part)

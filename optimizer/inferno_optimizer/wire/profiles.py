@@ -4,6 +4,7 @@ from collections.abc import Container
 from typing import NamedTuple
 
 from inferno_optimizer.system import (
+    PAIR,
     DecodeParameters,
     Generation,
     PerformanceParameters,
@@ -155,7 +156,7 @@ ROLES = List(
         {
             "name": ("model", TEXT),
             "acc": ("accelerator", TEXT),
-            "role": ("role", choice(Role.BOTH, (Role.PREFILL, Role.DECODE), "Prefill or Decode")),
+            "role": ("role", choice(Role.BOTH, PAIR, "Prefill or Decode")),
             "accCount": ("accelerator_count", _AT_LEAST_ONE),
             "stepParms": ("parameters", _STEPS),
             "maxBatchSize": ("max_batch_size", INTEGER),

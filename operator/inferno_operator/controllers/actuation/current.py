@@ -18,10 +18,7 @@ from inferno_operator.resources import (
     ServerAllocation,
 )
 from inferno_operator.resources.objects import Manifest
-from inferno_optimizer.system import Role, place_of
-
-ROLES = (Role.PREFILL, Role.DECODE)
-"""Both halves of a request."""
+from inferno_optimizer.system import Role, can_answer, place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +87,7 @@ def together_or_apart(
     whole = [each for each in placed if each.role is Role.BOTH]
     ranked = sorted(placed, key=lambda each: each.rank)
     pair = {each.role: each for each in ranked if each.role is not Role.BOTH}
-    if len(pair) < len(ROLES):
+    if not can_answer(pair):
         return whole
     leaves = any(each.place in decided for each in whole)
     return [*pair.values()] if leaves or not whole else whole

@@ -196,13 +196,15 @@ def _worth(change: _Change, rates: ReplicaRates) -> float:
 def _share_left(change: _Change) -> float:
     """Return the share that is left of what runs; of prefill and decode, that of the weaker one."""
     before, after = replicas(change.before), replicas(change.after)
-    if all(placed.role == "Both" for placed in change.before):
+    if all(Role(placed.role) is Role.BOTH for placed in change.before):
         return sum(after.values()) / sum(before.values())
     return min(after[place] / count for place, count in before.items())
 
 
 def _rates(changes: Sequence[_Change], system: System) -> ReplicaRates:
     """Return what a replica carries, of Servers of changes on what they leave and get."""
+    if not changes:
+        return {}
     names = {change.server.spec.name for change in changes}
     cards = {p.accelerator for change in changes for p in (*change.before, *change.after)}
     return replica_rates(system, names, cards)
@@ -217,7 +219,7 @@ def _doubted(changes: Sequence[_Change], system: System, in_doubt: Doubts) -> tu
 
 def _unserved(losing: Sequence[_Change], system: System) -> Iterator[str]:
     """Yield the Servers whose load is more than what is decided carries."""
-    rates = _rates(losing, system) if losing else {}
+    rates = _rates(losing, system)
     for change in losing:
         if carried(change.decision.after, change.server.spec.name, rates) < load_of(change.server):
             yield change.decision.server
@@ -228,7 +230,7 @@ def _outpaced(changes: Iterable[_Change], system: System) -> Iterator[str]:
     losing = [c for c in changes if c.loses_most]
     speeds = {c.decision.server: speedup(c.server, system) for c in losing}
     faster = [c for c in losing if speeds[c.decision.server] > FASTER]
-    rates = _rates(faster, system) if faster else {}
+    rates = _rates(faster, system)
     for change in faster:
         carries = carried(change.decision.after, change.server.spec.name, rates)
         if carries / speeds[change.decision.server] < load_of(change.server):

@@ -40,7 +40,7 @@ def _parts(whole: ServerAllocation | None) -> Iterator[tuple[core.Role, ReplicaA
 
 def is_whole(placed: Sequence[Placement]) -> bool:
     """Whether replicas serve requests: a role alone serves none."""
-    return {placement.role for placement in placed} not in ({"Prefill"}, {"Decode"}, set())
+    return core.can_answer(core.Role(placement.role) for placement in placed)
 
 
 def replicas(placed: Iterable[Placement]) -> Mapping[str, int]:

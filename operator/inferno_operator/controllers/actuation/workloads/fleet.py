@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from inferno_optimizer.system import Role
+from inferno_optimizer.system import Role, can_answer
 
 ROUNDING = 1e-9
 """Replicas that carry less than a load by this share carry it."""
@@ -183,7 +183,7 @@ class ServerTargets:
     def _answers(self, replicas: Mapping[str, int]) -> bool:
         """Whether ready replicas, by accelerator, can answer a request: both roles, or whole."""
         roles = {target.role for target in self.targets if replicas.get(target.accelerator, 0)}
-        return Role.BOTH in roles or {Role.PREFILL, Role.DECODE} <= roles
+        return can_answer(roles)
 
     @property
     def floor(self) -> float:
