@@ -289,5 +289,5 @@ def running_pods(
         try:
             yield witness
         finally:
-            kubelet.stop()
             witness.stop()
+            kubelet.stop()

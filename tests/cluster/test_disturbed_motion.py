@@ -26,8 +26,15 @@ class Move:
     """A Server that runs on ten A and goes to one B."""
 
     def __init__(self, scene: Scene) -> None:
+        self._scene = scene
         self._plane, self._namespace = scene.control_plane, scene.namespace
-        scene.apply(*fleet())
+        self._optimizer = [m for m in fleet() if m["kind"] == "Optimizer"]
+        scene.apply(*(m for m in fleet() if m["kind"] != "Optimizer"))
+
+    def begin(self) -> None:
+        """Let plans be made once all replicas on A are ready."""
+        self._wait_until_it_runs()
+        self._scene.apply(*self._optimizer)
 
     def replicas(self) -> dict[str, int]:
         """What both Deployments ask for."""
@@ -48,9 +55,7 @@ class Move:
 
         self._plane.wait_for("server", "s", told, self._namespace)
 
-    def wait_until_it_runs(self) -> None:
-        """Wait until all replicas on A are ready."""
-
+    def _wait_until_it_runs(self) -> None:
         def ready(manifest: Manifest) -> bool:
             return bool(manifest.get("status", {}).get("readyReplicas") == RUNS)
 
@@ -82,7 +87,7 @@ def test_definitions_that_are_upgraded_during_a_move_stop_nothing(
         plane.kubeconfig, scene.namespace, {"A": 20, "B": 20}, COLD_START_S
     ) as witness:
         move = Move(scene)
-        move.wait_until_it_runs()
+        move.begin()
         witness.need({"s": 1})
         process = operator()
         move.wait_until_half_done()
@@ -103,12 +108,12 @@ def test_a_namespace_that_is_deleted_during_a_move_holds_up_no_other_one(
         running_pods(plane.kubeconfig, other.namespace, {}) as witness,
     ):
         first = Move(scene)
-        first.wait_until_it_runs()
+        first.begin()
         process = operator(namespace=None)
         first.wait_until_half_done()
         plane.api.delete_namespace(scene.namespace)
         second = Move(other)
-        second.wait_until_it_runs()
+        second.begin()
         witness.need({"s": 1})
         second.wait_until_done()
 
