@@ -57,7 +57,7 @@ def serve_after_those_that_stand(standing: BoolArray) -> Serve:
 def fill(candidates: Candidates, capacity: IntArray, serve_each: Serve) -> Assignment:
     """Serve the cases of one priority after the other, and share out what is left.
 
-    With the policy `Hold` the cases of a priority hold what runs before any of them gets more.
+    Where the options say so, the cases of a priority hold what runs before any of them gets more.
     """
     return next(fillings(candidates, capacity, [serve_each]))
 
@@ -68,7 +68,7 @@ def fillings(
     """The plan of each way to serve cases, computed once it is asked for; see `fill`."""
     options = candidates.system.options
     ledger, policy = Ledger(candidates, capacity), options.saturation_policy
-    running = Running.of(candidates) if policy is SaturationPolicy.HOLD else None
+    running = held_running(candidates)
     line = entries_by_rank(candidates, ledger.unserved())
     for serve_each in ways:
         ledger.clear()
@@ -84,6 +84,16 @@ def fillings(
                 share_out(ledger, unserved, policy)
         share_out(ledger, waiting, policy)
         yield ledger.assignment()
+
+
+def held_running(candidates: Candidates) -> Running | None:
+    """What runs and is held, if anything is; without a usable row with the policy `Hold` alone."""
+    options = candidates.system.options
+    if not options.holds_running:
+        return None
+    running = Running.of(candidates)
+    is_hold = options.saturation_policy is SaturationPolicy.HOLD
+    return running if is_hold else replace(running, parts={})
 
 
 def filled_up(candidates: Candidates, capacity: IntArray, plan: Assignment) -> Assignment:

@@ -32,6 +32,7 @@ from tests.unit.operator.objects import (
 
 DEFAULTS: dict[str, Any] = {
     "hold_undecided": True,
+    "hold_running": True,
     "saturation_policy": core.SaturationPolicy.HOLD,
 }
 """What the operator asks for where an Optimizer says nothing else; REST has other defaults."""
