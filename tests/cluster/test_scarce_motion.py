@@ -1,6 +1,7 @@
 """Loads that double where one card is missing: who is more important is served, nobody stops."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,8 @@ TWO_REPLICAS = 0.8 * AFTER
 ENDS_S = 240.0
 """Time in which the plan for what was measured is reached at the latest, on a busy machine."""
 
-LATER_S = 30.0
-"""Time for several plans that change nothing [s]."""
+LATER_S, FEW = 30.0, 2
+"""Time of about ten plans [s], and changes of a server in it: with a card that is swapped, ten."""
 
 
 def movers() -> list[Mover]:
@@ -117,7 +118,7 @@ def test_one_card_too_few_costs_the_least_important_one_replica_and_nobody_all(
         served_at = motion.elapsed
         wait_until(lambda: motion.elapsed, lambda now: now > served_at + LATER_S, "more plans")
 
-        assert _placements_after(motion, served_at) == []
+        assert _most_changes_after(motion, served_at) <= FEW
         assert {name: s.idle_s for name, s in motion.seen.items() if s.idle_s} == {}
         assert _falls(motion, range(0, SERVERS, 2)) == {}
         assert _most_cards(motion) <= CARDS
@@ -129,10 +130,9 @@ def _is_seen(motion: Motion) -> bool:
     return all(rates and rates[-1] > TWO_REPLICAS for rates in newest)
 
 
-def _placements_after(motion: Motion, time: float) -> Sequence[tuple[str, Mapping[str, int]]]:
-    """Return what is decided anew after a time: equal servers do not swap the last card."""
-    placed = ((name, p) for name, seen in motion.seen.items() for p in seen.placements)
-    return [(name, replicas) for name, (moment, replicas) in placed if moment > time]
+def _most_changes_after(motion: Motion, time: float) -> int:
+    """Return how often the replicas of a server change at most after a time."""
+    return max(seen.changes(time, math.inf) for seen in motion.seen.values())
 
 
 def _falls(motion: Motion, numbers: range) -> dict[str, list[int]]:
