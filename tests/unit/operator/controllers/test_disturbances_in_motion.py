@@ -110,6 +110,15 @@ def allow(scene: Moving) -> None:
     scene.cluster.add({**stored, "status": {}})
 
 
+def pause(scene: Moving, *, paused: bool) -> None:
+    """Pause the new Deployment, which has no template of earlier pods; or resume it."""
+    scene.refused.add("b") if paused else scene.refused.clear()
+    stored = scene.cluster.objects["Deployment", Key("default", "b")]
+    scene.cluster.add({**stored, "spec": {**stored["spec"], "paused": paused}})
+    for pod in scene.pods("b") if paused else ():
+        scene.cluster.remove(POD, Key.of(pod))
+
+
 DISTURBANCES = {
     "an autoscaler is put on what is left": Mistake(
         add_autoscaler,
@@ -227,6 +236,12 @@ DISTURBANCES = {
         lambda s: s.unstarted.clear(),
     ),
     "a quota refuses the new pods": Mistake(refuse, QUOTA, STAYS, allow),
+    "the new Deployment is paused": Mistake(
+        lambda s: pause(s, paused=True),
+        "Deployment 'b' is paused: set its spec.paused to false",
+        STAYS,
+        lambda s: pause(s, paused=False),
+    ),
 }
 
 

@@ -229,10 +229,15 @@ def _problem_of_roles(serving: Manifest, workload: Workload, role: str) -> Verdi
     return None if groups == 1 else status.several_groups(workload, groups)
 
 
-def _refused(workload: Manifest, missing: int) -> Mapping[str, int]:
-    """Return how many pods of a workload the API server refuses to create, by its words."""
-    conditions = workload.get("status", {}).get("conditions", ())
+def _uncreated(workload: Workload, manifest: Manifest, missing: int) -> Mapping[str, int]:
+    """Return how many pods of a workload are not there, by why nobody creates them.
+
+    A Deployment that is paused is scaled all the same, unless it has never had a ReplicaSet.
+    """
+    conditions = manifest.get("status", {}).get("conditions", ())
     words = [c.get("message", "") for c in conditions if c["type"] == "ReplicaFailure"]
+    if manifest["spec"].get("paused") is True:
+        words.append(status.is_paused(workload))
     return {shortened(words[0]): missing} if words and missing > 0 else {}
 
 
@@ -309,8 +314,8 @@ class _Reader:
         pods = self._counted(self._area.pods.selected(selector))
         if scale.is_unset:
             scale = replace(scale, replicas=pods.live)
-        refused = _refused(manifest, scale.replicas - pods.live)
-        pods = replace(pods, troubles={**pods.troubles, **refused})
+        uncreated = _uncreated(workload, manifest, scale.replicas - pods.live)
+        pods = replace(pods, troubles={**pods.troubles, **uncreated})
         foreign = autoscaler_of(place, self._area.scalers)
         is_older = version_of(manifest) < int(scale.reference.version)
         if foreign is None and not is_older:

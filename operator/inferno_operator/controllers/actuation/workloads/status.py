@@ -115,6 +115,11 @@ def pod_troubles(pods: Iterable[PodCounts]) -> str:
     return "".join(f"; not ready: {n} x {why}" for why, n in sorted(total.items()))
 
 
+def is_paused(workload: Workload) -> str:
+    """Return why a workload that is paused has fewer pods than it asks for."""
+    return f"{workload.kind} {workload.name!r} is paused: set its spec.paused to false"
+
+
 def left_behind(replicas: Mapping[Workload, int]) -> str:
     """Return which workloads a Server names no more and have replicas, to be said at the end."""
     return "".join(
