@@ -327,6 +327,25 @@ def test_other_cards_of_an_accelerator_on_which_nothing_runs_are_taken() -> None
     assert all(p.reason != "CardsChanged" for p in found.problems)
 
 
+@pytest.mark.parametrize("mixed", [False, True])
+def test_other_cards_of_a_part_of_a_mix_take_no_replica_of_an_equal_server(mixed: bool) -> None:
+    parts = [{"accelerator": "A", "numReplicas": 2}, {"accelerator": "B", "numReplicas": 1}]
+    *others, _, _ = two_types({"multiplicity": 2}, T_BEFORE)
+    runs, also = {**running(3, 3), "mix": parts}, running(1, 1)
+
+    found = snapshot(
+        *others,
+        server("first", spec={"currentAlloc": runs}),
+        server("second", spec={"currentAlloc": also, "keepAccelerator": True}),
+        optimizer(parameters={"heterogeneous": mixed, "milpSolver": mixed}),
+    )
+    decided = optimize(found.system).allocations
+
+    assert decided["second"].replicas == 1
+    assert decided["first"].replicas == 3
+    assert [(p.name, p.reason) for p in found.problems] == [("A", "CardsChanged")]
+
+
 def more_accelerators(counts: Manifest, before: Manifest, **parameters: object) -> Snapshot:
     """Servers with 3 and 2 replicas on the 5 cards of A, and one with 2 on those of B."""
     data = [{**performance(name), "accCount": counts.get(name, 1)} for name in ("A", "B")]
