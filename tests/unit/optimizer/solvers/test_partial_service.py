@@ -1,7 +1,6 @@
 """The exact solver with partial service: against every plan of small fleets, and beside greedy."""
 
 import math
-import os
 from dataclasses import replace
 from random import Random
 
@@ -25,8 +24,11 @@ from tests.unit.optimizer.systems import Demand
 HOLD = SaturationPolicy.HOLD
 EXHAUSTIVE = SaturationPolicy.PRIORITY_EXHAUSTIVE
 IN_TURN = (SaturationPolicy.PRIORITY_ROUND_ROBIN, SaturationPolicy.ROUND_ROBIN)
-FLEETS = int(os.environ.get("PARTIAL_FLEETS", "120"))
-"""Random fleets of each comparison; more where somebody asks for it."""
+FLEETS = 25
+"""Random fleets of each test."""
+
+PARTS = (0, *extended(*range(1, 10)))
+"""Tests of each comparison with greedy: 1,000 fleets for two policies, running and from nothing."""
 
 WITH_SHARES = [policy for policy in SaturationPolicy if policy is not SaturationPolicy.NONE]
 
@@ -41,7 +43,7 @@ def levels_of(solution: Solution) -> tuple[float, ...]:
 def test_no_plan_of_a_small_fleet_is_better(policy: SaturationPolicy, delayed: bool) -> None:
     random = Random(f"{policy} {delayed}")  # noqa: S311 - a repeatable choice, not a secret
     options = with_policy(policy, delayed=delayed)
-    for place in range(25):
+    for place in range(FLEETS):
         fleet = random_fleet(random, 4, running=place % 3 > 0)
         goals, value = reached_by(fleet, options)
         loads = goals[-len({d.priority for d in fleet.demands}) :] if delayed else goals[1::2]
@@ -95,11 +97,12 @@ def test_round_robin_shares_out_evenly_among_all_classes_what_serves_nobody_enti
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", [HOLD, EXHAUSTIVE])
 @pytest.mark.parametrize("running", [True, *extended(False)], ids=["running", "from nothing"])
+@pytest.mark.parametrize("part", PARTS)
 def test_the_exact_solver_reaches_no_less_than_greedy(
-    policy: SaturationPolicy, running: bool
+    policy: SaturationPolicy, running: bool, part: int
 ) -> None:
-    random = Random(f"{policy} {running}")  # noqa: S311 - a repeatable choice, not a secret
-    for _ in range(FLEETS // 4):
+    random = Random(f"{policy} {running} {part}")  # noqa: S311 - a repeatable choice
+    for _ in range(FLEETS):
         fleet = random_fleet(random, random.randint(5, 12), running=running)
         options, greedy = with_policy(policy), with_policy(policy, milp=False)
 
@@ -169,7 +172,7 @@ def test_a_plan_that_serves_more_in_part_is_no_better_where_best_effort_is_delay
 def test_a_server_loses_all_that_runs_only_to_a_more_important_one(milp: bool) -> None:
     random = Random(f"{milp}")  # noqa: S311 - a repeatable choice, not a secret
     options = with_policy(HOLD, milp=milp)
-    for _ in range(FLEETS // 4):
+    for _ in range(FLEETS):
         fleet = random_fleet(random, random.randint(5, 12), running=True)
 
         solution = optimize(fleet.system(options))
