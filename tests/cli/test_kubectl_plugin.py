@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -78,6 +79,23 @@ def test_every_help_has_an_example_and_the_options_of_kubectl(command: list[str]
     assert "\n    kubectl inferno" in text
     for option in ("--namespace", "--context", "--kubeconfig"):
         assert option in text
+
+
+@pytest.mark.parametrize(
+    ("typed", "completions"),
+    [
+        (("top", "--cl"), ["--class\tShow only Servers of this service class."]),
+        (("top", "--reason", "NoC"), ["NoCapacity"]),
+    ],
+)
+def test_kubectl_completes_options_and_reasons(
+    typed: tuple[str, ...], completions: list[str]
+) -> None:
+    program = Path(sys.executable).with_name("kubectl_complete-inferno")
+
+    done = subprocess.run([program, *typed], capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines() == [*completions, ":4"]
 
 
 @pytest.mark.parametrize(

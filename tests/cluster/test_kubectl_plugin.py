@@ -343,6 +343,18 @@ def test_top_shows_the_servers_with_labels(fleet: Scene, plugin: Plugin) -> None
     assert "servers with team in" in said
 
 
+@pytest.mark.usefixtures("fleet")
+def test_top_shows_the_servers_that_are_asked_for(plugin: Plugin) -> None:
+    chosen = document(plugin, "top", "--class", "premium", "--model", "mistral_7b")
+
+    assert [server["name"] for server in chosen["servers"]] == [
+        "premium-mistral-7b",
+        "premium-mistral-7b-long",
+    ]
+    said = refusal(plugin, "top", "--class", "premum", status=2)
+    assert "did you mean Premium" in said
+
+
 @pytest.mark.extended
 def test_top_follows_labels_also_while_the_api_server_is_away(
     control_plane: ControlPlane, fleet: Scene, plugin: Plugin

@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
 
 from inferno_operator.cli.headroom import Headroom, headrooms, measured_headrooms
 from inferno_operator.controllers.measurement.load import with_last_good
@@ -31,6 +31,9 @@ from inferno_optimizer.capacity import cards_of_servers
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Gain, Reason
 from inferno_optimizer.system import LOWEST_PRIORITY, System
+
+MISSES = "MissesTarget"
+"""Shown instead of Allocated if a latency misses its target now."""
 
 Targets = Mapping[tuple[str, str], Target]
 """Targets by service class and model."""
@@ -80,6 +83,13 @@ class ServerView:
         return self.is_starved or any(item.share < 0 for item in self.headrooms)
 
     @property
+    def state(self) -> str:
+        """The reason of the condition Ready; a Server that misses a target is not fine."""
+        if self.reason == Reason.ALLOCATED and self.misses_target:
+            return MISSES
+        return self.reason
+
+    @property
     def has_problem(self) -> bool:
         """Whether it misses a target, is not served as it should be, or is warned of."""
         decided = self.reason in ("", Reason.ALLOCATED)
@@ -119,7 +129,8 @@ class Overview:
     """The Servers, cards and Optimizers of a namespace, each sorted by name.
 
     `troubles` has one line for each invalid object of another kind; `waiting` has the Plans that
-    wait for approval, where the caller has read them.
+    wait for approval, where the caller has read them. `left_out` is how many Servers of the
+    namespace a person did not ask for.
     """
 
     servers: tuple[ServerView, ...]
@@ -127,6 +138,13 @@ class Overview:
     optimizers: tuple[Optimizer, ...]
     troubles: tuple[str, ...] = ()
     waiting: tuple[Plan, ...] = ()
+    left_out: int = 0
+
+    def with_servers(self, servers: Iterable[ServerView]) -> Self:
+        """The same with some of its servers."""
+        kept = tuple(servers)
+        left_out = self.left_out + len(self.servers) - len(kept)
+        return replace(self, servers=kept, left_out=left_out)
 
 
 def overview(observations: Sequence[Observation]) -> Overview:

@@ -3,7 +3,6 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,6 +24,7 @@ from inferno_operator.cli.options.rows import Filter, Sort
 if TYPE_CHECKING:
     from inferno_operator.adapters.kubernetes.kubectl import KubectlOptions, Session
     from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+    from inferno_operator.cli.kubectl.wanted import WantedServers
     from inferno_operator.cli.measurement import Asked, ServerMeasurement
     from inferno_operator.cli.overview import Overview
     from inferno_operator.cli.tables.order import RowOrder
@@ -33,10 +33,45 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
+def _reasons(incomplete: str) -> list[str]:
+    """The reasons that begin so, for a shell."""
+    from inferno_operator.cli.kubectl.wanted import REASONS
+
+    return [name for name in REASONS if name.startswith(incomplete)]
+
+
+ServiceClassName = Annotated[
+    str,
+    typer.Option(
+        "--class",
+        metavar="CLASS",
+        help="Show only Servers of this service class.",
+        show_default=False,
+    ),
+]
+ModelName = Annotated[
+    str,
+    typer.Option(
+        "--model", metavar="MODEL", help="Show only Servers of this model.", show_default=False
+    ),
+]
+ReasonName = Annotated[
+    str,
+    typer.Option(
+        "--reason",
+        metavar="REASON",
+        help="Show only Servers with this word in the column READY, such as NoCapacity.",
+        show_default=False,
+        autocompletion=_reasons,
+    ),
+]
+
+
 @app.command(
     epilog=examples(
         "kubectl inferno top --namespace llm",
         "kubectl inferno top --once -o json",
+        "kubectl inferno top --class premium --reason NoCapacity",
         "kubectl inferno top --filter 'premium h100' --sort -cost",
         "kubectl inferno top --selector team=search",
     )
@@ -52,6 +87,9 @@ def top(  # noqa: PLR0913 - an argument for each option
     interval: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, help="How often to draw it anew.")
     ] = 2.0,
+    service_class: ServiceClassName = "",
+    model: ModelName = "",
+    reason: ReasonName = "",
     words: Filter = "",
     selector: Annotated[
         str,
@@ -75,12 +113,14 @@ def top(  # noqa: PLR0913 - an argument for each option
     Where a screen has too few lines, Servers with a problem come first, then those of the most
     important classes, and the last line counts the others.
     """
+    from inferno_operator.cli.kubectl.wanted import WantedServers
     from inferno_operator.cli.overview import overview
     from inferno_operator.cli.tables.order import RowOrder
 
     async def read_once(session: "Session") -> "Overview":
-        return await _Selection(session, selector).of(overview(await session.objects()))
+        return await _Selection(session, wanted, selector).of(overview(await session.objects()))
 
+    wanted = WantedServers(service_class, model, reason)
     order, money = RowOrder.asked(words, sort), money_of(currency)
     if once or output is not Format.TABLE or not sys.stdout.isatty():
         show_overview(output, run(place, read_once), money, order)
@@ -88,7 +128,9 @@ def top(  # noqa: PLR0913 - an argument for each option
     with interruptible(status=0):
         run(
             place,
-            lambda session: _follow(session, _Selection(session, selector), interval, order, money),
+            lambda session: _follow(
+                session, _Selection(session, wanted, selector), interval, order, money
+            ),
         )
 
 
@@ -154,10 +196,10 @@ def measure(
 
 
 class _Selection:
-    """The Servers that have the labels of a selector; all of them without one."""
+    """The Servers that a person asks for, with the labels of a selector if there is one."""
 
-    def __init__(self, session: "Session", selector: str) -> None:
-        self._session, self._selector = session, selector
+    def __init__(self, session: "Session", wanted: "WantedServers", selector: str) -> None:
+        self._session, self._wanted, self._selector = session, wanted, selector
         self._names: frozenset[str] | None = None
 
     async def of(self, seen: "Overview") -> "Overview":
@@ -168,15 +210,16 @@ class _Selection:
         from inferno_operator.resources import Server
         from inferno_optimizer.errors import UnavailableError
 
+        chosen = self._wanted.of(seen)
         if not self._selector:
-            return seen
+            return chosen
         try:
             self._names = await self._session.selected(Server, self._selector)
         except UnavailableError:
             if self._names is None:
                 raise
         names = self._names
-        return replace(seen, servers=tuple(view for view in seen.servers if view.name in names))
+        return chosen.with_servers(view for view in chosen.servers if view.name in names)
 
 
 async def _follow(

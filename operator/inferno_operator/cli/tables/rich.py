@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from rich.text import Text
 
+from inferno_operator.cli.overview import MISSES
 from inferno_operator.cli.tables.solution import GAP, Part, TextTable, first_table
-from inferno_operator.cli.tables.top import MISSES
 from inferno_optimizer.solution import Reason
 
 HEADING = "bold"

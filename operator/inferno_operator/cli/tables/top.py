@@ -29,9 +29,6 @@ from inferno_optimizer.solution import Reason
 
 LATENCIES = (("itl", "ITL"), ("wait", "WAIT"), ("ttft", "TTFT"))
 
-MISSES = "MissesTarget"
-"""Shown instead of Allocated if a latency misses its target now."""
-
 UNKNOWN = "unknown"
 """Shown where nothing is measured."""
 
@@ -55,7 +52,9 @@ UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 
 def top_parts(seen: Overview, now: datetime, money: Money = CENTS) -> Iterator[Part]:
     """Yield servers with their problems, totals, cards, and each Optimizer's last result."""
-    if not seen.servers:
+    if not seen.servers and seen.left_out:
+        yield f"none of the {seen.left_out} Servers in this namespace"
+    elif not seen.servers:
         yield "no Servers in this namespace; --namespace names another one"
     else:
         yield servers_table(seen.servers, money)
@@ -71,7 +70,9 @@ def summary_parts(
 ) -> Iterator[Part]:
     """Yield totals, cards, and each Optimizer's last result, with why it failed if asked for."""
     if seen.servers:
-        yield _totals(seen.servers, money)
+        shown, left_out = len(seen.servers), seen.left_out
+        of_all = f"{shown} of {shown + left_out} Servers are shown; " if left_out else ""
+        yield of_all + _totals(seen.servers, money)
     if seen.cards:
         yield ""
         yield _cards(seen.cards, money)
@@ -132,7 +133,7 @@ def _row(
         *(cell for latency in latencies for cell in _headroom_cells(view, latency)),
         cost_cell(current, money),
         *([_quality(view)] if measured else []),
-        _state(view),
+        view.state or "-",
     )
 
 
@@ -141,13 +142,6 @@ def _quality(view: ServerView) -> str:
     if not view.is_measured:
         return "-"
     return view.measured.quality if view.measured else UNKNOWN
-
-
-def _state(view: ServerView) -> str:
-    """Return the reason of the condition Ready; a Server that misses a target is not fine."""
-    if view.reason == Reason.ALLOCATED and view.misses_target:
-        return MISSES
-    return view.reason or "-"
 
 
 def _load(load: Load | None) -> str:
