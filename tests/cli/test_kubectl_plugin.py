@@ -81,6 +81,14 @@ def test_every_help_has_an_example_and_the_options_of_kubectl(command: list[str]
         assert option in text
 
 
+@pytest.mark.parametrize("options", [["--watch"], ["-w", "-o", "json"]])
+def test_only_a_table_on_a_terminal_is_drawn_anew(options: list[str]) -> None:
+    done = plugin("top", *options)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "kubectl inferno: --watch draws a table on a terminal: leave it out\n"
+
+
 @pytest.mark.parametrize(
     ("typed", "completions"),
     [

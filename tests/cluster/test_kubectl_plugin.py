@@ -307,7 +307,7 @@ class Terminal:
 
 
 def test_top_follows_what_happens_until_ctrl_c(fleet: Scene, plugin: Plugin) -> None:
-    with on_terminal(plugin, "top", "--interval", "0.2") as terminal:
+    with on_terminal(plugin, "top", "--watch", "--interval", "0.2") as terminal:
         terminal.wait_for("premium-mistral-7b .*3 x A100")
         replicas = {"spec": {"currentAlloc": {"numReplicas": 17}}}
         fleet.control_plane.patch("server", "premium-mistral-7b", replicas, fleet.namespace)

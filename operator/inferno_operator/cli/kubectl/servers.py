@@ -70,7 +70,7 @@ ReasonName = Annotated[
 @app.command(
     epilog=examples(
         "kubectl inferno top --namespace llm",
-        "kubectl inferno top --once -o json",
+        "kubectl inferno top -o json",
         "kubectl inferno top --class premium --reason NoCapacity",
         "kubectl inferno top --filter 'premium h100' --sort -cost",
         "kubectl inferno top --selector team=search",
@@ -81,9 +81,15 @@ def top(  # noqa: PLR0913 - an argument for each option
     place: "KubectlOptions",
     output: Output = Format.TABLE,
     *,
-    once: Annotated[
-        bool, typer.Option("--once", help="Show it once; the default where there is no terminal.")
-    ] = False,
+    watch: Annotated[
+        bool | None,
+        typer.Option(
+            "--watch/--once",
+            "-w",
+            help="Draw it anew until Ctrl-C, the default on a terminal; or show it once.",
+            show_default=False,
+        ),
+    ] = None,
     interval: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, help="How often to draw it anew.")
     ] = 2.0,
@@ -116,13 +122,17 @@ def top(  # noqa: PLR0913 - an argument for each option
     from inferno_operator.cli.kubectl.wanted import WantedServers
     from inferno_operator.cli.overview import overview
     from inferno_operator.cli.tables.order import RowOrder
+    from inferno_optimizer.errors import InputError
 
     async def read_once(session: "Session") -> "Overview":
         return await _Selection(session, wanted, selector).of(overview(await session.objects()))
 
     wanted = WantedServers(service_class, model, reason)
     order, money = RowOrder.asked(words, sort), money_of(currency)
-    if once or output is not Format.TABLE or not sys.stdout.isatty():
+    on_screen = output is Format.TABLE and sys.stdout.isatty()
+    if watch and not on_screen:
+        raise InputError("--watch draws a table on a terminal: leave it out")
+    if watch is False or not on_screen:
         show_overview(output, run(place, read_once), money, order)
         return
     with interruptible(status=0):
