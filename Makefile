@@ -69,7 +69,7 @@ test: $(READY) ## Run the checks and the tests; show the slowest (ARGS="-k name"
 
 .PHONY: extended-test
 extended-test: $(READY) ## Run the tests that take long by their nature
-	$(PYTEST) -m extended --durations 40 $(ARGS)
+	$(PYTEST) -m "extended or hypothesis" --all-examples --durations 40 $(ARGS)
 
 # Once, beside mypy, which leaves a core free: else each worker compiles all tests.
 $(COMPILED): $(READY)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from hypothesis import settings
 
 from tests.controlplane import ControlPlane
 from tests.controlplane.binaries import Binaries
@@ -21,7 +20,7 @@ from tests.controlplane.cluster import DEPLOYMENTS
 from tests.controlplane.errors import BinaryError
 from tests.controlplane.operator_process import OperatorProcess, refusal_to_start
 from tests.controlplane.processes import Processes
-from tests.examples import SOAK
+from tests.examples import load_profile
 from tests.loops import PatientLoop
 from tests.workers import Sharing, places
 
@@ -75,8 +74,13 @@ class StartInVain(Protocol):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option of `make soak`."""
+    """Add the options of `make soak` and of `make extended-test`."""
     parser.addoption("--soak", action="store_true", help="run the long form of random plans")
+    parser.addoption(
+        "--all-examples",
+        action="store_true",
+        help="try properties on all random cases, not a fourth",
+    )
 
 
 @pytest.fixture
@@ -88,19 +92,18 @@ def soak(request: pytest.FixtureRequest) -> bool:
 def pytest_configure(config: pytest.Config) -> None:
     """Let Ctrl-C end what tests start, which a shell's background would ignore.
 
-    Hypothesis sets no deadline for an example: it would measure how busy the machine is, and
-    every test has a time limit of its own. Event loops, also those of `asyncio.run` in commands
-    that tests call, wait until their connections are closed. Programs in Go, API servers above
-    all, take more memory and so a tenth less of the processors.
+    Event loops, also those of `asyncio.run` in commands that tests call, wait until their
+    connections are closed. Programs in Go, API servers above all, take more memory and so a tenth
+    less of the processors.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     patch = pytest.MonkeyPatch()
     patch.setattr(asyncio.events, "new_event_loop", PatientLoop)
     patch.setenv("GOGC", GO_GARBAGE_PERCENT)
     config.add_cleanup(patch.undo)
-    for profile in ("tests", SOAK):
-        settings.register_profile(profile, deadline=None)
-    settings.load_profile(SOAK if config.getoption("--soak") else "tests")
+    options = {"--soak": "soak", "--all-examples": "extended"}
+    profiles = [name for option, name in options.items() if config.getoption(option)]
+    load_profile([*profiles, "tests"][0])
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,15 +1,31 @@
-"""How many random cases a property is tried on: few by a test, many by `make soak`."""
+"""How many random cases a property is tried on.
+
+A fourth of them by `make test`, all by `make extended-test`, many more by `make soak`.
+"""
 
 from hypothesis import settings
 
-SOAK = "soak"
-"""The profile of `make soak`."""
+USUAL = 100
+"""Examples of a property that asks for no number."""
 
-TIMES = 20
-"""As many more cases it takes."""
+TIMES = {"tests": 1 / 4, "extended": 1, "soak": 20}
+"""By how much numbers of examples are multiplied, by the profile."""
 
 
 def several(examples: int) -> settings:
-    """Settings of a property that is tried on so many examples."""
-    is_soak = settings.get_current_profile_name() == SOAK
-    return settings(max_examples=TIMES * examples if is_soak else examples)
+    """Settings of a property that `make extended-test` tries on so many examples."""
+    return settings(max_examples=_number(examples, settings.get_current_profile_name()))
+
+
+def load_profile(name: str) -> None:
+    """Let the properties of test files that are imported from now on take a profile's examples.
+
+    There is no deadline for an example: it would measure how busy the machine is, and every test
+    has a time limit of its own.
+    """
+    settings.register_profile(name, deadline=None, max_examples=_number(USUAL, name))
+    settings.load_profile(name)
+
+
+def _number(examples: int, profile: str) -> int:
+    return round(TIMES[profile] * examples)

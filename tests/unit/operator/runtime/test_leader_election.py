@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_operator.runtime.fakes import FakeLeaseStore
@@ -19,6 +19,7 @@ from inferno_operator.runtime.leader_election import (
     Timing,
 )
 from inferno_optimizer.errors import UnavailableError
+from tests.examples import several
 from tests.unit.operator.objects import NOW
 
 PATIENCE_S = 60.0
@@ -211,7 +212,7 @@ class History:
         return self.views[i].remaining(self.clock(i)) > 1e-6
 
 
-@settings(max_examples=100)
+@several(100)
 @given(seed=st.integers(0, 2**32))
 def test_two_may_never_write_at_once_and_the_last_write_has_time_to_end(seed: int) -> None:
     history = History(Random(seed))  # noqa: S311 - no secret

@@ -2,13 +2,14 @@
 
 import math
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from inferno_optimizer.calibration.calibrate import Evidence, calibrate
 from inferno_optimizer.calibration.steps import fit_steps
 from inferno_optimizer.calibration.windows import Requirements, Window
 from inferno_optimizer.system import PrefillDecodeParameters
+from tests.examples import several
 
 USUAL = st.sampled_from([1.0, 5.0, 20.0, 200.0, 1e4])
 ANYTHING = st.one_of(USUAL, st.floats())
@@ -41,7 +42,7 @@ def windows(number: st.SearchStrategy[float]) -> st.SearchStrategy[Window]:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@several(200)
 @given(
     seen=st.one_of(st.lists(windows(USUAL), max_size=40), st.lists(windows(ANYTHING), max_size=9)),
     prior=st.sampled_from([None, PrefillDecodeParameters(8.0, 0.1, 20.0, 0.001)]),
@@ -76,7 +77,7 @@ NO_TIME_AT_ALL = [
 """Runs of a real engine, of which one has a tenth of its time to the first token."""
 
 
-@settings(max_examples=200, deadline=None)
+@several(200)
 @given(st.lists(RUNS, min_size=4, max_size=9))
 @example(NO_TIME_AT_ALL)
 def test_steps_are_finite_whatever_clients_see(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_optimizer.explain.options import Option, explain
@@ -25,6 +25,7 @@ from inferno_optimizer.system import (
     Target,
     TokenBudgetParameters,
 )
+from tests.examples import several
 from tests.unit.optimizer.oracles import (
     BudgetReplica,
     PrefillReplica,
@@ -105,7 +106,7 @@ def bisected(replica: Later, target: Target, share: float = 1.0) -> float:
     return MINUTE * queue_of(replica, rate).throughput if rate else 0.0
 
 
-@settings(max_examples=60)
+@several(60)
 @given(
     replica=prefill_replicas,
     itl=st.floats(1.02, 3),
@@ -126,7 +127,7 @@ def test_the_rate_of_a_prefill_and_decode_replica_is_that_of_bisection(
     assert found.max_rate == pytest.approx(bisected(replica, target), rel=1e-6)
 
 
-@settings(max_examples=60)
+@several(60)
 @given(replica=budget_replicas, itl=st.floats(1.1, 3), ttft=st.floats(1.1, 20))
 def test_the_rate_of_a_token_budget_replica_is_that_of_bisection(
     replica: BudgetReplica, itl: float, ttft: float
@@ -141,7 +142,7 @@ def test_the_rate_of_a_token_budget_replica_is_that_of_bisection(
     assert least * (1 - 1e-6) <= found.max_rate <= most * (1 + 1e-6)
 
 
-@settings(max_examples=60)
+@several(60)
 @given(replica=prefill_replicas | budget_replicas, load=st.floats(0.05, 0.99))
 def test_latencies_are_those_of_the_queue_at_the_load(replica: Later, load: float) -> None:
     rate = load * 0.999 * replica.rate(replica.batch)
@@ -299,7 +300,7 @@ def test_a_replica_with_room_for_one_and_no_queue_is_a_loss_system() -> None:
 ABSURD = [0.0, 1e-90, 1e-12, 1.0, 1e9, 1e15]
 
 
-@settings(max_examples=300)
+@several(300)
 @given(
     parameters=st.lists(st.sampled_from(ABSURD), min_size=4, max_size=4),
     lengths=st.tuples(*[st.sampled_from([0, 1, 2, 8191, 8192, 10**6, 2**31 - 1])] * 2),

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_optimizer.explain.options import Option, explain
@@ -25,6 +25,7 @@ from inferno_optimizer.system import (
     TokenBudgetParameters,
 )
 from inferno_optimizer.wire.codec import decode_system, encode_system
+from tests.examples import several
 from tests.unit.optimizer.systems import one_server
 
 STEPS = StepParameters(8.0, 5.5e-5, 0.02, ahead=1.0, budget=2048.0)
@@ -114,10 +115,10 @@ CHATS = st.builds(
     parameters=st.sampled_from([STEPS, replace(STEPS, u=1e-4), PREFILL, BUDGET]),
     target=st.sampled_from([TARGET, Target(ttft_ms=400, ttft_percentile=95), Target(itl_ms=14)]),
 )
-several = settings(max_examples=25)
+some = several(25)
 
 
-@several
+@some
 @given(CHATS, st.integers(0, INPUTS))
 def test_more_cached_tokens_never_need_more_replicas(chat: Chat, more: int) -> None:
     cached = min(chat.cached + more, INPUTS)
@@ -125,13 +126,13 @@ def test_more_cached_tokens_never_need_more_replicas(chat: Chat, more: int) -> N
     assert replace(chat, cached=cached).replicas <= chat.replicas
 
 
-@several
+@some
 @given(CHATS, st.integers(1, 40))
 def test_more_cold_replicas_never_need_fewer_replicas(chat: Chat, more: int) -> None:
     assert replace(chat, cold=chat.cold + more).replicas >= chat.replicas
 
 
-@several
+@some
 @given(CHATS)
 def test_it_is_the_least_number_whose_replicas_carry_the_load_with_their_share_of_caches(
     chat: Chat,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from hypothesis import example as with_example
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_optimizer.explain.options import Option, explain
@@ -24,6 +24,7 @@ from inferno_optimizer.system import (
     Server,
     Target,
 )
+from tests.examples import several
 from tests.tiers import extended
 from tests.unit.optimizer.oracles import Replica, share_waiting_longer
 from tests.unit.optimizer.systems import one_server
@@ -110,13 +111,13 @@ def test_the_highest_rate_is_that_of_bisection(
     assert rates([asked]) == pytest.approx([asked.expected], rel=1e-6)
 
 
-@settings(max_examples=40)
+@several(40)
 @given(asked=REPLICAS.flatmap(targets_of))
 def test_any_targets_give_the_rate_of_bisection(asked: Asked) -> None:
     assert rates([asked]) == pytest.approx([asked.expected], rel=1e-6)
 
 
-@settings(max_examples=40)
+@several(40)
 @given(asked=REPLICAS.flatmap(targets_of))
 @with_example(Asked(Replica(29.908203125, 1.05078125, 2, 1), itl=30.9609375))
 def test_the_highest_rate_keeps_all_targets_and_a_little_more_misses_one(asked: Asked) -> None:

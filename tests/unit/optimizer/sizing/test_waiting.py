@@ -5,11 +5,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_optimizer.sizing.queueing import Averages, FloatArray, averages
 from inferno_optimizer.sizing.waiting import log_tail, wait_percentile
+from tests.examples import several
 from tests.tiers import extended
 from tests.unit.optimizer.oracles import share_waiting_longer
 
@@ -58,7 +59,7 @@ def test_the_tail_is_the_sum_of_erlang_tails(load: float, batch: int, places: in
         )
 
 
-@settings(max_examples=60)
+@several(60)
 @given(
     times=st.lists(st.floats(0.1, 100), min_size=1, max_size=20),
     load=st.floats(1e-3, 10),

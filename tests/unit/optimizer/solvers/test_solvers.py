@@ -1,12 +1,13 @@
 """What holds for every solver and any system."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import Reason
 from inferno_optimizer.system import Accelerator, Allocation, Options, SaturationPolicy, System
+from tests.examples import several
 from tests.unit.optimizer.systems import REPLICA_SHARE, Demand, system_of
 
 UNITS = (
@@ -60,7 +61,7 @@ SYSTEMS = st.builds(
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@several(100)
 @given(system=SYSTEMS)
 def test_every_server_gets_one_decision_that_its_numbers_agree_with(system: System) -> None:
     solution = optimize(system)
@@ -75,7 +76,7 @@ def test_every_server_gets_one_decision_that_its_numbers_agree_with(system: Syst
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@several(100)
 @given(system=SYSTEMS)
 def test_replicas_are_all_that_the_load_takes_or_a_share_of_them(system: System) -> None:
     needed = {

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_optimizer.errors import InputError
@@ -20,6 +20,7 @@ from inferno_optimizer.wire.codec import (
     encode_system,
 )
 from inferno_optimizer.wire.screening import screen
+from tests.examples import several
 from tests.generate import fleet
 from tests.unit.optimizer.random_systems import Kind, random_options, random_system
 
@@ -228,7 +229,7 @@ def test_screening_leaves_out_what_cannot_be_decided_and_nothing_else() -> None:
     assert screening.system.profiles == FLEET.profiles
 
 
-@settings(max_examples=60)
+@several(60)
 @given(st.randoms(use_true_random=False), st.booleans())
 def test_a_screened_system_has_the_cards_that_the_whole_one_hands_out(
     random: Random, milp: bool

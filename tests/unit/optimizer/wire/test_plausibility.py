@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_optimizer.optimize import optimize
@@ -29,6 +29,7 @@ from inferno_optimizer.wire.original import reworded
 from inferno_optimizer.wire.plausibility import find_doubts
 from inferno_optimizer.wire.screening import screen
 from inferno_optimizer.wire.sizes import Sizes
+from tests.examples import several
 from tests.tiers import sampled
 from tests.unit.optimizer.random_systems import Kind, random_options, random_system
 
@@ -219,7 +220,7 @@ def test_a_percentile_which_others_do_not_know_makes_no_doubts() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", sampled(SaturationPolicy))
-@settings(max_examples=50)
+@several(50)
 @given(st.randoms(use_true_random=False), st.booleans(), st.booleans(), st.booleans())
 def test_no_plan_of_ours_is_doubted(
     policy: SaturationPolicy, random: Random, milp: bool, delayed: bool, unlimited: bool
@@ -236,7 +237,7 @@ def test_no_plan_of_ours_is_doubted(
 
 
 @pytest.mark.extended
-@settings(max_examples=100)
+@several(100)
 @given(st.randoms(use_true_random=False))
 def test_whoever_is_left_out_of_a_plan_without_limits_is_missed(random: Random) -> None:
     options = random_options(random, unlimited=True)

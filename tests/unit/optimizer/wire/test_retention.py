@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_optimizer.optimize import optimize
@@ -16,6 +16,7 @@ from inferno_optimizer.wire.best_effort import tell_best_effort
 from inferno_optimizer.wire.codec import decode_solution
 from inferno_optimizer.wire.retention import keep_running
 from inferno_optimizer.wire.sizes import Sizes
+from tests.examples import several
 from tests.rest_optimizer.optimizer import as_the_original_tells
 from tests.tiers import extended
 from tests.unit.optimizer.systems import Demand, accelerators, system_of
@@ -149,7 +150,7 @@ def random_scene(random: Random, options: Options) -> System:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", [KNOWN[0], *extended(*KNOWN[1:])])
-@settings(max_examples=150)
+@several(150)
 @given(st.randoms(use_true_random=False), st.sampled_from(HOLDS))
 def test_whatever_is_answered_only_a_more_important_server_takes_cards_of_what_runs(
     policy: SaturationPolicy, random: Random, options: Options
@@ -160,7 +161,7 @@ def test_whatever_is_answered_only_a_more_important_server_takes_cards_of_what_r
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@several(150)
 @given(st.randoms(use_true_random=False), st.sampled_from(HOLDS))
 def test_only_a_more_important_server_takes_cards_of_what_runs_in_our_greedy_plans(
     random: Random, options: Options

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_operator.controllers.actuation.changes import (
@@ -20,6 +20,7 @@ from inferno_operator.controllers.actuation.targets import ScaledObjects
 from inferno_operator.resources import ModelBoosterRef, Status
 from inferno_operator.resources.conditions import merge_conditions
 from inferno_operator.resources.dialects import KTHENA
+from tests.examples import several
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
@@ -226,7 +227,7 @@ def test_everything_ends_in_bounds_that_the_schema_accepts(
             assert holder["minReplicas"] >= 1
 
 
-@settings(max_examples=30)
+@several(30)
 @given(references, decisions.filter(bool))
 def test_no_decision_writes_nothing(reference: ModelBoosterRef, decision: dict[str, int]) -> None:
     fleet = Fleet(reference)

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_operator.controllers.actuation.controller import ActuationController
@@ -19,6 +19,7 @@ from inferno_operator.resources.objects import Key, Kind
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import FieldManager
+from tests.examples import several
 from tests.unit.operator import objects
 from tests.unit.operator.background import started
 
@@ -331,7 +332,7 @@ events = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@several(200)
 @given(st.sampled_from(["ModelServing", "ModelBooster"]), events)
 def test_nobody_takes_what_was_decided_and_runs(target: str, story: list[str]) -> None:
     """After each turn of the operator, the lesser of both decisions is asked for, in any order."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_operator.controllers.optimization.nodes import Nodes, solve_on_nodes, spanning
@@ -15,6 +15,7 @@ from inferno_operator.runtime.fakes import FakeOptimizer
 from inferno_optimizer.placement import Node, ServerAccelerator
 from inferno_optimizer.solution import Reason, Solution
 from inferno_optimizer.system import SaturationPolicy, System
+from tests.examples import several
 from tests.unit.operator.objects import (
     Manifest,
     accelerator,
@@ -132,7 +133,7 @@ async def test_without_limits_nodes_do_not_matter() -> None:
     assert placed(found.solution) == {"S": 2}
 
 
-@settings(max_examples=40)
+@several(40)
 @given(
     st.lists(st.integers(1, 8), min_size=1, max_size=3),
     st.lists(st.tuples(st.sampled_from([1, 2, 4, 8]), st.integers(1, 2)), max_size=3),

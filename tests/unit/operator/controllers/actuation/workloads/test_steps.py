@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_operator.controllers.actuation.workloads.fleet import (
@@ -13,6 +13,7 @@ from inferno_operator.controllers.actuation.workloads.fleet import (
     State,
 )
 from inferno_operator.controllers.actuation.workloads.steps import next_steps
+from tests.examples import several
 from tests.unit.operator.controllers.actuation.workloads.pods import (
     CARDS,
     Scene,
@@ -98,7 +99,7 @@ def test_thirty_plans_for_forty_servers_on_full_pools_never_exceed_the_cards_or_
     assert scene.writes > 1000
 
 
-@settings(max_examples=40, deadline=None)
+@several(40)
 @given(st.integers(0, 10**9), st.integers(2, 12), st.sampled_from([0.0, 0.5]))
 def test_random_plans_keep_the_cards_and_the_loads_and_end(
     seed: int, servers: int, deadly: float
