@@ -17,6 +17,7 @@ from inferno_optimizer.system import (
     Target,
     TokenBudgetParameters,
 )
+from tests.tiers import extended
 from tests.unit.optimizer.oracles import (
     AnyReplica,
     BudgetReplica,
@@ -86,7 +87,7 @@ def predict(replicas: Sequence[AnyReplica], rates: Sequence[float]) -> Latencies
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [first_generation, second_generation, third_generation])
+@pytest.mark.parametrize("make", [third_generation, *extended(first_generation, second_generation)])
 def test_waits_their_tail_and_the_inter_token_latency_are_those_of_a_simulation(make: Make) -> None:
     random = np.random.default_rng(11)
     batches = sorted(random.integers(1, 14, CASES).tolist(), reverse=True)

@@ -23,6 +23,7 @@ from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import Solution
 from inferno_optimizer.surplus import with_surplus
 from inferno_optimizer.system import Allocation, System
+from tests.tiers import extended, sampled
 from tests.unit.operator import objects
 
 Counts = npt.NDArray[np.int64]
@@ -119,8 +120,8 @@ def changes(arrivals: Sequence[int] | Counts) -> list[tuple[float, str, int]]:
     return found
 
 
-@pytest.mark.parametrize("rate", [0.5, 4.0, 30.0])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("rate", [4.0, *extended(0.5, 30.0)])
+@pytest.mark.parametrize("seed", sampled(range(2)))
 def test_noise_makes_no_replica_come_or_go_in_a_day(rate: float, seed: int) -> None:
     """After two hours, from when the growth is known; one may turn out not to be needed."""
     arrivals = np.random.default_rng(seed).poisson(rate, 24 * 3600)

@@ -9,6 +9,7 @@ import pytest
 from inferno_operator.cli.offline.traces import read_trace
 from inferno_optimizer.forecast import MOST, QUANTILE, ConformalBound, first_ratio, growth_bound
 from inferno_optimizer.sizing.queueing import FloatArray
+from tests.tiers import sampled
 
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs/guides/replay.md").read_text()
@@ -103,7 +104,7 @@ def loads(trace: str) -> dict[str, FloatArray]:
 
 
 @pytest.mark.parametrize("ahead", AHEAD.values(), ids=AHEAD)
-@pytest.mark.parametrize("trace", TRACES.values(), ids=TRACES)
+@pytest.mark.parametrize("trace", sampled(TRACES.values()), ids=TRACES)
 def test_the_bound_covers_about_the_share_that_it_names(trace: str, ahead: int) -> None:
     for rates in loads(trace).values():
         covered, _, _ = judged(rates, conformal, ahead)
@@ -125,7 +126,7 @@ def test_the_ratio_without_history_covers_the_same_share_of_the_clients_steps(
 
 
 @pytest.mark.parametrize("ahead", AHEAD.values(), ids=AHEAD)
-@pytest.mark.parametrize("trace", TRACES.values(), ids=TRACES)
+@pytest.mark.parametrize("trace", sampled(TRACES.values()), ids=TRACES)
 def test_the_day_before_covers_less_at_a_higher_bound(trace: str, ahead: int) -> None:
     for rates in loads(trace).values():
         covered, bound, _ = judged(rates, conformal, ahead)
@@ -136,7 +137,7 @@ def test_the_day_before_covers_less_at_a_higher_bound(trace: str, ahead: int) ->
 
 
 @pytest.mark.parametrize("ahead", AHEAD.values(), ids=AHEAD)
-@pytest.mark.parametrize("trace", TRACES.values(), ids=TRACES)
+@pytest.mark.parametrize("trace", sampled(TRACES.values()), ids=TRACES)
 def test_no_season_pays_on_these_traces(trace: str, ahead: int) -> None:
     for rates in loads(trace).values():
         assert loss(rates, conformal, ahead) < loss(rates, season, ahead)

@@ -16,6 +16,7 @@ from inferno_optimizer.replay.recent import RecentMeans
 from inferno_optimizer.replay.replay import Scenario, replay
 from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from tests.tiers import extended
 from tests.unit.optimizer.replay.fleets import INPUT, fleet, load, plant, system, trace
 
 BOUNDED = ["hpa", "keda-slo", "inferno", "inferno-reactive", "static-peak"]
@@ -215,7 +216,7 @@ def test_a_constant_load_changes_no_plan_after_the_first_hours() -> None:
     assert account.moves.sum() <= 1
 
 
-@pytest.mark.parametrize("rate", [1.0, 5.0, 20.0, 50.0])
+@pytest.mark.parametrize("rate", [5.0, *extended(1.0, 20.0, 50.0)])
 def test_chance_changes_no_plan_of_a_day_after_the_first_hours(rate: float) -> None:
     counts = np.random.default_rng(1).poisson(rate * 60, 24 * 60)
     shown = scenario(counts / 60)
@@ -226,7 +227,7 @@ def test_chance_changes_no_plan_of_a_day_after_the_first_hours(rate: float) -> N
     assert np.count_nonzero(np.diff(replicas[5:])) <= 1  # when there is a history to look ahead by
 
 
-@pytest.mark.parametrize("rate", [1.0, 2.0, 5.0])
+@pytest.mark.parametrize("rate", [2.0, *extended(1.0, 5.0)])
 def test_the_chance_of_a_minute_is_not_taken_for_growth(rate: float) -> None:
     """Plans are made for means of five minutes, and so is the growth of the operator."""
     counts = np.random.default_rng(1).poisson(60.0 * rate, 24 * 60)

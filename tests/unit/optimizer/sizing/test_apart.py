@@ -96,7 +96,7 @@ def test_latencies_are_those_of_a_simulation_of_steps(
     assert found.ttft_percentiles[0, 1] == pytest.approx(np.percentile(seen.ttft, 95), rel=0.20)
 
 
-@pytest.mark.parametrize("rate", [30, 300, 900])
+@pytest.mark.parametrize("rate", [300, *extended(30, 900)])
 @pytest.mark.parametrize("prices", [(1.0, 1.0), (9.0, 1.0), (1.0, 9.0)])
 @pytest.mark.parametrize(
     "target",

@@ -26,6 +26,7 @@ from tests.h100.runs import (
     measured,
     replica,
 )
+from tests.tiers import extended
 
 OPEN = [run for run in measured() if not run.clients]
 
@@ -212,7 +213,7 @@ def latencies_at(
     return replicas.itl(queues).ms(), replicas.delays(queues)[1].ms()
 
 
-@pytest.mark.parametrize("percentile", [0.0, 95.0])
+@pytest.mark.parametrize("percentile", [95.0, *extended(0.0)])
 def test_targets_hold_at_all_rates_up_to_the_highest_one_where_latencies_fall(
     percentile: float,
 ) -> None:
@@ -235,7 +236,7 @@ def test_targets_hold_at_all_rates_up_to_the_highest_one_where_latencies_fall(
     assert (rate > shares[missed - 1] * highest[rows] * (1 - 1e-9)).all()
 
 
-@pytest.mark.parametrize("percentile", [0.0, 95.0])
+@pytest.mark.parametrize("percentile", [95.0, *extended(0.0)])
 @pytest.mark.parametrize("place", [0, 1], ids=["ITL", "TTFT"])
 def test_latencies_fall_only_where_prefills_take_most_of_the_time(
     percentile: float, place: int

@@ -17,10 +17,11 @@ from inferno_optimizer.sizing.replicas import Replicas
 from inferno_optimizer.wire.codec import decode_system
 from tests.bench import fleets
 from tests.generate import JsonObject, fleet
+from tests.tiers import extended
 from tests.unit.optimizer.sizing.test_step_model import latencies_at, wild
 
 
-@pytest.mark.parametrize("share", [1e-3, 0.5, 0.999, 3.0])
+@pytest.mark.parametrize("share", [0.5, *extended(1e-3, 0.999, 3.0)])
 def test_ratios_are_those_of_the_law_of_steps(share: float) -> None:
     model, states = wild(200), np.arange(1.0, 301.0)[:, None]
     highest = model.batch / model.full_ms
@@ -88,7 +89,7 @@ def test_replicas_are_evaluated_a_few_times_to_know_their_number(long: bool, mos
     assert len(counted.rows) <= 20
 
 
-@pytest.mark.parametrize("percentile", [0.0, 95.0, 99.0])
+@pytest.mark.parametrize("percentile", [95.0, *extended(0.0, 99.0)])
 def test_no_latency_falls_so_far_that_lower_rates_would_have_to_be_tried_for_it(
     percentile: float,
 ) -> None:

@@ -17,6 +17,7 @@ from inferno_optimizer.solvers.incumbent import SearchProgress
 from inferno_optimizer.system import System
 from inferno_optimizer.wire.codec import decode_solution, decode_system, encode_solution
 from tests.generate import fleet
+from tests.tiers import sampled
 from tests.unit.optimizer.programs import random_program
 
 LARGE = ExactSettings(sizes=ProgramSizes(small=0, medium=0, large=0))
@@ -71,7 +72,7 @@ def gaps(curve: Sequence[CurvePoint]) -> Iterator[float]:
 
 
 @pytest.mark.parametrize("heterogeneous", [False, True])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", sampled(range(3)))
 def test_a_curve_never_gets_worse_and_ends_with_the_plan(
     seed: int,
     heterogeneous: bool,
@@ -124,7 +125,7 @@ def test_a_curve_survives_its_way_through_json() -> None:
 
 
 @pytest.mark.parametrize("settings", [SMALL, LARGE, PARTS])
-@pytest.mark.parametrize("readings", [0, 1, 2, 3, 5, 8, 13, 21, 34, 55])
+@pytest.mark.parametrize("readings", sampled([0, 1, 2, 3, 5, 8, 13, 21, 34, 55]))
 def test_wherever_time_ends_the_plan_is_at_least_the_incumbent(
     readings: int, settings: ExactSettings
 ) -> None:

@@ -19,7 +19,7 @@ from inferno_optimizer.solvers.partial.solve import PartialPlan, solve_partial
 from inferno_optimizer.system import Options, SaturationPolicy, System
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import fleet
-from tests.tiers import sampled
+from tests.tiers import extended, sampled
 from tests.unit.optimizer.enumeration import served
 
 TICK = 0.01
@@ -82,7 +82,7 @@ def test_who_interrupts_a_step_is_obeyed() -> None:
 
 @pytest.mark.parametrize("reading", sampled([*range(READINGS_BEFORE + 1, 14), 20, 40]))
 @pytest.mark.parametrize("heterogeneous", [False, True], ids=["single", "mixes"])
-@pytest.mark.parametrize("servers", [15, 80])
+@pytest.mark.parametrize("servers", [15, *extended(80)])
 def test_an_error_at_any_time_of_the_search_leaves_a_plan_no_worse_than_greedy(
     servers: int, reading: int, *, heterogeneous: bool
 ) -> None:

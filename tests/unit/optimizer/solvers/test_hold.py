@@ -22,6 +22,7 @@ from inferno_optimizer.system import (
     System,
     Target,
 )
+from tests.tiers import extended
 from tests.unit.optimizer.systems import Demand, accelerators, outcome, system_of
 
 HOLD = Options(saturation_policy=SaturationPolicy.HOLD)
@@ -90,7 +91,9 @@ def test_of_two_equal_servers_none_is_stopped_when_half_of_their_cards_go(
     assert replicas(scarce(options, 2, *demands)) == {"a": 1, "b": 1}
 
 
-@also_with_mixes
+@pytest.mark.parametrize(
+    "options", [*SOLVERS.values(), *extended(ALSO_MIXES["mixes"])], ids=ALSO_MIXES
+)
 def test_no_server_is_stopped_for_an_equal_one_with_several_replicas(options: Options) -> None:
     random = Random(1)  # noqa: S311 - a repeatable choice, not a secret
     for _ in range(100):

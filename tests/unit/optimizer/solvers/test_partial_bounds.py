@@ -17,6 +17,7 @@ from inferno_optimizer.solvers.partial.goals import GoalKind, Reached
 from inferno_optimizer.solvers.partial.levels import Outcome, solve_by_levels
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.system import SaturationPolicy
+from tests.tiers import extended
 from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy
 from tests.unit.optimizer.systems import Demand, accelerators, system_of
 
@@ -81,9 +82,9 @@ def _load_of(problem: ReplicaProblem, level: int) -> FloatArray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("looks", [22, 60])
+@pytest.mark.parametrize("looks", [22, *extended(60)])
 @pytest.mark.parametrize("tolerance", [None, 0.02], ids=["near", "far"])
-@pytest.mark.parametrize("seed", [6, 8, 9])
+@pytest.mark.parametrize("seed", [6, *extended(8, 9)])
 def test_no_plan_exceeds_what_is_proven_wherever_the_search_ends(
     seed: int, tolerance: float | None, looks: int
 ) -> None:
@@ -96,7 +97,7 @@ def test_no_plan_exceeds_what_is_proven_wherever_the_search_ends(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [6, 8])
+@pytest.mark.parametrize("seed", [6, *extended(8)])
 def test_the_proof_of_a_level_is_about_plans_as_good_as_the_one_before_its_turn(seed: int) -> None:
     problem, number = problem_with(seed, priorities=3), count()
     timer = Timer(lambda: 20.0 * (1 - next(number) / 600))
@@ -111,7 +112,7 @@ def test_the_proof_of_a_level_is_about_plans_as_good_as_the_one_before_its_turn(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.1, 0.2])
-@pytest.mark.parametrize("seed", [6, 9])
+@pytest.mark.parametrize("seed", [6, *extended(9)])
 def test_no_plan_exceeds_what_is_proven_of_a_small_problem_in_no_time(
     seed: int, seconds: float
 ) -> None:

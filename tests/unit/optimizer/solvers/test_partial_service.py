@@ -95,7 +95,7 @@ def test_round_robin_shares_out_evenly_among_all_classes_what_serves_nobody_enti
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", [HOLD, EXHAUSTIVE])
+@pytest.mark.parametrize("policy", [HOLD, *extended(EXHAUSTIVE)])
 @pytest.mark.parametrize("running", [True, *extended(False)], ids=["running", "from nothing"])
 @pytest.mark.parametrize("part", PARTS)
 def test_the_exact_solver_reaches_no_less_than_greedy(
