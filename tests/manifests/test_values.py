@@ -567,10 +567,11 @@ OF_SELECTORS = {
     ("values", "added"),
     [
         ({}, OF_NODES | OF_LIMITS),
+        ({"namespaced": True}, OF_NODES | OF_LIMITS),
         ({"actuation": False}, OF_NODES | OF_LIMITS | OF_PODS | OF_SELECTORS),
         ({"workloads": []}, OF_NODES | OF_LIMITS | OF_PODS),
     ],
-    ids=["cluster", "no actuation", "no workloads"],
+    ids=["cluster", "namespaced", "no actuation", "no workloads"],
 )
 def test_the_right_to_count_nodes_is_granted_where_a_value_asks_for_it(
     values: dict[str, Any], added: set[tuple[str, str, str]], rendered: Render
@@ -584,18 +585,12 @@ def test_the_right_to_count_nodes_is_granted_where_a_value_asks_for_it(
     assert sum(map(len, granted_by_rules(counting, account))) == len(after)
 
 
-def test_the_right_to_count_nodes_is_none_of_a_namespace(helm: Path) -> None:
-    values = "--set=namespaced=true,capacity.fromNodes=true"
-    refused = subprocess.run(
-        [helm, "template", CHART, "--kube-version=1.34", values],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_nodes_and_pods_are_those_of_the_cluster_also_for_one_namespace(rendered: Render) -> None:
+    manifests = rendered(namespaced=True, capacity={"fromNodes": True})
+    (role,) = [m for m in manifests if m["kind"] == "ClusterRole" and "capacity" in str(m)]
+    resources = {resource for rule in role["rules"] for resource in rule["resources"]}
 
-    (line,) = (line for line in refused.stderr.splitlines() if line.startswith("Error: "))
-    assert "namespaced: true" in line
-    assert "set capacity.fromNodes: false" in line
+    assert {"nodes", "pods"} <= resources
 
 
 CONSOLE = {"enabled": True}
