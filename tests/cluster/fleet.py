@@ -149,8 +149,5 @@ def running_fleet(kubeconfig: Path, namespace: str, dialect: Dialect = KTHENA) -
     """A fleet that works until the block ends."""
     with client_of(kubeconfig) as api:
         fleet = Fleet(api, namespace, dialect)
-        fleet.start()
-        try:
+        with fleet:
             yield fleet
-        finally:
-            fleet.stop()

@@ -1,6 +1,5 @@
 """Clients of a control plane, and a thread that sees each change of its objects."""
 
-import threading
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -9,6 +8,8 @@ from typing import Any
 
 from kubernetes import config, watch
 from kubernetes.client import ApiClient
+
+from tests.cluster.background import Background
 
 Manifest = dict[str, Any]
 
@@ -20,7 +21,7 @@ def client_of(kubeconfig: Path) -> AbstractContextManager[ApiClient]:
     return client
 
 
-class Follower(threading.Thread):
+class Follower(Background):
     """Takes each change of some objects, from those that there are on, until it is stopped.
 
     Parameters
@@ -32,16 +33,15 @@ class Follower(threading.Thread):
     """
 
     def __init__(self, lists: Callable[..., object], *place: str) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self._lists, self._place = lists, place
         self._watch = watch.Watch("object")  # type: ignore[no-untyped-call]  # nobody typed it
-        self._stopped = threading.Event()
 
     @abstractmethod
     def take(self, manifest: Manifest) -> None:
         """Take an object as it is after a change."""
 
-    def run(self) -> None:
+    def work(self) -> None:
         """Follow the objects until stopped."""
         version = "0"
         while not self._stopped.is_set():
@@ -50,8 +50,3 @@ class Follower(threading.Thread):
             ):
                 self.take(event["raw_object"])
             version = self._watch.resource_version or version
-
-    def stop(self) -> None:
-        """End."""
-        self._stopped.set()
-        self.join()

@@ -16,6 +16,7 @@ from kubernetes import watch
 from kubernetes.client import ApiClient, CoreV1Api, V1Binding, V1ObjectMeta, V1ObjectReference
 from kubernetes.client.exceptions import ApiException
 
+from tests.cluster.background import Background
 from tests.cluster.following import client_of
 from tests.cluster.ticking import TICK_S, Ticking, unless_gone
 
@@ -161,7 +162,7 @@ def _takes_pods(node: Manifest | None) -> bool:
     return node is not None and not node["spec"].get("unschedulable")
 
 
-class Witness(threading.Thread):
+class Witness(Background):
     """Looks at the pods after every event; `broken` has the moments that must never be.
 
     Applications are named SERVER-ACCELERATOR; each replica has one card.
@@ -175,20 +176,19 @@ class Witness(threading.Thread):
     """
 
     def __init__(self, api: ApiClient, namespace: str, capacity: Mapping[str, int]) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self._core = CoreV1Api(api)
         self._namespace = namespace
         self._capacity = capacity
         self._pods = Pods()
         self._watch = watch.Watch("object")  # type: ignore[no-untyped-call]  # nobody typed it
-        self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._needed: dict[str, int] = {}
         self._rule: Rule = lambda _: True
         self.broken: list[str] = []
         self.events = 0
 
-    def run(self) -> None:
+    def work(self) -> None:
         """Look until stopped; begin anew where the API server has forgotten what came last."""
         version = self._begin()
         while not self._stopped.is_set():
@@ -219,12 +219,6 @@ class Witness(threading.Thread):
             with self._lock:
                 self._look(event["raw_object"], gone=event["type"] == "DELETED")
         return self._watch.resource_version or version
-
-    def stop(self) -> None:
-        """End, if it has begun."""
-        self._stopped.set()
-        if self.ident is not None:
-            self.join()
 
     def pause(self, seconds: float = 0.5) -> bool:
         """Look for a while; returns True."""
@@ -284,10 +278,5 @@ def running_pods(
     with client_of(kubeconfig) as seen, client_of(kubeconfig) as changed:
         witness = Witness(seen, namespace, capacity)
         kubelet = kubelet_class(changed, namespace, seconds, seconds)
-        witness.start()
-        kubelet.start()
-        try:
+        with kubelet, witness:
             yield witness
-        finally:
-            witness.stop()
-            kubelet.stop()

@@ -6,7 +6,6 @@ targets is known from the simulation.
 """
 
 import math
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ from typing import Any
 from kubernetes.client import ApiClient, CoreV1Api
 from kubernetes.client.exceptions import ApiException
 
+from tests.cluster.background import Background
 from tests.cluster.following import client_of
 from tests.cluster.kubelet import Kubelet
 from tests.cluster.scene import Scene
@@ -178,7 +178,7 @@ class Seen:
         return sum(start <= time < end for time, _ in self.placements[1:])
 
 
-class Motion(threading.Thread):
+class Motion(Background):
     """Runs an engine in each ready pod, moves the loads, and notes what the operator does.
 
     Parameters
@@ -204,15 +204,13 @@ class Motion(threading.Thread):
         movers: list[Mover],
         others: Sequence[Target] = (),
     ) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self._core = CoreV1Api(api)
         self._scene = scene
         self._fleet = fleet
         self._prometheus = prometheus
         self._movers = movers
         self._others = others
-        self._stopped = threading.Event()
-        self.error: Exception | None = None
         self.began = self._looked = fleet.now
         self.seen = {mover.name: Seen() for mover in movers}
         self._engines = {mover.name: mover.engine for mover in movers if mover.engine}
@@ -229,21 +227,10 @@ class Motion(threading.Thread):
         """Let the loads begin to move now."""
         self.began = self._fleet.now
 
-    def run(self) -> None:
+    def work(self) -> None:
         """Work until stopped."""
-        try:
-            while not self._stopped.wait(TICK_S):
-                self._tick()
-        except Exception as error:  # noqa: BLE001 - a thread that ends shows its error to the test
-            self.error = error
-
-    def stop(self) -> None:
-        """End, if it has begun, and raise what went wrong."""
-        self._stopped.set()
-        if self.ident is not None:  # Ctrl-C may come while others begin
-            self.join()
-        if self.error is not None:
-            raise self.error
+        while not self._stopped.wait(TICK_S):
+            self._tick()
 
     def environment(self, measure_s: float) -> Mapping[str, str]:
         """Variables of an operator that measures these servers every so many seconds."""
@@ -368,11 +355,10 @@ def moving(
     ):
         kubelet = Kubelet(changed, scene.namespace, pods.cold_start_s, pods.ending_s, SPREAD)
         motion = Motion(seen, scene, fleet, prometheus, movers, others)
-        try:
+        with motion:
             kubelet.start()
-            motion.start()
-            yield motion
-        finally:
-            with suppress(ApiException):
-                kubelet.stop()
-            motion.stop()
+            try:
+                yield motion
+            finally:
+                with suppress(ApiException):
+                    kubelet.stop()

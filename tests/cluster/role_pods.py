@@ -204,10 +204,5 @@ class RolePods(Ticking):
 @contextmanager
 def running_roles(kubeconfig: Path, namespace: str, roles: Sequence[Role]) -> Iterator[None]:
     """Create and delete the pods of roles until the block ends."""
-    with client_of(kubeconfig) as api:
-        pods = RolePods(api, namespace, roles)
-        pods.start()
-        try:
-            yield
-        finally:
-            pods.stop()
+    with client_of(kubeconfig) as api, RolePods(api, namespace, roles):
+        yield

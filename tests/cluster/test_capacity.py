@@ -113,13 +113,8 @@ def witnessed(
     control_plane: ControlPlane, namespaces: set[str], pool: int
 ) -> Iterator[PoolWitness]:
     """Look at the shares of a pool until the block ends."""
-    with client_of(control_plane.kubeconfig) as api:
-        witness = PoolWitness(api, namespaces, pool)
-        witness.start()
-        try:
-            yield witness
-        finally:
-            witness.stop()
+    with client_of(control_plane.kubeconfig) as api, PoolWitness(api, namespaces, pool) as witness:
+        yield witness
 
 
 def test_two_namespaces_that_share_never_exceed_the_pool(

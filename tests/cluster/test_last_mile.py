@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes import config
 
-from tests.cluster.kubelet import Kubelet
+from tests.cluster.kubelet import running_pods
 from tests.cluster.scene import Scene
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane.deployments import deployment
@@ -50,16 +49,13 @@ def is_proposed(manifest: dict[str, Any]) -> bool:
 def test_the_last_step_of_the_guide_scales_the_deployment(
     scene: Scene, operator: StartOperator, tmp_path: Path
 ) -> None:
-    api = config.new_client_from_config(str(scene.control_plane.kubeconfig))  # type: ignore[no-untyped-call]  # nobody typed it
-    kubelet = Kubelet(api, scene.namespace, 0.2, 0.2)
-    kubelet.start()
     environment = dict(Plugin(scene.control_plane, scene.namespace, tmp_path).environment)
     programs = (Path(scene.control_plane.kubectl_program).parent, Path(sys.executable).parent)
     environment["PATH"] = os.pathsep.join([*map(str, programs), environment["PATH"]])
     text = PAGE.read_text(encoding="utf-8")
     step = STEP.search(text)
     assert step is not None
-    try:
+    with running_pods(scene.control_plane.kubeconfig, scene.namespace, {}, 0.2):
         prepare(scene)
         for place, (command, output) in enumerate(SHOWN.findall(step.group())):
             if place == 1:  # the Server names its workload, and the guide waits for a Plan
@@ -73,5 +69,3 @@ def test_the_last_step_of_the_guide_scales_the_deployment(
             lambda found: found["spec"]["replicas"] == 3,
             "three replicas",
         )
-    finally:
-        kubelet.stop()

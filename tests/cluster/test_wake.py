@@ -154,13 +154,11 @@ def sleeping(scene: Scene, prometheus_program: Path) -> Iterator[tuple[Sleeper, 
             "INFERNO_HOST": "127.0.0.1",
             "INFERNO_PORT": str(rest.port),
         }
-        with client_of(scene.control_plane.kubeconfig) as api:
-            decisions = Decisions(api, scene.namespace)
-            decisions.start()
-            try:
-                yield Sleeper(scene, motion, gateway, decisions, rest), environment
-            finally:
-                decisions.stop()
+        with (
+            client_of(scene.control_plane.kubeconfig) as api,
+            Decisions(api, scene.namespace) as decisions,
+        ):
+            yield Sleeper(scene, motion, gateway, decisions, rest), environment
 
 
 def leader_of(scene: Scene) -> str:

@@ -1,7 +1,6 @@
 """A thread that stands in for a controller of the cluster: it does a little again and again."""
 
 import json
-import threading
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,39 +8,25 @@ from http import HTTPStatus
 
 from kubernetes.client.exceptions import ApiException
 
+from tests.cluster.background import Background
+
 TICK_S = 0.1
 PASSING = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 """Statuses of what is gone, or has changed, in the meantime."""
 
 
-class Ticking(threading.Thread):
-    """Works until it is stopped, or until the API server refuses something."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self._stopped = threading.Event()
-        self.error: ApiException | None = None
+class Ticking(Background):
+    """Works until it is stopped, or until something goes wrong, as where it is refused."""
 
     @abstractmethod
     def tick(self) -> None:
         """Do what there is to do."""
 
-    def run(self) -> None:
+    def work(self) -> None:
         """Work until stopped."""
         while not self._stopped.wait(TICK_S):
-            try:
-                with unless_gone():
-                    self.tick()
-            except ApiException as error:
-                self.error = error
-                return
-
-    def stop(self) -> None:
-        """End, and raise what went wrong."""
-        self._stopped.set()
-        self.join()
-        if self.error is not None:
-            raise self.error
+            with unless_gone():
+                self.tick()
 
 
 @contextmanager
