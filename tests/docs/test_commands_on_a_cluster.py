@@ -12,6 +12,7 @@ from tests.controlplane import ControlPlane
 from tests.docs.elsewhere import elsewhere
 from tests.plugin import Plugin
 from tests.reference.shown import OF_THE_SHELL, ROOT, pages, run, shown
+from tests.tiers import sampled
 
 pytestmark = [
     pytest.mark.cluster,
@@ -22,11 +23,10 @@ pytestmark = [
 OURS = {
     page: [c for c in shown(page) if "kubectl " in c.text and not elsewhere(c)] for page in pages()
 }
+PAGES = [page for page, commands in OURS.items() if commands]
 
 
-@pytest.mark.parametrize(
-    "page", [page for page, commands in OURS.items() if commands], ids=lambda page: page.stem
-)
+@pytest.mark.parametrize("page", sampled(PAGES), ids=lambda page: page.stem)
 def test_the_commands_of_a_page_do_what_it_says(
     page: Path,
     control_plane: ControlPlane,
