@@ -284,6 +284,10 @@ class ReplicaCards(Part):
     """What the replica does."""
     acc_count: PositiveInteger
     """Accelerators that it needs."""
+    type: str = ""
+    """Type of card that plans count for the accelerator; it stays without the Accelerator."""
+    multiplicity: NonNegativeInteger = 0
+    """Cards that plans count for the accelerator."""
 
 
 class ModelStatus(Status):

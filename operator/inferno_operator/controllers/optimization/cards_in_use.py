@@ -5,12 +5,12 @@ fit into the capacity with the new type or number, that is a mistake, of which n
 lose a replica: plans count the cards as before until it fits.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from inferno_operator.controllers.optimization.profiles import Place, place_of_profile
-from inferno_operator.resources import Accelerator, Model
+from inferno_operator.resources import Accelerator, AcceleratorStatus, Model, ReplicaCards
 from inferno_optimizer import system as core
 from inferno_optimizer.capacity import cards_of_servers
 from inferno_optimizer.sizing.cases import Catalogue
@@ -20,13 +20,16 @@ from inferno_optimizer.validation import Problem
 CARDS_CHANGED = "CardsChanged"
 """The reason of an Accelerator or Model whose change is not taken."""
 
+NOT_COUNTED = AcceleratorStatus()
+"""What is known of an Accelerator before the first plan."""
+
 Profile = TypeVar("Profile", core.PerformanceProfile, core.RoleProfile)
 
 
 def still_counted(
     system: System,
     accelerators: Iterable[Accelerator],
-    models: Iterable[Model],
+    models: Sequence[Model],
     left_out: Iterable[core.Server],
 ) -> System:
     """Return the system with the cards as they were counted before, if what runs needs that.
@@ -45,7 +48,7 @@ def still_counted(
     counts = {key: count for model in models for key, count in _known(model)}
     before = replace(
         system,
-        accelerators=tuple(_accelerators(system, accelerators)),
+        accelerators=tuple(_accelerators(system, accelerators, models)),
         profiles=tuple(_profiles(system.profiles, counts)),
         roles=tuple(_profiles(system.roles, counts)),
     )
@@ -57,12 +60,20 @@ def still_counted(
     return before if any(used[t] > system.capacity[t] for t in types) else system
 
 
-def _accelerators(system: System, resources: Iterable[Accelerator]) -> Iterator[core.Accelerator]:
-    """Yield the accelerators as before, if both types of cards have a count."""
-    statuses = {resource.spec.name: resource.status for resource in resources}
+def _accelerators(
+    system: System, resources: Iterable[Accelerator], models: Iterable[Model]
+) -> Iterator[core.Accelerator]:
+    """Yield the accelerators as before, if both types of cards have a count.
+
+    Of one that was made anew, the Models still tell what it was.
+    """
+    told: dict[str, ReplicaCards | AcceleratorStatus] = {
+        cards.acc: cards for model in models for cards in model.status.replica_cards
+    }
+    told |= {each.spec.name: each.status for each in resources if each.status.type}
     for accelerator in system.accelerators:
-        status = statuses[accelerator.name]
-        before = replace(accelerator, type=status.type, multiplicity=status.multiplicity)
+        known = told.get(accelerator.name, NOT_COUNTED)
+        before = replace(accelerator, type=known.type, multiplicity=known.multiplicity)
         is_counted = {before.type, accelerator.type} <= system.capacity.keys()
         yield before if is_counted else accelerator
 

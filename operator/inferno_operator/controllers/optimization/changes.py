@@ -42,6 +42,7 @@ from inferno_operator.resources.objects import Event, Manifest, Reference
 from inferno_operator.resources.observation import Observation, still_running
 from inferno_operator.runtime.ports import UnknownFieldError
 from inferno_optimizer.solution import Decision, Reason, Solution
+from inferno_optimizer.system import Role
 from inferno_optimizer.validation import Problem
 
 VALID = Verdict(READY, holds=True, reason="Valid")
@@ -228,9 +229,9 @@ class _Plan:
         self._decisions = {decision.server: decision for decision in solution.decisions}
         self._in_doubt = snapshot.in_doubt
         self._accelerators = {a.name: a for a in snapshot.system.accelerators}
-        self._cards: dict[str, list[ReplicaCards]] = defaultdict(list)
+        self._counts = defaultdict[str, list[tuple[str, Role, int]]](list)
         for (model, acc, role), count in counted_replicas(snapshot.system):
-            self._cards[model].append(ReplicaCards(acc=acc, role=role.value, acc_count=count))
+            self._counts[model].append((acc, role, count))
         self._excluded = {id(resource): problem for resource, problem in snapshot.excluded}
         self._problems: dict[tuple[str, str], list[Problem]] = defaultdict(list)
         for problem in snapshot.problems:
@@ -259,9 +260,18 @@ class _Plan:
 
     def _of_model(self, model: Model) -> Manifest:
         """The status of a Model: what its replicas count as, and what is trusted of their speed."""
-        cards = tuple(self._cards[model.spec.name])
+        before = {cards.acc: cards for cards in model.status.replica_cards}
+        cards = tuple(
+            ReplicaCards(acc=acc, role=role.value, acc_count=count, **self._type_of(acc, before))
+            for acc, role, count in self._counts[model.spec.name]
+        )
         trusted = trusted_data(model, self._in_doubt)
         return _filled(ModelStatus, replica_cards=cards, performance=trusted)
+
+    def _type_of(self, acc: str, before: Mapping[str, ReplicaCards]) -> dict[str, Any]:
+        """The cards of an accelerator; of one that is deleted, those that a Model told before."""
+        found = self._accelerators.get(acc) or before.get(acc)
+        return {"type": found.type, "multiplicity": found.multiplicity} if found else {}
 
     def _told(self, resource: Resource | None) -> list[str]:
         """What may not be meant in a resource, as such or beside what it said before."""

@@ -113,7 +113,7 @@ def build_system(
     ]
     servers = tuple(_server(s, catalogue, wakes=wakes) for s in _only(Server, loaded))
     newest = replace(system, servers=servers)
-    cards = _only(Accelerator, loaded), _only(Model, loaded)
+    cards = _only(Accelerator, loaded), tuple(_only(Model, loaded))
     system = counted = still_counted(newest, *cards, left_out)
     if system.options.hold_undecided:
         system = replace(system, held=cards_of_servers(Catalogue(system), left_out))
