@@ -74,6 +74,11 @@ TARGETS = (
                ends=name == "west")
         for name in ("east", "west")
     ),
+    # Pods of two clusters have the same names, and both serve.
+    *(
+        Target("everywhere", f'instance="10.0.3.1:8000",namespace="prod",pod="k",cluster="{name}"')
+        for name in ("east", "west")
+    ),
     # The job of two pods of three is renamed.
     *(
         Target("renamed", f'instance="10.0.4.{n}:8000",namespace="prod",pod="g-{n}"', renamed=job)
@@ -129,6 +134,10 @@ def test_pods_that_ended_are_not_counted_for_other_pods_have_their_addresses(
     assert counted(known, "scaled") == {"reporting": 2}
     assert counted(known, "replaced") == {"reporting": 1}
     assert counted(known, "clusters") == {"reporting": 1}
+
+
+def test_pods_of_two_clusters_with_the_same_names_are_two(known: Prometheus) -> None:
+    assert counted(known, "everywhere") == {"reporting": 2}
 
 
 def test_a_pod_whose_scrapes_fail_is_counted(known: Prometheus) -> None:
