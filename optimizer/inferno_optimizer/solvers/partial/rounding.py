@@ -229,8 +229,10 @@ def _move_one(
         np.ceil(share[problem.case] * problem.full - WHOLE).astype(np.int64), fewest
     )
     room = np.full(len(problem.case), np.iinfo(np.int64).max)
-    np.minimum.at(room, entries.owner, np.maximum(spare[entries.type], 0) // entries.count)
-    room[entries.owner[entries.type == card_type]] = 0
+    near = movable[problem.case[entries.owner]]
+    owner, needed, count = entries.owner[near], entries.type[near], entries.count[near]
+    np.minimum.at(room, owner, np.maximum(spare[needed], 0) // count)
+    room[owner[needed == card_type]] = 0
     possible = movable[problem.case] & (room >= wanted) & (wanted <= problem.most)
     columns = np.flatnonzero(possible & np.isfinite(vertex.lost) & (wanted > 0))
     if not len(columns):
