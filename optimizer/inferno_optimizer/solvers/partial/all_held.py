@@ -15,8 +15,9 @@ from inferno_optimizer.solvers.partial.dive import Diver
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind, levels_before
 from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
 from inferno_optimizer.solvers.partial.large_neighbourhood import everything, openings
-from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex, WarmStart
+from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex
 from inferno_optimizer.solvers.partial.rounding import WHOLE, roundings
+from inferno_optimizer.solvers.partial.warm_start import WarmStart
 from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
 
 

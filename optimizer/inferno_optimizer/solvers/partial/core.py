@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from inferno_optimizer.sizing.cards import Cards
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.goals import Floor, Goal
@@ -55,23 +54,7 @@ class Core:
         """The problem of some cases, shape (cases,), where the others have these replicas."""
         of_core = problem.columns_of(cases)
         fixed = np.where(of_core, 0, counts)
-        arrays = {name: array[of_core] for name, array in problem.arrays().items()}
-        arrays["case"] = (np.cumsum(cases) - 1)[arrays["case"]]
-        entries, place = of_core[problem.cards.owner], np.cumsum(of_core) - 1
-        cards = Cards(
-            place[problem.cards.owner[entries]],
-            problem.cards.type[entries],
-            problem.cards.count[entries],
-        )
-        part = ReplicaProblem(
-            **arrays,
-            cards=cards,
-            cases=problem.cases[cases],
-            level=problem.level[cases],
-            weight=problem.weight[cases],
-            held=problem.held[cases],
-            capacity=problem.capacity - problem.used(fixed),
-        )
+        part = problem.of_cases(cases, problem.capacity - problem.used(fixed))
         return cls(part, problem, cases, of_core, fixed)
 
     def floors(self, floors: tuple[Floor, ...]) -> tuple[Floor, ...]:

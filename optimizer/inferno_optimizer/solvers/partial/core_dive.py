@@ -15,13 +15,14 @@ from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.core import Core
 from inferno_optimizer.solvers.partial.goals import Floor, Goal
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.relaxation import Vertex, WarmStart
+from inferno_optimizer.solvers.partial.relaxation import Vertex
 from inferno_optimizer.solvers.partial.splits import (
     SOME,
     others_of_larger,
     split_in_order,
     worth_of_cards,
 )
+from inferno_optimizer.solvers.partial.warm_start import WarmStart
 
 NONE = 4.0
 """A decision that loses less than so many times what is near enough is taken at once."""

@@ -24,9 +24,9 @@ from inferno_optimizer.solvers.partial.goals import (
 from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
 from inferno_optimizer.solvers.partial.one_more import WorthOfCards
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.relaxation import WarmStart
 from inferno_optimizer.solvers.partial.stage import GoalProof, GoalStage
 from inferno_optimizer.solvers.partial.tolerance import GoalTolerance
+from inferno_optimizer.solvers.partial.warm_start import WarmStart
 
 SMALL = 1_500
 """Up to so many columns the mixed integer program has all of them, to the last digit."""

@@ -70,6 +70,8 @@ class LinearProgram:
         What the costs were divided by.
     rows, matrix
         Where the constraints are, and their coefficients.
+    least
+        Share that each case must have, shape (cases,).
     sums
         The floors that have a row.
     before
@@ -87,7 +89,7 @@ class LinearProgram:
         self._matter = matter
         self._entirely = served_entirely(problem, floors)
         self.open = problem.columns_of(matter) & self._allowed()
-        self._least = least_of(problem, floors)
+        self.least = least_of(problem, floors)
         self.rows = self._place_rows()
         self.limit = problem.most / problem.full
         self.scale = self._scaled_by()
@@ -131,7 +133,7 @@ class LinearProgram:
         if goal.kind is GoalKind.HELD:
             levels.append(goal.level)
         holding = np.flatnonzero(np.isin(problem.level, levels) & (problem.held > 0))
-        must = np.flatnonzero(self._matter & (self._least > 0))
+        must = np.flatnonzero(self._matter & (self.least > 0))
         least = must[~self._entirely[must]]
         must_at = np.searchsorted(cases, must)
         must_at[~self._entirely[must]] = len(cases) + np.arange(len(least))
@@ -193,7 +195,7 @@ class LinearProgram:
         # limit, is therefore no plan beyond the sum of amounts / limits = 1, the convex hull.
         entries: list[Entries] = [
             (place[problem.case[columns]], columns, 1.0 / self.limit[columns]),
-            (must[problem.case[bound]], bound, self._towards_least(bound)),
+            (must[problem.case[bound]], bound, self.towards_least(bound)),
             (held[problem.case[holds]], holds, self._towards_held(holds)),
             (
                 rows.first_type + problem.cards.type[open_cards],
@@ -214,14 +216,14 @@ class LinearProgram:
             entries.append((np.full(len(serving), row), serving, weight))
         return SparseMatrix.of((rows.count, len(problem.case)), entries)
 
-    def _towards_least(self, columns: IntArray) -> FloatArray:
+    def towards_least(self, columns: IntArray) -> FloatArray:
         """What an amount of a column counts where its case must have a share.
 
         Whole replicas of one column that suffice are often more than this share, so that a part of
         them counts less.
         """
         problem = self._problem
-        least, full = self._least[problem.case[columns]], problem.full[columns]
+        least, full = self.least[problem.case[columns]], problem.full[columns]
         whole = np.ceil(least * full * (1 - ROUNDING)) / full
         counts: FloatArray = np.minimum(least / whole, 1.0)
         return counts
@@ -262,7 +264,7 @@ class LinearProgram:
         lower = np.concatenate(
             (
                 self._entirely[rows.cases],
-                self._least[rows.least],
+                self.least[rows.least],
                 np.zeros(len(rows.holding)),
                 np.full(rows.first_floor - rows.first_type, -np.inf),
                 floors_at,
@@ -286,7 +288,7 @@ class LinearProgram:
         count = len(rows.must)
         one = (np.arange(count), rows.must_at, np.ones(count))
         missing = SparseMatrix.of((count, rows.count), [one])
-        _add(solver, missing, np.full(count, MISSING), self._least[rows.must])
+        _add(solver, missing, np.full(count, MISSING), self.least[rows.must])
         count = len(floors)
         one = (np.arange(count), rows.first_floor + np.arange(count), np.ones(count))
         missing = SparseMatrix.of((count, rows.count), [one])

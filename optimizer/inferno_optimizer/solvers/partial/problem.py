@@ -192,6 +192,26 @@ class ReplicaProblem(Columns):
             cards=replace(cards, count=cards.count * lots[cards.owner]),
         )
 
+    def of_cases(self, cases: BoolArray, capacity: IntArray) -> "ReplicaProblem":
+        """The problem of some cases, shape (cases,), alone with these cards of each type."""
+        columns = self.columns_of(cases)
+        arrays = {name: array[columns] for name, array in self.arrays().items()}
+        arrays["case"] = (np.cumsum(cases) - 1)[arrays["case"]]
+        entries, place = columns[self.cards.owner], np.cumsum(columns) - 1
+        return ReplicaProblem(
+            **arrays,
+            cards=Cards(
+                place[self.cards.owner[entries]],
+                self.cards.type[entries],
+                self.cards.count[entries],
+            ),
+            cases=self.cases[cases],
+            level=self.level[cases],
+            weight=self.weight[cases],
+            held=self.held[cases],
+            capacity=capacity,
+        )
+
     @property
     def levels(self) -> int:
         """How many levels there are."""

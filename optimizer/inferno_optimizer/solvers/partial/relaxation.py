@@ -26,9 +26,13 @@ PER_CASE = 3
 """Columns of a case that are added at a time: the ones that improve the most."""
 
 OPTIMAL = highspy.HighsModelStatus.kOptimal
+TOO_MANY_STEPS = highspy.HighsModelStatus.kIterationLimit
 ENDED = (OPTIMAL, highspy.HighsModelStatus.kObjectiveBound)
 """How a run ends that tells multipliers. That there is less than is of use is then known of the
 columns of the program only: others may improve it."""
+
+UNLIMITED = 2**31 - 1
+"""Steps of HiGHS without a limit."""
 
 ROUNDS = 60
 """How often columns are added at most; the bound holds whenever it ends."""
@@ -65,8 +69,9 @@ class Vertex:
     missing: float
 
 
-BASIC = 1
-"""What HiGHS calls a row or a column of the basis."""
+AT_LOWER, BASIC, AT_UPPER = 0, 1, 2
+"""What HiGHS calls a row or a column that is as small as it may be, one of the basis, and one that
+is as large as it may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,48 @@ class Basis:
         rows = np.full(3 * cases + of_cards + floors, BASIC)
         columns = np.zeros(2 * cases + len(problem.case) + floors, dtype=np.int64)
         return cls(rows, columns, cases, len(problem.case))
+
+    def with_part(self, part: "Basis", cases: BoolArray, columns: BoolArray) -> "Basis":
+        """The same where some cases, and what they share, are as in the relaxation of these alone.
+
+        Parameters
+        ----------
+        part
+            The basis of the relaxation of these cases.
+        cases, columns
+            Which cases and columns these are, of all; shape (cases,) and (columns,).
+        """
+        rows, all_columns = self.rows.copy(), self.columns.copy()
+        first, of_part = 3 * self.cases, 3 * part.cases
+        rows[:first].reshape(3, -1)[:, cases] = part.rows[:of_part].reshape(3, -1)
+        rows[first:] = part.rows[of_part:]
+        first, of_part = 2 * self.cases, 2 * part.cases
+        all_columns[:first].reshape(2, -1)[:, cases] = part.columns[:of_part].reshape(2, -1)
+        last, last_of_part = first + self.count, of_part + part.count
+        all_columns[first:last][columns] = part.columns[of_part:last_of_part]
+        all_columns[last:] = part.columns[last_of_part:]
+        return replace(self, rows=rows, columns=all_columns)
+
+    def with_columns(
+        self, cases: IntArray, columns: IntArray, tight: IntArray, held: IntArray
+    ) -> "Basis":
+        """The same where each of these cases has one column.
+
+        Parameters
+        ----------
+        cases, columns
+            The cases, and the column of each.
+        tight
+            What ends at its limit of each of them: 0 the amount of the column, 1 the share that the
+            case must have, 2 what is held of it.
+        held
+            Those of which all that runs is held.
+        """
+        rows, all_columns = self.rows.copy(), self.columns.copy()
+        rows[tight * self.cases + cases] = np.where(tight == 0, AT_UPPER, AT_LOWER)
+        all_columns[2 * self.cases + columns] = BASIC
+        all_columns[held] = AT_UPPER
+        return replace(self, rows=rows, columns=all_columns)
 
     @property
     def moved(self) -> BoolArray:
@@ -109,7 +156,9 @@ class Relaxation:
     Parameters
     ----------
     problem, goal, floors
-        What is maximized, and what is kept.
+        What is maximized, and what is kept at first.
+    start
+        Columns and the basis to begin with.
     """
 
     def __init__(
@@ -119,7 +168,7 @@ class Relaxation:
         floors: tuple[Floor, ...],
         start: Start,
     ) -> None:
-        self._problem = problem
+        self.problem, self.goal, self.floors = problem, goal, floors
         self._program = program = LinearProgram(problem, goal, floors)
         self._active = (start.known | self._first_of_each_case()) & program.open
         self._order = np.flatnonzero(self._active)
@@ -134,6 +183,7 @@ class Relaxation:
         forbidden: BoolArray | None = None,
         fixed: Mapping[int, float] = MappingProxyType({}),
         least: float = -np.inf,
+        steps: int = UNLIMITED,
     ) -> Vertex | None:
         """Solve it; None where there is no time or no solution.
 
@@ -147,7 +197,10 @@ class Relaxation:
             Amounts of some columns.
         least
             A solution with less of the goal is none; but not each such solution is recognized.
+        steps
+            Steps of HiGHS at most until columns are added; None where it needs more.
         """
+        self._solver.setOptionValue("simplex_iteration_limit", steps)
         self._solver.setOptionValue("objective_bound", -least / self._program.scale)
         self._bound(np.zeros_like(self._program.open) if forbidden is None else forbidden, fixed)
         best, vertex = np.inf, None
@@ -155,6 +208,8 @@ class Relaxation:
             if seconds_left() <= 0:
                 break
             status = self._run(seconds_left())
+            if status == TOO_MANY_STEPS:
+                return None
             if status not in ENDED:
                 break
             solution = self._solver.getSolution()
@@ -199,16 +254,67 @@ class Relaxation:
         self._order = np.append(self._order, columns)
 
     @property
+    def open(self) -> BoolArray:
+        """Columns that there may be, shape (columns,)."""
+        return self._program.open
+
+    @property
+    def matter(self) -> BoolArray:
+        """Cases that have a row, shape (cases,)."""
+        matter = np.zeros(len(self.problem.cases), dtype=np.bool_)
+        matter[self._program.rows.cases] = True
+        return matter
+
+    @property
+    def must(self) -> BoolArray:
+        """Cases that must have a share, shape (cases,)."""
+        must = np.zeros(len(self.problem.cases), dtype=np.bool_)
+        must[self._program.rows.must] = True
+        return must
+
+    @property
+    def least(self) -> FloatArray:
+        """Amount of each column that its case must have if it has no other, shape (columns,)."""
+        program, case = self._program, self.problem.case
+        in_part = np.zeros(len(self.problem.cases), dtype=np.bool_)
+        in_part[program.rows.least] = True
+        columns = np.flatnonzero(in_part[case])
+        least = np.where(self.must[case], program.limit, 0.0)
+        least[columns] = program.least[case[columns]] / program.towards_least(columns)
+        return least
+
+    @property
+    def holds(self) -> BoolArray:
+        """Cases of which it counts what is held, shape (cases,)."""
+        holds = np.zeros(len(self.problem.cases), dtype=np.bool_)
+        holds[self._program.rows.holding] = True
+        return holds
+
+    def begin_at(self, start: Start) -> None:
+        """Begin with these columns, besides those that it has, and at this basis."""
+        self._activate(np.flatnonzero(start.known & self._program.open & ~self._active))
+        self._begin_at(start.basis)
+
+    def perturb(self, amount: float) -> None:
+        """Let HiGHS change costs a little while it solves, so that equal ones differ.
+
+        Without it a first solution may need thousands of steps that change nothing; with it many
+        solutions in turn need more.
+        """
+        self._solver.setOptionValue("dual_simplex_cost_perturbation_multiplier", amount)
+
+    @property
     def active(self) -> BoolArray:
         """Columns that the program has, shape (columns,)."""
         return self._active.copy()
 
     def keep(self, floors: tuple[Floor, ...]) -> None:
         """Change the loads of the floors, which are the same else."""
+        self.floors = floors
         kinds = (GoalKind.HELD, GoalKind.SERVED, GoalKind.ENTIRE)
         sums = [floor for kind in kinds for floor in with_sum(floors, kind)]
         for place, floor in enumerate(sums):
-            least = floor.load / unit_of(self._problem, floor)
+            least = floor.load / unit_of(self.problem, floor)
             self._solver.changeRowBounds(self._program.rows.first_floor + place, least, np.inf)
 
     def price_missing(self, shares: FloatArray, floors: Mapping[Goal, float]) -> None:
@@ -222,7 +328,7 @@ class Relaxation:
             Cost of a unit of load of each floor with a sum.
         """
         program, must = self._program, self._program.rows.must
-        units = [floors[floor.goal] * unit_of(self._problem, floor) for floor in program.sums]
+        units = [floors[floor.goal] * unit_of(self.problem, floor) for floor in program.sums]
         costs = np.append(shares[must], units) / program.scale
         places = len(program.rows.holding) + np.arange(len(costs))
         self._solver.changeColsCost(len(costs), places.astype(np.int32), costs)
@@ -230,7 +336,7 @@ class Relaxation:
     def basis(self) -> Basis:
         """Where the solver stands."""
         known = self._solver.getBasis()
-        basis = Basis.empty(self._problem)
+        basis = Basis.empty(self.problem)
         basis.rows[self._program.row_keys()] = [int(status) for status in known.row_status]
         basis.columns[self._program.column_keys(self._order)] = [
             int(status) for status in known.col_status
@@ -253,7 +359,7 @@ class Relaxation:
 
     def _first_of_each_case(self) -> BoolArray:
         """The column of each case that takes the smallest part of the cards that there are."""
-        problem = self._problem
+        problem = self.problem
         capacity = np.maximum(problem.capacity, 1)[problem.cards.type]
         part = np.zeros(len(problem.case))
         full = problem.full[problem.cards.owner]
@@ -267,14 +373,14 @@ class Relaxation:
     def _still_possible(self, reduced: FloatArray, outside: BoolArray) -> float:
         """What columns that are not in the program could still improve, at most one a case."""
         columns = np.flatnonzero(outside)
-        least = np.zeros(len(self._problem.cases))
-        np.minimum.at(least, self._problem.case[columns], reduced[columns])
+        least = np.zeros(len(self.problem.cases))
+        np.minimum.at(least, self.problem.case[columns], reduced[columns])
         return float(least.sum())
 
     def _most_promising(self, reduced: FloatArray, outside: BoolArray) -> IntArray:
         """The columns that improve the most, a few of each case."""
         columns = np.flatnonzero(outside)
-        case = self._problem.case[columns]
+        case = self.problem.case[columns]
         order = np.lexsort((reduced[columns], case))
         columns, case = columns[order], case[order]
         first = np.flatnonzero(np.diff(case, prepend=-1))
@@ -288,7 +394,7 @@ class Relaxation:
         reduced: FloatArray,
         duals: FloatArray,
     ) -> Vertex:
-        problem, program, scale = self._problem, self._program, self._program.scale
+        problem, program, scale = self.problem, self._program, self._program.scale
         amounts = np.zeros(len(problem.case))
         values = np.asarray(solution.col_value)
         short, first = len(program.rows.holding), program.before
@@ -308,25 +414,3 @@ class Relaxation:
         return Vertex(
             amounts, bound * scale, lost * scale, share, -types * scale, floor_prices, missing
         )
-
-
-class WarmStart:
-    """Where relaxations begin: at the columns and the basis of the one that was solved last."""
-
-    def __init__(self, problem: ReplicaProblem) -> None:
-        self._start = Start(np.zeros(len(problem.case), dtype=np.bool_), Basis.empty(problem))
-
-    def relaxation(
-        self, problem: ReplicaProblem, goal: Goal, floors: tuple[Floor, ...], counts: IntArray
-    ) -> Relaxation:
-        """The relaxation of a goal, which begins with the columns of a plan, too."""
-        start = replace(self._start, known=self._start.known | (counts > 0))
-        return Relaxation(problem, goal, floors, start)
-
-    def solved(self, relaxation: Relaxation, seconds_left: Callable[[], float]) -> Vertex | None:
-        """The best vertex; the next relaxation begins there."""
-        vertex = relaxation.solve(seconds_left)
-        if vertex is not None:
-            basis = relaxation.basis()
-            self._start = Start((vertex.amounts > 0) | basis.moved, basis)
-        return vertex

@@ -15,9 +15,9 @@ from inferno_optimizer.solvers.exact.stage import RowGoal
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind, Reached
 from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.relaxation import WarmStart
 from inferno_optimizer.solvers.partial.stage import GoalStage
 from inferno_optimizer.solvers.partial.tolerance import GoalTolerance
+from inferno_optimizer.solvers.partial.warm_start import WarmStart
 
 
 def most_load(goal: RowGoal, chosen: BoolArray, seconds_left: Callable[[], float]) -> BoolArray:

@@ -25,10 +25,11 @@ from inferno_optimizer.solvers.partial.large_neighbourhood import (
     openings,
 )
 from inferno_optimizer.solvers.partial.margins import raised_towards
-from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex, WarmStart
+from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex
 from inferno_optimizer.solvers.partial.rounding import WHOLE
 from inferno_optimizer.solvers.partial.tolerance import NEAR, GoalTolerance
 from inferno_optimizer.solvers.partial.tree import Tree
+from inferno_optimizer.solvers.partial.warm_start import WarmStart
 
 HALF = 0.5
 """Share of the time that is left of a goal for the program of rows, for ejection chains after all

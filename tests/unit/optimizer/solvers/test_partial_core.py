@@ -10,8 +10,9 @@ from inferno_optimizer.solvers.partial.core_dive import SMALLEST, CoreDive
 from inferno_optimizer.solvers.partial.dive import Diver
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex, WarmStart
+from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex
 from inferno_optimizer.solvers.partial.splits import split_cases, worth_of_cards
+from inferno_optimizer.solvers.partial.warm_start import WarmStart
 from inferno_optimizer.system import SaturationPolicy
 from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy
 from tests.unit.optimizer.systems import Demand, accelerators, system_of

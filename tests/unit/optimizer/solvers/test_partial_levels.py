@@ -15,7 +15,7 @@ from inferno_optimizer.solvers.partial.goals import Goal, GoalKind
 from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
 from inferno_optimizer.solvers.partial.levels import Outcome, solve_by_levels
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.relaxation import WarmStart
+from inferno_optimizer.solvers.partial.warm_start import WarmStart
 from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
 from inferno_optimizer.system import Allocation, SaturationPolicy, System
 from tests.tiers import extended
