@@ -7,6 +7,7 @@ enough history, the ratio that loads of others had over such a time.
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,14 @@ IntArray = npt.NDArray[np.int64]
 def first_ratio(horizon_s: float) -> float:
     """Return the ratio over a time [s] until there is enough history."""
     return math.exp(FIRST_GROWTH * horizon_s**FIRST_POWER)
+
+
+def spread_over(horizon_s: float) -> float:
+    """Return the standard deviation of the logarithm of the ratio over a time [s], as of a normal.
+
+    It is that of loads without history.
+    """
+    return math.log(first_ratio(horizon_s)) / NormalDist().inv_cdf(QUANTILE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from inferno_optimizer.decisions import decide_rows, size_servers
-from inferno_optimizer.sizing.candidates import PENALTY_SHARE
 from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.sizing.moves import PENALTY_SHARE
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import Decision, Reason, Solution
 from inferno_optimizer.system import Allocation, Server, System

@@ -359,7 +359,8 @@ class Server:
     only there; empty means any. `prefill_accelerators` and `decode_accelerators` are the same for
     replicas of these roles, which are not used where only `accelerators` are named. `destination`
     is the `Allocation.place` that the server is moving to, or has moved to lately, so that another
-    move has not paid for itself yet.
+    move has not paid for itself yet. `load_spread` is the standard deviation of the logarithm of
+    the loads that come until a move would have paid for itself; 0 if the load stays.
     """
 
     name: str
@@ -372,6 +373,7 @@ class Server:
     max_queue_size: int = 0
     accelerators: tuple[str, ...] = ()
     destination: str = ""
+    load_spread: float = 0.0
     prefill_accelerators: tuple[str, ...] = ()
     decode_accelerators: tuple[str, ...] = ()
 

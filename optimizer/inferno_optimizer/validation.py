@@ -251,6 +251,7 @@ def _server_problems(server: Server) -> Iterator[Problem]:
         "currentAlloc.coldReplicas": server.current.cold_replicas,
         "currentAlloc.numReplicas": server.current.replicas,
         "currentAlloc.cost": server.current.cost,
+        "loadSpread": server.load_spread,
         "minNumReplicas": server.min_replicas,
         "maxBatchSize": server.max_batch_size,
         "maxQueueSize": server.max_queue_size,

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from inferno_optimizer.correction import Correction, waiting_time
-from inferno_optimizer.forecast import ConformalBound
+from inferno_optimizer.forecast import ConformalBound, spread_over
 from inferno_optimizer.noise import MOVED, BoolArray, differs, followed, significant_rate
 from inferno_optimizer.replay.account import ENOUGH
 from inferno_optimizer.replay.calibrated import CalibratedFleet
@@ -149,7 +149,8 @@ class Planner:
 
     def _plans_of(self, fleet: ReplayFleet) -> FleetPlans:
         """Plans at least one replica of each: what has none cannot be measured."""
-        return FleetPlans(fleet, _options(fleet.system.options, self._rules), 1)
+        spread = spread_over(payback_s(self._setting.lead_s)) if self._rules.ahead else 0.0
+        return FleetPlans(fleet, _options(fleet.system.options, self._rules), 1, spread)
 
     def _planned_load(self, seen: Seen) -> FloatArray:
         """What is measured or will be after a lead time, and what waits; rates in requests/s."""

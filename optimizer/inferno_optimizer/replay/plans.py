@@ -30,13 +30,15 @@ NONE = -1
 class FleetPlans:
     """Plans of a fleet with a solver, each from what there is.
 
-    A server gets at least `fewest` replicas.
+    A server gets at least `fewest` replicas; `load_spread` is that of each server.
     """
 
-    def __init__(self, fleet: ReplayFleet, options: Options, fewest: int) -> None:
+    def __init__(
+        self, fleet: ReplayFleet, options: Options, fewest: int, load_spread: float = 0.0
+    ) -> None:
         system = replace(fleet.system, options=options)
         self._fleet, self._catalogue = fleet, Catalogue(system)
-        self._cases = [_with_least(case, fewest) for case in fleet.cases]
+        self._cases = [_looking_ahead(case, fewest, load_spread) for case in fleet.cases]
         self._known: list[tuple[float, ...]] = [()] * len(self._cases)
         self._pairs = build_pairs(self._catalogue, self._cases, sorted_types(system))
         cards = cards_to_hand_out(self._catalogue, [])
@@ -128,6 +130,7 @@ class FleetPlans:
         return matrix
 
 
-def _with_least(case: Case, fewest: int) -> Case:
+def _looking_ahead(case: Case, fewest: int, load_spread: float) -> Case:
     least = max(case.server.min_replicas, fewest)
-    return replace(case, server=replace(case.server, min_replicas=least))
+    server = replace(case.server, min_replicas=least, load_spread=load_spread)
+    return replace(case, server=server)

@@ -16,6 +16,7 @@ from inferno_optimizer.sizing.cards import Cards
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.demands import Demands, replicas_needed
 from inferno_optimizer.sizing.latencies import Latencies
+from inferno_optimizer.sizing.moves import UNPAID_SHARE, passing_savings, penalty_shares
 from inferno_optimizer.sizing.pairs import (
     Pairs,
     accelerators_per_replica,
@@ -34,12 +35,6 @@ from inferno_optimizer.system import (
     System,
     place_of_all,
 )
-
-PENALTY_SHARE = 0.1
-"""Share of the old and the new cost that is added as a penalty for another accelerator."""
-
-UNPAID_SHARE = 1.0
-"""The same for a server that has not paid for its last move yet, at any but its destination."""
 
 HARDLY_ANY = 1e-12
 """The rate at which an idle server is sized, for its first request [requests/ms]."""
@@ -226,6 +221,8 @@ def candidates_of(
     unit_cost = prices[pairs.accelerator] * counts
     stays = _stays(cases, catalogue, pairs, replicas)
     value = changes_of_cost(cases, catalogue, pairs, stays, unit_cost * replicas)
+    here = integers(catalogue.place(c.server.current) for c in cases)
+    value += passing_savings(cases, pairs, np.where(usable, sizing.max_rate, 0.0), unit_cost, here)
     every = np.arange(len(pairs.case))
     return Candidates(
         system,
@@ -346,14 +343,15 @@ def changes_of_cost(
     current = [c.server.current for c in cases]
     old_cost = np.array([a.cost for a in current], dtype=np.float64)[pairs.case]
     same_accelerator = _same_accelerator(cases, catalogue, pairs)
-    penalty = np.where(same_accelerator, 0.0, PENALTY_SHARE * (old_cost + cost))
+    shares = penalty_shares(cases)
+    penalty = np.where(same_accelerator, 0.0, shares[pairs.case] * (old_cost + cost))
     for case in np.flatnonzero([bool(a.mix) for a in current]):
         rows = np.flatnonzero(pairs.case == case)
         kept = {catalogue.accelerators.get(a.accelerator, -1): a.cost for a in current[case].mix}
         for row, accelerator_of in zip(rows, pairs.accelerator[rows].tolist(), strict=True):
             started = 0.0 if accelerator_of in kept else cost[row]
             stopped = old_cost[row] - kept.get(accelerator_of, 0.0)
-            penalty[row] = PENALTY_SHARE * (stopped + started)
+            penalty[row] = shares[case] * (stopped + started)
     destination = integers(catalogue.numbers.get(c.server.destination, -1) for c in cases)
     unpaid = (destination >= 0)[pairs.case]
     elsewhere = destination[pairs.case] != pairs.accelerator

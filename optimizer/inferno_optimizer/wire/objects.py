@@ -117,6 +117,7 @@ _CLASSES = List(
 _ADDED: dict[str, tuple[str, FieldKind[Any]]] = {
     "accelerators": ("accelerators", TEXTS),
     "destination": ("destination", TEXT),
+    "loadSpread": ("load_spread", NUMBER),
     "prefillAccelerators": ("prefill_accelerators", TEXTS),
     "decodeAccelerators": ("decode_accelerators", TEXTS),
 }

@@ -39,7 +39,12 @@ def reworded(system: System) -> System:
         profiles=(*system.profiles, *_profiles(system, copies)),
         classes=tuple(_with_targets(c, copies) for c in system.classes),
         servers=tuple(
-            replace(server, model=copies.get(uses[server.name], server.model), destination="")
+            replace(
+                server,
+                model=copies.get(uses[server.name], server.model),
+                destination="",
+                load_spread=0.0,
+            )
             for server in system.servers
         ),
     )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from inferno_optimizer.forecast import growth_bound
+from inferno_optimizer.forecast import first_ratio, growth_bound, spread_over
 from tests.unit.optimizer.oracles import growth_of
 
 
@@ -27,3 +27,11 @@ def test_a_server_without_any_known_pair_has_the_first_ratio() -> None:
     rates = np.stack([np.zeros(200), np.full(200, np.nan), np.full(200, 3.0)], axis=1)
 
     assert growth_bound(rates, 3, 1.2).at(np.full(3, 5.0)) == pytest.approx([1.2, 1.2, 1.0])
+
+
+def test_the_spread_without_history_is_that_of_which_one_in_ten_exceeds_the_first_ratio() -> None:
+    random = np.random.default_rng(1).standard_normal(200_000)
+
+    for horizon_s in (30.0, 300.0, 1200.0):
+        ratios = np.exp(spread_over(horizon_s) * random)
+        assert np.mean(ratios > first_ratio(horizon_s)) == pytest.approx(0.1, abs=0.003)

@@ -34,7 +34,9 @@ from inferno_operator.resources.conditions import COUNTED
 from inferno_optimizer import system as core
 from inferno_optimizer.capacity import cards_of_servers
 from inferno_optimizer.errors import UnavailableError
+from inferno_optimizer.forecast import spread_over
 from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.surplus import payback_s
 from inferno_optimizer.validation import Problem, find_problems
 
 Named = Accelerator | Model | ServiceClass | Server
@@ -199,6 +201,7 @@ def _server(resource: Server, catalogue: Catalogue, *, wakes: bool = False) -> c
         max_batch_size=spec.max_batch_size,
         max_queue_size=spec.max_queue_size,
         accelerators=_accelerators_of(resource),
+        load_spread=spread_over(payback_s(resource.lead_seconds)) if spec.measure else 0.0,
         prefill_accelerators=_accelerators_of(resource, core.Role.PREFILL),
         decode_accelerators=_accelerators_of(resource, core.Role.DECODE),
     )

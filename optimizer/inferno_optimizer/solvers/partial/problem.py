@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from inferno_optimizer.sizing.candidates import PENALTY_SHARE, Candidates
+from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cards import Cards
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.demands import ROUNDING
+from inferno_optimizer.sizing.moves import penalty_shares
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW, KeptReplicas, cost_kept, share_kept
 from inferno_optimizer.solvers.exact.program import BoolArray, weight_of
@@ -299,7 +300,8 @@ def _rows(
     rows, room = rows[room > 0], room[room > 0]
     replicas, unit = candidates.replicas[rows], candidates.unit_cost[rows]
     stays, moves = _stays(candidates, rows)
-    unit = unit * np.where(moves, 1.0 + PENALTY_SHARE, 1.0)
+    share = penalty_shares(candidates.cases)[pairs.case[rows]]
+    unit = unit * np.where(moves, 1.0 + share, 1.0)
     cost = np.array([case.server.current.cost for case in candidates.cases], dtype=np.float64)
     old = cost[pairs.case[rows]]
     now = candidates.running()[rows]

@@ -13,6 +13,7 @@ from inferno_operator.controllers.optimization.snapshot import Snapshot, build_s
 from inferno_operator.resources import Optimizer, Resource, parse
 from inferno_optimizer import system as core
 from inferno_optimizer.errors import UnavailableError
+from inferno_optimizer.forecast import spread_over
 from inferno_optimizer.optimize import optimize
 from tests.unit.operator.objects import (
     Manifest,
@@ -190,6 +191,17 @@ def test_a_measured_server_keeps_one_replica(
     (found,) = snapshot(accelerator(), model(), server(spec=spec)).system.servers
 
     assert found.min_replicas == least
+
+
+def test_the_load_of_a_measured_server_wanders_for_ten_lead_times() -> None:
+    spec: Manifest = {"startupSeconds": 30}
+    measure = {"source": "vLLM", "labels": {"model_name": "m"}}
+    typed, measured = (
+        snapshot(accelerator(), model(), server(spec=own)).system.servers[0].load_spread
+        for own in (spec, {**spec, "measure": measure})
+    )
+
+    assert (typed, measured) == (0.0, spread_over(300.0))
 
 
 def test_what_is_left_out_has_its_documented_default() -> None:

@@ -1,0 +1,96 @@
+"""A server moves for what it saves on average over the loads to come, not for one moment."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from inferno_optimizer.optimize import optimize
+from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.sizing.table import build_candidates
+from inferno_optimizer.system import Allocation, Options, SaturationPolicy, System
+from tests.unit.optimizer.systems import Demand, accelerators, outcome, system_of
+
+SOLVERS = [
+    Options(),
+    Options(milp=True),
+    Options(milp=True, saturation_policy=SaturationPolicy.HOLD),
+    Options(unlimited=True),
+]
+SPREAD = 0.2
+
+
+def wandering(system: System, spread: float = SPREAD) -> System:
+    """The system, with loads that wander."""
+    return replace(system, servers=tuple(replace(s, load_spread=spread) for s in system.servers))
+
+
+def just_two(options: Options = SOLVERS[0], running: int = 1, least: int = 0) -> System:
+    """The load takes all of two replicas of A, or all of one of B."""
+    current = Allocation("A", running, cost=10.0 * running)
+    demand = Demand("chat", {"A": 2, "B": 1}, current=current, min_replicas=least)
+    return system_of((demand,), accelerators(A=10.0, B=14.0), {"A": 9, "B": 9}, options)
+
+
+@pytest.mark.parametrize("options", SOLVERS)
+def test_a_saving_that_few_loads_have_moves_no_server(options: Options) -> None:
+    """Two of A for 20, or one of B for 16; half of the loads take three of A, or two of B.
+
+    On average A costs 25 and B 24: less is saved than a twentieth of 10 and 16.
+    """
+    dearer = replace(just_two(options), accelerators=accelerators(A=10.0, B=16.0))
+
+    assert outcome(dearer) == {"chat": ("B", 1)}
+    assert outcome(wandering(dearer)) == {"chat": ("A", 2)}
+
+
+@pytest.mark.parametrize("options", SOLVERS)
+def test_a_saving_that_most_loads_have_moves_a_server(options: Options) -> None:
+    cheap = replace(just_two(options), accelerators=accelerators(A=10.0, B=8.0))
+
+    assert outcome(wandering(cheap)) == {"chat": ("B", 1)}
+
+
+@pytest.mark.parametrize("options", SOLVERS)
+def test_a_server_whose_accelerator_has_no_cards_left_moves(options: Options) -> None:
+    full = replace(wandering(just_two(options)), capacity={"A": 1, "B": 9})
+
+    if not options.unlimited:
+        assert outcome(full) == {"chat": ("B", 1)}
+
+
+def test_what_passes_is_the_mean_over_random_loads() -> None:
+    """Ten loads stand for all: the mean number of replicas is within a twentieth of one."""
+    system = wandering(just_two(running=2))
+    catalogue = Catalogue(system)
+    case = catalogue.case(system.servers[0])
+    assert isinstance(case, Case)
+    still = replace(case, server=replace(case.server, load_spread=0.0))
+    loads = np.exp(SPREAD * np.random.default_rng(1).standard_normal(100_000))
+    on_a, on_b = (np.ceil(loads * needed * 0.999).mean() for needed in (2, 1))
+
+    moves, constant = (build_candidates(catalogue, [c]).value[1] for c in (case, still))
+
+    change_now, change_on_average = 14.0 - 20.0, 14.0 * on_b - 10.0 * on_a
+    half_of_the_penalty = 0.05 * (20.0 + 14.0)
+    expected = constant + change_on_average - change_now - half_of_the_penalty
+    assert moves == pytest.approx(expected, abs=0.05 * 14.0)
+
+
+def test_a_minimum_of_replicas_counts_at_each_load() -> None:
+    """With four replicas of each at least, B saves what it saves at any load."""
+    system = wandering(just_two(running=4, least=4))
+    cheap = replace(system, accelerators=accelerators(A=10.0, B=8.0))
+
+    (decision,) = optimize(cheap).decisions
+
+    assert decision.allocation is not None
+    assert decision.allocation.placement == "4 x B"
+
+
+@pytest.mark.parametrize("options", SOLVERS)
+def test_a_server_that_does_not_run_gets_the_cheapest(options: Options) -> None:
+    nothing = replace(just_two(options).servers[0], current=just_two().servers[0].current)
+    idle = replace(nothing, current=Allocation(load=nothing.load), load_spread=SPREAD)
+
+    assert outcome(replace(just_two(options), servers=(idle,))) == {"chat": ("B", 1)}
