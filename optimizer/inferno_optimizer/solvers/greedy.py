@@ -81,9 +81,18 @@ def fillings(
             if options.delayed_best_effort:
                 waiting += unserved
             else:
-                share_out(ledger, unserved, policy)
-        share_out(ledger, waiting, policy)
+                _share_out(ledger, unserved, policy, holds=running is not None)
+        _share_out(ledger, waiting, policy, holds=running is not None)
         yield ledger.assignment()
+
+
+def _share_out(
+    ledger: Ledger, unserved: Sequence[Entry], policy: SaturationPolicy, *, holds: bool
+) -> None:
+    """Share out what is left; then those that hold what runs move to where they get more."""
+    share_out(ledger, unserved, policy)
+    if holds and policy is not SaturationPolicy.HOLD:
+        share_out(ledger, unserved, SaturationPolicy.HOLD)
 
 
 def held_running(candidates: Candidates) -> Running | None:

@@ -134,6 +134,15 @@ def test_equal_servers_do_not_swap_the_last_card(options: Options) -> None:
         assert replicas(held(system, SaturationPolicy.PRIORITY_EXHAUSTIVE)) == {has: 2, lacks: 1}
 
 
+@pytest.mark.parametrize("options", HOLDS, ids=lambda options: options.saturation_policy)
+def test_a_server_moves_from_what_it_holds_to_where_it_gets_more(options: Options) -> None:
+    high = Demand("high", {"X": 2})
+    low = Demand("low", {"X": 3, "Y": 5}, priority=2, current=runs("X", 3))
+    system = system_of([high, low], accelerators(X=10, Y=10), {"X": 3, "Y": 4}, options)
+
+    assert optimize(system).allocations["low"].placement == "4 x Y"
+
+
 def random_scene(random: Random, options: Options) -> System:
     """Servers of three priorities that run within the capacity, and want more than there is."""
     left = dict(CAPACITY)
