@@ -14,7 +14,7 @@ from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.solution import IDLE, Decision, Reason
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, KeptReplicas, Mix
-from inferno_optimizer.system import Allocation, Generation, Server, Tail
+from inferno_optimizer.system import Allocation, Generation, SaturationPolicy, Server, Tail
 from inferno_optimizer.units import MS_PER_MINUTE
 
 OPTIONS_NAMED = 3
@@ -179,7 +179,7 @@ def _served(
 def _shortage(candidates: Candidates, row: int, allocation: Allocation) -> str:
     """Why a server gets no more replicas, and, where it holds what runs, what to do."""
     current = candidates.cases[int(candidates.pairs.case[row])].server.current
-    holds = candidates.system.options.holds_running
+    holds = candidates.system.options.saturation_policy is SaturationPolicy.HOLD
     if not holds or current.mix or current.placement != allocation.placement:
         return "capacity is short"
     types = " and ".join(candidates.types[t] for t, _ in candidates.cards_of(row))

@@ -428,9 +428,9 @@ class Options:
 
     With `hold_undecided`, the cards of servers for which no decision is possible are subtracted
     from the capacity, and there is none for a server that runs where a mistake in the system
-    excludes it: see `Reason.UNKNOWN_CAPACITY`. With `hold_running`, the greedy solver, too, takes
-    nothing that runs for an equal server where the policy protects it. `time_limit` [s] bounds
-    sizing and the exact solver together.
+    excludes it: see `Reason.UNKNOWN_CAPACITY`. With `no_swaps`, the greedy solver takes
+    no replica from a server that is short for an equal one on the same cards. `time_limit` [s]
+    bounds sizing and the exact solver together.
     `priority_tolerance` is the share of the largest servable load of a priority that the exact
     solver may give up for lower priorities and for the value; None leaves the choice to the
     solver. With `trace`, the certificate tells how the exact solver improved the plan.
@@ -442,17 +442,16 @@ class Options:
     saturation_policy: SaturationPolicy = SaturationPolicy.NONE
     delayed_best_effort: bool = False
     hold_undecided: bool = False
-    hold_running: bool = False
+    no_swaps: bool = False
     time_limit: float = 30.0
     priority_tolerance: float | None = None
     trace: bool = False
 
     @property
-    def holds_running(self) -> bool:
-        """Whether the greedy solver takes what runs for more important servers alone."""
+    def avoids_swaps(self) -> bool:
+        """Whether greedy plans are without swaps; `None` gives no parts, and `Hold` has none."""
         policy = self.saturation_policy
-        asked = self.hold_running and policy.protects_what_runs
-        return asked or policy is SaturationPolicy.HOLD
+        return self.no_swaps and policy not in (SaturationPolicy.NONE, SaturationPolicy.HOLD)
 
 
 @dataclass(frozen=True, slots=True)

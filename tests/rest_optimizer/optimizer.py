@@ -146,7 +146,7 @@ class RestOptimizer:
 
 def as_the_original_reads(system: System) -> System:
     """A system without what the original does not know."""
-    options = replace(system.options, hold_undecided=False, hold_running=False)
+    options = replace(system.options, hold_undecided=False, no_swaps=False)
     if options.saturation_policy is SaturationPolicy.HOLD:
         options = replace(options, saturation_policy=SaturationPolicy.NONE)
     return replace(

@@ -264,5 +264,5 @@ def _options(own: Options, rules: PlanningRules) -> Options:
         unlimited=own.unlimited,
         saturation_policy=own.saturation_policy,
         delayed_best_effort=own.delayed_best_effort,
-        hold_running=own.hold_running,
+        no_swaps=own.no_swaps,
     )

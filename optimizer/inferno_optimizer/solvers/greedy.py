@@ -19,6 +19,7 @@ from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, KeptReplica
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.solvers.saturation import share_out
+from inferno_optimizer.solvers.swaps import without_swaps
 from inferno_optimizer.system import SaturationPolicy
 
 BoolArray = npt.NDArray[np.bool_]
@@ -57,7 +58,7 @@ def serve_after_those_that_stand(standing: BoolArray) -> Serve:
 def fill(candidates: Candidates, capacity: IntArray, serve_each: Serve) -> Assignment:
     """Serve the cases of one priority after the other, and share out what is left.
 
-    Where the options say so, the cases of a priority hold what runs before any of them gets more.
+    With the policy `Hold` the cases of a priority hold what runs before any of them gets more.
     """
     return next(fillings(candidates, capacity, [serve_each]))
 
@@ -68,7 +69,7 @@ def fillings(
     """The plan of each way to serve cases, computed once it is asked for; see `fill`."""
     options = candidates.system.options
     ledger, policy = Ledger(candidates, capacity), options.saturation_policy
-    running = held_running(candidates)
+    running = Running.of(candidates) if policy is SaturationPolicy.HOLD else None
     line = entries_by_rank(candidates, ledger.unserved())
     for serve_each in ways:
         ledger.clear()
@@ -81,28 +82,10 @@ def fillings(
             if options.delayed_best_effort:
                 waiting += unserved
             else:
-                _share_out(ledger, unserved, policy, holds=running is not None)
-        _share_out(ledger, waiting, policy, holds=running is not None)
-        yield ledger.assignment()
-
-
-def _share_out(
-    ledger: Ledger, unserved: Sequence[Entry], policy: SaturationPolicy, *, holds: bool
-) -> None:
-    """Share out what is left; then those that hold what runs move to where they get more."""
-    share_out(ledger, unserved, policy)
-    if holds and policy is not SaturationPolicy.HOLD:
-        share_out(ledger, unserved, SaturationPolicy.HOLD)
-
-
-def held_running(candidates: Candidates) -> Running | None:
-    """What runs and is held, if anything is; without a usable row with the policy `Hold` alone."""
-    options = candidates.system.options
-    if not options.holds_running:
-        return None
-    running = Running.of(candidates)
-    is_hold = options.saturation_policy is SaturationPolicy.HOLD
-    return running if is_hold else replace(running, parts={})
+                share_out(ledger, unserved, policy)
+        share_out(ledger, waiting, policy)
+        plan = ledger.assignment()
+        yield without_swaps(candidates, plan) if options.avoids_swaps else plan
 
 
 def filled_up(candidates: Candidates, capacity: IntArray, plan: Assignment) -> Assignment:

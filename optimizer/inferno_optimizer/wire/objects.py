@@ -159,7 +159,7 @@ OPTIONS = Object(
         "saturationPolicy": ("saturation_policy", _POLICY),
         "delayedBestEffort": ("delayed_best_effort", FLAG),
         "holdUndecided": ("hold_undecided", FLAG),
-        "holdRunning": ("hold_running", FLAG),
+        "noSwaps": ("no_swaps", FLAG),
         "priorityTolerance": ("priority_tolerance", optional(SHARE)),
         "trace": ("trace", FLAG),
     },

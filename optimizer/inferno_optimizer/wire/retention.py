@@ -1,7 +1,7 @@
-"""Keeps what runs where an optimizer that does not know how to hold it takes it away.
+"""Keeps what runs where an optimizer that does not know the policy `Hold` takes it away.
 
-Nothing that runs is to be reduced for lack of cards, but for a more important server that gets
-them. The original shares cards out without looking at what runs.
+With `Hold` nothing that runs is reduced for lack of cards, but for a more important server that
+gets them. The original shares cards out without looking at what runs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,9 +16,10 @@ from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Decision, Reason, Solution
 from inferno_optimizer.solvers.assignment import Assignment
-from inferno_optimizer.solvers.greedy import Entry, fill, held_running
+from inferno_optimizer.solvers.greedy import Entry, fill
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.running import Running
+from inferno_optimizer.system import SaturationPolicy
 from inferno_optimizer.wire.answers import capacity_of
 from inferno_optimizer.wire.sizes import RowReplicas, Sizes
 
@@ -39,18 +40,17 @@ def keep_running(solution: Solution, sizes: Sizes) -> Solution:
     Parameters
     ----------
     solution
-        The solution of an optimizer that holds nothing, with its best effort told.
+        The solution of an optimizer that does not know `Hold`, with its best effort told.
     sizes
         The sizes of the servers of the system that was optimized.
     """
     options, candidates = sizes.system.options, sizes.candidates
-    running = None if options.unlimited else held_running(candidates)
-    if running is None:
+    if options.unlimited or options.saturation_policy is not SaturationPolicy.HOLD:
         return solution
     by_server = {decision.server: decision for decision in solution.decisions}
     decided = {i: by_server[case.server.name] for i, case in enumerate(candidates.cases)}
     parts = dict(_parts(decided, sizes))
-    if not _is_reduced(decided, parts, candidates, running):
+    if not _is_reduced(decided, parts, candidates):
         return solution
     anew = _planned_anew(solution, decided, parts, candidates)
     catalogue = Catalogue(sizes.system)
@@ -86,9 +86,9 @@ def _parts(decided: Decided, sizes: Sizes) -> Iterator[tuple[int, RowReplicas]]:
                 yield case, RowReplicas(row, min(replicas, int(sizes.candidates.replicas[row])))
 
 
-def _is_reduced(decided: Decided, parts: Parts, candidates: Candidates, running: Running) -> bool:
+def _is_reduced(decided: Decided, parts: Parts, candidates: Candidates) -> bool:
     """Whether a case gets a smaller part of what it needs than what runs."""
-    needed = candidates.replicas
+    running, needed = Running.of(candidates), candidates.replicas
     for case, decision in decided.items():
         if decision.reason not in (Reason.BEST_EFFORT, Reason.NO_CAPACITY):
             continue

@@ -269,7 +269,7 @@ def _options(parameters: OptimizerParameters | None, time_limit: float) -> core.
         saturation_policy=parameters.saturation_policy,
         delayed_best_effort=parameters.delayed_best_effort,
         hold_undecided=parameters.hold_undecided,
-        hold_running=True,
+        no_swaps=True,
         time_limit=time_limit,
         priority_tolerance=parameters.priority_tolerance,
     )

@@ -48,7 +48,7 @@ OPTIONS = st.builds(
     saturation_policy=st.sampled_from(SaturationPolicy),
     delayed_best_effort=st.booleans(),
     hold_undecided=st.booleans(),
-    hold_running=st.booleans(),
+    no_swaps=st.booleans(),
 )
 
 SYSTEMS = st.builds(

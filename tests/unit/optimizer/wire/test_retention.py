@@ -1,4 +1,4 @@
-"""Answers of the original where what runs is held: it stays, and no card is given twice."""
+"""Answers of the original under the policy `Hold`: what runs stays, and no card is given twice."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -22,15 +22,6 @@ from tests.tiers import extended
 from tests.unit.optimizer.systems import Demand, accelerators, system_of
 
 HOLD = Options(saturation_policy=SaturationPolicy.HOLD)
-HOLDS = [
-    HOLD,
-    *(
-        Options(saturation_policy=policy, hold_running=True)
-        for policy in (SaturationPolicy.PRIORITY_EXHAUSTIVE, SaturationPolicy.PRIORITY_ROUND_ROBIN)
-    ),
-]
-"""Options with which nobody gives up what runs for an equal server."""
-
 KNOWN = [SaturationPolicy.NONE, SaturationPolicy.PRIORITY_EXHAUSTIVE]
 CAPACITY = {"X": 6, "Y": 4}
 
@@ -122,28 +113,7 @@ def test_nothing_is_kept_where_the_policy_is_another(policy: SaturationPolicy) -
     assert keep_running(solution, Sizes.of(system, is_ours=False)) is solution
 
 
-@pytest.mark.parametrize("options", HOLDS, ids=lambda options: options.saturation_policy)
-def test_equal_servers_do_not_swap_the_last_card(options: Options) -> None:
-    """Whoever has it keeps it, in our plans and in those of the original, plan after plan."""
-    for has, lacks in ("ab", "ba"):
-        demands = [Demand(has, {"X": 2}, current=runs("X", 2))]
-        demands.append(Demand(lacks, {"X": 2}, load=900, current=runs("X", 1)))
-        system = system_of(demands, accelerators(X=10), {"X": 3}, options)
-
-        assert replicas(optimize(system)) == {has: 2, lacks: 1}
-        assert replicas(held(system, SaturationPolicy.PRIORITY_EXHAUSTIVE)) == {has: 2, lacks: 1}
-
-
-@pytest.mark.parametrize("options", HOLDS, ids=lambda options: options.saturation_policy)
-def test_a_server_moves_from_what_it_holds_to_where_it_gets_more(options: Options) -> None:
-    high = Demand("high", {"X": 2})
-    low = Demand("low", {"X": 3, "Y": 5}, priority=2, current=runs("X", 3))
-    system = system_of([high, low], accelerators(X=10, Y=10), {"X": 3, "Y": 4}, options)
-
-    assert optimize(system).allocations["low"].placement == "4 x Y"
-
-
-def random_scene(random: Random, options: Options) -> System:
+def random_scene(random: Random) -> System:
     """Servers of three priorities that run within the capacity, and want more than there is."""
     left = dict(CAPACITY)
     demands = []
@@ -154,35 +124,21 @@ def random_scene(random: Random, options: Options) -> System:
         left[on] -= count
         current = runs(on, count) if count else Allocation()
         demands.append(Demand(name, takes, priority=random.randint(1, 3), current=current))
-    return system_of(demands, accelerators(X=10, Y=12), CAPACITY, options)
+    return system_of(demands, accelerators(X=10, Y=12), CAPACITY, HOLD)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", [KNOWN[0], *extended(*KNOWN[1:])])
 @several(150)
-@given(st.randoms(use_true_random=False), st.sampled_from(HOLDS))
+@given(st.randoms(use_true_random=False))
 def test_whatever_is_answered_only_a_more_important_server_takes_cards_of_what_runs(
-    policy: SaturationPolicy, random: Random, options: Options
+    policy: SaturationPolicy, random: Random
 ) -> None:
-    system = random_scene(random, options)
-
-    check_only_the_more_important_take(system, held(system, policy))
-
-
-@pytest.mark.slow
-@several(150)
-@given(st.randoms(use_true_random=False), st.sampled_from(HOLDS))
-def test_only_a_more_important_server_takes_cards_of_what_runs_in_our_greedy_plans(
-    random: Random, options: Options
-) -> None:
-    system = random_scene(random, options)
-
-    check_only_the_more_important_take(system, optimize(system))
-
-
-def check_only_the_more_important_take(system: System, solution: Solution) -> None:
-    """Check that no server of a level is reduced while the level fits beside those above it."""
+    system = random_scene(random)
     priority = {c.name: c.priority for c in system.classes}
+
+    solution = held(system, policy)
+
     assert fits(solution.allocations.values())
     for level in {*priority.values()}:
         above = [s.name for s in system.servers if priority[s.service_class] < level]
@@ -209,6 +165,6 @@ def is_reduced(server: Server, solution: Solution, system: System) -> bool:
         return False
     sizes = Sizes.of(system, is_ours=False)
     if not sizes.parts(server.name, server.current):  # it runs where it has no data
-        return server.current.replicas > 0 and system.options == HOLD
+        return server.current.replicas > 0
     now = min(sizes.share(server.name, server.current), 1.0)
     return sizes.share(server.name, given) < now - 1e-6

@@ -115,7 +115,7 @@ OPTIONS = {
     "heterogeneous=true": Options(heterogeneous=True, time_limit=7),
     "delayedBestEffort=true": Options(delayed_best_effort=True, time_limit=7),
     "holdUndecided=true": Options(hold_undecided=True, time_limit=7),
-    "holdRunning=true": Options(hold_running=True, time_limit=7),
+    "noSwaps=true": Options(no_swaps=True, time_limit=7),
     "priorityTolerance=0.01": Options(priority_tolerance=0.01, time_limit=7),
     "saturationPolicy=RoundRobin": Options(
         saturation_policy=SaturationPolicy.ROUND_ROBIN, time_limit=7

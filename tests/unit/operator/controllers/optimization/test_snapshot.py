@@ -33,7 +33,7 @@ from tests.unit.operator.objects import (
 
 DEFAULTS: dict[str, Any] = {
     "hold_undecided": True,
-    "hold_running": True,
+    "no_swaps": True,
     "saturation_policy": core.SaturationPolicy.HOLD,
 }
 """What the operator asks for where an Optimizer says nothing else; REST has other defaults."""
