@@ -13,20 +13,23 @@ from math import ceil
 import numpy as np
 
 from inferno_optimizer.sizing.candidates import Candidates
+from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment
 from inferno_optimizer.solvers.running import rows_that_run
 
 
 @dataclass(slots=True)
 class _Change:
-    """Replicas that a case gets less or more than it runs, of one row; and the cards of each."""
+    """Replicas of a row that a case gets more than it runs, negative if fewer; with their cards.
+
+    Peers have the same priority and type of card.
+    """
 
     case: int
     row: int
     replicas: int
     cards: int
     peers: tuple[int, int]
-    """Priority, and type of the cards."""
 
 
 def without_swaps(candidates: Candidates, plan: Assignment) -> Assignment:
@@ -46,11 +49,11 @@ def without_swaps(candidates: Candidates, plan: Assignment) -> Assignment:
             _take(gains, back * loss.cards, replicas)
             replicas[loss.case] += back
             rows[loss.case] = loss.row if back else rows[loss.case]
-    rows[replicas == 0] = np.where(plan.replicas == 0, rows, NO_ROW)[replicas == 0]
-    return replace(plan, rows=rows, replicas=replicas)
+    has_given_all = (plan.replicas > 0) & (replicas == 0)
+    return replace(plan, rows=np.where(has_given_all, NO_ROW, rows), replicas=replicas)
 
 
-def _take(gains: list[_Change], cards: int, replicas: np.ndarray) -> None:
+def _take(gains: list[_Change], cards: int, replicas: IntArray) -> None:
     """Take so many cards from those that gain, one after the other."""
     for gain in gains:
         taken = min(gain.replicas, ceil(max(cards, 0) / gain.cards))
