@@ -205,7 +205,11 @@ class Candidates:
 
 
 def candidates_of_pairs(catalogue: Catalogue, cases: Sequence[Case], *, rates: bool) -> Candidates:
-    """Size every case on every accelerator with a usable profile of its model."""
+    """Size every case on every accelerator with a usable profile of its model.
+
+    What a move saves at other loads than that of now follows from the highest rates.
+    """
+    rates = rates or any(case.server.load_spread > 0 for case in cases)
     pairs = build_pairs(catalogue, cases, sorted_types(catalogue.system))
     return candidates_of(catalogue, cases, *_sized_with_caches(cases, pairs, rates=rates))
 

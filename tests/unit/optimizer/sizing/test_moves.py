@@ -1,6 +1,7 @@
 """A server moves for what it saves on average over the loads to come, not for one moment."""
 
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from inferno_optimizer.optimize import optimize
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.system import Allocation, Options, SaturationPolicy, System
+from tests.unit.optimizer.random_systems import Kind, random_system
 from tests.unit.optimizer.systems import Demand, accelerators, outcome, system_of
 
 SOLVERS = [
@@ -94,3 +96,17 @@ def test_a_server_that_does_not_run_gets_the_cheapest(options: Options) -> None:
     idle = replace(nothing, current=Allocation(load=nothing.load), load_spread=SPREAD)
 
     assert outcome(replace(just_two(options), servers=(idle,))) == {"chat": ("B", 1)}
+
+
+def test_what_passes_is_known_whatever_rates_are_asked_for() -> None:
+    """How many replicas other loads take follows from the highest rates, not from lower ones."""
+    kind = Kind(servers=6, batches=(8, 32))
+    random = Random(1)  # noqa: S311 - the same systems each run
+    for _ in range(20):
+        system = wandering(random_system(random, kind, Options()))
+        catalogue = Catalogue(system)
+        cases = [case for case in map(catalogue.case, system.servers) if isinstance(case, Case)]
+
+        highest, some = (build_candidates(catalogue, cases, rates=r) for r in (True, False))
+
+        np.testing.assert_array_equal(highest.value, some.value)
