@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.cluster.scene import Manifest, Scene
-from tests.cluster.test_drain import NEEDED, fleet, is_ready, node, ready, scheduled
+from tests.cluster.test_drain import fleet, is_ready, node, scheduled, wait_until_half_moved
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.cluster import DEPLOYMENTS
@@ -44,12 +44,7 @@ def test_a_drain_that_a_budget_forbids_ends_when_the_server_has_moved(
     plane = scene.control_plane
     with scheduled(scene) as witness, ThreadPoolExecutor(1) as pool:
         scene.apply(*fleet(), budget("chat-l4"), budget("chat-h100"))
-        wait_until(is_ready(scene, chat_l4=4, mail_l4=2), bool, "what runs")
-        operator()
-        scene.wait_for_words("chat", "Actuated", "4 x L4")
-        witness.need(NEEDED)
-        plane.patch("accelerator", "h100", {"spec": {"cost": 1}}, scene.namespace)
-        wait_until(lambda: ready(scene).get("chat-h100", 0) > 0, bool, "a first replica")
+        wait_until_half_moved(scene, operator, witness)
         options = ("--force", "--ignore-daemonsets", f"--timeout={PATIENCE_S:.0f}s")
         drain = pool.submit(plane.kubectl, "drain", node(scene, "left"), *options)
         wait_until(is_ready(scene, chat_h100=4, mail_l4=2), bool, "the end of the move")

@@ -99,6 +99,17 @@ def is_ready(scene: Scene, **expected: int) -> Callable[[], bool]:
     return lambda: ready(scene) == wanted == asked()
 
 
+def wait_until_half_moved(scene: Scene, operator: StartOperator, witness: Witness) -> None:
+    """Wait until what runs on L4 has a first replica on H100, where it is cheap now."""
+    wait_until(is_ready(scene, chat_l4=4, mail_l4=2), bool, "what runs")
+    operator()
+    scene.wait_for_words("chat", "Actuated", "4 x L4")
+    witness.need(NEEDED)
+    cheap = {"spec": {"cost": 1}}
+    scene.control_plane.patch("accelerator", "h100", cheap, scene.namespace)
+    wait_until(lambda: ready(scene).get("chat-h100", 0) > 0, bool, "a first replica")
+
+
 @pytest.mark.parametrize(
     ("drained", "end"),
     [
@@ -117,12 +128,7 @@ def test_a_node_that_is_drained_in_the_middle_of_a_move(
     plane = scene.control_plane
     with scheduled(scene) as witness:
         scene.apply(*fleet())
-        wait_until(is_ready(scene, chat_l4=4, mail_l4=2), bool, "what runs")
-        operator()
-        scene.wait_for_words("chat", "Actuated", "4 x L4")
-        witness.need(NEEDED)
-        plane.patch("accelerator", "h100", {"spec": {"cost": 1}}, scene.namespace)
-        wait_until(lambda: ready(scene).get("chat-h100", 0) > 0, bool, "a first replica")
+        wait_until_half_moved(scene, operator, witness)
         options = ("--force", "--ignore-daemonsets", "--timeout=60s")
         plane.kubectl("drain", node(scene, drained), *options)
         wait_until(is_ready(scene, **end), bool, "the end of the move", PATIENCE_S)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from statistics import NormalDist
 
 import numpy as np
+import numpy.typing as npt
 
 from inferno_optimizer.sizing.cases import Case
 from inferno_optimizer.sizing.demands import replicas_needed
@@ -29,8 +30,7 @@ LOADS = 10
 
 def penalty_shares(cases: Sequence[Case]) -> FloatArray:
     """The share of the old and the new cost that a move of each case is charged; shape (cases,)."""
-    knows = [_runs_alone(case) and case.server.load_spread > 0 for case in cases]
-    return np.where(knows, LASTING_SHARE, PENALTY_SHARE)
+    return np.where(_looks_ahead(cases), LASTING_SHARE, PENALTY_SHARE)
 
 
 def passing_savings(
@@ -56,8 +56,7 @@ def passing_savings(
         where what runs does not meet the targets.
     """
     saved = np.zeros(len(pairs.case))
-    knows = penalty_shares(cases) < PENALTY_SHARE
-    rows = np.flatnonzero(knows[pairs.case] & (able > 0) & (pairs.demand > 0))
+    rows = np.flatnonzero(_looks_ahead(cases)[pairs.case] & (able > 0) & (pairs.demand > 0))
     if not rows.size:
         return saved
     case = pairs.case[rows]
@@ -68,6 +67,12 @@ def passing_savings(
     more = change[case] - (now - usual)
     saved[rows] = np.where(np.isfinite(more), np.maximum(more, 0.0), 0.0)
     return saved
+
+
+def _looks_ahead(cases: Sequence[Case]) -> npt.NDArray[np.bool_]:
+    """Which moves are judged by the loads to come, shape (cases,)."""
+    knows = (case.server.load_spread > 0 and _runs_alone(case) for case in cases)
+    return np.fromiter(knows, np.bool_, len(cases))
 
 
 def _runs_alone(case: Case) -> bool:

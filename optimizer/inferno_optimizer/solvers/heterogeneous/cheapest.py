@@ -16,6 +16,7 @@ import numpy as np
 from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.solvers.groups import rank_in_group
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 
 TINY = 1e-12
@@ -132,12 +133,6 @@ def cheapest_mixes(
     short = ~table.take(parts.place).covered(counts)  # by rounding
     np.minimum.at(missed, parts.place[short], parts.value[short])
     return Cheapest(Mixes(parts.place, counts, parts.value).take(~short), missed)
-
-
-def rank_in_group(group: IntArray) -> IntArray:
-    """Position of each entry among those of its group, which stand together."""
-    first = np.flatnonzero(np.diff(group, prepend=-1))
-    return np.arange(len(group)) - np.repeat(first, np.diff(first, append=len(group)))
 
 
 @dataclass(frozen=True, slots=True)

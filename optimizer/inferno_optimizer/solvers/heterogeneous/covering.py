@@ -13,7 +13,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
-from inferno_optimizer.solvers.heterogeneous.cheapest import rank_in_group
+from inferno_optimizer.solvers.groups import rank_in_group
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 from inferno_optimizer.solvers.heterogeneous.settings import DEFAULTS, CoverSettings
 

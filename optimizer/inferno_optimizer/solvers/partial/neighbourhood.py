@@ -4,6 +4,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.solvers.groups import rank_in_group
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Vertex
 from inferno_optimizer.solvers.partial.rounding import SLACK, WHOLE, whole_of
@@ -42,11 +43,8 @@ def few_columns(
     """The columns of each case that lose the least, and those that it has or that run."""
     loss: FloatArray = np.where((counts > 0) | (problem.runs > 0), -np.inf, vertex.lost)
     order = np.lexsort((loss, problem.case))
-    case = problem.case[order]
-    first = np.flatnonzero(np.diff(case, prepend=-1))
-    rank = np.arange(len(case)) - np.repeat(first, np.diff(first, append=len(case)))
-    few = np.zeros(len(case), dtype=np.bool_)
-    few[order[rank < most]] = True
+    few = np.zeros(len(order), dtype=np.bool_)
+    few[order[rank_in_group(problem.case[order]) < most]] = True
     return few & np.isfinite(vertex.lost)
 
 

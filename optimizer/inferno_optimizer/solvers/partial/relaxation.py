@@ -14,6 +14,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.solvers.groups import rank_in_group
 from inferno_optimizer.solvers.partial.card_cuts import SIZES
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind, with_sum
 from inferno_optimizer.solvers.partial.linear_program import KINDS, LinearProgram, unit_of
@@ -261,24 +262,18 @@ class Relaxation:
     @property
     def matter(self) -> BoolArray:
         """Cases that have a row, shape (cases,)."""
-        matter = np.zeros(len(self.problem.cases), dtype=np.bool_)
-        matter[self._program.rows.cases] = True
-        return matter
+        return self._are(self._program.rows.cases)
 
     @property
     def must(self) -> BoolArray:
         """Cases that must have a share, shape (cases,)."""
-        must = np.zeros(len(self.problem.cases), dtype=np.bool_)
-        must[self._program.rows.must] = True
-        return must
+        return self._are(self._program.rows.must)
 
     @property
     def least(self) -> FloatArray:
         """Amount of each column that its case must have if it has no other, shape (columns,)."""
         program, case = self._program, self.problem.case
-        in_part = np.zeros(len(self.problem.cases), dtype=np.bool_)
-        in_part[program.rows.least] = True
-        columns = np.flatnonzero(in_part[case])
+        columns = np.flatnonzero(self._are(program.rows.least)[case])
         least = np.where(self.must[case], program.limit, 0.0)
         least[columns] = program.least[case[columns]] / program.towards_least(columns)
         return least
@@ -286,9 +281,13 @@ class Relaxation:
     @property
     def holds(self) -> BoolArray:
         """Cases of which it counts what is held, shape (cases,)."""
-        holds = np.zeros(len(self.problem.cases), dtype=np.bool_)
-        holds[self._program.rows.holding] = True
-        return holds
+        return self._are(self._program.rows.holding)
+
+    def _are(self, some: IntArray) -> BoolArray:
+        """Which cases are among some, shape (cases,)."""
+        among = np.zeros(len(self.problem.cases), dtype=np.bool_)
+        among[some] = True
+        return among
 
     def begin_at(self, start: Start) -> None:
         """Begin with these columns, besides those that it has, and at this basis."""
@@ -382,10 +381,7 @@ class Relaxation:
         columns = np.flatnonzero(outside)
         case = self.problem.case[columns]
         order = np.lexsort((reduced[columns], case))
-        columns, case = columns[order], case[order]
-        first = np.flatnonzero(np.diff(case, prepend=-1))
-        rank = np.arange(len(case)) - np.repeat(first, np.diff(first, append=len(case)))
-        return columns[rank < PER_CASE]
+        return columns[order][rank_in_group(case[order]) < PER_CASE]
 
     def _vertex(
         self,

@@ -13,6 +13,7 @@ import numpy as np
 from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.solvers.groups import rank_in_group
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Basis, Relaxation, Start, Vertex
@@ -93,12 +94,11 @@ class SampledProblem:
         offers = Offers.of(whole, vertex)
         gain = offers.gain
         order = np.lexsort((-gain, problem.case))
-        first = np.flatnonzero(np.diff(problem.case[order], prepend=-1))
-        rank = np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))
+        rank = rank_in_group(problem.case[order])
         known = np.zeros(len(order), dtype=np.bool_)
         known[order[rank < COLUMNS]] = True
         known[of_sample] |= sampled.basis().moved | (vertex.amounts > 0)
-        best = order[first]
+        best = order[rank == 0]
         case = problem.case[best]
         taken = np.isfinite(gain[best]) & ((gain[best] > 0) | whole.must[case])
         best = best[taken & whole.matter[case] & ~self.cases[case]]
