@@ -211,15 +211,20 @@ class _Selection:
     def __init__(self, session: "Session", wanted: "WantedServers", selector: str) -> None:
         self._session, self._wanted, self._selector = session, wanted, selector
         self._names: frozenset[str] | None = None
+        self._is_checked = False
 
     async def of(self, seen: "Overview") -> "Overview":
         """An overview of these Servers, and of all cards.
 
-        While the API server is away, they are those that had the labels before.
+        While the API server is away, they are those that had the labels before. A name that
+        nothing has is refused at first only: the last Server that has it may be deleted later.
         """
         from inferno_operator.resources import Server
         from inferno_optimizer.errors import UnavailableError
 
+        if not self._is_checked:
+            self._wanted.check(seen)
+            self._is_checked = bool(seen.servers)
         chosen = self._wanted.of(seen)
         if not self._selector:
             return chosen

@@ -20,8 +20,8 @@ class WantedServers:
     model: str = ""
     reason: str = ""
 
-    def of(self, seen: Overview) -> Overview:
-        """Return an overview of these Servers, and of all cards.
+    def check(self, seen: Overview) -> None:
+        """Refuse what none of the Servers that there are has.
 
         Raises
         ------
@@ -30,12 +30,15 @@ class WantedServers:
         """
         views = seen.servers
         if not views:
-            return seen
+            return
         specs = [view.spec for view in views if view.spec]
         _check("class", self.service_class, {spec.service_class for spec in specs})
         _check("model", self.model, {spec.model for spec in specs})
         _check("reason", self.reason, {*REASONS, *(view.state for view in views)} - {""})
-        return seen.with_servers(view for view in views if self._has(view))
+
+    def of(self, seen: Overview) -> Overview:
+        """Return an overview of these Servers, and of all cards."""
+        return seen.with_servers(view for view in seen.servers if self._has(view))
 
     def _has(self, view: ServerView) -> bool:
         service_class = view.spec.service_class if view.spec else ""

@@ -1,7 +1,12 @@
 """Which Servers `top` shows where a person asks for a class, a model or a reason."""
 
+from dataclasses import replace
+from unittest.mock import create_autospec
+
 import pytest
 
+from inferno_operator.adapters.kubernetes.kubectl import Session
+from inferno_operator.cli.kubectl.servers import _Selection
 from inferno_operator.cli.kubectl.wanted import WantedServers
 from inferno_operator.cli.overview import Overview, overview
 from inferno_operator.cli.tables.top import top_parts
@@ -60,10 +65,23 @@ def test_what_nothing_has_is_refused_with_the_nearest_name(
     wanted: WantedServers, told: str
 ) -> None:
     with pytest.raises(InputError, match=told):
-        wanted.of(fleet())
+        wanted.check(fleet())
+
+
+async def test_it_goes_on_where_the_last_server_of_a_class_is_deleted_meanwhile() -> None:
+    session = create_autospec(Session, instance=True)
+    selection = _Selection(session, WantedServers("Free"), selector="")
+    seen = fleet()
+    without = replace(seen, servers=tuple(v for v in seen.servers if v.name != "poor"))
+
+    shown = [[view.name for view in (await selection.of(each)).servers] for each in (seen, without)]
+
+    assert shown == [["poor"], []]
 
 
 def test_a_namespace_without_servers_has_nothing_to_choose_from() -> None:
+    WantedServers("Premium").check(overview([]))
+
     assert WantedServers("Premium").of(overview([])) == overview([])
 
 
