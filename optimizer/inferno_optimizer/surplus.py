@@ -16,6 +16,9 @@ from inferno_optimizer.system import Allocation, Server, System
 LARGEST_CUT = 0.25
 """Share of the replicas that a plan takes at most; it may take one in any case."""
 
+LEAST_PAYBACK_S = 60.0
+"""Lead times are whole seconds, and a first pod that is ready at once says little of the next."""
+
 
 def payback_s(lead_s: float) -> float:
     """Return the time in which a move to another accelerator pays for itself [s].
@@ -23,7 +26,7 @@ def payback_s(lead_s: float) -> float:
     For a lead time [s], a server that moves pays for what it leaves and for what it moves to. A
     plan has it move only if that saves more than `PENALTY_SHARE` of both costs.
     """
-    return lead_s / PENALTY_SHARE
+    return max(lead_s / PENALTY_SHARE, LEAST_PAYBACK_S)
 
 
 def kept_replicas(

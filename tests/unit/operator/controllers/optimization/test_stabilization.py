@@ -206,6 +206,24 @@ def test_a_server_that_moves_stays_until_a_tenth_saved_has_paid_for_what_ran_twi
     assert found == ["", "", "B", "B", ""]
 
 
+@pytest.mark.parametrize("typed", [True, False], ids=["typed", "measured"])
+def test_a_first_pod_that_was_ready_at_once_does_not_end_a_move(*, typed: bool) -> None:
+    """Its time is 0 in whole seconds, and the other replicas still start where it was decided."""
+    runs = {"accelerator": "A", "numReplicas": 10, "load": {"arrivalRate": 60, "avgLength": 1}}
+    load = {"measure": None, "currentAlloc": runs} if typed else {}
+    at_once = ServerStatus.model_validate(
+        {"leadTimes": [{"accelerator": "B", "seconds": 0, "pods": 1}], "moved": NOW}
+    )
+    moves_to_b = subject(2, "B", **load).model_copy(update={"status": at_once})
+
+    found = []
+    for seconds in (2, 59, 60):
+        recent = before_plan({}, [moves_to_b], NOW + timedelta(seconds=seconds))
+        found += [s.destination for s in with_destinations(SYSTEM, recent, [moves_to_b]).servers]
+
+    assert found == ["B", "B", ""]
+
+
 def test_an_operator_that_just_started_knows_of_the_last_move() -> None:
     operator = Operator(startupSeconds=360)
 
