@@ -3,7 +3,7 @@
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -37,6 +37,8 @@ class Kubelet(Ticking):
         The longest time until a pod is ready, and until it has ended [s].
     spread
         By which share of the longest time the others are shorter at most.
+    held
+        Applications whose pods begin to start only when they are no more among these.
     """
 
     def __init__(
@@ -46,13 +48,15 @@ class Kubelet(Ticking):
         cold_start: float,
         ending: float,
         spread: float = 1.0,
+        held: Container[str] = (),
     ) -> None:
         super().__init__()
         self._core = CoreV1Api(api)
         self._namespace = namespace
         self._longest = {"start": cold_start, "end": ending}
         self._spread = spread
-        self._random = Random(1)  # noqa: S311 - the same times each run
+        self._held = held
+        self._pods: Counter[tuple[str, str]] = Counter()
         self._due: dict[tuple[str, str], int] = {}
         self._ticks = 0
 
@@ -64,35 +68,52 @@ class Kubelet(Ticking):
                 self._advance(pod)
 
     def _advance(self, pod: Manifest) -> None:
-        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        name = pod["metadata"]["name"]
         place = name, self._namespace
         if "deletionTimestamp" in pod["metadata"]:
-            if self._is_due("end", uid):
+            if self._is_due("end", pod):
                 _answer(self._core.delete_namespaced_pod, *place, grace_period_seconds=0)
         elif "nodeName" not in pod["spec"]:
             if node := self.node_for(pod):
                 target = V1ObjectReference(kind="Node", name=node, api_version="v1")
                 body = V1Binding(metadata=V1ObjectMeta(name=name), target=target)
                 _answer(self._core.create_namespaced_pod_binding, *place, body)
-        elif pod["status"].get("phase") != "Running" and self._is_due("start", uid):
+        elif pod["status"].get("phase") != "Running" and self._starts(pod):
             _answer(self._core.patch_namespaced_pod_status, *place, _ready())
+
+    def _starts(self, pod: Manifest) -> bool:
+        """Whether it is time for a pod to be ready."""
+        return _application(pod) not in self._held and self._is_due("start", pod)
 
     def node_for(self, pod: Manifest) -> str:  # noqa: ARG002 - for those that look at it
         """Return the node of a pod that has none; "" while it has to wait."""
         return "n"
 
-    def _is_due(self, what: str, uid: str) -> bool:
+    def _is_due(self, what: str, pod: Manifest) -> bool:
         """Whether it is time; the time is drawn when it is first asked for."""
+        place = what, pod["metadata"]["uid"]
+        if place not in self._due:
+            self._due[place] = self._ticks + self._draw(what, _application(pod))
+        return self._ticks >= self._due[place]
+
+    def _draw(self, what: str, application: str) -> int:
+        """Ticks that the next pod of an application takes, whatever others there are."""
         most = round(self._longest[what] / TICK_S)
-        takes = self._random.randint(round(most * (1 - self._spread)), most)
-        due = self._due.setdefault((what, uid), self._ticks + takes)
-        return self._ticks >= due
+        self._pods[what, application] += 1
+        seed = f"{what} {application} {self._pods[what, application]}"
+        chance = Random(seed)  # noqa: S311 - the same times each run
+        return chance.randint(round(most * (1 - self._spread)), most)
 
 
 def _answer(call: Callable[..., Any], *arguments: object, **options: object) -> Manifest:
     """The JSON of an answer: to make objects of many pods takes longer than a tick."""
     document: Manifest = json.loads(call(*arguments, **options, _preload_content=False).data)
     return document
+
+
+def _application(pod: Manifest) -> str:
+    name: str = pod["metadata"]["labels"]["app"]
+    return name
 
 
 def _ready() -> Manifest:
@@ -122,7 +143,7 @@ class Pods:
         if gone:
             self.applications.pop(name, None)
             return
-        self.applications[name] = pod["metadata"]["labels"]["app"]
+        self.applications[name] = _application(pod)
         conditions = {c["type"]: c["status"] for c in pod["status"].get("conditions", ())}
         if conditions.get("Ready") == "True" and "deletionTimestamp" not in pod["metadata"]:
             self.ready.add(name)
@@ -148,7 +169,7 @@ class Scheduler(Kubelet):
 
     def node_for(self, pod: Manifest) -> str:
         """Return the first node with room, in the order of `cards`."""
-        wanted = pod["metadata"]["labels"]["app"].rpartition("-")[2].upper()
+        wanted = _application(pod).rpartition("-")[2].upper()
         pods = _answer(self._core.list_namespaced_pod, self._namespace)["items"]
         used = Counter(other["spec"].get("nodeName") for other in pods)
         nodes = {n["metadata"]["name"]: n for n in _answer(self._core.list_node)["items"]}
@@ -273,10 +294,14 @@ def running_pods(
     capacity: Mapping[str, int],
     seconds: float = 1.0,
     kubelet_class: type[Kubelet] = Kubelet,
+    held: Container[str] = (),
 ) -> Iterator[Witness]:
-    """Run pods in a namespace, and look at them; they start and end within some seconds."""
+    """Run pods in a namespace, and look at them; they start and end within some seconds.
+
+    Those of the applications in `held` begin to start when a test takes them out of it.
+    """
     with client_of(kubeconfig) as seen, client_of(kubeconfig) as changed:
         witness = Witness(seen, namespace, capacity)
-        kubelet = kubelet_class(changed, namespace, seconds, seconds)
+        kubelet = kubelet_class(changed, namespace, seconds, seconds, held=held)
         with kubelet, witness:
             yield witness

@@ -1,5 +1,6 @@
 """What only an API server does while replicas move: definitions change, a namespace ends."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import yaml
 
 from tests.cluster.kubelet import running_pods
 from tests.cluster.scene import Manifest, Scene, condition
-from tests.cluster.test_typed_motion import COLD_START_S, fleet
+from tests.cluster.test_typed_motion import fleet
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import wait_until
@@ -20,6 +21,12 @@ pytestmark = [
 
 RUNS = 10
 """Replicas on A; one on B carries as much."""
+
+NEW = "s-b"
+"""The Deployment that a Server goes to; its pod is held until what disturbs the move has come."""
+
+COLD_START_S = 8.0
+"""Watches of a definition that has changed end in this time."""
 
 
 class Move:
@@ -50,9 +57,9 @@ class Move:
         return {item["metadata"]["name"]: item["spec"]["replicas"] for item in items}
 
     def wait_until_half_done(self) -> None:
-        """Wait until the new replica is asked for, and starts."""
-        wait_until(self.replicas, lambda found: found["s-b"] == 1, "a replica on B")
-        assert self.replicas()["s-a"] == RUNS
+        """Wait until the new replica is asked for; it starts as long as its pod is held."""
+        found = wait_until(self.replicas, lambda found: found[NEW] == 1, "a replica on B")
+        assert found["s-a"] == RUNS
 
     def wait_until_done(self) -> None:
         """Wait until it runs on B alone, and says so."""
@@ -62,6 +69,13 @@ class Move:
             return condition(server, "Actuated").get("status") == "True"
 
         self._plane.wait_for("server", "s", told, self._namespace)
+
+    def may_have_later(self) -> bool:
+        """Whether its Server may have the field of the next release."""
+        patch = json.dumps({"spec": {"later": "on"}})
+        options = ("--type=merge", "--patch", patch, "--dry-run=server", "--output=json")
+        told = self._plane.kubectl("patch", "server", "s", "--namespace", self._namespace, *options)
+        return "later" in json.loads(told.stdout)["spec"]
 
     def _wait_until_it_runs(self) -> None:
         def ready(manifest: Manifest) -> bool:
@@ -90,16 +104,18 @@ def test_definitions_that_are_upgraded_during_a_move_stop_nothing(
     scene: Scene, operator: StartOperator, next_release: list[Manifest]
 ) -> None:
     """The API server ends all watches then, and validates by other schemas from then on."""
-    plane = scene.control_plane
-    with running_pods(
-        plane.kubeconfig, scene.namespace, {"A": 20, "B": 20}, COLD_START_S
-    ) as witness:
+    plane, held = scene.control_plane, {NEW}
+    cards = {"A": 20, "B": 20}
+    where = plane.kubeconfig, scene.namespace
+    with running_pods(*where, cards, COLD_START_S, held=held) as witness:
         move = Move(scene)
         move.begin()
         witness.need({"s": 1})
         process = operator()
         move.wait_until_half_done()
         plane.api.apply(next_release)
+        wait_until(move.may_have_later, bool, "definitions that count")
+        held.clear()
         move.wait_until_done()
 
         process.check_running()
@@ -112,7 +128,7 @@ def test_a_namespace_that_is_deleted_during_a_move_holds_up_no_other_one(
     """Nothing can be created there any more, and what is there ends."""
     plane = scene.control_plane
     with (
-        running_pods(plane.kubeconfig, scene.namespace, {}, COLD_START_S),
+        running_pods(plane.kubeconfig, scene.namespace, {}, held={NEW}),
         running_pods(plane.kubeconfig, other.namespace, {}) as witness,
     ):
         first = Move(scene)
@@ -151,13 +167,15 @@ def test_a_deployment_that_is_paused_during_a_move_is_left_all_the_same(
     scene: Scene, operator: StartOperator
 ) -> None:
     """Its template may not change, and its number of replicas may."""
-    with running_pods(scene.control_plane.kubeconfig, scene.namespace, {}, COLD_START_S) as witness:
+    kubeconfig, held = scene.control_plane.kubeconfig, {NEW}
+    with running_pods(kubeconfig, scene.namespace, {}, held=held) as witness:
         move = Move(scene)
         move.begin()
         witness.need({"s": 1})
         operator()
         move.wait_until_half_done()
         move.pause("s-a", paused=True)
+        held.clear()
         move.wait_until_done()
 
         assert witness.broken == []
