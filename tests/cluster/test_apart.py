@@ -124,6 +124,7 @@ def test_both_roles_move_together_with_the_operator_killed_in_between(
     )
     running = operator()
     wait_until(lambda: _server(scene), _has_arrived, "replicas that do both")
+    scene.wait_until_done("apart")  # else what is asked for next is taken for the same
     together = _server(scene)["spec"]["currentAlloc"]["numReplicas"]
 
     gaps, kills = [], 0

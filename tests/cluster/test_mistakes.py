@@ -278,8 +278,15 @@ def test_an_optimizer_whose_definition_lacks_a_field_says_so_and_what_runs_stays
     def told(manifest: Manifest) -> bool:
         return condition(manifest, "Optimized").get("reason") == "Rejected"
 
+    def kept(manifest: Manifest) -> Manifest:
+        last: Manifest = manifest["status"]["lastOptimization"]
+        return last
+
+    assert "certificate" in kept(scene.optimizer("inferno"))
     plane.kubectl("patch", "crd", f"optimizers.{GROUP}", "--type=json", "--patch", patch)
     try:
+        # The API server goes by a definition a moment after it has it.
+        plane.wait_for("optimizer", "inferno", lambda o: "certificate" not in kept(o), namespace)
         fleet.scene.request("inferno")
         plane.wait_for("optimizer", "inferno", told, namespace)
         assert fleet.replicas() == BEFORE

@@ -11,7 +11,7 @@ from tests.cluster.scene import Manifest, Scene, condition, environment_of, in_m
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.operator_process import OperatorProcess
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.rest_optimizer import Failure, RestOptimizer
 from tests.tiers import extended
 
@@ -67,7 +67,7 @@ def begin_to_hang(scene: Scene, rest: RestOptimizer) -> None:
     """Ask for an optimization, and let it have no end once it has come."""
     rest.gate.clear()
     scene.request("inferno")
-    assert rest.arrived.wait(30)
+    assert rest.arrived.wait(PATIENCE_S)
 
 
 def assert_untouched(scene: Scene) -> None:
@@ -133,7 +133,7 @@ def test_an_optimizer_that_answers_slowly(
 
     told = optimized(scene.wait_for_condition("inferno", "Optimizing"))
     assert told["status"] == "Unknown"
-    assert rest.arrived.wait(30)
+    assert rest.arrived.wait(PATIENCE_S)
     assert_untouched(scene)
 
     rest.gate.set()

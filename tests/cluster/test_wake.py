@@ -109,9 +109,8 @@ class Sleeper:
 
     def hold_a_solve(self) -> None:
         """Wait until a solve has begun that will have no end."""
-        self.rest.arrived.clear()
         self.rest.gate.clear()
-        wait_until(self.rest.arrived.is_set, bool, "a solve")
+        wait_until(self.rest.held.is_set, bool, "a solve")
 
     def request(self) -> float:
         """Let requests wait at the gateway; returns since when [s]."""

@@ -141,6 +141,15 @@ class Fleet:
         servers = self.control_plane.items("servers", self.scene.namespace)
         return {s["metadata"]["name"]: condition(s, "Actuated").get("reason", "") for s in servers}
 
+    def is_known(self) -> bool:
+        """Whether each Server was judged as it is now, with its load and its decision."""
+        servers = self.control_plane.items("servers", self.scene.namespace)
+        return all(
+            condition(server, "Actuated").get("observedGeneration")
+            == server["metadata"]["generation"]
+            for server in servers
+        )
+
     def messages(self) -> dict[str, str]:
         """What the Servers say that have not arrived."""
         servers = self.control_plane.items("servers", self.scene.namespace)
@@ -235,6 +244,8 @@ def end_of(plan: Plan, fleet: Fleet, witness: Witness) -> set[str]:
         reasons = set(fleet.reasons().values())
         if not found or not reasons & {"NoRoom", "Blocked"}:
             return not found and reasons == {"Actuated"}
+        if not reasons <= SETTLED:  # nothing moves either until another leader takes over
+            return False
         witness.pause(QUIET_S)
         return witness.events == events
 
@@ -336,7 +347,8 @@ def follow(course: Course, fleet: Fleet, witness: Witness, operator: StartOperat
         serving = witness.serving()
         witness.need({name: min(known[name], loads[name], serving[name]) for name in names})
         fleet.decide(plan, loads)
-        witness.pause(NOTICE_S)  # nobody keeps replicas for a load that is not known yet
+        wait_until(fleet.is_known, bool, "loads that are known")  # none is kept for others
+        witness.pause(NOTICE_S)  # pods go a little after the number of replicas
         witness.need(loads)
         known = loads
         for _ in range(moments[number]):

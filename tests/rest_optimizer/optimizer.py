@@ -56,6 +56,8 @@ class RestOptimizer:
         Requests to solve wait while the gate is clear, but for as many as there are passes.
     arrived
         Set when one has come.
+    held
+        Set while one waits at the gate.
     at_once, most_at_once
         Requests to solve that are being answered, and the most that were.
     """
@@ -71,6 +73,7 @@ class RestOptimizer:
         self.gate.set()
         self.passes = threading.Semaphore(0)
         self.arrived = threading.Event()
+        self.held = threading.Event()
         self.at_once = self.most_at_once = 0
         self._counting = threading.Lock()
         self._server: Server | None = None
@@ -230,7 +233,8 @@ class Handler(BaseHTTPRequestHandler):
         with owner.counting():
             owner.arrived.set()
             while not owner.gate.wait(0.02) and not owner.passes.acquire(blocking=False):
-                pass
+                owner.held.set()
+            owner.held.clear()
             failure = owner.failures.pop(0) if owner.failures else None
             reply = (500, "") if failure else self._reply(path, body)
         if failure:
