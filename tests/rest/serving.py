@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import uuid
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 
@@ -80,6 +81,23 @@ def children(pid: int) -> list[int]:
         return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
     except FileNotFoundError:
         return []
+
+
+@contextmanager
+def connected(server: Served) -> Iterator[socket.socket]:
+    """A connection to a server, on which anything can be sent."""
+    parts = urlsplit(server.url)
+    with socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE_S) as connection:
+        yield connection
+
+
+def sent_by_post(path: str, body: bytes) -> bytes:
+    """A whole request, as it is sent on a connection."""
+    return b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (
+        path.encode(),
+        len(body),
+        body,
+    )
 
 
 @contextmanager

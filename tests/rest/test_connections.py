@@ -8,23 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPResponse
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
 from tests.cli.program import SMALL
-from tests.controlplane.waiting import PATIENCE_S
-from tests.rest.serving import Served, limited
+from tests.rest.serving import Served, connected, limited, sent_by_post
 from tests.rest.test_limits import long_question
-
-
-@contextmanager
-def connected(server: Served) -> Iterator[socket.socket]:
-    """A connection to a server, on which anything can be sent."""
-    parts = urlsplit(server.url)
-    with socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE_S) as connection:
-        yield connection
 
 
 @contextmanager
@@ -43,18 +33,10 @@ def answer(connection: socket.socket) -> tuple[int, bytes]:
     return response.status, response.read()
 
 
-def post(path: str, body: bytes) -> bytes:
-    return b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (
-        path.encode(),
-        len(body),
-        body,
-    )
-
-
 HALF_CLOSED = {
     "a look": b"GET /getModels HTTP/1.1\r\nHost: x\r\n\r\n",
     "HTTP/1.0": b"GET /getModels HTTP/1.0\r\n\r\n",
-    "an optimization": post("/optimizeOne", SMALL.read_bytes()),
+    "an optimization": sent_by_post("/optimizeOne", SMALL.read_bytes()),
 }
 
 
@@ -81,7 +63,7 @@ def test_a_client_that_stops_sending_after_two_requests_is_answered_twice(
 
 def test_a_client_that_stops_sending_waits_for_a_long_optimization(tmp_path: Path) -> None:
     start = time.monotonic()
-    question = post("/optimizeOne", long_question())
+    question = sent_by_post("/optimizeOne", long_question())
     with limited(tmp_path, time_limit=2.0) as server, half_closed(server, question) as connection:
         status, text = answer(connection)
         seconds = time.monotonic() - start
@@ -158,7 +140,7 @@ def test_a_body_that_nobody_reads_does_not_hold_a_connection(tmp_path: Path) -> 
     with limited(tmp_path, body_seconds=0.5) as server, connected(server) as connection:
         connection.sendall(head)
         status, _ = answer(connection)
-        with httpx.Client(base_url=server.url) as client, suppress(ConnectionError):
+        with server.client() as client, suppress(ConnectionError):
             while True:  # until it is closed from the other side
                 connection.sendall(b".")
                 client.get("/healthz").raise_for_status()  # which goes on meanwhile

@@ -1,10 +1,8 @@
 """Whatever is sent: an answer, and not that of a server that broke."""
 
 import random
-import socket
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -15,7 +13,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance, unsuppor
 
 from tests.cli.program import SMALL
 from tests.controlplane.waiting import PATIENCE_S
-from tests.rest.serving import Served, serving
+from tests.rest.serving import Served, connected, serving
 from tests.tiers import extended
 
 REQUESTS = 500
@@ -58,7 +56,7 @@ def test_requests_made_from_the_description_are_answered_as_it_says(
 
             answered()
 
-        assert httpx.get(f"{server.url}/readyz").status_code == 200
+        assert httpx.get(f"{server.url}/readyz", timeout=PATIENCE_S).status_code == 200
     assert "Traceback" not in server.log.read_text()
 
 
@@ -97,8 +95,7 @@ def damaged(body: bytes, source: random.Random) -> bytes:
 
 def send_bytes(server: Served, noise: bytes) -> None:
     """Send what is no HTTP, and hang up."""
-    parts = urlsplit(server.url)
-    with socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE_S) as connection:
+    with connected(server) as connection:
         connection.sendall(noise)
 
 

@@ -9,6 +9,7 @@ import pytest
 import trustme
 
 from tests.cli.program import SMALL
+from tests.controlplane.waiting import PATIENCE_S
 from tests.rest.serving import Served, serving
 
 TOKEN = "correct-horse"  # noqa: S105 - made up
@@ -26,7 +27,7 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def status(server: Served, path: str, headers: Mapping[str, str]) -> int:
-    return httpx.get(f"{server.url}{path}", headers=headers).status_code
+    return httpx.get(f"{server.url}{path}", headers=headers, timeout=PATIENCE_S).status_code
 
 
 @pytest.mark.parametrize("path", ["/getModels", "/metrics", "/openapi.json", "/nothing"])
@@ -37,7 +38,7 @@ def status(server: Served, path: str, headers: Mapping[str, str]) -> int:
 def test_without_the_token_there_is_no_answer(
     guarded: Served, path: str, headers: dict[str, str]
 ) -> None:
-    reply = httpx.get(f"{guarded.url}{path}", headers=headers)
+    reply = httpx.get(f"{guarded.url}{path}", headers=headers, timeout=PATIENCE_S)
 
     assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
     assert "token" in reply.json()["message"]
@@ -52,9 +53,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def test_with_the_token_it_answers_and_health_needs_none(guarded: Served) -> None:
-    reply = httpx.post(
-        f"{guarded.url}/optimizeOne", content=SMALL.read_bytes(), headers=bearer(TOKEN)
-    )
+    with guarded.client() as client:
+        reply = client.post("/optimizeOne", content=SMALL.read_bytes(), headers=bearer(TOKEN))
 
     assert reply.status_code == 200
     assert [status(guarded, path, {}) for path in ("/healthz", "/readyz")] == [200, 200]
@@ -126,7 +126,7 @@ def test_it_speaks_tls_and_takes_up_a_certificate_that_is_replaced_on_disk(
         second = certificate_of(server)
         (tmp_path / "cert.pem").write_text("half of")
         third = certificate_of(server)
-        reply = httpx.get(f"{server.url}/healthz", verify=authority.trust)
+        reply = httpx.get(f"{server.url}/healthz", verify=authority.trust, timeout=PATIENCE_S)
 
     assert server.url.startswith("https://127.0.0.1:")
     assert first != second == third
@@ -137,9 +137,9 @@ def test_it_speaks_tls_and_takes_up_a_certificate_that_is_replaced_on_disk(
 def test_without_trust_there_is_no_answer(tmp_path: Path, authority: Authority) -> None:
     with serving(tmp_path, environment=authority.environment()) as server:
         with pytest.raises(httpx.ConnectError):
-            httpx.get(f"{server.url}/healthz")
+            httpx.get(f"{server.url}/healthz", timeout=PATIENCE_S)
         with pytest.raises(httpx.RemoteProtocolError):
-            httpx.get(f"{server.url.replace('https', 'http')}/healthz")
+            httpx.get(f"{server.url.replace('https', 'http')}/healthz", timeout=PATIENCE_S)
 
     assert "Traceback" not in server.log.read_text()
 
@@ -151,8 +151,8 @@ def test_with_an_authority_clients_need_a_certificate_of_it(
     known = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
     authority.ca.issue_cert("client@example.org").configure_cert(known)
     with serving(tmp_path, environment=environment) as server:
-        reply = httpx.get(f"{server.url}/healthz", verify=known)
+        reply = httpx.get(f"{server.url}/healthz", verify=known, timeout=PATIENCE_S)
         with pytest.raises(httpx.TransportError):
-            httpx.get(f"{server.url}/healthz", verify=authority.trust)
+            httpx.get(f"{server.url}/healthz", verify=authority.trust, timeout=PATIENCE_S)
 
     assert reply.status_code == 200

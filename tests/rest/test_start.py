@@ -4,7 +4,6 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.cli.program import inferno
@@ -17,8 +16,11 @@ def test_it_listens_on_loopback_unless_told_otherwise(tmp_path: Path) -> None:
 
 
 def test_the_environment_says_where_to_listen_and_options_win(tmp_path: Path) -> None:
-    with serving(tmp_path, "--host", "::1", environment={"INFERNO_HOST": "x"}) as server:
-        reply = httpx.get(f"{server.url}/healthz")
+    with (
+        serving(tmp_path, "--host", "::1", environment={"INFERNO_HOST": "x"}) as server,
+        server.client() as client,
+    ):
+        reply = client.get("/healthz")
 
     assert server.url.startswith("http://[::1]:")
     assert reply.status_code == 200
