@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 
 import httpx
@@ -91,9 +92,10 @@ def api_server(plane: ControlPlane, folder: Path) -> ApiServerAddress:
 
 def _answers(origin: str, trust: ssl.SSLContext) -> bool:
     try:
-        return httpx.get(f"{origin}/login", verify=trust, trust_env=False).status_code == 200
+        answer = httpx.get(f"{origin}/login", verify=trust, trust_env=False, timeout=PATIENCE_S)
     except httpx.TransportError:
         return False
+    return answer.status_code == HTTPStatus.OK
 
 
 def token_of(plane: ControlPlane, namespace: str, name: str, *roles: str) -> str:

@@ -361,12 +361,12 @@ def pair(plane: ControlPlane, variables: dict[str, str]) -> Iterator[list[Operat
 def asked(operator: OperatorProcess) -> tuple[int, Any]:
     """Status and content of the answer of an operator; it may be that of an error."""
     url = f"{operator.health_url}/v1/desired/{NAMESPACE}/chat/A"
-    answer = httpx.get(url, headers={"Authorization": f"Bearer {TOKEN}"})
+    answer = httpx.get(url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=PATIENCE_S)
     return answer.status_code, answer.json()
 
 
 def exported(operator: OperatorProcess) -> list[str]:
-    page = httpx.get(f"{operator.health_url}/metrics").text
+    page = httpx.get(f"{operator.health_url}/metrics", timeout=PATIENCE_S).text
     return [line for line in page.splitlines() if line.startswith("inferno_desired_replicas{")]
 
 

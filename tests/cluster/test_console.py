@@ -79,7 +79,7 @@ def test_who_may_approve_does_so_in_the_page(proposed: Scene, tmp_path: Path) ->
 
     with console(kubeconfig, namespace, log) as opened:
         assert opened.browser.get(opened.address).status_code == 401  # it opens one browser, once
-        assert httpx.get(opened.origin, trust_env=False).status_code == 401
+        assert httpx.get(opened.origin, trust_env=False, timeout=PATIENCE_S).status_code == 401
         fleet = opened.text("/")
         assert "inferno-1 waits for approval: " in fleet
         assert '<a class="primary" href="/plans/inferno-1">' in fleet

@@ -15,7 +15,7 @@ from tests.controlplane import ControlPlane
 from tests.controlplane.binaries import Binaries
 from tests.controlplane.errors import ApiError, ProgramError, WaitTimeoutError
 from tests.controlplane.processes import ROOT
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.tiers import extended
 
 STARTER = """
@@ -180,7 +180,7 @@ def test_a_service_account_has_no_rights_but_those_it_was_given(
 
 def test_its_certificate_is_not_trusted_by_just_anybody(control_plane: ControlPlane) -> None:
     with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
-        httpx.get(control_plane.url)
+        httpx.get(control_plane.url, timeout=PATIENCE_S)
 
 
 def definition_of_gadgets() -> str:
@@ -227,6 +227,13 @@ def test_a_restarted_api_server_has_its_data_and_its_address(
 
     assert "refused" in away.stderr
     assert control_plane.get("configmap", "kept", namespace) == before
+
+
+def test_a_namespace_that_a_controller_ended_first_is_finished(control_plane: ControlPlane) -> None:
+    with pytest.raises(ApiError, match="NotFound"):
+        control_plane.get("namespace", "ended")
+
+    control_plane.api.finish_namespace("ended")
 
 
 def test_waiting_in_vain_shows_the_last_state(control_plane: ControlPlane, namespace: str) -> None:

@@ -2,7 +2,7 @@
 
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -155,21 +155,22 @@ class Api(AbstractContextManager["Api"]):
 
     def delete_namespace(self, name: str) -> None:
         """Ask for the end of a namespace, if there is one; do not wait for it."""
-        try:
+        with _unless_gone():
             self._request("DELETE", f"/api/v1/namespaces/{name}")
-        except ApiError as error:
-            if "NotFound" not in str(error):
-                raise
 
     def has_namespace(self, name: str) -> bool:
         """Whether there is a namespace."""
         return any(item["metadata"]["name"] == name for item in self._list("/api/v1/namespaces"))
 
     def finish_namespace(self, name: str) -> None:
-        """End a namespace that is being deleted at once; what it has is left to nobody."""
+        """End a namespace that is being deleted at once; what it has is left to nobody.
+
+        A controller may end it first.
+        """
         header = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         finalized = {**header, "spec": {"finalizers": []}}
-        self._request("PUT", f"/api/v1/namespaces/{name}/finalize", json=finalized)
+        with _unless_gone():
+            self._request("PUT", f"/api/v1/namespaces/{name}/finalize", json=finalized)
 
     def delete_all(self, category: str, namespace: str) -> bool:
         """Delete what a namespace has of the kinds of a category that were found so far.
@@ -243,6 +244,16 @@ class Api(AbstractContextManager["Api"]):
             raise ApiError(f"{method} {path}: {_reason(reply)}")
         document: Manifest = reply.json()
         return document
+
+
+@contextmanager
+def _unless_gone() -> Iterator[None]:
+    """Do nothing more where the object is gone."""
+    try:
+        yield
+    except ApiError as error:
+        if "NotFound" not in str(error):
+            raise
 
 
 def _is_final(reply: httpx.Response) -> bool:

@@ -27,7 +27,7 @@ from tests.controlplane.errors import ProgramError
 from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.ports import free_port
 from tests.controlplane.processes import Processes
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.deployment.pods import POD_IP, Pod, service_account
 from tests.deployment.prometheus import Scrape
 from tests.deployment.rendering import NAMESPACE, Manifest, find, kustomize
@@ -169,7 +169,8 @@ class OptimizerPod:
         """Its metrics, got as its ServiceMonitor says."""
         authority = self.secrets["inferno-optimizer-tls"]["ca.crt"].decode()
         token = self.secrets["inferno-optimizer-token"]["token"].decode().strip()
-        with httpx.Client(verify=ssl.create_default_context(cadata=authority)) as client:
+        trust = ssl.create_default_context(cadata=authority)
+        with httpx.Client(verify=trust, timeout=PATIENCE_S) as client:
             response = client.get(
                 f"https://{POD_IP}:{self.port}/metrics",
                 headers={"Authorization": f"Bearer {token}"},
@@ -240,7 +241,7 @@ class Samples:
 
 def metrics(operator: OperatorProcess) -> str:
     """The page of its metrics."""
-    return httpx.get(f"{operator.health_url}/metrics").raise_for_status().text
+    return httpx.get(f"{operator.health_url}/metrics", timeout=PATIENCE_S).raise_for_status().text
 
 
 def leads(operator: OperatorProcess) -> bool:

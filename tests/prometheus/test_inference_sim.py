@@ -23,7 +23,7 @@ from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Measure, Measured
 from inferno_operator.resources.objects import Key
 from tests.controlplane.processes import Processes
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.engines.inference_sim import InferenceSim, SimulatorSettings
 from tests.engines.load import Load
 from tests.engines.prometheus import Prometheus
@@ -33,10 +33,15 @@ SETTINGS = SimulatorSettings("granite", inter_token_ms=10.0, prefill_ms=30.0)
 WORKLOAD = Workload(Fixed(100), Fixed(20))
 
 
+def page_of(url: str) -> str:
+    """What a replica tells."""
+    return httpx.get(f"{url}/metrics", timeout=PATIENCE_S).text
+
+
 def totals(url: str) -> dict[str, float]:
     """The values of a page by metric, summed over its series."""
     values: defaultdict[str, float] = defaultdict(float)
-    for family in text_string_to_metric_families(httpx.get(f"{url}/metrics").text):
+    for family in text_string_to_metric_families(page_of(url)):
         for sample in family.samples:
             values[sample.name] += sample.value
     return values
@@ -99,7 +104,7 @@ def test_its_metrics_deviate_from_those_of_vllm_as_we_know(
         Load([simulator.url], "granite", WORKLOAD, rate=20.0, seed=1),
     ):
         wait_for_completions(simulator, 1)
-        page = httpx.get(f"{simulator.url}/metrics").text
+        page = page_of(simulator.url)
     families = {family.name: family for family in text_string_to_metric_families(page)}
     labels = families["vllm:request_success"].samples[0].labels
 

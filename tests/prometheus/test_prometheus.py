@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from tests.controlplane.processes import Processes
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.engines.engine import Engine
 from tests.engines.fleet import Fleet, Settings
 from tests.engines.prometheus import Access, Prometheus, QueryError
@@ -168,7 +168,9 @@ def test_what_is_no_expression_is_refused(prometheus: Prometheus, expression: st
 def test_basic_authentication_is_asked_for(processes: Processes, prometheus_program: Path) -> None:
     access = Access({"basic_auth_users": {"ann": PASSWORD_HASH}}, {"auth": ("ann", "test")})
     with Prometheus(processes, prometheus_program, name="basic", access=access) as prometheus:
-        refused = httpx.get(f"{prometheus.url}/api/v1/query", params={"query": "1"})
+        refused = httpx.get(
+            f"{prometheus.url}/api/v1/query", params={"query": "1"}, timeout=PATIENCE_S
+        )
 
         assert value(prometheus, "1") == 1
         assert refused.status_code == 401
@@ -196,4 +198,4 @@ def test_a_client_certificate_is_asked_for(
     with Prometheus(processes, prometheus_program, name="tls", access=access) as prometheus:
         assert value(prometheus, "1") == 1
         with pytest.raises(httpx.TransportError):
-            httpx.get(f"{prometheus.url}/-/ready", verify=strangers)
+            httpx.get(f"{prometheus.url}/-/ready", verify=strangers, timeout=PATIENCE_S)

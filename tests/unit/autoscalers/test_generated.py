@@ -27,6 +27,7 @@ from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
 from tests.autoscalers.hpa import HorizontalPodAutoscaler, Target
 from tests.autoscalers.keda import Keda
+from tests.controlplane.waiting import PATIENCE_S
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
@@ -149,7 +150,7 @@ class Stage:
 
 @asynccontextmanager
 async def stage(token: Path) -> AsyncGenerator[Stage, None]:
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
         scene = Stage(token, client)
         watch = asyncio.create_task(scene.publication.run())
         await scene.start()

@@ -13,6 +13,7 @@ from inferno_operator.controllers.actuation.publication.published import Publish
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.ports import GoneError
 from inferno_optimizer.errors import UnavailableError
+from tests.controlplane.waiting import PATIENCE_S
 
 TOKEN = "t0ken-of-the-test"  # noqa: S105 - of the test
 URL = "/v1/desired/llm/chat"
@@ -45,7 +46,9 @@ async def ask(path: str, token: Path | None, authorization: str | bytes = "") ->
     sent = authorization or f"Bearer {TOKEN}"
     async with (
         health.serve(health.LOOPBACK, 0, (str, str), OperatorMetrics().page, decisions) as port,
-        httpx.AsyncClient(base_url=f"http://{health.LOOPBACK}:{port}") as client,
+        httpx.AsyncClient(
+            base_url=f"http://{health.LOOPBACK}:{port}", timeout=PATIENCE_S
+        ) as client,
     ):
         return await client.get(path, headers=[(b"Authorization", _bytes(sent))])
 
@@ -127,7 +130,9 @@ async def test_another_token_in_the_file_replaces_the_first(token: Path) -> None
     decisions = Decisions(decide, token)
     async with (
         health.serve(health.LOOPBACK, 0, (str, str), OperatorMetrics().page, decisions) as port,
-        httpx.AsyncClient(base_url=f"http://{health.LOOPBACK}:{port}") as client,
+        httpx.AsyncClient(
+            base_url=f"http://{health.LOOPBACK}:{port}", timeout=PATIENCE_S
+        ) as client,
     ):
         statuses = []
         for written, shown in (("new", TOKEN), ("new", "new")):

@@ -35,7 +35,9 @@ async def ask(
     page, probes = OperatorMetrics().page, (lambda: trouble, lambda: trouble)
     async with (
         health.serve(health.LOOPBACK, 0, probes, page, DECISIONS, token) as port,
-        httpx.AsyncClient(base_url=f"http://{health.LOOPBACK}:{port}") as client,
+        httpx.AsyncClient(
+            base_url=f"http://{health.LOOPBACK}:{port}", timeout=PATIENCE_S
+        ) as client,
     ):
         headers = {"Accept": accept, "Authorization": authorization}
         return await client.get(path, headers=headers)
@@ -113,7 +115,7 @@ async def test_a_busy_port_is_an_error_that_says_what_to_do() -> None:
 async def test_in_a_cluster_every_address_is_listened_on() -> None:
     async with (
         health.serve("", 0, (str, str), OperatorMetrics().page, DECISIONS) as port,
-        httpx.AsyncClient() as client,
+        httpx.AsyncClient(timeout=PATIENCE_S) as client,
     ):
         answer = await client.get(f"http://{health.LOOPBACK}:{port}/healthz")
 
