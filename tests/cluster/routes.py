@@ -5,16 +5,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kubernetes import watch
+from kubernetes.client import CustomObjectsApi
+
 from inferno_operator.resources.dialects import KTHENA
 from inferno_operator.resources.objects import Kind
+from tests.cluster.following import client_of
 from tests.cluster.scene import Scene
+from tests.controlplane.waiting import PATIENCE_S
 
 Manifest = dict[str, Any]
 
 KINDS = (KTHENA.serving, KTHENA.route)
-
-REPLAY_SECONDS = 1
-"""How long the API server tells of what happened; it does so at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,38 +55,61 @@ class Recording:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._objects: dict[tuple[str, str], Manifest] = {}
-        self._since = {kind: self._list(kind) for kind in KINDS}
+        self._since = {kind: self._take(kind) for kind in KINDS}
 
     def moments(self) -> Iterator[Moment]:
         """Every state since the beginning, over both kinds in the order of their versions."""
         objects = dict(self._objects)
-        events = [event["object"] for kind in KINDS for event in self._replay(kind)]
-        for changed in sorted(events, key=lambda item: int(item["metadata"]["resourceVersion"])):
+        events = [changed for kind in KINDS for changed in self._replay(kind)]
+        for changed in sorted(events, key=_version):
             objects[_place(changed)] = changed
             yield _moment(objects)
 
-    def _list(self, kind: Kind) -> str:
-        listed = json.loads(self._read(kind, ""))
-        for item in listed["items"]:
-            self._objects[_place(item)] = item
+    def _take(self, kind: Kind) -> str:
+        """Take the objects as they are; returns their version."""
+        listed = self._list(kind)
+        self._objects |= {_place(item): item for item in listed["items"]}
         version: str = listed["metadata"]["resourceVersion"]
         return version
 
     def _replay(self, kind: Kind) -> Iterator[Manifest]:
-        since = self._since[kind]
-        query = f"?watch=1&resourceVersion={since}&timeoutSeconds={REPLAY_SECONDS}"
-        for line in self._read(kind, query).splitlines():
-            event = json.loads(line)
-            assert event["type"] in ("ADDED", "MODIFIED"), event
-            yield event
+        """Each change that led to the objects as they are, however long it takes to tell."""
+        awaited = {_place(item): _version(item) for item in self._list(kind)["items"]}
+        seen = {place: _version(item) for place, item in self._objects.items()}
+        events = self._events(kind)
+        while any(seen.get(place, 0) < version for place, version in awaited.items()):
+            changed = next(events)
+            seen[_place(changed)] = _version(changed)
+            yield changed
 
-    def _read(self, kind: Kind, query: str) -> str:
+    def _events(self, kind: Kind) -> Iterator[Manifest]:
+        """What the API server tells of all changes; what does not come hangs."""
+        with client_of(self._scene.control_plane.kubeconfig) as api:
+            follow = watch.Watch("object").stream  # type: ignore[no-untyped-call]  # nobody typed it
+            for event in follow(
+                CustomObjectsApi(api).list_namespaced_custom_object,
+                *(kind.group, kind.version, self._scene.namespace, kind.plural),
+                resource_version=self._since[kind],
+                timeout_seconds=round(PATIENCE_S),
+            ):
+                assert event["type"] in ("ADDED", "MODIFIED"), event
+                yield event["raw_object"]
+        raise AssertionError(f"not all changes of {kind} were told within {PATIENCE_S:g} s")
+
+    def _list(self, kind: Kind) -> Manifest:
         place = f"/apis/{kind.api_version}/namespaces/{self._scene.namespace}/{kind.plural}"
-        return self._scene.control_plane.kubectl("get", "--raw", place + query).stdout
+        listed: Manifest = json.loads(
+            self._scene.control_plane.kubectl("get", "--raw", place).stdout
+        )
+        return listed
 
 
 def _place(item: Manifest) -> tuple[str, str]:
     return item["kind"], item["metadata"]["name"]
+
+
+def _version(item: Manifest) -> int:
+    return int(item["metadata"]["resourceVersion"])
 
 
 def _moment(objects: Mapping[tuple[str, str], Manifest]) -> Moment:

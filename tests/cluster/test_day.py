@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane.processes import ROOT
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.tiers import extended
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("day_programs")]
 
-STARTS_WITHIN_S, ENDS_WITHIN_S = 120.0, 30.0
 LONGEST_S = 360.0
 INTERRUPTED = 130
 
@@ -98,14 +97,14 @@ def started(tmp_path: Path) -> Iterator[Started]:
 
 
 def wait_until_nothing_is_left(day: Started) -> None:
-    wait_until(day.left, lambda left: left == ([], []), "nothing left", ENDS_WITHIN_S)
+    wait_until(day.left, lambda left: left == ([], []), "nothing left")
 
 
 @pytest.mark.parametrize("moment", [LOGS[0], *extended(*LOGS[1:], *LATER)])
 def test_nothing_is_left_when_ctrl_c_comes_at(moment: str, started: Started, soak: bool) -> None:
     if moment in LATER and not soak:
         pytest.skip("it takes minutes: make soak")
-    patience_s = LONGEST_S if moment in LATER else STARTS_WITHIN_S
+    patience_s = LONGEST_S if moment in LATER else PATIENCE_S
     wait_until(lambda: started.has_reached(moment), bool, moment, patience_s)
     processes, files = started.left()
 
@@ -113,7 +112,7 @@ def test_nothing_is_left_when_ctrl_c_comes_at(moment: str, started: Started, soa
 
     assert processes
     assert files
-    assert started.status(ENDS_WITHIN_S) == INTERRUPTED
+    assert started.status(PATIENCE_S) == INTERRUPTED
     assert "Traceback" not in started.output
     wait_until_nothing_is_left(started)
 
@@ -123,7 +122,7 @@ def test_nothing_is_left_when_ctrl_c_comes_at(moment: str, started: Started, soa
 def test_a_day_passes_as_announced_and_nothing_is_left(started: Started) -> None:
     began = time.monotonic()
 
-    status = started.status(LONGEST_S + ENDS_WITHIN_S)
+    status = started.status(LONGEST_S + PATIENCE_S)
 
     assert status == 0, started.output
     assert time.monotonic() - began < LONGEST_S
