@@ -236,13 +236,15 @@ async def test_nobody_there_is_an_error_that_may_pass(
 
 
 async def test_an_answer_that_takes_too_long_is_given_up(rest: RestOptimizer) -> None:
-    remote = RemoteOptimizer(Endpoint("127.0.0.1", rest.port), time_limit=-29.5)
+    remote = RemoteOptimizer(Endpoint("127.0.0.1", rest.port), time_limit=-28)  # 2 s of patience
     rest.gate.clear()
 
-    with pytest.raises(UnavailableError, match=r"no answer within 0\.5 s"):
+    with pytest.raises(UnavailableError, match="no answer within 2 s"):
         await remote.optimize(TWO)
 
-    assert len(rest.requests) == 1
+    # What was sent in time may be read later, on a busy machine.
+    asked = await asyncio.to_thread(wait_until, lambda: len(rest.requests), bool, "a request")
+    assert asked == 1
 
 
 async def test_a_request_can_be_cancelled(remote: RemoteOptimizer, rest: RestOptimizer) -> None:

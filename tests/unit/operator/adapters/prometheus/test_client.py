@@ -750,10 +750,10 @@ async def test_a_wait_longer_than_the_time_limit_is_not_kept(
     server.usual = lambda _: error(429, "", "slow down", **{"Retry-After": "3600"})
 
     with waits() as seconds:
-        problem = await failure(replace(endpoint, timeout=1.0))
+        problem = await failure(replace(endpoint, timeout=60.0))
 
     assert isinstance(problem, UnavailableError)
-    assert seconds == [0.5]  # not the hour that the server asks for
+    assert seconds == [30.0]  # not the hour that the server asks for
 
 
 async def test_a_query_that_takes_too_long_is_tried_twice_and_given_up(
@@ -761,11 +761,13 @@ async def test_a_query_that_takes_too_long_is_tried_twice_and_given_up(
 ) -> None:
     server.gate.clear()
 
-    problem = await failure(replace(endpoint, timeout=1.0))
+    problem = await failure(replace(endpoint, timeout=4.0))
 
     assert isinstance(problem, UnavailableError)
-    assert f"no answer within 1 s; query: {QUERY}" in str(problem)
-    assert len(server.asked) == 2
+    assert f"no answer within 4 s; query: {QUERY}" in str(problem)
+    # What was sent in time may be read later, on a busy machine.
+    asked = await asyncio.to_thread(wait_until, lambda: len(server.asked), lambda n: n >= 2, "two")
+    assert asked == 2
 
 
 async def test_nobody_there_is_an_error_that_may_pass(endpoint: PrometheusEndpoint) -> None:
