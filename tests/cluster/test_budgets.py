@@ -1,10 +1,14 @@
 """A PodDisruptionBudget allows no eviction: replicas move all the same, and the drain then ends."""
 
+import subprocess
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
 
 import pytest
 
+from tests.cluster.kubelet import Scheduler
 from tests.cluster.scene import Manifest, Scene
 from tests.cluster.test_drain import fleet, is_ready, node, scheduled, wait_until_half_moved
 from tests.conftest import StartOperator
@@ -37,18 +41,49 @@ def budget(application: str) -> Manifest:
     }
 
 
+class Hesitant(Scheduler):
+    """Gives one pod of chat-h100 a node; the others wait until `goes_on`."""
+
+    goes_on: Event
+    _first = ""
+
+    def node_for(self, pod: Manifest) -> str:
+        """Return the node of a pod; "" while it has to wait."""
+        name: str = pod["metadata"]["name"]
+        if name.startswith("chat-h100") and not self.goes_on.is_set():
+            self._first = self._first or name
+            if name != self._first:
+                return ""
+        return super().node_for(pod)
+
+
+@contextmanager
+def drained(plane: ControlPlane, name: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Drain a node; what kubectl complains of is in the log as soon as it does."""
+    options = ("--force", "--ignore-daemonsets", f"--timeout={PATIENCE_S:.0f}s")
+    program = (str(plane.kubectl_program), "--kubeconfig", str(plane.kubeconfig))
+    with (
+        log.open("w") as said,
+        subprocess.Popen([*program, "drain", name, *options], stderr=said) as drain,
+    ):
+        yield drain
+        drain.kill()  # if it has not ended
+
+
 def test_a_drain_that_a_budget_forbids_ends_when_the_server_has_moved(
-    scene: Scene, operator: StartOperator
+    scene: Scene, operator: StartOperator, tmp_path: Path
 ) -> None:
     """A reduction is no eviction: the move is not held up, and nobody loses a replica for it."""
-    plane = scene.control_plane
-    with scheduled(scene) as witness, ThreadPoolExecutor(1) as pool:
+    log, forbids = tmp_path / "log", "violate the pod's disruption budget"
+    goes_on = Hesitant.goes_on = Event()
+    with scheduled(scene, Hesitant) as witness:
         scene.apply(*fleet(), budget("chat-l4"), budget("chat-h100"))
         wait_until_half_moved(scene, operator, witness)
-        options = ("--force", "--ignore-daemonsets", f"--timeout={PATIENCE_S:.0f}s")
-        drain = pool.submit(plane.kubectl, "drain", node(scene, "left"), *options)
-        wait_until(is_ready(scene, chat_h100=4, mail_l4=2), bool, "the end of the move")
-        said = drain.result().stderr
+        with drained(scene.control_plane, node(scene, "left"), log) as drain:
+            wait_until(log.read_text, lambda said: forbids in said, "a refusal")
+            goes_on.set()
+            wait_until(is_ready(scene, chat_h100=4, mail_l4=2), bool, "the end of the move")
 
-    assert "violate the pod's disruption budget" in said
+            assert drain.wait(PATIENCE_S) == 0, log.read_text()
+
     assert witness.broken == []

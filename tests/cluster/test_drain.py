@@ -67,10 +67,10 @@ def node(scene: Scene, place: str) -> str:
 
 
 @contextmanager
-def scheduled(scene: Scene) -> Iterator[Witness]:
+def scheduled(scene: Scene, scheduler: type[Scheduler] = Scheduler) -> Iterator[Witness]:
     """Run pods on nodes that are there until the block ends."""
     placed = {node(scene, place): (name, KINDS[name][1]) for place, name in TYPES.items()}
-    kubelet = type("Placed", (Scheduler,), {"cards": placed})
+    kubelet = type("Placed", (scheduler,), {"cards": placed})
     kubeconfig = scene.control_plane.kubeconfig
     with (
         machines(kubeconfig, Random(1)) as found,  # noqa: S311 - nothing is random here
