@@ -1,7 +1,8 @@
-"""A proxy before a real API server, which makes watches end and then too old to go on."""
+"""A proxy before a real API server: watches end and are too old to go on, and writes hang."""
 
 import asyncio
 import ssl
+import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -34,6 +35,10 @@ class ForgetfulProxy:
     ----------
     gone
         Paths of the watches that were answered with 410 Gone.
+    writes
+        How many patches pass from now on; the others hang.
+    hanging
+        How many do.
     """
 
     def __init__(self, kubeconfig: Path) -> None:
@@ -43,6 +48,8 @@ class ForgetfulProxy:
         self._watches: set[asyncio.Task[None]] = set()
         self._forgotten: set[str] = set()
         self.gone: list[str] = []
+        self.writes = sys.maxsize
+        self.hanging = 0
         self.port = 0
 
     def __enter__(self) -> Self:
@@ -97,9 +104,18 @@ class ForgetfulProxy:
             await self._stopped.wait()
             await runner.cleanup()
 
+    async def _let_pass(self) -> None:
+        """Return if a write may pass."""
+        self.writes -= 1
+        if self.writes < 0:
+            self.hanging += 1
+            await asyncio.Event().wait()
+
     async def _pass_on(
         self, request: web.Request, session: aiohttp.ClientSession
     ) -> web.StreamResponse:
+        if request.method == "PATCH":
+            await self._let_pass()
         query = dict(request.query)
         if "watch" in query and request.path in self._forgotten:
             self._forgotten.remove(request.path)

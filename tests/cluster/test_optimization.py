@@ -3,14 +3,14 @@
 Each runs in two ways that have nothing in common.
 """
 
-import itertools
 import json
-import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from tests.cluster.forgetful import ForgetfulProxy
 from tests.cluster.scene import (
     Mode,
     Scene,
@@ -132,16 +132,16 @@ def two_replicas_are_refused(scene: Scene) -> bool:
 
 
 def test_a_kill_in_the_middle_of_the_writes_loses_nothing(
-    scene: Scene, operator: StartOperator, mode: Mode
+    scene: Scene, operator: StartOperator, mode: Mode, tmp_path: Path
 ) -> None:
     scene.apply_sample("small")
     scene.apply(*many_servers(200))
-    first = operator()
-    scene.wait_until_held(mode)
-    with watching_servers(scene) as lines:
-        assert sum(1 for _ in itertools.islice(lines, 202)) == 202  # what is there
+    with ForgetfulProxy(scene.control_plane.kubeconfig) as proxy:
+        first = operator(kubeconfig=proxy.write_kubeconfig(tmp_path / "kubeconfig"))
+        scene.wait_until_held(mode)
+        proxy.writes = 100
         scene.request("inferno")
-        assert sum(1 for _ in itertools.islice(lines, 100)) == 100
+        wait_until(lambda: proxy.hanging, bool, "a write that hangs")
         first.kill()
     interrupted = scene.servers()
     unwritten = [
@@ -159,22 +159,6 @@ def test_a_kill_in_the_middle_of_the_writes_loses_nothing(
         "Allocated"
     }
     assert all(server["spec"]["desiredAlloc"]["numReplicas"] > 0 for server in servers.values())
-
-
-@contextmanager
-def watching_servers(scene: Scene) -> Iterator[Iterable[str]]:
-    """Lines of `kubectl get servers --watch`, one for each state of a Server."""
-    command = [
-        *(str(scene.control_plane.kubectl_program), "get", "servers", "--watch"),
-        *("--output", "name", "--namespace", scene.namespace),
-        *("--kubeconfig", str(scene.control_plane.kubeconfig)),
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout
-        finally:
-            process.terminate()
 
 
 def test_a_restart_of_the_api_server_is_survived(scene: Scene, operator: StartOperator) -> None:
