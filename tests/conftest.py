@@ -79,7 +79,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all-examples",
         action="store_true",
-        help="try properties on all random cases, not a fourth",
+        help="try properties on all random cases, not an eighth",
     )
 
 

@@ -1,6 +1,6 @@
 """How many random cases a property is tried on.
 
-A fourth of them by `make test`, all by `make extended-test`, many more by `make soak`.
+An eighth of them by `make test`, all by `make extended-test`, many more by `make soak`.
 """
 
 from hypothesis import settings
@@ -8,7 +8,7 @@ from hypothesis import settings
 USUAL = 100
 """Examples of a property that asks for no number."""
 
-TIMES = {"tests": 1 / 4, "extended": 1, "soak": 20}
+TIMES = {"tests": 1 / 8, "extended": 1, "soak": 20}
 """By how much numbers of examples are multiplied, by the profile."""
 
 

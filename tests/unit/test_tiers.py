@@ -28,9 +28,9 @@ def test_each_eighth_of_many_values_stays_in_make_test() -> None:
 
 @pytest.mark.usefixtures("_profile_afterwards")
 @pytest.mark.parametrize(
-    ("profile", "asked", "usual"), [("tests", 10, 25), ("extended", 40, 100), ("soak", 800, 2000)]
+    ("profile", "asked", "usual"), [("tests", 5, 12), ("extended", 40, 100), ("soak", 800, 2000)]
 )
-def test_make_test_tries_a_fourth_of_the_examples_of_a_property(
+def test_make_test_tries_an_eighth_of_the_examples_of_a_property(
     profile: str, asked: int, usual: int
 ) -> None:
     load_profile(profile)
