@@ -22,7 +22,7 @@ from tests.controlplane.operator_process import OperatorProcess, refusal_to_star
 from tests.controlplane.processes import Processes
 from tests.examples import load_profile
 from tests.loops import PatientLoop
-from tests.workers import Sharing, places
+from tests.workers import Length, Sharing, places
 
 ROOT = Path(__file__).parents[1]
 NEEDS = {
@@ -41,8 +41,8 @@ NEEDS = {
 GO_GARBAGE_PERCENT = "300"
 """Garbage that may stand beside what is in use; an API server takes 450 MiB instead of 300."""
 
-LONG = ("slow", "extended")
-"""Marks of tests that workers begin with."""
+LONG = {"minutes": Length.MINUTES, "slow": Length.SLOW, "extended": Length.SLOW}
+"""Marks of tests that workers begin with, the longest first."""
 
 WORKER = "PYTEST_XDIST_WORKER"
 FIRST = "gw0"
@@ -133,9 +133,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             for mark in item.iter_markers("soak"):
                 item.add_marker(pytest.mark.skip(f"{mark.args[0]}: make soak"))
     if hasattr(config, "workerinput"):
-        slow = {item.nodeid: any(map(item.get_closest_marker, LONG)) for item in items}
-        place = places(slow)
+        place = places({item.nodeid: _length(item) for item in items})
         items.sort(key=lambda item: place[item.nodeid])
+
+
+def _length(item: pytest.Item) -> Length:
+    """How long a test takes, as its marks say."""
+    marked = (length for mark, length in LONG.items() if item.get_closest_marker(mark))
+    return next(marked, Length.SHORT)
 
 
 @pytest.hookimpl(optionalhook=True)  # only where there are workers

@@ -1,7 +1,7 @@
 """Which tests run on the same worker, those that share what takes long to make, and when."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from functools import cache
 from pathlib import PurePath
@@ -28,22 +28,29 @@ image is with the overlays, so that one worker makes it; the other deployments n
 """
 
 
-class Turn(IntEnum):
-    """When a group is given to a worker: the longest first, so that all workers end together.
+class Length(IntEnum):
+    """How long a test takes, as its marks say."""
 
-    What computes all the time comes early, beside the deployments, which wait a lot. A test with a
-    real Prometheus waits too, and one of them may be all that there is in its file.
-    """
+    MINUTES = 0
+    SLOW = 1
+    SHORT = 2
+
+
+class Turn(IntEnum):
+    """When a group is given to a worker: the longest first, so that all workers end together."""
 
     DEPLOYMENT = 0
-    SLOW = 1
-    SLOW_ON_CLUSTER = 2
-    ON_CLUSTER = 3
-    OTHERS = 4
+    MINUTES = 1
+    SLOW = 2
+    OTHERS = 3
 
 
 class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Gives a worker a group of tests at a time, in the order in which they were collected."""
+    """Gives a worker a group of tests at a time, in the order in which they were collected.
+
+    One half of the workers begins with groups that wait most of the time, the other half with
+    those that compute, so that at each moment there is something to compute beside what waits.
+    """
 
     def __init__(self, config: pytest.Config, log: object) -> None:
         super().__init__(config, log)
@@ -51,6 +58,32 @@ class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
+
+    def _assign_work_unit(self, node: object) -> None:
+        first = next_group(self.workqueue, self.nodes.index(node))
+        self.workqueue.move_to_end(first, last=False)
+        super()._assign_work_unit(node)
+
+
+def next_group(groups: Iterable[str], worker: int) -> str:
+    """The group that a worker is to begin with.
+
+    Parameters
+    ----------
+    groups
+        Those that nobody has begun, in order; at least one.
+    worker
+        Its number among the workers. Even ones take what waits as long as there is any.
+    """
+    left = list(groups)
+    waiting = worker % 2 == 0
+    return next((group for group in left if waits(group) == waiting), left[0])
+
+
+def waits(group: str) -> bool:
+    """Whether the tests of a group wait most of the time, for a control plane or a Prometheus."""
+    path = PurePath(_file(group))
+    return path.is_relative_to(CLUSTER) or path.is_relative_to(PROMETHEUS)
 
 
 def group_of(nodeid: str) -> str:
@@ -71,37 +104,37 @@ def _group_of_file(file: str) -> str | None:
     return None if path.is_relative_to(CLUSTER) else file
 
 
-def places(slow: Mapping[str, bool]) -> dict[str, tuple[int, int]]:
+def places(lengths: Mapping[str, Length]) -> dict[str, tuple[int, int]]:
     """Keys that sort tests in the order in which workers begin their groups.
 
     Groups whose turn is the same come by their number of tests, the largest first. A group begins
-    with its slow tests.
+    with its longest tests.
 
     Parameters
     ----------
-    slow
-        Whether a test is slow, by its name.
+    lengths
+        How long each test takes, by its name.
     """
-    sizes = Counter(map(group_of, slow))
+    sizes = Counter(map(group_of, lengths))
     return {
-        test: (turn_of(test, slow=is_slow), -sizes[group_of(test)])
-        for test, is_slow in slow.items()
+        test: (turn_of(test, length), -sizes[group_of(test)]) for test, length in lengths.items()
     }
 
 
-def turn_of(nodeid: str, *, slow: bool) -> Turn:
+def turn_of(nodeid: str, length: Length) -> Turn:
     """When the group of a test is to begin because of this test."""
-    return _turn_of_file(_file(nodeid), slow=slow)
+    return _turn_of_file(_file(nodeid), length)
 
 
 @cache
-def _turn_of_file(file: str, *, slow: bool) -> Turn:
+def _turn_of_file(file: str, length: Length) -> Turn:
     path = PurePath(file)
     if path.is_relative_to(DEPLOYMENT):
         return Turn.DEPLOYMENT
-    if path.is_relative_to(CLUSTER):
-        return Turn.SLOW_ON_CLUSTER if slow else Turn.ON_CLUSTER
-    return Turn.SLOW if slow or path.is_relative_to(PROMETHEUS) else Turn.OTHERS
+    if length is Length.MINUTES:
+        return Turn.MINUTES
+    slow = length is Length.SLOW or path.is_relative_to(PROMETHEUS)
+    return Turn.SLOW if slow else Turn.OTHERS
 
 
 def _file(nodeid: str) -> str:

@@ -64,6 +64,7 @@ def assert_opens(file: Path, browser: Browser, *headings: str) -> None:
         assert seen.page.evaluate("performance.getEntriesByType('resource').length") == 0
 
 
+@pytest.mark.minutes
 @pytest.mark.extended
 def test_every_page_of_a_fleet_with_a_past_is_easy_to_read(browser: Browser) -> None:
     views = pages(world())

@@ -86,6 +86,7 @@ def decided(motion: Motion) -> dict[str, int]:
     }
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("exact", [False, True], ids=["greedy", "exact"])
 def test_one_card_too_few_costs_the_least_important_one_replica_and_nobody_all(
     scene: Scene,

@@ -170,6 +170,7 @@ def wait_for_another_leader(scene: Scene, before: str) -> None:
     wait_until(lambda: leader_of(scene), lambda h: h not in ("", before), "another leader")
 
 
+@pytest.mark.minutes
 @pytest.mark.extended
 def test_a_server_wakes_once_beside_a_held_solve_whose_operator_is_killed(
     scene: Scene, operator: StartOperator, prometheus_program: Path

@@ -468,6 +468,7 @@ def full_pools_that_swap(scene: Scene, operator: StartOperator) -> Iterator[tupl
         yield fleet, witness
 
 
+@pytest.mark.minutes
 @pytest.mark.extended
 def test_two_servers_swap_full_pools(scene: Scene, operator: StartOperator) -> None:
     with full_pools_that_swap(scene, operator) as (fleet, witness):
@@ -476,6 +477,7 @@ def test_two_servers_swap_full_pools(scene: Scene, operator: StartOperator) -> N
     assert witness.broken == []
 
 
+@pytest.mark.minutes
 @pytest.mark.extended
 @pytest.mark.parametrize("at_once", [False, True], ids=["one-by-one", "a-drained-node"])
 def test_evictions_in_a_swap_of_full_pools_end_in_the_plan(

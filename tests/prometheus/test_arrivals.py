@@ -220,6 +220,7 @@ def summary(seen: Sequence[Look]) -> str:
     return ", ".join(f"{q} {len(r)}: {min(r):.2f} to {max(r):.2f}" for q, r in ratios.items())
 
 
+@pytest.mark.minutes
 @pytest.mark.extended
 @pytest.mark.parametrize("interval_s", INTERVALS_S)
 def test_a_constant_load_is_measured_as_constant_whatever_the_replicas_do(

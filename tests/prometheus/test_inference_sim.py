@@ -120,6 +120,7 @@ def test_its_metrics_deviate_from_those_of_vllm_as_we_know(
     assert families["vllm:num_requests_running"].samples[0].labels == {"model_name": "granite"}
 
 
+@pytest.mark.minutes
 @pytest.mark.extended
 def test_its_load_is_found_within_5_percent_after_two_windows(
     processes: Processes, inference_sim: Path, prometheus: Prometheus

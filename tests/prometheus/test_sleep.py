@@ -153,6 +153,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+@pytest.mark.minutes
 @pytest.mark.extended
 def test_a_server_wakes_beside_the_plans_for_each_request_and_ends_without_replicas(
     prometheus: Prometheus, fleet: Fleet, caplog: pytest.LogCaptureFixture

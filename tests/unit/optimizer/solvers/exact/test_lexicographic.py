@@ -218,6 +218,7 @@ def test_with_cards_for_all_no_bound_is_above_the_sum_of_the_least_values(seed: 
     assert max(progress.bound for progress in of_value) <= least + 1e-6
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("settings", [CUTS, LARGE, STEPS], ids=SEARCHES)
 @pytest.mark.parametrize("seed", [0, *extended(*range(1, 5))])
 def test_floors_are_lowered_only_for_what_is_closer_to_its_bound_and_whole_levels_stay_whole(
