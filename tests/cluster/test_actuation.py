@@ -120,6 +120,7 @@ def test_our_own_controller_passes_decisions_on(
     assert [moment for moment in recording.moments() if moment.is_gap] == []
 
 
+@pytest.mark.extended
 def test_requests_follow_what_serves(
     actuated: Actuated, fleet: Fleet, operator: StartOperator
 ) -> None:
@@ -148,10 +149,11 @@ def test_requests_follow_what_serves(
     ("numbers", "two", "none"),
     [
         ({"replicas": 1}, {"replicas": 2}, {"replicas": 0}),
-        (
+        pytest.param(
             {"minReplicas": 1, "maxReplicas": 1},
             {"minReplicas": 2, "maxReplicas": 2},
             {"minReplicas": 0, "maxReplicas": 1},
+            marks=pytest.mark.extended,
         ),
     ],
     ids=["v1.0.0", "before it"],
@@ -280,6 +282,7 @@ def test_fields_of_others_stay_theirs_and_ours_are_given_up_with_their_values(
     assert fleet.available["m-a100"] == 2
 
 
+@pytest.mark.extended
 def test_another_target_or_fewer_backends_give_up_what_is_not_needed_any_more(
     actuated: Actuated, fleet: Fleet, operator: StartOperator
 ) -> None:
@@ -327,6 +330,7 @@ def owned_by_us(entries: list[Manifest]) -> set[str]:
     return found
 
 
+@pytest.mark.extended
 def test_a_writer_who_resets_replicas_is_told_of_and_takes_none_that_were_decided(
     actuated: Actuated, fleet: Fleet, operator: StartOperator
 ) -> None:
@@ -345,6 +349,7 @@ def test_a_writer_who_resets_replicas_is_told_of_and_takes_none_that_were_decide
     wait_until(lambda: fleet.available["m-a100"], lambda n: n == 3, "three replicas")
 
 
+@pytest.mark.extended
 def test_edits_of_a_booster_leave_what_was_decided(
     actuated: Actuated, fleet: Fleet, operator: StartOperator
 ) -> None:
@@ -381,6 +386,7 @@ def test_a_deleted_child_comes_back_with_what_was_decided(
     actuated.wait_for("Actuated", text="3 x A100")
 
 
+@pytest.mark.extended
 def test_a_move_that_does_not_come_up_keeps_the_old(
     actuated: Actuated, fleet: Fleet, operator: StartOperator
 ) -> None:
@@ -404,6 +410,7 @@ def test_a_move_that_does_not_come_up_keeps_the_old(
     assert actuated.bounds() == {"a100": (0, 1), "h100": (2, 2)}
 
 
+@pytest.mark.extended
 def test_a_booster_deleted_on_the_way_is_told_of_and_taken_up_again(
     actuated: Actuated, fleet: Fleet, operator: StartOperator
 ) -> None:

@@ -40,11 +40,8 @@ KINDS: Mapping[str, tuple[Callable[[str, int], Role], int]] = {
 }
 """What runs the roles, and pods of each replica; each pod has a card."""
 
-TRIED_FIRST = "one ModelServing of several pods"
-"""The kind that `make test` has beside Deployments."""
-
-OTHERS = [kind for kind in KINDS if kind != TRIED_FIRST]
-"""The kinds that belong to `make extended-test`."""
+SEVERAL_PODS = "one ModelServing of several pods"
+"""The kind that goes apart and back beside Deployments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +85,7 @@ def manifests(itl: int, runs: Runs) -> Iterator[Manifest]:
         yield found
 
 
-@pytest.fixture(params=["Deployments", TRIED_FIRST, *extended(*OTHERS)])
+@pytest.fixture(params=["Deployments", *extended(*KINDS)])
 def runs(
     request: pytest.FixtureRequest, control_plane: ControlPlane, scene: Scene
 ) -> Iterator[Runs]:
@@ -176,7 +173,8 @@ def half_of(sample: Iterator[Manifest]) -> Iterator[Manifest]:
         yield each
 
 
-@pytest.mark.parametrize("runs", ["Deployments", *extended(TRIED_FIRST)], indirect=True)
+@pytest.mark.extended
+@pytest.mark.parametrize("runs", ["Deployments", SEVERAL_PODS], indirect=True)
 def test_a_server_goes_apart_and_back_while_its_load_doubles(
     scene: Scene, operator: StartOperator, witness: Witness, runs: Runs
 ) -> None:

@@ -150,6 +150,7 @@ def roles_of(scene: Scene, dialect: Dialect) -> dict[str, int]:
     return {role["name"]: role["replicas"] for role in spec["template"]["roles"]}
 
 
+@pytest.mark.extended
 def test_both_roles_of_a_booster_move_together_with_the_operator_killed_in_between(
     scene: Scene,
     operator: StartOperator,

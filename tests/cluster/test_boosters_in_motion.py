@@ -105,6 +105,7 @@ def test_no_replica_that_is_needed_goes_whenever_operators_are_killed(life: Life
     assert life.settle("3 x H100") >= 1
 
 
+@pytest.mark.extended
 def test_with_one_card_less_than_are_used_only_what_runs_on_it_goes(life: Life) -> None:
     actuated = life.actuated
     actuated.load(4)
@@ -139,6 +140,7 @@ def test_a_mistyped_accelerator_takes_nothing_away(life: Life) -> None:
     assert life.settle("3 x A100") == 2
 
 
+@pytest.mark.extended
 @in_each_dialect
 def test_a_booster_that_is_deleted_and_created_again_gets_its_replicas_back(life: Life) -> None:
     actuated, plane = life.actuated, life.actuated.scene.control_plane
@@ -153,6 +155,7 @@ def test_a_booster_that_is_deleted_and_created_again_gets_its_replicas_back(life
     assert actuated.replicas() == {"m-a100": 2, "m-h100": 0}
 
 
+@pytest.mark.extended
 def test_replicas_that_do_not_come_up_keep_the_old_ones(life: Life) -> None:
     actuated, fleet = life.actuated, life.fleet
     fleet.broken = {"m-h100"}

@@ -176,6 +176,7 @@ def test_ctrl_c_ends_with_one_line_whatever_is_served(scene: Scene, tmp_path: Pa
     assert log.read_text() == ""
 
 
+@pytest.mark.extended
 def test_events_about_a_server_are_seen_by_those_who_may_list_them(
     proposed: Scene, tmp_path: Path
 ) -> None:
@@ -200,6 +201,7 @@ def test_events_about_a_server_are_seen_by_those_who_may_list_them(
         assert "it is Slept" not in text
 
 
+@pytest.mark.extended
 def test_who_leads_is_seen_by_those_who_may_read_the_lease(
     scene: Scene, operator: StartOperator, tmp_path: Path
 ) -> None:

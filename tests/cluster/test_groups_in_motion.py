@@ -152,6 +152,7 @@ def test_groups_follow_and_nothing_that_is_needed_goes(life: Life) -> None:
     assert (life.replicas("s-a"), life.replicas("s-b"), life.replicas("t-a")) == (4, 0, 1)
 
 
+@pytest.mark.extended
 def test_a_set_that_is_deleted_and_created_again_gets_its_replicas_back(life: Life) -> None:
     plane, namespace = life.scene.control_plane, life.scene.namespace
     plane.kubectl("delete", "leaderworkerset", "s-a", "--namespace", namespace)

@@ -22,6 +22,7 @@ from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.plugin import Plugin
 from tests.screens import FOLDER, TIME_LIMIT_S, make_screens
+from tests.tiers import extended
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
@@ -115,6 +116,7 @@ def test_a_plan_writes_nothing_and_needs_no_right_to(
     )
 
 
+@pytest.mark.extended
 def test_a_plan_answers_what_if(fleet: Scene, plugin: Plugin) -> None:
     change = "capacity.MI300X=0"
 
@@ -211,6 +213,7 @@ def waiting(plugin: Plugin) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, env=plugin.environment, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.extended
 def test_a_request_that_somebody_withdraws_is_not_waited_for(fleet: Scene, plugin: Plugin) -> None:
     process = waiting(plugin)
     wait_until(lambda: fleet.optimizer("fleet")["spec"]["optimize"], bool, "the request")
@@ -248,7 +251,7 @@ def test_explain_shows_options_remedies_and_conditions(
 
 
 @pytest.mark.usefixtures("fleet")
-@pytest.mark.parametrize("name", ["premium-llama-70b", "Premium-llama_70b"])
+@pytest.mark.parametrize("name", ["premium-llama-70b", *extended("Premium-llama_70b")])
 def test_explain_knows_a_server_by_either_of_its_names(plugin: Plugin, name: str) -> None:
     best, *_ = document(plugin, "explain", name)["options"]
 

@@ -74,7 +74,7 @@ def assert_untouched(scene: Scene) -> None:
     assert all("status" not in server for server in scene.servers().values())
 
 
-@pytest.mark.parametrize("restarted", ["kept", "empty"])
+@pytest.mark.parametrize("restarted", ["kept", *extended("empty")])
 def test_an_optimizer_killed_during_a_solve(
     scene: Scene, operator: StartOperator, rest: RestOptimizer, restarted: str
 ) -> None:
@@ -101,8 +101,7 @@ def test_an_optimizer_killed_during_a_solve(
     "failure",
     [
         Failure.NO_JSON,
-        Failure.OTHERS,
-        *extended(Failure.NO_ANSWER, Failure.NOBODY, Failure.HALF, Failure.BROKEN),
+        *extended(Failure.OTHERS, Failure.NO_ANSWER, Failure.NOBODY, Failure.HALF, Failure.BROKEN),
     ],
 )
 def test_an_optimizer_that_answers_garbage(
@@ -166,6 +165,7 @@ def failures(process: OperatorProcess) -> float:
     return sum(map(float, found))
 
 
+@pytest.mark.extended
 def test_an_optimizer_that_refuses_again_and_again(
     scene: Scene, operator: StartOperator, rest: RestOptimizer
 ) -> None:

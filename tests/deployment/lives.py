@@ -1,10 +1,11 @@
 """What an overlay does on a real API server: a whole life for two of them, a run for each other.
 
 Two overlays, with what others add to them, use every right and every kind of pod. Each other one is
-applied as well, and one pod of its operator works on a sample.
+applied as well, and one pod of its operator works on a sample. All of it belongs to
+`make extended-test`: `make test` deploys one overlay, and a chart.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,6 @@ from tests.deployment.rendering import (
 from tests.deployment.rights import Calls, granted
 from tests.deployment.run import OPERATOR, OPTIMIZERS, Cluster, Samples, leads, write_out_of_date
 from tests.deployment.workloads import Workloads
-from tests.tiers import extended
 
 ACCOUNT = f"{NAMESPACE}:{OPERATOR}"
 
@@ -47,9 +47,6 @@ LIVES = {
 
 RUNS = tuple(sorted({folder.name for folder in OVERLAYS.iterdir()} - LIVES.keys()))
 """Overlays that are tried by a run."""
-
-TRIED_FIRST = "remote"
-"""The overlay that `make test` has; the others belong to `make extended-test`."""
 
 LASTING = ("CustomResourceDefinition", "Namespace")
 """Kinds that stay between runs: all overlays have the same of them."""
@@ -83,11 +80,6 @@ class Deployed:
 
     life: Life | None = None
     """None after a run."""
-
-
-def cases(overlays: Iterable[str]) -> list[object]:
-    """Overlays as values of a parameter."""
-    return [name if name == TRIED_FIRST else extended(name)[0] for name in overlays]
 
 
 def live(cluster: Cluster, overlay: str, image: Path, folder: Path) -> Deployed:

@@ -55,6 +55,7 @@ def test_cached_tokens_are_kept_and_not_computed() -> None:
     assert (request.first, request.last) == (40.0, 40.0 + 10.0 + 100.0)
 
 
+@pytest.mark.extended
 def test_the_bands_of_the_page_are_those_of_the_steps() -> None:
     (setting,) = (s for s in settings() if s.run.name == "o-h512-k128-n64-r4")
 

@@ -18,6 +18,7 @@ from tests.reference.shown import ROOT
 RENEW = "make it anew: python -m tests.published"
 
 
+@pytest.mark.extended
 def test_the_page_is_as_the_measurements_have_it() -> None:
     assert (ROOT / PAGE).read_text(encoding="utf-8") == page(), RENEW
 

@@ -238,6 +238,7 @@ def test_no_line_breaks_in_a_quantity_a_sum_or_a_name_but_commands_stay_as_they_
     assert "(50&nbsp;MB;" in distances
 
 
+@pytest.mark.extended
 def test_no_name_in_a_text_breaks_inside_of_a_word_on_a_phone(found: Faults) -> None:
     assert found[Look(390, INSIDE)] == {}
 

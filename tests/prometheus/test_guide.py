@@ -28,6 +28,7 @@ def words(text: str) -> str:
     return re.sub(r" +", " ", NUMBER.sub("#", text)).strip()
 
 
+@pytest.mark.extended
 @pytest.mark.slow
 @pytest.mark.parametrize("command", commands(), ids=str)
 def test_the_guide_shows_what_is_printed_but_for_the_seconds_that_pass(

@@ -11,10 +11,11 @@ from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
 from tests.controlplane.binaries import Binaries
 from tests.deployment import pods
-from tests.deployment.lives import LIVES, RUNS, Deployed, cases, live, rendered, runs
+from tests.deployment.lives import LIVES, RUNS, Deployed, live, rendered, runs
 from tests.deployment.rendering import Manifest
 from tests.deployment.run import Cluster
 from tests.deployment.workloads import DEFINITIONS
+from tests.tiers import extended
 
 AUDIT_POLICY = Path(pods.__file__).with_name("audit-policy.yaml")
 
@@ -52,7 +53,7 @@ def rendered_lives(
     return {overlay: rendered(control_plane, overlay, folder) for overlay in LIVES}
 
 
-@pytest.fixture(scope="session", params=cases([*LIVES, *RUNS]))
+@pytest.fixture(scope="session", params=extended(*LIVES, *RUNS))
 def deployed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Deployed:
     """What an overlay did in its life, or in a run."""
     overlay: str = request.param

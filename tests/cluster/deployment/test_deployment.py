@@ -3,14 +3,15 @@
 import pytest
 
 from tests.cluster.scene import condition
-from tests.deployment.lives import LASTING, LIVES, RUNS, Deployed, cases
+from tests.deployment.lives import LASTING, LIVES, RUNS, Deployed
 from tests.deployment.rendering import OVERLAYS, Manifest
+from tests.tiers import extended
 
 UNSERVED = {"unknown-model", "unattainable-slo", "no-capacity"}
 """Of the sample `troubles`."""
 
-lived = pytest.mark.parametrize("deployed", cases(LIVES), indirect=True)
-ran = pytest.mark.parametrize("deployed", cases(RUNS), indirect=True)
+lived = pytest.mark.parametrize("deployed", extended(*LIVES), indirect=True)
+ran = pytest.mark.parametrize("deployed", extended(*RUNS), indirect=True)
 
 
 def test_there_is_a_life_or_a_run_for_each_overlay() -> None:

@@ -6,9 +6,10 @@ import pytest
 
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER, Dialect
 from inferno_operator.resources.objects import Kind
-from tests.deployment.lives import ACCOUNT, LIVES, RUNS, Deployed, cases
+from tests.deployment.lives import ACCOUNT, LIVES, RUNS, Deployed
 from tests.deployment.rendering import Manifest
 from tests.deployment.rights import Right, granted, granted_by_rules
+from tests.tiers import extended
 
 
 def test_no_call_is_refused(deployed: Deployed) -> None:
@@ -16,12 +17,12 @@ def test_no_call_is_refused(deployed: Deployed) -> None:
     assert not deployed.calls.refused
 
 
-@pytest.mark.parametrize("deployed", cases(LIVES), indirect=True)
+@pytest.mark.parametrize("deployed", extended(*LIVES), indirect=True)
 def test_every_right_is_used_so_none_can_be_taken_away(deployed: Deployed) -> None:
     assert granted(deployed.manifests, ACCOUNT) == deployed.calls.used
 
 
-@pytest.mark.parametrize("deployed", cases(RUNS), indirect=True)
+@pytest.mark.parametrize("deployed", extended(*RUNS), indirect=True)
 def test_every_right_is_one_that_a_life_uses(
     deployed: Deployed, rendered_lives: dict[str, list[Manifest]]
 ) -> None:
@@ -31,7 +32,7 @@ def test_every_right_is_one_that_a_life_uses(
     assert granted(deployed.manifests, ACCOUNT) <= used | of_matrixinfer(used)
 
 
-@pytest.mark.parametrize("deployed", cases(["model-booster-matrixinfer"]), indirect=True)
+@pytest.mark.parametrize("deployed", extended("model-booster-matrixinfer"), indirect=True)
 def test_the_rights_on_both_dialects_are_the_same(
     deployed: Deployed, rendered_lives: dict[str, list[Manifest]]
 ) -> None:

@@ -97,6 +97,7 @@ def test_a_case_that_takes_too_long_is_a_line_and_not_the_end() -> None:
     assert measure(Case("request", {"servers": 10}, limit_s=0.01)).trouble == "no end within 0.01 s"
 
 
+@pytest.mark.extended
 def test_a_case_that_breaks_says_why() -> None:
     assert "no_such_dimension" in measure(Case("request", {"no_such_dimension": 1})).trouble
 

@@ -31,7 +31,6 @@ from tests.engines.streaming import (
     WarmingUp,
     event,
 )
-from tests.tiers import extended
 
 HERE = EngineEndpoint("http://127.0.0.1:8000")
 SHAPES = [Shape(256, 96), Shape(1024, 48), Shape(64, 192)]
@@ -70,6 +69,7 @@ async def test_the_steps_of_an_engine_that_mixes_are_found_within_5_percent(tmp_
     assert steps.ahead == pytest.approx(0.0, abs=0.05)
 
 
+@pytest.mark.extended
 async def test_runs_of_an_engine_that_warms_up_are_made_again(tmp_path: Path) -> None:
     """It stands still at each new size of step."""
     cold = WarmingUp(MixedSteps(alpha=8.0, kappa=0.001, delta=0.03), still_s=0.5)
@@ -91,17 +91,16 @@ async def test_runs_of_an_engine_that_warms_up_are_made_again(tmp_path: Path) ->
     assert steps.delta == pytest.approx(0.03, rel=0.05)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     "engine",
     [
         Engine(8.0, 0.2, 10.0, 0.001, max_batch_size=16),
-        *extended(
-            Engine(12.0, 0.05, 20.0, 0.002, max_batch_size=16),
-            Engine(5.0, 0.5, 3.0, 0.0003, max_batch_size=16),
-            Engine(20.0, 0.3, 30.0, 0.005, max_batch_size=16),
-            Engine(8.0, 0.02, 5.0, 0.0005, max_batch_size=16),
-            Engine(6.0, 0.1, 60.0, 0.004, max_batch_size=16),
-        ),
+        Engine(12.0, 0.05, 20.0, 0.002, max_batch_size=16),
+        Engine(5.0, 0.5, 3.0, 0.0003, max_batch_size=16),
+        Engine(20.0, 0.3, 30.0, 0.005, max_batch_size=16),
+        Engine(8.0, 0.02, 5.0, 0.0005, max_batch_size=16),
+        Engine(6.0, 0.1, 60.0, 0.004, max_batch_size=16),
     ],
     ids=str,
 )

@@ -21,6 +21,7 @@ from inferno_operator.resources.objects import Key, Kind, Manifest, kind_of
 from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster, FakeOptimizer
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.steady_clock import SteadyClock
+from tests.tiers import extended
 from tests.unit.operator import objects
 from tests.unit.operator.background import in_background, started
 from tests.unit.operator.controllers.actuation.workloads.test_controller import (
@@ -321,7 +322,9 @@ async def test_pods_that_get_no_node_are_given_up_whatever_the_clock_of_the_oper
         assert scene.least == RUNS
 
 
-@pytest.mark.parametrize("serving", [0, 1], ids=["none serves yet", "the first one serves"])
+@pytest.mark.parametrize(
+    "serving", [0, *extended(1)], ids=["none serves yet", "the first one serves"]
+)
 @pytest.mark.parametrize("what", MISTAKES)
 async def test_a_mistake_takes_nothing_away_that_serves_and_is_told(
     what: str, serving: int

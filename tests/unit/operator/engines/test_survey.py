@@ -382,7 +382,9 @@ async def test_many_servers_that_fail_are_found_over_some_surveys(table: Table) 
     assert by_quality(results) == {"Fresh": measures.keys() - failing, "Refused": failing}
 
 
-@pytest.mark.parametrize(("servers", "parts"), [(1000, 1), (10_000, 6)])
+@pytest.mark.parametrize(
+    ("servers", "parts"), [(1000, 1), pytest.param(10_000, 6, marks=pytest.mark.extended)]
+)
 async def test_servers_with_large_answers_are_asked_about_in_parts_that_are_named(
     table: Table, servers: int, parts: int
 ) -> None:

@@ -164,5 +164,6 @@ def table() -> list[str]:
     ]
 
 
+@pytest.mark.extended
 def test_the_page_shows_these_figures() -> None:
     assert "\n".join(table()) in PAGE, "\n".join(table())

@@ -77,6 +77,7 @@ def full_pools(random: Random) -> tuple[list[Demand], dict[str, int]]:
     return demands, {t: random.randint(1, 6) for t in "XY"}
 
 
+@pytest.mark.extended
 @in_parts
 def test_nobody_is_served_with_cards_of_an_equal_one_that_is_stopped(part: int) -> None:
     random = Random(5)  # noqa: S311 - a repeatable choice, not a secret

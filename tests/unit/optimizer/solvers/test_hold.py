@@ -405,6 +405,7 @@ def test_what_serves_stays_unless_a_more_important_server_takes_more_cards(
             assert share(demand, kept) >= share(demand, serving), (demands, plan)
 
 
+@pytest.mark.extended
 def test_the_exact_solver_holds_and_serves_no_less_of_half_done_moves() -> None:
     solved = (as_solved(options) for options in SOLVERS.values())
     for (demands, greedy), (_, exact) in zip(*solved, strict=True):
@@ -447,6 +448,7 @@ def most_reached(demands: list[Demand], capacity: Mapping[str, int]) -> list[flo
     return max(loads_of(demands, plan) for plan in plans)
 
 
+@pytest.mark.extended
 @pytest.mark.slow
 def test_the_exact_solver_gives_up_parts_of_a_mix_where_that_holds_the_most() -> None:
     random = Random(2)  # noqa: S311 - a repeatable choice, not a secret

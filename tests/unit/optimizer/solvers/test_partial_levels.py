@@ -86,6 +86,8 @@ def test_all_that_runs_is_held_on_cards_where_rounding_alone_does_not_find_that(
     assert problem.load(problem.holding(incumbent.counts)) == pytest.approx([held])
 
 
+@pytest.mark.extended
+@pytest.mark.minutes
 @pytest.mark.slow
 @pytest.mark.parametrize("fleets", [15, *extended(60)])
 @pytest.mark.parametrize("running", [True, *extended(False)], ids=["running", "from nothing"])

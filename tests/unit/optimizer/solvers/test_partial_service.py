@@ -39,7 +39,7 @@ def levels_of(solution: Solution) -> tuple[float, ...]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("delayed", [False, *extended(True)], ids=["", "delayed"])
-@pytest.mark.parametrize("policy", WITH_SHARES)
+@pytest.mark.parametrize("policy", [WITH_SHARES[0], *extended(*WITH_SHARES[1:])])
 def test_no_plan_of_a_small_fleet_is_better(policy: SaturationPolicy, delayed: bool) -> None:
     random = Random(f"{policy} {delayed}")  # noqa: S311 - a repeatable choice, not a secret
     options = with_policy(policy, delayed=delayed)

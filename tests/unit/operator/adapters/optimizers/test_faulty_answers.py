@@ -109,6 +109,7 @@ async def test_the_right_answer_is_taken() -> None:
     assert replicas == {"S": 2, "T": 1, "floor": 3}
 
 
+@pytest.mark.extended
 @pytest.mark.slow
 def test_faulty_answers_take_little_memory() -> None:
     code = "from tests.unit.operator.adapters.optimizers.test_faulty_answers import most_memory"

@@ -207,6 +207,7 @@ async def test_load_that_is_given_up_can_be_allowed() -> None:
         assert scene.desired() in ({"s": 0}, {})
 
 
+@pytest.mark.extended
 async def test_a_day_of_a_small_namespace_waits_for_nobody() -> None:
     """A load that rises and falls within a day, planned every ten minutes, 1 to 9 replicas."""
     async with scene_of(serving("S", 1, 1), serving("T", 1, 1)) as scene:

@@ -406,6 +406,7 @@ def served_by_class(system: System, solution: Solution) -> Worth:
     return tuple(served.values())
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("seed", sampled(range(3)))
 def test_parts_that_are_solved_again_keep_the_cards_and_serve_no_less(seed: int) -> None:
     system = fleet_system(16, 20, seed, time_limit=3.0)  # more items than are solved exactly
@@ -432,6 +433,7 @@ def test_a_fleet_gets_a_plan_that_is_proven_to_be_within_the_gap_of_the_best() -
     assert certificate.gap <= 5e-4
 
 
+@pytest.mark.extended
 def test_a_fleet_is_planned_within_the_time_limit_and_what_is_proven() -> None:
     system = fleet_system(100, 20, 1, time_limit=3.0)  # of what would take minutes
 

@@ -353,6 +353,7 @@ async def test_replicas_that_have_just_started_are_told_where_prompts_are_cached
     )
 
 
+@pytest.mark.extended
 async def test_of_very_many_servers_that_move_no_one_gets_an_event() -> None:
     scene = Scene(a=2 * EVENTS)
     for number in range(EVENTS + 1):
