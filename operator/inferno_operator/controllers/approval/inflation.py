@@ -2,7 +2,8 @@
 
 A Model that says all at once that a replica carries far less is wrong as often as one that says
 that it carries far more. Its Servers would get many times their replicas, and take the cards of
-less important ones. See `doubt`.
+less important ones. See `doubt`; of a Model that was made anew while no operator ran, the last
+decision tells what a replica carried, see `speedup`.
 """
 
 import math
@@ -11,18 +12,18 @@ from dataclasses import dataclass
 
 from inferno_operator.controllers.approval.contents import StoredDecision, cost_of
 from inferno_operator.controllers.approval.reduction import follows, load_of, standing
-from inferno_operator.controllers.optimization.doubt import Doubts, trusting
+from inferno_operator.controllers.approval.speedup import slowdown
+from inferno_operator.controllers.optimization.doubt import SLOWER, Doubts, trusting
 from inferno_operator.controllers.optimization.placements import placements
 from inferno_operator.controllers.optimization.profiles import Place
 from inferno_operator.controllers.optimization.replica_rates import (
-    ReplicaRates,
     carried,
     replica_rates,
 )
 from inferno_operator.resources import MAX_EMPTIED, Server, ServerAllocation
 from inferno_operator.resources.measurement import misses_targets
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import Role
+from inferno_optimizer.system import Role, System
 
 DEARER = 2.0
 """How many times as much as it has to a Server may cost, by the data that are trusted."""
@@ -43,9 +44,11 @@ class _Change:
             for placed in placements(whole):
                 yield self.server.spec.model, placed.accelerator, Role(placed.role)
 
-    def is_inflated(self, rates: ReplicaRates) -> bool:
-        """Whether what was decided before carries the load, or nearly, and costs far less."""
-        has = carried(self.before, self.server.spec.name, rates)
+    def is_inflated(self, has: float) -> bool:
+        """Whether what was decided before carries the load, or nearly, and costs far less.
+
+        `has` is what it carries [requests/min].
+        """
         more = max(load_of(self.server) / has, 1.0) if has > 0 else math.inf
         return cost_of(self.after) > DEARER * more * cost_of(self.before)
 
@@ -69,22 +72,40 @@ def inflated(
     in_doubt
         The profiles of the system that are not trusted.
     """
-    slower = {place for place, doubt in in_doubt.items() if not doubt.carries_more}
-    if not slower:
-        return ()
     served = {
         s.metadata.name: s for s in servers if follows(s) and not misses_targets(s.status.measured)
     }
-    changes = {
-        name: change
-        for name, change in _changes(decisions, served, catalogue)
-        if not slower.isdisjoint(change.places)
-    }
-    names = {change.server.spec.name for change in changes.values()}
-    cards = {place[1] for change in changes.values() for place in change.places}
-    rates = replica_rates(trusting(catalogue.system, in_doubt), names, cards)
-    found = sorted(name for name, change in changes.items() if change.is_inflated(rates))
-    return tuple(found[:MAX_EMPTIED])
+    changes = dict(_changes(decisions, served, catalogue))
+    system = catalogue.system
+    found = {*_by_doubts(changes, system, in_doubt), *_by_decisions(changes, system)}
+    return tuple(sorted(found)[:MAX_EMPTIED])
+
+
+def _by_doubts(changes: Mapping[str, _Change], system: System, in_doubt: Doubts) -> Iterator[str]:
+    """Yield who becomes far dearer than by the data that were trusted before."""
+    slower = {place for place, doubt in in_doubt.items() if not doubt.carries_more}
+    if not slower:
+        return
+    slowed = {n: change for n, change in changes.items() if not slower.isdisjoint(change.places)}
+    names = {change.server.spec.name for change in slowed.values()}
+    cards = {place[1] for change in slowed.values() for place in change.places}
+    rates = replica_rates(trusting(system, in_doubt), names, cards)
+    for name, change in slowed.items():
+        has = carried(change.before, change.server.spec.name, rates)
+        if change.is_inflated(has):
+            yield name
+
+
+def _by_decisions(changes: Mapping[str, _Change], system: System) -> Iterator[str]:
+    """Yield who becomes far dearer, and is far slower than its last decision says.
+
+    The decision carries its own load.
+    """
+    for name, change in changes.items():
+        decided = change.server.spec.desired_alloc
+        has = decided.load.arrival_rate if decided is not None and decided.load else 0.0
+        if has > 0 and change.is_inflated(has) and slowdown(change.server, system) > SLOWER:
+            yield name
 
 
 def _changes(

@@ -10,7 +10,13 @@ from dataclasses import replace
 from typing import TypeVar
 
 from inferno_operator.controllers.optimization.profiles import Place, place_of_profile
-from inferno_operator.resources import Accelerator, AcceleratorStatus, Model, ReplicaCards
+from inferno_operator.resources import (
+    Accelerator,
+    AcceleratorStatus,
+    Model,
+    ReplicaCards,
+    Server,
+)
 from inferno_optimizer import system as core
 from inferno_optimizer.capacity import cards_of_servers
 from inferno_optimizer.sizing.cases import Catalogue
@@ -30,6 +36,7 @@ def still_counted(
     system: System,
     accelerators: Iterable[Accelerator],
     models: Sequence[Model],
+    resources: Sequence[Server],
     left_out: Iterable[core.Server],
 ) -> System:
     """Return the system with the cards as they were counted before, if what runs needs that.
@@ -38,17 +45,18 @@ def still_counted(
     ----------
     system
         The system with all cards as their specs have them now.
-    accelerators, models
-        Its accelerators and models, with what they were counted as.
+    accelerators, models, resources
+        Its accelerators and models, and all Servers of the namespace, with what they were counted
+        as.
     left_out
         Servers that run and are not of the system.
     """
     if system.options.unlimited:
         return system
-    counts = {key: count for model in models for key, count in _known(model)}
+    counts = dict(_known(models, resources))
     before = replace(
         system,
-        accelerators=tuple(_accelerators(system, accelerators, models)),
+        accelerators=tuple(_accelerators(system, accelerators, [*resources, *models])),
         profiles=tuple(_profiles(system.profiles, counts)),
         roles=tuple(_profiles(system.roles, counts)),
     )
@@ -61,14 +69,14 @@ def still_counted(
 
 
 def _accelerators(
-    system: System, resources: Iterable[Accelerator], models: Iterable[Model]
+    system: System, resources: Iterable[Accelerator], others: Iterable[Model | Server]
 ) -> Iterator[core.Accelerator]:
     """Yield the accelerators as before, if both types of cards have a count.
 
-    Of one that was made anew, the Models still tell what it was.
+    Of one that was made anew, the Servers and the Models still tell what it was, these before them.
     """
     told: dict[str, ReplicaCards | AcceleratorStatus] = {
-        cards.acc: cards for model in models for cards in model.status.replica_cards
+        cards.acc: cards for each in others for cards in each.status.replica_cards if cards.type
     }
     told |= {each.spec.name: each.status for each in resources if each.status.type}
     for accelerator in system.accelerators:
@@ -78,10 +86,17 @@ def _accelerators(
         yield before if is_counted else accelerator
 
 
-def _known(model: Model) -> Iterator[tuple[Place, int]]:
-    """Yield the accelerators of each replica of a model, as they were counted before."""
-    for each in model.status.replica_cards:
-        yield (model.spec.name, each.acc, core.Role(each.role)), each.acc_count
+def _known(models: Iterable[Model], servers: Iterable[Server]) -> Iterator[tuple[Place, int]]:
+    """Yield the accelerators of each replica as they were counted before; what Models say is last.
+
+    Of a Model that was made anew, the Servers that run it still tell it.
+    """
+    for server in servers:
+        for held in server.status.replica_cards:
+            yield (held.model, held.acc, core.Role(held.role)), held.acc_count
+    for model in models:
+        for each in model.status.replica_cards:
+            yield (model.spec.name, each.acc, core.Role(each.role)), each.acc_count
 
 
 def _profiles(profiles: Iterable[Profile], counts: Mapping[Place, int]) -> Iterator[Profile]:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from inferno_operator.controllers.optimization.allocations import desired_allocation
-from inferno_operator.controllers.optimization.cards_in_use import counted_replicas
+from inferno_operator.controllers.optimization.counted_cards import CountedCards
 from inferno_operator.controllers.optimization.doubt import trusted_data, warnings
 from inferno_operator.controllers.optimization.noise import (
     is_close,
@@ -19,12 +19,12 @@ from inferno_operator.controllers.optimization.noise import (
 from inferno_operator.controllers.optimization.snapshot import KINDS, Snapshot
 from inferno_operator.resources import (
     DESIRED_ALLOC,
+    REPLICA_CARDS,
     Accelerator,
     AcceleratorStatus,
     Capacity,
     Model,
     ModelStatus,
-    ReplicaCards,
     Resource,
     Server,
     ServerStatus,
@@ -42,7 +42,6 @@ from inferno_operator.resources.objects import Event, Manifest, Reference
 from inferno_operator.resources.observation import Observation, still_running
 from inferno_operator.runtime.ports import UnknownFieldError
 from inferno_optimizer.solution import Decision, Reason, Solution
-from inferno_optimizer.system import Role
 from inferno_optimizer.validation import Problem
 
 VALID = Verdict(READY, holds=True, reason="Valid")
@@ -192,7 +191,8 @@ def _remembered(observation: Observation, spec: Manifest | None) -> Manifest:
         return {}
     sleeps = spec is not None and not spec[DESIRED_ALLOC]["accelerator"]
     last = (before if sleeps else "") or status.last_accelerator
-    return _filled(ServerStatus, moved=status.moved, last_accelerator=last)
+    cards = status.replica_cards
+    return _filled(ServerStatus, moved=status.moved, replica_cards=cards, last_accelerator=last)
 
 
 def _filled(kind: type[Status], **fields: object) -> Manifest:
@@ -228,10 +228,7 @@ class _Plan:
         self._moved = moved
         self._decisions = {decision.server: decision for decision in solution.decisions}
         self._in_doubt = snapshot.in_doubt
-        self._accelerators = {a.name: a for a in snapshot.system.accelerators}
-        self._counts = defaultdict[str, list[tuple[str, Role, int]]](list)
-        for (model, acc, role), count in counted_replicas(snapshot.system):
-            self._counts[model].append((acc, role, count))
+        self._cards = CountedCards(snapshot.system)
         self._excluded = {id(resource): problem for resource, problem in snapshot.excluded}
         self._problems: dict[tuple[str, str], list[Problem]] = defaultdict(list)
         for problem in snapshot.problems:
@@ -241,37 +238,33 @@ class _Plan:
         """The update of one object."""
         if observation.kind is Server:
             moved = self._moved.get(observation.reference.uid)
-            return server_update(observation, self._decision(observation), moved)
+            decision = self._decision(observation)
+            update = server_update(observation, decision, moved)
+            return self._of_server(update, observation.resource, decision)
         verdict = self._verdict(observation)
         verdicts = (*_warnings(self._told(observation.resource)), verdict)
         status = self._counted(observation.resource)
         return Update.of(observation, verdicts, active=verdict.holds is True, extra_status=status)
+
+    def _of_server(self, update: Update, server: Resource | None, decision: Decision) -> Update:
+        """The update of a Server, with the cards that its replicas count as."""
+        if not isinstance(server, Server):
+            return update
+        cards = self._cards.of_server(server, decision.allocation)
+        status = _filled(ServerStatus, replica_cards=cards)
+        others = {k: v for k, v in update.extra_status.items() if k != REPLICA_CARDS}
+        return replace(update, extra_status={**others, **status})
 
     def _counted(self, resource: Resource | None) -> Manifest:
         """The status of an Accelerator or a Model of the system: the cards that they count as."""
         if id(resource) in self._excluded:
             return {}
         if isinstance(resource, Model):
-            return self._of_model(resource)
-        if not isinstance(resource, Accelerator):
-            return {}
-        found = self._accelerators[resource.spec.name]
-        return AcceleratorStatus(type=found.type, multiplicity=found.multiplicity).to_json()
-
-    def _of_model(self, model: Model) -> Manifest:
-        """The status of a Model: what its replicas count as, and what is trusted of their speed."""
-        before = {cards.acc: cards for cards in model.status.replica_cards}
-        cards = tuple(
-            ReplicaCards(acc=acc, role=role.value, acc_count=count, **self._type_of(acc, before))
-            for acc, role, count in self._counts[model.spec.name]
-        )
-        trusted = trusted_data(model, self._in_doubt)
-        return _filled(ModelStatus, replica_cards=cards, performance=trusted)
-
-    def _type_of(self, acc: str, before: Mapping[str, ReplicaCards]) -> dict[str, Any]:
-        """The cards of an accelerator; of one that is deleted, those that a Model told before."""
-        found = self._accelerators.get(acc) or before.get(acc)
-        return {"type": found.type, "multiplicity": found.multiplicity} if found else {}
+            cards, trusted = self._cards.of_model(resource), trusted_data(resource, self._in_doubt)
+            return _filled(ModelStatus, replica_cards=cards, performance=trusted)
+        if isinstance(resource, Accelerator):
+            return self._cards.of_accelerator(resource).to_json()
+        return {}
 
     def _told(self, resource: Resource | None) -> list[str]:
         """What may not be meant in a resource, as such or beside what it said before."""

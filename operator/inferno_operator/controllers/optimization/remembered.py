@@ -3,8 +3,8 @@
 Their status goes with them; the replicas that run by it do not. So what it said counts for the
 next object of the same `spec.name`, until that has a status of its own: the performance data that
 are trusted (see `doubt`), and the cards that replicas hold (see `cards_in_use`). An operator that
-starts in between does not know it; then the decision of a Server tells by which speed its replicas
-run (see `approval/speedup`).
+starts in between does not know it; then the Server that runs tells both: in its status the cards of
+its replicas (see `counted_cards`), in its decision their speed (see `approval/speedup`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping

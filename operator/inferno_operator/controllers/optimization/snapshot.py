@@ -116,7 +116,8 @@ def build_system(
     servers = tuple(_server(s, catalogue, wakes=wakes) for s in _only(Server, loaded))
     newest = replace(system, servers=servers)
     cards = _only(Accelerator, loaded), tuple(_only(Model, loaded))
-    system = counted = still_counted(newest, *cards, left_out)
+    all_servers = tuple(_only(Server, in_order))
+    system = counted = still_counted(newest, *cards, all_servers, left_out)
     if system.options.hold_undecided:
         system = replace(system, held=cards_of_servers(Catalogue(system), left_out))
     system = replace(system, held_cost=sum(server.current.cost for server in left_out))

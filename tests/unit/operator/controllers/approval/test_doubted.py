@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferno_operator.resources import Accelerator, Model
+from inferno_operator.resources import Model
 from inferno_operator.resources.objects import Key, kind_of
 from tests.unit.operator import objects
 from tests.unit.operator.controllers.approval.scene import Scene, scene_of
@@ -312,34 +312,6 @@ async def test_an_accelerator_or_a_model_that_is_made_anew_holds_the_cards_that_
         status = scene.cluster.objects["Accelerator", Key("default", "a")]["status"]
         assert (status["type"], scene.phases()) == ("T", {})
         assert placed(scene) == ("A", 2)
-
-
-@pytest.mark.parametrize("edit", [{"multiplicity": 2}, {"type": "U"}], ids=["more", "others"])
-async def test_an_accelerator_that_is_made_anew_while_no_operator_runs_holds_its_cards(
-    edit: Manifest,
-) -> None:
-    """The Model tells what they are; by the new ones less important T would lose replicas to S."""
-    counts = [{"type": "T", "count": 18}, {"type": "U", "count": 1}]
-    async with scene_of(
-        objects.service_class("I", priority=1),
-        objects.service_class("C", priority=2),
-        objects.manifest("Capacity", {"count": counts}, name="cards"),
-        serving("S", 6, 6, {"class": "I"}),
-        serving("T", 6, 6),
-    ) as first:
-        await plan(first)
-        first.cluster.remove(kind_of(Accelerator), Key("default", "a"))
-        async with first.restarted() as between:
-            await plan(between)
-            async with between.restarted() as scene:
-                made = objects.accelerator()
-                scene.cluster.add({**made, "spec": {**made["spec"], **edit}})
-                await plan(scene)
-                await plan(scene)
-
-                assert scene.phases() == {}
-                stored = scene.cluster.objects["Accelerator", Key("default", "a")]["status"]
-                assert (stored["type"], stored["multiplicity"]) == ("T", 1)
 
 
 @pytest.mark.parametrize(
