@@ -179,6 +179,7 @@ def _optimization(
         OnDemand(parts.cluster),
         parts.optimizer,
         parts.now,
+        parts.steady,
         settings.time_limit,
         observer=parts.metrics,
         loads=measurement,
@@ -186,7 +187,6 @@ def _optimization(
         approver=plans.approver,
         locks=plans.locks,
         writes=plans.writes,
-        steady=parts.steady,
     )
     store = parts.optimizer if isinstance(parts.optimizer, StatefulRemoteOptimizer) else None
     return OptimizationController(

@@ -106,7 +106,7 @@ class Scene:
                 DemandSurvey(client, built_in(), WINDOWS),
             )
             context = Context(
-                self.cluster, OnDemand(self.cluster), FakeOptimizer(), _now, loads=measurement
+                self.cluster, OnDemand(self.cluster), FakeOptimizer(), _now, _now, loads=measurement
             )
             optimization = OptimizationController(context, informers)
             measurement.when_a_plan_is_needed(optimization.plan_now)

@@ -85,6 +85,8 @@ class Context:
         Where objects are written, and where all objects of a namespace are read.
     optimizer, time_limit
         What optimizes, and the time limit of its exact solver [s].
+    now, steady
+        The time of day; and the one for what is remembered of the last minutes, which never jumps.
     observer
         Receives a call for each optimization.
     loads, machines
@@ -105,14 +107,13 @@ class Context:
         The last plans for the Servers of each namespace, by uid.
     remembered
         What the statuses of Models and Accelerators said last, by namespace.
-    steady
-        The time of day for what lasts, which does not jump; None: `now`.
     """
 
     cluster: Cluster
     source: ObjectSource
     optimizer: SystemOptimizer
     now: Now
+    steady: Now
     time_limit: float = 30.0
     observer: Observer = field(default_factory=Observer)
     loads: Loads = field(default_factory=TypedLoads)
@@ -127,11 +128,6 @@ class Context:
     written: dict[str, datetime] = field(default_factory=dict)
     recent: dict[str, Mapping[str, RecentPlans]] = field(default_factory=dict)
     remembered: dict[str, Statuses] = field(default_factory=dict)
-    steady: Now | None = None
-
-    def passing(self) -> datetime:
-        """Return the time for what is remembered of the last minutes."""
-        return (self.steady or self.now)()
 
     @property
     def writer(self) -> Writer:
@@ -266,7 +262,7 @@ def _calm(
 ) -> Snapshot:
     """Return a snapshot in which Servers that move or moved lately stay where they are."""
     servers, before = calm_servers(resources), context.recent.get(key.namespace, {})
-    recent = context.recent[key.namespace] = before_plan(before, servers, context.passing())
+    recent = context.recent[key.namespace] = before_plan(before, servers, context.steady())
     return replace(snapshot, system=with_destinations(snapshot.system, recent, servers))
 
 
@@ -281,7 +277,7 @@ async def _solved(
     servers, where = calm_servers(resources), Nodes(nodes, spanning(resources))
     placed = await solve_on_nodes(system, where, context.optimizer)
     before = context.recent[key.namespace]
-    recent = after_plan(before, servers, placed.solution, context.passing())
+    recent = after_plan(before, servers, placed.solution, context.steady())
     context.recent[key.namespace] = recent
     calm = with_surplus(system, placed.solution, fewest_replicas(recent, servers))
     if calm is placed.solution or not are_placed(system, where, calm):
@@ -326,17 +322,17 @@ def _updates(
     context: Context,
 ) -> list[Update]:
     """Return the updates of all objects, but no numbers of Servers that got others a moment ago."""
-    kept = recent(context.written, context.passing())
+    kept = recent(context.written, context.steady())
     context.written.clear()
     context.written.update(kept)
     servers = calm_servers(readable(observations))
-    moved = moves(context.recent[key.namespace], servers, solution, context.passing())
+    moved = moves(context.recent[key.namespace], servers, solution, context.steady())
     return plan_updates(observations, snapshot, solution, kept, moved)
 
 
 def note_numbers(updates: Iterable[Update], context: Context) -> None:
     """Note whose numbers were written now."""
-    now = context.passing()
+    now = context.steady()
     context.written.update({u.reference.uid: now for u in updates if u.spec is not None})
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray, Program
 from inferno_optimizer.solvers.exact.settings import DEFAULTS, ExchangeSettings
+from inferno_optimizer.solvers.groups import rank_in_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,5 @@ def _cheapest(
     )
     order = np.lexsort((rows, cost, *kinds))
     new = np.any([np.diff(kind[order], prepend=-1) != 0 for kind in kinds], axis=0)
-    first = np.flatnonzero(new)
-    rank = np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))
-    kept = order[rank < settings.each]
+    kept = order[rank_in_group(np.cumsum(new)) < settings.each]
     return rows[kept[np.argsort(cost[kept], kind="stable")][: settings.rows]]

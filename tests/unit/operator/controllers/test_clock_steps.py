@@ -118,7 +118,7 @@ class Planning:
         self.cluster.add(optimizer)
         steady = SteadyClock(self.now, lambda: self.elapsed_s)
         self._context = Context(
-            self.cluster, OnDemand(self.cluster), FakeOptimizer(), self.now, steady=steady
+            self.cluster, OnDemand(self.cluster), FakeOptimizer(), self.now, steady
         )
 
     def now(self) -> datetime:

@@ -171,11 +171,11 @@ async def operator(scene: Moving) -> AsyncGenerator[None]:
         source,
         FakeOptimizer(),
         now,
+        steady,
         loads=loads,
         approver=plans.approver,
         locks=plans.locks,
         writes=plans.writes,
-        steady=steady,
     )
     controllers = (
         plans,

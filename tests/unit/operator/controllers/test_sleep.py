@@ -158,6 +158,7 @@ class Scene:
             OnDemand(self.cluster),
             self.optimizer,
             self.now,
+            self.now,
             loads=measurement,
         )
         optimization = OptimizationController(context, informers)

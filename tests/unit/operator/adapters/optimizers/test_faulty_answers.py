@@ -68,7 +68,7 @@ async def ask(fakes: FakeCluster, fault: Fault) -> None:
     with serving(fault) as faulty:
         patience = PATIENCE if "no answer within" in fault.words else LONG_PATIENCE
         remote = RemoteOptimizer(Endpoint("127.0.0.1", faulty.port), patience - MARGIN)
-        await reconcile(INFERNO, Context(fakes, OnDemand(fakes), remote, now))
+        await reconcile(INFERNO, Context(fakes, OnDemand(fakes), remote, now, now))
         assert not faulty.followed.is_set()
 
 

@@ -218,7 +218,7 @@ MODES = {
 async def operated(
     cluster: FakeCluster, solver: SystemOptimizer, *, stateful: bool
 ) -> AsyncGenerator[None]:
-    context = Context(cluster, OnDemand(cluster), solver, lambda: NOW)
+    context = Context(cluster, OnDemand(cluster), solver, lambda: NOW, lambda: NOW)
     store = solver if isinstance(solver, StatefulRemoteOptimizer) else None
     controller = OptimizationController(context, Informers(cluster), stateful=stateful, store=store)
     task = asyncio.create_task(controller.run())

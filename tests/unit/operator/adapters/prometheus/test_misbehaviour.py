@@ -121,7 +121,7 @@ class World:
         await reconcile(self._context)
         for namespace in NAMESPACES:
             context = optimization.Context(
-                self.cluster, OnDemand(self.cluster), FakeOptimizer(), self.now
+                self.cluster, OnDemand(self.cluster), FakeOptimizer(), self.now, self.now
             )
             request = self.cluster.objects["Optimizer", Key(namespace, "inferno")]
             self.cluster.add({**request, "spec": {**request["spec"], "optimize": True}})

@@ -108,6 +108,7 @@ class Scene:
             source,
             FakeOptimizer(),
             self.clock,
+            self.clock,
             loads=loads,
             approver=PlanApprover(store, self.clock),
             locks=locks,

@@ -51,7 +51,9 @@ def cluster_of(*manifests: Manifest) -> FakeCluster:
 async def running(
     cluster: FakeCluster, *, keeper: FakeKeeper | None = None, stateful: bool = False
 ) -> AsyncGenerator[OptimizationController]:
-    context = Context(cluster, OnDemand(cluster), keeper or FakeOptimizer(), lambda: NOW)
+    context = Context(
+        cluster, OnDemand(cluster), keeper or FakeOptimizer(), lambda: NOW, lambda: NOW
+    )
     controller = OptimizationController(
         context, Informers(cluster), stateful=stateful, store=keeper
     )

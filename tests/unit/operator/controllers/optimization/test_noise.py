@@ -81,7 +81,14 @@ def fleet() -> FakeCluster:
 
 
 def context_of(cluster: FakeCluster, loads: PoissonLoads, clock: Clock) -> Context:
-    return Context(cluster, OnDemand(cluster), FakeOptimizer(), lambda: clock.now, loads=loads)
+    return Context(
+        cluster,
+        OnDemand(cluster),
+        FakeOptimizer(),
+        lambda: clock.now,
+        lambda: clock.now,
+        loads=loads,
+    )
 
 
 async def test_noise_is_written_once_a_minute_at_most_and_is_no_event() -> None:

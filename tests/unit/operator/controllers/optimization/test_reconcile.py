@@ -134,7 +134,8 @@ async def reconciled(
     key: Key = INFERNO,
 ) -> ReconcileResult:
     return await reconcile(
-        key, Context(cluster, OnDemand(cluster), solver or FakeOptimizer(), lambda: now)
+        key,
+        Context(cluster, OnDemand(cluster), solver or FakeOptimizer(), lambda: now, lambda: now),
     )
 
 
@@ -675,7 +676,7 @@ async def all_work_done() -> None:
 def working_on(
     cluster: FakeCluster, solver: FakeOptimizer, backoff: Backoff = AT_ONCE
 ) -> WorkQueue[Key]:
-    context = Context(cluster, OnDemand(cluster), solver, lambda: NOW)
+    context = Context(cluster, OnDemand(cluster), solver, lambda: NOW, lambda: NOW)
     return WorkQueue(partial(reconcile, context=context), backoff)
 
 
@@ -833,7 +834,9 @@ class Counted:
 
 async def test_replicas_that_find_no_node_are_told_on_the_optimizer() -> None:
     cluster = scene()
-    context = Context(cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, machines=Counted())
+    context = Context(
+        cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, lambda: NOW, machines=Counted()
+    )
     await reconcile(INFERNO, context)
 
     assert desired(cluster, "s") == ("A", 2, 20)
@@ -876,7 +879,7 @@ async def test_a_server_for_which_cards_are_short_is_never_given_less_than_runs(
     for _ in range(3):
         cluster.add(optimizer(parameters=parameters))
         context = Context(
-            cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, loads=LastGood()
+            cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, lambda: NOW, loads=LastGood()
         )
         assert not (await reconcile(INFERNO, context)).failed
         seen.append(desired(cluster, "s"))
@@ -920,7 +923,7 @@ def measured_scene(*others: Manifest, cards: int = 8) -> FakeCluster:
 async def plans_after(cluster: FakeCluster, *seconds: int) -> list[int]:
     """Replicas of the measured Server after plans of one operator at these times."""
     time = NOW
-    context = Context(cluster, OnDemand(cluster), FakeOptimizer(), lambda: time)
+    context = Context(cluster, OnDemand(cluster), FakeOptimizer(), lambda: time, lambda: time)
     found = []
     for passed in seconds:
         time = NOW + timedelta(seconds=passed)
@@ -951,7 +954,9 @@ async def test_what_waits_to_be_reduced_takes_no_card_from_anybody() -> None:
 async def test_what_waits_to_be_reduced_fits_on_the_nodes() -> None:
     """Only two cards are on a node, so a plan with four replicas is none."""
     cluster = measured_scene()
-    context = Context(cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, machines=Counted())
+    context = Context(
+        cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, lambda: NOW, machines=Counted()
+    )
     cluster.add(optimizer())
 
     await reconcile(INFERNO, context)

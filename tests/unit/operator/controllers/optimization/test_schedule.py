@@ -88,7 +88,9 @@ async def reconciled(
     cluster: FakeCluster, solver: FakeOptimizer, *, later: float = 0, key: Key = INFERNO
 ) -> ReconcileResult:
     now = NOW + timedelta(seconds=later)
-    return await reconcile(key, Context(cluster, OnDemand(cluster), solver, lambda: now))
+    return await reconcile(
+        key, Context(cluster, OnDemand(cluster), solver, lambda: now, lambda: now)
+    )
 
 
 def conditions(cluster: FakeCluster, name: str) -> dict[str, tuple[str, str]]:
@@ -108,7 +110,7 @@ async def test_an_interval_optimizes_again_and_again_without_being_asked() -> No
 
 async def test_what_is_urgent_does_not_wait_for_the_interval_once() -> None:
     cluster, solver = scene(regular()), FakeOptimizer()
-    context = Context(cluster, OnDemand(cluster), solver, lambda: NOW)
+    context = Context(cluster, OnDemand(cluster), solver, lambda: NOW, lambda: NOW)
     await reconcile(INFERNO, context)
 
     context.urgent.add(INFERNO)
@@ -120,7 +122,7 @@ async def test_what_is_urgent_does_not_wait_for_the_interval_once() -> None:
 
 async def test_what_is_urgent_is_so_after_a_failure_too() -> None:
     cluster, solver = scene(regular()), FakeOptimizer()
-    context = Context(cluster, OnDemand(cluster), solver, lambda: NOW)
+    context = Context(cluster, OnDemand(cluster), solver, lambda: NOW, lambda: NOW)
     await reconcile(INFERNO, context)
     solver.failures = [UnavailableError("busy")]
 
@@ -133,7 +135,9 @@ async def test_what_is_urgent_is_so_after_a_failure_too() -> None:
 
 async def test_what_is_urgent_does_not_concern_who_has_no_interval() -> None:
     cluster, solver = scene(optimizer(optimize=False)), FakeOptimizer()
-    context = Context(cluster, OnDemand(cluster), solver, lambda: NOW, urgent={INFERNO})
+    context = Context(
+        cluster, OnDemand(cluster), solver, lambda: NOW, lambda: NOW, urgent={INFERNO}
+    )
 
     await reconcile(INFERNO, context)
 

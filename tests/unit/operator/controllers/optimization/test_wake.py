@@ -96,7 +96,7 @@ def scene(cards: int, *, a: int = 2, b: int = 1) -> Recorder:
 
 
 def context_of(cluster: FakeCluster, solver: FakeOptimizer) -> Context:
-    return Context(cluster, OnDemand(cluster), solver, lambda: NOW)
+    return Context(cluster, OnDemand(cluster), solver, lambda: NOW, lambda: NOW)
 
 
 async def wake_beside_an_optimization(cluster: FakeCluster) -> "asyncio.Task[ReconcileResult]":
@@ -275,7 +275,12 @@ async def test_a_server_that_needs_approval_does_not_wake() -> None:
     cluster = scene(4)
     see_requests(cluster, 1.0)
     context = Context(
-        cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, approver=NothingAllowed()
+        cluster,
+        OnDemand(cluster),
+        FakeOptimizer(),
+        lambda: NOW,
+        lambda: NOW,
+        approver=NothingAllowed(),
     )
 
     await wake(INFERNO, context)
