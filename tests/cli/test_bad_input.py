@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.program import PROGRAM, SAMPLE, SMALL, inferno
 from tests.controlplane.waiting import PATIENCE_S
+from tests.full_disk import room_for
 
 ACCELERATOR = """\
 apiVersion: inferno.platform.ai/v1alpha1
@@ -251,7 +252,23 @@ def test_a_full_disk_is_one_line(output: str) -> None:
             check=False,
         )
 
-    assert (ran.returncode, ran.stderr) == (1, b"inferno: No space left on device\n")
+    assert (ran.returncode, ran.stderr) == (
+        1,
+        b"inferno: standard output: No space left on device\n",
+    )
+
+
+def test_a_page_that_finds_no_room_leaves_the_one_of_before(tmp_path: Path) -> None:
+    page = tmp_path / "plan.html"
+    page.write_text("of before")
+
+    with room_for(1000):
+        ran = inferno("report", SAMPLE, "--html", page)
+
+    assert ran.stderr.decode().splitlines()[-1] == f"inferno: {page}: File too large"
+    assert ran.returncode == 2
+    assert page.read_text() == "of before"
+    assert list(tmp_path.iterdir()) == [page]
 
 
 @pytest.mark.parametrize("condition", ["served", "gap", "gap>", "gap>1-", "gap>e"])

@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import io
 import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -13,6 +14,7 @@ import httpx
 from inferno_operator.adapters.completions.client import connect
 from inferno_operator.adapters.completions.endpoint import EngineEndpoint, EngineError
 from inferno_operator.adapters.completions.load import Clients, TrialResult
+from inferno_operator.runtime.files import append_bytes
 from inferno_optimizer.calibration.plan import Scope, Shape, Trial, next_trial
 from inferno_optimizer.calibration.windows import Window
 from inferno_optimizer.errors import InputError
@@ -156,15 +158,24 @@ class RunsFile:
             raise InputError(f"{path}: there is no folder {path.parent}")
 
     def add(self, measured: TrialResult) -> None:
-        """Append a run."""
+        """Append a run.
+
+        Raises
+        ------
+        InputError
+            The file cannot be written, such as on a full disk; the text says what is kept.
+        """
         window = measured.window
         numbers = (window.input_tokens, window.output_tokens, window.itl_ms, window.prefill_ms)
-        row = (str(measured.trial.clients), *(f"{number:.6g}" for number in numbers))
-        with self.path.open("a", encoding="utf-8", newline="") as file:
-            lines = csv.writer(file, lineterminator="\n")
-            if not self.rows:
-                lines.writerow(COLUMNS)
-            lines.writerow(row)
+        text = io.StringIO()
+        lines = csv.writer(text, lineterminator="\n")
+        if not self.rows:
+            lines.writerow(COLUMNS)
+        lines.writerow((str(measured.trial.clients), *(f"{number:.6g}" for number in numbers)))
+        try:
+            append_bytes(self.path, text.getvalue().encode())
+        except InputError as error:
+            raise InputError(f"{error}; {self.kept}") from error
         self.rows += 1
 
     @property

@@ -1,6 +1,7 @@
 """Options, exit statuses and output that both command lines share."""
 # ruff: noqa: PLC0415 - a function imports what only some output needs, so that `--help` is fast
 
+import errno
 import json
 import os
 import sys
@@ -26,6 +27,9 @@ FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
 """Exit statuses; after Ctrl-C, by the convention of shells."""
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""Errors of a file that cannot grow: one that has no name is standard output."""
 
 
 class Format(StrEnum):
@@ -108,8 +112,9 @@ def run_app(app: typer.Typer, name: str) -> None:
         sys.exit(BAD_INPUT if isinstance(error, InputError | UnsupportedError) else FAILED)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    except OSError as error:  # such as a full disk that output goes to
-        sys.stderr.write(f"{name}: {error.strerror or error}\n")
+    except OSError as error:
+        where = "standard output: " if error.errno in FULL and not error.filename else ""
+        sys.stderr.write(f"{name}: {where}{error.strerror or error}\n")
         _discard_output()
         sys.exit(FAILED)
 

@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import product
@@ -27,7 +26,7 @@ from inferno_operator.cli.replay import (
     share_of,
 )
 from inferno_operator.cli.replay_documents import Row
-from inferno_operator.runtime.files import read_bytes
+from inferno_operator.runtime.files import append_bytes, read_bytes, write_bytes
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.policies import BOUND
@@ -195,19 +194,26 @@ def _parsed(line: bytes, place: str) -> tuple[str, Result]:
         raise InputError(f"{place}: is not a result of a study; name another file") from error
 
 
-@contextmanager
-def added_to(file: Path) -> Iterator[Callable[[StudyRun, Result], None]]:
-    """Add results to a file, each as a line that is there even if this process is killed then."""
-    with file.open("a+b") as results:
-        results.seek(0)
-        results.truncate(results.read().rfind(b"\n") + 1)  # a line that was cut short
+def adding_to(file: Path) -> Callable[[StudyRun, Result], None]:
+    """Return what adds a result to a file, as a line that is there even if this process is killed.
 
-        def add(run: StudyRun, result: Result) -> None:
-            line = json.dumps({KEY: run.key, **run.names, **result})
-            results.write(f"{line}\n".encode())
-            results.flush()
+    Raises
+    ------
+    InputError
+        The file cannot be written, now or later.
+    """
+    if file.exists():
+        content = read_bytes(file)
+        whole = content[: content.rfind(b"\n") + 1]
+        if whole != content:  # a line that was cut short
+            write_bytes(file, whole)
+    append_bytes(file, b"")
 
-        yield add
+    def add(run: StudyRun, result: Result) -> None:
+        line = json.dumps({KEY: run.key, **run.names, **result})
+        append_bytes(file, f"{line}\n".encode())
+
+    return add
 
 
 def studied(study: Study, runs: Sequence[StudyRun], results: Mapping[str, Result]) -> list[Studied]:

@@ -1,6 +1,8 @@
 """Files that people name: what cannot be read or written is said in one line, by their name."""
 
 import codecs
+import os
+from io import FileIO
 from pathlib import Path
 
 from inferno_optimizer.errors import InputError
@@ -56,14 +58,60 @@ def decoded(data: bytes, origin: str) -> str:
 
 
 def write_bytes(file: Path | str, content: bytes) -> None:
-    """Write a file, or put it in the place of one.
+    """Write a file, or put it in the place of one, which stays as it is if that fails.
 
     Raises
     ------
     InputError
-        It cannot be written.
+        It cannot be written, such as on a full disk.
     """
+    given = Path(file)
     try:
-        Path(file).write_bytes(content)
+        place = given.resolve()  # a link goes on to be one
+        if given.exists() and not (given.is_file() and os.access(place.parent, os.W_OK)):
+            given.write_bytes(content)  # a device, or a file beside which there can be no other
+        else:
+            _put_in_place(place, content)
     except OSError as error:
         raise InputError(f"{file}: {error.strerror or error}") from error
+
+
+def append_bytes(file: Path | str, content: bytes) -> None:
+    """Add to a file, or make it; all is added or nothing.
+
+    Raises
+    ------
+    InputError
+        It cannot be written, such as on a full disk.
+    """
+    try:
+        with Path(file).open("ab", buffering=0) as added_to:
+            end = added_to.seek(0, os.SEEK_END)
+            try:
+                _write_all(added_to, content)
+            except OSError:
+                added_to.truncate(end)
+                raise
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror or error}") from error
+
+
+def _put_in_place(place: Path, content: bytes) -> None:
+    """Write a file beside, and give it the name and the permissions of the one that is there."""
+    beside = place.with_name(f".{place.name}.{os.getpid()}")
+    try:
+        with beside.open("wb", buffering=0) as file:
+            _write_all(file, content)
+        if place.exists():
+            beside.chmod(place.stat().st_mode)
+        beside.replace(place)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def _write_all(file: FileIO, content: bytes) -> None:
+    """Write everything, of which a nearly full disk takes a part at first."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[file.write(rest) :]

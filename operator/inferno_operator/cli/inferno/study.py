@@ -94,7 +94,7 @@ def _computed(
 ) -> "dict[str, Result]":
     """Compute results and keep them by their keys; Ctrl-C ends the command."""
     from inferno_operator.cli.executors import dask_cluster, processes
-    from inferno_operator.cli.study import added_to, finished
+    from inferno_operator.cli.study import adding_to, finished
 
     results: dict[str, Result] = {}
     if not missing:
@@ -104,9 +104,9 @@ def _computed(
         done = f"{len(results)} of {len(missing)} replays are done and kept in {kept}"
         warn([f"interrupted: {done}; the same command goes on"])
 
+    add = adding_to(kept)
     with (
         interruptible(say),
-        added_to(kept) as add,
         working("replaying") as tell,
         dask_cluster(scheduler) if scheduler else processes(jobs) as executor,
     ):

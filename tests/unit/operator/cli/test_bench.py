@@ -31,6 +31,7 @@ from tests.engines.streaming import (
     WarmingUp,
     event,
 )
+from tests.full_disk import room_for
 
 HERE = EngineEndpoint("http://127.0.0.1:8000")
 SHAPES = [Shape(256, 96), Shape(1024, 48), Shape(64, 192)]
@@ -295,6 +296,19 @@ async def test_an_engine_that_fails_at_once_leaves_no_file(tmp_path: Path) -> No
         await measured(file, Failing(0, FAULTS["500"][0]))
 
     assert not file.exists()
+
+
+async def test_a_full_disk_keeps_the_runs_that_were_made(tmp_path: Path) -> None:
+    file = tmp_path / "runs.csv"
+
+    with room_for(150), pytest.raises(InputError) as refused:
+        await measured(file, Transport(StreamingEngine(MixedSteps(10, 0, 0.1))), 300.0)
+
+    lines = file.read_text().splitlines(keepends=True)
+    assert len(lines) > 2
+    assert all(line.count(",") == 4 and line.endswith("\n") for line in lines)
+    kept = f"{len(lines) - 1} runs are in {file}"
+    assert str(refused.value) == f"{file}: File too large; {kept}"
 
 
 def test_a_file_that_exists_is_not_touched(tmp_path: Path) -> None:

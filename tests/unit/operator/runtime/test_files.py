@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from inferno_operator.runtime.files import read_text, write_bytes
+from inferno_operator.runtime.files import append_bytes, read_text, write_bytes
 from inferno_optimizer.errors import InputError
+from tests.full_disk import room_for
 
 
 @pytest.mark.parametrize(
@@ -43,3 +44,55 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_refused_by_its_name(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"missing/name: No such file or directory"):
         write_bytes(tmp_path / "missing" / "name", b"")
+
+
+def test_a_full_disk_leaves_the_file_that_was_there_and_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    file.write_text("the page of yesterday")
+
+    with room_for(100), pytest.raises(InputError) as refused:
+        write_bytes(file, b"x" * 101)
+
+    assert str(refused.value) == f"{file}: File too large"
+    assert file.read_text() == "the page of yesterday"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_device_that_is_full_is_named() -> None:
+    with pytest.raises(InputError, match=r"^/dev/full: No space left on device$"):
+        write_bytes("/dev/full", b"text")
+
+
+def test_a_file_stays_what_it_was_when_it_is_written_anew(tmp_path: Path) -> None:
+    """Its permissions are as before, and a link to it goes on to be one."""
+    file, link = tmp_path / "private", tmp_path / "link"
+    file.write_text("before")
+    file.chmod(0o640)
+    link.symlink_to(file)
+
+    write_bytes(link, b"after")
+
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("after", 0o640)
+    assert link.is_symlink()
+
+
+def test_a_new_file_has_the_permissions_that_the_user_gives_to_all(tmp_path: Path) -> None:
+    (tmp_path / "ordinary").write_text("")
+    write_bytes(tmp_path / "name", b"")
+
+    modes = {file.stat().st_mode for file in tmp_path.iterdir()}
+
+    assert len(modes) == 1
+
+
+def test_lines_are_added_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    append_bytes(file, b"first\n")
+
+    with room_for(10), pytest.raises(InputError) as refused:
+        append_bytes(file, b"second\n")
+
+    assert str(refused.value) == f"{file}: File too large"
+    assert file.read_text() == "first\n"
+    append_bytes(file, b"second\n")
+    assert file.read_text() == "first\nsecond\n"
