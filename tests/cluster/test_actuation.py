@@ -248,6 +248,7 @@ def test_nothing_is_written_when_nothing_changes(
     assert fleet.available["m-a100"] == 2
 
 
+@pytest.mark.extended
 def test_a_mix_runs_on_its_backends_and_is_known_to_the_next_optimization(
     actuated: Actuated, fleet: Fleet, operator: StartOperator
 ) -> None:
@@ -369,6 +370,7 @@ def is_passed_on(booster: Manifest) -> bool:
     return bool(booster["status"]["observedGeneration"] == booster["metadata"]["generation"])
 
 
+@pytest.mark.extended
 def test_a_deleted_child_comes_back_with_what_was_decided(
     actuated: Actuated, fleet: Fleet, operator: StartOperator
 ) -> None:

@@ -133,6 +133,7 @@ def test_who_may_see_one_namespace_sees_nothing_of_another(
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.extended
 def test_news_arrive_when_something_changes(proposed: Scene, tmp_path: Path) -> None:
     plane, namespace = proposed.control_plane, proposed.namespace
     kubeconfig = user_in(plane, namespace, "ann", "inferno-view")
@@ -148,6 +149,7 @@ def test_news_arrive_when_something_changes(proposed: Scene, tmp_path: Path) -> 
         assert next(line for line in lines if line.startswith("data") and line != first)
 
 
+@pytest.mark.extended
 def test_ctrl_c_ends_with_one_line_whatever_is_served(scene: Scene, tmp_path: Path) -> None:
     fill(scene)
     kubeconfig = user_in(scene.control_plane, scene.namespace, "ann", "inferno-view")

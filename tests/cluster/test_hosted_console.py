@@ -95,6 +95,7 @@ def test_each_person_has_the_rights_of_a_token(
     assert not [token for token in (nobody, reader, approver) if token in log]
 
 
+@pytest.mark.extended
 def test_only_a_signed_visit_of_a_valid_token_opens_pages(scene: Scene, tmp_path: Path) -> None:
     plane, namespace = scene.control_plane, scene.namespace
     token = token_of(plane, namespace, "ann", "inferno-view")

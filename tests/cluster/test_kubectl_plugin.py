@@ -225,6 +225,7 @@ def test_a_request_that_somebody_withdraws_is_not_waited_for(fleet: Scene, plugi
     assert "somebody set spec.optimize to false before it was done" in errors
 
 
+@pytest.mark.extended
 def test_ctrl_c_ends_the_waiting_but_not_the_request(fleet: Scene, plugin: Plugin) -> None:
     process = waiting(plugin)
     assert process.stderr is not None

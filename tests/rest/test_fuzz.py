@@ -14,7 +14,6 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance, unsuppor
 from tests.cli.program import SMALL
 from tests.controlplane.waiting import PATIENCE_S
 from tests.rest.serving import Served, connected, serving
-from tests.tiers import extended
 
 REQUESTS = 500
 
@@ -31,8 +30,9 @@ def resident_bytes(server: Served) -> int:
     return sum(map(int, pages)) * 4096
 
 
+@pytest.mark.extended
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", [*extended([]), ["--stateful"]], ids=["stateless", "stateful"])
+@pytest.mark.parametrize("mode", [[], ["--stateful"]], ids=["stateless", "stateful"])
 def test_requests_made_from_the_description_are_answered_as_it_says(
     tmp_path: Path, mode: list[str]
 ) -> None:

@@ -91,6 +91,7 @@ def context_of(cluster: FakeCluster, loads: PoissonLoads, clock: Clock) -> Conte
     )
 
 
+@pytest.mark.extended
 async def test_noise_is_written_once_a_minute_at_most_and_is_no_event() -> None:
     cluster, clock, loads = fleet(), Clock(), PoissonLoads()
     context = context_of(cluster, loads, clock)
