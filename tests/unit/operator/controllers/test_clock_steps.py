@@ -20,10 +20,10 @@ from tests.unit.operator.controllers.test_mistakes_in_motion import (
     ARRIVES,
     GOES_TO,
     INTERVAL_S,
-    LATE_S,
     PATIENCE_S,
     RUNS,
     Moving,
+    get_a_node_late,
     half_done,
     operator,
 )
@@ -53,12 +53,7 @@ async def test_pods_that_get_a_node_late_are_not_given_up_by_a_step_of_the_clock
     scene.unstarted.add("b")
     async with half_done(scene=scene):
         scene.ahead_h += step_h
-        await asyncio.sleep(LATE_S)
-        assert scene.replicas("b") == GOES_TO
-        scene.unstarted.clear()
-        for pod in scene.pods("b"):
-            scene.cluster.add({**pod, "spec": {"nodeName": "n"}})
-        await scene.until(lambda: scene.places() == ARRIVES)
+        await get_a_node_late(scene)
 
         assert scene.least == RUNS
 
