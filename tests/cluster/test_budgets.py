@@ -4,11 +4,9 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
 
 import pytest
 
-from tests.cluster.kubelet import Scheduler
 from tests.cluster.scene import Manifest, Scene
 from tests.cluster.test_drain import fleet, is_ready, node, scheduled, wait_until_half_moved
 from tests.conftest import StartOperator
@@ -41,22 +39,6 @@ def budget(application: str) -> Manifest:
     }
 
 
-class Hesitant(Scheduler):
-    """Gives one pod of chat-h100 a node; the others wait until `goes_on`."""
-
-    goes_on: Event
-    _first = ""
-
-    def node_for(self, pod: Manifest) -> str:
-        """Return the node of a pod; "" while it has to wait."""
-        name: str = pod["metadata"]["name"]
-        if name.startswith("chat-h100") and not self.goes_on.is_set():
-            self._first = self._first or name
-            if name != self._first:
-                return ""
-        return super().node_for(pod)
-
-
 @contextmanager
 def drained(plane: ControlPlane, name: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Drain a node; what kubectl complains of is in the log as soon as it does."""
@@ -75,15 +57,14 @@ def test_a_drain_that_a_budget_forbids_ends_when_the_server_has_moved(
 ) -> None:
     """A reduction is no eviction: the move is not held up, and nobody loses a replica for it."""
     log, forbids = tmp_path / "log", "violate the pod's disruption budget"
-    goes_on = Hesitant.goes_on = Event()
-    with scheduled(scene, Hesitant) as witness:
+    with scheduled(scene) as placed:
         scene.apply(*fleet(), budget("chat-l4"), budget("chat-h100"))
-        wait_until_half_moved(scene, operator, witness)
+        wait_until_half_moved(scene, operator, placed.witness)
         with drained(scene.control_plane, node(scene, "left"), log) as drain:
             wait_until(log.read_text, lambda said: forbids in said, "a refusal")
-            goes_on.set()
+            placed.go_on()
             wait_until(is_ready(scene, chat_h100=4, mail_l4=2), bool, "the end of the move")
 
             assert drain.wait(PATIENCE_S) == 0, log.read_text()
 
-    assert witness.broken == []
+    assert placed.witness.broken == []
