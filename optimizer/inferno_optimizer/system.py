@@ -360,7 +360,9 @@ class Server:
     replicas of these roles, which are not used where only `accelerators` are named. `destination`
     is the `Allocation.place` that the server is moving to, or has moved to lately, so that another
     move has not paid for itself yet. `load_spread` is the standard deviation of the logarithm of
-    the loads that come until a move would have paid for itself; 0 if the load stays.
+    the loads that come until a move would have paid for itself; 0 if the load stays. `least_rate`
+    is what its replicas must be able to carry whatever the load is [requests/min]; a server without
+    load needs no more than `min_replicas`.
     """
 
     name: str
@@ -374,6 +376,7 @@ class Server:
     accelerators: tuple[str, ...] = ()
     destination: str = ""
     load_spread: float = 0.0
+    least_rate: float = 0.0
     prefill_accelerators: tuple[str, ...] = ()
     decode_accelerators: tuple[str, ...] = ()
 

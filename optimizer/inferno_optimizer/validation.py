@@ -237,7 +237,10 @@ def _percentile_problems(
 
 
 def _server_problems(server: Server) -> Iterator[Problem]:
-    rate = {"currentAlloc.load.arrivalRate": server.load.arrival_rate}
+    rate = {
+        "currentAlloc.load.arrivalRate": server.load.arrival_rate,
+        "leastRate": server.least_rate,
+    }
     # Any finite rate is valid; the number of replicas is limited instead.
     yield from _sensible("server", server.name, rate, limit=math.inf)
     numbers = {

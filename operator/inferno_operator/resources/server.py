@@ -185,6 +185,11 @@ class Server(Resource):
         later = now + timedelta(seconds=self.lead_seconds)
         return [window for window in self.spec.schedule if window.end(now) or window.end(later)]
 
+    def fewest_replicas(self, now: datetime) -> int:
+        """Return the fewest replicas that somebody asks for, always or in a window."""
+        windows = (window.min_num_replicas or 0 for window in self.scheduled(now))
+        return max(self.spec.min_num_replicas, *windows, 0)
+
     @property
     def names_roles(self) -> bool:
         """Whether it names what runs prefill or decode alone."""

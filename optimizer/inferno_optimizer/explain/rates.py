@@ -19,8 +19,8 @@ class Rates:
     Parameters
     ----------
     demand
-        Rate to provide for by server: the larger of its load and its throughput target
-        [requests/min]; servers that cannot be sized are left out.
+        Rate to provide for by server: the largest of its load, its least rate and its throughput
+        target [requests/min]; servers that cannot be sized are left out.
     replica
         What one replica carries, by server and accelerator [requests/min]; idle servers and
         accelerators that do not meet the targets are left out. A role has a place of its own, see

@@ -198,8 +198,12 @@ def _bounds(values: Iterable[int]) -> FloatArray:
 
 
 def _demand(cases: Sequence[Case], case: IntArray, tokens: IntArray) -> FloatArray:
-    """Rate to provide for: the larger of load and throughput target [requests/ms]; 0 if idle."""
-    load = np.array([c.server.load.arrival_rate for c in cases], dtype=np.float64)[case]
+    """Rate to provide for: of load, least rate and throughput target the largest [requests/ms].
+
+    It is 0 if idle.
+    """
+    rates = [max(c.server.load.arrival_rate, c.server.least_rate) for c in cases]
+    load = np.array(rates, dtype=np.float64)[case]
     target = np.array([c.target.tokens_per_second for c in cases], dtype=np.float64)[case]
     idle = np.array([c.server.load.idle for c in cases], dtype=np.bool_)[case]
     throughput = target / (MS_PER_SECOND * np.maximum(tokens, 1))

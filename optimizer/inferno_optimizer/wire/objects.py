@@ -118,6 +118,7 @@ _ADDED: dict[str, tuple[str, FieldKind[Any]]] = {
     "accelerators": ("accelerators", TEXTS),
     "destination": ("destination", TEXT),
     "loadSpread": ("load_spread", NUMBER),
+    "leastRate": ("least_rate", NUMBER),
     "prefillAccelerators": ("prefill_accelerators", TEXTS),
     "decodeAccelerators": ("decode_accelerators", TEXTS),
 }

@@ -1,5 +1,6 @@
 """Rewords a system for the original optimizer, which knows fewer rules than ours."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count
@@ -12,6 +13,7 @@ from inferno_optimizer.system import (
     ServiceClass,
     System,
 )
+from inferno_optimizer.wire.sizes import Sizes
 
 SUBSTITUTE = SaturationPolicy.PRIORITY_EXHAUSTIVE
 """The policy that the original gets instead of `Hold`, which it does not know."""
@@ -25,8 +27,9 @@ def reworded(system: System) -> System:
 
     The original decides a server on any accelerator of its model. A server that may not use all
     of them gets a copy of its model that has only the others. The answers name no models. It does
-    not know that moves have to pay for themselves.
+    not know that moves have to pay for themselves, nor what replicas must carry beside the load.
     """
+    system = in_numbers(system)
     options = system.options
     if options.saturation_policy is SaturationPolicy.HOLD:
         options = replace(options, saturation_policy=SUBSTITUTE)
@@ -48,6 +51,29 @@ def reworded(system: System) -> System:
             for server in system.servers
         ),
     )
+
+
+def in_numbers(system: System) -> System:
+    """The system in which a least rate is a minimum of replicas: as many as carry it now."""
+    held = tuple(server for server in system.servers if server.least_rate)
+    if not held:
+        return system
+    sizes = Sizes.of(replace(system, servers=held), is_ours=True)
+    fewest = {server.name: _least_number(server, sizes) for server in held}
+    return replace(
+        system,
+        servers=tuple(
+            replace(s, least_rate=0.0, min_replicas=max(s.min_replicas, fewest.get(s.name, 0)))
+            for s in system.servers
+        ),
+    )
+
+
+def _least_number(server: Server, sizes: Sizes) -> int:
+    """How many of the replicas that run carry the least rate; all where that is not known."""
+    share = sizes.share(server.name, server.current)
+    running = server.current.replicas
+    return min(math.ceil(running / share), running) if share > 0 else running
 
 
 def _use(server: Server, catalogue: Catalogue) -> _Use:

@@ -310,3 +310,25 @@ def test_a_server_that_has_just_moved_moves_on_only_where_it_is_not_served(milp:
     assert outcome(asked) == {"chat": ("B", 1)}
     assert outcome(settled) == {"chat": ("A", 4)}
     assert outcome(replace(settled, capacity={"A": 3, "B": 4})) == {"chat": ("B", 1)}
+
+
+@pytest.mark.parametrize(("least", "replicas"), [(0.0, 2), (90.0, 2), (299.0, 5), (301.0, 6)])
+@pytest.mark.parametrize("options", SOLVERS)
+def test_replicas_carry_the_least_rate_whatever_the_load_is(
+    options: Options, least: float, replicas: int
+) -> None:
+    """A replica carries 60 requests/min; the latencies are those of the load."""
+    asked = system_of([Demand("a", {"X": 2}, load=120.0)], accelerators(X=10), {"X": 9}, options)
+    held = replace(asked, servers=tuple(replace(s, least_rate=least) for s in asked.servers))
+
+    allocation = optimize(held).allocations["a"]
+
+    assert (allocation.replicas, allocation.load.arrival_rate) == (replicas, 120.0)
+
+
+def test_an_idle_server_has_no_least_rate() -> None:
+    asked = system_of([Demand("a", {"X": 1}, min_replicas=2)], accelerators(X=10), {"X": 9})
+    idle = Allocation(load=Load(0.0, 1))
+    held = tuple(replace(s, current=idle, least_rate=300.0) for s in asked.servers)
+
+    assert optimize(replace(asked, servers=held)).allocations["a"].replicas == 2

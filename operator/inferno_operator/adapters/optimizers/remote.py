@@ -28,7 +28,7 @@ from inferno_optimizer.wire.codec import (
     encode_system,
     has_certificate,
 )
-from inferno_optimizer.wire.original import reworded
+from inferno_optimizer.wire.original import in_numbers, reworded
 from inferno_optimizer.wire.plausibility import find_doubts
 from inferno_optimizer.wire.retention import keep_running
 from inferno_optimizer.wire.screening import screen
@@ -204,6 +204,7 @@ def _called(system: System) -> str:
 def _plausible(document: object, system: System) -> tuple[Solution, str]:
     """The solution of an answer, and the first doubt about it."""
     is_ours = has_certificate(document)
+    system = system if is_ours else in_numbers(system)
     solution = decode_solution(document, system)
     sizes = Sizes.of(system, is_ours=is_ours)
     explained = solution if is_ours else tell_best_effort(solution, sizes)

@@ -9,7 +9,9 @@ from inferno_operator.controllers.measurement.load import (
     with_last_good,
     with_scheduled_replicas,
 )
+from inferno_operator.controllers.optimization.held import with_held_rates
 from inferno_operator.controllers.optimization.snapshot import Snapshot, build_system
+from inferno_operator.controllers.optimization.stabilization import calm_servers
 from inferno_operator.resources import Optimizer, Server
 from inferno_operator.resources.observation import Observation, readable, still_running
 from inferno_optimizer.explain.changes import parse_change
@@ -57,10 +59,13 @@ def decide(
         The Optimizer is ambiguous or does not exist, or a change is invalid.
     """
     chosen, time = choose_optimizer(observations, namespace, optimizer), now()
+    known = readable(observations)
     resources = [
         with_last_good(with_scheduled_replicas(r, time)) if isinstance(r, Server) else r
-        for r in readable(observations)
+        for r in known
     ]
     snapshot = build_system([*resources, *still_running(observations)], chosen, time_limit)
-    changed, idle = apply_changes(snapshot.system, map(parse_change, changes))
+    servers, unmeasured = calm_servers(resources), calm_servers(known)
+    held = with_held_rates(snapshot.system, servers, unmeasured, time)
+    changed, idle = apply_changes(held, map(parse_change, changes))
     return DryRun(chosen, replace(snapshot, system=changed), optimize(changed), idle)

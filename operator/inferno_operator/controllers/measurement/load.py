@@ -284,8 +284,8 @@ def _backlog(measured: Measured, target: Target | None) -> float | None:
 
 def with_scheduled_replicas(server: Server, now: datetime) -> Server:
     """Return a Server with the fewest replicas that it is to have now, as somebody knows."""
-    fewest = max((w.min_num_replicas or 0 for w in server.scheduled(now)), default=0)
-    if fewest <= server.spec.min_num_replicas:
+    fewest = server.fewest_replicas(now)
+    if fewest == server.spec.min_num_replicas:
         return server
     spec = server.spec.model_copy(update={"min_num_replicas": fewest})
     return server.model_copy(update={"spec": spec})

@@ -13,6 +13,7 @@ from datetime import datetime
 
 from inferno_operator.controllers.optimization import status
 from inferno_operator.controllers.optimization.changes import Update, plan_troubles, plan_updates
+from inferno_operator.controllers.optimization.held import with_held_rates
 from inferno_operator.controllers.optimization.nodes import (
     Nodes,
     Placed,
@@ -224,7 +225,8 @@ async def _optimize(
     )
     resources = readable(observations)
     every = [*resources, *still_running(observations)]
-    snapshot = _calm(build_system(every, optimizer, context.time_limit), key, resources, context)
+    snapshot = build_system(every, optimizer, context.time_limit)
+    snapshot = _calm(_held(snapshot, objects, resources, context), key, resources, context)
     placed = await _solved(snapshot.system, nodes, key, resources, context)
     async with context.writes[key.namespace]:
         _must_be_same(observation, observe(Optimizer, await context.cluster.get(OPTIMIZER, key)))
@@ -255,6 +257,18 @@ async def _optimize(
         await clear_request(observation.reference, context.cluster)
     context.observer.optimized(key, snapshot.system, solution)
     logger.info("%s: %s", observation.reference, done.main.message)
+
+
+def _held(
+    snapshot: Snapshot,
+    objects: Sequence[Observation],
+    resources: Sequence[Resource],
+    context: Context,
+) -> Snapshot:
+    """Return a snapshot in which Servers keep what their replicas carry, wherever they go."""
+    servers, unmeasured = calm_servers(resources), calm_servers(readable(objects))
+    system = with_held_rates(snapshot.system, servers, unmeasured, context.now())
+    return replace(snapshot, system=system)
 
 
 def _calm(

@@ -442,6 +442,7 @@ systems = st.builds(
             counts,
             counts,
             load_spread=numbers,
+            least_rate=numbers,
         ),
         "name",
     ),

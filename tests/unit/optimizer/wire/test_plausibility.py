@@ -25,7 +25,7 @@ from inferno_optimizer.system import (
 )
 from inferno_optimizer.wire.best_effort import tell_best_effort
 from inferno_optimizer.wire.codec import decode_solution, encode_solution, has_certificate
-from inferno_optimizer.wire.original import reworded
+from inferno_optimizer.wire.original import in_numbers, reworded
 from inferno_optimizer.wire.plausibility import find_doubts
 from inferno_optimizer.wire.screening import screen
 from inferno_optimizer.wire.sizes import Sizes
@@ -99,6 +99,20 @@ def allocation(replicas: int, **fields: Any) -> JsonObject:  # noqa: ANN401 - JS
 
 
 SIX_NEEDED = one_server(300, 8)  # 300 / 59.94 = 5.005; one replica less may be rounding
+
+
+def test_what_replicas_must_carry_is_their_number_for_the_original() -> None:
+    """Five of six carry 299 requests/min."""
+    system = one_server(90, 8)
+    current = replace(system.servers[0].current, accelerator="A", replicas=6, cost=60)
+    server = replace(system.servers[0], current=current, least_rate=299)
+    held = replace(system, servers=(server,))
+
+    (told,) = reworded(held).servers
+
+    assert (told.min_replicas, told.least_rate) == (5, 0)
+    assert in_numbers(held).servers == (replace(server, min_replicas=5, least_rate=0),)
+    assert in_numbers(system) is system
 
 
 def with_policy(system: System, policy: SaturationPolicy) -> System:
