@@ -5,8 +5,9 @@ profile of its model; solvers read the table and return row numbers. See `sizing
 rate to replicas".
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,13 @@ from inferno_optimizer.sizing.cards import Cards
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.demands import Demands, replicas_needed
 from inferno_optimizer.sizing.latencies import Latencies
-from inferno_optimizer.sizing.moves import UNPAID_SHARE, passing_savings, penalty_shares
+from inferno_optimizer.sizing.moves import (
+    UNPAID_SHARE,
+    demands_to_come,
+    looks_ahead,
+    passing_savings,
+    penalty_shares,
+)
 from inferno_optimizer.sizing.pairs import (
     Pairs,
     accelerators_per_replica,
@@ -35,6 +42,9 @@ from inferno_optimizer.system import (
     System,
     place_of_all,
 )
+
+DemandsOf = Callable[[IntArray, IntArray], Demands]
+"""The demands of some rows, from the position of each among the queues that are sized."""
 
 HARDLY_ANY = 1e-12
 """The rate at which an idle server is sized, for its first request [requests/ms]."""
@@ -205,11 +215,7 @@ class Candidates:
 
 
 def candidates_of_pairs(catalogue: Catalogue, cases: Sequence[Case], *, rates: bool) -> Candidates:
-    """Size every case on every accelerator with a usable profile of its model.
-
-    What a move saves at other loads than that of now follows from the highest rates.
-    """
-    rates = rates or any(case.server.load_spread > 0 for case in cases)
+    """Size every case on every accelerator with a usable profile of its model."""
     pairs = build_pairs(catalogue, cases, sorted_types(catalogue.system))
     return candidates_of(catalogue, cases, *_sized_with_caches(cases, pairs, rates=rates))
 
@@ -253,7 +259,8 @@ def _sized_with_caches(cases: Sequence[Case], pairs: Pairs, *, rates: bool) -> t
     """
     nothing = Sizing(*(np.full(len(pairs.case), fill) for fill in (np.inf, 0.0, 0.0, 0.0)))
     lone = (pairs.demand == 0) & ~pairs.released & (pairs.requests.tokens > 0)
-    sizing = _size_each_once(pairs, (pairs.demand > 0) | lone, nothing, rates=rates)
+    demands_of = None if rates else partial(_demands_of, cases, pairs)
+    sizing = _size_each_once(pairs, (pairs.demand > 0) | lone, nothing, demands_of)
     sizing = _where_first_requests_keep_targets(pairs, len(cases), lone, sizing)
     while pairs.caches.warm.any():
         computed = pairs.caches.computed_tokens(_replicas(cases, pairs, sizing)[1])
@@ -261,7 +268,7 @@ def _sized_with_caches(cases: Sequence[Case], pairs: Pairs, *, rates: bool) -> t
         if not more.any():
             break
         pairs = pairs.computing(np.where(more, computed, pairs.requests.computed_tokens))
-        sizing = _size_each_once(pairs, more, sizing, rates=rates)
+        sizing = _size_each_once(pairs, more, sizing, demands_of)
     return pairs, sizing
 
 
@@ -279,9 +286,12 @@ def _where_first_requests_keep_targets(
 
 
 def _size_each_once(
-    pairs: Pairs, asked: npt.NDArray[np.bool_], known: Sizing, *, rates: bool
+    pairs: Pairs, asked: npt.NDArray[np.bool_], known: Sizing, demands_of: DemandsOf | None
 ) -> Sizing:
-    """Size the pairs that are asked for, equal pairs only once; of the others it is known."""
+    """Size the pairs that are asked for, equal pairs only once; of the others it is known.
+
+    With `demands_of`, rates need be no higher than tells what these demands need.
+    """
     sizing = Sizing(*(column.copy() for column in known.columns()))
     for group in pairs.groups:
         busy = np.flatnonzero(asked[group.rows])
@@ -289,12 +299,24 @@ def _size_each_once(
             continue
         queues = group.replicas.take(busy)
         rows, where = queues.distinct()
-        demand = np.maximum(pairs.demand[group.rows[busy]], HARDLY_ANY)
-        demands = None if rates else Demands(demand, where)
+        demands = demands_of(group.rows[busy], where) if demands_of else None
         found = size(queues.take(rows), demands).take(where)
         for column, values in zip(sizing.columns(), found.columns(), strict=True):
             column[group.rows[busy]] = values
     return sizing
+
+
+def _demands_of(cases: Sequence[Case], pairs: Pairs, rows: IntArray, queues: IntArray) -> Demands:
+    """The demands of rows that are sized as some of the queues: those of now, and those to come.
+
+    What a move saves at the loads to come follows from the replicas that these need.
+    """
+    demand, case = pairs.demand[rows], pairs.case[rows]
+    ahead = np.flatnonzero(looks_ahead(cases)[case] & (demand > 0))
+    to_come = demands_to_come(cases, case[ahead], demand[ahead])
+    now = np.maximum(demand, HARDLY_ANY)
+    where = np.append(queues, np.tile(queues[ahead], len(to_come)))
+    return Demands(np.append(now, to_come.ravel()), where)
 
 
 def _replicas(

@@ -24,17 +24,6 @@ class Demands:
     demand: FloatArray
     rows: IntArray
 
-    def settled(self, least: FloatArray, most: FloatArray) -> npt.NDArray[np.bool_]:
-        """Rows whose demands need as many replicas at the least rate of each as at the most."""
-        settled = np.ones(len(least), dtype=np.bool_)
-        settled[self.rows[self._open(least, most)]] = False
-        return settled
-
-    def _open(self, least: FloatArray, most: FloatArray) -> npt.NDArray[np.bool_]:
-        """Which demands are not settled."""
-        more, fewer = (replicas_needed(self.demand, rate[self.rows]) for rate in (least, most))
-        return np.asarray(more != fewer, dtype=np.bool_)
-
     def given_to_the_fewest(self, highest: FloatArray) -> FloatArray:
         """What the largest demand of each row gives replicas, if they are as few as it may have.
 
@@ -44,11 +33,48 @@ class Demands:
         np.maximum.at(largest, self.rows, self.demand)
         return np.where(largest > 0, largest / replicas_needed(largest, highest), highest)
 
-    def largest_open(self, least: FloatArray, most: FloatArray) -> FloatArray:
-        """The largest demand of each row that is not settled between two rates; 0 if all are."""
-        some, largest = np.flatnonzero(self._open(least, most)), np.zeros_like(least)
-        np.maximum.at(largest, self.rows[some], self.demand[some])
-        return largest
+    def of_rows(self, rows: IntArray) -> "Demands":
+        """The demands of some rows, in the given order, which are counted from 0 then."""
+        place = np.full(max(self.rows.max(initial=-1), rows.max(initial=-1)) + 1, -1)
+        place[rows] = np.arange(len(rows))
+        places = place[self.rows]
+        asked = places >= 0
+        return Demands(self.demand[asked], places[asked])
+
+
+class OpenDemands:
+    """Which demands may still need another number of replicas, while rates are searched.
+
+    A search only narrows what is possible, so a demand that is settled is not looked at again.
+    """
+
+    def __init__(self, demands: Demands) -> None:
+        self._demands = demands
+        self._open = np.arange(len(demands.rows))
+
+    def reopen(self, rows: IntArray) -> None:
+        """Look at all demands of some rows again: their rates turned out to be lower."""
+        again = np.flatnonzero(np.isin(self._demands.rows, rows))
+        self._open = np.union1d(self._open, again)
+
+    def settled(self, least: FloatArray, most: FloatArray) -> npt.NDArray[np.bool_]:
+        """Rows whose demands need as many replicas at the least rate of each as at the most."""
+        settled = np.ones(len(least), dtype=np.bool_)
+        settled[self.left(least, most).rows] = False
+        return settled
+
+    def left(self, least: FloatArray, most: FloatArray) -> Demands:
+        """The demands that need fewer replicas at the most rate of their row than at the least.
+
+        A row whose least rate is 0 is not searched.
+        """
+        open_ = self._of(self._open)
+        more, fewer = (replicas_needed(open_.demand, rate[open_.rows]) for rate in (least, most))
+        self._open = self._open[(more != fewer) & (least[open_.rows] > 0)]
+        return self._of(self._open)
+
+    def _of(self, some: IntArray) -> Demands:
+        return Demands(self._demands.demand[some], self._demands.rows[some])
 
 
 def rates_around(demand: FloatArray, rate: FloatArray, refused: FloatArray) -> FloatArray:

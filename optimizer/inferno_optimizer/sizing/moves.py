@@ -30,7 +30,7 @@ LOADS = 10
 
 def penalty_shares(cases: Sequence[Case]) -> FloatArray:
     """The share of the old and the new cost that a move of each case is charged; shape (cases,)."""
-    return np.where(_looks_ahead(cases), LASTING_SHARE, PENALTY_SHARE)
+    return np.where(looks_ahead(cases), LASTING_SHARE, PENALTY_SHARE)
 
 
 def passing_savings(
@@ -56,7 +56,7 @@ def passing_savings(
         where what runs does not meet the targets.
     """
     saved = np.zeros(len(pairs.case))
-    rows = np.flatnonzero(_looks_ahead(cases)[pairs.case] & (able > 0) & (pairs.demand > 0))
+    rows = np.flatnonzero(looks_ahead(cases)[pairs.case] & (able > 0) & (pairs.demand > 0))
     if not rows.size:
         return saved
     case = pairs.case[rows]
@@ -69,7 +69,7 @@ def passing_savings(
     return saved
 
 
-def _looks_ahead(cases: Sequence[Case]) -> npt.NDArray[np.bool_]:
+def looks_ahead(cases: Sequence[Case]) -> npt.NDArray[np.bool_]:
     """Which moves are judged by the loads to come, shape (cases,)."""
     knows = (case.server.load_spread > 0 and _runs_alone(case) for case in cases)
     return np.fromiter(knows, np.bool_, len(cases))
@@ -81,12 +81,26 @@ def _runs_alone(case: Case) -> bool:
     return bool(current.accelerator and not (current.mix or current.roles or case.apart))
 
 
-def _costs(cases: Sequence[Case], pairs: Pairs, able: FloatArray, rows: IntArray) -> FloatArray:
-    """Replicas of rows now, and on average over the loads to come; shape (2, rows)."""
-    case = pairs.case[rows]
-    fewest = integers(c.server.min_replicas for c in cases)[case]
+def demands_to_come(cases: Sequence[Case], case: IntArray, demand: FloatArray) -> FloatArray:
+    """The demands that rows have at the loads to come [requests/ms]; shape (`LOADS`, rows).
+
+    Parameters
+    ----------
+    cases
+        The servers.
+    case, demand
+        The case of each row, and its demand at the load of now; shape (rows,).
+    """
     spread = np.array([c.server.load_spread for c in cases], dtype=np.float64)[case]
     deviations = [NormalDist().inv_cdf((k + 0.5) / LOADS) for k in range(LOADS)]
-    ratios = np.exp(np.outer([0.0, *deviations], spread))
-    needed = np.maximum(replicas_needed(pairs.demand[rows] * ratios, able[rows]), fewest)
+    to_come: FloatArray = demand * np.exp(np.outer(deviations, spread))
+    return to_come
+
+
+def _costs(cases: Sequence[Case], pairs: Pairs, able: FloatArray, rows: IntArray) -> FloatArray:
+    """Replicas of rows now, and on average over the loads to come; shape (2, rows)."""
+    case, demand = pairs.case[rows], pairs.demand[rows]
+    fewest = integers(c.server.min_replicas for c in cases)[case]
+    demands = np.vstack((demand, demands_to_come(cases, case, demand)))
+    needed = np.maximum(replicas_needed(demands, able[rows]), fewest)
     return np.stack((needed[0], needed[1:].mean(axis=0)))

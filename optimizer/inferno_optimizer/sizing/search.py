@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from inferno_optimizer.sizing.demands import Demands, rates_around
+from inferno_optimizer.sizing.demands import Demands, OpenDemands, rates_around
 from inferno_optimizer.sizing.queueing import Averages, FloatArray, IntArray
 from inferno_optimizer.sizing.replicas import Replicas
 from inferno_optimizer.sizing.roots import Chosen, as_it_is, last_feasible, never
@@ -33,11 +33,12 @@ class Search:
 
     `rate` is the highest one so far, and `counted` what `Sizing.max_rate` counts at it; `missed`
     is the same at the last rate that missed a target, or the highest rate. With `demands`, a row is
-    searched until it is known how many replicas they need.
+    searched until it is known how many replicas they need, and none of them is `undecided`.
     """
 
     replicas: Replicas
     demands: Demands | None
+    undecided: OpenDemands | None
     rate: FloatArray
     counted: FloatArray
     missed: FloatArray
@@ -48,7 +49,8 @@ class Search:
     ) -> Self:
         """The search between two rates, the lowest of which was tried."""
         rate, counted = np.zeros_like(highest), np.zeros_like(highest)
-        search = cls(replicas, demands, rate, counted, highest.copy())
+        undecided = OpenDemands(demands) if demands is not None else None
+        search = cls(replicas, demands, undecided, rate, counted, highest.copy())
         met = least.excess <= 0
         search._note(np.arange(len(met)), least.rate, least.queue, met)
         ends, values = search._ends(least, highest)
@@ -68,8 +70,8 @@ class Search:
         if self.demands is not None and self.replicas.model.begins_at_demands:
             high = np.clip(self.demands.given_to_the_fewest(highest), low, highest)
         at_high = self._excess(every, high)
-        more = (at_low <= 0) & (at_high <= 0) & (high < highest) & ~self._settled(every)
-        rows = np.flatnonzero(more)
+        rows = np.flatnonzero((at_low <= 0) & (at_high <= 0) & (high < highest))
+        rows = rows[~self._settled(rows)] if rows.size else rows
         if rows.size:
             low, at_low, high = low.copy(), at_low.copy(), high.copy()
             low[rows], at_low[rows], high[rows] = high[rows], at_high[rows], highest[rows]
@@ -95,24 +97,29 @@ class Search:
         )
 
     def _of_demands(self, rows: IntArray) -> Chosen:
-        """Instead of a trial rate, one that demands give a whole number of replicas, if it is near.
+        """Instead of a trial rate, the nearest one that demands give a whole number of replicas.
 
         Both are logarithms.
         """
-        demands = self.demands
-        if demands is None or not self.replicas.model.begins_at_demands:
+        undecided = self.undecided
+        if undecided is None or not self.replicas.model.begins_at_demands:
             return as_it_is
 
         def chosen(some: IntArray, trial: FloatArray, ends: FloatArray) -> FloatArray:
             here = rows[some]
-            refused = np.maximum(self.rate[here] / self.counted[here] - 1.0, 0.0)
-            demand = demands.largest_open(self.counted, self.missed)[here]
+            demands = undecided.left(self.counted, self.missed).of_rows(here)
+            at, refused = demands.rows, np.maximum(self.rate[here] / self.counted[here] - 1.0, 0.0)
             with np.errstate(divide="ignore"):
-                near = np.log(rates_around(demand, np.exp(trial), refused))
-            inside = near > np.minimum(*ends) + LEAST_STEP
-            inside &= near < np.maximum(*ends) - LEAST_STEP
-            which = np.argmax(inside, axis=0)
-            return np.where(inside.any(axis=0), near[which, np.arange(len(here))], trial)
+                near = np.log(rates_around(demands.demand, np.exp(trial[at]), refused[at]))
+            inside = near > (np.minimum(*ends) + LEAST_STEP)[at]
+            inside &= near < (np.maximum(*ends) - LEAST_STEP)[at]
+            which, every = np.argmax(inside, axis=0), np.arange(len(at))
+            found = np.flatnonzero(inside[which, every])
+            near, at = near[which, every][found], at[found]
+            nearest_last = np.argsort(-np.abs(near - trial[at]), kind="stable")
+            result = trial.copy()
+            result[at[nearest_last]] = near[nearest_last]
+            return result
 
         return chosen
 
@@ -126,9 +133,9 @@ class Search:
 
     def _settled(self, rows: IntArray) -> npt.NDArray[np.bool_]:
         """Where any of the rates that are still possible gives the demands as many replicas."""
-        if self.demands is None:
+        if self.undecided is None:
             return never(rows)
-        return self.demands.settled(self.counted, self.missed)[rows]
+        return self.undecided.settled(self.counted, self.missed)[rows]
 
     def _descend(self, rows: IntArray, lowest: FloatArray) -> None:
         """Let no lower rate miss a target: search below the first of some points that does."""
@@ -142,6 +149,8 @@ class Search:
         missed = excess[1:] > 0
         some = np.flatnonzero(missed.any(axis=0))
         place = np.argmax(missed[:, some], axis=0) + np.arange(2)[:, None]
+        if self.undecided is not None:
+            self.undecided.reopen(rows[some])
         self._excess(rows[some], trial[place[0], some])
         self._between(rows[some], trial[place, some], excess[place, some])
 

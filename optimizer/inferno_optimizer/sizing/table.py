@@ -33,7 +33,7 @@ def build_candidates(
     """Size every case on every accelerator and every pair of its model.
 
     Without `rates`, which take more than half of the time, `Sizing.max_rate` may be too low for
-    all but the numbers of replicas.
+    all but the numbers of replicas, now and at the loads to come.
     """
     whole = candidates_of_pairs(catalogue, cases, rates=rates)
     if not any(case.apart for case in cases):
