@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from inferno_operator.controllers.optimization.allocations import desired_allocation
-from inferno_operator.controllers.optimization.counted_cards import CountedCards
+from inferno_operator.controllers.optimization.counted_cards import CardsOfReplicas
 from inferno_operator.controllers.optimization.doubt import trusted_data, warnings
 from inferno_operator.controllers.optimization.noise import (
     is_close,
@@ -228,7 +228,7 @@ class _Plan:
         self._moved = moved
         self._decisions = {decision.server: decision for decision in solution.decisions}
         self._in_doubt = snapshot.in_doubt
-        self._cards = CountedCards(snapshot.system)
+        self._cards = CardsOfReplicas(snapshot.system)
         self._excluded = {id(resource): problem for resource, problem in snapshot.excluded}
         self._problems: dict[tuple[str, str], list[Problem]] = defaultdict(list)
         for problem in snapshot.problems:

@@ -24,7 +24,7 @@ from inferno_optimizer import system as core
 from inferno_optimizer.system import System
 
 
-class CountedCards:
+class CardsOfReplicas:
     """What a plan counts, for the status of each object.
 
     Parameters
