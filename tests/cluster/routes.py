@@ -86,7 +86,7 @@ class Recording:
         """What the API server tells of all changes; what does not come hangs."""
         with client_of(self._scene.control_plane.kubeconfig) as api:
             follow = watch.Watch("object").stream  # type: ignore[no-untyped-call]  # nobody typed it
-            for event in follow(
+            for event in follow(  # type: ignore[no-untyped-call]
                 CustomObjectsApi(api).list_namespaced_custom_object,
                 *(kind.group, kind.version, self._scene.namespace, kind.plural),
                 resource_version=self._since[kind],
