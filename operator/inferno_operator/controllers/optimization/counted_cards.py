@@ -6,11 +6,11 @@ still tell it, also to an operator that has just started. See `cards_in_use`.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from inferno_operator.controllers.optimization.allocations import allocation_of
 from inferno_operator.controllers.optimization.cards_in_use import counted_replicas
+from inferno_operator.controllers.optimization.placements import placements
 from inferno_operator.controllers.optimization.profiles import Place
 from inferno_operator.resources import (
     Accelerator,
@@ -79,11 +79,7 @@ class CardsOfReplicas:
 
 def _places(server: Server, decided: core.Allocation | None) -> Iterator[tuple[str, core.Role]]:
     """Yield the accelerators and roles of what runs, of what was decided, and of what is now."""
-    wholes = (server.spec.current_alloc, server.spec.desired_alloc)
-    allocations: Iterable[core.Allocation | None] = (
-        *(allocation_of(whole) for whole in wholes if whole is not None),
-        decided,
-    )
-    for allocation in allocations:
-        if allocation is not None:
-            yield from ((p.accelerator, p.role) for p in allocation.parts if p.replicas > 0)
+    for whole in (server.spec.current_alloc, server.spec.desired_alloc):
+        yield from ((p.accelerator, core.Role(p.role)) for p in placements(whole))
+    if decided is not None:
+        yield from ((p.accelerator, p.role) for p in decided.parts if p.replicas > 0)

@@ -51,7 +51,9 @@ def with_held_rates(
         for server in servers
         if server.spec.min_num_replicas > asked[server.metadata.uid]
     }
-    kept = _kept(system, held) if held else {}
+    if not held:
+        return system
+    kept = _kept(system, held)
     fewest = {name: max(asked[held[name].metadata.uid], 1) for name in kept}
     return replace(
         system,
