@@ -44,6 +44,9 @@ GO_GARBAGE_PERCENT = "300"
 LONG = {"minutes": Length.MINUTES, "slow": Length.SLOW, "extended": Length.SLOW}
 """Marks of tests that workers begin with, the longest first."""
 
+WORKLOADS = ("deployments", "replicasets", "pods")
+"""What controllers of Deployments look at, owners first."""
+
 WORKER = "PYTEST_XDIST_WORKER"
 FIRST = "gw0"
 OPERATORS = pytest.StashKey[list[OperatorProcess]]()
@@ -275,14 +278,17 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
 
 
 @contextmanager
-def new_namespace(control_plane: ControlPlane) -> Iterator[str]:
-    """Name of a namespace that ends with the context."""
-    name = f"test-{uuid.uuid4().hex[:8]}"
+def new_namespace(control_plane: ControlPlane, name: str = "") -> Iterator[str]:
+    """Name of a namespace that ends with the context; a new name if none is given."""
+    name = name or f"test-{uuid.uuid4().hex[:8]}"
     control_plane.create_namespace(name)
     yield name
     # What stayed would be work for operators that watch all namespaces, and for the controllers of
-    # a later test.
+    # a later test: they try 15 times to serve a Deployment whose namespace is gone, and at most ten
+    # Deployments a second.
     gone = [control_plane.api.delete_all(kinds, name) for kinds in ("inferno", "plans")]
+    for kinds in WORKLOADS:
+        control_plane.api.delete_all(kinds, name)
     control_plane.api.delete_namespace(name)
     if all(gone) and control_plane.api.has_namespace(name):
         control_plane.api.finish_namespace(name)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster.scene import OPPOSITE, Mode, Scene, mode_called
+from tests.conftest import new_namespace
 from tests.controlplane import ControlPlane
 
 SHARED_MODE = "stateless-remote"
@@ -36,8 +37,5 @@ def scene(control_plane: ControlPlane, namespace: str) -> Scene:
 @pytest.fixture
 def other(control_plane: ControlPlane, namespace: str) -> Iterator[Scene]:
     """Another namespace."""
-    name = f"{namespace}-b"
-    control_plane.create_namespace(name)
-    yield Scene(control_plane, name)
-    control_plane.api.delete_all("inferno", name)
-    control_plane.api.delete_namespace(name)
+    with new_namespace(control_plane, f"{namespace}-b") as name:
+        yield Scene(control_plane, name)

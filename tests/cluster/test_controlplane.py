@@ -11,8 +11,10 @@ import httpx
 import pytest
 import yaml
 
+from tests.conftest import WORKLOADS, new_namespace
 from tests.controlplane import ControlPlane
 from tests.controlplane.binaries import Binaries
+from tests.controlplane.deployments import deployment
 from tests.controlplane.errors import ApiError, ProgramError, WaitTimeoutError
 from tests.controlplane.processes import ROOT
 from tests.controlplane.waiting import PATIENCE_S, wait_until
@@ -234,6 +236,27 @@ def test_a_namespace_that_a_controller_ended_first_is_finished(control_plane: Co
         control_plane.get("namespace", "ended")
 
     control_plane.api.finish_namespace("ended")
+
+
+@pytest.mark.parametrize("resource", WORKLOADS)
+def test_a_namespace_leaves_no_workload_to_the_controllers_of_a_later_test(
+    control_plane: ControlPlane, resource: str
+) -> None:
+    """130 Deployments that stayed held up those of another test for 13 s at each change."""
+    manifest = deployment("engine")
+    pod = {**manifest["spec"]["template"], "apiVersion": "v1", "kind": "Pod"}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    workloads = {
+        "deployments": manifest,
+        "replicasets": {**manifest, "kind": "ReplicaSet"},
+        "pods": {**pod, "metadata": {**pod["metadata"], "name": "engine"}},
+    }
+    with new_namespace(control_plane) as name:
+        control_plane.api.apply([account, workloads[resource]], name)
+        before = control_plane.items(resource, name)
+
+    assert len(before) == 1
+    assert control_plane.items(resource, name) == []
 
 
 def test_waiting_in_vain_shows_the_last_state(control_plane: ControlPlane, namespace: str) -> None:
