@@ -100,6 +100,7 @@ def test_a_sheet_of_paper_has_all_columns(name: str, browser: Browser) -> None:
             assert list(seen.cut_on_paper()) == [], path
 
 
+@pytest.mark.extended
 @pytest.mark.cluster
 @pytest.mark.usefixtures("crds_installed")
 def test_the_console_is_read_and_used_in_a_browser(

@@ -31,7 +31,7 @@ from tests.docs.looks import (
     faults,
 )
 from tests.reference.shown import ROOT, pages
-from tests.tiers import extended
+from tests.tiers import EVERY, extended
 
 MARKDOWN_LINK = re.compile(r"\]\(([^)\s]+)\)")
 PATIENCE_MS = 60_000
@@ -126,10 +126,11 @@ def browser() -> Iterator[Browser]:
         yield started
 
 
-@pytest.fixture(scope="module")
-def found(site: Site, browser: Browser) -> Faults:
-    """What is wrong with how pages look."""
-    return faults(browser, site.pages)
+@pytest.fixture(scope="module", params=["some pages", *extended("all pages")])
+def found(request: pytest.FixtureRequest, site: Site, browser: Browser) -> Faults:
+    """What is wrong with how pages look: each eighth of them, or all."""
+    pages = sorted(site.pages)
+    return faults(browser, pages if request.param == "all pages" else pages[::EVERY])
 
 
 def test_it_builds_without_a_warning(site: Site) -> None:
@@ -238,7 +239,6 @@ def test_no_line_breaks_in_a_quantity_a_sum_or_a_name_but_commands_stay_as_they_
     assert "(50&nbsp;MB;" in distances
 
 
-@pytest.mark.extended
 def test_no_name_in_a_text_breaks_inside_of_a_word_on_a_phone(found: Faults) -> None:
     assert found[Look(390, INSIDE)] == {}
 

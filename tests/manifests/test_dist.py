@@ -18,6 +18,8 @@ from tests.deployment.make import make_files
 from tests.deployment.rendering import CHART, OVERLAYS, RELEASE
 from tests.manifests.test_supply_chain import pinned
 
+pytestmark = pytest.mark.extended
+
 IMAGE = "registry.example.org/inferno:1.2.3"
 URL = "https://example.org/v0.1.0"
 DIST = "make dist RELEASE_URL=https://..."
@@ -37,7 +39,6 @@ def release(tmp_path_factory: pytest.TempPathFactory, kubectl: Path) -> Path:
     return folder
 
 
-@pytest.mark.extended
 def test_it_is_the_same_each_time_and_says_what_it_could_not_make(
     release: Path, tmp_path: Path
 ) -> None:
@@ -92,7 +93,6 @@ def test_the_wheel_has_all_that_the_program_needs(release: Path, tmp_path: Path)
         assert len(ran.stdout.splitlines()) > 3
 
 
-@pytest.mark.extended
 def test_the_wheel_is_installed_into_a_fresh_environment_and_optimizes_its_sample(
     release: Path, tmp_path: Path
 ) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.extended
+
 MEGABYTE = 10**6
 BASE = 130 * MEGABYTE
 """Of python:3.12-slim-bookworm, unpacked, rounded up."""
@@ -41,7 +43,6 @@ def test_it_is_no_larger_than_what_it_does_needs(image: Path) -> None:
     assert BASE + size < LARGEST
 
 
-@pytest.mark.extended
 def test_every_module_finds_what_it_imports(image: Path) -> None:
     looked = python(image, IMPORT_EVERYTHING)
 

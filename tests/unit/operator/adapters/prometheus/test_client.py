@@ -107,13 +107,13 @@ class BesideLoop(ThreadPoolExecutor):
 
 @contextmanager
 def waits() -> Iterator[list[float]]:
-    """Yield for how long anything in this event loop waits in vain, as it is asked to [s]."""
+    """Yield for how long anything in this event loop is asked to wait in vain [s]; none waits."""
     loop, seconds = asyncio.get_running_loop(), list[float]()
     call_later = loop.call_later
 
     def noted(delay: float, *arguments: Any, **options: Any) -> asyncio.TimerHandle:  # noqa: ANN401 - handed on
         seconds.append(delay)
-        return call_later(delay, *arguments, **options)
+        return call_later(0, *arguments, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "call_later", noted)
