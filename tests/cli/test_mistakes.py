@@ -3,6 +3,7 @@
 import re
 from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -31,23 +32,32 @@ def test_there_are_forty_at_least_and_each_is_another() -> None:
     assert len(changes) == len(MISTAKES) >= 40
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.what)
-def test_a_mistake_is_one_line_with_its_place(mistake: Mistake, tmp_path: Path) -> None:
-    lines = messages(mistake, tmp_path / "fleet")
+class Told(NamedTuple):
+    """A mistake, the folder in which it is made, and what is said of it."""
 
-    (line,) = lines
+    mistake: Mistake
+    folder: Path
+    lines: list[str]
+
+
+@pytest.fixture(scope="module", params=MISTAKES, ids=lambda mistake: mistake.what)
+def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """Each mistake, made once for all tests."""
+    folder = tmp_path_factory.mktemp("mistake") / "fleet"
+    return Told(request.param, folder, messages(request.param, folder))
+
+
+def test_a_mistake_is_one_line_with_its_place(told: Told) -> None:
+    (line,) = told.lines
     assert PLACE.match(line), line
-    for word in mistake.told:
+    for word in told.mistake.told:
         assert word in line
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.what)
-def test_the_line_is_the_one_that_was_changed(mistake: Mistake, tmp_path: Path) -> None:
-    (told,) = messages(mistake, tmp_path / "fleet")
-    right, wrong = (
-        (folder / mistake.file).read_text().splitlines() for folder in (SAMPLE, tmp_path / "fleet")
-    )
+def test_the_line_is_the_one_that_was_changed(told: Told) -> None:
+    mistake, folder, (line,) = told
+    right, wrong = ((place / mistake.file).read_text().splitlines() for place in (SAMPLE, folder))
     pairs = enumerate(zip_longest(right, wrong), start=1)
-    changed = next(line for line, (before, after) in pairs if before != after)
+    changed = next(number for number, (before, after) in pairs if before != after)
 
-    assert (f" {mistake.file}:{changed}:" in told) == (mistake.what not in ELSEWHERE), told
+    assert (f" {mistake.file}:{changed}:" in line) == (mistake.what not in ELSEWHERE), line
