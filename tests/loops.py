@@ -52,6 +52,8 @@ class _Impatient(selectors.DefaultSelector):
     """Waits for bytes that are under way only, and counts the seconds that it would have waited."""
 
     waited = 0.0
+    own: frozenset[int] = frozenset()
+    """Descriptors by which the loop is woken, which send nothing."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0 if timeout else timeout)
@@ -63,11 +65,11 @@ class _Impatient(selectors.DefaultSelector):
 
     def _some_under_way(self) -> bool:
         """Whether a socket connects, or has sent what has not arrived yet."""
-        for key in self.get_map().values():
+        sockets = [key for key in self.get_map().values() if key.fd not in self.own]
+        for key in sockets:
             _acknowledge(key.fd)
         return any(
-            key.events & selectors.EVENT_WRITE or _bytes_under_way(key.fd)
-            for key in self.get_map().values()
+            key.events & selectors.EVENT_WRITE or _bytes_under_way(key.fd) for key in sockets
         )
 
 
@@ -81,6 +83,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._impatient = _Impatient()
         super().__init__(self._impatient)
+        self._impatient.own = frozenset(self._impatient.get_map())
 
     def time(self) -> float:
         """Seconds since the loop was made."""

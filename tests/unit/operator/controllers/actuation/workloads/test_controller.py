@@ -73,7 +73,7 @@ class Scene:
         return objects.NOW + timedelta(seconds=asyncio.get_running_loop().time())
 
     def time(self, seconds: float = 0.0) -> str:
-        return f"{self.now() + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}"
+        return f"{(self.now() + timedelta(seconds=seconds)).isoformat()[:19]}Z"
 
     def add(self, name: str, *workloads: Manifest, load: int = 1, **spec: object) -> None:
         """A Server whose present load takes so many replicas."""
@@ -159,7 +159,7 @@ class Scene:
 
     def _advance(self, pod: Manifest) -> None:
         metadata = pod["metadata"]
-        if metadata.get("deletionTimestamp", self.time(1)) < self.time():
+        if "deletionTimestamp" in metadata and metadata["deletionTimestamp"] < self.time():
             self.cluster.remove(POD, Key.of(pod))
         elif metadata["labels"]["app"] in self.unstarted or _is_ready(pod):
             return
