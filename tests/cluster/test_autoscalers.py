@@ -327,6 +327,7 @@ async def test_keda_carries_a_decision_for_both_roles_out(plane: ControlPlane) -
     assert replicas(plane) == {"chat-a": 0, "chat-b": 3, "chat-c": 2}
 
 
+@pytest.mark.extended
 def test_the_api_server_keeps_the_tolerance_of_an_hpa(plane: ControlPlane) -> None:
     workload = {"accelerator": "A", "name": "chat-a"}
     Scene(plane, NAMESPACE).apply(server(workload))
@@ -370,6 +371,7 @@ def exported(operator: OperatorProcess) -> list[str]:
     return [line for line in page.splitlines() if line.startswith("inferno_desired_replicas{")]
 
 
+@pytest.mark.extended
 def test_an_operator_that_does_not_lead_answers_too_but_not_without_its_watch(
     plane: ControlPlane, pair: list[OperatorProcess]
 ) -> None:

@@ -84,6 +84,7 @@ def life(scene: Scene, fleet: Fleet, operator: StartOperator, dialect: Dialect) 
     return life
 
 
+@pytest.mark.extended
 @in_each_dialect
 def test_no_replica_that_is_needed_goes_whenever_operators_are_killed(life: Life) -> None:
     actuated = life.actuated

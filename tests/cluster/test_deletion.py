@@ -25,6 +25,7 @@ from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
 from tests.deployment.make import Make
 from tests.reference.shown import run, shown
+from tests.tiers import extended
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
@@ -128,7 +129,7 @@ def test_an_operator_that_ends_lets_go_of_everything(
     delete(scene, "inferno", "--all")
 
 
-@pytest.mark.parametrize("mode", MODES[:3], indirect=True)
+@pytest.mark.parametrize("mode", [MODES[0], *extended(*MODES[1:3])], indirect=True)
 def test_what_another_mode_left_is_taken_off_at_the_start(
     scene: Scene, operator: StartOperator, holding: Mode, mode: Mode
 ) -> None:

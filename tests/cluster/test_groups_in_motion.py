@@ -123,6 +123,7 @@ def life(control_plane: ControlPlane, scene: Scene, operator: StartOperator) -> 
         yield life
 
 
+@pytest.mark.extended
 def test_groups_follow_and_nothing_that_is_needed_goes(life: Life) -> None:
     told = life.wait_for("ForeignWriter", "ScaledObject 't'", "t")
     assert told["spec"]["currentAlloc"]["numReplicas"] == 1

@@ -10,6 +10,7 @@ from tests.cluster.kubelet import running_pods
 from tests.cluster.scene import Manifest, Mode, Scene, condition, in_mode
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane.deployments import deployment
+from tests.tiers import extended
 from tests.unit.operator import objects
 
 pytestmark = pytest.mark.usefixtures("crds_installed", "deployment_controllers")
@@ -170,6 +171,7 @@ def test_mistakes_in_each_kind_take_nothing_away_that_runs(
     assert (fleet.replicas(), fleet.desired()) == (BEFORE, DECIDED)
 
 
+@pytest.mark.extended
 def test_times_that_are_mistyped_by_a_factor_wait_for_a_person_also_in_a_model_made_anew(
     fleet: Fleet, operator: StartOperator, mode: Mode
 ) -> None:
@@ -296,7 +298,7 @@ def test_an_optimizer_whose_definition_lacks_a_field_says_so_and_what_runs_stays
     assert fleet.replicas() == BEFORE
 
 
-@pytest.mark.parametrize("name", ["chat", "talk"])
+@pytest.mark.parametrize("name", ["chat", *extended("talk")])
 def test_a_copy_of_a_server_counts_no_card_and_takes_nothing_away(
     fleet: Fleet, operator: StartOperator, name: str
 ) -> None:

@@ -226,6 +226,7 @@ class TestRecordings:
 
     pytestmark = shared
 
+    @pytest.mark.extended
     @pytest.mark.parametrize("strict", [*extended(True), False])
     @pytest.mark.parametrize("path", [*CASES, *EXAMPLES], ids=lambda path: path.stem)
     def test_the_original_definitions_accept_the_children(
@@ -236,6 +237,7 @@ class TestRecordings:
 
         assert_accepted(originals, *made, namespace=namespace_of_originals)
 
+    @pytest.mark.extended
     @pytest.mark.parametrize("name", BOOSTERS)
     def test_the_original_definitions_accept_the_samples_and_their_children(
         self, originals: ControlPlane, namespace_of_originals: str, name: str
@@ -245,6 +247,7 @@ class TestRecordings:
 
         assert_accepted(originals, manifest, *made, namespace=namespace_of_originals)
 
+    @pytest.mark.extended
     def test_both_accept_what_is_unusual(
         self,
         originals: ControlPlane,

@@ -131,6 +131,7 @@ def two_replicas_are_refused(scene: Scene) -> bool:
     return False
 
 
+@pytest.mark.extended
 def test_a_kill_in_the_middle_of_the_writes_loses_nothing(
     scene: Scene, operator: StartOperator, mode: Mode, tmp_path: Path
 ) -> None:

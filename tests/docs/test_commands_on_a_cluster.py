@@ -12,7 +12,7 @@ from tests.controlplane import ControlPlane
 from tests.docs.elsewhere import elsewhere
 from tests.plugin import Plugin
 from tests.reference.shown import OF_THE_SHELL, ROOT, pages, run, shown
-from tests.tiers import sampled
+from tests.tiers import extended
 
 pytestmark = [
     pytest.mark.cluster,
@@ -26,7 +26,7 @@ OURS = {
 PAGES = [page for page, commands in OURS.items() if commands]
 
 
-@pytest.mark.parametrize("page", sampled(PAGES), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", extended(*PAGES), ids=lambda page: page.stem)
 def test_the_commands_of_a_page_do_what_it_says(
     page: Path,
     control_plane: ControlPlane,

@@ -106,6 +106,7 @@ def previous_chart(tmp_path: Path) -> Path:
     return chart
 
 
+@pytest.mark.extended
 def test_objects_survive_new_definitions_the_way_back_and_the_end(
     on_cluster: Helm, previous_chart: Path, deployment_cluster: Cluster, before: set[str]
 ) -> None:

@@ -236,8 +236,8 @@ async def work_of(scene: Scene) -> int:
         pytest.param(10, workload, "true", id="workloads", marks=pytest.mark.extended),
         pytest.param(10, deployed, "true", id="deployments", marks=pytest.mark.extended),
         pytest.param(10, autoscaled, "true", id="autoscalers", marks=pytest.mark.extended),
-        pytest.param(20, one_workload, "true", id="one workload"),
-        pytest.param(20, measured, "true", id="measured"),
+        pytest.param(20, one_workload, "true", id="one workload", marks=pytest.mark.extended),
+        pytest.param(20, measured, "true", id="measured", marks=pytest.mark.extended),
     ],
 )
 async def test_ten_times_the_servers_are_ten_times_the_work(
