@@ -211,7 +211,9 @@ class Motion(Background):
         self._prometheus = prometheus
         self._movers = movers
         self._others = others
-        self.began = self._looked = fleet.now
+        self.began = math.inf
+        """When the loads began to move [s], on the clock of the fleet."""
+        self._looked = fleet.now
         self.seen = {mover.name: Seen() for mover in movers}
         self._engines = {mover.name: mover.engine for mover in movers if mover.engine}
         self.servers: dict[str, Server] = {
@@ -220,12 +222,14 @@ class Motion(Background):
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the loads began to move."""
+        """Seconds since the loads began to move; minus infinity before."""
         return self._fleet.now - self.began
 
     def begin(self) -> None:
-        """Let the loads begin to move now."""
+        """Let the loads begin to move now; what was changed before is no part of what was seen."""
         self.began = self._fleet.now
+        for seen in self.seen.values():
+            seen.placements = [(0.0, replicas) for _, replicas in seen.placements[-1:]]
 
     def work(self) -> None:
         """Work until stopped."""
@@ -249,11 +253,17 @@ class Motion(Background):
 
     def all_have_served(self, seconds: float) -> bool:
         """Whether all servers have served for so long, such as a first rate needs."""
-        return self.elapsed > max(seen.first for seen in self.seen.values()) + seconds
+        return self._fleet.now > max(seen.first for seen in self.seen.values()) + seconds
 
     def all_decided(self) -> bool:
         """Whether each server has a decision."""
         return all(seen.placements for seen in self.seen.values())
+
+    def all_measured(self) -> bool:
+        """Whether each server is measured over whole windows: then it may get fewer replicas."""
+        servers = self._scene.servers().values()
+        measured = [server.get("status", {}).get("measured", {}) for server in servers]
+        return all(found.get("quality") == "Fresh" for found in measured)
 
     def true_rates(self, name: str, time: float, windows: tuple[float, ...]) -> list[float]:
         """Return the true arrival rates of windows that end at a time of the fleet.
