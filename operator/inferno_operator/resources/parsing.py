@@ -123,8 +123,9 @@ def unknown_fields(manifest: Mapping[str, object]) -> tuple[ManifestError, ...]:
     tuple[ManifestError, ...]
         An error for each, which names the known fields that are like it.
     """
-    unknown = _unknown(_resource_of(manifest), manifest)
-    return tuple(error for path, error in unknown if path[0] not in _NOT_OURS)
+    resource = _resource_of(manifest)
+    paths = (path for path in _unknown(resource, manifest) if path[0] not in _NOT_OURS)
+    return tuple(_unknown_error(resource, manifest, path) for path in paths)
 
 
 def read_part(part: type[Form], content: object) -> Form:
@@ -138,25 +139,28 @@ def read_part(part: type[Form], content: object) -> Form:
     """
     if not isinstance(content, Mapping):
         raise ManifestError({}, ["it"], "must be an object")
-    for _, error in _unknown(part, content):
-        raise error
+    for path in _unknown(part, content):
+        raise _unknown_error(part, content, path)
     try:
         return part.model_validate(content, by_alias=True, by_name=False)
     except ValidationError as invalid:
         raise bad_manifest(content, invalid) from invalid
 
 
-def _unknown(
-    part: type[Part], content: Mapping[str, object]
-) -> Iterator[tuple[tuple[int | str, ...], ManifestError]]:
-    """Yield the places of the fields that a part does not have, and what to say of them."""
+def _unknown(part: type[Part], content: Mapping[str, object]) -> Iterator[tuple[int | str, ...]]:
+    """Yield the places of the fields that a part does not have."""
     try:
         part.model_validate(content, by_alias=True, by_name=False, extra="forbid")
     except ValidationError as invalid:
         errors = invalid.errors(include_url=False, include_input=False)
-        for path in (error["loc"] for error in errors if error["type"] == "extra_forbidden"):
-            hint = _alternatives(part, path)
-            yield path, ManifestError(content, path, f"is unknown{hint}")
+        yield from (error["loc"] for error in errors if error["type"] == "extra_forbidden")
+
+
+def _unknown_error(
+    part: type[Part], content: Mapping[str, object], path: Sequence[int | str]
+) -> ManifestError:
+    """What to say of a field that a part does not have."""
+    return ManifestError(content, path, f"is unknown{_alternatives(part, path)}")
 
 
 def _alternatives(part: type[Part], path: Sequence[int | str]) -> str:
