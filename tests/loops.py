@@ -83,7 +83,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._impatient = _Impatient()
         super().__init__(self._impatient)
-        self._impatient.own = frozenset(self._impatient.get_map())
+        self._impatient.own = frozenset(key.fd for key in self._impatient.get_map().values())
 
     def time(self) -> float:
         """Seconds since the loop was made."""

@@ -296,6 +296,7 @@ class TestRecordings:
 
         assert_accepted(ours, manifest, namespace=namespace)
 
+    @pytest.mark.extended
     def test_children_settle_and_a_new_operator_writes_nothing(
         self, originals: ControlPlane, namespace_of_originals: str
     ) -> None:

@@ -162,6 +162,7 @@ def test_a_kill_in_the_middle_of_the_writes_loses_nothing(
     assert all(server["spec"]["desiredAlloc"]["numReplicas"] > 0 for server in servers.values())
 
 
+@pytest.mark.extended
 def test_a_restart_of_the_api_server_is_survived(scene: Scene, operator: StartOperator) -> None:
     scene.apply_sample("small")
     operator()
