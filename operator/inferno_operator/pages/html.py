@@ -5,8 +5,7 @@ from base64 import b64encode
 from hashlib import sha256
 from importlib.resources import files
 
-from jinja2 import BytecodeCache, ChoiceLoader, Environment, PackageLoader, StrictUndefined
-from jinja2.bccache import Bucket
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from inferno_operator.pages.fleet import FleetPage
@@ -57,25 +56,6 @@ def _file(template: str, page: FleetPage | ReplayPage) -> str:
     )
 
 
-class _Compiled(BytecodeCache):
-    """What templates are compiled to, for all environments of a process: that takes longest."""
-
-    def __init__(self) -> None:
-        self._compiled: dict[str, bytes] = {}
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        """Give a template what it was compiled to before."""
-        if compiled := self._compiled.get(bucket.key):
-            bucket.bytecode_from_string(compiled)
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        """Keep what a template was compiled to."""
-        self._compiled[bucket.key] = bucket.bytecode_to_string()
-
-
-_COMPILED = _Compiled()
-
-
 def environment(*packages: str) -> Environment:
     """Return what fills in the templates of packages, with their filters."""
     filled = Environment(
@@ -84,7 +64,6 @@ def environment(*packages: str) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        bytecode_cache=_COMPILED,
     )
     filled.filters["typeset"] = typeset
     filled.filters["in_groups"] = in_groups
