@@ -16,10 +16,18 @@ from inferno_optimizer.solvers.partial.rounding import SLACK, WHOLE, fewest_held
 STEPS = 50
 """How often a case is given more replicas, for each floor, at most."""
 
+TRIED = 5
+"""Steps after which a floor is given up that would be missed after all of them at this pace."""
+
 
 def is_kept(problem: ReplicaProblem, floor: Floor, counts: IntArray) -> bool:
     """Whether a plan keeps a floor, but for rounding."""
-    return floor.goal.worth(problem, counts) >= floor.load - WHOLE * max(floor.load, 1.0)
+    return _missing(problem, floor, counts) <= WHOLE * max(floor.load, 1.0)
+
+
+def _missing(problem: ReplicaProblem, floor: Floor, counts: IntArray) -> float:
+    """Load that a plan misses of a floor; below 0 where it has more."""
+    return floor.load - floor.goal.worth(problem, counts)
 
 
 def lifted(
@@ -43,18 +51,38 @@ def lifted(
     least = least_of(problem, floors)[problem.case] * problem.full
     fewest = np.ceil(least * (1 - SLACK)).astype(np.int64)
     holding = fewest_held(problem, fewest, held_shares(problem, floors))
+    of_level = problem.level == level
     for floor in floors:
         lower = problem.level >= min(floor.goal.level + 1, level)
-        for _ in range(STEPS):
-            if is_kept(problem, floor, counts):
-                break
-            of_level = problem.level == level
-            donors = ((of_level, holding), (lower, holding), (of_level, fewest), (lower, fewest))
-            if not _lift(problem, counts, floor, np.where(lower[problem.case], fewest, counts)):
-                return None
-            if not _make_room(problem, counts, donors):
-                return None
+        donors = ((of_level, holding), (lower, holding), (of_level, fewest), (lower, fewest))
+        if not _reach(problem, counts, floor, donors):
+            return None
     return counts if all(is_kept(problem, floor, counts) for floor in floors) else None
+
+
+def _reach(
+    problem: ReplicaProblem,
+    counts: IntArray,
+    floor: Floor,
+    donors: tuple[tuple[BoolArray, IntArray], ...],
+) -> bool:
+    """Give one case after the other what a floor needs; whether the plan keeps it then.
+
+    A floor that the steps would not reach at the pace of the first ones is given up: of 10,000
+    servers, steps in vain took up to 11 s.
+    """
+    lower, fewest = donors[-1]
+    first = missing = _missing(problem, floor, counts)
+    for step in range(STEPS):
+        if is_kept(problem, floor, counts):
+            return True
+        if step >= TRIED and missing * step > (first - missing) * (STEPS - step):
+            return False
+        others = np.where(lower[problem.case], fewest, counts)
+        if not (_lift(problem, counts, floor, others) and _make_room(problem, counts, donors)):
+            return False
+        missing = _missing(problem, floor, counts)
+    return is_kept(problem, floor, counts)
 
 
 def fitted(
@@ -75,7 +103,7 @@ def _lift(problem: ReplicaProblem, counts: IntArray, floor: Floor, fewest: IntAr
 
     There is room for it once all others have the fewest replicas.
     """
-    missing = floor.load - floor.goal.worth(problem, counts)
+    missing = _missing(problem, floor, counts)
     share = floor.goal.shares(problem, counts)[problem.case]
     weight = problem.weight[problem.case]
     wanted = np.ceil((share + missing / weight) * problem.full * (1 - SLACK))

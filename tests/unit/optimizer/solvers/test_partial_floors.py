@@ -1,5 +1,7 @@
 """Plans that miss the floor of a more important level by a little, and dives that learn from it."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
@@ -73,6 +75,32 @@ def test_a_plan_does_not_fit_where_the_level_has_fewer_cards_than_are_missing(
 ) -> None:
     assert fitted(pair, replicas(pair, 8, 3), (floor_of(80.0),), level=0) is not None
     assert fitted(pair, replicas(pair, 11, 0), (floor_of(80.0),), level=1) is None
+
+
+class CountedGoal(Goal):
+    """A goal that knows how often it was asked what a plan has of it."""
+
+    asked: ClassVar[list[float]] = []
+
+    def worth(self, problem: ReplicaProblem, counts: IntArray) -> float:
+        self.asked.append(Goal.worth(self, problem, counts))
+        return self.asked[-1]
+
+
+@pytest.mark.parametrize(("servers", "is_kept_after"), [(40, True), (200, False)])
+def test_a_floor_that_is_out_of_reach_at_the_pace_of_the_first_steps_is_given_up_soon(
+    servers: int, is_kept_after: bool
+) -> None:
+    important = [Demand(f"a{place}", {"X": 1}, load=10, priority=1) for place in range(servers)]
+    problem = problem_with([*important, Demand("b", {"X": 300}, priority=2)], {"X": 300, "Z": 0})
+    counts = replicas(problem, *[0] * servers, 300)
+    CountedGoal.asked.clear()
+    floor = Floor(CountedGoal(GoalKind.SERVED, 0), 10.0 * servers, whole=False)
+
+    repaired = lifted(problem, counts, (floor,), level=1)
+
+    assert (repaired is not None) == is_kept_after
+    assert max(CountedGoal.asked) == pytest.approx(10.0 * (servers if is_kept_after else 5))
 
 
 @pytest.mark.parametrize("loads", [(50.0, 100.0), (100.0, 50.0)])
