@@ -5,6 +5,9 @@ and not split keep theirs. The relaxation is solved again after each decision, s
 ones make up for it. Where it cannot keep the floors, fewer cases are decided at a time, at last one
 without those that are as large; if that is too many, the dive turns back: the case loses that
 column instead, or the one that was decided before it.
+
+Where several decisions in turn lose nothing, many cases have the same choice, and each of them is
+split in place of the last one: they keep their columns, too.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,6 +23,7 @@ from inferno_optimizer.solvers.partial.splits import (
     SOME,
     main_column,
     other_columns,
+    others_of_alike,
     others_of_larger,
     split_cases,
 )
@@ -29,6 +33,13 @@ TURNS = 12
 
 TRIES, SOLUTIONS = 6, 25
 """Numbers of cases that get whole replicas in vain, and in all, before the rest does without."""
+
+IN_VAIN = 4
+"""Decisions in turn that lose nothing, after which cases with the same choice stay. Sooner, a dive
+among few large servers has less room for later decisions."""
+
+NOTHING = 1e-9
+"""Share of a bound that is none."""
 
 Path = list[tuple[Vertex, BoolArray]]
 """Vertices on the way, and what is forbidden in each."""
@@ -59,7 +70,7 @@ class Diver:
     ) -> None:
         self._problem, self._relaxation = problem, relaxation
         self._whole, self._least_of, self._least = whole, least, -np.inf
-        self._seconds_left = seconds_left
+        self._seconds_left, self._in_vain = seconds_left, 0
         self.touched = np.zeros(len(problem.cases), dtype=np.bool_)
 
     def dive(self, forbidden: BoolArray, parts: int) -> Iterator[Vertex]:
@@ -73,7 +84,7 @@ class Diver:
             One of so many parts of the split cases is decided at a time.
         """
         path: Path = []
-        turns, self._least = TURNS, self._least_of()
+        turns, self._least, self._in_vain = TURNS, self._least_of(), 0
         vertex = self._solved(forbidden)
         while vertex is not None:
             split = split_cases(self._problem, vertex)
@@ -102,13 +113,22 @@ class Diver:
         cases = split[: -(-len(split) // parts)].tolist()
         while cases:
             decided = self._with_main_columns(vertex, forbidden, cases)
-            stay = decided | others_of_larger(self._problem, vertex, cases[-1])
+            stay = decided | self._others(vertex, cases[-1])
             for columns in (stay, decided) if len(cases) == 1 else (stay,):
                 found = self._solved(columns)
                 if found is not None:
+                    loses = found.bound < vertex.bound - NOTHING * abs(vertex.bound)
+                    self._in_vain = 0 if loses else self._in_vain + 1
                     return found, columns
             cases = cases[: len(cases) // 2]
         return None, forbidden
+
+    def _others(self, vertex: Vertex, case: int) -> BoolArray:
+        """Columns that cases lose that stay once one is decided; shape (columns,)."""
+        larger = others_of_larger(self._problem, vertex, case)
+        if self._in_vain < IN_VAIN:
+            return larger
+        return larger | others_of_alike(self._problem, vertex, case)
 
     def _with_main_columns(
         self, vertex: Vertex, forbidden: BoolArray, cases: list[int]

@@ -28,12 +28,18 @@ def split_in_order(problem: ReplicaProblem, vertex: Vertex, worth: FloatArray) -
 
 def worth_of_cards(problem: ReplicaProblem, vertex: Vertex) -> FloatArray:
     """What the cards of each case are worth, shape (cases,)."""
+    paid = vertex.amounts * _worth_of_columns(problem, vertex)
+    return np.bincount(problem.case, paid, len(problem.cases)).astype(np.float64)
+
+
+def _worth_of_columns(problem: ReplicaProblem, vertex: Vertex) -> FloatArray:
+    """What the cards are worth that a whole share of each column takes, shape (columns,)."""
     entries = problem.cards
-    cards = vertex.amounts[entries.owner] * problem.full[entries.owner] * entries.count
+    cards = problem.full[entries.owner] * entries.count
     worth = np.abs(vertex.prices)
     some = SIZE * (worth @ problem.capacity + 1.0) / np.maximum(problem.capacity, 1)
     paid = (worth + some)[entries.type] * cards
-    return np.bincount(problem.case[entries.owner], paid, len(problem.cases)).astype(np.float64)
+    return np.bincount(entries.owner, paid, len(vertex.amounts)).astype(np.float64)
 
 
 def main_column(problem: ReplicaProblem, vertex: Vertex, case: int) -> int:
@@ -50,6 +56,26 @@ def other_columns(problem: ReplicaProblem, vertex: Vertex, case: int) -> IntArra
 
 def others_of_larger(problem: ReplicaProblem, vertex: Vertex, case: int) -> BoolArray:
     """Columns that cases do not have which are as large as a case and not split; (columns,)."""
-    some, worth = vertex.amounts > SOME, worth_of_cards(problem, vertex)
+    worth = worth_of_cards(problem, vertex)
+    return _others_of(problem, vertex, worth >= worth[case])
+
+
+def others_of_alike(problem: ReplicaProblem, vertex: Vertex, case: int) -> BoolArray:
+    """Columns that cases do not have which could be split in place of a case; (columns,).
+
+    These are not split, and can have as much of the same cards as the case has of each of its
+    columns. Types differ in what a card is worth, so that what is worth the same is the same.
+    """
+    worth = _worth_of_columns(problem, vertex)
+    alike = np.ones(len(problem.cases), dtype=np.bool_)
+    for column in np.flatnonzero((problem.case == case) & (vertex.amounts > SOME)).tolist():
+        same = np.abs(worth - worth[column]) <= SOME * worth[column]
+        alike &= np.bincount(problem.case[same], minlength=len(alike)) > 0
+    return _others_of(problem, vertex, alike)
+
+
+def _others_of(problem: ReplicaProblem, vertex: Vertex, cases: BoolArray) -> BoolArray:
+    """Columns that cases do not have, of those among some that are not split; (columns,)."""
+    some = vertex.amounts > SOME
     one = np.bincount(problem.case[some], minlength=len(problem.cases)) == 1
-    return problem.columns_of(one & (worth >= worth[case])) & ~some
+    return problem.columns_of(one & cases) & ~some

@@ -1,5 +1,6 @@
 """The core of a problem, and dives in it that compare the columns of a server."""
 
+from itertools import count
 from random import Random
 
 import numpy as np
@@ -124,6 +125,21 @@ def test_dives_that_compare_columns_serve_more_than_those_that_take_the_largest_
         compared += found.bound / root.bound if found is not None else 0.0
         largest_part += plain.bound / root.bound if plain is not None else 0.0
     assert compared > largest_part + 0.5
+
+
+def test_a_dive_does_not_split_one_server_after_the_other_of_those_with_the_same_choice() -> None:
+    demands = [Demand(f"s{place:03}", {"X": 3, "Z": 3}, load=30) for place in range(150)]
+    cards = {"X": 100, "Z": 350}  # for one card each more or less, so that one server is split
+    problem = problem_of(system_of(demands, accelerators(X=10, Z=12), cards, EXHAUSTIVE))
+    relaxation, solutions = relaxation_of(problem, Goal(GoalKind.SERVED, 0), ()), count()
+    nobody = np.zeros(len(problem.cases), dtype=np.bool_)
+    diver = Diver(problem, relaxation, nobody, lambda: 0.0, lambda: SECONDS + 0 * next(solutions))
+
+    vertex = next(diver.dive(np.zeros(len(problem.case), dtype=np.bool_), 5), None)
+
+    assert vertex is not None
+    assert vertex.bound > 0.99 * 150 * 30
+    assert next(solutions) < 60
 
 
 def test_a_dive_counts_what_servers_outside_of_the_core_have() -> None:

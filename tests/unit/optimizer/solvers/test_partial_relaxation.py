@@ -6,7 +6,7 @@ import pytest
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Vertex
-from inferno_optimizer.solvers.partial.splits import others_of_larger
+from inferno_optimizer.solvers.partial.splits import others_of_alike, others_of_larger
 from inferno_optimizer.solvers.partial.warm_start import WarmStart
 from inferno_optimizer.system import Allocation, SaturationPolicy
 from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy
@@ -72,3 +72,16 @@ def test_servers_that_are_as_large_as_a_split_one_keep_their_columns() -> None:
     closed = others_of_larger(problem, vertex, case=1)
 
     assert closed.tolist() == [False, True, False, False, False, False]
+
+
+def test_servers_that_can_have_as_much_of_the_same_cards_as_a_split_one_are_alike() -> None:
+    needs = {"a": 4, "b": 4, "c": 4, "d": 2}
+    servers = [Demand(name, {"X": count, "Z": count}) for name, count in needs.items()]
+    problem = problem_with(servers, {"X": 20, "Z": 30})
+    amounts = np.array([1.0, 0.0, 0.5, 0.5, 0.0, 1.0, 1.0, 0.0])
+    nothing, cards = np.zeros(len(amounts)), np.ones(2)
+    vertex = Vertex(amounts, 0.0, nothing, np.zeros(4), cards, {}, 0.0)
+
+    closed = others_of_alike(problem, vertex, case=1)
+
+    assert closed.tolist() == [False, True, False, False, True, False, False, False]
