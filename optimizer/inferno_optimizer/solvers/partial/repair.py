@@ -22,7 +22,12 @@ TRIED = 5
 
 def is_kept(problem: ReplicaProblem, floor: Floor, counts: IntArray) -> bool:
     """Whether a plan keeps a floor, but for rounding."""
-    return _missing(problem, floor, counts) <= WHOLE * max(floor.load, 1.0)
+    return _missing(problem, floor, counts) <= _rounding(floor)
+
+
+def _rounding(floor: Floor) -> float:
+    """Load that a plan may miss of a floor."""
+    return WHOLE * max(floor.load, 1.0)
 
 
 def _missing(problem: ReplicaProblem, floor: Floor, counts: IntArray) -> float:
@@ -74,7 +79,7 @@ def _reach(
     lower, fewest = donors[-1]
     first = missing = _missing(problem, floor, counts)
     for step in range(STEPS):
-        if is_kept(problem, floor, counts):
+        if missing <= _rounding(floor):
             return True
         if step >= TRIED and missing * step > (first - missing) * (STEPS - step):
             return False
@@ -82,7 +87,7 @@ def _reach(
         if not (_lift(problem, counts, floor, others) and _make_room(problem, counts, donors)):
             return False
         missing = _missing(problem, floor, counts)
-    return is_kept(problem, floor, counts)
+    return missing <= _rounding(floor)
 
 
 def fitted(
