@@ -32,7 +32,7 @@ def test_there_are_forty_at_least_and_each_is_another() -> None:
     assert len(changes) == len(MISTAKES) >= 40
 
 
-class Told(NamedTuple):
+class MadeMistake(NamedTuple):
     """A mistake, the folder in which it is made, and what is said of it."""
 
     mistake: Mistake
@@ -41,21 +41,21 @@ class Told(NamedTuple):
 
 
 @pytest.fixture(scope="module", params=MISTAKES, ids=lambda mistake: mistake.what)
-def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Told:
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> MadeMistake:
     """Each mistake, made once for all tests."""
     folder = tmp_path_factory.mktemp("mistake") / "fleet"
-    return Told(request.param, folder, messages(request.param, folder))
+    return MadeMistake(request.param, folder, messages(request.param, folder))
 
 
-def test_a_mistake_is_one_line_with_its_place(told: Told) -> None:
-    (line,) = told.lines
+def test_a_mistake_is_one_line_with_its_place(made: MadeMistake) -> None:
+    (line,) = made.lines
     assert PLACE.match(line), line
-    for word in told.mistake.told:
+    for word in made.mistake.told:
         assert word in line
 
 
-def test_the_line_is_the_one_that_was_changed(told: Told) -> None:
-    mistake, folder, (line,) = told
+def test_the_line_is_the_one_that_was_changed(made: MadeMistake) -> None:
+    mistake, folder, (line,) = made
     right, wrong = ((place / mistake.file).read_text().splitlines() for place in (SAMPLE, folder))
     pairs = enumerate(zip_longest(right, wrong), start=1)
     changed = next(number for number, (before, after) in pairs if before != after)
