@@ -191,6 +191,16 @@ class Server(Resource):
         return max(self.spec.min_num_replicas, *windows, 0)
 
     @property
+    def names_workloads(self) -> bool:
+        """Whether it names what its replicas run in: workloads, or a ModelBooster."""
+        return bool(self.spec.workloads or self.spec.model_booster)
+
+    @property
+    def is_actuated(self) -> bool:
+        """Whether replicas follow from its decisions."""
+        return self.names_workloads or self.spec.actuation == "Publish"
+
+    @property
     def names_roles(self) -> bool:
         """Whether it names what runs prefill or decode alone."""
         booster = self.spec.model_booster
@@ -222,7 +232,7 @@ class Server(Resource):
     def is_uncounted(self) -> bool:
         """Whether replicas may run that nobody has seen yet: who counts them tells their cost."""
         spec = self.spec
-        if spec.desired_alloc is not None or not (spec.workloads or spec.model_booster):
+        if spec.desired_alloc is not None or not self.names_workloads:
             return False
         return spec.current_alloc is None or spec.current_alloc.cost is None
 

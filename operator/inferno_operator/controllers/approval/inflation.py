@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from inferno_operator.controllers.approval.contents import StoredDecision, cost_of
-from inferno_operator.controllers.approval.reduction import follows, load_of, standing
+from inferno_operator.controllers.approval.reduction import load_of, standing
 from inferno_operator.controllers.approval.speedup import slowdown
 from inferno_operator.controllers.optimization.doubt import SLOWER, Doubts, trusting
 from inferno_operator.controllers.optimization.placements import placements
@@ -73,7 +73,9 @@ def inflated(
         The profiles of the system that are not trusted.
     """
     served = {
-        s.metadata.name: s for s in servers if follows(s) and not misses_targets(s.status.measured)
+        s.metadata.name: s
+        for s in servers
+        if s.is_actuated and not misses_targets(s.status.measured)
     }
     changes = dict(_changes(decisions, served, catalogue))
     system = catalogue.system

@@ -93,6 +93,6 @@ def _inputs(resource: Resource) -> Manifest:
     typed: dict[str, object] = {}
     if resource.spec.measure is None:
         typed["load"] = current.load.to_json() if current.load else None
-    if not (resource.spec.workloads or resource.spec.model_booster):
+    if not resource.names_workloads:
         typed["runs"] = [[part.accelerator, part.num_replicas] for part in current.parts]
     return {**kept, "typed": typed}

@@ -110,7 +110,7 @@ def reduction_of(
         The profiles of the system that are not trusted.
     """
     fleet = list(servers)
-    running = {s.metadata.name: _running(s, catalogue) for s in fleet if follows(s)}
+    running = {s.metadata.name: _running(s, catalogue) for s in fleet if s.is_actuated}
     if not running:
         return None
     by_name = {server.metadata.name: server for server in fleet}
@@ -144,15 +144,9 @@ def _emptied(losses: Iterable[_Change]) -> tuple[str, ...]:
     return tuple(emptied[:MAX_EMPTIED])
 
 
-def follows(server: Server) -> bool:
-    """Whether replicas follow from the decisions for a Server."""
-    spec = server.spec
-    return bool(spec.workloads or spec.model_booster or spec.actuation == "Publish")
-
-
 def _running(server: Server, catalogue: Catalogue) -> ServerAllocation | None:
     """Return the replicas that run; where the operator does not see them, those decided before."""
-    if server.spec.workloads or server.spec.model_booster:
+    if server.names_workloads:
         return server.spec.current_alloc
     return standing(server, catalogue)
 

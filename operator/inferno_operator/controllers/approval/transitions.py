@@ -130,7 +130,7 @@ def _lag(observation: Observation) -> str:
     server = observation.resource
     if not isinstance(server, Server) or server.spec.actuation == "Publish":
         return ""
-    if not (server.spec.workloads or server.spec.model_booster):
+    if not server.names_workloads:
         return ""
     name, actuated = server.metadata.name, observation.status.condition(ACTUATED)
     if actuated is None or actuated.observed_generation != observation.generation:

@@ -317,9 +317,9 @@ def measured_server(server: Server, measured: Measured | None) -> Server:
 def _is_off(server: Server, measured: Measured | None) -> bool:
     """Whether nothing was ever measured because nothing runs: there is nothing to lose."""
     current = server.spec.current_alloc
-    scaled = server.spec.workloads or server.spec.model_booster
-    nothing = measured is not None and measured.quality == "Missing"
-    return bool(nothing and scaled and current is not None and current.placed_replicas == 0)
+    if measured is None or current is None or not server.names_workloads:
+        return False
+    return measured.quality == "Missing" and current.placed_replicas == 0
 
 
 def _held(server: Server, measured: Measured | None) -> Server:

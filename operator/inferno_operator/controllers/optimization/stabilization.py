@@ -48,7 +48,7 @@ class RecentPlans:
 def calm_servers(resources: Iterable[Resource]) -> list[Server]:
     """Return the Servers whose plans are to be calm: with measured loads, or replicas that move."""
     servers = (resource for resource in resources if isinstance(resource, Server))
-    return [s for s in servers if s.spec.measure or s.spec.workloads or s.spec.model_booster]
+    return [server for server in servers if server.spec.measure or server.names_workloads]
 
 
 def before_plan(

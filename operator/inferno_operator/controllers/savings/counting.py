@@ -53,7 +53,7 @@ def counted_server(observation: Observation, measured: Measured | None) -> Count
     if not isinstance(server, Server) or measured is None or measured.arrival_rate is None:
         return None
     spec, current = server.spec, server.spec.current_alloc
-    if current is None or not (spec.workloads or spec.model_booster or current.accelerator):
+    if current is None or not (server.names_workloads or current.accelerator):
         return None
     loaded = current.model_copy(update={"load": _load(measured)})
     changed = spec.model_copy(update={"current_alloc": loaded})
