@@ -144,7 +144,7 @@ class ServerStatus(Status):
     """When it was decided last that a measured server goes to another accelerator."""
     replica_cards: Items[HeldCards] = ()
     """What plans count for its replicas, one item per accelerator and role; it stays where the
-    Model or the Accelerator is deleted."""
+    Model or the Accelerator is deleted. Absent where no replicas follow from the decisions."""
     last_accelerator: str = ""
     """Accelerator of the last replica before the server had none; it wakes there."""
     savings: Savings | None = None

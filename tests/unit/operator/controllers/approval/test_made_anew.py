@@ -111,6 +111,18 @@ async def test_replicas_keep_the_cards_that_they_hold(
         ]
 
 
+async def test_a_server_that_nothing_actuates_says_nothing_of_cards() -> None:
+    """Replicas that the operator does not see cannot be held: its status stays small."""
+    async with scene_of(objects.capacity(18), serving("S", 2, 2), objects.server("T")) as scene:
+        await plan(scene)
+        status = {
+            name: scene.cluster.objects["Server", Key("default", name)]["status"] for name in "st"
+        }
+        assert [cards["acc"] for cards in status["s"]["replicaCards"]] == ["A"]
+        assert status["t"]["conditions"]
+        assert "replicaCards" not in status["t"]
+
+
 EIGHT_AT_ONCE = {"alpha": 8 * 999, "maxBatchSize": 8}
 """Replicas that do 8 times as much in 8 times the time."""
 
