@@ -65,6 +65,28 @@ ReasonName = Annotated[
         autocompletion=_reasons,
     ),
 ]
+Selector = Annotated[
+    str,
+    typer.Option(
+        "--selector",
+        "-l",
+        metavar="LABELS",
+        help="Show only Servers with these labels, as kubectl get does.",
+        show_default=False,
+    ),
+]
+Watch = Annotated[
+    bool | None,
+    typer.Option(
+        "--watch/--once",
+        "-w",
+        help="Draw it anew until Ctrl-C, the default on a terminal; or show it once.",
+        show_default=False,
+    ),
+]
+Interval = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0.1, help="How often to draw it anew.")
+]
 
 
 @app.command(
@@ -81,32 +103,13 @@ def top(  # noqa: PLR0913 - an argument for each option
     place: "KubectlOptions",
     output: Output = Format.TABLE,
     *,
-    watch: Annotated[
-        bool | None,
-        typer.Option(
-            "--watch/--once",
-            "-w",
-            help="Draw it anew until Ctrl-C, the default on a terminal; or show it once.",
-            show_default=False,
-        ),
-    ] = None,
-    interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="How often to draw it anew.")
-    ] = 2.0,
+    watch: Watch = None,
+    interval: Interval = 2.0,
     service_class: ServiceClassName = "",
     model: ModelName = "",
     reason: ReasonName = "",
     words: Filter = "",
-    selector: Annotated[
-        str,
-        typer.Option(
-            "--selector",
-            "-l",
-            metavar="LABELS",
-            help="Show only Servers with these labels, as kubectl get does.",
-            show_default=False,
-        ),
-    ] = "",
+    selector: Selector = "",
     sort: Sort = "",
     currency: Currency = IN_CENTS,
 ) -> None:
