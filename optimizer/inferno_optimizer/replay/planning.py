@@ -17,6 +17,7 @@ from inferno_optimizer.replay.fleet import ReplayFleet
 from inferno_optimizer.replay.plans import NONE, FleetPlans
 from inferno_optimizer.replay.policy import Policy, Seen, Setting
 from inferno_optimizer.replay.recent import RecentMeans, RecentValues
+from inferno_optimizer.sizing.moves import outgrows
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.surplus import LARGEST_CUT, kept_replicas, payback_s
 from inferno_optimizer.system import Options
@@ -75,6 +76,7 @@ class Planner:
         self._rules, self._setting = rules, setting
         interval = max(rules.interval_s, setting.step_s)
         self._calibrated = CalibratedFleet(setting) if rules.calibrates else None
+        self._spread = spread_over(payback_s(setting.lead_s)) if rules.ahead else 0.0
         self._plans = self._plans_of(self._calibrated.fleet if self._calibrated else setting.fleet)
         short_s, self._long_s = _windows(rules, setting)
         self._short_s = np.maximum(short_s, setting.step_s)
@@ -92,7 +94,7 @@ class Planner:
         self._interval_s = interval
         self._load, self._learned = np.zeros((3, servers)), False
         self._plan = np.zeros(setting.fleet.shape, dtype=np.int64)
-        self._moved_s = np.full(servers, -np.inf)
+        self._moved_s, self._moved_for = np.full(servers, -np.inf), np.zeros(servers)
         self._place = np.full(servers, NONE)
 
     def __call__(self, seen: Seen) -> IntArray:
@@ -149,8 +151,7 @@ class Planner:
 
     def _plans_of(self, fleet: ReplayFleet) -> FleetPlans:
         """Plans at least one replica of each: what has none cannot be measured."""
-        spread = spread_over(payback_s(self._setting.lead_s)) if self._rules.ahead else 0.0
-        return FleetPlans(fleet, _options(fleet.system.options, self._rules), 1, spread)
+        return FleetPlans(fleet, _options(fleet.system.options, self._rules), 1, self._spread)
 
     def _planned_load(self, seen: Seen) -> FloatArray:
         """What is measured or will be after a lead time, and what waits; rates in requests/s."""
@@ -186,18 +187,24 @@ class Planner:
 
     def _optimized(self, seen: Seen) -> IntArray:
         """The plan of the optimizer for this load, from what is there."""
-        paid = seen.time_s - self._moved_s >= payback_s(self._setting.lead_s)
-        destination = np.where(paid | (not self._rules.ahead), NONE, self._place)
         rate = self._load[0] * self._correction.factor
+        destination = np.where(self._may_move(rate, seen.time_s), NONE, self._place)
         plan = self._plans.plan(rate, self._load[1:], seen.present, destination)
-        self._note_moves(plan, seen)
+        self._note_moves(plan, rate, seen)
         return plan
 
-    def _note_moves(self, plan: IntArray, seen: Seen) -> None:
+    def _may_move(self, rate: FloatArray, time_s: float) -> BoolArray:
+        """Whether servers have paid for their last move, or outgrow the loads it was judged by."""
+        paid = time_s - self._moved_s >= payback_s(self._setting.lead_s)
+        free = paid | outgrows(rate, self._moved_for, self._spread)
+        return np.asarray(free | (not self._rules.ahead))
+
+    def _note_moves(self, plan: IntArray, rate: FloatArray, seen: Seen) -> None:
         """A server moves when a plan has another accelerator for it than the one before."""
         before = np.where(self._place == NONE, seen.present.argmax(axis=1), self._place)
         place = np.where(plan.any(axis=1), plan.argmax(axis=1), before)
-        self._moved_s[place != before] = seen.time_s
+        moves = place != before
+        self._moved_s[moves], self._moved_for[moves] = seen.time_s, rate[moves]
         self._place = place
 
     def _carefully(self, seen: Seen) -> IntArray:

@@ -27,6 +27,9 @@ UNPAID_SHARE = 1.0
 LOADS = 10
 """How many loads, all as likely, stand for those to come."""
 
+DEVIATIONS = tuple(NormalDist().inv_cdf((k + 0.5) / LOADS) for k in range(LOADS))
+"""Their logarithms, in standard deviations from that of the load of now; rising."""
+
 
 def penalty_shares(cases: Sequence[Case]) -> FloatArray:
     """The share of the old and the new cost that a move of each case is charged; shape (cases,)."""
@@ -92,9 +95,28 @@ def demands_to_come(cases: Sequence[Case], case: IntArray, demand: FloatArray) -
         The case of each row, and its demand at the load of now; shape (rows,).
     """
     spread = np.array([c.server.load_spread for c in cases], dtype=np.float64)[case]
-    deviations = [NormalDist().inv_cdf((k + 0.5) / LOADS) for k in range(LOADS)]
-    to_come: FloatArray = demand * np.exp(np.outer(deviations, spread))
+    to_come: FloatArray = demand * np.exp(np.outer(DEVIATIONS, spread))
     return to_come
+
+
+def outgrows(
+    rate: FloatArray | float, moved_for: FloatArray | float, spread: float
+) -> npt.NDArray[np.bool_]:
+    """Whether loads are larger than all those by which moves were judged.
+
+    What such a move was to save says nothing of them, and a server that grows starts replicas
+    wherever it goes. One whose load falls starts none where it stays, so that it waits.
+
+    Parameters
+    ----------
+    rate, moved_for
+        The loads of now, and those for which the moves were decided, in the same unit; any shape.
+        No load outgrows 0: that one is not known.
+    spread
+        The standard deviation of the logarithm of the loads to come; none outgrows 0.
+    """
+    largest = np.multiply(moved_for, np.exp(DEVIATIONS[-1] * spread))
+    return np.asarray((spread > 0) & (largest > 0) & np.greater(rate, largest))
 
 
 def _costs(cases: Sequence[Case], pairs: Pairs, able: FloatArray, rows: IntArray) -> FloatArray:

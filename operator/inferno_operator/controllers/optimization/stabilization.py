@@ -3,7 +3,8 @@
 Plans follow measured loads, which fall and rise again. So a measured Server keeps the most
 replicas that any plan of its window gave it on its accelerator, as long as nobody else gets their
 cards. And a Server that moves to another accelerator stays there for a while, unless it is not
-served there; one with a typed load, until it has arrived. All functions are pure.
+served there or outgrows the loads by which the move was judged; one with a typed load, until it has
+arrived. All functions are pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,8 @@ from datetime import datetime, timedelta
 
 from inferno_operator.controllers.optimization.placements import placements
 from inferno_operator.resources import Resource, Server, ServerAllocation
+from inferno_optimizer import system as core
+from inferno_optimizer.sizing.moves import outgrows
 from inferno_optimizer.solution import Solution
 from inferno_optimizer.surplus import kept_replicas, payback_s
 from inferno_optimizer.system import System
@@ -38,11 +41,15 @@ class RecentPlans:
         That of the decision that stands, see `ServerAllocation.place`; "" without one.
     moved
         When that became another one; None if it has not, as far as is known.
+    moved_for
+        The load for which it did [requests/min]; after a start of the operator, that of the
+        decision that stands. 0 if it is not known.
     """
 
     plans: Sequence[PastPlan] = ()
     place: str = ""
     moved: datetime | None = None
+    moved_for: float = 0.0
 
 
 def calm_servers(resources: Iterable[Resource]) -> list[Server]:
@@ -68,14 +75,15 @@ def with_destinations(
 ) -> System:
     """Return the system with the destinations of Servers that must not be turned elsewhere now.
 
-    They have not paid for their last move yet, or they wake.
+    They have not paid for their last move yet and have not outgrown it, or they wake.
     """
-    goals = {s.spec.name: _goal(s, recent[s.metadata.uid]) for s in servers}
-    destinations = {name: goal for name, goal in goals.items() if goal}
+    by_name = {server.spec.name: server for server in servers}
     return replace(
         system,
         servers=tuple(
-            replace(s, destination=destinations[s.name]) if s.name in destinations else s
+            replace(s, destination=_goal(by_name[s.name], recent[by_name[s.name].metadata.uid], s))
+            if s.name in by_name
+            else s
             for s in system.servers
         ),
     )
@@ -117,10 +125,13 @@ def moves(
     return times
 
 
-def _goal(server: Server, recent: RecentPlans) -> str:
+def _goal(server: Server, recent: RecentPlans, planned: core.Server) -> str:
     if server.spec.measure is None and (recent.moved is None or _has_arrived(server)):
         return ""
-    return server.wakes_on if recent.moved is None else recent.place
+    if recent.moved is None:
+        return server.wakes_on
+    outgrown = outgrows(planned.load.arrival_rate, recent.moved_for, planned.load_spread)
+    return "" if outgrown else recent.place
 
 
 def _has_arrived(server: Server) -> bool:
@@ -147,13 +158,21 @@ def _up_to_date(recent: RecentPlans | None, server: Server, now: datetime) -> Re
     place = standing.place if standing and standing.num_replicas else ""
     if recent is None:
         plans = (PastPlan(now, place, standing.num_replicas),) if standing else ()
-        recent = RecentPlans(plans, place, server.status.moved)
-    moved = now if _is_move(recent.place, place) else recent.moved
+        recent = RecentPlans(plans, place, server.status.moved, _rate(standing))
+    moved, moved_for = recent.moved, recent.moved_for
+    if _is_move(recent.place, place):
+        moved, moved_for = now, _rate(standing)
     return RecentPlans(
         tuple(plan for plan in recent.plans if abs(now - plan.time) < window),
         place,
         moved if moved is not None and abs(now - moved) < payback else None,
+        moved_for,
     )
+
+
+def _rate(allocation: ServerAllocation | None) -> float:
+    """The arrival rate that an allocation is for [requests/min]; 0 without one."""
+    return allocation.load.arrival_rate if allocation and allocation.load else 0.0
 
 
 def _fewest(server: Server, plans: Sequence[PastPlan]) -> int:

@@ -16,9 +16,11 @@ from inferno_optimizer.replay.recent import RecentMeans
 from inferno_optimizer.replay.replay import Scenario, replay
 from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.system import Accelerator
 from tests.tiers import extended
 from tests.unit.optimizer.replay.fleets import INPUT, fleet, load, plant, system, trace
 
+BIG, SMALL = 0, 1
 BOUNDED = ["hpa", "keda-slo", "inferno", "inferno-reactive", "static-peak"]
 
 
@@ -257,6 +259,29 @@ def test_the_bound_of_a_load_covers_the_share_that_it_names() -> None:
 
     assert bound.ratio(rates[-1])[0] != first_ratio(600.0)
     assert 0.85 < np.mean(covered) < 0.95
+
+
+def places(*loads: tuple[int, float]) -> list[int]:
+    """Where `inferno` has a server minute by minute, under loads of so many minutes and requests/s.
+
+    A large replica costs 30 cents/hour and serves 6.7 requests/s; a small one costs 20 and serves
+    3.2. Replicas start in two minutes, so that a move has paid after twenty.
+    """
+    accelerators = (Accelerator("Big", "B", 30.0), Accelerator("Small", "S", 20.0))
+    of, _ = fleet_of(replace(system(), accelerators=accelerators))
+    rates = np.repeat([rate for _, rate in loads], [minutes for minutes, _ in loads])
+    shown = Scenario(of, of, trace(rates.tolist()), LeadTime(120.0))
+    found: list[int] = replay(shown, POLICIES["inferno"], of.home).history.place[:, 0].tolist()
+    return found
+
+
+def test_a_server_that_outgrows_the_loads_of_its_move_moves_before_that_has_paid() -> None:
+    """It goes to a small replica for little; a large load comes seven minutes after that."""
+    found = places((40, 5.0), (10, 1.0), (30, 12.0))
+    left = found.index(SMALL, 40)
+
+    assert left < 50
+    assert found.index(BIG, left) < left + 10
 
 
 def test_a_policy_may_choose_accelerators() -> None:

@@ -6,9 +6,12 @@ from random import Random
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.sizing.moves import demands_to_come, outgrows
 from inferno_optimizer.sizing.queueing import Averages, FloatArray
 from inferno_optimizer.sizing.replicas import Replicas
 from inferno_optimizer.sizing.table import build_candidates
@@ -61,6 +64,20 @@ def cases_of(system: System) -> tuple[Catalogue, list[Case]]:
     catalogue = Catalogue(system.by_name())
     found = map(catalogue.case, catalogue.system.servers)
     return catalogue, [case for case in found if isinstance(case, Case)]
+
+
+@given(st.floats(1e-3, 1e6), st.floats(1e-3, 2.0))
+def test_a_load_outgrows_a_move_above_the_largest_load_that_it_was_judged_by(
+    moved_for: float, spread: float
+) -> None:
+    (case, *_) = cases_of(wandering(running(just_two()), spread))[1]
+    judged = demands_to_come([case], np.array([0]), np.array([moved_for]))
+    largest = float(judged.max())
+
+    assert outgrows(largest * 1.0001, moved_for, spread)
+    assert not outgrows(largest * 0.9999, moved_for, spread)
+    assert not outgrows(largest * 2, 0.0, spread)  # it is not known
+    assert not outgrows(largest * 2, moved_for, 0.0)  # the load is typed
 
 
 @pytest.mark.parametrize("options", SOLVERS)

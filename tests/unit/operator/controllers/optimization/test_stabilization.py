@@ -21,18 +21,33 @@ from inferno_operator.controllers.optimization.stabilization import (
 from inferno_operator.resources import Server, ServerStatus
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import Decision, Reason, Solution
-from inferno_optimizer.system import Allocation, Role, System
+from inferno_optimizer.system import Allocation, Load, Role, System
 from inferno_optimizer.system import Server as CoreServer
 from tests.unit.operator import objects
 from tests.unit.operator.objects import NOW, observed, server
 from tests.unit.optimizer.systems import accelerators, system_of
 
-SYSTEM = System(servers=(CoreServer("S", "C", "M"),))
+SPREAD = 0.2
+
+
+def system(rate: float = 60.0) -> System:
+    """A server whose load wanders [requests/min]."""
+    current = Allocation(load=Load(rate))
+    return System(servers=(CoreServer("S", "C", "M", current, load_spread=SPREAD),))
+
+
+SYSTEM = system()
 MEASURED = {"source": "vLLM", "labels": {"model_name": "m"}}
 
 
-def subject(standing: int = 8, accelerator: str = "A", **spec: Any) -> Server:  # noqa: ANN401
-    desired = {"accelerator": accelerator, "numReplicas": standing}
+def subject(
+    standing: int = 8,
+    accelerator: str = "A",
+    rate: float = 60.0,
+    **spec: Any,  # noqa: ANN401
+) -> Server:
+    load = {"arrivalRate": rate, "avgLength": 1}
+    desired = {"accelerator": accelerator, "numReplicas": standing, "load": load}
     fields = {"measure": MEASURED, "desiredAlloc": desired, **spec}
     resource = observed(server(spec=fields)).resource
     assert isinstance(resource, Server)
@@ -55,6 +70,7 @@ class Operator:
         self._spec = spec
         self.accelerator = "A"
         self.destination = ""
+        self._rate = 60.0
         self._recent: dict[str, RecentPlans] = {}
         self._status: dict[str, datetime] = {}
 
@@ -62,21 +78,21 @@ class Operator:
         """Forget what only the process knew."""
         self._recent = {}
 
-    def plans(self, seconds: float, wanted: int, accelerator: str = "A") -> int:
-        """Return the fewest replicas after a plan that wants so many."""
+    def plans(self, seconds: float, wanted: int, accelerator: str = "A", rate: float = 60.0) -> int:
+        """Return the fewest replicas after a plan that wants so many for a load."""
         now = NOW + timedelta(seconds=seconds)
         servers = [
             s.model_copy(update={"status": ServerStatus(moved=self._status.get(s.metadata.uid))})
-            for s in [subject(self.standing, self.accelerator, **self._spec)]
+            for s in [subject(self.standing, self.accelerator, self._rate, **self._spec)]
         ]
         recent = before_plan(self._recent, servers, now)
         (self.destination,) = (
-            s.destination for s in with_destinations(SYSTEM, recent, servers).servers
+            s.destination for s in with_destinations(system(rate), recent, servers).servers
         )
         self._status |= moves(recent, servers, plan(wanted, accelerator), now)
         self._recent = after_plan(recent, servers, plan(wanted, accelerator), now)
         self.standing = max(fewest_replicas(self._recent, servers)["S"], wanted)
-        self.accelerator = accelerator
+        self.accelerator, self._rate = accelerator, rate
         return self.standing
 
 
@@ -210,7 +226,7 @@ def test_a_server_that_moves_stays_until_a_tenth_saved_has_paid_for_what_ran_twi
 def test_a_first_pod_that_was_ready_at_once_does_not_end_a_move(*, typed: bool) -> None:
     """Its time is 0 in whole seconds, and the other replicas still start where it was decided."""
     runs = {"accelerator": "A", "numReplicas": 10, "load": {"arrivalRate": 60, "avgLength": 1}}
-    load = {"measure": None, "currentAlloc": runs} if typed else {}
+    load: dict[str, Any] = {"measure": None, "currentAlloc": runs} if typed else {}
     at_once = ServerStatus.model_validate(
         {"leadTimes": [{"accelerator": "B", "seconds": 0, "pods": 1}], "moved": NOW}
     )
@@ -234,6 +250,36 @@ def test_an_operator_that_just_started_knows_of_the_last_move() -> None:
         found.append(operator.destination)
 
     assert found == ["", "", "B", "B", ""]
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["goes on", "restarts"])
+def test_a_server_that_outgrows_the_loads_of_its_move_may_move_at_once(*, restarts: bool) -> None:
+    """The largest of ten loads is 1.6 standard deviations above that of the move."""
+    operator = Operator()
+
+    found = []
+    for time, accelerator, rate in (
+        (0, "A", 60.0),
+        (30, "B", 30.0),
+        (60, "B", 40.0),
+        (90, "B", 42.0),
+        (120, "B", 5.0),
+    ):
+        if restarts and time == 60:
+            operator.restart()
+        operator.plans(time, 3, accelerator, rate)
+        found.append(operator.destination)
+
+    assert found == ["", "", "B", "", "B"]
+
+
+def test_a_server_that_grows_while_it_wakes_wakes_where_it_was_to() -> None:
+    asleep = subject(0, "A", 1.0).model_copy(update={"status": ServerStatus(last_accelerator="A")})
+    recent = before_plan({}, [asleep], NOW)
+
+    (woken,) = with_destinations(system(600.0), recent, [asleep]).servers
+
+    assert woken.destination == asleep.wakes_on
 
 
 def test_a_server_that_sleeps_does_not_move() -> None:
