@@ -9,7 +9,7 @@ from inferno_operator.resources import Resource
 from inferno_operator.resources.objects import Key, kind_of
 from tests.unit.operator import objects
 from tests.unit.operator.controllers.approval.scene import Scene, scene_of
-from tests.unit.operator.controllers.approval.test_doubted import plan
+from tests.unit.operator.controllers.approval.test_doubted import plan, steps
 from tests.unit.operator.controllers.approval.test_reduction import serving
 from tests.unit.operator.objects import Manifest
 
@@ -109,6 +109,39 @@ async def test_replicas_keep_the_cards_that_they_hold(
                 "multiplicity": 1,
             }
         ]
+
+
+def apart(prefill_cards: int = 1, decode_cards: int = 1) -> Manifest:
+    """A Model of prefill on A and decode on B, with so many accelerators for each replica."""
+    prefill, decode = steps("A", "Prefill", 100.0), steps("B", "Decode", 30.0)
+    return objects.model(
+        data=[{**prefill, "accCount": prefill_cards}, {**decode, "accCount": decode_cards}]
+    )
+
+
+@pytest.mark.parametrize("made", [apart(2, 1), apart(1, 2)], ids=["prefill", "decode"])
+async def test_replicas_of_both_roles_keep_the_cards_that_they_hold(made: Manifest) -> None:
+    """With two accelerators for each replica of either role, the 7 cards would be too few."""
+    runs = {"prefill": ("A", 3), "decode": ("B", 4)}
+    roles = {role: {"accelerator": acc, "numReplicas": n} for role, (acc, n) in runs.items()}
+    workloads = [
+        {"accelerator": acc, "role": role.capitalize(), "name": role}
+        for role, (acc, _) in runs.items()
+    ]
+    load = {"arrivalRate": 1200, "avgInTokens": 1000, "avgOutTokens": 100}
+    current = {"accelerator": "B", "numReplicas": 7, "roles": roles, "load": load}
+    server = objects.server("S", spec={"workloads": workloads, "currentAlloc": current})
+    others = objects.accelerator("B"), apart(), objects.capacity(7)
+    async with made_anew([server], [made], *others) as scene:
+        written = scene.cluster.objects["Server", Key("default", "s")]
+        held = {
+            cards["role"]: (cards["acc"], cards["accCount"])
+            for cards in written["status"]["replicaCards"]
+        }
+        assert held == {"Prefill": ("A", 1), "Decode": ("B", 1)}
+        decided = written["spec"]["desiredAlloc"]["roles"]
+        assert {role: (p["accelerator"], p["numReplicas"]) for role, p in decided.items()} == runs
+        assert scene.phases() == {}
 
 
 async def test_a_server_that_nothing_actuates_says_nothing_of_cards() -> None:
