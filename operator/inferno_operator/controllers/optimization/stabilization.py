@@ -77,13 +77,17 @@ def with_destinations(
 
     They have not paid for their last move yet and have not outgrown it, or they wake.
     """
-    by_name = {server.spec.name: server for server in servers}
+    planned = {server.name: server for server in system.servers}
+    goals = {
+        s.spec.name: _goal(s, recent[s.metadata.uid], planned[s.spec.name])
+        for s in servers
+        if s.spec.name in planned
+    }
+    destinations = {name: goal for name, goal in goals.items() if goal}
     return replace(
         system,
         servers=tuple(
-            replace(s, destination=_goal(by_name[s.name], recent[by_name[s.name].metadata.uid], s))
-            if s.name in by_name
-            else s
+            replace(s, destination=destinations[s.name]) if s.name in destinations else s
             for s in system.servers
         ),
     )
