@@ -15,12 +15,13 @@ from inferno_operator.cli.offline.traces import place_of_client
 from inferno_operator.resources import Load, Measure
 from inferno_optimizer.errors import InfernoError, InputError
 from inferno_optimizer.replay.account import Account
-from inferno_optimizer.replay.fleet import fleet_of, performing_as, slower, wrong_by
+from inferno_optimizer.replay.fleet import ReplayFleet, fleet_of, performing_as, slower, wrong_by
 from inferno_optimizer.replay.hindsight import best_homes
 from inferno_optimizer.replay.plant import DEFAULT_LEAD, LeadTime
 from inferno_optimizer.replay.policies import BOUND, POLICIES
 from inferno_optimizer.replay.policy import NamedPolicy, OwnWindows
 from inferno_optimizer.replay.replay import Scenario, replay
+from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.replay.trace import Trace, for_servers
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import PerformanceProfile, System
@@ -121,6 +122,7 @@ def scenario_of(system: System, load: ReplayedLoad, options: ReplayOptions, warn
         warn([f"{origin}: no client is named as a server: {dealt}, scaled to their loads"])
     whole = for_servers(trace, fleet.servers).scaled(options.scale)
     part = whole.between(0.0, options.hours * SECONDS_PER_HOUR) if options.hours else whole
+    warn(_list_hopeless_homes(fleet, part))
     return Scenario(
         fleet=fleet_of(_as_it_is(fleet.system, options))[0],
         believed=fleet,
@@ -130,6 +132,18 @@ def scenario_of(system: System, load: ReplayedLoad, options: ReplayOptions, warn
         windows=_own_windows(names, options.measures),
         poisson=options.poisson,
     )
+
+
+def _list_hopeless_homes(fleet: ReplayFleet, trace: Trace) -> Iterator[str]:
+    """Yield the servers that cannot meet their targets where they run now."""
+    sized = SizedFleet(fleet).at(trace.lengths.mean(axis=0))
+    for server, home in zip(fleet.servers, enumerate(fleet.home), strict=True):
+        if sized.max_rate[home] <= 0:
+            yield (
+                f"server {server.name!r}: its targets are out of reach on"
+                f" {fleet.accelerators[home[1]]}, where it runs now; policies that stay there carry"
+                " its load and miss its targets"
+            )
 
 
 def _own_windows(servers: Sequence[str], measures: Mapping[str, Measure]) -> OwnWindows:

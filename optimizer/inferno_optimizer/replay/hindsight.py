@@ -15,14 +15,17 @@ from inferno_optimizer.system import Allocation
 
 
 class StaticPeak:
-    """The replicas at home for the largest load of the trace, all the time."""
+    """The replicas at home for the largest load of the trace, all the time.
+
+    A server whose targets are out of reach at home has the replicas that carry its rate.
+    """
 
     def __init__(self, setting: Setting) -> None:
         servers = np.arange(len(setting.home))
         self._wanted = setting.fleet.least.copy()
         for steps, sized in sizings(setting.fleet, setting.trace):
             highest = setting.trace.rate[steps].max(axis=0)
-            needed = sized.replicas_for(highest)
+            needed = sized.replicas_carrying(highest)
             self._wanted = np.maximum(self._wanted, needed[servers, setting.home])
 
     def __call__(self, _: Seen) -> IntArray:
@@ -70,12 +73,27 @@ def cheapest(fleet: ReplayFleet, trace: Trace) -> tuple[IntArray, IntArray]:
 
 
 def best_homes(fleet: ReplayFleet, trace: Trace) -> IntArray:
-    """The accelerator of each server that alone would cost least over a trace."""
-    total = np.zeros(fleet.shape)
-    for _, cost in _step_costs(fleet, trace):
-        total += cost
-    best: IntArray = total.argmin(axis=1)
-    return best
+    """The accelerator of each server that alone would cost least over a trace.
+
+    Whoever plans this by hand counts the cards: important servers choose first, among the types
+    that have cards left for their peak. Where no type has, the cheapest one is chosen.
+    """
+    cost, peak = np.zeros(fleet.shape), np.zeros(fleet.shape, dtype=np.int64)
+    for needed, step_cost in _step_costs(fleet, trace):
+        cost += step_cost
+        peak = np.maximum(peak, needed)
+    home = cost.argmin(axis=1)
+    if fleet.system.options.unlimited:
+        return home
+    free = fleet.capacity.copy()
+    for server in np.argsort([case.priority for case in fleet.cases], kind="stable"):
+        cards = peak[server] * fleet.cards[server]
+        has_room = (cards <= free[fleet.card_type]) & np.isfinite(cost[server])
+        if has_room.any():
+            home[server] = np.where(has_room, cost[server], np.inf).argmin()
+        taken = fleet.card_type[home[server]]
+        free[taken] = max(free[taken] - cards[home[server]], 0)
+    return home
 
 
 def _step_costs(fleet: ReplayFleet, trace: Trace) -> Iterator[tuple[IntArray, FloatArray]]:

@@ -8,6 +8,7 @@ from inferno_optimizer.replay.fleet import NOWHERE, ReplayFleet, loaded, rows_of
 from inferno_optimizer.replay.remembered import Remembered, rounded
 from inferno_optimizer.replay.trace import Trace, changed, epochs
 from inferno_optimizer.sizing.candidates import Candidates
+from inferno_optimizer.sizing.pairs import Pairs
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.units import MS_PER_SECOND
@@ -24,7 +25,8 @@ class SizedFleet:
 
     `max_rate` is the highest rate at which one replica meets the targets [requests/s], 0 if at
     none or if no request fits into its memory; `least_rate` is the rate of the server that a
-    target of throughput asks for; shape (servers, accelerators). What was sized is remembered,
+    target of throughput asks for; `full_rate` is the rate of a full batch, whatever the targets
+    are, 0 where no request fits; shape (servers, accelerators). What was sized is remembered,
     because loads come back to the same lengths.
     """
 
@@ -34,6 +36,7 @@ class SizedFleet:
         self._known = Remembered(MOST_KNOWN)
         self.max_rate = np.zeros(fleet.shape)
         self.least_rate = np.zeros(fleet.shape)
+        self.full_rate = np.zeros(fleet.shape)
 
     def at(self, lengths: FloatArray) -> "SizedFleet":
         """The same fleet, sized at lengths of shape (2, servers): input and output tokens."""
@@ -43,15 +46,18 @@ class SizedFleet:
         self._lengths[:, servers] = lengths[:, servers]
         keys = [*zip(servers.tolist(), *rounded(lengths[:, servers]), strict=True)]
         rates = self._known.of(keys, lambda new: self._sized(servers[new]))
-        self.max_rate[servers], self.least_rate[servers] = rates.transpose(1, 0, 2)
+        known = rates.transpose(1, 0, 2)
+        self.max_rate[servers], self.least_rate[servers], self.full_rate[servers] = known
         return self
 
     def _sized(self, servers: IntArray) -> FloatArray:
-        """The highest and the least rates; shape (these servers, 2, accelerators)."""
+        """The highest, the least and the full rates; shape (these servers, 3, accelerators)."""
         candidates = _candidates(self._fleet, servers, self._lengths)
         row = rows_of(candidates.pairs, (len(servers), self._fleet.shape[1]))
-        able = np.where(_fits(candidates), candidates.sizing.max_rate, 0.0)
-        rates = np.stack((able, candidates.pairs.demand))[:, row] * MS_PER_SECOND
+        fits = _fits(candidates)
+        able = np.where(fits, candidates.sizing.max_rate, 0.0)
+        full = np.where(fits, _full_rates(candidates.pairs), 0.0)
+        rates = np.stack((able, candidates.pairs.demand, full))[:, row] * MS_PER_SECOND
         return np.where(row != NOWHERE, rates, 0.0).transpose(1, 0, 2)
 
     def demand(self, rate: FloatArray) -> FloatArray:
@@ -65,11 +71,19 @@ class SizedFleet:
         rounded = np.ceil(needed * (1 - ROUNDING)).astype(np.int64)
         return np.where(able, np.maximum(rounded, self._fleet.least[:, None]), -1)
 
+    def replicas_carrying(self, rate: FloatArray) -> IntArray:
+        """Replicas that meet the targets; where none do, those that carry the rate."""
+        needed = self.replicas_for(rate)
+        able = self.full_rate > 0
+        carrying = np.ceil(self.demand(rate) / np.where(able, self.full_rate, 1.0))
+        carrying = np.maximum(carrying.astype(np.int64), self._fleet.least[:, None])
+        return np.where((needed < 0) & able, carrying, needed)
+
 
 def requests_held(fleet: ReplayFleet, lengths: FloatArray) -> FloatArray:
     """Requests in a replica at the highest rate at which it meets the targets.
 
-    0 where there is none; shape (servers, accelerators).
+    Where it meets them at none, those of a full batch; shape (servers, accelerators).
     """
     servers = np.arange(len(fleet.servers))
     candidates = _candidates(fleet, servers, lengths)
@@ -80,8 +94,21 @@ def requests_held(fleet: ReplayFleet, lengths: FloatArray) -> FloatArray:
         able = able[np.argsort(-group.replicas.model.batch[able], kind="stable")]
         queue = group.replicas.take(able).averages(rate[group.rows[able]])
         requests[group.rows[able]] = queue.in_service + queue.waiting
+        unable = np.flatnonzero(rate[group.rows] <= 0)
+        requests[group.rows[unable]] = group.replicas.model.batch[unable]
     row = rows_of(candidates.pairs, fleet.shape)
     return np.where(row != NOWHERE, requests[row], 0.0)
+
+
+def _full_rates(pairs: Pairs) -> FloatArray:
+    """The rate of a full batch of each pair [requests/ms]."""
+    rates = np.zeros(len(pairs.case))
+    for group in pairs.groups:
+        order = np.argsort(-group.replicas.model.batch, kind="stable")
+        model = group.replicas.take(order).model
+        batch = model.batch.astype(np.float64)
+        rates[group.rows[order]] = 1.0 / model.intervals(slice(0, len(batch)), batch)
+    return rates
 
 
 def sizings(fleet: ReplayFleet, trace: Trace) -> Iterator[tuple[slice, SizedFleet]]:

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+DEFAULT_POLICIES = ["static-peak", "static-peak@best", "hpa", "hpa@best", "inferno"]
+
 
 @app.command(
     epilog=examples(
@@ -74,7 +76,7 @@ def replay(  # noqa: PLR0913 - an argument for each option
     begin: Begin = "",
     end: End = "",
     keep: Keep = None,
-    policies: Policies = ["static-peak", "hpa", "inferno"],  # noqa: B006 - typer never changes it
+    policies: Policies = DEFAULT_POLICIES,
     step: Step = 60.0,
     hours: Hours = 0.0,
     scale: Scale = 1.0,

@@ -9,6 +9,7 @@ from inferno_operator.controllers.measurement.lookahead import LoadHistory
 from inferno_optimizer.forecast import ConformalBound, first_ratio
 from inferno_optimizer.replay.fleet import fleet_of
 from inferno_optimizer.replay.floor import floor_of
+from inferno_optimizer.replay.hindsight import best_homes
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.policies import POLICIES
 from inferno_optimizer.replay.policy import Decide, NamedPolicy, OwnWindows, Policy, Seen, Setting
@@ -16,7 +17,7 @@ from inferno_optimizer.replay.recent import RecentMeans
 from inferno_optimizer.replay.replay import Scenario, replay
 from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.system import Accelerator
+from inferno_optimizer.system import Accelerator, Target
 from tests.tiers import extended
 from tests.unit.optimizer.replay.fleets import INPUT, fleet, load, plant, system, trace
 
@@ -297,3 +298,34 @@ def on_the_big_one(_: Setting) -> Decide:
         return np.array([[1, 0]])
 
     return decide
+
+
+def test_the_best_cards_go_to_important_servers_first_as_far_as_they_last() -> None:
+    base = system(2)
+    cheap = replace(base.accelerators[BIG], cost=30.0)
+    classes = (replace(base.classes[0], name="Free", priority=2), base.classes[0])
+    servers = (replace(base.servers[0], service_class="Free"), base.servers[1])
+    changed = replace(
+        base, accelerators=(cheap, base.accelerators[SMALL]), classes=classes, servers=servers
+    )
+    enough, _ = fleet_of(changed)
+    load_of_both = trace([5.0], clients=["s0", "s1"])
+    peak = SizedFleet(enough).at(load_of_both.lengths[0]).replicas_for(load_of_both.rate[0])
+    scarce, _ = fleet_of(replace(changed, capacity={"B": int(peak[1, BIG]), "S": 100}))
+
+    assert best_homes(enough, load_of_both).tolist() == [BIG, BIG]
+    assert best_homes(scarce, load_of_both).tolist() == [SMALL, BIG]
+
+
+@pytest.mark.parametrize("name", ["static-peak", "hpa"])
+def test_who_stays_where_targets_are_out_of_reach_still_carries_its_load(name: str) -> None:
+    base = system()
+    hard = replace(base.classes[0], targets={"m": Target(itl_ms=15.0)})
+    home, _ = fleet_of(replace(base, classes=(hard,)))
+    load_of_one = trace([4.0] * 60)
+    most = SizedFleet(home).at(load_of_one.lengths[0]).full_rate[0, SMALL]
+
+    account = replay(Scenario(home, home, load_of_one, LeadTime(120.0)), POLICIES[name], home.home)
+
+    assert account.attainment == 0.0
+    assert 4.0 / most < account.history.ready[30:, 0].mean() < 2 * np.ceil(4.0 / most)
