@@ -47,7 +47,7 @@ setup: $(READY) ## Create the virtual environment
 demo: ## Run a demo on a real control plane (KEEP=1 leaves it running)
 	@echo "Needs .venv (once; about a minute), and etcd, kube-apiserver and kubectl: what is neither in"
 	@echo "KUBEBUILDER_ASSETS nor on PATH is built by Go (once; about five minutes on two cores)."
-	@echo "Then the demo takes up to 20 s, and 0.7 GiB of memory."
+	@echo "The demo then runs for about 20 s and needs 0.7 GiB of memory."
 	@$(MAKE) --silent $(READY)
 	@$(BIN)/python -m tests.demo $(if $(KEEP),--keep)
 

@@ -27,7 +27,7 @@ def without_count(system: System) -> Mapping[str, str]:
     """Message for each type that the capacity does not name, with those like it."""
     named = sorted(system.capacity)
     return {
-        name: f"no Capacity names type {name!r}{alternatives(name, named)}"
+        name: f"no Capacity lists card type {name!r}{alternatives(name, named)}"
         for name in sorted(unnamed_types(system))
     }
 

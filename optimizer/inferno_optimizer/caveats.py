@@ -112,9 +112,9 @@ def _beyond_lengths(load: Load, profile: PerformanceProfile | RoleProfile) -> It
     if _within(inputs, known_in) and _within(outputs, known_out):
         return
     yield (
-        f"stepParms of model {profile.model!r} on {profile.accelerator} hold for"
-        f" {_span(known_in)} input and {_span(known_out)} output tokens, and the load has {inputs}"
-        f" and {outputs}: calibrate with such requests"
+        f"the load ({inputs} in, {outputs} out) is outside the range in which stepParms of model"
+        f" {profile.model!r} on {profile.accelerator} were measured ({_span(known_in)} in,"
+        f" {_span(known_out)} out): calibrate with such requests"
     )
 
 

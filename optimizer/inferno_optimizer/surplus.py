@@ -150,4 +150,4 @@ def _sized(
 
 def _message(decision: Decision, needed: int) -> str:
     placement = decision.allocation.placement if decision.allocation else ""
-    return f"{placement}, of which {needed} are enough now; the others go if that lasts"
+    return f"{placement} ({needed} needed now; the others are removed if this lasts)"

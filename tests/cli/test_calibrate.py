@@ -171,8 +171,9 @@ def test_lengths_beyond_the_runs_are_warned_of_in_one_line(tmp_path: Path) -> No
 
     (line,) = [line for line in found.stdout.decode().splitlines() if "warning" in line]
     assert line == (
-        "warning: stepParms of model 'meta-llama/Llama-3.1-8B' on H100 hold for 250 to 1150 input"
-        " and 58 to 267 output tokens, and the load has 6000 and 1000: calibrate with such requests"
+        "warning: the load (6000 in, 1000 out) is outside the range in which stepParms of model"
+        " 'meta-llama/Llama-3.1-8B' on H100 were measured (250 to 1150 in, 58 to 267 out):"
+        " calibrate with such requests"
     )
 
 

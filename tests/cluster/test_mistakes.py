@@ -131,7 +131,7 @@ def test_mistakes_in_each_kind_take_nothing_away_that_runs(
     assert (fleet.replicas(), fleet.desired()) == (BEFORE, DECIDED)
 
     delete(scene, "capacity", "cards")
-    check("mail", "UnknownCapacity", "no Capacity names type 'H100'")
+    check("mail", "UnknownCapacity", "no Capacity lists card type 'H100'")
     scene.apply(counted(a100=3, h100=8))
     check("chat", "UnknownCapacity", "did you mean a100?")
     assert "did you mean A100?" in refusal(scene, "capacity", "cards")["message"]

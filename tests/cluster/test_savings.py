@@ -78,5 +78,5 @@ def test_without_an_account_one_line_tells_what_is_needed(scene: Scene, tmp_path
     done = Plugin(scene.control_plane, scene.namespace, tmp_path).run("savings")
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert "no Server is counted yet" in done.stderr
+    assert "no savings data yet" in done.stderr
     assert done.stderr.count("\n") == 1

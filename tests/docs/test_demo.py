@@ -22,5 +22,5 @@ def test_the_demo_says_what_it_takes_before_it_sets_anything_up(tmp_path: Path) 
     *told, setup = ended.stdout.splitlines()[:4]
     assert ended.returncode != 0
     assert told[0].startswith("Needs .venv (once; about a minute), and etcd")
-    assert told[2] == "Then the demo takes up to 20 s, and 0.7 GiB of memory."
+    assert told[2] == "The demo then runs for about 20 s and needs 0.7 GiB of memory."
     assert setup.startswith("Setting up ")

@@ -112,7 +112,8 @@ def _named(servers: Sequence[Server], name: str) -> Server:
 def _warnings(servers: Iterable[Server]) -> list[str]:
     """A warning for each Server that the operator scales itself."""
     return [
-        f"{_title(server)}: spec.actuation: Scale: set it to Publish, so that one of the two scales"
+        f"{_title(server)}: set spec.actuation to Publish, or the operator and the autoscaler both"
+        " scale it"
         for server in servers
         if server.spec.actuation != "Publish"
     ]

@@ -47,8 +47,8 @@ def accounts(observations: Iterable[Observation], namespace: str) -> list[Spendi
     rows = [_row(s.spec.name, s.status.savings) for s in servers if s.status.savings is not None]
     if not rows:
         raise InputError(
-            f"namespace {namespace}: no Server is counted yet: the operator counts those with"
-            " spec.measure of which it is known what runs (workloads or currentAlloc)"
+            f"namespace {namespace}: no savings data yet: only Servers with spec.measure and known"
+            " replicas (workloads or currentAlloc) are tracked"
         )
     in_order = sorted(rows, key=lambda row: row.server)
     return [*in_order, _total(in_order)] if len(in_order) > 1 else in_order

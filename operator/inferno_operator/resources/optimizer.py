@@ -37,8 +37,8 @@ class OptimizerParameters(Part):
     hold_undecided: bool = True
     """Set aside the cards that servers use for which no decision is possible."""
     priority_tolerance: Fraction | None = None
-    """Share of the most load of a priority that the exact solver may give up for lower priorities
-    and for the value; absent means 0.0009 for large systems and none for small ones."""
+    """Fraction of the load of a priority that the exact solver may sacrifice to serve lower
+    priorities or to cut cost; absent means 0.0009 for large systems and none for small ones."""
 
 
 class OptimizerData(Part):

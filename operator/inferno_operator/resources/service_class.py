@@ -24,7 +24,8 @@ class Target(Part):
     slo_itl: Annotated[Number | None, Field(alias="slo-itl")] = None
     """Inter-token latency [ms]; without a percentile the mean."""
     slo_ttw: Annotated[Number | None, Field(alias="slo-ttw")] = None
-    """Waiting (queueing) time [ms]; without a percentile -ln 0.05 times the mean."""
+    """Waiting (queueing) time [ms]; without a percentile about the 95th, taken as 3.0 times the
+    mean."""
     slo_ttft: Annotated[Number | None, Field(alias="slo-ttft")] = None
     """Time to first token [ms]; without a percentile the mean."""
     slo_tps: Annotated[Number | None, Field(alias="slo-tps")] = None

@@ -122,8 +122,8 @@ def test_lengths_beyond_those_of_the_steps_are_warned_of_in_one_line(
     (warning,) = decision(system(load, STEPS, batch=8)).warnings
 
     assert warning == (
-        "stepParms of model 'llm' on G2 hold for 250 to 1150 input and 60 to 270 output tokens, and"
-        f" the load has {inputs} and {outputs}: calibrate with such requests"
+        f"the load ({inputs} in, {outputs} out) is outside the range in which stepParms of model"
+        " 'llm' on G2 were measured (250 to 1150 in, 60 to 270 out): calibrate with such requests"
     )
 
 

@@ -57,16 +57,16 @@ def without_profile(accelerator: str, *others: PerformanceProfile) -> Change:
 
 
 MISTAKES: dict[str, tuple[Change, Reason, str]] = {
-    "no Capacity": (with_capacity(), Reason.UNKNOWN_CAPACITY, "no Capacity names type 'H100'"),
+    "no Capacity": (with_capacity(), Reason.UNKNOWN_CAPACITY, "no Capacity lists card type 'H100'"),
     "mistyped Capacity": (
         with_capacity(A100=8, h100=8),
         Reason.UNKNOWN_CAPACITY,
-        "it runs 3 x H100, and no Capacity names type 'H100'; did you mean h100?",
+        "it runs 3 x H100, and no Capacity lists card type 'H100'; did you mean h100?",
     ),
     "mistyped type of the accelerator": (
         lambda s: replace(s, accelerators=(A100, replace(H100, type="h100"))),
         Reason.UNKNOWN_CAPACITY,
-        "no Capacity names type 'h100'; did you mean H100?",
+        "no Capacity lists card type 'h100'; did you mean H100?",
     ),
     "deleted accelerator": (
         lambda s: replace(s, accelerators=(A100,)),
@@ -192,7 +192,7 @@ def test_a_server_that_runs_nothing_and_could_only_use_such_cards_is_not_decided
     decision = told(optimize(with_capacity()(SYSTEM)), "mail")
 
     assert decision.reason is Reason.UNKNOWN_CAPACITY
-    assert decision.message == "no Capacity names type 'A100'"
+    assert decision.message == "no Capacity lists card type 'A100'"
 
 
 def test_a_server_for_which_the_named_cards_are_too_few_is_told_of_the_missing_name() -> None:
@@ -200,7 +200,7 @@ def test_a_server_for_which_the_named_cards_are_too_few_is_told_of_the_missing_n
 
     assert decision.reason is Reason.NO_CAPACITY
     assert "1 x A100 (cards of A100: 1, left 0)" in decision.message
-    assert "no Capacity names type 'H100'; did you mean h100?" in decision.message
+    assert "no Capacity lists card type 'H100'; did you mean h100?" in decision.message
 
 
 def test_both_sides_of_a_mistyped_type_are_problems_that_name_the_nearest_type() -> None:
@@ -212,7 +212,7 @@ def test_both_sides_of_a_mistyped_type_are_problems_that_name_the_nearest_type()
             " (known: A100, H100)"
         ),
         (
-            "capacity 'H100': type: no Capacity names type 'H100'; did you mean h100?"
+            "capacity 'H100': type: no Capacity lists card type 'H100'; did you mean h100?"
             " (known: A100, h100); add it, with a count of 0 if there are none"
         ),
     ]

@@ -33,7 +33,7 @@ def test_replicas_are_kept_with_what_they_cost_and_how_they_serve() -> None:
 
     (decision,) = kept.decisions
     assert decision.reason is Reason.ALLOCATED
-    assert decision.message == "5 x A, of which 2 are enough now; the others go if that lasts"
+    assert decision.message == "5 x A (2 needed now; the others are removed if this lasts)"
     assert replicas(kept) == {"chat": 5}
     assert kept.cost == 50.0
     assert kept.capacity[0].used == 5

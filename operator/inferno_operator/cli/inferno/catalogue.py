@@ -25,7 +25,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 def published() -> None:
     """Show published figures of models, and estimate others.
 
-    They are a start, until your own are calibrated.
+    Use them until you have calibrated your own.
     """
 
 

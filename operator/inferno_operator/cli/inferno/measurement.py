@@ -126,7 +126,7 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
 ) -> None:
     """Find the parameters of a model from measurements.
 
-    These are benchmark runs, or what replicas did that serve. Prints the manifest of a Model.
+    From benchmark runs, or from the metrics of running replicas. Prints the manifest of a Model.
     Columns of a CSV file: concurrency or rate (requests/s), input and output tokens, ITL or TPOT,
     and TTFT (ms, or s in the name). Runs need different concurrencies and random lengths. With
     --labels it reads what replicas did in the last hours from Prometheus, in windows of a minute.

@@ -12,7 +12,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 @app.callback(epilog=examples("inferno migrate wva samples/wva"))
 def others() -> None:
-    """Make our objects from those of other autoscalers."""
+    """Convert other autoscalers' objects to Inferno resources."""
 
 
 @app.command(
@@ -34,7 +34,7 @@ def migrate_wva(
         ),
     ],
 ) -> None:
-    """Make our objects from those of llm-d's Workload Variant Autoscaler.
+    """Convert objects of llm-d's Workload Variant Autoscaler to Inferno resources.
 
     Reads what v0.5 to v0.9 are configured with, and prints Accelerators, Models, ServiceClasses,
     Servers, a Capacity and an Optimizer in mode Recommend, which scale nothing yet. What has no

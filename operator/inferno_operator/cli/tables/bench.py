@@ -36,8 +36,8 @@ def run_parts(measured: TrialResult) -> Iterator[Part]:
     speed = f"{measured.tokens_per_second:.1f} tokens/s"
     yield f"{len(measured.answers)} requests, {speed}, {errors}"
     if (added := measured.warm_up) > 0:
-        then = "it is made again" if measured.repeated else BEFORE
-        yield f"the run began slower than it went on, which adds {added:.0%} to its ITL: {then}"
+        then = "the run is repeated" if measured.repeated else BEFORE
+        yield f"warm-up detected (+{added:.0%} ITL): {then}"
     if measured.busy > BUSY:
         yield (
             f"the clients were busy for {measured.busy:.0%} of the time: the engine may be faster"

@@ -144,14 +144,14 @@ def _summary(count: CardCount, warnings: Warnings) -> str:
         parts.append(f"not counted: {reasons}")
     if count.view.unmatched:
         cards = sum(item.machine.cards[item.resource] for item in count.view.unmatched)
-        parts.append(f"{cards} cards are of no Accelerator's type: see status.unmatched")
+        parts.append(f"{cards} cards match no Accelerator: see status.unmatched")
     if warnings.rivals:
         parts.append(
             f"{listed(warnings.rivals, NAMES_TOLD)} may use the same cards: set spec.share in each"
         )
     if warnings.unnamed:
         parts.append(
-            f"pods of Servers without workloads or modelBooster count as those of others:"
-            f" {listed(warnings.unnamed, NAMES_TOLD)}"
+            "pods of Servers that name neither workloads nor a modelBooster cannot be attributed"
+            f" and count as foreign: {listed(warnings.unnamed, NAMES_TOLD)}"
         )
     return "; ".join(parts)

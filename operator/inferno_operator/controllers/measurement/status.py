@@ -216,6 +216,6 @@ def _news_of_correction(observation: Observation, measured: Measured) -> tuple[E
     if judged is not None and (old is None or old.reason != judged.reason):
         return (Event(observation.reference, "Warning", judged.reason, judged.message),)
     if old is not None and judged is None:
-        message = "plans are for the load as it is again: targets are kept, or the Model is new"
+        message = "the correction ended: targets are met, or the Model has changed"
         return (Event(observation.reference, "Normal", TARGETS_KEPT, message),)
     return ()

@@ -58,7 +58,7 @@ def _names_were_wrong(allocated: Condition) -> bool:
 
 def _corrected(observation: Observation, allocated: Condition) -> Update:
     """Return the update of a Server that waits for a decision since its names are right."""
-    message = "its names are right now; the next optimization decides"
+    message = "references are valid again; waiting for the next optimization"
     ready = Verdict(READY, holds=None, reason="NotOptimized", message=message)
     stays = Verdict(ALLOCATED, holds=False, reason=allocated.reason, message=allocated.message)
     return Update.of(observation, (ready, stays), active=observation.status.active)

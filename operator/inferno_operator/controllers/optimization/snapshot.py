@@ -143,8 +143,8 @@ def _no_load(server: Server) -> Problem:
     message = (
         "is not measured yet; the condition Measured or `inferno measure` says why"
         if server.spec.measure
-        else "give arrivalRate and avgLength, or avgInTokens and avgOutTokens:"
-        " what the server has to carry, 0 for nothing"
+        else "load is missing: set arrivalRate (0 = no traffic) and either avgLength, or"
+        " avgInTokens and avgOutTokens"
     )
     return Problem("server", server.spec.name, "currentAlloc.load", message)
 

@@ -102,8 +102,8 @@ def settled(observation: Observation) -> Update:
 def refused(observation: Observation, rival: str) -> Update:
     """Return the update of an Optimizer that does not optimize, as another does at an interval."""
     message = (
-        f"it does not optimize: the Optimizer {rival!r} plans this namespace at its spec.interval;"
-        " set spec.optimize of that one, or remove its interval"
+        f"Optimizer {rival!r} already optimizes this namespace every interval, so this one is"
+        " ignored: set spec.optimize of that one, or remove its spec.interval"
     )
     refusal = Verdict(READY, holds=False, reason="SeveralIntervals", message=message)
     verdicts = (refusal, _last_verdict(observation))

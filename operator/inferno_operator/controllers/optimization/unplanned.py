@@ -11,8 +11,8 @@ NO_OPTIMIZER = Verdict(
     READY,
     holds=None,
     reason="NoOptimizer",
-    message="the last decision stands, and nobody plans another one:"
-    " create an Optimizer, as there is none in this namespace any more",
+    message="no Optimizer in this namespace: the last decision stays in force;"
+    " create an Optimizer to resume planning",
 )
 DUE = replace(
     NO_OPTIMIZER, reason="NotOptimized", message="the next optimization decides: none was possible"

@@ -64,5 +64,5 @@ def test_the_document_has_the_same_numbers() -> None:
 
 
 def test_a_namespace_without_accounts_is_refused() -> None:
-    with pytest.raises(InputError, match="namespace default: no Server is counted yet"):
+    with pytest.raises(InputError, match="namespace default: no savings data yet"):
         accounts([observed(server())], "default")

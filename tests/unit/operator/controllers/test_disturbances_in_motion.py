@@ -218,12 +218,12 @@ DISTURBANCES = {
     ),
     "a second Optimizer is made": Mistake(
         lambda s: s.cluster.add(objects.optimizer(optimize=True, name="other", uid="other")),
-        "the Optimizer 'inferno' plans this namespace",
+        "Optimizer 'inferno' already optimizes this namespace",
         ARRIVES,
     ),
     "the Deployment that is left selects other pods": Mistake(
         lambda s: select(s, "z"),
-        "check why the pods do not become ready, or not end",
+        "pods neither become ready nor end",
         STAYS,
         lambda s: select(s, "a"),
     ),
@@ -232,7 +232,7 @@ DISTURBANCES = {
     ),
     "the new pods crash": Mistake(
         crash,
-        "6 x A (0 wanted) + 0 x B (3 wanted); nothing has changed for too long",
+        "6 x A (0 wanted) + 0 x B (3 wanted); no progress for too long",
         STAYS,
         lambda s: s.unstarted.clear(),
     ),

@@ -234,7 +234,7 @@ MISTAKES = {
     ),
     "the type of the cards is mistyped": Mistake(
         lambda s: s.change("Capacity", "cards", count=[{"type": "A", "count": 8}]),
-        "no Capacity names type 'B'",
+        "no Capacity lists card type 'B'",
         STAYS,
         lambda s: s.change("Capacity", "cards", count=cards(8, 4)),
     ),
@@ -266,7 +266,7 @@ MISTAKES = {
     ),
     "the Optimizer is deleted": Mistake(
         lambda s: s.delete("Optimizer", "inferno"),
-        "nobody plans another one: create an Optimizer, as there is none in this namespace",
+        "the last decision stays in force; create an Optimizer to resume planning",
         ARRIVES,
     ),
     "a plan is asked for twice": Mistake(

@@ -133,8 +133,8 @@ _UNSCHEDULED = (
     "pods found no node and were given up: check that nodes have the cards that Capacity lists;"
     " the operator tries again"
 )
-_OVERDUE = "nothing has changed for too long: check why the pods do not become ready, or not end"
-_LOADED = "fewer replicas do not carry the present load: optimize again"
+_OVERDUE = "no progress for too long: pods neither become ready nor end; see `kubectl describe pod`"
+_LOADED = "waiting to scale down: the remaining replicas could not carry the present load"
 
 
 def _no_room(missing: Mapping[str, int]) -> str:

@@ -105,9 +105,9 @@ MISTAKES = {
         "cards",
         None,
         {
-            CHAT: "no Capacity names type 'A100'",
-            MAIL: "no Capacity names type 'H100'",
-            INFERNO: "no Capacity names type 'A100'",
+            CHAT: "no Capacity lists card type 'A100'",
+            MAIL: "no Capacity lists card type 'H100'",
+            INFERNO: "no Capacity lists card type 'A100'",
         },
     ),
     "Capacity renamed": Mistake(
@@ -116,8 +116,8 @@ MISTAKES = {
         counting(A100=3, Hopper=8),
         {
             CARDS: "no accelerator has type 'Hopper'",
-            MAIL: "no Capacity names type 'H100'",
-            INFERNO: "no Capacity names type 'H100'",
+            MAIL: "no Capacity lists card type 'H100'",
+            INFERNO: "no Capacity lists card type 'H100'",
         },
     ),
     "Capacity mistyped": Mistake(
@@ -126,9 +126,9 @@ MISTAKES = {
         counting(a100=3, h100=8),
         {
             CARDS: "no accelerator has type 'a100'; did you mean A100?",
-            CHAT: "no Capacity names type 'A100'; did you mean a100?",
-            MAIL: "no Capacity names type 'H100'; did you mean h100?",
-            INFERNO: "no Capacity names type 'H100'; did you mean h100?",
+            CHAT: "no Capacity lists card type 'A100'; did you mean a100?",
+            MAIL: "no Capacity lists card type 'H100'; did you mean h100?",
+            INFERNO: "no Capacity lists card type 'H100'; did you mean h100?",
         },
     ),
     "Accelerator deleted": Mistake(
@@ -151,7 +151,7 @@ MISTAKES = {
         "a100",
         having(type="a100"),
         {
-            CHAT: "no Capacity names type 'a100'; did you mean A100?",
+            CHAT: "no Capacity lists card type 'a100'; did you mean A100?",
             CARDS: "no accelerator has type 'A100'; did you mean a100?",
             INFERNO: "no accelerator has type 'A100'; did you mean a100?",
         },

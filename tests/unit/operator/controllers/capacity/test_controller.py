@@ -317,8 +317,8 @@ async def test_servers_whose_pods_are_not_known_are_told() -> None:
         await scene.until_free(8)
 
     assert scene.condition()["message"] == (
-        "nodes: 1; pods of Servers without workloads or modelBooster count as those of others:"
-        " s0, s1, s2, s3, s4 and 2 more"
+        "nodes: 1; pods of Servers that name neither workloads nor a modelBooster cannot be"
+        " attributed and count as foreign: s0, s1, s2, s3, s4 and 2 more"
     )
 
 
@@ -333,7 +333,7 @@ async def test_nodes_with_other_cards_are_listed_with_what_to_write() -> None:
     (unmatched,) = scene.status()["unmatched"]
     assert (unmatched["cards"], unmatched["example"]) == (4, "strange")
     assert scene.condition()["message"] == (
-        "nodes: 1; not counted: 1 tainted with dedicated; 4 cards are of no Accelerator's type:"
+        "nodes: 1; not counted: 1 tainted with dedicated; 4 cards match no Accelerator:"
         " see status.unmatched"
     )
 

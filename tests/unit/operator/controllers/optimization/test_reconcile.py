@@ -939,7 +939,7 @@ async def test_a_measured_server_loses_replicas_after_the_window_and_one_by_one(
     assert await plans_after(cluster, 0, 150, 299) == [4, 4, 4]
     assert (
         condition(cluster, "Server", "s", "Allocated")[2]
-        == "4 x A, of which 1 are enough now; the others go if that lasts"
+        == "4 x A (1 needed now; the others are removed if this lasts)"
     )
     assert await plans_after(measured_scene(), 0, 300, 330, 360, 390) == [4, 3, 2, 1, 1]
 
