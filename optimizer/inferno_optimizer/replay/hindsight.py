@@ -76,7 +76,7 @@ def best_homes(fleet: ReplayFleet, trace: Trace) -> IntArray:
     """The accelerator of each server that alone would cost least over a trace.
 
     Whoever plans this by hand counts the cards: important servers choose first, among the types
-    that have cards left for their peak. Where no type has, the cheapest one is chosen.
+    that have cards left for most of their peak.
     """
     cost, peak = np.zeros(fleet.shape), np.zeros(fleet.shape, dtype=np.int64)
     for needed, step_cost in _step_costs(fleet, trace):
@@ -87,12 +87,12 @@ def best_homes(fleet: ReplayFleet, trace: Trace) -> IntArray:
         return home
     free = fleet.capacity.copy()
     for server in np.argsort([case.priority for case in fleet.cases], kind="stable"):
-        cards = peak[server] * fleet.cards[server]
-        has_room = (cards <= free[fleet.card_type]) & np.isfinite(cost[server])
-        if has_room.any():
-            home[server] = np.where(has_room, cost[server], np.inf).argmin()
-        taken = fleet.card_type[home[server]]
-        free[taken] = max(free[taken] - cards[home[server]], 0)
+        room = free[fleet.card_type] // np.maximum(fleet.cards[server], 1)
+        share = np.minimum(room / np.maximum(peak[server], 1), 1.0)
+        share = np.where(np.isfinite(cost[server]), share, -1.0)
+        home[server] = np.where(share == share.max(), cost[server], np.inf).argmin()
+        kind, cards = fleet.card_type[home[server]], fleet.cards[server, home[server]]
+        free[kind] -= cards * min(peak[server, home[server]], room[home[server]])
     return home
 
 
