@@ -119,7 +119,7 @@ def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
     once, without labels, `interval`: the time between two scrapes [s] of nearly all servers.
     """
     seconds, recently = windows.long, windows.short // SCRAPES
-    heartbeat = _each(group, "{}")
+    heartbeat = _alive(group)
     older = _each(group, f"last_over_time({{}}[{windows.short}s] offset {seconds}s)")
     samples = f"max {group.by} ({_each(group, f'count_over_time({{}}[{seconds}s])')})"
     newest = f"max {group.by} ({_each(group, 'timestamp({})')})"
@@ -163,41 +163,50 @@ def _of_changed_labels(group: SeriesGroup, seconds: int) -> str:
     """
     labels = f"(__name__, {group.of_parts})"
     before = f"count by {labels} ({_each(group, f'last_over_time({{}}[{seconds}s])')})"
-    return f"{before} > on {labels} count by {labels} ({_each(group, '{}')})"
+    return f"{before} > on {labels} count by {labels} ({_alive(group)})"
 
 
-def _counters(group: SeriesGroup) -> list[str]:
-    """The counters of arrivals."""
-    terms = (term for alternative in group.source.arrivals for term in alternative)
-    selected = (_selected(group, name, term.where) for term in terms for name in term.rate)
-    return list(dict.fromkeys(selected))
+def _alive(group: SeriesGroup) -> str:
+    """The series of the heartbeat as they are now, by one selector."""
+    return _any_of(group, group.source.heartbeat)
 
 
-def _heartbeat_and_counters(group: SeriesGroup) -> list[str]:
-    heartbeat = (_selected(group, name) for name in group.source.heartbeat)
-    return list(dict.fromkeys((*heartbeat, *_counters(group))))
+def _any_of(group: SeriesGroup, names: Sequence[str], where: str = "") -> str:
+    if len(names) == 1:
+        return _selected(group, names[0], where)
+    return _selected(group, "", ",".join(filter(None, (f'__name__=~"{"|".join(names)}"', where))))
+
+
+def _counters(group: SeriesGroup) -> list[tuple[tuple[str, ...], str]]:
+    """The counters of requests: the first term of each alternative, and its condition."""
+    first = (terms[0] for terms in group.source.arrivals)
+    return [(term.rate, term.where) for term in first if term.rate]
 
 
 def _copies(group: SeriesGroup) -> str:
     """How many copies there are of each part of the work of a target."""
-    series = " or ".join(_heartbeat_and_counters(group))
-    return f"count by (__name__, {group.of_parts}) ({series})"
+    series = (_alive(group), *(_any_of(group, *counters) for counters in _counters(group)))
+    return f"count by (__name__, {group.of_parts}) ({' or '.join(dict.fromkeys(series))})"
 
 
 def _unlike(group: SeriesGroup, seconds: int) -> Iterator[tuple[str, str]]:
     """The part for counters that are too different to be copies; nothing without counters."""
     by = f"by ({group.of_parts})"
-    texts = [
-        f"max {by} ({counter}) - min {by} ({counter}) > max {by} (increase({counter}[{seconds}s]))"
-        for counter in _counters(group)
+    selected = [
+        _selected(group, name, where) for names, where in _counters(group) for name in names
     ]
-    if texts:
+    texts = (
+        f"(max {by} ({each}) - min {by} ({each}) > 0)"
+        f" > max {by} ({each}) - max {by} ({each} offset {seconds}s)"
+        for each in dict.fromkeys(selected)
+    )
+    if selected:
         yield "unlike", f"count {group.by} ({' or '.join(texts)})"
 
 
 def _unused(group: SeriesGroup, seconds: int) -> Iterator[tuple[str, str]]:
     """The part for servers that report before their first request is counted."""
-    counters = " or ".join(f"last_over_time({counter}[{seconds}s])" for counter in _counters(group))
+    counters = " or ".join(_any_of(group, *each) for each in _counters(group))
     gauges = (group.source.gauges.get(name) for name in ("running", "waiting"))
     busy = [
         f"max_over_time({_selected(group, name)}[{seconds}s])"
@@ -206,16 +215,17 @@ def _unused(group: SeriesGroup, seconds: int) -> Iterator[tuple[str, str]]:
         for name in gauge.sum
     ]
     if counters:
-        requests = " or ".join([*busy, f"0 * ({_each(group, '{}')})"])
+        requests = " or ".join([*busy, f"0 * group {group.by} ({_alive(group)})"])
         yield "unused", f"(max {group.by} ({requests}) unless count {group.by} ({counters}))"
 
 
 def copies(group: SeriesGroup) -> Query:
     """Return the query for the copies of a series, of one target of each server."""
-    by = f"by ({group.of_parts})"
+    by = f"by (__name__, {group.of_parts})"
+    series = (_alive(group), *(_any_of(group, *counters) for counters in _counters(group)))
     texts = (
-        f"{series} and on ({group.of_parts}) topk {group.by} (1, count {by} ({series}) > 1)"
-        for series in _heartbeat_and_counters(group)
+        f"{each} and on (__name__, {group.of_parts}) topk {group.by} (1, count {by} ({each}) > 1)"
+        for each in dict.fromkeys(series)
     )
     return Query(group, "copies", " or ".join(texts))
 
@@ -234,7 +244,7 @@ def _restarting(group: SeriesGroup, seconds: int) -> Iterator[tuple[str, str]]:
     if counters:
         each = (f"resets({_selected(group, name)}[{seconds}s]) > 1" for name in counters)
         started = f"changes({START}{{{group.selector_by(UP)}}}[{seconds}s]) > 1"
-        again = f"({_each(group, '{}')}) and on ({', '.join(UP)}) {started}"
+        again = f"({_alive(group)}) and on ({', '.join(UP)}) {started}"
         texts = [*dict.fromkeys(each), again]
         targets = " or ".join(_targets(text, group) for text in texts)
         yield "restarting", f"count {group.by} ({targets})"

@@ -200,8 +200,8 @@ def _gaps(reading: Reading) -> Iterator[str]:
         )
     if reading.part(REPLICAS, "moved"):
         yield (
-            f"labels of the targets changed less than {window} ago, such as the job, so that"
-            " what their series counted is not known as a whole"
+            f"labels of the series changed less than {window} ago, such as the job:"
+            " their counters began anew"
         )
     if restarting := reading.part(REPLICAS, "restarting"):
         yield (

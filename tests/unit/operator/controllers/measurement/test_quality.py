@@ -286,7 +286,7 @@ def test_a_server_whose_scrape_job_is_renamed_may_grow_but_not_shrink() -> None:
     found = judge(reading(replicas={**REPORTING, "moved": 2.0}))
 
     assert found.quality == "Partial"
-    assert "their job was renamed less than 5 minutes ago" in found.message
+    assert "labels of the series changed less than 5 minutes ago" in found.message
 
 
 def test_a_server_whose_replicas_restart_again_and_again_may_grow_but_not_shrink() -> None:
