@@ -93,14 +93,14 @@ def lines(passed: int) -> Iterator[str]:
         for writers, labels in WRITERS.items():
             for pod in range(2):
                 for writer in labels:
-                    yield from _lines(page.values(), _target(name, writers, pod) | writer, at)
+                    yield from _lines(page.values(), {**_target(name, writers, pod), **writer}, at)
     for tenant in (1, 3):  # no copies: the load is four
         served, own = Served(rate=1.0 * tenant), {"tenant": str(tenant)}
         page_rows = SGLANG.rows(passed, served, **own)
         yield from _lines(page_rows, _target("SGLang", UNLIKE, 0), at)
     for pod in range(2):
         for writer in WRITERS["pair"]:
-            target = _target("vLLM", "calibrated", pod) | writer
+            target = {**_target("vLLM", "calibrated", pod), **writer}
             for engine in ("0", "1"):
                 page_rows = VLLM.rows(passed, Served(), engine=engine)
                 yield from _lines(page_rows, target, at)

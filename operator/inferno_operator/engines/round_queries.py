@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 VARIATION_OF = 1000
 """Servers of a group up to which the variation of tokens is measured: it needs all buckets."""
 
-COPIES_LOOKED_AT = 50
+COPIES_LOOKED_AT = 500
 """Servers of a group whose copies are looked at in a survey: each answer has all their labels."""
 
 PROBE = "vector(1)"
