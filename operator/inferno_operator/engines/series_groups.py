@@ -25,11 +25,10 @@ PART = "inferno_part"
 
 TARGET = (
     *("instance", "cluster", "namespace", "pod"),
-    *("exported_instance", "exported_namespace", "exported_pod", "pod_name"),
-    *("k8s_cluster_name", "k8s_namespace_name", "k8s_pod_name", "service_instance_id"),
-    *("kubernetes_namespace", "kubernetes_pod_name"),
+    *("exported_instance", "exported_namespace", "exported_pod", "service_instance_id"),
+    *("k8s_cluster_name", "k8s_namespace_name", "k8s_pod_name", "hostname"),
 )
-"""Labels that name what is scraped, also where a collector stands for several pods.
+"""Labels that name what is scraped, also where a collector or an agent stands for several pods.
 
 The job is none of them: two jobs that scrape the same address scrape the same target.
 """
