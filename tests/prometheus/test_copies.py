@@ -22,7 +22,7 @@ from inferno_optimizer.calibration.windows import Window
 from tests.controlplane.processes import Processes
 from tests.engines.clocked import Clocked
 from tests.engines.history import SCRAPE_INTERVAL_S, Scraping, answering
-from tests.engines.pages import SGLANG, VLLM, Labels, Row, Served
+from tests.engines.pages import BEFORE_S, SGLANG, VLLM, Labels, Row, Served
 from tests.engines.prometheus import Prometheus
 
 END = 1_767_225_600.0
@@ -45,6 +45,23 @@ SAID = {
     "three": "each target has 3 copies, they differ in writer and zone",
     "two jobs": "each target has 2 copies, they differ in job",
 }
+Series = tuple[str, str, float, float, float]
+"""A writer and a pod; when its series begin and end, and when the engine restarts [s]."""
+
+NEVER = -1.0
+MOTIONS: Mapping[str, tuple[str, tuple[Series, ...]]] = {
+    "scraped at other times": ("Fresh", (("a", "p", 0, 900, NEVER), ("b", "p", 0, 900, NEVER))),
+    "one has begun": ("Fresh", (("a", "p", 0, 900, NEVER), ("b", "p", 860, 900, NEVER))),
+    "one has ended": ("Partial", (("a", "p", 0, 900, NEVER), ("b", "p", 0, 800, NEVER))),
+    "renamed": ("Partial", (("a", "p", 0, 750, NEVER), ("b", "p", 751, 900, NEVER))),
+    "the pod is replaced": (
+        "Fresh",
+        tuple((w, *pod) for w in "ab" for pod in (("p", 0, 780, NEVER), ("q", 781, 900, 781))),
+    ),
+    "the engine restarts": ("Fresh", (("a", "p", 0, 900, 800), ("b", "p", 0, 900, 800))),
+}
+"""What happens to the copies of a replica that serves 5 requests/s, and the quality then."""
+
 UNLIKE = "a label of the engine that is not known"
 BOUNDS = ("0.01", "0.1", "1", "10", "100", "1000", "+Inf")
 
@@ -94,10 +111,15 @@ def lines(passed: int) -> Iterator[str]:
             for pod in range(2):
                 for writer in labels:
                     yield from _lines(page.values(), {**_target(name, writers, pod), **writer}, at)
+    yield from _lines_in_motion(passed)
     for tenant in (1, 3):  # no copies: the load is four
         served, own = Served(rate=1.0 * tenant), {"tenant": str(tenant)}
         page_rows = SGLANG.rows(passed, served, **own)
         yield from _lines(page_rows, _target("SGLang", UNLIKE, 0), at)
+    yield from _lines_of_calibration(passed, at)
+
+
+def _lines_of_calibration(passed: int, at: float) -> Iterator[str]:
     for pod in range(2):
         for writer in WRITERS["pair"]:
             target = {**_target("vLLM", "calibrated", pod), **writer}
@@ -106,6 +128,17 @@ def lines(passed: int) -> Iterator[str]:
                 yield from _lines(page_rows, target, at)
                 prefill = _histogram("vllm:request_prefill_time_seconds", "", passed)
                 yield from _lines(prefill, target | {"model_name": "llama", "engine": engine}, at)
+
+
+def _lines_in_motion(passed: int) -> Iterator[str]:
+    for name, (_, series) in MOTIONS.items():
+        for writer, pod, begin, end, restart in series:
+            now = passed - 7 * (writer == "b")
+            if begin <= now <= end:
+                target = {**_target("vLLM", name, 0), "pod": pod, "prometheus_replica": writer}
+                is_new = 0 <= restart <= now
+                page_rows = VLLM.rows(now - restart - BEFORE_S if is_new else now, Served())
+                yield from _lines(page_rows, target, END - LENGTH_S + now)
 
 
 def _target(source: str, writers: str, pod: int) -> dict[str, str]:
@@ -131,7 +164,8 @@ def scraped(
         for passed in range(0, LENGTH_S + 1, SCRAPE_INTERVAL_S):
             file.writelines(lines(passed))
         file.write("# EOF\n")
-    with answering(processes, (prometheus_program, promtool), text, Scraping()) as server:
+    scraping = Scraping(options=("--query.lookback-delta=32s",))  # as if ends were marked
+    with answering(processes, (prometheus_program, promtool), text, scraping) as server:
         yield server
 
 
@@ -151,6 +185,7 @@ def results(scraped: Prometheus) -> Results:
         for name in SOURCES
         for writers in WRITERS
     }
+    measures |= {key(name): measure(f"vLLM {name}", "vLLM") for name in MOTIONS}
     measures[key(UNLIKE)] = measure(f"SGLang {UNLIKE}", "SGLang")
 
     async def ask() -> Results:
@@ -179,6 +214,15 @@ def test_all_numbers_are_the_same_with_copies(source: str, writers: str, results
     assert copied.copies == SAID[writers]
     assert judged(results, f"{source} {writers}").message == SAID[writers]
     assert judged(results, f"{source} alone").message == ""
+
+
+@pytest.mark.parametrize("name", MOTIONS)
+def test_copies_that_begin_and_end_count_once(name: str, results: Results) -> None:
+    found = judged(results, name)
+
+    assert found.quality == MOTIONS[name][0], found.message
+    assert found.arrival_rate == pytest.approx(300, rel=0.05)
+    assert found.running == 5
 
 
 def test_series_that_are_no_copies_may_grow_plans_only(results: Results) -> None:

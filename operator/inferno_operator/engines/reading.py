@@ -91,8 +91,9 @@ class Reading:
         """Why series that there are may tell less than what arrives."""
         if self.part(REPLICAS, "unlike"):
             yield (
-                f"{self.copies}, but they count different requests: if that label tells parts of"
-                " the work, add it to parts of a source of your own (INFERNO_MEASURE_SOURCES)"
+                f"{self.copies}, but they count different requests: one is behind, or that label"
+                " tells parts of the work; if this stays, add it to parts of a source of your own"
+                " (INFERNO_MEASURE_SOURCES)"
             )
         if self.part(REPLICAS, "unused"):
             yield "requests run or wait, but no counter of requests has a series yet"
