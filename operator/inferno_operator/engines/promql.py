@@ -113,10 +113,9 @@ def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
     `restarting` replicas, whose counters began anew again and again in it; `young`, the replicas of
     a server of which none was known before the window; `late`, the time of the newest sample [s] of
     a server that is not scraped in time; `newest`, the same where `rate` and `delta` do not
-    extrapolate to the end of their window; `copies` of each series, if there are several; `unlike`,
-    the counters whose copies differ by more than they count in the short window; `unused`, if no
-    counter of arrivals has a series, the most requests that ran or waited in the long window; and
-    once, without labels, `interval`: the time between two scrapes [s] of nearly all servers.
+    extrapolate to the end of their window; `copies` of each series, if there are several; `unused`,
+    if no counter of requests has a series, the most requests that ran or waited in the long window;
+    and once, without labels, `interval`: the time between two scrapes [s] of nearly all servers.
     """
     seconds, recently = windows.long, windows.short // SCRAPES
     heartbeat = _alive(group)
@@ -138,7 +137,6 @@ def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
         ("late", f"({newest} < time() - {MARGIN_SECONDS} - 2 * {seconds} / {samples})"),
         ("newest", f"({newest} < time() - {EXTRAPOLATED} * {seconds} / {samples})"),
         ("copies", f"(max {group.by} ({_copies(group)}) > 1)"),
-        *_unlike(group, windows.short),
         *_unused(group, seconds),
         ("interval", f"quantile(0.95, {between})"),
     ]
@@ -189,21 +187,6 @@ def _copies(group: SeriesGroup) -> str:
     return f"count by (__name__, {group.of_parts}) ({' or '.join(dict.fromkeys(series))})"
 
 
-def _unlike(group: SeriesGroup, seconds: int) -> Iterator[tuple[str, str]]:
-    """The part for counters that are too different to be copies; nothing without counters."""
-    by = f"by ({group.of_parts})"
-    selected = [
-        _selected(group, name, where) for names, where in _counters(group) for name in names
-    ]
-    texts = (
-        f"(max {by} ({each}) - min {by} ({each}) > 0)"
-        f" > max {by} ({each}) - max {by} ({each} offset {seconds}s)"
-        for each in dict.fromkeys(selected)
-    )
-    if selected:
-        yield "unlike", f"count {group.by} ({' or '.join(texts)})"
-
-
 def _unused(group: SeriesGroup, seconds: int) -> Iterator[tuple[str, str]]:
     """The part for servers that report before their first request is counted."""
     counters = " or ".join(_any_of(group, *each) for each in _counters(group))
@@ -219,7 +202,25 @@ def _unused(group: SeriesGroup, seconds: int) -> Iterator[tuple[str, str]]:
         yield "unused", f"(max {group.by} ({requests}) unless count {group.by} ({counters}))"
 
 
-def copies(group: SeriesGroup) -> Query:
+def unlike(group: SeriesGroup, seconds: int) -> Query | None:
+    """Return the query for series that are no copies; None without counters.
+
+    Part: `unlike`, the counters whose copies differ by more than they count in a window.
+    """
+    by = f"by ({group.of_parts})"
+    selected = [
+        _selected(group, name, where) for names, where in _counters(group) for name in names
+    ]
+    texts = (
+        f"(max {by} ({each}) - min {by} ({each}) > 0)"
+        f" > max {by} ({each}) - max {by} ({each} offset {seconds}s)"
+        for each in dict.fromkeys(selected)
+    )
+    parts = [("unlike", f"count {group.by} ({' or '.join(texts)})")]
+    return Query(group, "copies", _union(parts)) if selected else None
+
+
+def labels_of_copies(group: SeriesGroup) -> Query:
     """Return the query for the copies of a series, of one target of each server."""
     by = f"by (__name__, {group.of_parts})"
     series = (_alive(group), *(_any_of(group, *counters) for counters in _counters(group)))
@@ -227,7 +228,7 @@ def copies(group: SeriesGroup) -> Query:
         f"{each} and on (__name__, {group.of_parts}) topk {group.by} (1, count {by} ({each}) > 1)"
         for each in dict.fromkeys(series)
     )
-    return Query(group, "copies", " or ".join(texts))
+    return Query(group, "labels of copies", " or ".join(texts))
 
 
 def _restarting(group: SeriesGroup, seconds: int) -> Iterator[tuple[str, str]]:

@@ -23,9 +23,10 @@ ReadingsByValues = Mapping[Values, Parts]
 """The parts of an answer for each server of a group."""
 
 LOAD_BRIEF, LOAD_SHORT, LOAD_LONG = "load brief", "load short", "load long"
-MEANS, REPLICAS, SINCE, LAST_SEEN, CUSTOM_ANSWERS, COVS = (
+MEANS, REPLICAS, COPIES, SINCE, LAST_SEEN, CUSTOM_ANSWERS, COVS = (
     "means",
     "replicas",
+    "copies",
     "known since",
     "last seen",
     "custom",
@@ -89,7 +90,7 @@ class Reading:
     @property
     def doubts(self) -> Iterator[str]:
         """Why series that there are may tell less than what arrives."""
-        if self.part(REPLICAS, "unlike"):
+        if self.part(COPIES, "unlike"):
             yield (
                 f"{self.copies}, but they count different requests: one is behind, or that label"
                 " tells parts of the work; if this stays, add it to parts of a source of your own"

@@ -154,15 +154,22 @@ class RoundQueries:
             await self.optional(round_, promql.known_since(group, round_.windows.long, step))
 
     async def copies(self, round_: Round) -> None:
-        """Ask in which labels copies of series differ, about servers of which it is not known."""
+        """Ask about servers whose series have copies: are they alike, and what do they differ in.
+
+        The labels are asked for once.
+        """
         replicas = round_.tables.get(REPLICAS, {})
         counts = {v: n for v in round_.group.values if (n := replicas.get(v, {}).get("copies"))}
         known = self._memory.copies
         new = [v for v, n in counts.items() if known.get(v, (0.0, ""))[0] != n][:COPIES_LOOKED_AT]
         self._memory.copies = {v: known[v] for v in counts if v in known and v not in new}
-        if not new or round_.has_failed or self._effort.down:
+        if not counts or round_.has_failed or self._effort.down:
             return
-        query = promql.copies(replace(round_.group, values=tuple(new), is_part=True))
+        if unlike := promql.unlike(round_.group, round_.windows.short):
+            await self.optional(round_, unlike)
+        if not new:
+            return
+        query = promql.labels_of_copies(replace(round_.group, values=tuple(new), is_part=True))
         try:
             answer = await self._prometheus.query(query.expression)
         except InfernoError as error:

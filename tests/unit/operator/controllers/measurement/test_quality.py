@@ -301,8 +301,9 @@ def test_copies_are_named_and_change_nothing_else() -> None:
 
 
 def test_copies_that_count_different_requests_may_grow_but_not_shrink() -> None:
-    parts = {**REPORTING, "copies": 2.0, "unlike": 1.0}
-    subject = replace(reading(replicas=parts), copies="each target has 2 copies")
+    parts = {**REPORTING, "copies": 2.0}
+    subject = reading(replicas=parts, copies={"unlike": 1.0})
+    subject = replace(subject, copies="each target has 2 copies")
 
     found = judge(subject)
 
