@@ -116,7 +116,7 @@ from inferno_operator.resources.server import (
     ServerStatus,
 )
 from inferno_operator.resources.service_class import ServiceClass, ServiceClassSpec, Target
-from inferno_operator.resources.workload import Workload
+from inferno_operator.resources.workload import RecordedWorkload, Workload
 
 __all__ = [
     "API_VERSION",
@@ -198,6 +198,7 @@ __all__ = [
     "PrefillParms",
     "Quality",
     "Queries",
+    "RecordedWorkload",
     "Reduction",
     "RejectedWindows",
     "ReplicaAllocation",

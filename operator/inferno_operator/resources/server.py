@@ -25,7 +25,7 @@ from inferno_operator.resources.schema import (
     Rule,
     Time,
 )
-from inferno_operator.resources.workload import RULES, Workload
+from inferno_operator.resources.workload import RULES, RecordedWorkload, Workload
 
 CURRENT_ALLOC, DESIRED_ALLOC = "currentAlloc", "desiredAlloc"
 """Names of the fields of the spec that the operator writes."""
@@ -136,7 +136,7 @@ class ServerStatus(Status):
 
     lead_times: Items[MeasuredLeadTime] = ()
     """How long new replicas of its workloads took to serve."""
-    workloads: Annotated[Items[Workload], Field(max_length=MAX_COUNTED)] = ()
+    workloads: Annotated[Items[RecordedWorkload], Field(max_length=MAX_COUNTED)] = ()
     """The workloads that it names, and those that it named before and that have replicas."""
     measured: Measured | None = None
     """What was measured; absent without spec.measure."""
@@ -207,6 +207,16 @@ class Server(Resource):
         roles = {workload.role for workload in self.spec.workloads}
         roles |= {backend.role for backend in (booster.backends if booster else ())}
         return bool(roles - {"Both"})
+
+    def recorded_replicas(self, workload: Workload, uid: str) -> int | None:
+        """Return the number of replicas of a workload that its status has; None if it has none."""
+        same = (w for w in self.status.workloads if w.object_name == workload.object_name)
+        return next((w.replicas for w in same if w.uid == uid), None)
+
+    def recorded_uid(self, workload: Workload) -> str:
+        """Return the uid of a workload that its status has; "" if it has none."""
+        same = (w for w in self.status.workloads if w.object_name == workload.object_name)
+        return next((w.uid for w in same), "")
 
     @property
     def left_workloads(self) -> Sequence[Workload]:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from inferno_operator.resources.schema import Part, Rule
+from inferno_operator.resources.schema import NonNegativeInteger, Part, Rule
 from inferno_optimizer.system import Role, place_of
 
 ShortText = Annotated[str, Field(min_length=1, max_length=253)]
@@ -43,6 +43,22 @@ class Workload(Part):
     def place(self) -> str:
         """The accelerator, and the role if it is one half of each request."""
         return place_of(self.accelerator, Role(self.role))
+
+
+class RecordedWorkload(Workload):
+    """A workload with its number of replicas as the operator knows it."""
+
+    replicas: NonNegativeInteger | None = None
+    """The number that the operator wrote last or found undisputed: another one is by others."""
+    uid: str = ""
+    """The uid of the object: one that was created again has another."""
+
+    @classmethod
+    def of(cls, workload: Workload, replicas: int | None, uid: str) -> "RecordedWorkload":
+        """Return what is recorded of a workload."""
+        given = workload.model_fields_set & Workload.model_fields.keys()
+        named = {name: getattr(workload, name) for name in given}
+        return cls(**named, **({"uid": uid} if uid else {}), replicas=replicas)
 
 
 def _is_unique(workloads: Iterable[Workload]) -> bool:

@@ -71,9 +71,11 @@ class Memory:
     ----------
     kinds
         Kinds with a scale subresource.
-    written
-        The number of replicas that this operator has written last, by workload; None after a
-        write that failed, which may have arrived.
+    known
+        The number of replicas by workload that this operator has written last, or has found and
+        nobody disputes.
+    uncertain
+        Workloads whose last write failed: it may have arrived.
     seen
         When another writer of the number of replicas was seen first, by workload.
     failures
@@ -87,7 +89,8 @@ class Memory:
     """
 
     kinds: dict[KindName, Served] = field(default_factory=dict)
-    written: dict[Place, int | None] = field(default_factory=dict)
+    known: dict[Place, int] = field(default_factory=dict)
+    uncertain: set[Place] = field(default_factory=set)
     seen: dict[Place, datetime] = field(default_factory=dict)
     failures: dict[Place, Failure] = field(default_factory=dict)
     uids: dict[Place, str] = field(default_factory=dict)
@@ -97,23 +100,28 @@ class Memory:
     def saw(self, place: Place, uid: str) -> None:
         """Take note of a workload; forget another one of the same name."""
         if self.uids.get(place, uid) != uid:
-            self.written.pop(place, None)
+            self.known.pop(place, None)
+            self.uncertain.discard(place)
             self.seen.pop(place, None)
             self.failures.pop(place, None)
         self.uids[place] = uid
 
     def wrote(self, place: Place, replicas: int) -> None:
         """Remember that a write succeeded."""
-        self.written[place] = replicas
-        self.seen.pop(place, None)
+        self.accept(place, replicas)
         self.failures.pop(place, None)
+
+    def accept(self, place: Place, replicas: int) -> None:
+        """Remember a number that nobody disputes, or no longer."""
+        self.known[place] = replicas
+        self.uncertain.discard(place)
+        self.seen.pop(place, None)
 
     def failed(self, place: Place, error: str, now: datetime) -> None:
         """Remember that a write failed."""
         before = self.failures.get(place)
         self.failures[place] = Failure(before.count + 1 if before else 1, error, now)
-        if place in self.written:
-            self.written[place] = None
+        self.uncertain.add(place)
 
     def obstacle(self, place: Place, now: datetime) -> Verdict | None:
         """Return the verdict that writes fail; None if the next write is to be tried."""
@@ -318,8 +326,10 @@ class _Reader:
         pods = replace(pods, troubles={**pods.troubles, **uncreated})
         foreign = autoscaler_of(place, self._area.scalers)
         is_older = version_of(manifest) < int(scale.reference.version)
-        if foreign is None and not is_older:
-            foreign = self._writer(place, manifest, scale, observation)
+        if foreign is not None:
+            self._memory.accept(place, scale.replicas)
+        elif not is_older:
+            foreign = self._writer(workload, manifest, scale, observation)
         problem = self._memory.obstacle(place, self._now)
         is_behind = is_older and not self._world.is_written(place)
         starts = self._memory.starts.saw_ready(place, pods.start_seconds)
@@ -337,16 +347,33 @@ class _Reader:
         return replace(counts, changed=counts.changed + clock.ahead)
 
     def _writer(
-        self, place: Place, manifest: Manifest, scale: Scale, observation: Observation
+        self, workload: Workload, manifest: Manifest, scale: Scale, observation: Observation
     ) -> ForeignWriter | None:
-        """Return who has changed the number of replicas after this operator."""
+        """Return who has changed a number that this operator had written, or had found.
+
+        What is known survives a restart in the status of the Server.
+        """
+        place, memory, server = scale.place, self._memory, observation.resource
+        decision = decision_for(observation, self._area.recommending)
+        if not isinstance(server, Server) or not decision.fresh:
+            return None
+        wanted = None if decision.replicas is None else decision.replicas.get(workload.place, 0)
+        recorded = server.recorded_replicas(workload, scale.reference.uid)
+        known = memory.known.get(place, recorded)
         name, before = last_writer(manifest, place.part), observation.status.condition(ACTUATED)
-        foreign = before if before is not None and before.reason == "ForeignWriter" else None
-        written = self._memory.written
-        if name is None or (place not in written and foreign is None):
+        paused = before if before is not None and before.reason == "ForeignWriter" else None
+        # The API server may name nobody: then a write that failed, or one that was not recorded
+        # when the operator ended, may be its own.
+        is_uncertain = place in memory.uncertain or (place not in memory.known and known != wanted)
+        may_be_own = name is None or (not name and is_uncertain)
+        is_agreed = scale.replicas in (known, wanted) or scale.is_unset or may_be_own
+        is_first = known is None and paused is None
+        if is_agreed or is_first or server.spec.actuation == "Publish":
+            memory.accept(place, scale.replicas)
             return None
-        if not name and place in written and written[place] in (None, scale.replicas):
-            return None
-        since = min(foreign.last_transition_time, self._now) if foreign else self._now
-        until = self._memory.seen.setdefault(place, since) + PAUSE
-        return ForeignWriter(name or UNKNOWN, until) if self._now < until else None
+        since = min(paused.last_transition_time, self._now) if paused else self._now
+        until = memory.seen.setdefault(place, since) + PAUSE
+        if self._now < until:
+            return ForeignWriter(name or UNKNOWN, until)
+        memory.accept(place, scale.replicas)
+        return None

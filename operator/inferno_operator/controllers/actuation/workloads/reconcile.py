@@ -254,7 +254,7 @@ async def _report(
     verdict, before = _verdict(scaled, targets, steps), scaled.condition
     actuated = condition(scaled.observation.status, verdict, generation, context.now())
     newest = lead_times(scaled.server, scaled.start_seconds)
-    workloads, status = scaled.recorded, scaled.server.status
+    workloads, status = scaled.recorded(context.memory.known), scaled.server.status
     if actuated is None and (newest, workloads) == (status.lead_times, status.workloads):
         return None
     body = reference.manifest_at_version(status=status_of(actuated or before, newest, workloads))

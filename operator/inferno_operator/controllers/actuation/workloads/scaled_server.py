@@ -20,8 +20,9 @@ from inferno_operator.controllers.actuation.workloads.status import (
     tells_given_up,
 )
 from inferno_operator.controllers.actuation.workloads.supply import Supply
-from inferno_operator.resources import Condition, Server, Workload, moved
+from inferno_operator.resources import Condition, RecordedWorkload, Server, Workload, moved
 from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, Verdict
+from inferno_operator.resources.objects import Place
 from inferno_operator.resources.observation import Observation
 from inferno_operator.resources.workload_kinds import kind_of_workload
 from inferno_operator.runtime.ports import Scale
@@ -91,10 +92,20 @@ class ScaledServer:
         """All workloads whose replicas run for the Server."""
         return (*self.found, *self.left)
 
-    @property
-    def recorded(self) -> tuple[Workload, ...]:
-        """The workloads that its status has: one that is named no more is found there."""
-        return (*self.server.spec.workloads, *(item.workload for item in self.left))
+    def recorded(self, known: Mapping[Place, int]) -> tuple[RecordedWorkload, ...]:
+        """Return the workloads that its status has: one that is named no more is found there.
+
+        `known` has the numbers of replicas that nobody disputes.
+        """
+        return tuple(self._recorded(item, known) for item in self.counted)
+
+    def _recorded(self, item: ObservedWorkload, known: Mapping[Place, int]) -> RecordedWorkload:
+        workload, scale = item.workload, item.scale
+        uid = scale.reference.uid if scale else self.server.recorded_uid(workload)
+        replicas = self.server.recorded_replicas(workload, uid)
+        if scale is not None:
+            replicas = known.get(scale.place, replicas)
+        return RecordedWorkload.of(workload, replicas, uid)
 
     def placed(self, cold: Mapping[str, int]) -> Sequence[PlacedReplicas]:
         """The replicas that run; `cold` has those that have just started, by place.

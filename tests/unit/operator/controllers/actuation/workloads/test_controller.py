@@ -812,8 +812,9 @@ def written_by(manager: str) -> Manifest:
     return {"manager": manager, "fieldsV1": {"f:spec": {"f:replicas": {}}}}
 
 
-def set_by_hand(scene: Scene, name: str, replicas: int) -> None:
-    scene.cluster.add(deployment(name, replicas, managedFields=[written_by("kubectl")]))
+def set_by_hand(scene: Scene, name: str, replicas: int, manager: str = "kubectl") -> None:
+    managers = [written_by(manager)] if manager else []
+    scene.cluster.add(deployment(name, replicas, managedFields=managers))
 
 
 @pytest.mark.parametrize("delay", [0.5, 5.0, 100.0])
@@ -833,6 +834,74 @@ async def test_a_number_set_by_hand_stays_also_if_the_watch_shows_it_late(delay:
     assert scene.replicas("a") == 1
     assert "scale Deployment a" not in cluster.writes
     assert scene.reason() == "ForeignWriter"
+
+
+@pytest.mark.parametrize("manager", ["kubectl", ""])  # "": nobody is named after a number of 0
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_number_set_by_hand_stays_for_five_minutes_where_the_operator_never_wrote_it(
+    manager: str, *, restarts: bool
+) -> None:
+    scene = one_server(2, decided=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+        if not restarts:
+            set_by_hand(scene, "a", 3, manager)
+            await asyncio.sleep(290)
+            early, told = scene.replicas("a"), scene.condition()
+            await asyncio.sleep(60)
+    if restarts:
+        set_by_hand(scene, "a", 3, manager)
+        async with running(scene):
+            await asyncio.sleep(150)
+        async with running(scene):  # which does not begin the pause anew
+            await asyncio.sleep(140)
+            early, told = scene.replicas("a"), scene.condition()
+            await asyncio.sleep(60)
+
+    assert (early, told["reason"]) == (3, "ForeignWriter")
+    assert (manager or "whom the API server does not name") in told["message"]
+    assert scene.replicas("a") == 2
+
+
+async def test_a_number_set_by_hand_while_the_operator_was_away_stays_also_after_a_new_decision() -> (
+    None
+):
+    scene = one_server(1, decided=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+    set_by_hand(scene, "a", 1)
+    scene.decide("S", A=3)
+    async with running(scene):
+        await asyncio.sleep(200)
+        early = scene.replicas("a")
+        await scene.until(lambda: scene.replicas("a") == 3)
+
+    assert early == 1
+
+
+@pytest.mark.parametrize("uid", ["", "another"])
+async def test_a_decision_is_carried_out_at_once_where_nobody_changed_what_was_seen(
+    uid: str,
+) -> None:
+    """A manifest names its manager, and an object that was created again has its number."""
+    scene = Scene()
+    scene.add("S", workload("A", "a"))
+    scene.deploy("a", 2)
+    set_by_hand(scene, "a", 2)
+    scene.decide("S", A=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+    if uid:
+        managers = [written_by("kubectl")]
+        scene.cluster.add(deployment("a", 1, uid=uid, managedFields=managers))
+    scene.decide("S", A=3)
+    async with running(scene):
+        await asyncio.sleep(5)
+
+    assert scene.replicas("a") == 3
 
 
 async def test_a_foreign_number_that_is_the_wanted_one_is_no_conflict() -> None:
