@@ -78,6 +78,8 @@ class Kubelet(Ticking):
                 target = V1ObjectReference(kind="Node", name=node, api_version="v1")
                 body = V1Binding(metadata=V1ObjectMeta(name=name), target=target)
                 _answer(self._core.create_namespaced_pod_binding, *place, body)
+            elif not pod["status"].get("conditions"):
+                _answer(self._core.patch_namespaced_pod_status, *place, _unschedulable())
         elif pod["status"].get("phase") != "Running" and self._starts(pod):
             _answer(self._core.patch_namespaced_pod_status, *place, _ready())
 
@@ -121,6 +123,17 @@ def _ready() -> Manifest:
     types = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
     conditions = [{"type": t, "status": "True", "lastTransitionTime": now} for t in types]
     return {"status": {"phase": "Running", "conditions": conditions}}
+
+
+def _unschedulable() -> Manifest:
+    """What a scheduler says of a pod for which it finds no node."""
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
+    }
+    return {"status": {"conditions": [condition]}}
 
 
 def _is_evicted(pod: Manifest) -> bool:

@@ -21,12 +21,20 @@ FINISHED = frozenset({"Succeeded", "Failed"})
 
 METADATA = "name", "namespace", "uid", "resourceVersion", "labels", "creationTimestamp"
 CONTAINER = "name", "resources", "restartPolicy"
-CONTAINER_STATUS = "state", "lastState"
+CONTAINER_STATUS = "state", "lastState", "name", "image", "ready", "started"
 NODE_SPEC = "unschedulable", "taints"
 """The fields of pods, containers and nodes that the operator reads."""
 
 CONTAINER_STATUSES = "initContainerStatuses", "containerStatuses"
 POD_CONDITIONS = frozenset({"Ready", "PodScheduled"})
+UNREADY_CONDITIONS = POD_CONDITIONS | {
+    "DisruptionTarget",
+    "Initialized",
+    "PodReadyToStartContainers",
+}
+"""Conditions of pods that are read, also those of pods that are not ready."""
+
+USUAL_SCHEDULER = "default-scheduler"
 
 
 def reduced(pod: Manifest) -> Manifest:
@@ -37,14 +45,21 @@ def reduced(pod: Manifest) -> Manifest:
         for part in ("containers", "initContainers")
         if (chosen := [container for container in spec.get(part, ()) if _wants_cards(container)])
     }
+    is_ready = {"type": "Ready", "status": "True"}.items()
+    is_serving = any(is_ready <= c.items() for c in status.get("conditions", ()))
+    named = {"schedulerName": spec.get("schedulerName", USUAL_SCHEDULER)}
     return {
         **_only(pod, ("apiVersion", "kind")),
         "metadata": _only(metadata, (*METADATA, "deletionTimestamp")),
-        "spec": {**_only(spec, ("nodeName",)), **containers},
+        "spec": {
+            **_only(spec, ("nodeName", "schedulingGates")),
+            **({} if named["schedulerName"] == USUAL_SCHEDULER else named),
+            **containers,
+        },
         "status": {
-            **_only(status, ("phase",)),
-            **_conditions(status, POD_CONDITIONS),
-            **_troubles(status),
+            **_only(status, ("phase", "reason", "message")),
+            **_conditions(status, POD_CONDITIONS if is_serving else UNREADY_CONDITIONS),
+            **({} if is_serving else _containers(status)),
         },
     }
 
@@ -70,17 +85,13 @@ def _conditions(status: Manifest, types: Collection[str]) -> Manifest:
     return {"conditions": [c for c in status.get("conditions", ()) if c["type"] in types]}
 
 
-def _troubles(status: Manifest) -> Manifest:
-    """The states of the containers that wait or have ended before."""
+def _containers(status: Manifest) -> Manifest:
+    """The states of the containers of a pod that is not ready."""
     states_by_part = {
-        part: [_only(each, CONTAINER_STATUS) for each in status.get(part, ()) if _has_trouble(each)]
+        part: [_only(each, CONTAINER_STATUS) for each in status.get(part, ())]
         for part in CONTAINER_STATUSES
     }
     return {part: states for part, states in states_by_part.items() if states}
-
-
-def _has_trouble(container: Manifest) -> bool:
-    return bool(container.get("lastState")) or "waiting" in container.get("state", {})
 
 
 def _only(whole: Manifest, names: Iterable[str]) -> dict[str, Any]:
@@ -88,13 +99,17 @@ def _only(whole: Manifest, names: Iterable[str]) -> dict[str, Any]:
 
 
 class PodIndex:
-    """Pods by their labels; `all` has those that are not finished."""
+    """Pods by their labels; `all` has those that are not finished, `failed` those that failed."""
 
     def __init__(self, pods: Iterable[Manifest]) -> None:
         self._by_label: defaultdict[tuple[str, str], list[Manifest]] = defaultdict(list)
         self.all: list[Manifest] = []
+        self.failed: list[Manifest] = []
         for pod in pods:
-            if pod.get("status", {}).get("phase") in FINISHED:
+            phase = pod.get("status", {}).get("phase")
+            if phase == "Failed":
+                self.failed.append(pod)
+            if phase in FINISHED:
                 continue
             self.all.append(pod)
             for pair in pod["metadata"].get("labels", {}).items():
@@ -107,12 +122,17 @@ class PodIndex:
         if not terms:
             return ()
         candidates = min((self._by_label[pair] for pair in pairs), key=len, default=self.all)
-        meets = [_requirement(term) for term in terms]
-        return [
-            pod
-            for pod in candidates
-            if all(each(pod["metadata"].get("labels", {})) for each in meets)
-        ]
+        return _meeting(terms, candidates)
+
+    def selected_failed(self, selector: str) -> Sequence[Manifest]:
+        """Return the failed pods that a selector selects; the empty selector selects none."""
+        terms = [match.groupdict() for match in _terms(selector)]
+        return _meeting(terms, self.failed) if terms and self.failed else ()
+
+
+def _meeting(terms: Iterable[Mapping[str, str]], pods: Iterable[Manifest]) -> Sequence[Manifest]:
+    meets = [_requirement(term) for term in terms]
+    return [pod for pod in pods if all(each(pod["metadata"].get("labels", {})) for each in meets)]
 
 
 def _terms(selector: str) -> Iterable[re.Match[str]]:

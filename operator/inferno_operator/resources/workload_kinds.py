@@ -26,6 +26,11 @@ class WorkloadKind:
     first_pods: str = ""
     instead: str = "an object that has one, such as a Deployment"
 
+    @property
+    def publishes_selector(self) -> bool:
+        """Whether the controller of the kind writes the selector of the pods after the creation."""
+        return bool(self.leader_label or self.first_pods)
+
 
 WORKLOAD_KINDS: Mapping[str, WorkloadKind] = {
     "Deployment": WorkloadKind(is_one_pod=True, loses_unready_first=True),

@@ -1,16 +1,26 @@
-"""How many of some pods serve, start or end; pure."""
+"""How many of some pods serve, start or end, and what the others wait for; pure."""
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from inferno_operator.resources.objects import Manifest
-from inferno_operator.resources.pods import CONTAINER_STATUSES
+from inferno_operator.resources.pods import CONTAINER_STATUSES, USUAL_SCHEDULER
 from inferno_operator.runtime.texts import shortened
 
 STARTS = frozenset({"", "ContainerCreating", "PodInitializing"})
 """What containers wait for that will start."""
+
+GATE_OWNERS = {"kueue.x-k8s.io": "Kueue", "scheduling.volcano.sh": "Volcano", "grove.io": "Grove"}
+"""Who opens scheduling gates, by the domain of their names."""
+
+QUEUE = "kueue.x-k8s.io/queue-name"
+"""The label with the LocalQueue of a pod."""
+
+QUOTA = re.compile(r"exceeded quota: [^,]+, .*")
+"""How the API server says that a ResourceQuota refuses a pod, after the name of the pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +29,10 @@ class PodCounts:
 
     Parameters
     ----------
-    live, ready, starting, unscheduled
+    live, ready, starting, unscheduled, gated
         Pods that are not being deleted; those of them that are ready; those that have a node and
-        will be ready, as far as is known; and those that have had no node for too long.
+        will be ready, as far as is known; those for which the scheduler has found no node for too
+        long; and those that it may not look at yet.
     terminating
         Pods that are being deleted.
     changed
@@ -39,6 +50,7 @@ class PodCounts:
     ready: int = 0
     starting: int = 0
     unscheduled: int = 0
+    gated: int = 0
     terminating: int = 0
     changed: datetime | None = None
     start_seconds: Mapping[str, float] = field(default_factory=dict)
@@ -46,17 +58,27 @@ class PodCounts:
     troubles: Mapping[str, int] = field(default_factory=dict)
 
 
-def count_pods(pods: Iterable[Manifest], given_up: datetime) -> PodCounts:
-    """Count pods; those without a node that were created before `given_up` are unscheduled."""
+def count_pods(
+    pods: Iterable[Manifest], given_up: datetime, spared: Collection[str] = ()
+) -> PodCounts:
+    """Count pods; those that were created before `given_up` and have no node are unscheduled.
+
+    `spared` has the uids of pods that were gated until lately.
+    """
     pods = list(pods)
     live = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
     unready = [pod for pod in live if not _is_ready(pod)]
-    waiting = [pod for pod in unready if not _has_node(pod)]
+    late = [pod for pod in unready if _created(pod) < given_up]
+    troubles = [_trouble(pod) for pod in unready]
+    delays = [_delay(pod) for pod in late if not _trouble(pod)]
     return PodCounts(
         live=len(live),
         ready=len(live) - len(unready),
         starting=sum(_has_node(pod) and not _trouble(pod) for pod in unready),
-        unscheduled=sum(_created(pod) < given_up for pod in waiting),
+        unscheduled=sum(
+            is_unschedulable(pod) and pod["metadata"].get("uid") not in spared for pod in late
+        ),
+        gated=sum(map(is_gated, unready)),
         terminating=len(pods) - len(live),
         changed=max(map(_changed, pods), default=None),
         start_seconds={
@@ -65,7 +87,33 @@ def count_pods(pods: Iterable[Manifest], given_up: datetime) -> PodCounts:
             if _is_ready(pod)
         },
         ready_since=tuple(_changed(pod) for pod in live if _is_ready(pod)),
-        troubles=Counter(filter(None, map(_trouble, unready))),
+        troubles=Counter(filter(None, (*troubles, *delays))),
+    )
+
+
+def is_gated(pod: Manifest) -> bool:
+    """Whether the scheduler may not look at a pod yet: it holds no card."""
+    return not _has_node(pod) and bool(pod.get("spec", {}).get("schedulingGates"))
+
+
+def is_unschedulable(pod: Manifest) -> bool:
+    """Whether the scheduler has looked at a pod, and found no node."""
+    scheduled = _condition(pod, "PodScheduled")
+    return not _has_node(pod) and not is_gated(pod) and scheduled.get("reason") == "Unschedulable"
+
+
+def describe_refusal(message: str) -> str:
+    """Return why the API server refuses pods, from its message."""
+    quota = QUOTA.search(message)
+    return shortened(quota[0] if quota else message)
+
+
+def failures_since(pods: Iterable[Manifest], since: datetime) -> Counter[str]:
+    """Count pods that have failed since some time, by why: others come in their place."""
+    failed = (pod["status"] for pod in pods if _changed(pod) >= since)
+    return Counter(
+        shortened(f"{status.get('reason', 'Failed')}, {status.get('message', '')}".rstrip(", ."))
+        for status in failed
     )
 
 
@@ -78,16 +126,85 @@ def _trouble(pod: Manifest) -> str:
 
     It is the same while a container that crashes runs again, and while an image is pulled again.
     """
-    scheduled = _condition(pod, "PodScheduled")
-    if scheduled.get("reason") == "Unschedulable":
-        return shortened(f"Unschedulable, {scheduled.get('message', '')}".rstrip(", ."))
+    if not _has_node(pod):
+        return _gate(pod) if is_gated(pod) else _said(_condition(pod, "PodScheduled"))
+    return next(filter(None, map(_container_trouble, _containers(pod))), "")
+
+
+def _gate(pod: Manifest) -> str:
+    names = [gate["name"] for gate in pod["spec"]["schedulingGates"]]
+    owners = (GATE_OWNERS.get(name.partition("/")[0]) for name in names)
+    owner = next(filter(None, owners), "")
+    queue = pod["metadata"].get("labels", {}).get(QUEUE, "")
+    by = f"{owner} ({', '.join(names)})" if owner else ", ".join(names)
+    return shortened(f"gated by {by}" + (f" in queue {queue!r}" if queue else ""))
+
+
+def _said(condition: Manifest) -> str:
+    """Return what a condition says that does not hold; "" if it holds or says nothing."""
+    if condition.get("status") == "True" or not condition.get("reason"):
+        return ""
+    return shortened(f"{condition['reason']}, {condition.get('message', '')}".rstrip(", ."))
+
+
+def _containers(pod: Manifest) -> Iterator[Manifest]:
     status = pod.get("status", {})
-    for container in (c for part in CONTAINER_STATUSES for c in status.get(part, ())):
-        if ended := container.get("lastState", {}).get("terminated"):
-            return f"CrashLoopBackOff, {ended.get('reason', 'ended')}"
-        reason = container.get("state", {}).get("waiting", {}).get("reason", "")
-        if reason not in STARTS:
-            return "ImagePullBackOff" if reason == "ErrImagePull" else str(reason)
+    return (container for part in CONTAINER_STATUSES for container in status.get(part, ()))
+
+
+def _container_trouble(container: Manifest) -> str:
+    state = container.get("state", {})
+    if state.get("terminated", {}).get("exitCode") == 0:
+        return ""  # an init container that has done its work, maybe not at once
+    if ended := state.get("terminated") or container.get("lastState", {}).get("terminated"):
+        reason = ended.get("reason", "ended")
+        code = f" (exit code {ended['exitCode']})" if "exitCode" in ended else ""
+        return f"CrashLoopBackOff, {reason}{code if reason == 'Error' else ''}"
+    waiting = state.get("waiting", {})
+    reason, message = waiting.get("reason", ""), waiting.get("message", "")
+    if reason in STARTS:
+        return ""
+    if reason in ("ErrImagePull", "ImagePullBackOff"):
+        return ", ".join(filter(None, ("ImagePullBackOff", container.get("image", ""))))
+    is_steady = message and "back-off" not in message.lower()  # which says how long
+    return shortened(f"{reason}, {message}") if is_steady else str(reason)
+
+
+def _delay(pod: Manifest) -> str:
+    """Return what a pod waits for that has no trouble and is not ready after a long time."""
+    spec = pod.get("spec", {})
+    if not _has_node(pod):
+        name = spec.get("schedulerName", USUAL_SCHEDULER)
+        return f"no scheduler has looked at it: check that {name!r} runs"
+    disruption = {**_condition(pod, "DisruptionTarget"), "status": "False"}
+    return (
+        _said(disruption)
+        or _said(_condition(pod, "Initialized"))
+        or next(filter(None, (_slow(pod, each) for each in _containers(pod))), "")
+        or _unready(pod)
+    )
+
+
+def _slow(pod: Manifest, container: Manifest) -> str:
+    """Return what a container waits for; "" if it is ready."""
+    name, state = container.get("name", ""), container.get("state", {})
+    if "running" in state and container.get("ready") is False:
+        probe = "startup" if container.get("started") is False else "readiness"
+        return f"the {probe} probe of container {name!r} does not succeed"
+    if "waiting" not in state:
+        return ""
+    if _condition(pod, "PodReadyToStartContainers").get("status") == "True":
+        return f"ContainerCreating, pulls image {container.get('image', '')}".rstrip()
+    return "ContainerCreating, waits for volumes or network: see the events of the pod"
+
+
+def _unready(pod: Manifest) -> str:
+    """Return why a pod is not ready whose containers are."""
+    ready, containers = _readiness(pod), pod.get("status", {}).get("containerStatuses", ())
+    if ready.get("reason") == "ReadinessGatesNotReady":
+        return _said(ready)
+    if containers and all(container.get("ready") for container in containers):
+        return f"its containers are ready, and node {pod['spec']['nodeName']!r} does not answer"
     return ""
 
 

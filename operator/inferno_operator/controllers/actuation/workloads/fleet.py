@@ -36,9 +36,10 @@ class ReplicaTarget:
         of one replica.
     wanted, spec
         Replicas that were decided, and those that the workload asks for now.
-    live, ready, unscheduled
-        Existing pods that are not being deleted; those of them that are ready; and those that
-        have had no node for so long that they are given up.
+    live, ready, unscheduled, gated
+        Existing pods that are not being deleted; those of them that are ready; those that
+        have had no node for so long that they are given up; and those that hold no card, as the
+        scheduler may not look at them yet.
     terminating
         Pods that are being deleted.
     rate
@@ -58,6 +59,7 @@ class ReplicaTarget:
     live: int = 0
     ready: int = 0
     unscheduled: int = 0
+    gated: int = 0
     terminating: int = 0
     rate: float | None = None
     loses_unready_first: bool = True
@@ -66,7 +68,7 @@ class ReplicaTarget:
     @property
     def occupied(self) -> int:
         """Cards of all pods that exist, and of those that are written and do not exist yet."""
-        return (max(self.spec, self.live) + self.terminating) * self.cards
+        return (max(self.spec, self.live) - self.gated + self.terminating) * self.cards
 
     @property
     def leaving(self) -> int:

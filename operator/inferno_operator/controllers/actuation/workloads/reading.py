@@ -1,5 +1,6 @@
 """Read the workloads of Servers: their kinds, numbers of replicas, pods and other writers."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -11,7 +12,14 @@ from inferno_operator.controllers.actuation.autoscalers import (
 )
 from inferno_operator.controllers.actuation.cluster_clock import ClusterClock
 from inferno_operator.controllers.actuation.lead_times import FirstStarts
-from inferno_operator.controllers.actuation.pods import PodCounts, count_pods
+from inferno_operator.controllers.actuation.pods import (
+    PodCounts,
+    count_pods,
+    describe_refusal,
+    failures_since,
+    is_gated,
+    is_unschedulable,
+)
 from inferno_operator.controllers.actuation.recommendation import decision_for
 from inferno_operator.controllers.actuation.status import PAUSE, RECHECK, refusal
 from inferno_operator.controllers.actuation.workloads import status
@@ -41,7 +49,6 @@ from inferno_operator.resources.serving_roles import find_role, groups_of, servi
 from inferno_operator.resources.workload_kinds import kind_of_workload
 from inferno_operator.runtime.cache import version_of
 from inferno_operator.runtime.ports import Cluster, Scale, Served
-from inferno_operator.runtime.texts import shortened
 from inferno_optimizer.errors import InfernoError
 
 TRIES = 3
@@ -82,6 +89,8 @@ class Memory:
         Failed writes by workload, since the last one that succeeded.
     uids
         The uids of the workloads: one that was created again has nobody to fight with.
+    gates
+        When the gates of pods were opened, by workload and uid; None while they are gated.
     clock
         The clock by which pods began.
     starts
@@ -94,6 +103,7 @@ class Memory:
     seen: dict[Place, datetime] = field(default_factory=dict)
     failures: dict[Place, Failure] = field(default_factory=dict)
     uids: dict[Place, str] = field(default_factory=dict)
+    gates: dict[Place, dict[str, datetime | None]] = field(default_factory=dict)
     clock: ClusterClock = field(default_factory=ClusterClock)
     starts: FirstStarts = field(default_factory=FirstStarts)
 
@@ -101,10 +111,25 @@ class Memory:
         """Take note of a workload; forget another one of the same name."""
         if self.uids.get(place, uid) != uid:
             self.known.pop(place, None)
+            self.gates.pop(place, None)
             self.uncertain.discard(place)
             self.seen.pop(place, None)
             self.failures.pop(place, None)
         self.uids[place] = uid
+
+    def note_gates(
+        self, place: Place, pods: Iterable[Manifest], now: datetime
+    ) -> Mapping[str, datetime]:
+        """Return when the gates of pods were opened, by uid, as far as that was seen."""
+        before, gates = self.gates.get(place, {}), dict[str, datetime | None]()
+        for pod in pods:
+            uid = pod["metadata"].get("uid", "")
+            if is_gated(pod):
+                gates[uid] = None
+            elif uid in before:
+                gates[uid] = before[uid] or now
+        self.gates[place] = gates
+        return {uid: opened for uid, opened in gates.items() if opened is not None}
 
     def wrote(self, place: Place, replicas: int) -> None:
         """Remember that a write succeeded."""
@@ -246,7 +271,21 @@ def _uncreated(workload: Workload, manifest: Manifest, missing: int) -> Mapping[
     words = [c.get("message", "") for c in conditions if c["type"] == "ReplicaFailure"]
     if manifest["spec"].get("paused") is True:
         words.append(status.is_paused(workload))
-    return {shortened(words[0]): missing} if words and missing > 0 else {}
+    return {describe_refusal(words[0]): missing} if words and missing > 0 else {}
+
+
+def _rollout(workload: Workload, manifest: Manifest, replicas: int) -> str:
+    """Return why a new pod of a rollout waits for a card; "" if an old one makes room for it."""
+    counts = manifest.get("status", {})
+    if counts and counts.get("updatedReplicas", 0) >= counts.get("replicas", 0):
+        return ""  # surplus pods are about to go
+    strategy = manifest["spec"].get("strategy", {})
+    most = strategy.get("rollingUpdate", {}).get("maxUnavailable", "25%")
+    share = str(most).removesuffix("%")
+    count = int(share) * replicas // 100 if share != str(most) else int(share)
+    if workload.kind != "Deployment" or strategy.get("type") == "Recreate" or count:
+        return ""
+    return status.rollout_waits(workload, str(most), replicas)
 
 
 class _Reader:
@@ -318,12 +357,14 @@ class _Reader:
         if "deletionTimestamp" in manifest["metadata"]:
             return ObservedWorkload(workload, problem=status.is_deleted(workload))
         self._memory.saw(place, scale.reference.uid)
+        if not scale.selector and not kind_of_workload(workload).is_one_pod:
+            return self._unselected(workload, manifest, scale)
         selector = scale.selector and kind_of_workload(workload).first_pods + scale.selector
-        pods = self._counted(self._area.pods.selected(selector))
+        pods = self._counted(place, self._area.pods.selected(selector))
         if scale.is_unset:
             scale = replace(scale, replicas=pods.live)
-        uncreated = _uncreated(workload, manifest, scale.replicas - pods.live)
-        pods = replace(pods, troubles={**pods.troubles, **uncreated})
+        troubles = self._troubles(workload, manifest, scale.replicas, pods, selector)
+        pods = replace(pods, troubles=troubles)
         foreign = autoscaler_of(place, self._area.scalers)
         is_older = version_of(manifest) < int(scale.reference.version)
         if foreign is not None:
@@ -337,14 +378,51 @@ class _Reader:
             workload, scale, pods, foreign, problem, is_behind=is_behind, start_seconds=starts
         )
 
-    def _counted(self, pods: Sequence[Manifest]) -> PodCounts:
-        """Count pods; when they changed is told by the operator's clock."""
+    def _unselected(self, workload: Workload, manifest: Manifest, scale: Scale) -> ObservedWorkload:
+        """Return a workload whose pods cannot be seen; a controller may be about to tell them."""
+        created = datetime.fromisoformat(manifest["metadata"]["creationTimestamp"])
+        is_young = self._now - created < RECHECK
+        if kind_of_workload(workload).publishes_selector and is_young:
+            return ObservedWorkload(workload, scale, is_behind=True)
+        return ObservedWorkload(workload, problem=status.no_selector(workload))
+
+    def _troubles(
+        self,
+        workload: Workload,
+        manifest: Manifest,
+        replicas: int,
+        pods: PodCounts,
+        selector: str,
+    ) -> Mapping[str, int]:
+        """Return why replicas are not ready: what pods say, and why some are not there."""
+        uncreated = _uncreated(workload, manifest, replicas - pods.live)
+        troubles = Counter({**pods.troubles, **uncreated})
+        if pods.ready < replicas:
+            since = self._now - self._memory.clock.ahead - PATIENCE
+            troubles += failures_since(self._area.pods.selected_failed(selector), since)
+        rollout = _rollout(workload, manifest, replicas)
+        if rollout and pods.live > replicas:
+            waiting = filter(is_unschedulable, self._area.pods.selected(selector))
+            for pod in list(waiting)[: pods.live - replicas]:
+                (words,) = count_pods([pod], self._now).troubles
+                troubles[words] -= 1
+                troubles[f"{rollout} ({words})"] += 1
+        return +troubles
+
+    def _counted(self, place: Place, pods: Sequence[Manifest]) -> PodCounts:
+        """Count pods; when they changed is told by the operator's clock.
+
+        The scheduler has looked at a pod since its gate was opened, and no longer.
+        """
         clock = self._memory.clock
         clock.saw(pods, self._now)
-        counts = count_pods(pods, self._now - clock.ahead - PATIENCE)
+        opened = self._memory.note_gates(place, pods, self._now)
+        spared = {uid for uid, time in opened.items() if self._now - time < PATIENCE}
+        counts = count_pods(pods, self._now - clock.ahead - PATIENCE, spared)
         if counts.changed is None:
             return counts
-        return replace(counts, changed=counts.changed + clock.ahead)
+        changed = max([counts.changed + clock.ahead, *opened.values()])
+        return replace(counts, changed=changed)
 
     def _writer(
         self, workload: Workload, manifest: Manifest, scale: Scale, observation: Observation

@@ -287,7 +287,18 @@ def _verdict(scaled: ScaledServer, targets: ServerTargets, steps: ReplicaSteps) 
         return None
     verdict = scaled.obstacle
     if verdict is None:
-        verdict = progress_verdict(targets, steps.progress[targets.name], scaled.troubles)
+        gives_up = any(
+            target.unscheduled
+            and steps.replicas.get((targets.name, target.accelerator), target.spec) < target.spec
+            for target in targets.targets
+        )
+        verdict = progress_verdict(
+            targets,
+            steps.progress[targets.name],
+            scaled.troubles,
+            scaled.condition,
+            gives_up=gives_up,
+        )
     left = left_behind({item.workload: item.replicas for item in scaled.left})
     return replace(verdict, message=f"{verdict.message}{left}")
 

@@ -271,6 +271,12 @@ def left_cards(scaled: ScaledServer, supply: Supply) -> Counter[str]:
     return cards
 
 
+def _given_up(item: ObservedWorkload) -> int:
+    """Return the unscheduled pods that fewer replicas remove; those of a rollout come again."""
+    pods = item.pods
+    return min(pods.unscheduled, max(item.replicas - (pods.live - pods.unscheduled), 0))
+
+
 def _target(scaled: ScaledServer, item: ObservedWorkload, supply: Supply) -> ReplicaTarget:
     accelerator, place = item.workload.accelerator, item.workload.place
     role = Role(item.workload.role)
@@ -283,7 +289,8 @@ def _target(scaled: ScaledServer, item: ObservedWorkload, supply: Supply) -> Rep
         spec=_reported(scaled.server, place) if item.is_unknown else item.replicas,
         live=item.pods.live,
         ready=item.pods.ready,
-        unscheduled=item.pods.unscheduled,
+        unscheduled=_given_up(item),
+        gated=item.pods.gated,
         terminating=item.pods.terminating,
         rate=supply.rate(scaled.server, place),
         loses_unready_first=kind_of_workload(item.workload).loses_unready_first,

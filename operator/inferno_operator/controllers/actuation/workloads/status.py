@@ -1,5 +1,6 @@
 """What the condition `Actuated` says of a Server whose workloads are scaled; pure."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
@@ -20,6 +21,19 @@ def no_scale(workload: Workload) -> Verdict:
     """Return the verdict that a kind has no scale subresource."""
     instead = kind_of_workload(workload).instead
     message = f"{workload.kind} of {workload.api_version} has no scale subresource: name {instead}"
+    return refusal("NoScale", message)
+
+
+def no_selector(workload: Workload) -> Verdict:
+    """Return the verdict that the scale subresource of a workload does not tell its pods."""
+    if kind_of_workload(workload).publishes_selector:
+        remedy = "check that its controller runs, which fills that field"
+    else:
+        remedy = f"add labelSelectorPath to the definition of {workload.kind}, and fill that field"
+    message = (
+        f"the scale subresource of {workload.kind} {workload.name!r} has no selector"
+        f" (status.selector), so its pods cannot be seen: {remedy}"
+    )
     return refusal("NoScale", message)
 
 
@@ -90,29 +104,53 @@ def not_written(problem: str) -> Verdict:
 
 def tells_given_up(condition: Condition | None) -> bool:
     """Whether a condition reports pods that found no node and were given up."""
-    return condition is not None and _UNSCHEDULED in condition.message
+    return condition is not None and _GIVEN_UP in condition.message
 
 
-def progress_verdict(server: ServerTargets, progress: ServerProgress, troubles: str) -> Verdict:
-    """Return the verdict on the progress of a server whose pods have these troubles."""
+def progress_verdict(
+    server: ServerTargets,
+    progress: ServerProgress,
+    troubles: str,
+    before: Condition | None = None,
+    *,
+    gives_up: bool = False,
+) -> Verdict:
+    """Return the verdict on the progress of a server whose pods have these troubles.
+
+    `gives_up` says that pods that found no node were just given up; `before` is the condition
+    that the server has, which still knows why.
+    """
     message = f"{_progress(server.targets)}{troubles}"
     if progress.state == State.STEADY:
         return Verdict(ACTUATED, holds=True, reason="Actuated", message=message)
     if progress.state != State.BLOCKED:
         return Verdict(ACTUATED, holds=None, reason="Moving", message=message)
-    if server.is_held:
-        return refusal("Blocked", f"{message}; {_UNSCHEDULED}")
-    if server.is_overdue:
-        return refusal("Blocked", f"{message}; {_OVERDUE}")
-    if progress.missing:
-        return refusal("NoRoom", f"{message}; {_no_room(progress.missing)}")
-    return refusal("Blocked", f"{message}; {_LOADED}")
+    reason = "Blocked"
+    if server.is_paused or gives_up:
+        obstacle = _given_up(troubles, before.message if before else "")
+    elif server.is_held:
+        obstacle = _NO_NODE
+    elif server.is_overdue:
+        obstacle = _overdue(server.targets, troubles)
+    elif progress.missing:
+        reason, obstacle = "NoRoom", _no_room(progress.missing)
+    else:
+        obstacle = _LOADED
+    return refusal(reason, f"{message}; {obstacle}")
 
 
 def pod_troubles(pods: Iterable[PodCounts]) -> str:
     """Return what hinders pods, to be said after what runs; "" if nothing does."""
     total = sum((Counter(counts.troubles) for counts in pods), Counter[str]())
     return "".join(f"; not ready: {n} x {why}" for why, n in sorted(total.items()))
+
+
+def rollout_waits(workload: Workload, most: str, replicas: int) -> str:
+    """Return that a rollout waits for a card, as it may not remove an old pod first."""
+    return (
+        f"the rollout of {workload.kind} {workload.name!r} waits for a card: its maxUnavailable"
+        f" ({most} of {replicas} replicas) is 0; set it to 1, or add a card"
+    )
 
 
 def is_paused(workload: Workload) -> str:
@@ -129,12 +167,35 @@ def left_behind(replicas: Mapping[Workload, int]) -> str:
     )
 
 
-_UNSCHEDULED = (
-    "pods found no node and were given up: check that nodes have the cards that Capacity lists;"
-    " the operator tries again"
+_GIVEN_UP = "pods found no node and were given up: "
+_AGAIN = "; the operator tries again"
+_UNSCHEDULABLE = re.compile("Unschedulable, ([^;]*)")
+_NO_NODE = (
+    "these pods find no node, and fewer replicas would take ready ones: compare what the pods ask"
+    " for with the nodes"
 )
-_OVERDUE = "no progress for too long: pods neither become ready nor end; see `kubectl describe pod`"
 _LOADED = "waiting to scale down: the remaining replicas could not carry the present load"
+
+
+def _given_up(troubles: str, before: str) -> str:
+    """Return that pods were given up, with the words of the scheduler, also when they are gone."""
+    said = _UNSCHEDULABLE.search(troubles)
+    words = before.partition(_GIVEN_UP)[2].rpartition(_AGAIN)[0] or (said[1] if said else "")
+    return f"{_GIVEN_UP}{words or 'check that nodes have the cards of Capacity'}{_AGAIN}"
+
+
+def _overdue(targets: Iterable[ReplicaTarget], troubles: str) -> str:
+    """Return that nothing has changed for too long, and what to check unless `troubles` tell."""
+    missing = [(t.accelerator, t.spec - t.live) for t in targets if t.spec > t.live]
+    if troubles:
+        return "no progress for too long"
+    if missing:
+        created = ", ".join(f"{count} on {accelerator}" for accelerator, count in missing)
+        return (
+            f"no progress for too long: pods are not created ({created}): see the events of the"
+            f" workload"
+        )
+    return "no progress for too long: pods neither become ready nor end; see `kubectl describe pod`"
 
 
 def _no_room(missing: Mapping[str, int]) -> str:

@@ -8,6 +8,8 @@ import pytest
 from inferno_operator.controllers.actuation.pods import (
     PodCounts,
     count_pods,
+    describe_refusal,
+    failures_since,
 )
 from inferno_operator.resources.pods import PodIndex, reduced
 from tests.unit.operator import objects
@@ -44,6 +46,21 @@ def pod(
     }
 
 
+NO_NODE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
+}
+
+
+def unscheduled(message: str = NO_NODE["message"], **spec: object) -> Manifest:
+    """A pod that is ten minutes old, and that the scheduler has no node for."""
+    found = pod(created=-600, node="")
+    found["status"] = {"phase": "Pending", "conditions": [{**NO_NODE, "message": message}]}
+    return {**found, "spec": spec}
+
+
 @pytest.mark.parametrize(  # as `kubectl get pods --selector` answers
     ("selector", "selected"),
     [
@@ -69,7 +86,7 @@ def test_pods_are_counted_by_what_they_do() -> None:
     pods = [
         pod(ready=30),
         pod(created=10),
-        pod(created=-600, node=""),
+        unscheduled(),
         pod(created=20, node=""),
         pod(ready=5, deletionTimestamp=at(60)),
     ]
@@ -83,6 +100,7 @@ def test_pods_are_counted_by_what_they_do() -> None:
         changed=objects.NOW + timedelta(seconds=60),
         start_seconds={"p": 30},
         ready_since=(objects.NOW + timedelta(seconds=30),),
+        troubles={"Unschedulable, 0/3 nodes are available: 3 Insufficient nvidia.com/gpu": 1},
     )
 
 
@@ -111,12 +129,6 @@ def waiting(reason: str) -> Manifest:
 
 
 KILLED = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
-NO_NODE = {
-    "type": "PodScheduled",
-    "status": "False",
-    "reason": "Unschedulable",
-    "message": "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
-}
 
 
 @pytest.mark.parametrize(
@@ -144,3 +156,164 @@ def test_a_pod_that_does_not_become_ready_says_why(trouble: Manifest, told: str 
 
     assert counted.troubles == ({told: 2} if told else {})
     assert counted == count_pods([trouble, trouble, pod(ready=3)], objects.NOW)
+
+
+def old(*conditions: Manifest, gate: Manifest | None = None, **container: object) -> Manifest:
+    """A pod that has a node and is not ready after ten minutes, and its container."""
+    found = pod(created=-600)
+    found["status"]["conditions"] = [{"type": "Ready", "status": "False", **(gate or {})}]
+    found["status"]["conditions"] += conditions
+    shown = {"name": "vllm", "image": "vllm/vllm-openai:v0.9", "ready": False, **container}
+    found["status"]["containerStatuses"] = [shown]
+    return found
+
+
+def waits(reason: str, message: str = "") -> Manifest:
+    return {"state": {"waiting": {"reason": reason, "message": message}}}
+
+
+def ends(reason: str, code: int) -> Manifest:
+    return {"lastState": {"terminated": {"reason": reason, "exitCode": code}}, "state": {}}
+
+
+def begun(*, started: bool = True, ready: bool = False) -> Manifest:
+    return {"state": {"running": {}}, "started": started, "ready": ready}
+
+
+def condition(type_: str, status: str, reason: str = "", message: str = "") -> Manifest:
+    return {"type": type_, "status": status, "reason": reason, "message": message}
+
+
+def gated(gate: str, **labels: str) -> Manifest:
+    found = unscheduled("Scheduling is blocked", schedulingGates=[{"name": gate}])
+    found["status"]["conditions"][0]["reason"] = "SchedulingGated"
+    found["metadata"]["labels"] = {"app": "x", **labels}
+    return found
+
+
+QUEUE = {"kueue.x-k8s.io/queue-name": "team-a"}
+
+CAUSES: dict[str, tuple[Manifest, str]] = {
+    "no card": (
+        unscheduled(),
+        "Unschedulable, 0/3 nodes are available: 3 Insufficient nvidia.com/gpu",
+    ),
+    "a taint": (
+        unscheduled("0/3 nodes are available: 3 node(s) had untolerated taint {dedicated: x}."),
+        "Unschedulable, 0/3 nodes are available: 3 node(s) had untolerated taint {dedicated: x}",
+    ),
+    "a volume": (
+        unscheduled("pod has unbound immediate PersistentVolumeClaims."),
+        "Unschedulable, pod has unbound immediate PersistentVolumeClaims",
+    ),
+    "a gang": (
+        unscheduled("pod group is not ready, 1 Pending, 2 minAvailable."),
+        "Unschedulable, pod group is not ready, 1 Pending, 2 minAvailable",
+    ),
+    "Kueue": (
+        gated("kueue.x-k8s.io/admission", **QUEUE),
+        "gated by Kueue (kueue.x-k8s.io/admission) in queue 'team-a'",
+    ),
+    "another gate": (gated("example.com/approval"), "gated by example.com/approval"),
+    "no scheduler": (
+        {**pod(created=-600, node=""), "spec": {"schedulerName": "volcano"}},
+        "no scheduler has looked at it: check that 'volcano' runs",
+    ),
+    "an image": (
+        old(**waits("ImagePullBackOff", "Back-off pulling image")),
+        "ImagePullBackOff, vllm/vllm-openai:v0.9",
+    ),
+    "the name of an image": (
+        old(**waits("InvalidImageName", 'couldn\'t parse image name "Vllm"')),
+        'InvalidImageName, couldn\'t parse image name "Vllm"',
+    ),
+    "an image that takes long": (
+        old(condition("PodReadyToStartContainers", "True"), **waits("ContainerCreating")),
+        "ContainerCreating, pulls image vllm/vllm-openai:v0.9",
+    ),
+    "a mount": (
+        old(condition("PodReadyToStartContainers", "False"), **waits("ContainerCreating")),
+        "ContainerCreating, waits for volumes or network: see the events of the pod",
+    ),
+    "a secret": (
+        old(**waits("CreateContainerConfigError", 'secret "hf" not found')),
+        'CreateContainerConfigError, secret "hf" not found',
+    ),
+    "a command": (
+        old(**waits("RunContainerError", "exec: vlm: not found")),
+        "RunContainerError, exec: vlm: not found",
+    ),
+    "memory": (old(**ends("OOMKilled", 137)), "CrashLoopBackOff, OOMKilled"),
+    "an error": (old(**ends("Error", 1)), "CrashLoopBackOff, Error (exit code 1)"),
+    "an init container": (
+        old(
+            condition(
+                "Initialized",
+                "False",
+                "ContainersNotInitialized",
+                "containers with incomplete status: [download]",
+            ),
+            **waits("PodInitializing"),
+        ),
+        "ContainersNotInitialized, containers with incomplete status: [download]",
+    ),
+    "a startup probe": (
+        old(**begun(started=False)),
+        "the startup probe of container 'vllm' does not succeed",
+    ),
+    "a readiness probe": (
+        old(**begun()),
+        "the readiness probe of container 'vllm' does not succeed",
+    ),
+    "a readiness gate": (
+        old(
+            gate=condition("Ready", "False", "ReadinessGatesNotReady", 'gate "lb" is not "True"'),
+            **begun(ready=True),
+        ),
+        'ReadinessGatesNotReady, gate "lb" is not "True"',
+    ),
+    "a node that is lost": (
+        old(**begun(ready=True)),
+        "its containers are ready, and node 'n' does not answer",
+    ),
+    "a disruption": (
+        old(condition("DisruptionTarget", "True", "PreemptionByScheduler", "by x/y"), **begun()),
+        "PreemptionByScheduler, by x/y",
+    ),
+}
+"""Pods that are not ready, and why."""
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_pod_that_waits_says_what_for(cause: str) -> None:
+    waiting, words = CAUSES[cause]
+    counted = count_pods([reduced(waiting)], objects.NOW)
+
+    assert counted.troubles == {words: 1}
+    assert counted.unscheduled == words.startswith("Unschedulable")
+    assert counted.gated == words.startswith("gated")
+
+
+def test_an_init_container_that_succeeded_at_last_is_no_trouble() -> None:
+    late = pod(created=-10)
+    done = {"state": {"terminated": {"exitCode": 0}}, "lastState": KILLED}
+    late["status"]["initContainerStatuses"] = [done]
+
+    assert count_pods([reduced(late)], objects.NOW).troubles == {}
+
+
+def test_failed_pods_that_others_replace_say_why_for_a_while() -> None:
+    failed = [pod(f"p{age}", created=-age, labels={"app": "x"}) for age in (10, 20, 900)]
+    for each in failed:
+        each["status"] = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no."}
+    index = PodIndex(map(reduced, failed))
+
+    assert failures_since(index.selected_failed("app=x"), objects.NOW - timedelta(seconds=240)) == {
+        "UnexpectedAdmissionError, no": 2
+    }
+
+
+def test_a_quota_that_refuses_pods_is_named_without_the_pod() -> None:
+    words = "exceeded quota: gpus, requested: requests.nvidia.com/gpu=1, used: 2, limited: 2"
+
+    assert describe_refusal(f'pods "a-2" is forbidden: {words}') == words

@@ -33,6 +33,14 @@ END_SECONDS = 10.0
 PATIENCE_S = 3000.0
 
 
+NO_NODE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/4 nodes are available: 4 Insufficient nvidia.com/gpu.",
+}
+
+
 def deployment(name: str, replicas: int = 0, **metadata: object) -> Manifest:
     return {
         "apiVersion": "apps/v1",
@@ -62,6 +70,10 @@ class Scene:
         """Deployments whose pods find no node."""
         self.refused: set[str] = set()
         """Deployments whose pods the API server refuses."""
+        self.gated: dict[str, str] = {}
+        """The scheduling gate of the pods of Deployments."""
+        self.surplus: dict[str, int] = {}
+        """Pods that rollouts create in addition, by Deployment."""
         self._count = 0
 
     def accelerator(self, name: str, cost: float = 10) -> None:
@@ -144,7 +156,8 @@ class Scene:
         while True:
             for (kind, key), stored in list(self.cluster.objects.items()):
                 if kind == "Deployment" and key.name not in self.refused:
-                    self._synchronize(key.name, stored["spec"]["replicas"])
+                    more = self.surplus.get(key.name, 0)
+                    self._synchronize(key.name, stored["spec"]["replicas"] + more)
             for pod in [p for k, p in self.cluster.objects.items() if k[0] == "Pod"]:
                 self._advance(pod)
             await asyncio.sleep(1)
@@ -161,7 +174,11 @@ class Scene:
         metadata = pod["metadata"]
         if "deletionTimestamp" in metadata and metadata["deletionTimestamp"] < self.time():
             self.cluster.remove(POD, Key.of(pod))
-        elif metadata["labels"]["app"] in self.unstarted or _is_ready(pod):
+        elif (
+            metadata["labels"]["app"] in self.unstarted | self.gated.keys()
+            or _is_ready(pod)
+            or not pod["spec"].get("nodeName")
+        ):
             return
         elif metadata["creationTimestamp"] < self.time(-START_SECONDS):
             pod["status"] = _status(ready=True, since=self.time())
@@ -173,9 +190,18 @@ class Scene:
             "name": f"{name}-{self._count}",
             "labels": {"app": name},
             "creationTimestamp": self.time(),
+            "uid": f"{name}-{self._count}",
         }
-        spec = {} if name in self.unstarted else {"nodeName": "n"}
         status = _status(ready=ready, since=self.time())
+        spec: Manifest = {"nodeName": "n"}
+        if ready:
+            pass
+        elif name in self.gated:
+            spec = {"schedulingGates": [{"name": self.gated[name]}]}
+            status["conditions"].append({**NO_NODE, "reason": "SchedulingGated"})
+        elif name in self.unstarted:
+            spec = {}
+            status["conditions"].append(NO_NODE)
         self.cluster.add({"kind": "Pod", "metadata": metadata, "spec": spec, "status": status})
 
 
@@ -597,6 +623,94 @@ async def test_pods_without_a_node_are_given_up_and_tried_again_later() -> None:
     assert (given_up, scene.replicas("a")) == (1, 2)
 
 
+async def test_the_words_of_the_scheduler_stay_after_its_pods_were_given_up() -> None:
+    scene = one_server(1)
+    scene.unstarted.add("a")
+    scene.decide("S", A=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Blocked")
+        await asyncio.sleep(60)
+
+    assert scene.replicas("a") == 1
+    assert scene.condition()["message"] == (
+        "1 x A (2 wanted); pods found no node and were given up: 0/4 nodes are available:"
+        " 4 Insufficient nvidia.com/gpu; the operator tries again"
+    )
+
+
+async def test_a_gated_pod_keeps_its_place_and_its_gate_is_named() -> None:
+    scene = one_server(1)
+    scene.gated["a"] = "kueue.x-k8s.io/admission"
+    scene.decide("S", A=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Blocked")
+        await asyncio.sleep(3600)
+        told, replicas = scene.condition()["message"], scene.replicas("a")
+        scene.gated.clear()
+        (waiting,) = (pod for pod in scene.pods("a") if not pod["spec"].get("nodeName"))
+        waiting["spec"], waiting["status"]["conditions"][-1] = {}, NO_NODE
+        scene.cluster.add(waiting)
+        await asyncio.sleep(200)
+        early = scene.replicas("a")
+        await scene.until(lambda: scene.replicas("a") == 1)
+
+    assert replicas == 2
+    assert told == (
+        "1 x A (2 wanted); not ready: 1 x gated by Kueue (kueue.x-k8s.io/admission);"
+        " no progress for too long"
+    )
+    assert early == 2  # it was looked at a while ago only
+
+
+async def test_a_gated_pod_holds_no_card() -> None:
+    scene = Scene(a=2)
+    scene.gated["a"] = "kueue.x-k8s.io/admission"
+    for name in ("s", "t"):
+        deployed = {"s": "a", "t": "b2"}[name]
+        scene.add(name.upper(), workload("A", deployed))
+        scene.deploy(deployed)
+    scene.decide("S", A=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.replicas("a") == 2)
+        scene.decide("S", A=1)
+        scene.decide("T", A=1)
+        await scene.until(lambda: scene.reason("t") == "Actuated")
+        await scene.until(lambda: scene.replicas("a") == 1)
+
+    assert (scene.replicas("a"), scene.replicas("b2")) == (1, 1)
+
+
+@pytest.mark.parametrize("most", [0, "0%", None])
+async def test_a_rollout_that_waits_for_a_card_says_so_and_nothing_is_given_up(
+    most: object,
+) -> None:
+    """Two cards, two ready pods, and a new one; 25 % of two replicas are none."""
+    scene = one_server(2, decided=2, load=2, a=2)
+    stored = scene.cluster.objects["Deployment", Key("default", "a")]
+    strategy = (
+        {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": most}} if most is not None else {}
+    )
+    stored["spec"]["strategy"] = strategy
+    scene.unstarted.add("a")
+    scene.surplus["a"] = 1
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Moving")
+        early = scene.condition()["message"]
+        await asyncio.sleep(3600)
+
+    assert early.startswith(
+        "2 x A; not ready: 1 x the rollout of Deployment 'a' waits for a card: its maxUnavailable"
+    )
+    assert "4 Insufficient nvidia.com/gpu" in early
+    assert scene.replicas("a") == 2
+    assert "given up" not in scene.condition()["message"]
+    assert "no progress for too long" in scene.condition()["message"]
+
+
 @pytest.mark.parametrize(
     ("now", "reason", "replicas"), [(61, "Actuated", 1), (74, "Actuated", 1), (76, "Blocked", 2)]
 )
@@ -661,6 +775,66 @@ async def test_a_kind_without_a_scale_is_refused_with_what_to_name_instead(
         await scene.until(lambda: scene.reason() == "NoScale")
 
     assert told in scene.condition()["message"]
+
+
+def engine_set(kind: str, created: float = -600, **spec: object) -> Manifest:
+    """An object of a kind with a scale subresource, whose selector follows from the spec."""
+    born = f"{(objects.NOW + timedelta(seconds=created)).isoformat()[:19]}Z"
+    return {
+        "apiVersion": GROUPS[kind],
+        "kind": kind,
+        "metadata": {"name": "e", "creationTimestamp": born},
+        "spec": {"replicas": 0, **spec},
+    }
+
+
+GROUPS = {"EngineSet": "example.com/v1", "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "remedy"),
+    [
+        ("EngineSet", "add labelSelectorPath to the definition of EngineSet, and fill that field"),
+        ("LeaderWorkerSet", "check that its controller runs, which fills that field"),
+    ],
+)
+async def test_a_scale_without_a_selector_is_no_scale_as_its_pods_cannot_be_seen(
+    kind: str, remedy: str
+) -> None:
+    scene = Scene()
+    group, _, version = GROUPS[kind].partition("/")
+    scene.cluster.workloads.append(Served(Kind(group, version, kind, "es"), is_scalable=True))
+    scene.add("S", workload("A", "e", apiVersion=GROUPS[kind], kind=kind))
+    scene.cluster.add(engine_set(kind))
+    scene.decide("S", A=1)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "NoScale")
+        message = scene.condition()["message"]
+        scene.cluster.add(engine_set(kind, selector={"matchLabels": {"app": "e"}}))
+        await scene.until(lambda: scene.reason() == "Moving")
+
+    assert message == (
+        f"the scale subresource of {kind} 'e' has no selector (status.selector), so its pods"
+        f" cannot be seen: {remedy}"
+    )
+
+
+async def test_the_selector_of_a_new_leader_worker_set_is_waited_for() -> None:
+    kind = "LeaderWorkerSet"
+    scene = Scene()
+    group, _, version = GROUPS[kind].partition("/")
+    scene.cluster.workloads.append(Served(Kind(group, version, kind, "es"), is_scalable=True))
+    scene.add("S", workload("A", "e", apiVersion=GROUPS[kind], kind=kind))
+    scene.cluster.add(engine_set(kind, created=-1))
+    scene.decide("S", A=1)
+
+    async with running(scene):
+        await asyncio.sleep(30)
+        early = scene.reason()
+        await scene.until(lambda: scene.reason() == "NoScale")
+
+    assert early == ""
 
 
 async def test_a_workload_that_does_not_exist_is_named_until_it_does() -> None:
@@ -864,9 +1038,7 @@ async def test_a_number_set_by_hand_stays_for_five_minutes_where_the_operator_ne
     assert scene.replicas("a") == 2
 
 
-async def test_a_number_set_by_hand_while_the_operator_was_away_stays_also_after_a_new_decision() -> (
-    None
-):
+async def test_a_number_set_by_hand_while_no_operator_ran_stays_after_a_new_decision() -> None:
     scene = one_server(1, decided=2)
 
     async with running(scene):
