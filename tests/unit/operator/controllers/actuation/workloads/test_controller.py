@@ -803,7 +803,7 @@ async def test_a_scale_without_a_selector_is_no_scale_as_its_pods_cannot_be_seen
 ) -> None:
     scene = Scene()
     group, _, version = GROUPS[kind].partition("/")
-    scene.cluster.workloads.append(Served(Kind(group, version, kind, "es"), is_scalable=True))
+    scene.cluster.workloads.append(Served(Kind(group, kind, "es", version), is_scalable=True))
     scene.add("S", workload("A", "e", apiVersion=GROUPS[kind], kind=kind))
     scene.cluster.add(engine_set(kind))
     scene.decide("S", A=1)
@@ -824,7 +824,7 @@ async def test_the_selector_of_a_new_leader_worker_set_is_waited_for() -> None:
     kind = "LeaderWorkerSet"
     scene = Scene()
     group, _, version = GROUPS[kind].partition("/")
-    scene.cluster.workloads.append(Served(Kind(group, version, kind, "es"), is_scalable=True))
+    scene.cluster.workloads.append(Served(Kind(group, kind, "es", version), is_scalable=True))
     scene.add("S", workload("A", "e", apiVersion=GROUPS[kind], kind=kind))
     scene.cluster.add(engine_set(kind, created=-1))
     scene.decide("S", A=1)
