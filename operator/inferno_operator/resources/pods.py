@@ -23,6 +23,7 @@ METADATA = "name", "namespace", "uid", "resourceVersion", "labels", "creationTim
 CONTAINER = "name", "resources", "restartPolicy"
 CONTAINER_STATUS = "state", "lastState", "name", "image", "ready", "started"
 NODE_SPEC = "unschedulable", "taints"
+NODE_ANNOTATIONS = "hami.io/node-nvidia-register", "volcano.sh/node-vgpu-register"
 """The fields of pods, containers and nodes that the operator reads."""
 
 CONTAINER_STATUSES = "initContainerStatuses", "containerStatuses"
@@ -69,7 +70,10 @@ def reduced_node(node: Manifest) -> Manifest:
     metadata, spec, status = (node.get(part, {}) for part in ("metadata", "spec", "status"))
     return {
         **_only(node, ("apiVersion", "kind")),
-        "metadata": _only(metadata, METADATA),
+        "metadata": {
+            **_only(metadata, METADATA),
+            "annotations": _only(metadata.get("annotations", {}), NODE_ANNOTATIONS),
+        },
         "spec": _only(spec, NODE_SPEC),
         "status": {**_only(status, ("allocatable",)), **_conditions(status, {"Ready"})},
     }

@@ -1,23 +1,30 @@
 """Which type the cards of a node have, for the accelerators of a namespace; pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
-from inferno_operator.controllers.capacity.catalogue import CardCatalogue, Label, Words, words_of
+from inferno_operator.controllers.capacity.catalogue import (
+    CardCatalogue,
+    CardParts,
+    Words,
+    words_of,
+)
 from inferno_operator.controllers.capacity.machines import Machine
 from inferno_operator.resources import Accelerator, NodeSelection, UnmatchedCards
-
-MUST_BE_NAMED = words_of("MIG SHARED")
-"""Words of a value that make a card another one: a part of it, or one for several pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """Cards of a node that are of no accelerator's type, and the label that tells most of them."""
+    """Cards of a node that are of no accelerator's type, and the label that tells most of them.
+
+    `parts` says what they are parts of cards by; `is_known` whether the resource is one of cards.
+    """
 
     machine: Machine
     resource: str
     label: str
+    parts: CardParts = field(default_factory=CardParts)
+    is_known: bool = True
 
 
 class CardTypes:
@@ -43,27 +50,39 @@ class CardTypes:
             {name for label in catalogue.labels for name in (label.label, label.memory)}
             | {name for _, nodes in selecting for name in nodes.selector}
         )
-        self._known: dict[tuple[str | None, ...], str | None] = {}
+        self._known: dict[tuple[object, ...], str | None] = {}
         """Types by the resource and the labels that matter: most nodes are like others."""
         self._tolerated = catalogue.tolerated_keys.union(*(n.tolerates for _, n in selecting))
 
     def resources(self, machine: Machine) -> list[str]:
         """Return the resources of a node that are cards."""
-        card_resources = self._resources
-        return [r for r in machine.cards if r in card_resources or self._catalogue.is_card(r)]
+        return [r for r in machine.cards if self._is_card(r)]
+
+    def unknown_resources(self, machine: Machine) -> list[str]:
+        """Return the resources of a node that may be cards, as no rule knows them."""
+        is_other = self._catalogue.is_other
+        return [r for r in machine.cards if not self._is_card(r) and not is_other(r)]
+
+    def _is_card(self, resource: str) -> bool:
+        return resource in self._resources or self._catalogue.is_card(resource)
 
     def keep_away(self, machine: Machine) -> frozenset[str]:
         """Return the keys of a node's taints that the pods of Servers do not tolerate."""
         return machine.taints - self._tolerated - machine.cards.keys()
 
+    def parts_of(self, machine: Machine, resource: str) -> CardParts:
+        """Return whether the cards of a node are parts of cards."""
+        return self._catalogue.parts_of(machine, resource)
+
     def type_of(self, machine: Machine, resource: str) -> str | None:
         """Return the type of the cards of a node; None if it is no accelerator's."""
-        key = (resource, *(machine.labels.get(name) for name in self._labels))
+        parts = self._catalogue.parts_of(machine, resource).words
+        key = (resource, parts, *(machine.labels.get(name) for name in self._labels))
         if key not in self._known:
-            self._known[key] = self._type_of(machine, resource)
+            self._known[key] = self._type_of(machine, resource, parts)
         return self._known[key]
 
-    def _type_of(self, machine: Machine, resource: str) -> str | None:
+    def _type_of(self, machine: Machine, resource: str, parts: Words) -> str | None:
         """Return the type of the cards of a node.
 
         Selections come before the words of labels, and those with more labels before others.
@@ -73,39 +92,41 @@ class CardTypes:
                 return card_type
         for label in self._catalogue.labels:
             words = label.read(machine.labels)
-            if words and (named := self._named(words | _part_words(resource))):
+            if words and (named := self._named(words | parts)):
                 return named
         return None
 
+    def names_parts(self, card_type: str, parts: CardParts) -> bool:
+        """Whether a type says that its cards are parts of cards, as far as they are."""
+        return parts.words & self._catalogue.must_be_named <= words_of(card_type)
+
     def _named(self, words: Words) -> str | None:
         """Return the type with the most words among some; None if no type has only such words."""
-        needed = words & MUST_BE_NAMED
+        needed = words & self._catalogue.must_be_named
         matching = [n for n, own in self._words.items() if own and needed <= own <= words]
         return max(matching, key=lambda name: (len(self._words[name]), name), default=None)
 
     def unmatched(self, machine: Machine, resource: str) -> Unmatched:
         """Return the cards of a node that has no type."""
-        labels = (label for label in self._catalogue.labels if machine.labels.get(label.label))
-        first: Label | None = next(labels, None)
-        label = f"{first.label}={machine.labels[first.label]}" if first else ""
-        return Unmatched(machine, resource, label)
+        return Unmatched(
+            machine,
+            resource,
+            self._catalogue.best_label(machine, resource),
+            self._catalogue.parts_of(machine, resource),
+            self._is_card(resource),
+        )
 
 
 def _selects(nodes: NodeSelection, machine: Machine, resource: str) -> bool:
     return nodes.resource == resource and nodes.selector.items() <= machine.labels.items()
 
 
-def _part_words(resource: str) -> Words:
-    """Return the words of a resource that is a part of a card, such as nvidia.com/mig-1g.10gb."""
-    words = words_of(resource.partition("/")[2])
-    return words if words & MUST_BE_NAMED else frozenset()
-
-
 def unmatched_cards(unmatched: Iterable[Unmatched]) -> list[UnmatchedCards]:
     """Return the cards without a type, one item per resource and label, with what to write."""
-    groups: dict[tuple[str, str], list[Unmatched]] = {}
+    groups: dict[tuple[str, str, str], list[Unmatched]] = {}
     for item in unmatched:
-        groups.setdefault((item.resource, item.label), []).append(item)
+        words = "-".join(sorted(item.parts.words))
+        groups.setdefault((item.resource, item.label, words), []).append(item)
     return [
         UnmatchedCards(
             resource=resource,
@@ -113,17 +134,25 @@ def unmatched_cards(unmatched: Iterable[Unmatched]) -> list[UnmatchedCards]:
             nodes=len(items),
             cards=sum(item.machine.cards[resource] for item in items),
             example=min(item.machine.name for item in items),
-            message=_advice(resource, label),
+            message=_advice(items[0]),
         )
-        for (resource, label), items in sorted(groups.items())
+        for (resource, label, _), items in sorted(groups.items())
     ]
 
 
-def _advice(resource: str, label: str) -> str:
-    name, _, value = label.partition("=")
-    selector: Mapping[str, str] = {name: value} if label else {"<label of these nodes>": "<value>"}
-    written = ", ".join(f"{key}: {text}" for key, text in selector.items())
-    return (
-        "no Accelerator has this type of card; in the one that has, set"
-        f" spec.nodes: {{selector: {{{written}}}, resource: {resource}}}"
-    )
+def _advice(item: Unmatched) -> str:
+    name, _, value = item.label.partition("=")
+    selector = f"{name}: {value}" if name else "<label of these nodes>: <value>"
+    selection = f"spec.nodes: {{selector: {{{selector}}}, resource: {item.resource}}}"
+    if not item.is_known:
+        return (
+            f"{item.resource} is not known as a resource of cards, so it is not counted; if it is"
+            f" one, set {selection} in the Accelerator that has them"
+        )
+    if item.parts.words:
+        words = "-".join(sorted(item.parts.words))
+        return (
+            f"these are parts of cards ({item.parts.evidence}): only an Accelerator whose type has"
+            f" the words {words} counts them, or one with {selection}"
+        )
+    return f"no Accelerator has this type of card; in the one that has, set {selection}"

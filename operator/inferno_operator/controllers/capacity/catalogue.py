@@ -1,7 +1,8 @@
 """What is known of cards in general: their resources, the labels that name them, their taints."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from importlib.resources import files
@@ -9,12 +10,21 @@ from importlib.resources import files
 import yaml
 from pydantic import Field
 
+from inferno_operator.controllers.capacity.machines import Machine
 from inferno_operator.resources.schema import Items, NonEmptyText, Part
 
 Words = frozenset[str]
 
 GIGABYTES = re.compile(r"(?<=\d)GB$")
 MEBIBYTES = 1024
+
+SHARED = "SHARED"
+"""The word for cards that several pods use at a time."""
+
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+
+PCI = re.compile(r"feature\.node\.kubernetes\.io/pci-(03|12)\w*\.present")
+""" Labels of Node Feature Discovery for displays and accelerators."""
 
 
 class Label(Part):
@@ -23,25 +33,106 @@ class Label(Part):
     label: NonEmptyText
     memory: str = ""
     words: dict[str, str] = Field(default_factory=dict)
+    is_code: bool = False
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, str], Words]:
+        """The words by value and memory: most nodes are like others."""
+        return {}
 
     def read(self, labels: Mapping[str, str]) -> Words:
         """Return the words for the cards of a node; none if it does not have the label."""
         value = labels.get(self.label, "")
         if not value:
             return frozenset()
-        named = [words for pattern, words in self.words.items() if re.fullmatch(pattern, value)]
-        memory = labels.get(self.memory, "")
+        key = value, labels.get(self.memory, "")
+        if key not in self._known:
+            self._known[key] = self._read(*key)
+        return self._known[key]
+
+    def _read(self, value: str, memory: str) -> Words:
+        matches = ((re.fullmatch(pattern, value), words) for pattern, words in self.words.items())
+        named = [match.expand(words) for match, words in matches if match]
         if memory.isdecimal():
             named.append(str(round(int(memory) / MEBIBYTES)))
         return words_of(" ".join((value, *named)))
+
+
+class PartRule(Part):
+    """What says that a resource of a node counts parts of cards; see `catalogue.yaml`."""
+
+    resource: str = "*"
+    label: str = ""
+    annotation: str = ""
+    value: str
+    words: str
+
+    def read(self, machine: Machine, resource: str) -> str:
+        """Return the words for the parts; "" if the node does not say that they are some."""
+        value = resource
+        if self.label:
+            value = machine.labels.get(self._label(resource), "")
+        elif self.annotation:
+            value = machine.annotations.get(self.annotation, "")
+        if not value or not fnmatchcase(resource, self.resource):
+            return ""
+        match = re.fullmatch(self.value, value, re.DOTALL)
+        return match.expand(self.words) if match else ""
+
+    def evidence(self, machine: Machine, resource: str) -> str:
+        """Return what the node says, as a message names it."""
+        if self.annotation:
+            return f"annotation {self.annotation}"
+        label = self._label(resource)
+        return f"{label}={machine.labels[label]}" if label else resource
+
+    def _label(self, resource: str) -> str:
+        return self.label.replace("{resource}", resource)
+
+
+class CardNumber(Part):
+    """A label with the number of cards of a node; see `catalogue.yaml`."""
+
+    resource: NonEmptyText
+    label: NonEmptyText
+
+    def evidence(self, machine: Machine, resource: str) -> str:
+        """Return that a node has more of a resource than cards; "" if it has not."""
+        number, cards = machine.labels.get(self.label, ""), machine.cards.get(resource, 0)
+        if not number.isdecimal() or not fnmatchcase(resource, self.resource):
+            return ""
+        is_more = 0 < int(number) < cards
+        return f"{self.label}={number}, and {cards} are allocatable" if is_more else ""
+
+
+@dataclass(frozen=True, slots=True)
+class CardParts:
+    """The words for cards that are parts, which their type must have; and what says so."""
+
+    words: Words = frozenset()
+    evidence: str = ""
 
 
 class CardCatalogue(Part):
     """What is known of cards in general; see `catalogue.yaml`."""
 
     resources: Items[NonEmptyText]
+    others: Items[NonEmptyText]
     labels: Items[Label]
+    named: Items[NonEmptyText]
+    parts: Items[PartRule]
+    numbers: Items[CardNumber]
     tolerated: Items[NonEmptyText]
+
+    @cached_property
+    def annotations(self) -> frozenset[str]:
+        """The annotations of nodes that are read."""
+        return frozenset(rule.annotation for rule in self.parts if rule.annotation)
+
+    @cached_property
+    def must_be_named(self) -> Words:
+        """Words that make a card another one: its type must have them."""
+        return frozenset(self.named)
 
     @cached_property
     def tolerated_keys(self) -> frozenset[str]:
@@ -50,7 +141,56 @@ class CardCatalogue(Part):
 
     def is_card(self, resource: str) -> bool:
         """Whether a resource is a card."""
-        return any(fnmatchcase(resource, pattern) for pattern in self.resources)
+        return not self.is_other(resource) and _matches(resource, self.resources)
+
+    def is_other(self, resource: str) -> bool:
+        """Whether a resource is known to be no card."""
+        return _matches(resource, self.others)
+
+    def parts_of(self, machine: Machine, resource: str) -> CardParts:
+        """Return whether cards of a node are parts of cards, by all that the node says."""
+        words: set[str] = set()
+        evidence: list[str] = []
+        for rule in self.parts:
+            if found := rule.read(machine, resource):
+                words |= words_of(found)
+                evidence.append(rule.evidence(machine, resource))
+        for number in self.numbers:
+            if found := number.evidence(machine, resource):
+                words.add(SHARED)
+                evidence.append(found)
+        for label in self.labels:
+            if found_words := label.read(machine.labels) & self.must_be_named:
+                words |= found_words
+                evidence.append(f"{label.label}={machine.labels[label.label]}")
+        return CardParts(frozenset(words), "; ".join(evidence[:2]))
+
+    def best_label(self, machine: Machine, resource: str) -> str:
+        """Return the label that tells most about the cards of a node, as name=value, or ""."""
+        labels = machine.labels
+        named = next((label.label for label in self.labels if labels.get(label.label)), "")
+        known = resource in self.resources or named != INSTANCE_TYPE
+        if named and known:
+            return f"{named}={labels[named]}"
+        own = [name for name in labels if name.partition("/")[0] == resource.partition("/")[0]]
+        ranked = sorted(own, key=lambda name: (_rank(name), name))
+        best = next(filter(None, (*ranked, named, _pci(labels))), "")
+        return f"{best}={labels[best]}" if best else ""
+
+
+def _matches(resource: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(resource, pattern) for pattern in patterns)
+
+
+def _rank(label: str) -> int:
+    """Return how little the name of a label promises about the cards."""
+    words = ("product", "model", "name", "class", "family", "type", "chip", "device")
+    return next((i for i, word in enumerate(words) if word in label.lower()), len(words))
+
+
+def _pci(labels: Iterable[str]) -> str:
+    """Return the label that names the vendor of a display or accelerator by its PCI class."""
+    return min((name for name in labels if PCI.fullmatch(name)), default="")
 
 
 def words_of(text: str) -> Words:

@@ -127,6 +127,9 @@ class NodeView:
         Cards of no type, of nodes that take new pods.
     left_out
         Numbers of nodes with cards that take no new pods, by the reason.
+    partial
+        Numbers of nodes whose cards are parts of cards and were selected for a type that does not
+        say so, by the type and by what the nodes say.
     """
 
     namespace: str
@@ -134,6 +137,7 @@ class NodeView:
     nodes: Sequence[TypedNode]
     unmatched: Sequence[Unmatched] = ()
     left_out: Mapping[str, int] = field(default_factory=dict)
+    partial: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     @cached_property
     def _by_type(self) -> Mapping[str, Sequence[TypedNode]]:
@@ -152,22 +156,29 @@ def view(namespace: str, types: CardTypes, fleet: Fleet) -> NodeView:
     nodes: list[TypedNode] = []
     unmatched: list[Unmatched] = []
     left_out: Counter[str] = Counter()
+    partial: Counter[tuple[str, str]] = Counter()
     for machine in fleet.machines:
         resources = types.resources(machine)
-        obstacle = _obstacle(machine, types) if resources else ""
+        obstacle = _obstacle(machine, types)
         if obstacle:
-            left_out[obstacle] += 1
+            left_out.update([obstacle] if resources else ())
             continue
+        unknown = types.unknown_resources(machine)
+        unmatched += [types.unmatched(machine, resource) for resource in unknown]
         for resource in resources:
             card_type = types.type_of(machine, resource)
             if card_type is None:
                 unmatched.append(types.unmatched(machine, resource))
                 continue
+            parts = types.parts_of(machine, resource)
+            if not types.names_parts(card_type, parts):
+                partial[card_type, parts.evidence] += 1
             held = fleet.holdings.get((machine.name, resource), NOTHING)
             ours = held.of(namespace)
             total, others = machine.cards[resource], held.total - ours
             nodes.append(TypedNode(machine, resource, card_type, total, others, ours, held))
-    return NodeView(namespace, types.names, nodes, unmatched, dict(sorted(left_out.items())))
+    by_reason = dict(sorted(left_out.items()))
+    return NodeView(namespace, types.names, nodes, unmatched, by_reason, partial)
 
 
 def _obstacle(machine: Machine, types: CardTypes) -> str:

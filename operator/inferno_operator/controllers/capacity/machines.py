@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 from inferno_operator.resources.objects import Key, Manifest
@@ -41,6 +41,7 @@ class Machine:
     is_ready: bool
     is_cordoned: bool
     taints: frozenset[str]
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ def machine_of(node: Manifest) -> Machine:
         ready == ["True"],
         bool(spec.get("unschedulable")),
         frozenset(t["key"] for t in spec.get("taints", ()) if t["effect"] in KEEP_AWAY),
+        metadata.get("annotations", {}),
     )
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from inferno_operator.controllers.capacity.cards import unmatched_cards
+from inferno_operator.controllers.capacity.cards import Unmatched, unmatched_cards
 from inferno_operator.controllers.capacity.counts import CardCount
 from inferno_operator.resources import CapacityStatus, CountedNode
 from inferno_operator.resources.conditions import COUNTED, Verdict, changed, merge_conditions
@@ -143,8 +143,12 @@ def _summary(count: CardCount, warnings: Warnings) -> str:
         reasons = ", ".join(f"{number} {why}" for why, number in count.view.left_out.items())
         parts.append(f"not counted: {reasons}")
     if count.view.unmatched:
-        cards = sum(item.machine.cards[item.resource] for item in count.view.unmatched)
-        parts.append(f"{cards} cards match no Accelerator: see status.unmatched")
+        parts.append(_unmatched(count.view.unmatched))
+    parts += [
+        f"{number} nodes selected for type {card_type!r} have parts of cards ({evidence}): each"
+        f" part counts as a card"
+        for (card_type, evidence), number in sorted(count.view.partial.items())
+    ]
     if warnings.rivals:
         parts.append(
             f"{listed(warnings.rivals, NAMES_TOLD)} may use the same cards: set spec.share in each"
@@ -155,3 +159,13 @@ def _summary(count: CardCount, warnings: Warnings) -> str:
             f" and count as foreign: {listed(warnings.unnamed, NAMES_TOLD)}"
         )
     return "; ".join(parts)
+
+
+def _unmatched(unmatched: Sequence[Unmatched]) -> str:
+    """Return how many cards are not counted, and which resources may be cards."""
+    cards = sum(item.machine.cards[item.resource] for item in unmatched if item.is_known)
+    unknown = sorted({item.resource for item in unmatched if not item.is_known})
+    told = [f"{cards} cards match no Accelerator"] if cards else []
+    if unknown:
+        told.append(f"resources that may be cards: {listed(unknown, NAMES_TOLD)}")
+    return f"{', '.join(told)}: see status.unmatched"

@@ -240,7 +240,7 @@ def _cards(pod: Mapping[str, Any]) -> int:
 
 def _card(pod: Mapping[str, Any]) -> str | None:
     """The card that the node of a pod must have, by a label that names it."""
-    labels = [label.label for label in _catalogue().labels if not label.words]
+    labels = [label.label for label in _catalogue().labels if not label.is_code]
     wanted = {**dict(_affinity(pod)), **_mapping(pod.get("nodeSelector"))}
     return next((str(wanted[label]) for label in labels if label in wanted), None)
 
