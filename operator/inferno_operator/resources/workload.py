@@ -56,9 +56,8 @@ class RecordedWorkload(Workload):
     @classmethod
     def of(cls, workload: Workload, replicas: int | None, uid: str) -> "RecordedWorkload":
         """Return what is recorded of a workload."""
-        given = workload.model_fields_set & Workload.model_fields.keys()
-        named = {name: getattr(workload, name) for name in given}
-        return cls(**named, **({"uid": uid} if uid else {}), replicas=replicas)
+        known = {"replicas": replicas, "uid": uid or None}
+        return cls.model_validate({**workload.to_json(), **known})
 
 
 def _is_unique(workloads: Iterable[Workload]) -> bool:

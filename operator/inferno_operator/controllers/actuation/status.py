@@ -8,9 +8,9 @@ from inferno_operator.resources import (
     Condition,
     MeasuredLeadTime,
     ModelBoosterRef,
+    RecordedWorkload,
     ServerStatus,
     Status,
-    Workload,
 )
 from inferno_operator.resources.conditions import ACTUATED, Verdict, merge_conditions
 from inferno_operator.resources.objects import Kind, Manifest, Place
@@ -48,7 +48,7 @@ def condition(
 def status_of(
     actuated: Condition | None,
     times: Sequence[MeasuredLeadTime],
-    workloads: Sequence[Workload] = (),
+    workloads: Sequence[RecordedWorkload] = (),
 ) -> Manifest:
     """Return the fields of the status that actuation owns: its condition and what it knows."""
     conditions = () if actuated is None else (actuated,)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from importlib.resources import files
+from typing import Protocol
 
 import yaml
 from pydantic import Field
 
-from inferno_operator.controllers.capacity.machines import Machine
 from inferno_operator.resources.schema import Items, NonEmptyText, Part
 
 Words = frozenset[str]
@@ -25,6 +25,22 @@ INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
 PCI = re.compile(r"feature\.node\.kubernetes\.io/pci-(03|12)\w*\.present")
 """ Labels of Node Feature Discovery for displays and accelerators."""
+
+
+class CardNode(Protocol):
+    """What a node says of its cards."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Its labels."""
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Its annotations."""
+
+    @property
+    def cards(self) -> Mapping[str, int]:
+        """What is allocatable, by resource."""
 
 
 class Label(Part):
@@ -67,24 +83,24 @@ class PartRule(Part):
     value: str
     words: str
 
-    def read(self, machine: Machine, resource: str) -> str:
+    def read(self, node: CardNode, resource: str) -> str:
         """Return the words for the parts; "" if the node does not say that they are some."""
         value = resource
         if self.label:
-            value = machine.labels.get(self._label(resource), "")
+            value = node.labels.get(self._label(resource), "")
         elif self.annotation:
-            value = machine.annotations.get(self.annotation, "")
+            value = node.annotations.get(self.annotation, "")
         if not value or not fnmatchcase(resource, self.resource):
             return ""
         match = re.fullmatch(self.value, value, re.DOTALL)
         return match.expand(self.words) if match else ""
 
-    def evidence(self, machine: Machine, resource: str) -> str:
+    def evidence(self, node: CardNode, resource: str) -> str:
         """Return what the node says, as a message names it."""
         if self.annotation:
             return f"annotation {self.annotation}"
         label = self._label(resource)
-        return f"{label}={machine.labels[label]}" if label else resource
+        return f"{label}={node.labels[label]}" if label else resource
 
     def _label(self, resource: str) -> str:
         return self.label.replace("{resource}", resource)
@@ -96,9 +112,9 @@ class CardNumber(Part):
     resource: NonEmptyText
     label: NonEmptyText
 
-    def evidence(self, machine: Machine, resource: str) -> str:
+    def evidence(self, node: CardNode, resource: str) -> str:
         """Return that a node has more of a resource than cards; "" if it has not."""
-        number, cards = machine.labels.get(self.label, ""), machine.cards.get(resource, 0)
+        number, cards = node.labels.get(self.label, ""), node.cards.get(resource, 0)
         if not number.isdecimal() or not fnmatchcase(resource, self.resource):
             return ""
         is_more = 0 < int(number) < cards
@@ -147,27 +163,27 @@ class CardCatalogue(Part):
         """Whether a resource is known to be no card."""
         return _matches(resource, self.others)
 
-    def parts_of(self, machine: Machine, resource: str) -> CardParts:
+    def parts_of(self, node: CardNode, resource: str) -> CardParts:
         """Return whether cards of a node are parts of cards, by all that the node says."""
         words: set[str] = set()
         evidence: list[str] = []
         for rule in self.parts:
-            if found := rule.read(machine, resource):
+            if found := rule.read(node, resource):
                 words |= words_of(found)
-                evidence.append(rule.evidence(machine, resource))
+                evidence.append(rule.evidence(node, resource))
         for number in self.numbers:
-            if found := number.evidence(machine, resource):
+            if found := number.evidence(node, resource):
                 words.add(SHARED)
                 evidence.append(found)
         for label in self.labels:
-            if found_words := label.read(machine.labels) & self.must_be_named:
+            if found_words := label.read(node.labels) & self.must_be_named:
                 words |= found_words
-                evidence.append(f"{label.label}={machine.labels[label.label]}")
+                evidence.append(f"{label.label}={node.labels[label.label]}")
         return CardParts(frozenset(words), "; ".join(evidence[:2]))
 
-    def best_label(self, machine: Machine, resource: str) -> str:
+    def best_label(self, node: CardNode, resource: str) -> str:
         """Return the label that tells most about the cards of a node, as name=value, or ""."""
-        labels = machine.labels
+        labels = node.labels
         named = next((label.label for label in self.labels if labels.get(label.label)), "")
         known = resource in self.resources or named != INSTANCE_TYPE
         if named and known:
