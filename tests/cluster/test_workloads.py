@@ -385,6 +385,37 @@ def test_a_number_set_by_hand_is_told_and_not_fought_over(
     assert fleet.replicas()["s00-a"] == by_hand
 
 
+@pytest.mark.usefixtures("witness")
+@pytest.mark.parametrize("runs", [True, False], ids=["while it runs", "while none runs"])
+def test_a_number_set_by_hand_stays_where_the_operator_has_not_written_it(
+    operator: StartOperator, fleet: Fleet, *, runs: bool
+) -> None:
+    """What it found as it was decided is known, and stands in the status for the next one."""
+    fleet.create(servers=1)
+    scale = (
+        "scale",
+        *("--namespace", fleet.scene.namespace),
+        "deployment/s00-a",
+    )
+    fleet.control_plane.kubectl(*scale, "--replicas=2")
+    plan: Plan = {"s00": {"A": 2}}
+    fleet.decide(plan, {"s00": 1})
+    first = operator()
+    wait_until(fleet.reasons, lambda told: told == {"s00": "Actuated"}, "the replicas")
+    if not runs:
+        first.kill()
+    fleet.control_plane.kubectl(*scale, "--replicas=1")
+    if not runs:
+        operator()
+
+    wait_until(fleet.reasons, lambda told: told == {"s00": "ForeignWriter"}, "the writer")
+    server = fleet.control_plane.get("server", "s00", fleet.scene.namespace)
+
+    assert "'kubectl'" in condition(server, "Actuated")["message"]
+    assert server["status"]["workloads"][0]["replicas"] == 2
+    assert fleet.replicas()["s00-a"] == 1
+
+
 @pytest.mark.extended
 @pytest.mark.usefixtures("witness")
 def test_numbers_set_by_hand_while_a_plan_is_written_stay(
