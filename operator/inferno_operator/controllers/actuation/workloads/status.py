@@ -125,7 +125,6 @@ def progress_verdict(
         return Verdict(ACTUATED, holds=True, reason="Actuated", message=message)
     if progress.state != State.BLOCKED:
         return Verdict(ACTUATED, holds=None, reason="Moving", message=message)
-    reason = "Blocked"
     if server.is_paused or gives_up:
         obstacle = _given_up(troubles, before.message if before else "")
     elif server.is_held:
@@ -133,10 +132,10 @@ def progress_verdict(
     elif server.is_overdue:
         obstacle = _overdue(server.targets, troubles)
     elif progress.missing:
-        reason, obstacle = "NoRoom", _no_room(progress.missing)
+        return refusal("NoRoom", f"{message}; {_no_room(progress.missing)}")
     else:
         obstacle = _LOADED
-    return refusal(reason, f"{message}; {obstacle}")
+    return refusal("Blocked", f"{message}; {obstacle}")
 
 
 def pod_troubles(pods: Iterable[PodCounts]) -> str:
