@@ -46,12 +46,11 @@ class CardTypes:
         self._selections = sorted(selecting, key=lambda item: (-len(item[1].selector), item[0]))
         self._words = {name: words_of(name) for name in self.names if name not in selected}
         self._resources = {nodes.resource for _, nodes in selecting}
-        self._labels = sorted(
-            {name for label in catalogue.labels for name in (label.label, label.memory)}
-            | {name for _, nodes in selecting for name in nodes.selector}
-        )
-        self._known: dict[tuple[object, ...], str | None] = {}
-        """Types by the resource and the labels that matter: most nodes are like others."""
+        self._selecting = {name for _, nodes in selecting for name in nodes.selector}
+        self._labels: dict[str, tuple[str, ...]] = {}
+        """The labels that matter, by resource."""
+        self._known: dict[tuple[object, ...], tuple[str | None, CardParts]] = {}
+        """Types and parts by all that matters: most nodes are like others."""
         self._tolerated = catalogue.tolerated_keys.union(*(n.tolerates for _, n in selecting))
 
     def resources(self, machine: Machine) -> list[str]:
@@ -72,14 +71,22 @@ class CardTypes:
 
     def parts_of(self, machine: Machine, resource: str) -> CardParts:
         """Return whether the cards of a node are parts of cards."""
-        return self._catalogue.parts_of(machine, resource)
+        return self._read(machine, resource)[1]
 
     def type_of(self, machine: Machine, resource: str) -> str | None:
         """Return the type of the cards of a node; None if it is no accelerator's."""
-        parts = self._catalogue.parts_of(machine, resource).words
-        key = (resource, parts, *(machine.labels.get(name) for name in self._labels))
+        return self._read(machine, resource)[0]
+
+    def _read(self, machine: Machine, resource: str) -> tuple[str | None, CardParts]:
+        if resource not in self._labels:
+            named = self._selecting | self._catalogue.labels_of(resource)
+            self._labels[resource] = tuple(sorted(named))
+        labels = tuple(map(machine.labels.get, self._labels[resource]))
+        annotations = tuple(map(machine.annotations.get, self._catalogue.annotations))
+        key = resource, machine.cards[resource], labels, annotations
         if key not in self._known:
-            self._known[key] = self._type_of(machine, resource, parts)
+            parts = self._catalogue.parts_of(machine, resource)
+            self._known[key] = self._type_of(machine, resource, parts.words), parts
         return self._known[key]
 
     def _type_of(self, machine: Machine, resource: str, parts: Words) -> str | None:
@@ -112,7 +119,7 @@ class CardTypes:
             machine,
             resource,
             self._catalogue.best_label(machine, resource),
-            self._catalogue.parts_of(machine, resource),
+            self.parts_of(machine, resource),
             self._is_card(resource),
         )
 

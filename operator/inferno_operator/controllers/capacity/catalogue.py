@@ -87,7 +87,7 @@ class PartRule(Part):
         """Return the words for the parts; "" if the node does not say that they are some."""
         value = resource
         if self.label:
-            value = node.labels.get(self._label(resource), "")
+            value = node.labels.get(self.label_of(resource), "")
         elif self.annotation:
             value = node.annotations.get(self.annotation, "")
         if not value or not fnmatchcase(resource, self.resource):
@@ -99,10 +99,11 @@ class PartRule(Part):
         """Return what the node says, as a message names it."""
         if self.annotation:
             return f"annotation {self.annotation}"
-        label = self._label(resource)
+        label = self.label_of(resource)
         return f"{label}={node.labels[label]}" if label else resource
 
-    def _label(self, resource: str) -> str:
+    def label_of(self, resource: str) -> str:
+        """Return the label that is read for a resource; "" if none is."""
         return self.label.replace("{resource}", resource)
 
 
@@ -145,6 +146,12 @@ class CardCatalogue(Part):
         """The annotations of nodes that are read."""
         return frozenset(rule.annotation for rule in self.parts if rule.annotation)
 
+    def labels_of(self, resource: str) -> frozenset[str]:
+        """Return the labels of nodes that are read for a resource."""
+        naming = {name for label in self.labels for name in (label.label, label.memory)}
+        parts = {rule.label_of(resource) for rule in self.parts}
+        return frozenset(naming | parts | {number.label for number in self.numbers}) - {""}
+
     @cached_property
     def must_be_named(self) -> Words:
         """Words that make a card another one: its type must have them."""
@@ -157,11 +164,23 @@ class CardCatalogue(Part):
 
     def is_card(self, resource: str) -> bool:
         """Whether a resource is a card."""
-        return not self.is_other(resource) and _matches(resource, self.resources)
+        return self._is_of(resource)[0]
 
     def is_other(self, resource: str) -> bool:
         """Whether a resource is known to be no card."""
-        return _matches(resource, self.others)
+        return self._is_of(resource)[1]
+
+    def _is_of(self, resource: str) -> tuple[bool, bool]:
+        """Whether a resource is a card, and whether it is known to be none."""
+        if resource not in self._kinds:
+            is_other = _matches(resource, self.others)
+            self._kinds[resource] = not is_other and _matches(resource, self.resources), is_other
+        return self._kinds[resource]
+
+    @cached_property
+    def _kinds(self) -> dict[str, tuple[bool, bool]]:
+        """What resources are, by name: all nodes have the same few."""
+        return {}
 
     def parts_of(self, node: CardNode, resource: str) -> CardParts:
         """Return whether cards of a node are parts of cards, by all that the node says."""
