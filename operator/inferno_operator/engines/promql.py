@@ -104,7 +104,7 @@ def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
     """Return the query for gauges and for the replicas.
 
     Most servers have the first two parts only. Parts: the gauges by name; `reporting` replicas;
-    `absent` replicas, which have reported in the long window, are still targets, and do not
+    `pods`, in how many pods these are, unless each is in one of its own; `absent` replicas, which have reported in the long window, are still targets, and do not
     report now; `moved` replicas, which several jobs have scraped in the long window; `restarting`
     replicas, whose counters began anew again and again in it; `young`, the replicas of a server of
     which none was known before the window; `late`, the time of the newest sample [s] of a server
@@ -123,6 +123,7 @@ def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
     parts = [
         *((name, _gauge(group, gauge)) for name, gauge in group.source.gauges.items()),
         ("reporting", reporting),
+        *_pods(group, reporting),
         ("absent", f"(count {group.by} ({_scraped(group, seconds)}) - {reporting} > 0)"),
         ("moved", f"count {group.by} ({_of_several_jobs(group, seconds)})"),
         *_restarting(group, seconds),
@@ -141,6 +142,21 @@ def _targets(group: SeriesGroup) -> str:
 
 def _of_targets(group: SeriesGroup) -> str:
     return ", ".join(dict.fromkeys((*TARGET, *group.labels)))
+
+
+def _pods(group: SeriesGroup, reporting: str) -> Iterator[tuple[str, str]]:
+    """The part for pods with several targets; a target that names no pod is one of its own."""
+    if group.source.without_replicas or "instance" in group.labels:
+        return
+    places = (("pod", 'pod!=""'), ("instance", 'pod=""'))
+    names = {
+        label: ", ".join(dict.fromkeys(("cluster", "namespace", label, *group.labels)))
+        for label, _ in places
+    }
+    pods = " or ".join(
+        f"group by ({names[label]}) ({_each(group, '{}', where)})" for label, where in places
+    )
+    yield "pods", f"(count {group.by} ({pods}) != {reporting})"
 
 
 def _of_several_jobs(group: SeriesGroup, seconds: int) -> str:
@@ -288,9 +304,10 @@ def _selected(group: SeriesGroup, metric: str, where: str = "") -> str:
     return f"{metric}{{{matchers}}}"
 
 
-def _each(group: SeriesGroup, template: str) -> str:
+def _each(group: SeriesGroup, template: str, where: str = "") -> str:
     """A function of each metric of the heartbeat; `{}` or `{0}` is the selector."""
-    return " or ".join(template.format(_selected(group, name)) for name in group.source.heartbeat)
+    names = group.source.heartbeat
+    return " or ".join(template.format(_selected(group, name, where)) for name in names)
 
 
 def _sum(group: SeriesGroup, terms: Sequence[Term], seconds: int, before: int) -> str:
