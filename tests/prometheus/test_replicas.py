@@ -34,11 +34,13 @@ class Target:
     """Whether the scrapes fail when others end."""
     renamed: str = ""
     """The job that scrapes it when others end."""
+    ends_s: int = ENDED_S
+    """When it ends [s]."""
     restarts_every_s: int = LENGTH_S
     """Time between restarts; what it has counted is about as much each time it is scraped."""
 
     def lines(self, now: int, time: float) -> Iterator[str]:
-        over = now > ENDED_S
+        over = now > self.ends_s
         if self.ends and over:
             return
         failed = self.fails and over
@@ -93,6 +95,12 @@ TARGETS = (
         for n in range(4)
     ),
     Target("several", 'instance="10.0.6.9:8000"'),
+    # Nothing marks that three pods of four ended a minute ago, as another Prometheus wrote them.
+    *(
+        Target("unmarked", f'instance="10.0.7.{n}:8000",namespace="prod",pod="u-{n}"',
+               ends=n > 0, ends_s=LENGTH_S - 3 * INTERVAL_S)
+        for n in range(4)
+    ),
     # Targets without names of pods; some engines say them of themselves.
     Target("plain", 'instance="host:1"'),
     Target("plain", 'instance="host:2"', own=',pod="f",namespace="prod"', fails=True),
@@ -150,6 +158,10 @@ def test_pods_with_several_engines_are_counted_beside_their_targets(known: Prome
     assert counted(known, "several") == {"reporting": 5, "pods": 3}
     assert counted(known, "several", ("namespace",), ("prod",)) == {"reporting": 4, "pods": 2}
     assert counted(known, "several", ("pod",), ("s-1",)) == {"reporting": 2, "pods": 1}
+
+
+def test_pods_whose_newest_samples_are_old_are_not_counted(known: Prometheus) -> None:
+    assert counted(known, "unmarked") == {"reporting": 4, "pods": 1}
 
 
 def test_a_pod_whose_scrapes_fail_is_counted(known: Prometheus) -> None:

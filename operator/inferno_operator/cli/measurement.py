@@ -87,7 +87,7 @@ async def measure(
     for server in servers:
         result = results[_key(server)]
         target = targets.get((server.spec.service_class, server.spec.model))
-        newest = measured(result.reading, result.source, None, result.hint)
+        newest = measured(result.reading, result.source, None, result.hint, server.ready_pods)
         before = server.status.measured
         model = models.get(server.spec.model)
         newest = with_correction(with_targets(newest, target), server, before, target, model)

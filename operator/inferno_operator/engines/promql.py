@@ -104,7 +104,7 @@ def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
     """Return the query for gauges and for the replicas.
 
     Most servers have the first two parts only. Parts: the gauges by name; `reporting` replicas;
-    `pods`, in how many pods these are, unless each is in one of its own; `absent` replicas, which have reported in the long window, are still targets, and do not
+    `pods`, whose newest sample is fresh, unless they are as many as these; `absent` replicas, which have reported in the long window, are still targets, and do not
     report now; `moved` replicas, which several jobs have scraped in the long window; `restarting`
     replicas, whose counters began anew again and again in it; `young`, the replicas of a server of
     which none was known before the window; `late`, the time of the newest sample [s] of a server
@@ -123,7 +123,7 @@ def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
     parts = [
         *((name, _gauge(group, gauge)) for name, gauge in group.source.gauges.items()),
         ("reporting", reporting),
-        *_pods(group, reporting),
+        *_pods(group, reporting, f"time() - {MARGIN_SECONDS} - 2 * {seconds} / {samples}"),
         ("absent", f"(count {group.by} ({_scraped(group, seconds)}) - {reporting} > 0)"),
         ("moved", f"count {group.by} ({_of_several_jobs(group, seconds)})"),
         *_restarting(group, seconds),
@@ -144,8 +144,12 @@ def _of_targets(group: SeriesGroup) -> str:
     return ", ".join(dict.fromkeys((*TARGET, *group.labels)))
 
 
-def _pods(group: SeriesGroup, reporting: str) -> Iterator[tuple[str, str]]:
-    """The part for pods with several targets; a target that names no pod is one of its own."""
+def _pods(group: SeriesGroup, reporting: str, since: str) -> Iterator[tuple[str, str]]:
+    """The part for pods, which may have several targets; one that names no pod is one of its own.
+
+    Where another Prometheus writes the series, nothing marks their ends, and each is there for
+    minutes after its target is gone: what counts is the time of its newest sample.
+    """
     if group.source.without_replicas or "instance" in group.labels:
         return
     places = (("pod", 'pod!=""'), ("instance", 'pod=""'))
@@ -153,8 +157,10 @@ def _pods(group: SeriesGroup, reporting: str) -> Iterator[tuple[str, str]]:
         label: ", ".join(dict.fromkeys(("cluster", "namespace", label, *group.labels)))
         for label, _ in places
     }
+    fresh = f"> on ({', '.join(group.labels)}) group_left () ({since})"
     pods = " or ".join(
-        f"group by ({names[label]}) ({_each(group, '{}', where)})" for label, where in places
+        f"group by ({names[label]}) (({_each(group, 'timestamp({})', where)}) {fresh})"
+        for label, where in places
     )
     yield "pods", f"(count {group.by} ({pods}) != {reporting})"
 

@@ -177,7 +177,7 @@ class MeasuredReplicas(Part):
     """Replicas of a server."""
 
     ready: NonNegativeInteger
-    """Replicas that Prometheus knows."""
+    """Replicas that Prometheus knows; the ready pods in Kubernetes, where these are more."""
     reporting: NonNegativeInteger
     """Replicas of these whose newest scrape succeeded."""
 

@@ -196,6 +196,19 @@ class Server(Resource):
         return bool(self.spec.workloads or self.spec.model_booster)
 
     @property
+    def ready_pods(self) -> int | None:
+        """The ready pods that certainly answer requests, as the operator has counted them.
+
+        Of a replica with several pods it is the first one; where prefill and decode are apart,
+        only those that decode count, as a source may tell of these alone. None if nothing that
+        the operator could count is named, or if it has not counted yet.
+        """
+        current = self.spec.current_alloc
+        if current is None or not self.names_workloads:
+            return None
+        return current.roles.decode.num_replicas if current.roles else current.num_replicas
+
+    @property
     def is_actuated(self) -> bool:
         """Whether replicas follow from its decisions."""
         return self.names_workloads or self.spec.actuation == "Publish"

@@ -63,7 +63,11 @@ class QualityVerdict:
 
 
 def measured(
-    reading: Reading, source: MetricSource | None, before: Measured | None, hint: str = ""
+    reading: Reading,
+    source: MetricSource | None,
+    before: Measured | None,
+    hint: str = "",
+    ready_pods: int | None = None,
 ) -> Measured:
     """Return what was measured.
 
@@ -77,12 +81,17 @@ def measured(
         The last good values; None if there are none.
     hint
         What to say if there are no series: near names, and what to correct.
+    ready_pods
+        Pods that have been ready for so long that each must report; None if it is not known.
     """
     rate = arrival_rate(reading)
-    verdict = _verdict(reading, rate, source, hint)
+    replicas = None
+    if source is not None:
+        replicas = _replicas(reading, None if source.without_replicas else ready_pods)
+    verdict = _verdict(reading, rate, source, hint, replicas)
     if verdict.quality not in USABLE:
         return _kept(reading, before, verdict)
-    fields = _numbers(reading, rate, before)
+    fields = _numbers(reading, rate, before, replicas)
     if verdict.quality == "Idle":
         fields["arrival_rate"] = 0.0
     return Measured(
@@ -111,7 +120,11 @@ def _time(reading: Reading) -> datetime:
 
 
 def _verdict(
-    reading: Reading, rate: float | None, source: MetricSource | None, hint: str
+    reading: Reading,
+    rate: float | None,
+    source: MetricSource | None,
+    hint: str,
+    replicas: MeasuredReplicas | None,
 ) -> QualityVerdict:
     if reading.unavailable:
         return QualityVerdict("Stale", f"{reading.unavailable}; the last good values are kept")
@@ -124,7 +137,7 @@ def _verdict(
         return QualityVerdict("Partial", _TOO_FEW)
     if rate is None:
         return _uncounted(reading, source, hint)
-    return _partial(reading) or _idle(reading, rate) or QualityVerdict("Fresh")
+    return _partial(reading, replicas) or _idle(reading, rate) or QualityVerdict("Fresh")
 
 
 _TOO_FEW = (
@@ -181,23 +194,19 @@ def _also(hint: str) -> str:
     return f"; {hint}" if hint else ""
 
 
-def _partial(reading: Reading) -> QualityVerdict | None:
+def _partial(reading: Reading, replicas: MeasuredReplicas | None) -> QualityVerdict | None:
     """Return the verdict if what was counted may be less than what arrived."""
-    why = next(_gaps(reading), None)
+    why = next(_gaps(reading, replicas), None)
     return QualityVerdict("Partial", f"the load may grow but not shrink: {why}") if why else None
 
 
-def _gaps(reading: Reading) -> Iterator[str]:
+def _gaps(reading: Reading, replicas: MeasuredReplicas | None) -> Iterator[str]:
     """Yield why requests may be missing in what was counted."""
     window = _duration(reading.windows.long)
     if reading.warnings:
         yield f"Prometheus warns: {'; '.join(reading.warnings)}"
-    replicas = _replicas(reading) if reading.part(REPLICAS, "absent") else None
     if replicas is not None and replicas.reporting < replicas.ready:
-        yield (
-            f"{replicas.reporting} of {replicas.ready} replicas report;"
-            " look for up == 0 among the targets of Prometheus"
-        )
+        yield _unreporting(replicas, reading.part(REPLICAS, "absent") or 0.0)
     if reading.part(REPLICAS, "moved"):
         yield (
             "several jobs scrape the replicas, or their job was"
@@ -214,6 +223,23 @@ def _gaps(reading: Reading) -> Iterator[str]:
         yield f"the replicas are known for less than {window}"
 
 
+def _unreporting(replicas: MeasuredReplicas, absent: float) -> str:
+    """Return how many replicas do not report, and where to look; some are targets all the same."""
+    if replicas.reporting + absent >= replicas.ready:
+        return (
+            f"{replicas.reporting} of {replicas.ready} replicas report;"
+            " look for up == 0 among the targets of Prometheus"
+        )
+    why = (
+        f"{replicas.reporting} of {replicas.ready} ready pods report, and the others are no targets"
+        " of Prometheus with these labels; compare its targets with the pods, then look at the"
+        " PodMonitor, at relabeling and at shards"
+    )
+    if replicas.reporting == 1:
+        why += "; if this target is a collector for all pods, single replicas cannot be seen"
+    return why
+
+
 def _idle(reading: Reading, rate: float) -> QualityVerdict | None:
     """Return the verdict if no request arrives, runs or waits."""
     busy = (_gauge(reading, "running") or 0.0) + (_gauge(reading, "waiting") or 0.0)
@@ -222,7 +248,12 @@ def _idle(reading: Reading, rate: float) -> QualityVerdict | None:
     return QualityVerdict("Idle", f"{NOTHING}{STAYS}")
 
 
-def _numbers(reading: Reading, rate: float | None, before: Measured | None) -> dict[str, Any]:
+def _numbers(
+    reading: Reading,
+    rate: float | None,
+    before: Measured | None,
+    replicas: MeasuredReplicas | None,
+) -> dict[str, Any]:
     """Return the fields of a measurement; unknown ones are absent."""
     fields: dict[str, Any] = {"arrival_rate": before.arrival_rate if before else None}
     if rate is not None:
@@ -242,7 +273,7 @@ def _numbers(reading: Reading, rate: float | None, before: Measured | None) -> d
         fields[field] = _percentiles(reading, quantity)
     for name, field in zip(TOKENS, ("in_tokens_cov", "out_tokens_cov"), strict=True):
         fields[field] = _rounded(reading.part(COVS, name))
-    fields["replicas"] = _replicas(reading)
+    fields["replicas"] = replicas
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -335,10 +366,14 @@ def _percentiles(reading: Reading, quantity: str) -> Percentiles | None:
     return Percentiles(**values) if values else None
 
 
-def _replicas(reading: Reading) -> MeasuredReplicas | None:
+def _replicas(reading: Reading, ready_pods: int | None) -> MeasuredReplicas | None:
+    """Return the targets, or the pods if fewer of them report than are ready."""
     reporting = reading.part(REPLICAS, "reporting")
     if reporting is None:
         return None
+    pods = int(reading.part(REPLICAS, "pods") or reporting)
+    if ready_pods is not None and pods < ready_pods:
+        return MeasuredReplicas(ready=ready_pods, reporting=pods)
     absent = reading.part(REPLICAS, "absent") or 0.0
     return MeasuredReplicas(ready=int(reporting + absent), reporting=int(reporting))
 

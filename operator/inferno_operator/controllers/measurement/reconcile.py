@@ -149,14 +149,16 @@ def _newest(observation: Observation, result: SurveyResult, context: Context) ->
     key, server = observation.reference.key, observation.resource
     before = context.measured.get(key) or last_good(observation)
     hint = status.hint(observation, result.hint)
-    newest = measured(result.reading, result.source, before, hint)
+    reading = result.reading
+    ready_pods = context.servers.ready_pods(key, reading.time, reading.grace_s)
+    newest = measured(reading, result.source, before, hint, ready_pods)
     if isinstance(server, Server):
         if why := counted_twice(newest, server, result.source):
-            newest = measured(replace(result.reading, refused=why), result.source, before)
-        reading = _reading(server, key, context)
-        if reading is not None:
+            newest = measured(replace(reading, refused=why), result.source, before)
+        demand = _reading(server, key, context)
+        if demand is not None:
             mean_rate = context.lookahead.mean_rate(key)
-            newest = with_demand(newest, server, before, reading, mean_rate)
+            newest = with_demand(newest, server, before, demand, mean_rate)
         target = context.servers.target(key, server)
         ahead = context.lookahead.ahead(key, server, newest, before)
         newest = with_targets(newest, target).model_copy(update={"ahead": ahead})
