@@ -390,9 +390,7 @@ def test_a_server_without_requests_is_not_idle_while_pods_do_not_report() -> Non
 
 
 def test_a_target_that_may_stand_for_all_pods_is_called_so() -> None:
-    found = measured(
-        reading(replicas={**REPORTING, "reporting": 1.0}), VLLM, None, ready_pods=3
-    )
+    found = measured(reading(replicas={**REPORTING, "reporting": 1.0}), VLLM, None, ready_pods=3)
 
     assert "single replicas cannot be seen" in found.message
 
