@@ -91,8 +91,9 @@ TARGETS = (
     Target("restarted", 'instance="10.0.5.1:8000",namespace="prod",pod="i"', restarts_every_s=400),
     # Pods with two engines each, and an engine that names no pod.
     *(
-        Target("several", f'instance="10.0.6.{n // 2}:800{n % 2}",namespace="prod",pod="s-{n // 2}"')
-        for n in range(4)
+        Target("several", f'instance="10.0.6.{n}:{port}",namespace="prod",pod="s-{n}"')
+        for n in range(2)
+        for port in (8000, 8001)
     ),
     Target("several", 'instance="10.0.6.9:8000"'),
     # Nothing marks that three pods of four ended a minute ago, as another Prometheus wrote them.

@@ -104,12 +104,13 @@ def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
     """Return the query for gauges and for the replicas.
 
     Most servers have the first two parts only. Parts: the gauges by name; `reporting` replicas;
-    `pods`, whose newest sample is fresh, unless they are as many as these; `absent` replicas, which have reported in the long window, are still targets, and do not
-    report now; `moved` replicas, which several jobs have scraped in the long window; `restarting`
-    replicas, whose counters began anew again and again in it; `young`, the replicas of a server of
-    which none was known before the window; `late`, the time of the newest sample [s] of a server
-    that is not scraped in time; `newest`, the same where `rate` and `delta` do not extrapolate to
-    the end of their window; and once, without labels, `interval`: the time between two scrapes [s]
+    `pods`, whose newest sample is fresh, unless they are as many as these; `absent` replicas, which
+    have reported in the long window, are still targets, and do not report now; `moved` replicas,
+    which several jobs have scraped in the long window; `restarting` replicas, whose counters began
+    anew again and again in it; `young`, the replicas of a server of which none was known before
+    the window; `late`, the time of the newest sample [s] of a server that is not scraped in time;
+    `newest`, the same where `rate` and `delta` do not extrapolate to the end of their window; and
+    once, without labels, `interval`: the time between two scrapes [s]
     of nearly all servers at most.
     """
     seconds, recently = windows.long, windows.short // SCRAPES
