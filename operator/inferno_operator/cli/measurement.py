@@ -10,7 +10,11 @@ from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.cli.overview import targets_of
 from inferno_operator.controllers.measurement.correction import with_correction
 from inferno_operator.controllers.measurement.load import measured_server, with_planned_load
-from inferno_operator.controllers.measurement.quality import measured, with_targets
+from inferno_operator.controllers.measurement.quality import (
+    measured,
+    with_missing_lengths,
+    with_targets,
+)
 from inferno_operator.engines.catalogue import MetricSources
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Measured, Model, Resource, Server, Target
@@ -92,6 +96,7 @@ async def measure(
         model = models.get(server.spec.model)
         newest = with_correction(with_targets(newest, target), server, before, target, model)
         newest = with_planned_load(newest, server, before, target, newest.time)
+        newest = with_missing_lengths(newest, measures[_key(server)].source, result.source)
         measurements.append(ServerMeasurement(server, newest, target))
     return measurements, recorder.asked
 

@@ -102,6 +102,43 @@ def measured(
     )
 
 
+def with_missing_lengths(now: Measured, name: str, source: MetricSource | None) -> Measured:
+    """Say which lengths of requests plans lack, and where they come from; after `load` is known.
+
+    Parameters
+    ----------
+    now
+        What was measured, with the load that plans are made for.
+    name, source
+        The source of the Server; None for a source of queries only.
+    """
+    if now.quality not in ("Fresh", "Partial") or not now.arrival_rate:
+        return now
+    lacks = [each for each, field in _LENGTHS if not _is_length_known(now, field)]
+    if not lacks:
+        return now
+    means = source.means if source else {}
+    metrics = [means[each][0].counters[1] for each in lacks if means.get(each)]  # type: ignore[index]  # names of means
+    releases = {source.since[each] for each in lacks if each in source.since} if source else ()  # type: ignore[index]  # as above
+    if releases:
+        why = f"{name} exports them from release {max(releases)} on"
+    elif metrics:
+        why = f"{name} has counted no request yet in {' and '.join(metrics)}"
+    else:
+        why = f"source {name} does not tell them"
+    message = (
+        f"plans lack the mean lengths of requests ({' and '.join(lacks)}): {why}; set them by hand in"
+        " spec.currentAlloc.load, or name queries for them in spec.measure.queries"
+    )
+    return now.model_copy(update={"message": "; ".join(filter(None, (now.message, message)))})
+
+
+def _is_length_known(now: Measured, field: str) -> bool:
+    """Whether a length is measured, or in the load for plans, which may have the total alone."""
+    in_load = now.load is not None and (getattr(now.load, field) or now.load.avg_length)
+    return bool(getattr(now, field) or in_load)
+
+
 def with_targets(now: Measured, target: Target | None) -> Measured:
     """Add the targets that the measured times miss."""
     missed = tuple(_missed(now, target)) if target and now.quality in USABLE else ()
@@ -285,6 +322,9 @@ _MEANS = (
     ("waitAverage", "wait_average", MS_PER_SECOND),
 )
 """Name in the catalogue, field, and units of the field in one unit of Prometheus."""
+
+_LENGTHS = tuple((name, field) for name, field, _ in _MEANS if name in TOKENS)
+"""Names in the catalogue, and fields, of the lengths of requests."""
 
 _TAILS = (*zip(TIMES, ("itl", "ttft", "wait"), strict=True), (ITL_OF_REQUESTS, "itl_of_requests"))
 """Name in the catalogue, and field of its percentiles."""

@@ -12,7 +12,11 @@ from inferno_operator.controllers.measurement.halves import counted_twice
 from inferno_operator.controllers.measurement.load import with_planned_load
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import MeasuredServers
-from inferno_operator.controllers.measurement.quality import measured, with_targets
+from inferno_operator.controllers.measurement.quality import (
+    measured,
+    with_missing_lengths,
+    with_targets,
+)
 from inferno_operator.controllers.measurement.sleepers import (
     demand_sources,
     sleeping,
@@ -165,8 +169,13 @@ def _newest(observation: Observation, result: SurveyResult, context: Context) ->
         model = context.servers.model(key, server)
         newest = with_correction(newest, server, before, target, model)
         newest = with_planned_load(newest, server, before, target, context.now())
+        newest = with_missing_lengths(newest, _source_name(server), result.source)
     context.measured[key] = newest
     return newest
+
+
+def _source_name(server: Server) -> str:
+    return server.spec.measure.source if server.spec.measure else ""
 
 
 def _reading(server: Server, key: Key, context: Context) -> DemandReading | None:

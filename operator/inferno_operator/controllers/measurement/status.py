@@ -134,6 +134,7 @@ def _is_news(status: Status, before: Measured | None, measured: Measured, judged
             measured.misses_targets,
         )
         or (judged.holds is False and old.message != judged.message)
+        or bool(old.message) != bool(judged.message)
         or _turns(before, measured)
     )
 

@@ -305,6 +305,67 @@ async def test_pods_of_a_model_booster_are_compared() -> None:
     assert scene.condition() == ("True", "Partial")
 
 
+def serve_rate(scene: Scene, means: Mapping[str, float] | None = None) -> None:
+    """Serve the rate of any source, and perhaps means."""
+    scene.table.serve("m", count_over_time=ALIVE, **{"rate(": {"0": 5.0, **(means or {})}})
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("TensorRT-LLM", "TensorRT-LLM exports them from release 1.3 on"),
+        ("KthenaRouter", "source KthenaRouter does not tell them"),
+        ("Envoy", "source Envoy does not tell them"),
+        ("vLLM", "no request yet in vllm:request_prompt_tokens_count and vllm:request_gen"),
+    ],
+)
+async def test_a_fresh_measurement_says_what_plans_lack(source: str, why: str) -> None:
+    scene = Scene({"measure": {**MEASURE, "source": source}, "currentAlloc": None})
+    serve_rate(scene)
+
+    async with scene.running():
+        await scene.cycles(1)
+
+    assert scene.condition() == ("True", "Fresh")
+    message = scene.message()
+    assert message == scene.stored["status"]["measured"]["message"]
+    assert message.startswith("plans lack the mean lengths of requests (avgInTokens and avgOut")
+    assert why in message
+    assert "by hand in spec.currentAlloc.load, or name queries" in message
+
+
+async def test_a_message_about_what_plans_lack_ends_when_it_is_known() -> None:
+    scene = Scene({"measure": {**MEASURE, "source": "SGLang"}, "currentAlloc": None})
+    serve_rate(scene)
+
+    async with scene.running():
+        await scene.cycles(1)
+        before = scene.message()
+        serve_rate(scene, MEANS)
+        await scene.cycles(1)
+
+    assert "plans lack" in before
+    assert scene.message() == ""
+
+
+@pytest.mark.parametrize("lengths", [{"avgInTokens": 500, "avgOutTokens": 100}, {"avgLength": 600}])
+async def test_lengths_that_are_set_by_hand_are_lacking_no_more(lengths: Manifest) -> None:
+    current = {"accelerator": "H100", "numReplicas": 1, "load": {"arrivalRate": 0, **lengths}}
+    scene = Scene(
+        {"measure": {**MEASURE, "source": "Envoy"}, "currentAlloc": current}, SharingCluster()
+    )
+    serve_rate(scene)
+
+    async with scene.running():
+        await scene.cycles(1)
+
+    assert (scene.condition(), scene.message()) == (("True", "Fresh"), "")
+    assert scene.stored["spec"]["currentAlloc"]["load"] == {
+        "arrivalRate": round(300 * GROWTH, 6),
+        **lengths,
+    }
+
+
 async def test_a_server_without_a_ready_replica_tells_what_hinders_its_pods() -> None:
     scene = Scene()
     scene.table.rows.clear()
