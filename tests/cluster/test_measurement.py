@@ -395,7 +395,7 @@ def test_a_wrong_source_is_missing_and_the_message_has_the_metrics(known: World)
     found = known.find("llama", source="SGLang")
 
     assert found.quality == "Missing"
-    assert "but there are vllm:num_requests_running" in found.message
+    assert "but there are vllm:num_requests_running of source vLLM" in found.message
 
 
 @pytest.mark.extended

@@ -80,7 +80,9 @@ async def measure(
         raise InputError("nothing to measure: no Server has spec.measure")
     async with connect(endpoint) as client:
         recorder = QueryRecorder(client)
-        survey = Survey(recorder, sources, lambda: datetime.now(UTC).timestamp())
+        survey = Survey(
+            recorder, sources, lambda: datetime.now(UTC).timestamp(), looked_at=len(servers)
+        )
         measures = {_key(s): s.spec.measure for s in servers if s.spec.measure}
         results = await survey.ask(measures)
     if recorder.asked and all(asked.problem for asked in recorder.asked):

@@ -127,8 +127,9 @@ def with_missing_lengths(now: Measured, name: str, source: MetricSource | None) 
     else:
         why = f"source {name} does not tell them"
     message = (
-        f"plans lack the mean lengths of requests ({' and '.join(lacks)}): {why}; set them by hand in"
-        " spec.currentAlloc.load, or name queries for them in spec.measure.queries"
+        f"plans lack the mean lengths of requests ({' and '.join(lacks)}): {why};"
+        " set them by hand in spec.currentAlloc.load, or name queries for them in"
+        " spec.measure.queries"
     )
     return now.model_copy(update={"message": "; ".join(filter(None, (now.message, message)))})
 

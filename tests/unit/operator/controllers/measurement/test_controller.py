@@ -383,7 +383,7 @@ async def test_a_server_without_a_ready_replica_tells_what_hinders_its_pods() ->
         scene.cluster.add({**scene.stored, "status": {"conditions": [actuated]}})
         await scene.cycles(1)
 
-    assert "correct spec.measure" in before
+    assert "let it scrape the replicas" in before
     assert scene.message().endswith("says the condition Actuated: " + actuated["message"])
 
 
