@@ -27,7 +27,7 @@ WINDOW_S = 60
 VLLM = "vllm:"
 """What the names of metrics begin with; what runs vLLM may give them another prefix."""
 
-ENGINE = ("ReplicaId", "WorkerId")
+RAY = ("ReplicaId", "WorkerId")
 """Labels that tell apart the engines behind one target of Ray; others have none of them."""
 
 PART = "part"
@@ -223,7 +223,7 @@ class PrometheusWindows:
         if not labelled:
             return {}
         names = {name for each in labelled for name in each.labels}
-        names |= {*(ENGINE if self._prefixes != (VLLM,) else ())}
+        names |= {*(RAY if self._prefixes != (VLLM,) else ())}
         selector = _selector(labelled)
         queries = [
             expression(parts, names, self._window_s, selector, self._prefixes)

@@ -269,8 +269,8 @@ def _unreporting(replicas: MeasuredReplicas, absent: float) -> str:
             " look for up == 0 among the targets of Prometheus"
         )
     why = (
-        f"{replicas.reporting} of {replicas.ready} ready pods report, and the others are no targets"
-        " of Prometheus with these labels; compare its targets with the pods, then look at the"
+        f"{replicas.reporting} of {replicas.ready} ready pods report, and Prometheus has no series"
+        " of the others with these labels; compare its targets with the pods, then look at the"
         " PodMonitor, at relabeling and at shards"
     )
     if replicas.reporting == 1:
