@@ -51,7 +51,12 @@ def past(processes: Processes, prometheus_program: Path, promtool: Path) -> Iter
         sglang = Settings(ENGINE, WORKLOAD, "qwen", SGLANG, {"namespace": "prod"})
         fleet.add("code", sglang, replicas=1, rate=3.0)
         turns = in_turn(chat, RATES, 600), in_turn(own, [rate / 2 for rate in RATES], 600)
-        return lambda now: [turn(now) for turn in turns]
+
+        def change(now: float) -> None:
+            for turn in turns:
+                turn(now)
+
+        return change
 
     programs, seconds = (prometheus_program, promtool), HOURS * 3600 + WARM_UP_S
     with scraped(processes, programs, seconds, populate, buckets=False) as prometheus:

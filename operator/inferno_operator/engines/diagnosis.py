@@ -110,7 +110,7 @@ class _Look:
         self._reporting = reporting
         self._source_of = {
             name: source_name
-            for source_name, source in reversed(catalogue.items())
+            for source_name, source in reversed([*catalogue.items()])
             for name in source.heartbeat
             if source.without_replicas == group.source.without_replicas
             and name not in group.source.heartbeat
@@ -184,15 +184,15 @@ class _Look:
                 (label,) = wrong
                 by_label.setdefault(label, set()).add(series.get(label, ""))
         texts = []
-        for label, values in sorted(by_label.items()):
+        for label, found in sorted(by_label.items()):
             rest = _text({k: v for k, v in wanted.items() if k != label})
             near = difflib.get_close_matches(
-                wanted[label], sorted(values)[:COMPARED], n=NAMED, cutoff=0.0
+                wanted[label], sorted(found)[:COMPARED], n=NAMED, cutoff=0.0
             )
             there = " or ".join(
                 f"{{{shortened(_text({**wanted, label: value}))}}}" for value in near
             )
-            if len(values) == 1:
+            if len(found) == 1:
                 there += (
                     f", the only {label} with {{{rest}}} that no other Server has: if the replicas"
                     f" report under this name, correct spec.measure.labels.{label}"

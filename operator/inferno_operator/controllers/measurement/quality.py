@@ -118,8 +118,8 @@ def with_missing_lengths(now: Measured, name: str, source: MetricSource | None) 
     if not lacks:
         return now
     means = source.means if source else {}
-    metrics = [means[each][0].counters[1] for each in lacks if means.get(each)]  # type: ignore[index]  # names of means
-    releases = {source.since[each] for each in lacks if each in source.since} if source else ()  # type: ignore[index]  # as above
+    metrics = [means[each][0].counters[1] for each in lacks if means.get(each)]
+    releases = {source.since[each] for each in lacks if each in source.since} if source else ()
     if releases:
         why = f"{name} exports them from release {max(releases)} on"
     elif metrics:

@@ -160,13 +160,13 @@ async def test_requests_that_are_counted_once_are_the_load_of_both_roles(
 WORKLOADS = [{"accelerator": "H100", "name": "chat"}]
 
 
-def running(pods: int, **fields: object) -> Manifest:
+def running(pods: int, **fields: object) -> dict[str, Any]:
     """What the operator has counted of a Server that needs five replicas."""
     load = {"arrivalRate": 1800, "avgInTokens": 500, "avgOutTokens": 100}
     return {"accelerator": "H100", "numReplicas": pods, "cost": 1.0, "load": load, **fields}
 
 
-def crowd(**fields: object) -> Manifest:
+def crowd(**fields: object) -> dict[str, Any]:
     desired = {key: value for key, value in running(5).items() if key != "load"}
     spec = {"measure": MEASURE, "workloads": WORKLOADS, "currentAlloc": running(5)}
     return {**spec, "desiredAlloc": desired, **fields}
