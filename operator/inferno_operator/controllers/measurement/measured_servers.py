@@ -26,7 +26,7 @@ class MeasuredServers:
         self._objects = informers.subscribe([MODEL, SERVER, SERVICE_CLASS], self._changed)
         self._forget = forget
         self._servers: dict[Key, Observation] = {}
-        self._ready: dict[Key, list[tuple[float, int]]] = {}
+        self._ready: dict[Key, list[tuple[float, tuple[int, int]]]] = {}
         """How many pods are ready, since when [s]: the last one before a while, and since then."""
         self._targets: dict[tuple[str, str, str], Target] | None = None
         """By namespace, service class and model; None if the classes have changed since."""
@@ -60,8 +60,8 @@ class MeasuredServers:
         else:
             self._remove(key)
 
-    def ready_pods(self, key: Key, time_s: float, grace_s: float) -> int | None:
-        """Return how many pods of a Server have been ready for a while; None if that is not known.
+    def ready_pods(self, key: Key, time_s: float, grace_s: float) -> tuple[int, int] | None:
+        """Return how many pods of a Server have been ready for a while; see `Server.ready_pods`.
 
         It is the least number in this time, as far as it was asked for: pods that have just
         become ready may not be scraped yet, and those that end are not awaited.
@@ -85,7 +85,8 @@ class MeasuredServers:
         while len(counts) > 1 and counts[1][0] <= time_s - grace_s:
             del counts[0]
         self._ready[key] = counts
-        return min(count for _, count in counts)
+        answering, every = zip(*(count for _, count in counts), strict=True)
+        return min(answering), min(every)
 
     def target(self, key: Key, server: Server) -> Target | None:
         """Return the targets of a Server; None if its class or its model has none."""

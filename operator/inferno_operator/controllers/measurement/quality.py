@@ -67,7 +67,7 @@ def measured(
     source: MetricSource | None,
     before: Measured | None,
     hint: str = "",
-    ready_pods: int | None = None,
+    ready_pods: tuple[int, int] | None = None,
 ) -> Measured:
     """Return what was measured.
 
@@ -82,7 +82,8 @@ def measured(
     hint
         What to say if there are no series: near names, and what to correct.
     ready_pods
-        Pods that have been ready for so long that each must report; None if it is not known.
+        Pods that have been ready for so long that each must report: those that answer requests, of
+        which alone a source may tell, and all. None if it is not known.
     """
     rate = arrival_rate(reading)
     replicas = None
@@ -407,14 +408,15 @@ def _percentiles(reading: Reading, quantity: str) -> Percentiles | None:
     return Percentiles(**values) if values else None
 
 
-def _replicas(reading: Reading, ready_pods: int | None) -> MeasuredReplicas | None:
+def _replicas(reading: Reading, ready_pods: tuple[int, int] | None) -> MeasuredReplicas | None:
     """Return the targets, or the pods if fewer of them report than are ready."""
     reporting = reading.part(REPLICAS, "reporting")
     if reporting is None:
         return None
     pods = int(reading.part(REPLICAS, "pods") or reporting)
-    if ready_pods is not None and pods < ready_pods:
-        return MeasuredReplicas(ready=ready_pods, reporting=pods)
+    ready = next((count for count in ready_pods or () if pods <= count), pods)
+    if pods < ready:
+        return MeasuredReplicas(ready=ready, reporting=pods)
     absent = reading.part(REPLICAS, "absent") or 0.0
     return MeasuredReplicas(ready=int(reporting + absent), reporting=int(reporting))
 

@@ -333,6 +333,11 @@ def test_samples_that_are_older_than_two_scrapes_are_stale() -> None:
     assert found.arrival_rate == 120
 
 
+def both(count: int | None) -> tuple[int, int] | None:
+    """All of the pods answer requests."""
+    return None if count is None else (count, count)
+
+
 @pytest.mark.parametrize(
     ("replicas", "ready_pods", "said"),
     [
@@ -348,7 +353,7 @@ def test_a_load_may_only_grow_while_fewer_pods_report_than_are_ready(
 ) -> None:
     subject = reading(replicas={**REPORTING, **replicas})
 
-    found = measured(subject, VLLM, None, ready_pods=ready_pods)
+    found = measured(subject, VLLM, None, ready_pods=both(ready_pods))
 
     assert found.quality == "Partial"
     assert found.message.startswith(f"the load may grow but not shrink: {said}")
@@ -371,26 +376,40 @@ def test_a_load_is_fresh_where_all_ready_pods_report(
 ) -> None:
     subject = reading(replicas={**REPORTING, **replicas})
 
-    assert measured(subject, VLLM, None, ready_pods=ready_pods).quality == "Fresh"
+    assert measured(subject, VLLM, None, ready_pods=both(ready_pods)).quality == "Fresh"
+
+
+@pytest.mark.parametrize(
+    ("reporting", "quality"),
+    [(2.0, "Partial"), (3.0, "Fresh"), (4.0, "Partial"), (5.0, "Fresh"), (6.0, "Fresh")],
+)
+def test_a_source_tells_of_pods_that_decode_or_of_both_roles(
+    reporting: float, quality: str
+) -> None:
+    subject = reading(replicas={**REPORTING, "reporting": reporting})
+
+    assert measured(subject, VLLM, None, ready_pods=(3, 5)).quality == quality
 
 
 @pytest.mark.parametrize("name", [n for n, each in built_in().items() if each.without_replicas])
 def test_a_gateway_reports_for_all_pods(name: str) -> None:
     subject = reading(replicas={**REPORTING, "reporting": 1.0})
 
-    assert measured(subject, built_in()[name], None, ready_pods=5).quality == "Fresh"
+    assert measured(subject, built_in()[name], None, ready_pods=(5, 5)).quality == "Fresh"
 
 
 def test_a_server_without_requests_is_not_idle_while_pods_do_not_report() -> None:
     idle = {"running": 0.0, "waiting": 0.0, "reporting": 1.0}
     subject = reading(load_short={"0": 0.0}, load_long={"0": 0.0}, replicas=idle)
 
-    assert measured(subject, VLLM, None, ready_pods=1).quality == "Idle"
-    assert measured(subject, VLLM, None, ready_pods=2).quality == "Partial"
+    assert measured(subject, VLLM, None, ready_pods=(1, 1)).quality == "Idle"
+    assert measured(subject, VLLM, None, ready_pods=(2, 2)).quality == "Partial"
 
 
 def test_a_target_that_may_stand_for_all_pods_is_called_so() -> None:
-    found = measured(reading(replicas={**REPORTING, "reporting": 1.0}), VLLM, None, ready_pods=3)
+    found = measured(
+        reading(replicas={**REPORTING, "reporting": 1.0}), VLLM, None, ready_pods=(3, 3)
+    )
 
     assert "single replicas cannot be seen" in found.message
 
