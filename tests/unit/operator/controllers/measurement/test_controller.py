@@ -227,8 +227,9 @@ async def test_pods_that_prometheus_does_not_discover_lower_no_plan() -> None:
         replicas = scene.stored["status"]["measured"]["replicas"]
         assert replicas == {"ready": 5, "reporting": 1}
 
-        scene.serve(60.0, reporting=1.0)
+        scene.serve(60.0, reporting=2.0)
         await scene.cycles(1)
+        assert "2 of 5 ready pods report" in scene.message()
         assert rate(await planned(scene, controller)) >= 3600
 
 
