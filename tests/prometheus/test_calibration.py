@@ -30,7 +30,7 @@ RATES = (2.0, 12.0, 4.0, 20.0, 8.0, 24.0)
 PREFIXED = replace(
     VLLM,
     families=tuple(
-        replace(family, name=family.name.replace("vllm:", "ray_vllm_")) for family in VLLM.families
+        replace(family, name=family.name.replace("vllm:", "own_vllm_")) for family in VLLM.families
     ),
 )
 """vLLM as Ray tells of it."""
@@ -92,8 +92,8 @@ def test_a_source_of_ones_own_may_have_the_metrics_of_vllm_under_another_prefix(
 ) -> None:
     file = tmp_path / "sources.yaml"
     file.write_text(
-        "Mine: {heartbeat: [ray_vllm_num_requests_running],"
-        " arrivals: [[{rate: [ray_vllm_request_success_total]}]]}"
+        "Mine: {heartbeat: [own_vllm_num_requests_running],"
+        " arrivals: [[{rate: [own_vllm_request_success_total]}]]}"
     )
 
     unknown = calibrate(past, "mine")

@@ -26,6 +26,8 @@ def test_every_query_of_every_source_is_parsed(
         expressions.percentiles(group, 0.95, WINDOWS.long),
         expressions.buckets(group, "avgInTokens", WINDOWS.long),
         expressions.demand(group, WINDOWS.long),
+        expressions.unlike(group, WINDOWS.short),
+        expressions.labels_of_copies(group),
     ]
 
     asked = [query for query in queries if query is not None]

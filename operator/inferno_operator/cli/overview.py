@@ -93,7 +93,7 @@ class ServerView:
     def has_problem(self) -> bool:
         """Whether it misses a target, is not served as it should be, or is warned of."""
         decided = self.reason in ("", Reason.ALLOCATED)
-        unclear = self.measured is not None and bool(self.measured.message)
+        unclear = self.measured is not None and _is_unclear(self.measured)
         return (
             self.misses_target or not decided or unclear or bool(self.warnings or self.correction)
         )
@@ -101,6 +101,12 @@ class ServerView:
     def headroom(self, latency: str) -> Headroom | None:
         """Return the headroom of one latency, or None if it is unknown or has no target."""
         return next((item for item in self.headrooms if item.latency == latency), None)
+
+
+def _is_unclear(measured: Measured) -> bool:
+    """Whether a measurement says what to do; one that has all that plans need only remarks."""
+    is_complete = measured.avg_in_tokens is not None and measured.avg_out_tokens is not None
+    return bool(measured.message) and not (measured.quality == "Fresh" and is_complete)
 
 
 @dataclass(frozen=True, slots=True)

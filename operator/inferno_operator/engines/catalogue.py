@@ -51,6 +51,7 @@ def tokens_per_step(accepted: float) -> float:
 
 
 MetricName = Annotated[str, Field(pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$")]
+LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 Names = Annotated[Items[MetricName], Field(min_length=1)]
 
 
@@ -102,6 +103,8 @@ class MetricSource(Part):
     """Where an engine or a gateway has its figures; see `sources.yaml`."""
 
     without_replicas: bool = False
+    parts: Items[LabelName] = ()
+    replicas: Items[LabelName] = ()
     heartbeat: Names
     arrivals: Annotated[Items[Items[Term]], Field(min_length=1)]
     means: dict[Mean, Items[Annotated[Quotient, BeforeValidator(_quotient)]]] = Field(
@@ -129,6 +132,9 @@ def built_in() -> MetricSources:
 def catalogue_with(file: Path | None) -> MetricSources:
     """Return the sources that are built in, and those of a file, which replace them by name.
 
+    A source of a file that names no `parts` has those of all sources that are built in: it may be
+    older than the rule that other labels tell copies.
+
     Raises
     ------
     InputError
@@ -136,7 +142,16 @@ def catalogue_with(file: Path | None) -> MetricSources:
     """
     if file is None:
         return built_in()
-    return {**built_in(), **read_catalogue(read_text(file), str(file))}
+    known = built_in()
+    parts = {label: None for source in known.values() for label in source.parts}
+    replicas = {label: None for source in known.values() for label in source.replicas}
+    own = {
+        name: source
+        if "parts" in source.model_fields_set
+        else source.model_copy(update={"parts": tuple(parts), "replicas": tuple(replicas)})
+        for name, source in read_catalogue(read_text(file), str(file)).items()
+    }
+    return {**known, **own}
 
 
 def read_catalogue(text: str, name: str) -> MetricSources:

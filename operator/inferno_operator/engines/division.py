@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from math import ceil
 
 from inferno_operator.engines.reading import Values
 from inferno_operator.engines.series_groups import SeriesGroup
@@ -17,7 +18,7 @@ LARGEST_ANSWER = 6 * 2**20
 """Size of an answer up to which a group is not divided [bytes]; the limit is a third larger."""
 
 LARGEST_PART = 96 * 2**10
-"""Size of the values of a part [bytes]: its queries can name them."""
+"""Size of the values of a part [bytes]: queries name them, with two metrics of a heartbeat."""
 
 LEFT_OUT_FOR = 10
 """Surveys for which a server is left out that made Prometheus fail."""
@@ -65,7 +66,8 @@ def chunks(group: SeriesGroup, namespaces: Namespaces) -> Iterator[SeriesGroup]:
     """Yield a group as it is, or in parts if its answers would be too large."""
     values = sum(len(text.encode()) for each in group.values for text in each)
     answer = SERIES * (values + BYTES_OF_SERIES * len(group.values))
-    count = -(-values // LARGEST_PART) if answer > LARGEST_ANSWER else 1
+    selectors = max(len(group.source.heartbeat), 2) / 2
+    count = ceil(values * selectors / LARGEST_PART) if answer > LARGEST_ANSWER else 1
     if count == 1:
         yield group
         return

@@ -2,6 +2,10 @@
 
 The answer has one series for each combination of values of the labels of a group, and the label
 `inferno_part` says which part of the answer a series is.
+
+One rule holds for counters, gauges and histograms of all sources: the series of a target that
+differ in labels of `parts` or `replicas` of the source are parts of its work and are added up. Over
+any other label they are copies, such as those of a second Prometheus, and the largest counts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,8 +35,8 @@ SCRAPES = 4
 EXTRAPOLATED = 1.1
 """Scrape intervals up to which `rate` and `delta` extrapolate to the ends of their window."""
 
-TARGET = ("job", "instance", "cluster", "namespace", "pod")
-"""Labels that name a target; all but the first two may be absent."""
+UP = ("job", "instance", "cluster", "namespace", "pod")
+"""Labels that `up` shares with the series of a target; all but the first two may be absent."""
 
 START = "process_start_time_seconds"
 """When a process started, as most libraries of metrics say it."""
@@ -105,44 +109,50 @@ def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
 
     Most servers have the first two parts only. Parts: the gauges by name; `reporting` replicas;
     `pods`, whose newest sample is fresh, unless they are as many as these; `absent` replicas, which
-    have reported in the long window, are still targets, and do not report now; `moved` replicas,
-    which several jobs have scraped in the long window; `restarting` replicas, whose counters began
-    anew again and again in it; `young`, the replicas of a server of which none was known before
-    the window; `late`, the time of the newest sample [s] of a server that is not scraped in time;
-    `newest`, the same where `rate` and `delta` do not extrapolate to the end of their window; and
-    once, without labels, `interval`: the time between two scrapes [s]
-    of nearly all servers at most.
+    have reported in the long window, are targets whose scrapes fail, and do not report now; `moved`
+    targets, which had more copies in the long window than now; `restarting` replicas, whose
+    counters began anew again and again in it; `young`, the replicas of a server of which none was
+    known before the window; `late`, the time of the newest sample [s] of a server that is not
+    scraped in time; `newest`, the same where `rate` and `delta` do not extrapolate to the end of
+    their window; `copies` of each series, if there are several; `unused`, if no counter of requests
+    has a series, the most requests that ran or waited in the long window; and once, without labels,
+    `interval`: the time between two scrapes [s] of nearly all servers.
     """
     seconds, recently = windows.long, windows.short // SCRAPES
-    heartbeat = _each(group, "{}")
+    heartbeat = _alive(group)
     older = _each(group, f"last_over_time({{}}[{windows.short}s] offset {seconds}s)")
     samples = f"max {group.by} ({_each(group, f'count_over_time({{}}[{seconds}s])')})"
     newest = f"max {group.by} ({_each(group, 'timestamp({})')})"
-    reporting = f"count {group.by} ({_targets(group)} ({heartbeat}))"
+    of_replicas = ", ".join((group.of_targets, *group.source.replicas))
+    reporting = f"count {group.by} (group by ({of_replicas}) ({heartbeat}))"
+    absent = f"{_failing(group, seconds)} unless {_targets(heartbeat, group)}"
     usual = f"{seconds} / ({samples} and count {group.by} ({older}))"
     between = f"min {group.by} ({_interval(group, recently)}) or {usual}"
     parts = [
         *((name, _gauge(group, gauge)) for name, gauge in group.source.gauges.items()),
         ("reporting", reporting),
         *_pods(group, reporting, f"time() - {MARGIN_SECONDS} - 2 * {seconds} / {samples}"),
-        ("absent", f"(count {group.by} ({_scraped(group, seconds)}) - {reporting} > 0)"),
-        ("moved", f"count {group.by} ({_of_several_jobs(group, seconds)})"),
+        ("absent", f"count {group.by} ({absent})"),
+        ("moved", f"count {group.by} ({_of_changed_labels(group, seconds)})"),
         *_restarting(group, seconds),
         ("young", f"({reporting} unless count {group.by} ({older}))"),
         ("late", f"({newest} < time() - {MARGIN_SECONDS} - 2 * {seconds} / {samples})"),
         ("newest", f"({newest} < time() - {EXTRAPOLATED} * {seconds} / {samples})"),
+        ("copies", f"(max {group.by} ({_copies(group)}) > 1)"),
+        *_unused(group, seconds),
         ("interval", f"quantile(0.95, {between})"),
     ]
     return Query(group, "replicas", _union(parts))
 
 
-def _targets(group: SeriesGroup) -> str:
-    """The aggregation that leaves one series of each target."""
-    return f"group by ({_of_targets(group)})"
+def _targets(expression: str, group: SeriesGroup) -> str:
+    """One series of each target."""
+    return f"group by ({group.of_targets}) ({expression})"
 
 
-def _of_targets(group: SeriesGroup) -> str:
-    return ", ".join(dict.fromkeys((*TARGET, *group.labels)))
+def _largest(expression: str, group: SeriesGroup) -> str:
+    """One series of each part of the work of a target: the largest of its copies."""
+    return f"max by ({group.of_parts}) ({expression})"
 
 
 def _pods(group: SeriesGroup, reporting: str, since: str) -> Iterator[tuple[str, str]]:
@@ -153,7 +163,11 @@ def _pods(group: SeriesGroup, reporting: str, since: str) -> Iterator[tuple[str,
     """
     if group.source.without_replicas or "instance" in group.labels:
         return
-    places = (("pod", 'pod!=""'), ("instance", 'pod=""'))
+    places = (
+        ("exported_pod", 'exported_pod!=""'),  # of a collector, whose own pod is `pod`
+        ("pod", 'exported_pod="",pod!=""'),
+        ("instance", 'exported_pod="",pod=""'),
+    )
     names = {
         label: ", ".join(dict.fromkeys(("cluster", "namespace", label, *group.labels)))
         for label, _ in places
@@ -166,14 +180,82 @@ def _pods(group: SeriesGroup, reporting: str, since: str) -> Iterator[tuple[str,
     yield "pods", f"(count {group.by} ({pods}) != {reporting})"
 
 
-def _of_several_jobs(group: SeriesGroup, seconds: int) -> str:
-    """The targets that are the same but for their job, if there were several of them.
+def _of_changed_labels(group: SeriesGroup, seconds: int) -> str:
+    """The parts of targets that had more copies than now.
 
-    When a job is renamed, all counters begin anew, and Prometheus does not mark their ends.
+    When a label changes, such as the name of a job, all counters begin anew, and Prometheus does
+    not mark their ends.
     """
-    reported = _each(group, f"last_over_time({{}}[{seconds}s])")
-    labels = ", ".join(dict.fromkeys((*TARGET[1:], *group.labels)))
-    return f"count by ({labels}) ({_targets(group)} ({reported})) > 1"
+    labels = f"(__name__, {group.of_parts})"
+    before = f"count by {labels} ({_each(group, f'last_over_time({{}}[{seconds}s])')})"
+    return f"{before} > on {labels} count by {labels} ({_alive(group)})"
+
+
+def _alive(group: SeriesGroup) -> str:
+    """The series of the heartbeat as they are now, by one selector."""
+    return _any_of(group, group.source.heartbeat)
+
+
+def _any_of(group: SeriesGroup, names: Sequence[str], where: str = "") -> str:
+    if len(names) == 1:
+        return _selected(group, names[0], where)
+    return _selected(group, "", ",".join(filter(None, (f'__name__=~"{"|".join(names)}"', where))))
+
+
+def _counters(group: SeriesGroup) -> list[tuple[tuple[str, ...], str]]:
+    """The counters of requests: the first term of each alternative, and its condition."""
+    first = (terms[0] for terms in group.source.arrivals)
+    return [(term.rate, term.where) for term in first if term.rate]
+
+
+def _copies(group: SeriesGroup) -> str:
+    """How many copies there are of each part of the work of a target."""
+    series = (_alive(group), *(_any_of(group, *counters) for counters in _counters(group)))
+    return f"count by (__name__, {group.of_parts}) ({' or '.join(dict.fromkeys(series))})"
+
+
+def _unused(group: SeriesGroup, seconds: int) -> Iterator[tuple[str, str]]:
+    """The part for servers that report before their first request is counted."""
+    counters = " or ".join(_any_of(group, *each) for each in _counters(group))
+    gauges = (group.source.gauges.get(name) for name in ("running", "waiting"))
+    busy = [
+        f"max_over_time({_selected(group, name)}[{seconds}s])"
+        for gauge in gauges
+        if gauge
+        for name in gauge.sum
+    ]
+    if counters:
+        requests = " or ".join([*busy, f"0 * group {group.by} ({_alive(group)})"])
+        yield "unused", f"(max {group.by} ({requests}) unless count {group.by} ({counters}))"
+
+
+def unlike(group: SeriesGroup, seconds: int) -> Query | None:
+    """Return the query for series that are no copies; None without counters.
+
+    Part: `unlike`, the counters whose copies differ by more than they count in a window.
+    """
+    by = f"by ({group.of_parts})"
+    selected = [
+        _selected(group, name, where) for names, where in _counters(group) for name in names
+    ]
+    texts = (
+        f"(max {by} ({each}) - min {by} ({each}) > 0)"
+        f" > max {by} ({each}) - max {by} ({each} offset {seconds}s)"
+        for each in dict.fromkeys(selected)
+    )
+    parts = [("unlike", f"count {group.by} ({' or '.join(texts)})")]
+    return Query(group, "copies", _union(parts)) if selected else None
+
+
+def labels_of_copies(group: SeriesGroup) -> Query:
+    """Return the query for the copies of a series, of one target of each server."""
+    by = f"by (__name__, {group.of_parts})"
+    series = (_alive(group), *(_any_of(group, *counters) for counters in _counters(group)))
+    texts = (
+        f"{each} and on (__name__, {group.of_parts}) topk {group.by} (1, count {by} ({each}) > 1)"
+        for each in dict.fromkeys(series)
+    )
+    return Query(group, "labels of copies", " or ".join(texts))
 
 
 def _restarting(group: SeriesGroup, seconds: int) -> Iterator[tuple[str, str]]:
@@ -189,24 +271,24 @@ def _restarting(group: SeriesGroup, seconds: int) -> Iterator[tuple[str, str]]:
     counters += [item.counters[1] for item in source.means.get("ttftAverage", ())]
     if counters:
         each = (f"resets({_selected(group, name)}[{seconds}s]) > 1" for name in counters)
-        started = f"changes({START}{{{group.selector_by(TARGET)}}}[{seconds}s]) > 1"
-        again = f"({_each(group, '{}')}) and on ({', '.join(TARGET)}) {started}"
+        started = f"changes({START}{{{group.selector_by(UP)}}}[{seconds}s]) > 1"
+        again = f"({_alive(group)}) and on ({', '.join(UP)}) {started}"
         texts = [*dict.fromkeys(each), again]
-        targets = " or ".join(f"{_targets(group)} ({text})" for text in texts)
+        targets = " or ".join(_targets(text, group) for text in texts)
         yield "restarting", f"count {group.by} ({targets})"
 
 
-def _scraped(group: SeriesGroup, seconds: int) -> str:
-    """The targets that have reported in the last seconds and are scraped now, well or in vain.
+def _failing(group: SeriesGroup, seconds: int) -> str:
+    """The targets that have reported in the last seconds and whose scrapes fail now.
 
     `up` need not have the labels that name a pod; but those that it has are the same, because
     pods of several namespaces or clusters may have the same address.
     """
-    reported = _each(group, f"last_over_time({{}}[{seconds}s])")
-    named = f"({_targets(group)} ({reported}))"
-    return (
-        f"{named} and on ({', '.join(TARGET)}) up"
-        f' or {named} and on (job, instance, cluster) up{{namespace="",pod=""}}'
+    reported = f"({_each(group, f'last_over_time({{}}[{seconds}s])')})"
+    return _targets(
+        f"{reported} and on ({', '.join(UP)}) (up == 0)"
+        f' or {reported} and on (job, instance, cluster) (up{{namespace="",pod=""}} == 0)',
+        group,
     )
 
 
@@ -251,7 +333,9 @@ def demand(group: SeriesGroup, seconds: int) -> Query:
     """
     terms = (term for alternative in group.source.arrivals for term in alternative)
     parts = (
-        f"sum {group.by} ({text})" for term in terms for text in _demanded(group, term, seconds)
+        f"sum {group.by} ({_largest(text, group)})"
+        for term in terms
+        for text in _demanded(group, term, seconds)
     )
     return Query(group, "demand", _union((str(n), text) for n, text in enumerate(parts)))
 
@@ -273,7 +357,7 @@ def last_seen(group: SeriesGroup, seconds: int) -> Query:
     values = _each(group, f"last_over_time({{}}[{seconds}s])")
     newest = _each(group, f"max_over_time(timestamp({{}})[{seconds}s:{STEP_SECONDS}s])")
     parts = [
-        ("known", f"count {group.by} ({values})"),
+        ("known", f"count {group.by} ({_targets(values, group)})"),
         ("newest", f"max {group.by} ({newest})"),
     ]
     return Query(group, "last seen", _union(parts))
@@ -296,7 +380,10 @@ def buckets(group: SeriesGroup, quantity: str, seconds: int) -> Query | None:
     if not histograms:
         return None
     by = f"by (le, {', '.join(group.labels)})"
-    rates = (f"rate({name}_bucket{{{group.selector}}}[{seconds}s])" for name in histograms)
+    rates = (
+        _largest(f"rate({name}_bucket{{{group.selector}}}[{seconds}s])", group)
+        for name in histograms
+    )
     return Query(group, f"{BUCKETS}{quantity}", " or ".join(f"sum {by} ({rate})" for rate in rates))
 
 
@@ -331,14 +418,15 @@ def _sum(group: SeriesGroup, terms: Sequence[Term], seconds: int, before: int) -
 
 def _rate(group: SeriesGroup, term: Term, seconds: int) -> str:
     selected = (_selected(group, name, term.where) for name in term.rate)
-    return " or ".join(f"sum {group.by} (rate({each}[{seconds}s]))" for each in selected)
+    rates = (_largest(f"rate({each}[{seconds}s])", group) for each in selected)
+    return " or ".join(f"sum {group.by} ({rate})" for rate in rates)
 
 
 def _restarted(group: SeriesGroup, terms: Iterable[Term], seconds: int) -> str:
     """What matches series of targets whose counters began at 0 again; "" without counters."""
     counters = [_selected(group, name, term.where) for term in terms for name in term.rate]
     resets = " or ".join(f"resets({each}[{seconds}s]) > 0" for each in counters)
-    return f"on ({_of_targets(group)}) ({resets})" if counters else ""
+    return f"on ({group.of_targets}) ({resets})" if counters else ""
 
 
 def _growth(group: SeriesGroup, term: Term, seconds: int, before: int, restarted: str) -> str:
@@ -360,7 +448,8 @@ def _growth(group: SeriesGroup, term: Term, seconds: int, before: int, restarted
         return f"{last} - ({earlier} unless {restarted}) or ({again}) or {new}"
 
     selected = (_selected(group, name, term.where) for name in term.growth)
-    return " or ".join(f"sum {group.by} ({growth(each)}) / {seconds}" for each in selected)
+    texts = (_largest(growth(each), group) for each in selected)
+    return " or ".join(f"sum {group.by} ({text}) / {seconds}" for text in texts)
 
 
 def _means(
@@ -415,23 +504,30 @@ def _low(group: SeriesGroup, item: Quotient, windows: RateWindows) -> str:
 def _quotient(group: SeriesGroup, item: Quotient, seconds: int, condition: str) -> str:
     """A mean in a window, for servers whose rate of the denominator meets a condition."""
     above, _ = item.counters
-    total = f"sum {group.by} (rate({_selected(group, above, item.where)}[{seconds}s]))"
+    total = _rate_of(group, above, item, seconds)
     return f"({total} / ({_count(group, item, seconds)} {condition}))"
 
 
 def _count(group: SeriesGroup, item: Quotient, seconds: int) -> str:
     """The rate of the denominator of a mean."""
     _, below = item.counters
-    return f"sum {group.by} (rate({_selected(group, below, item.where)}[{seconds}s]))"
+    return _rate_of(group, below, item, seconds)
+
+
+def _rate_of(group: SeriesGroup, counter: str, item: Quotient, seconds: int) -> str:
+    rate = f"rate({_selected(group, counter, item.where)}[{seconds}s])"
+    return f"sum {group.by} ({_largest(rate, group)})"
 
 
 def _gauge(group: SeriesGroup, gauge: OfReplicas) -> str:
     function = "sum" if gauge.sum else "avg"
     names = gauge.sum or gauge.average
-    return " or ".join(f"{function} {group.by} ({_selected(group, name)})" for name in names)
+    texts = (_largest(_selected(group, name), group) for name in names)
+    return " or ".join(f"{function} {group.by} ({text})" for text in texts)
 
 
 def _percentile(group: SeriesGroup, item: Quotient, share: float, seconds: int) -> str:
     by = f"by (le, {', '.join(group.labels)})"
     selected = _selected(group, f"{item.metric}_bucket", item.where)
-    return f"histogram_quantile({share:g}, sum {by} (rate({selected}[{seconds}s])))"
+    rate = _largest(f"rate({selected}[{seconds}s])", group)
+    return f"histogram_quantile({share:g}, sum {by} ({rate}))"

@@ -23,9 +23,10 @@ ReadingsByValues = Mapping[Values, Parts]
 """The parts of an answer for each server of a group."""
 
 LOAD_BRIEF, LOAD_SHORT, LOAD_LONG = "load brief", "load short", "load long"
-MEANS, REPLICAS, SINCE, LAST_SEEN, CUSTOM_ANSWERS, COVS = (
+MEANS, REPLICAS, COPIES, SINCE, LAST_SEEN, CUSTOM_ANSWERS, COVS = (
     "means",
     "replicas",
+    "copies",
     "known since",
     "last seen",
     "custom",
@@ -58,6 +59,8 @@ class Reading:
         The windows of the queries.
     interval
         The time between two scrapes [s]; 0: not known.
+    copies
+        That each series has copies, and in what they differ; "" if it has none.
     """
 
     answers: Mapping[str, Parts] = field(default_factory=dict)
@@ -67,6 +70,7 @@ class Reading:
     time: float = 0.0
     windows: RateWindows = WINDOWS
     interval: float = 0.0
+    copies: str = ""
 
     def part(self, query: str, part: str) -> float | None:
         """Return a part of an answer; None if it is absent, NaN or infinite."""
@@ -82,6 +86,23 @@ class Reading:
     def is_young(self) -> bool:
         """Whether all replicas are known for less than the long window."""
         return self.part(REPLICAS, "young") is not None
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether the replicas wait for their first request."""
+        return self.part(REPLICAS, "unused") == 0.0
+
+    @property
+    def doubts(self) -> Iterator[str]:
+        """Why series that there are may tell less than what arrives."""
+        if self.part(COPIES, "unlike"):
+            yield (
+                f"{self.copies}, but they count different requests: one is behind, or that label"
+                " tells parts of the work; if this stays, add it to parts of a source of your own"
+                " (INFERNO_MEASURE_SOURCES)"
+            )
+        if self.part(REPLICAS, "unused"):
+            yield "requests run or wait, but no counter of requests has a series yet"
 
 
 def by_server(group: SeriesGroup, samples: Sequence[Sample]) -> Mapping[Values, dict[str, float]]:
@@ -116,6 +137,26 @@ def parts_of(query: Query, answer: QueryResult) -> ReadingsByValues:
             raise RefusedError(f"{_told(query, values)} is {value:g}, which cannot be")
         parts[part] = value
     return {values: parts for values, parts in by_values.items() if parts}
+
+
+def copies_sentence(count: float, labels: str) -> str:
+    """Return what to say of copies that differ in these labels; "" if these are not known."""
+    differ = f", they differ in {labels}" if labels else ""
+    return f"each target has {count:g} copies{differ}"
+
+
+def differing_labels(group: SeriesGroup, samples: Sequence[Sample]) -> Mapping[Values, str]:
+    """Return the names of the labels in which copies of a series differ, for each server."""
+    rows: defaultdict[tuple[Values, Values], list[Mapping[str, str]]] = defaultdict(list)
+    values_of, parts = _values_of(group), ("__name__", *group.part_labels)
+    for sample in samples:
+        part = tuple(sample.labels.get(label, "") for label in parts)
+        rows[values_of(sample), part].append(sample.labels)
+    found: defaultdict[Values, dict[str, None]] = defaultdict(dict)
+    for (values, _), copies in rows.items():
+        names = sorted({name for labels in copies for name in labels})
+        found[values] |= {n: None for n in names if len({c.get(n, "") for c in copies}) > 1}
+    return {values: " and ".join(names) for values, names in found.items()}
 
 
 def cov_by_server(query: Query, answer: QueryResult) -> Mapping[Values, float]:

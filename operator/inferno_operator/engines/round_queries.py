@@ -20,6 +20,7 @@ from inferno_operator.engines.reading import (
     ReadingsByValues,
     Values,
     cov_by_server,
+    differing_labels,
     merged_warnings,
     parts_of,
 )
@@ -31,6 +32,9 @@ logger = logging.getLogger(__name__)
 
 VARIATION_OF = 1000
 """Servers of a group up to which the variation of tokens is measured: it needs all buckets."""
+
+COPIES_LOOKED_AT = 500
+"""Servers of a group whose copies are looked at in a survey: each answer has all their labels."""
 
 PROBE = "vector(1)"
 """A query that every Prometheus answers, unless it answers none."""
@@ -95,7 +99,8 @@ class Round:
 class GroupMemory:
     """What is kept of a group: its short window, the answers that move slowly, and suspects.
 
-    `interval` is the time between two scrapes [s]; 0: not known yet.
+    `interval` is the time between two scrapes [s]; 0: not known yet. `copies` are the number of
+    copies of the series of a server, and the labels in which they differ.
     """
 
     short: int
@@ -104,6 +109,7 @@ class GroupMemory:
     slow: dict[str, ReadingsByValues] = field(default_factory=dict)
     suspects: Suspects = field(default_factory=Suspects)
     whole_until: int = 0
+    copies: dict[Values, tuple[float, str]] = field(default_factory=dict)
 
 
 class RoundQueries:
@@ -146,6 +152,31 @@ class RoundQueries:
         if young and not round_.has_failed:
             group, step = replace(round_.group, values=young), max(1, round(round_.interval))
             await self.optional(round_, promql.known_since(group, round_.windows.long, step))
+
+    async def copies(self, round_: Round) -> None:
+        """Ask about servers whose series have copies: are they alike, and what do they differ in.
+
+        The labels are asked for once.
+        """
+        replicas = round_.tables.get(REPLICAS, {})
+        counts = {v: n for v in round_.group.values if (n := replicas.get(v, {}).get("copies"))}
+        known = self._memory.copies
+        new = [v for v, n in counts.items() if known.get(v, (0.0, ""))[0] != n][:COPIES_LOOKED_AT]
+        self._memory.copies = {v: known[v] for v in counts if v in known and v not in new}
+        if not counts or round_.has_failed or self._effort.down:
+            return
+        if unlike := promql.unlike(round_.group, round_.windows.short):
+            await self.optional(round_, unlike)
+        if not new:
+            return
+        query = promql.labels_of_copies(replace(round_.group, values=tuple(new), is_part=True))
+        try:
+            answer = await self._prometheus.query(query.expression)
+        except InfernoError as error:
+            logger.warning("%s: %s: %s", query.group.name, query.name, error)
+            return
+        labels = differing_labels(query.group, answer.samples)
+        self._memory.copies |= {v: (counts[v], labels.get(v, "")) for v in new}
 
     async def slow(self, round_: Round) -> None:
         """Ask one of the queries that move slowly; at first, all of them."""

@@ -9,7 +9,13 @@ from inferno_operator.engines import promql
 from inferno_operator.engines.diagnosis import Diagnosis
 from inferno_operator.engines.division import Namespaces
 from inferno_operator.engines.promql import SCRAPES
-from inferno_operator.engines.reading import LAST_SEEN, REPLICAS, Reading, Values
+from inferno_operator.engines.reading import (
+    LAST_SEEN,
+    REPLICAS,
+    Reading,
+    Values,
+    copies_sentence,
+)
 from inferno_operator.engines.round_queries import (
     Effort,
     GroupMemory,
@@ -114,8 +120,10 @@ class Rounds:
         memory.interval = round_.interval = _interval(round_) or memory.interval
         memory.short = _short_window(memory.interval, group.windows)
         await queries.young(round_)
+        await queries.copies(round_)
         await queries.slow(round_)
-        return _server_answers(round_, await self._look_for_missing(round_, queries))
+        missing = await self._look_for_missing(round_, queries)
+        return _server_answers(round_, missing, memory.copies)
 
     async def _apart(
         self, group: SeriesGroup, queries: RoundQueries, problem: str
@@ -125,7 +133,7 @@ class Rounds:
         await queries.suspected(round_, problem)
         round_.interval = _interval(round_)
         await queries.young(round_)
-        return _server_answers(round_, await self._look_for_missing(round_, queries))
+        return _server_answers(round_, await self._look_for_missing(round_, queries), {})
 
     async def _look_for_missing(self, round_: Round, queries: RoundQueries) -> Mapping[Values, str]:
         """Find out when servers without series reported last, and what is wrong otherwise."""
@@ -164,18 +172,21 @@ def _brief_window(interval: float, short: int) -> int:
 
 
 def _server_answers(
-    round_: Round, hints: Mapping[Values, str]
+    round_: Round, hints: Mapping[Values, str], copies: Mapping[Values, tuple[float, str]]
 ) -> Iterator[tuple[Values, ServerAnswer]]:
     for values in round_.group.values:
-        yield values, ServerAnswer(_reading(round_, values), hints.get(values, ""))
+        _, labels = copies.get(values, (0.0, ""))
+        yield values, ServerAnswer(_reading(round_, values, labels), hints.get(values, ""))
     for values, reading in round_.failures.items():
         yield values, ServerAnswer(reading)
 
 
-def _reading(round_: Round, values: Values) -> Reading:
+def _reading(round_: Round, values: Values, differing: str) -> Reading:
     answers = {name: table[values] for name, table in round_.tables.items() if values in table}
     answers.setdefault(REPLICAS, {})
+    copies = answers[REPLICAS].get("copies")
     return Reading(
+        copies=copies_sentence(copies, differing) if copies else "",
         answers=answers,
         refused=round_.refused,
         unavailable=round_.unavailable,

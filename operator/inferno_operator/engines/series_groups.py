@@ -23,6 +23,16 @@ Name = TypeVar("Name", str, Key)
 PART = "inferno_part"
 """The label that says which part of an answer a series is."""
 
+TARGET = (
+    *("instance", "cluster", "namespace", "pod"),
+    *("exported_instance", "exported_namespace", "exported_pod", "service_instance_id"),
+    *("k8s_cluster_name", "k8s_namespace_name", "k8s_pod_name", "hostname"),
+)
+"""Labels that name what is scraped, also where a collector or an agent stands for several pods.
+
+The job is none of them: two jobs that scrape the same address scrape the same target.
+"""
+
 VALUES_NAMED = 50
 """If there are more values of a label, the query of a whole group selects all its values."""
 
@@ -109,6 +119,22 @@ class SeriesGroup:
     def by(self) -> str:
         """The clause that keeps the labels of the group."""
         return f"by ({', '.join(self.labels)})"
+
+    @cached_property
+    def of_targets(self) -> str:
+        """The labels that tell targets apart, and the servers on the page of a target."""
+        return ", ".join(dict.fromkeys((*TARGET, *self.labels)))
+
+    @cached_property
+    def part_labels(self) -> tuple[str, ...]:
+        """The labels that tell the parts of the work of all targets apart."""
+        parts = (*self.source.parts, *self.source.replicas, "le")
+        return tuple(dict.fromkeys((*TARGET, *self.labels, *parts)))
+
+    @cached_property
+    def of_parts(self) -> str:
+        """The same as a list; series that have all of them in common are copies."""
+        return ", ".join(self.part_labels)
 
 
 class Labelled(Protocol):

@@ -82,7 +82,7 @@ def best_homes(fleet: ReplayFleet, trace: Trace) -> IntArray:
     for needed, step_cost in _step_costs(fleet, trace):
         cost += step_cost
         peak = np.maximum(peak, needed)
-    home = cost.argmin(axis=1)
+    home: IntArray = cost.argmin(axis=1)
     if fleet.system.options.unlimited:
         return home
     free = fleet.capacity.copy()

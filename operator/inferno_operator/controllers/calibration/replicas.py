@@ -32,8 +32,9 @@ RAY = ("ReplicaId", "WorkerId")
 
 PART = "part"
 REPLICA = ("namespace", "pod", "instance")
-MODEL = "model_name"
-"""Labels that tell replicas apart, and the label of the model, which some series do not have."""
+MODEL, ENGINE = "model_name", "engine"
+"""Labels that tell replicas apart, the label of the model, which some series do not have, and that
+of the engines of a replica. Series that differ in another label are copies."""
 
 
 _ITL = ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds")
@@ -164,8 +165,8 @@ def expression(
     """
     by = ", ".join(dict.fromkeys((*REPLICA, MODEL, *sorted(names))))
     return "\nor\n".join(
-        f"label_replace({part.aggregate} by ({by})"
-        f' ({_alternatives(part, window_s, selector, prefixes)}), "{PART}", "{name}", "", "")'
+        f"label_replace({part.aggregate} by ({by}) (max by ({by}, {ENGINE})"
+        f' ({_alternatives(part, window_s, selector, prefixes)})), "{PART}", "{name}", "", "")'
         for name, part in parts.items()
     )
 

@@ -67,7 +67,7 @@ def arrival_rate(reading: Reading) -> float | None:
 
     It is that of the long window, and that of a shorter one if it is significantly larger: an
     increase is seen at once, a decrease after the long window. That of a young server is not
-    known before enough requests arrived.
+    known before enough requests arrived. It is 0 where replicas wait for their first request.
     """
     custom = reading.part(CUSTOM_ANSWERS, "arrivalRate")
     if custom is not None:
@@ -76,8 +76,11 @@ def arrival_rate(reading: Reading) -> float | None:
     for name in sorted(reading.answers.get(LOAD_LONG, {})):
         rate = _of_windows(reading, name, known)
         if rate is not None:
-            is_told = known.youth is None or known.youth.tells(rate, reading.windows.short)
-            return rate if is_told else None
+            break
+    else:
+        rate = 0.0 if reading.is_unused else None
+    if rate is None or known.youth is None or known.youth.tells(rate, reading.windows.short):
+        return rate
     return None
 
 

@@ -176,7 +176,8 @@ def _verdict(
         return QualityVerdict("Partial", _TOO_FEW)
     if rate is None:
         return _uncounted(reading, source, hint)
-    return _partial(reading, replicas) or _idle(reading, rate) or QualityVerdict("Fresh")
+    gaps = _partial(reading, replicas)
+    return gaps or _idle(reading, rate) or QualityVerdict("Fresh", reading.copies)
 
 
 _TOO_FEW = (
@@ -248,14 +249,15 @@ def _gaps(reading: Reading, replicas: MeasuredReplicas | None) -> Iterator[str]:
         yield _unreporting(replicas, reading.part(REPLICAS, "absent") or 0.0)
     if reading.part(REPLICAS, "moved"):
         yield (
-            "several jobs scrape the replicas, or their job was"
-            f" renamed less than {window} ago; let one job scrape them"
+            f"labels of the series changed less than {window} ago, such as the job:"
+            " their counters began anew"
         )
     if restarting := reading.part(REPLICAS, "restarting"):
         yield (
             f"replicas that restarted several times in {window}: {restarting:g}, and what they"
             " counted is lost; read why with kubectl logs --previous"
         )
+    yield from reading.doubts
     if young := reading.part(CUSTOM_ANSWERS, YOUNG):
         yield f"the query of arrivalRate had no number {_duration(round(young))} ago"
     if reading.is_young:
@@ -284,7 +286,7 @@ def _idle(reading: Reading, rate: float) -> QualityVerdict | None:
     busy = (_gauge(reading, "running") or 0.0) + (_gauge(reading, "waiting") or 0.0)
     if rate > 0 or busy > 0:
         return None
-    return QualityVerdict("Idle", f"{NOTHING}{STAYS}")
+    return QualityVerdict("Idle", f"{NOTHING}{STAYS}{_also(reading.copies)}")
 
 
 def _numbers(

@@ -61,6 +61,19 @@ def test_problems_come_first_then_important_classes_and_the_last_line_counts_the
     assert lines[-1] == "no room for 34 of 43 servers; --once shows all"
 
 
+def test_a_remark_on_a_fresh_measurement_is_no_problem() -> None:
+    known = {"time": "2026-11-25T12:00:00Z", "quality": "Fresh", "arrivalRate": 60}
+    lengths = {"avgInTokens": 500, "avgOutTokens": 200}
+    copied = {**known, **lengths, "message": "each target has 2 copies, they differ in replica"}
+    lacking = {**known, "message": "plans lack the mean lengths of requests"}
+    first, last = placed("a-copied", "Low"), placed("z-lacking", "Low")
+    for manifest, measured in ((first, copied), (last, lacking)):
+        manifest["spec"]["measure"] = {"source": "vLLM", "labels": {"app": "a"}}
+        manifest["status"]["measured"] = measured
+
+    assert names(shown([first, *CALM, last], 16))[:2] == ["z-lacking", "a-copied"]
+
+
 def test_notes_leave_most_lines_to_the_rows() -> None:
     lines = shown([placed(f"s{n:02}", "Low", f"too few: {n}") for n in range(40)], 20)
 

@@ -189,7 +189,7 @@ class Scene:
             is_idle = _time() - self.last_request > LONG_S
             rate = {"0": 0.0 if is_idle else max(self.rate, 1 / LONG_S)}
             lengths = {} if is_idle else {"avgInTokens": 1.0, "avgOutTokens": 1.0}
-            words |= {"offset 300s": rate, "offset 60s": rate, "tokens_sum": lengths}
+            words |= {"delta": rate, "tokens_sum": lengths}
             words["count_over_time"] = {"reporting": 1.0}
         self.table.serve("m", **words)
 

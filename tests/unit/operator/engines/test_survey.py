@@ -7,6 +7,7 @@ import pytest
 from inferno_operator.controllers.measurement.quality import measured
 from inferno_operator.engines import promql
 from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.round_queries import COPIES_LOOKED_AT
 from inferno_operator.engines.rounds import AT_ONCE
 from inferno_operator.engines.series_groups import WINDOWS, RateWindows, SeriesGroup
 from inferno_operator.engines.survey import Results, Survey, SurveyResult
@@ -81,6 +82,24 @@ async def test_the_number_of_queries_does_not_grow_with_the_servers(
         await asking.ask(measures)
 
         assert len(table.asked) <= QUERIES
+
+
+async def test_the_labels_of_copies_are_asked_for_once_and_for_some_servers_at_a_time(
+    table: Table,
+) -> None:
+    names = [f"m{n}" for n in range(COPIES_LOOKED_AT + 1)]
+    for name in names:
+        table.serve(name, "prod", delta={"0": 1.0}, count_over_time={**ALIVE, "copies": 2.0})
+    asking = survey(table)
+    asked = []
+
+    for _ in range(3):
+        table.asked.clear()
+        results = await asking.ask({key(name): vllm(name) for name in names})
+        asked.append([text for text in table.asked if "topk" in text])
+
+    assert [len(texts) for texts in asked] == [1, 1, 0]
+    assert {item.message for item in judged(results).values()} == {"each target has 2 copies"}
 
 
 async def test_answers_about_many_servers_come_some_at_a_time(table: Table) -> None:
@@ -171,7 +190,7 @@ class Scraped(Table):
         self.series = series
 
     async def query(self, expression: str, at: float | None = None) -> QueryResult:
-        if "exported_namespace" not in expression:
+        if not expression.startswith("group by (__name__"):
             return await super().query(expression, at)
         self.asked.append(expression)
         return QueryResult(tuple(Sample(labels, NOW, 1.0) for labels in self.series))

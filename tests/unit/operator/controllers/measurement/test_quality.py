@@ -286,7 +286,47 @@ def test_a_server_whose_scrape_job_is_renamed_may_grow_but_not_shrink() -> None:
     found = judge(reading(replicas={**REPORTING, "moved": 2.0}))
 
     assert found.quality == "Partial"
-    assert "their job was renamed less than 5 minutes ago" in found.message
+    assert "labels of the series changed less than 5 minutes ago" in found.message
+
+
+def test_copies_are_named_and_change_nothing_else() -> None:
+    subject = replace(
+        reading(replicas={**REPORTING, "copies": 2.0}), copies="each target has 2 copies"
+    )
+
+    found = judge(subject)
+
+    assert found.model_copy(update={"message": ""}) == judge(reading())
+    assert found.message == "each target has 2 copies"
+
+
+def test_copies_that_count_different_requests_may_grow_but_not_shrink() -> None:
+    parts = {**REPORTING, "copies": 2.0}
+    subject = reading(replicas=parts, copies={"unlike": 1.0})
+    subject = replace(subject, copies="each target has 2 copies")
+
+    found = judge(subject)
+
+    assert found.quality == "Partial"
+    assert "each target has 2 copies, but they count different requests" in found.message
+
+
+def test_a_server_before_its_first_request_is_idle() -> None:
+    quiet = {**REPORTING, "running": 0.0, "waiting": 0.0, "unused": 0.0}
+    subject = Reading({REPLICAS: quiet}, time=NOW)
+
+    found = judge(subject)
+
+    assert (found.quality, found.arrival_rate) == ("Idle", 0)
+
+
+@pytest.mark.parametrize("load_long", [{}, {"0": 0.0}])
+def test_requests_that_no_counter_counts_are_not_taken_as_none(load_long: Parts) -> None:
+    subject = reading(load_short={}, load_long=load_long, replicas={**REPORTING, "unused": 4.0})
+
+    found = judge(subject, BEFORE)
+
+    assert found.quality in {"Partial", "Missing"}
 
 
 def test_a_server_whose_replicas_restart_again_and_again_may_grow_but_not_shrink() -> None:
