@@ -46,6 +46,51 @@ def test_a_prometheus_that_cannot_be_asked_is_one_line(
     assert printed.stderr.count(b"\n") == 1
 
 
+OWN = """
+Mine:
+  heartbeat: [mine_alive]
+  arrivals: [[{rate: [mine_requests_total]}]]
+"""
+
+
+@pytest.mark.parametrize("by_option", [True, False])
+@pytest.mark.parametrize("command", [("measure",), ("replay", "--from", "1h", "--step", "60")])
+def test_sources_of_ones_own_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], *, by_option: bool
+) -> None:
+    folder = shutil.copytree(MEASURED, tmp_path / "measured")
+    servers = folder / "servers.yaml"
+    servers.write_text(servers.read_text().replace("source: vLLM", "source: Mine"))
+    file = tmp_path / "sources.yaml"
+    file.write_text(OWN)
+    name, *options = command
+    given = ("--measure-sources", file) if by_option else ()
+
+    with serving() as prometheus:
+        prometheus.usual = lambda _: vector()
+        where = ("--prometheus", prometheus.url, *options)
+        unknown = inferno(name, folder, *where)
+        if not by_option:
+            monkeypatch.setenv("INFERNO_MEASURE_SOURCES", str(file))
+        known = inferno(name, folder, *where, *given)
+        asked = "".join(map(str, prometheus.asked))
+
+    assert b"'Mine' is unknown" in unknown.stdout + unknown.stderr
+    assert b"is unknown" not in known.stdout + known.stderr
+    assert "mine_alive" in asked
+
+
+def test_a_file_with_sources_that_is_not_valid_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "sources.yaml"
+    file.write_text("Mine: {heartbeat: []}")
+
+    printed = inferno("measure", MEASURED, *NOWHERE, "--measure-sources", file)
+
+    assert (printed.returncode, printed.stdout) == (2, b"")
+    assert printed.stderr.decode().startswith(f"inferno: {file}: Mine.heartbeat: ")
+    assert printed.stderr.count(b"\n") == 1
+
+
 def test_a_server_without_a_label_is_named(tmp_path: Path) -> None:
     folder = shutil.copytree(MEASURED, tmp_path / "measured")
     servers = folder / "servers.yaml"

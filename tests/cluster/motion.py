@@ -7,7 +7,7 @@ targets is known from the simulation.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -215,6 +215,8 @@ class Motion(Background):
         """When the loads began to move [s], on the clock of the fleet."""
         self._looked = fleet.now
         self.seen = {mover.name: Seen() for mover in movers}
+        self.undiscovered: frozenset[str] = frozenset()
+        """Names of pods that serve, and that Prometheus does not scrape."""
         self._engines = {mover.name: mover.engine for mover in movers if mover.engine}
         self.servers: dict[str, Server] = {
             mover.name: fleet.add(mover.name, _settings(mover.name), 0, 0.0) for mover in movers
@@ -273,12 +275,21 @@ class Motion(Background):
         server, first = self.servers[name], self.seen[name].first
         return [server.truth(max(time - w, first), time).arrival_rate for w in windows]
 
+    def lose(self, names: Iterable[str]) -> None:
+        """Let Prometheus discover these pods no more, and all others."""
+        self.undiscovered = frozenset(names)
+        self._discover()
+
+    def _discover(self) -> None:
+        targets = (t for t in self._fleet.targets() if t.labels["pod"] not in self.undiscovered)
+        self._prometheus.set_targets([*targets, *self._others])
+
     def _tick(self) -> None:
         for mover in self._movers:
             self.servers[mover.name].set_rate(mover.rate(max(self.elapsed, 0.0)))
         pods: list[Any] = self._core.list_namespaced_pod(self._scene.namespace).items
         if self._follow({pod.metadata.name: pod for pod in pods}):
-            self._prometheus.set_targets([*self._fleet.targets(), *self._others])
+            self._discover()
         for name, server in self.servers.items():
             seen = self.seen[name]
             if _serving(server):

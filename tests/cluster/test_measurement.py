@@ -29,6 +29,7 @@ from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.prometheus import Prometheus as Client
 from inferno_optimizer.forecast import first_ratio
 from tests.cluster.connection import connected
+from tests.cluster.motion import ENGINES, Mover, PodTimes, manifests, moving
 from tests.cluster.scene import Manifest, Mode, Scene, condition, in_every_mode, in_mode
 from tests.conftest import StartOperator
 from tests.controlplane.processes import Processes
@@ -394,7 +395,7 @@ def test_a_wrong_source_is_missing_and_the_message_has_the_metrics(known: World)
     found = known.find("llama", source="SGLang")
 
     assert found.quality == "Missing"
-    assert "but there are vllm:num_requests_running" in found.message
+    assert "but there are vllm:num_requests_running of source vLLM" in found.message
 
 
 @pytest.mark.extended
@@ -547,3 +548,64 @@ def test_a_prometheus_that_stops_takes_no_replica_from_a_server(
     assert before["numReplicas"] >= 2
     assert after["numReplicas"] >= before["numReplicas"]
     assert after["load"]["arrivalRate"] >= before["load"]["arrivalRate"]
+
+
+CROWD_S, CROWD, CROWD_RATE = 30, 5, 12.0
+"""Window of all rates [s], and the replicas for a load [requests/s]: each serves 3 in a second."""
+
+
+def crowd_manifests() -> Iterator[Manifest]:
+    """Yield all objects of a Server that needs five replicas, with short windows."""
+    mover = Mover("crowd", lambda _: CROWD_RATE, ("A100",), CROWD)
+    for manifest in manifests([mover], {"A100": 20}, interval=2):
+        spec = manifest.get("spec", {})
+        if manifest["kind"] == "Model":
+            (data,) = (item for item in spec["data"] if item["acc"] == "A100")
+            data["decodeParms"] = {"alpha": CROWDED.alpha, "beta": CROWDED.beta}
+        if manifest["kind"] == "Server":
+            windows = {"shortSeconds": CROWD_S // 3, "longSeconds": CROWD_S}
+            spec["measure"]["windows"] = windows
+            spec["scaleDown"] = {"windowSeconds": CROWD_S}
+        yield manifest
+
+
+CROWDED = replace(ENGINES["A100"], beta=1.0)
+"""A step takes 20 ms with 12 requests."""
+
+
+@pytest.mark.minutes
+@pytest.mark.usefixtures("crds_installed", "deployment_controllers")
+def test_pods_that_prometheus_loses_take_no_replica_from_a_server_under_full_load(
+    scene: Scene, operator: StartOperator, prometheus_program: Path
+) -> None:
+    mover = Mover("crowd", lambda _: CROWD_RATE, ("A100",), CROWD, CROWDED)
+    times = PodTimes(cold_start_s=3.0, ending_s=2.0)
+
+    def is_fresh() -> str:
+        return str(condition(scene.servers()["crowd"], "Measured").get("reason"))
+
+    with moving(scene, prometheus_program, [mover], scrape_s=1.0, pods=times) as motion:
+        scene.apply(*crowd_manifests())
+        wait_until(motion.all_serve, bool, "replicas that serve")
+        operator(environment=motion.environment(measure_s=2.0))
+        wait_until(is_fresh, lambda reason: reason == "Fresh", "a measurement of whole windows")
+        motion.begin()
+        first = scene.servers()["crowd"]["spec"]["desiredAlloc"]["numReplicas"]
+        _, *lost = sorted(motion.servers["crowd"].pods)
+        motion.lose(lost)
+        told = wait_until(
+            lambda: str(condition(scene.servers()["crowd"], "Measured").get("message")),
+            lambda message: f"1 of {first} ready pods report" in message,
+            "pods that are not discovered",
+        )
+        reason = condition(scene.servers()["crowd"], "Measured")["reason"]
+        replicas = scene.servers()["crowd"]["status"]["measured"]["replicas"]
+        wait_until(lambda: motion.elapsed, lambda s: s > 3 * CROWD_S, "longer than all windows")
+        placements = motion.seen["crowd"].placements
+        motion.lose(())
+        wait_until(is_fresh, lambda reason: reason == "Fresh", "pods that are discovered again")
+
+    assert first >= CROWD
+    assert (reason, told[:32]) == ("Partial", "the load may grow but not shrink")
+    assert replicas == {"ready": first, "reporting": 1}
+    assert all(sum(each.values()) >= first for _, each in placements)

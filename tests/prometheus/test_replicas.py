@@ -34,11 +34,13 @@ class Target:
     """Whether the scrapes fail when others end."""
     renamed: str = ""
     """The job that scrapes it when others end."""
+    ends_s: int = ENDED_S
+    """When it ends [s]."""
     restarts_every_s: int = LENGTH_S
     """Time between restarts; what it has counted is about as much each time it is scraped."""
 
     def lines(self, now: int, time: float) -> Iterator[str]:
-        over = now > ENDED_S
+        over = now > self.ends_s
         if self.ends and over:
             return
         failed = self.fails and over
@@ -87,6 +89,19 @@ TARGETS = (
     # A pod of another model restarts, in the same namespace.
     Target("restarting", 'instance="10.0.5.0:8000",namespace="prod",pod="h"', restarts_every_s=30),
     Target("restarted", 'instance="10.0.5.1:8000",namespace="prod",pod="i"', restarts_every_s=400),
+    # Pods with two engines each, and an engine that names no pod.
+    *(
+        Target("several", f'instance="10.0.6.{n}:{port}",namespace="prod",pod="s-{n}"')
+        for n in range(2)
+        for port in (8000, 8001)
+    ),
+    Target("several", 'instance="10.0.6.9:8000"'),
+    # Nothing marks that three pods of four ended a minute ago, as another Prometheus wrote them.
+    *(
+        Target("unmarked", f'instance="10.0.7.{n}:8000",namespace="prod",pod="u-{n}"',
+               ends=n > 0, ends_s=LENGTH_S - 3 * INTERVAL_S)
+        for n in range(4)
+    ),
     # Targets without names of pods; some engines say them of themselves.
     Target("plain", 'instance="host:1"'),
     Target("plain", 'instance="host:2"', own=',pod="f",namespace="prod"', fails=True),
@@ -124,7 +139,7 @@ def counted(
     group = SeriesGroup("vLLM", built_in()["vLLM"], ("model_name", *labels), ((model, *values),))
     samples = known.query(replicas(group, WINDOWS).expression, END)
     found = {sample.labels[PART]: sample.value for sample in samples}
-    names = ("reporting", "absent", "moved", "restarting")
+    names = ("reporting", "pods", "absent", "moved", "restarting")
     return {name: found[name] for name in names if name in found}
 
 
@@ -138,6 +153,16 @@ def test_pods_that_ended_are_not_counted_for_other_pods_have_their_addresses(
 
 def test_pods_of_two_clusters_with_the_same_names_are_two(known: Prometheus) -> None:
     assert counted(known, "everywhere") == {"reporting": 2}
+
+
+def test_pods_with_several_engines_are_counted_beside_their_targets(known: Prometheus) -> None:
+    assert counted(known, "several") == {"reporting": 5, "pods": 3}
+    assert counted(known, "several", ("namespace",), ("prod",)) == {"reporting": 4, "pods": 2}
+    assert counted(known, "several", ("pod",), ("s-1",)) == {"reporting": 2, "pods": 1}
+
+
+def test_pods_whose_newest_samples_are_old_are_not_counted(known: Prometheus) -> None:
+    assert counted(known, "unmarked") == {"reporting": 4, "pods": 1}
 
 
 def test_a_pod_whose_scrapes_fail_is_counted(known: Prometheus) -> None:

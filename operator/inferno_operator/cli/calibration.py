@@ -13,14 +13,19 @@ from inferno_operator.controllers.calibration.past import past_ends
 from inferno_operator.controllers.calibration.ports import Pair
 from inferno_operator.controllers.calibration.replicas import (
     PART,
+    VLLM,
     WINDOW_S,
     LabelledReplicas,
     PrometheusWindows,
 )
+from inferno_operator.engines.catalogue import MetricSources
 from inferno_operator.runtime.prometheus import Prometheus, is_label_name
 from inferno_optimizer.calibration.windows import LIVE, Window, judged, retained
 from inferno_optimizer.errors import CalibrationError, InputError
 from inferno_optimizer.units import SECONDS_PER_HOUR
+
+ALIVE = "num_requests_running"
+"""The metric by which a source with the metrics of vLLM is known, without its prefix."""
 
 TOLD_EVERY = 30
 """Windows between two messages of progress."""
@@ -46,6 +51,7 @@ def parse_labels(text: str) -> dict[str, str]:
 
 def read_windows(
     endpoint: PrometheusEndpoint,
+    sources: MetricSources,
     labels: Mapping[str, str],
     hours: float,
     tell: Callable[[str], None],
@@ -56,6 +62,8 @@ def read_windows(
     ----------
     endpoint
         Where Prometheus is.
+    sources
+        The sources, of which those count that have the metrics of vLLM under another prefix.
     labels
         Labels that all series of the replicas have.
     hours
@@ -73,9 +81,8 @@ def read_windows(
 
     async def read() -> list[Window]:
         async with connect(endpoint) as client:
-            return await past_windows(
-                client, labels, past_ends(time.time(), hours * SECONDS_PER_HOUR), tell
-            )
+            ends = past_ends(time.time(), hours * SECONDS_PER_HOUR)
+            return await past_windows(client, labels, ends, tell, prefixes=vllm_prefixes(sources))
 
     windows = run_async(read())
     if not windows:
@@ -88,12 +95,20 @@ def read_windows(
     return Measurements(kept, LIVE, "windows", _unused(kept))
 
 
+def vllm_prefixes(sources: MetricSources) -> tuple[str, ...]:
+    """Return with what the names of the metrics of vLLM begin in some sources, its own first."""
+    names = (source.heartbeat[0] for source in sources.values())
+    prefixes = (name.removesuffix(ALIVE) for name in names if name.endswith(ALIVE))
+    return tuple(dict.fromkeys((VLLM, *prefixes)))
+
+
 async def past_windows(
     prometheus: Prometheus,
     labels: Mapping[str, str],
     ends: Sequence[float],
     tell: Callable[[str], None],
     window_s: int = WINDOW_S,
+    prefixes: Sequence[str] = (VLLM,),
 ) -> list[Window]:
     """Return the windows of all replicas with these labels.
 
@@ -109,9 +124,13 @@ async def past_windows(
         Is told the progress.
     window_s
         Length of the windows [s], at least four scrapes.
+    prefixes
+        With what the names of the metrics begin.
     """
     pair = Pair("", "", "")
-    windows = PrometheusWindows(prometheus, lambda: [LabelledReplicas(labels, pair)], window_s)
+    windows = PrometheusWindows(
+        prometheus, lambda: [LabelledReplicas(labels, pair)], window_s, prefixes
+    )
     all_windows: list[Window] = []
     last: list[Window] = []
     for number, end in enumerate(ends, start=1):

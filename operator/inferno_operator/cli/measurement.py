@@ -10,8 +10,12 @@ from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.cli.overview import targets_of
 from inferno_operator.controllers.measurement.correction import with_correction
 from inferno_operator.controllers.measurement.load import measured_server, with_planned_load
-from inferno_operator.controllers.measurement.quality import measured, with_targets
-from inferno_operator.engines.catalogue import built_in
+from inferno_operator.controllers.measurement.quality import (
+    measured,
+    with_missing_lengths,
+    with_targets,
+)
+from inferno_operator.engines.catalogue import MetricSources
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Measured, Model, Resource, Server, Target
 from inferno_operator.resources.objects import Key
@@ -60,7 +64,7 @@ class QueryRecorder(Prometheus):
 
 
 async def measure(
-    resources: Sequence[Resource], endpoint: PrometheusEndpoint
+    resources: Sequence[Resource], endpoint: PrometheusEndpoint, sources: MetricSources
 ) -> tuple[list[ServerMeasurement], list[Asked]]:
     """Measure the Servers among some objects now.
 
@@ -76,7 +80,9 @@ async def measure(
         raise InputError("nothing to measure: no Server has spec.measure")
     async with connect(endpoint) as client:
         recorder = QueryRecorder(client)
-        survey = Survey(recorder, built_in(), lambda: datetime.now(UTC).timestamp())
+        survey = Survey(
+            recorder, sources, lambda: datetime.now(UTC).timestamp(), looked_at=len(servers)
+        )
         measures = {_key(s): s.spec.measure for s in servers if s.spec.measure}
         results = await survey.ask(measures)
     if recorder.asked and all(asked.problem for asked in recorder.asked):
@@ -87,11 +93,12 @@ async def measure(
     for server in servers:
         result = results[_key(server)]
         target = targets.get((server.spec.service_class, server.spec.model))
-        newest = measured(result.reading, result.source, None, result.hint)
+        newest = measured(result.reading, result.source, None, result.hint, server.ready_pods)
         before = server.status.measured
         model = models.get(server.spec.model)
         newest = with_correction(with_targets(newest, target), server, before, target, model)
         newest = with_planned_load(newest, server, before, target, newest.time)
+        newest = with_missing_lengths(newest, measures[_key(server)].source, result.source)
         measurements.append(ServerMeasurement(server, newest, target))
     return measurements, recorder.asked
 

@@ -12,7 +12,7 @@ from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.cli.interrupts import run_async
 from inferno_operator.cli.offline.traces import write_trace
 from inferno_operator.cli.options.durations import duration_of
-from inferno_operator.engines.catalogue import MetricSources, built_in
+from inferno_operator.engines.catalogue import MetricSources
 from inferno_operator.engines.past import PastLoad, Span, Tell, loads_of
 from inferno_operator.resources import Resource, Server
 from inferno_operator.runtime.prometheus import PrometheusPast
@@ -58,6 +58,7 @@ class PastOptions:
     """What the options of the command say: where and when to read, and where to keep it."""
 
     endpoint: PrometheusEndpoint
+    sources: MetricSources
     begin: str
     end: str
     step_s: float
@@ -84,7 +85,7 @@ def read_past(
 
     async def read() -> tuple[dict[str, PastLoad], list[str]]:
         async with connect(options.endpoint) as client:
-            return await past_loads(servers, client, built_in(), span, tell)
+            return await past_loads(servers, client, options.sources, span, tell)
 
     loads, remarks = run_async(read())
     trace, missing = trace_of(loads, span)

@@ -111,6 +111,7 @@ class MetricSource(Part):
         default_factory=dict
     )
     gauges: dict[Gauge, OfReplicas] = Field(default_factory=dict)
+    since: dict[Mean, str] = Field(default_factory=dict)
 
     @property
     def counted(self) -> str:

@@ -108,14 +108,15 @@ def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
     """Return the query for gauges and for the replicas.
 
     Most servers have the first two parts only. Parts: the gauges by name; `reporting` replicas;
-    `absent` replicas, which have reported in the long window, are targets whose scrapes fail, and
-    do not report now; `moved` targets, which had more copies in the long window than now;
-    `restarting` replicas, whose counters began anew again and again in it; `young`, the replicas of
-    a server of which none was known before the window; `late`, the time of the newest sample [s] of
-    a server that is not scraped in time; `newest`, the same where `rate` and `delta` do not
-    extrapolate to the end of their window; `copies` of each series, if there are several; `unused`,
-    if no counter of requests has a series, the most requests that ran or waited in the long window;
-    and once, without labels, `interval`: the time between two scrapes [s] of nearly all servers.
+    `pods`, whose newest sample is fresh, unless they are as many as these; `absent` replicas, which
+    have reported in the long window, are targets whose scrapes fail, and do not report now; `moved`
+    targets, which had more copies in the long window than now; `restarting` replicas, whose
+    counters began anew again and again in it; `young`, the replicas of a server of which none was
+    known before the window; `late`, the time of the newest sample [s] of a server that is not
+    scraped in time; `newest`, the same where `rate` and `delta` do not extrapolate to the end of
+    their window; `copies` of each series, if there are several; `unused`, if no counter of requests
+    has a series, the most requests that ran or waited in the long window; and once, without labels,
+    `interval`: the time between two scrapes [s] of nearly all servers.
     """
     seconds, recently = windows.long, windows.short // SCRAPES
     heartbeat = _alive(group)
@@ -130,6 +131,7 @@ def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
     parts = [
         *((name, _gauge(group, gauge)) for name, gauge in group.source.gauges.items()),
         ("reporting", reporting),
+        *_pods(group, reporting, f"time() - {MARGIN_SECONDS} - 2 * {seconds} / {samples}"),
         ("absent", f"count {group.by} ({absent})"),
         ("moved", f"count {group.by} ({_of_changed_labels(group, seconds)})"),
         *_restarting(group, seconds),
@@ -151,6 +153,31 @@ def _targets(expression: str, group: SeriesGroup) -> str:
 def _largest(expression: str, group: SeriesGroup) -> str:
     """One series of each part of the work of a target: the largest of its copies."""
     return f"max by ({group.of_parts}) ({expression})"
+
+
+def _pods(group: SeriesGroup, reporting: str, since: str) -> Iterator[tuple[str, str]]:
+    """The part for pods, which may have several targets; one that names no pod is one of its own.
+
+    Where another Prometheus writes the series, nothing marks their ends, and each is there for
+    minutes after its target is gone: what counts is the time of its newest sample.
+    """
+    if group.source.without_replicas or "instance" in group.labels:
+        return
+    places = (
+        ("exported_pod", 'exported_pod!=""'),  # of a collector, whose own pod is `pod`
+        ("pod", 'exported_pod="",pod!=""'),
+        ("instance", 'exported_pod="",pod=""'),
+    )
+    names = {
+        label: ", ".join(dict.fromkeys(("cluster", "namespace", label, *group.labels)))
+        for label, _ in places
+    }
+    fresh = f"> on ({', '.join(group.labels)}) group_left () ({since})"
+    pods = " or ".join(
+        f"group by ({names[label]}) (({_each(group, 'timestamp({})', where)}) {fresh})"
+        for label, where in places
+    )
+    yield "pods", f"(count {group.by} ({pods}) != {reporting})"
 
 
 def _of_changed_labels(group: SeriesGroup, seconds: int) -> str:
@@ -371,9 +398,10 @@ def _selected(group: SeriesGroup, metric: str, where: str = "") -> str:
     return f"{metric}{{{matchers}}}"
 
 
-def _each(group: SeriesGroup, template: str) -> str:
+def _each(group: SeriesGroup, template: str, where: str = "") -> str:
     """A function of each metric of the heartbeat; `{}` or `{0}` is the selector."""
-    return " or ".join(template.format(_selected(group, name)) for name in group.source.heartbeat)
+    names = group.source.heartbeat
+    return " or ".join(template.format(_selected(group, name, where)) for name in names)
 
 
 def _sum(group: SeriesGroup, terms: Sequence[Term], seconds: int, before: int) -> str:

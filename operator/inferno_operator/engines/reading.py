@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from sys import intern
 
-from inferno_operator.engines.promql import Query
+from inferno_operator.engines.promql import MARGIN_SECONDS, Query
 from inferno_operator.engines.series_groups import PART, WINDOWS, RateWindows, SeriesGroup
 from inferno_operator.runtime.prometheus import QueryResult, RefusedError, Sample
 from inferno_operator.runtime.texts import shortened
@@ -76,6 +76,11 @@ class Reading:
         """Return a part of an answer; None if it is absent, NaN or infinite."""
         value = self.answers.get(query, {}).get(part)
         return None if value is None or not math.isfinite(value) else value
+
+    @property
+    def grace_s(self) -> float:
+        """Time in which Prometheus certainly begins to scrape a pod that became ready [s]."""
+        return 2 * self.interval + MARGIN_SECONDS
 
     @property
     def is_young(self) -> bool:

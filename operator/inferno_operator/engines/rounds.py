@@ -59,12 +59,16 @@ class Rounds:
         What to ask.
     clock
         The time of day, Unix time [s].
+    diagnosis
+        Finds out why servers have no series.
     """
 
-    def __init__(self, prometheus: Prometheus, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, prometheus: Prometheus, clock: Callable[[], float], diagnosis: Diagnosis
+    ) -> None:
         self._prometheus = prometheus
         self._clock = clock
-        self._diagnosis = Diagnosis(prometheus)
+        self._diagnosis = diagnosis
         self._memory: dict[GroupPart, GroupMemory] = {}
 
     async def ask(
@@ -143,7 +147,7 @@ class Rounds:
         await queries.optional(round_, promql.last_seen(group, MEMORY_SECONDS))
         seen = round_.tables.get(LAST_SEEN, {})
         missing = replace(group, values=tuple(v for v in absent if v not in seen))
-        return await self._diagnosis.hints(missing)
+        return await self._diagnosis.hints(missing, {*round_.group.values} - {*absent})
 
     def _left_out(self, problem: str) -> Reading:
         return Reading(refused=blamed(problem), time=self._clock())

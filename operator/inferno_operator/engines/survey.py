@@ -10,6 +10,7 @@ from inferno_operator.engines.catalogue import (
     MetricSources,
     find_source,
 )
+from inferno_operator.engines.diagnosis import AT_A_TIME, Diagnosis
 from inferno_operator.engines.division import Namespaces, chunks
 from inferno_operator.engines.own_queries import OwnQueries
 from inferno_operator.engines.reading import Reading, Values
@@ -62,6 +63,8 @@ class Survey:
         The time of day, Unix time [s].
     windows
         The windows of rates of Servers that name none; short ones grow with the scrape interval.
+    looked_at
+        Servers of a group for which each survey looks why they have no series.
     """
 
     def __init__(
@@ -70,11 +73,12 @@ class Survey:
         catalogue: MetricSources,
         clock: Callable[[], float],
         windows: RateWindows = WINDOWS,
+        looked_at: int = AT_A_TIME,
     ) -> None:
         self._catalogue = catalogue
         self._clock = clock
         self._windows = windows
-        self._rounds = Rounds(prometheus, clock)
+        self._rounds = Rounds(prometheus, clock, Diagnosis(prometheus, catalogue, looked_at))
         self._own = OwnQueries(prometheus)
         self._seconds: dict[GroupPart, float] = {}
 

@@ -177,7 +177,7 @@ class MeasuredReplicas(Part):
     """Replicas of a server."""
 
     ready: NonNegativeInteger
-    """Replicas that Prometheus knows."""
+    """Replicas that Prometheus knows; the ready pods in Kubernetes, where these are more."""
     reporting: NonNegativeInteger
     """Replicas of these whose newest scrape succeeded."""
 
@@ -233,7 +233,7 @@ class Measured(Part):
     quality: Quality
     """Fresh, Idle, Partial, Stale, Missing or Refused."""
     message: str = ""
-    """What to do, unless the quality is Fresh."""
+    """What to do, unless the quality is Fresh and plans lack nothing."""
     arrival_rate: Number | None = None
     """Requests that arrive, whether they are served or not [requests/min]."""
     avg_in_tokens: Number | None = None

@@ -196,6 +196,22 @@ class Server(Resource):
         return bool(self.spec.workloads or self.spec.model_booster)
 
     @property
+    def ready_pods(self) -> tuple[int, int] | None:
+        """The ready pods that answer requests, and all of them, as the operator has counted them.
+
+        Of a replica with several pods it is the first one; where prefill and decode are apart,
+        only those that decode answer. None if nothing that the operator could count is named, or
+        if it has not counted yet.
+        """
+        current = self.spec.current_alloc
+        if current is None or not self.names_workloads:
+            return None
+        ready, roles = current.num_replicas, current.roles
+        if roles is None:
+            return ready, ready
+        return roles.decode.num_replicas, roles.prefill.num_replicas + roles.decode.num_replicas
+
+    @property
     def is_actuated(self) -> bool:
         """Whether replicas follow from its decisions."""
         return self.names_workloads or self.spec.actuation == "Publish"

@@ -41,10 +41,9 @@ from inferno_operator.cli.options.calibration import (
     Yes,
 )
 from inferno_operator.cli.options.inputs import Paths
-from inferno_operator.cli.options.prometheus import URL, prometheus_options, required
+from inferno_operator.cli.options.prometheus import URL, PrometheusOptions, prometheus_options
 
 if TYPE_CHECKING:
-    from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
     from inferno_operator.cli.bench import Benchmark, RunsFile
     from inferno_operator.cli.offline.calibration import Measurements
     from inferno_operator.cli.tables.calibration import CalibratedPair
@@ -62,7 +61,7 @@ app = typer.Typer()
 )
 @prometheus_options
 def measure(
-    endpoint: "PrometheusEndpoint | None",
+    prometheus: PrometheusOptions,
     paths: Paths,
     output: Output = Format.TABLE,
     *,
@@ -86,10 +85,10 @@ def measure(
     from inferno_operator.cli.offline.system import read_resources, refuse_unknown
     from inferno_operator.cli.tables.measurement import measurement_notes, measurement_parts
 
-    place = required(endpoint)
+    place, sources = prometheus.place, prometheus.read_sources()
     resources = read_resources(paths, warn if lenient else refuse_unknown)
     with working("asking Prometheus"):
-        measurements, asked = run_async(measure(resources, place))
+        measurements, asked = run_async(measure(resources, place, sources))
     if output is Format.YAML:
         warn(measurement_notes(measurements))
         show(output, lambda: with_measured_loads(resources, measurements), tuple)
@@ -112,7 +111,7 @@ def measure(
 )
 @prometheus_options
 def calibrate(  # noqa: PLR0913 - an argument for each option
-    endpoint: "PrometheusEndpoint | None",
+    prometheus: PrometheusOptions,
     files: RunFiles = [],  # noqa: B006 - typer reads it and never changes it
     *,
     model: ModelName,
@@ -138,9 +137,9 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
     from inferno_operator.cli.tables.calibration import CalibratedPair
     from inferno_optimizer.errors import InputError
 
-    if files and (labels or (endpoint is not None and URL not in os.environ)):
+    if files and (labels or (prometheus.endpoint and URL not in os.environ)):
         raise InputError("give either files, or --prometheus and --labels")
-    measured = _past(endpoint, labels, hours) if labels else runs_of(files)
+    measured = _past(prometheus, labels, hours) if labels else runs_of(files)
     warn(measured.warnings)
     fitted = calibrate_windows(measured, max_batch_size, token_budget)
     if plot is not None:
@@ -148,13 +147,14 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
     _print_model(CalibratedPair(model, accelerator, acc_count), fitted, measured)
 
 
-def _past(endpoint: "PrometheusEndpoint | None", labels: str, hours: float) -> "Measurements":
+def _past(prometheus: PrometheusOptions, labels: str, hours: float) -> "Measurements":
     """Return what replicas with these labels did, as Prometheus knows it."""
     from inferno_operator.cli.calibration import parse_labels, read_windows
 
-    place, wanted = required(endpoint), parse_labels(labels)
+    place, wanted = prometheus.place, parse_labels(labels)
+    sources = prometheus.read_sources()
     with working("asking Prometheus") as tell:
-        return read_windows(place, wanted, hours, tell)
+        return read_windows(place, sources, wanted, hours, tell)
 
 
 def _print_model(pair: "CalibratedPair", laws: "Laws", measured: "Measurements") -> None:

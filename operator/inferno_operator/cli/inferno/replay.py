@@ -19,7 +19,7 @@ from inferno_operator.cli.console import (
 )
 from inferno_operator.cli.options.currency import IN_CENTS, Currency, Money, money_of
 from inferno_operator.cli.options.inputs import Paths
-from inferno_operator.cli.options.prometheus import prometheus_options, required
+from inferno_operator.cli.options.prometheus import PrometheusOptions, prometheus_options
 from inferno_operator.cli.options.replay import (
     TRACE_FILE,
     Begin,
@@ -45,7 +45,6 @@ from inferno_operator.cli.options.replay import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
     from inferno_operator.cli.past import PastOptions
     from inferno_operator.cli.replay import Replayed, ReplayedLoad
     from inferno_operator.resources import Resource
@@ -68,7 +67,7 @@ DEFAULT_POLICIES = ["static-peak", "static-peak@best", "hpa", "hpa@best", "infer
 )
 @prometheus_options
 def replay(  # noqa: PLR0913 - an argument for each option
-    endpoint: "PrometheusEndpoint | None",
+    prometheus: PrometheusOptions,
     paths: Paths,
     output: ReplayOutput = ReplayFormat.TABLE,
     *,
@@ -112,7 +111,11 @@ def replay(  # noqa: PLR0913 - an argument for each option
     money = money_of(currency)
     documents, unknown = read_documents(paths), warn if lenient else refuse_unknown
     recorded = None if begin or keep else trace
-    past = PastOptions(required(endpoint), begin, end, step, keep) if begin and not trace else None
+    past = (
+        PastOptions(prometheus.place, prometheus.read_sources(), begin, end, step, keep)
+        if begin and not trace
+        else None
+    )
     load = _load(recorded, past, lambda: resources_of(documents, unknown))
     lead = LeadTime(lead_time, lead_time_cov)
     true = system_of(read_documents([str(truth)]), unknown).profiles if truth else ()

@@ -18,12 +18,11 @@ from inferno_operator.cli.console import (
 from inferno_operator.cli.interrupts import run_async
 from inferno_operator.cli.kubectl.places import now, read, run, somewhere
 from inferno_operator.cli.options.currency import IN_CENTS, Currency, Money, money_of
-from inferno_operator.cli.options.prometheus import prometheus_options
+from inferno_operator.cli.options.prometheus import PrometheusOptions, prometheus_options
 from inferno_operator.cli.options.rows import Filter, Sort
 
 if TYPE_CHECKING:
     from inferno_operator.adapters.kubernetes.kubectl import KubectlOptions, Session
-    from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
     from inferno_operator.cli.kubectl.wanted import WantedServers
     from inferno_operator.cli.measurement import Asked, ServerMeasurement
     from inferno_operator.cli.overview import Overview
@@ -178,7 +177,7 @@ def savings(
 @somewhere
 @prometheus_options
 def measure(
-    endpoint: "PrometheusEndpoint | None",
+    prometheus: PrometheusOptions,
     place: "KubectlOptions",
     server: Annotated[
         str | None, typer.Argument(metavar="SERVER", help="Its name, or its spec.name.")
@@ -200,11 +199,13 @@ def measure(
     if server is not None:
         chosen = choose_server(observations, namespace, server)
         resources = [r for r in resources if not isinstance(r, Server) or r is chosen]
-    if endpoint is None:
+    if prometheus.endpoint is None:
         _show_measurements(output, reported(resources), ())
         return
     with working("asking Prometheus"):
-        measurements, asked = run_async(measure(resources, endpoint))
+        measurements, asked = run_async(
+            measure(resources, prometheus.endpoint, prometheus.read_sources())
+        )
     _show_measurements(output, measurements, asked)
 
 

@@ -24,6 +24,12 @@ from inferno_optimizer.units import MS_PER_SECOND
 WINDOW_S = 60
 """Length of a window [s]: at least four scrapes at the usual interval of 15 s."""
 
+VLLM = "vllm:"
+"""What the names of metrics begin with; what runs vLLM may give them another prefix."""
+
+RAY = ("ReplicaId", "WorkerId")
+"""Labels that tell apart the engines behind one target of Ray; others have none of them."""
+
 PART = "part"
 REPLICA = ("namespace", "pod", "instance")
 MODEL, ENGINE = "model_name", "engine"
@@ -140,6 +146,7 @@ def expression(
     names: Iterable[str] = (),
     window_s: int = WINDOW_S,
     selector: str = "",
+    prefixes: Sequence[str] = (VLLM,),
 ) -> str:
     """The query of all parts.
 
@@ -153,20 +160,23 @@ def expression(
         Length of the window [s].
     selector
         Restricts all metrics of replicas, such as `{namespace="prod"}`.
+    prefixes
+        With what the names of metrics begin.
     """
     by = ", ".join(dict.fromkeys((*REPLICA, MODEL, *sorted(names))))
     return "\nor\n".join(
         f"label_replace({part.aggregate} by ({by}) (max by ({by}, {ENGINE})"
-        f' ({_alternatives(part, window_s, selector)})), "{PART}", "{name}", "", "")'
+        f' ({_alternatives(part, window_s, selector, prefixes)})), "{PART}", "{name}", "", "")'
         for name, part in parts.items()
     )
 
 
-def _alternatives(part: QueryPart, window_s: int, selector: str) -> str:
+def _alternatives(part: QueryPart, window_s: int, selector: str, prefixes: Sequence[str]) -> str:
     """The first of the metrics that exists, for each engine."""
+    names = [name.replace(VLLM, prefix) for prefix in prefixes for name in part.names]
     if not part.function:
-        return " or ".join(f"{name}{selector}" for name in part.names)
-    return " or ".join(f"{part.function}({name}{selector}[{window_s}s])" for name in part.names)
+        return " or ".join(f"{name}{selector}" for name in names)
+    return " or ".join(f"{part.function}({name}{selector}[{window_s}s])" for name in names)
 
 
 def _selector(labelled: Sequence[LabelledReplicas]) -> str:
@@ -188,6 +198,9 @@ class PrometheusWindows:
         Returns which labels belong to which model and accelerator.
     window_s
         Length of the windows [s], at least four scrapes.
+    prefixes
+        With what the names of the metrics of vLLM begin; where it is not only its own prefix, a
+        target may have several engines, which are told apart.
     """
 
     def __init__(
@@ -195,8 +208,10 @@ class PrometheusWindows:
         prometheus: Prometheus,
         labelled: Callable[[], Sequence[LabelledReplicas]],
         window_s: int = WINDOW_S,
+        prefixes: Sequence[str] = (VLLM,),
     ) -> None:
         self._prometheus = prometheus
+        self._prefixes = prefixes
         self._labelled = labelled
         self._window_s = window_s
 
@@ -209,9 +224,11 @@ class PrometheusWindows:
         if not labelled:
             return {}
         names = {name for each in labelled for name in each.labels}
+        names |= {*(RAY if self._prefixes != (VLLM,) else ())}
         selector = _selector(labelled)
         queries = [
-            expression(parts, names, self._window_s, selector) for parts in (COUNTERS, GAUGES)
+            expression(parts, names, self._window_s, selector, self._prefixes)
+            for parts in (COUNTERS, GAUGES)
         ]
         answers = [await self._prometheus.query(query, at) for query in queries]
         return windows(answers, labelled, self._window_s)

@@ -26,6 +26,8 @@ class MeasuredServers:
         self._objects = informers.subscribe([MODEL, SERVER, SERVICE_CLASS], self._changed)
         self._forget = forget
         self._servers: dict[Key, Observation] = {}
+        self._ready: dict[Key, list[tuple[float, tuple[int, int]]]] = {}
+        """How many pods are ready, since when [s]: the last one before a while, and since then."""
         self._targets: dict[tuple[str, str, str], Target] | None = None
         """By namespace, service class and model; None if the classes have changed since."""
         self._models: dict[tuple[str, str], Model] | None = None
@@ -57,6 +59,34 @@ class MeasuredServers:
             self._servers[key] = observation
         else:
             self._remove(key)
+
+    def ready_pods(self, key: Key, time_s: float, grace_s: float) -> tuple[int, int] | None:
+        """Return how many pods of a Server have been ready for a while; see `Server.ready_pods`.
+
+        It is the least number in this time, as far as it was asked for: pods that have just
+        become ready may not be scraped yet, and those that end are not awaited.
+
+        Parameters
+        ----------
+        key
+            The Server.
+        time_s, grace_s
+            The time, and how long pods must be ready [s].
+        """
+        observation = self._servers.get(key)
+        server = observation.resource if observation is not None else None
+        now = server.ready_pods if isinstance(server, Server) else None
+        if now is None:
+            self._ready.pop(key, None)
+            return None
+        counts = [(time, count) for time, count in self._ready.get(key, ()) if time <= time_s]
+        if not counts or counts[-1][1] != now:
+            counts.append((time_s, now))
+        while len(counts) > 1 and counts[1][0] <= time_s - grace_s:
+            del counts[0]
+        self._ready[key] = counts
+        answering, every = zip(*(count for _, count in counts), strict=True)
+        return min(answering), min(every)
 
     def target(self, key: Key, server: Server) -> Target | None:
         """Return the targets of a Server; None if its class or its model has none."""
@@ -111,6 +141,7 @@ class MeasuredServers:
 
     def _remove(self, key: Key) -> None:
         if self._servers.pop(key, None) is not None:
+            self._ready.pop(key, None)
             self._forget(key)
 
 

@@ -63,7 +63,11 @@ class QualityVerdict:
 
 
 def measured(
-    reading: Reading, source: MetricSource | None, before: Measured | None, hint: str = ""
+    reading: Reading,
+    source: MetricSource | None,
+    before: Measured | None,
+    hint: str = "",
+    ready_pods: tuple[int, int] | None = None,
 ) -> Measured:
     """Return what was measured.
 
@@ -77,12 +81,18 @@ def measured(
         The last good values; None if there are none.
     hint
         What to say if there are no series: near names, and what to correct.
+    ready_pods
+        Pods that have been ready for so long that each must report: those that answer requests, of
+        which alone a source may tell, and all. None if it is not known.
     """
     rate = arrival_rate(reading)
-    verdict = _verdict(reading, rate, source, hint)
+    replicas = None
+    if source is not None:
+        replicas = _replicas(reading, None if source.without_replicas else ready_pods)
+    verdict = _verdict(reading, rate, source, hint, replicas)
     if verdict.quality not in USABLE:
         return _kept(reading, before, verdict)
-    fields = _numbers(reading, rate, before)
+    fields = _numbers(reading, rate, before, replicas)
     if verdict.quality == "Idle":
         fields["arrival_rate"] = 0.0
     return Measured(
@@ -91,6 +101,44 @@ def measured(
         message=verdict.message,
         **fields,
     )
+
+
+def with_missing_lengths(now: Measured, name: str, source: MetricSource | None) -> Measured:
+    """Say which lengths of requests plans lack, and where they come from; after `load` is known.
+
+    Parameters
+    ----------
+    now
+        What was measured, with the load that plans are made for.
+    name, source
+        The source of the Server; None for a source of queries only.
+    """
+    if now.quality not in ("Fresh", "Partial") or not now.arrival_rate:
+        return now
+    lacks = [each for each, field in _LENGTHS if not _is_length_known(now, field)]
+    if not lacks:
+        return now
+    means = source.means if source else {}
+    metrics = [means[each][0].counters[1] for each in lacks if means.get(each)]
+    releases = {source.since[each] for each in lacks if each in source.since} if source else ()
+    if releases:
+        why = f"{name} exports them from release {max(releases)} on"
+    elif metrics:
+        why = f"{name} has counted no request yet in {' and '.join(metrics)}"
+    else:
+        why = f"source {name} does not tell them"
+    message = (
+        f"plans lack the mean lengths of requests ({' and '.join(lacks)}): {why};"
+        " set them by hand in spec.currentAlloc.load, or name queries for them in"
+        " spec.measure.queries"
+    )
+    return now.model_copy(update={"message": "; ".join(filter(None, (now.message, message)))})
+
+
+def _is_length_known(now: Measured, field: str) -> bool:
+    """Whether a length is measured, or in the load for plans, which may have the total alone."""
+    in_load = now.load is not None and (getattr(now.load, field) or now.load.avg_length)
+    return bool(getattr(now, field) or in_load)
 
 
 def with_targets(now: Measured, target: Target | None) -> Measured:
@@ -111,7 +159,11 @@ def _time(reading: Reading) -> datetime:
 
 
 def _verdict(
-    reading: Reading, rate: float | None, source: MetricSource | None, hint: str
+    reading: Reading,
+    rate: float | None,
+    source: MetricSource | None,
+    hint: str,
+    replicas: MeasuredReplicas | None,
 ) -> QualityVerdict:
     if reading.unavailable:
         return QualityVerdict("Stale", f"{reading.unavailable}; the last good values are kept")
@@ -124,7 +176,8 @@ def _verdict(
         return QualityVerdict("Partial", _TOO_FEW)
     if rate is None:
         return _uncounted(reading, source, hint)
-    return _partial(reading) or _idle(reading, rate) or QualityVerdict("Fresh", reading.copies)
+    gaps = _partial(reading, replicas)
+    return gaps or _idle(reading, rate) or QualityVerdict("Fresh", reading.copies)
 
 
 _TOO_FEW = (
@@ -181,23 +234,19 @@ def _also(hint: str) -> str:
     return f"; {hint}" if hint else ""
 
 
-def _partial(reading: Reading) -> QualityVerdict | None:
+def _partial(reading: Reading, replicas: MeasuredReplicas | None) -> QualityVerdict | None:
     """Return the verdict if what was counted may be less than what arrived."""
-    why = next(_gaps(reading), None)
+    why = next(_gaps(reading, replicas), None)
     return QualityVerdict("Partial", f"the load may grow but not shrink: {why}") if why else None
 
 
-def _gaps(reading: Reading) -> Iterator[str]:
+def _gaps(reading: Reading, replicas: MeasuredReplicas | None) -> Iterator[str]:
     """Yield why requests may be missing in what was counted."""
     window = _duration(reading.windows.long)
     if reading.warnings:
         yield f"Prometheus warns: {'; '.join(reading.warnings)}"
-    replicas = _replicas(reading) if reading.part(REPLICAS, "absent") else None
     if replicas is not None and replicas.reporting < replicas.ready:
-        yield (
-            f"{replicas.reporting} of {replicas.ready} replicas report;"
-            " look for up == 0 among the targets of Prometheus"
-        )
+        yield _unreporting(replicas, reading.part(REPLICAS, "absent") or 0.0)
     if reading.part(REPLICAS, "moved"):
         yield (
             f"labels of the series changed less than {window} ago, such as the job:"
@@ -215,6 +264,23 @@ def _gaps(reading: Reading) -> Iterator[str]:
         yield f"the replicas are known for less than {window}"
 
 
+def _unreporting(replicas: MeasuredReplicas, absent: float) -> str:
+    """Return how many replicas do not report, and where to look; some are targets all the same."""
+    if replicas.reporting + absent >= replicas.ready:
+        return (
+            f"{replicas.reporting} of {replicas.ready} replicas report;"
+            " look for up == 0 among the targets of Prometheus"
+        )
+    why = (
+        f"{replicas.reporting} of {replicas.ready} ready pods report, and Prometheus has no series"
+        " of the others with these labels; compare its targets with the pods, then look at the"
+        " PodMonitor, at relabeling and at shards"
+    )
+    if replicas.reporting == 1:
+        why += "; if this target is a collector for all pods, single replicas cannot be seen"
+    return why
+
+
 def _idle(reading: Reading, rate: float) -> QualityVerdict | None:
     """Return the verdict if no request arrives, runs or waits."""
     busy = (_gauge(reading, "running") or 0.0) + (_gauge(reading, "waiting") or 0.0)
@@ -223,7 +289,12 @@ def _idle(reading: Reading, rate: float) -> QualityVerdict | None:
     return QualityVerdict("Idle", f"{NOTHING}{STAYS}{_also(reading.copies)}")
 
 
-def _numbers(reading: Reading, rate: float | None, before: Measured | None) -> dict[str, Any]:
+def _numbers(
+    reading: Reading,
+    rate: float | None,
+    before: Measured | None,
+    replicas: MeasuredReplicas | None,
+) -> dict[str, Any]:
     """Return the fields of a measurement; unknown ones are absent."""
     fields: dict[str, Any] = {"arrival_rate": before.arrival_rate if before else None}
     if rate is not None:
@@ -243,7 +314,7 @@ def _numbers(reading: Reading, rate: float | None, before: Measured | None) -> d
         fields[field] = _percentiles(reading, quantity)
     for name, field in zip(TOKENS, ("in_tokens_cov", "out_tokens_cov"), strict=True):
         fields[field] = _rounded(reading.part(COVS, name))
-    fields["replicas"] = _replicas(reading)
+    fields["replicas"] = replicas
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -255,6 +326,9 @@ _MEANS = (
     ("waitAverage", "wait_average", MS_PER_SECOND),
 )
 """Name in the catalogue, field, and units of the field in one unit of Prometheus."""
+
+_LENGTHS = tuple((name, field) for name, field, _ in _MEANS if name in TOKENS)
+"""Names in the catalogue, and fields, of the lengths of requests."""
 
 _TAILS = (*zip(TIMES, ("itl", "ttft", "wait"), strict=True), (ITL_OF_REQUESTS, "itl_of_requests"))
 """Name in the catalogue, and field of its percentiles."""
@@ -336,10 +410,15 @@ def _percentiles(reading: Reading, quantity: str) -> Percentiles | None:
     return Percentiles(**values) if values else None
 
 
-def _replicas(reading: Reading) -> MeasuredReplicas | None:
+def _replicas(reading: Reading, ready_pods: tuple[int, int] | None) -> MeasuredReplicas | None:
+    """Return the targets, or the pods if fewer of them report than are ready."""
     reporting = reading.part(REPLICAS, "reporting")
     if reporting is None:
         return None
+    pods = int(reading.part(REPLICAS, "pods") or reporting)
+    ready = next((count for count in ready_pods or () if pods <= count), pods)
+    if pods < ready:
+        return MeasuredReplicas(ready=ready, reporting=pods)
     absent = reading.part(REPLICAS, "absent") or 0.0
     return MeasuredReplicas(ready=int(reporting + absent), reporting=int(reporting))
 

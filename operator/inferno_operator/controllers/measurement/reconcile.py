@@ -12,7 +12,11 @@ from inferno_operator.controllers.measurement.halves import counted_twice
 from inferno_operator.controllers.measurement.load import with_planned_load
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import MeasuredServers
-from inferno_operator.controllers.measurement.quality import measured, with_targets
+from inferno_operator.controllers.measurement.quality import (
+    measured,
+    with_missing_lengths,
+    with_targets,
+)
 from inferno_operator.controllers.measurement.sleepers import (
     demand_sources,
     sleeping,
@@ -149,22 +153,29 @@ def _newest(observation: Observation, result: SurveyResult, context: Context) ->
     key, server = observation.reference.key, observation.resource
     before = context.measured.get(key) or last_good(observation)
     hint = status.hint(observation, result.hint)
-    newest = measured(result.reading, result.source, before, hint)
+    reading = result.reading
+    ready_pods = context.servers.ready_pods(key, reading.time, reading.grace_s)
+    newest = measured(reading, result.source, before, hint, ready_pods)
     if isinstance(server, Server):
         if why := counted_twice(newest, server, result.source):
-            newest = measured(replace(result.reading, refused=why), result.source, before)
-        reading = _reading(server, key, context)
-        if reading is not None:
+            newest = measured(replace(reading, refused=why), result.source, before)
+        demand = _reading(server, key, context)
+        if demand is not None:
             mean_rate = context.lookahead.mean_rate(key)
-            newest = with_demand(newest, server, before, reading, mean_rate)
+            newest = with_demand(newest, server, before, demand, mean_rate)
         target = context.servers.target(key, server)
         ahead = context.lookahead.ahead(key, server, newest, before)
         newest = with_targets(newest, target).model_copy(update={"ahead": ahead})
         model = context.servers.model(key, server)
         newest = with_correction(newest, server, before, target, model)
         newest = with_planned_load(newest, server, before, target, context.now())
+        newest = with_missing_lengths(newest, _source_name(server), result.source)
     context.measured[key] = newest
     return newest
+
+
+def _source_name(server: Server) -> str:
+    return server.spec.measure.source if server.spec.measure else ""
 
 
 def _reading(server: Server, key: Key, context: Context) -> DemandReading | None:

@@ -83,7 +83,8 @@ def unconfigured() -> Verdict:
 def update(observation: Observation, measured: Measured, now: datetime) -> FieldUpdate | None:
     """Return what to write after a measurement; None if nothing is to be written now.
 
-    A change of the quality, of the missed targets or of what corrects plans is written at once;
+    A change of the quality, of the missed targets, of what corrects plans or of which replicas of a
+    Partial measurement report is written at once;
     numbers at most once a minute, and only if one of them moved.
     """
     server, before = observation.resource, _before(observation)
@@ -134,6 +135,8 @@ def _is_news(status: Status, before: Measured | None, measured: Measured, judged
             measured.misses_targets,
         )
         or (judged.holds is False and old.message != judged.message)
+        or bool(old.message) != bool(judged.message)
+        or (measured.quality == "Partial" and before.replicas != measured.replicas)
         or _turns(before, measured)
     )
 

@@ -17,6 +17,7 @@ from inferno_operator.cli.measurement import (
     reported,
     with_measured_loads,
 )
+from inferno_operator.engines.catalogue import built_in
 from inferno_operator.resources import Measured, Resource, Server, parse
 from inferno_operator.runtime.prometheus import QueryResult, RefusedError, Sample
 from inferno_optimizer.errors import InputError, UnavailableError
@@ -62,7 +63,7 @@ def ask(
 ) -> tuple[list[ServerMeasurement], list[Asked]]:
     """Measure in real time: the server is a real one."""
     with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-        return runner.run(measure(resources, PrometheusEndpoint(prometheus.url)))
+        return runner.run(measure(resources, PrometheusEndpoint(prometheus.url), built_in()))
 
 
 def test_every_query_is_kept_with_its_answer(prometheus: PrometheusServer) -> None:

@@ -14,7 +14,7 @@ from inferno_operator.engines.survey import Results, Survey, SurveyResult
 from inferno_operator.resources import Measure, Measured
 from inferno_operator.resources.measurement import MAX_LABELS
 from inferno_operator.resources.objects import Key
-from inferno_operator.runtime.prometheus import RefusedError
+from inferno_operator.runtime.prometheus import QueryResult, RefusedError, Sample
 from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator.engines.prometheus import NOW, Table
 
@@ -176,6 +176,102 @@ async def test_a_server_whose_labels_have_other_metrics_is_told_them(table: Tabl
 
     assert "there are sglang:num_running_reqs" in found["s"].message
     assert "correct spec.measure.source" in found["s"].message
+
+
+WANTED = {"model_name": "m", "namespace": "prod"}
+ALIVE_VLLM, ALIVE_TGI = "vllm:num_requests_running", "tgi_queue_size"
+
+
+class Scraped(Table):
+    """A Prometheus that has series of engines, which tell of nobody that is asked about."""
+
+    def __init__(self, *series: Mapping[str, str]) -> None:
+        super().__init__(["model_name", "namespace"])
+        self.series = series
+
+    async def query(self, expression: str, at: float | None = None) -> QueryResult:
+        if not expression.startswith("group by (__name__"):
+            return await super().query(expression, at)
+        self.asked.append(expression)
+        return QueryResult(tuple(Sample(labels, NOW, 1.0) for labels in self.series))
+
+    async def metric_names(self, matcher: str) -> tuple[str, ...]:
+        pairs = (pair.split("=") for pair in matcher.strip("{}").split(", "))
+        wanted = {(name, value.strip('"')) for name, value in pairs}
+        names = (each["__name__"] for each in self.series if wanted <= each.items())
+        return tuple(dict.fromkeys(names))
+
+
+def series(name: str = ALIVE_VLLM, **labels: str) -> Mapping[str, str]:
+    return {"__name__": name, **labels}
+
+
+@pytest.mark.parametrize(
+    ("there", "words", "instruction"),
+    [
+        (
+            series(namespace="monitoring", exported_namespace="prod", model_name="m"),
+            '"prod" stands in the label exported_namespace',
+            "name exported_namespace in place of namespace",
+        ),
+        (
+            series(namespace="prod"),
+            'those with {namespace="prod"} have no label model_name',
+            "name other labels in spec.measure.labels",
+        ),
+        (
+            series("sglang:num_running_reqs", **WANTED),
+            "there are sglang:num_running_reqs of source SGLang",
+            "correct spec.measure.source to SGLang",
+        ),
+        (
+            series(namespace="prod", model_name="chat"),
+            'there is {model_name="chat", namespace="prod"}',
+            "if the replicas report under this name, correct spec.measure.labels.model_name",
+        ),
+        (series(ALIVE_TGI, namespace="prod"), "tgi_queue_size of source TGI has {names", ""),
+        (series(ALIVE_TGI, namespace="test"), "but of TGI, with other labels", ""),
+        (series(namespace="test", model_name="n"), 'there is {model_name="n", names', ""),
+    ],
+)
+async def test_a_hint_is_an_instruction_only_where_the_cause_is_found(
+    there: Mapping[str, str], words: str, instruction: str
+) -> None:
+    message = judged(await survey(Scraped(there)).ask({key("s"): vllm("m")}))["s"].message
+
+    assert words in message
+    assert instruction in message
+    if not instruction:
+        assert not any(word in message for word in ("correct", "name other", "let it", "set "))
+
+
+async def test_labels_of_another_server_are_no_hint() -> None:
+    table = Scraped(series(namespace="prod", model_name="n"))
+    table.serve("n", "prod", delta={"0": 1.0}, count_over_time=ALIVE)
+
+    found = judged(await survey(table).ask({key("a"): vllm("m"), key("b"): vllm("n")}))
+
+    assert found["b"].quality == "Fresh"
+    assert 'there is {model_name="n", namespace="prod"}' in found["a"].message
+    assert "correct" not in found["a"].message
+
+
+async def test_the_cause_of_each_server_is_looked_for_where_a_survey_is_the_only_one() -> None:
+    names = ("m", "n", "o")
+    there = [series("sglang:num_running_reqs", namespace="prod", model_name=n) for n in names]
+    measures = {key(name): vllm(name) for name in names}
+    once = Survey(Scraped(*there), built_in(), lambda: NOW, looked_at=len(measures))
+    again = survey(Scraped(*there))
+
+    found = judged(await once.ask(measures))
+    first = judged(await again.ask(measures))
+    for _ in names:
+        last = judged(await again.ask(measures))
+
+    assert all("to SGLang" in found[name].message for name in names)
+    assert sum("to SGLang" in first[name].message for name in names) == 1
+    assert not any("spec.measure.labels" in first[name].message for name in names)
+    assert all("to SGLang" in last[name].message for name in names)
 
 
 async def test_a_source_that_nobody_scrapes_is_told(table: Table) -> None:

@@ -14,7 +14,7 @@ from inferno_operator.controllers.measurement.controller import MeasurementContr
 from inferno_operator.engines.catalogue import built_in
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Queries, Server
-from inferno_operator.resources.objects import Key, Manifest, kind_of
+from inferno_operator.resources.objects import Key, Kind, Manifest, kind_of
 from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
@@ -49,8 +49,10 @@ class Reports(Observer):
 class Scene:
     """A measured Server, a Prometheus with its series, and a clock that moves with the loop."""
 
-    def __init__(self, spec: dict[str, Any] | None = None) -> None:
-        self.cluster = FakeCluster()
+    def __init__(
+        self, spec: dict[str, Any] | None = None, cluster: FakeCluster | None = None
+    ) -> None:
+        self.cluster = cluster or FakeCluster()
         self.table = Table(["model_name"])
         self.observer = Reports()
         self.means: Mapping[str, float] = MEANS
@@ -155,6 +157,216 @@ async def test_requests_that_are_counted_once_are_the_load_of_both_roles(
     assert scene.condition()[1] != "Refused"
 
 
+WORKLOADS = [{"accelerator": "H100", "name": "chat"}]
+
+
+def running(pods: int, **fields: object) -> dict[str, Any]:
+    """What the operator has counted of a Server that needs five replicas."""
+    load = {"arrivalRate": 1800, "avgInTokens": 500, "avgOutTokens": 100}
+    return {"accelerator": "H100", "numReplicas": pods, "cost": 1.0, "load": load, **fields}
+
+
+def crowd(**fields: object) -> dict[str, Any]:
+    desired = {key: value for key, value in running(5).items() if key != "load"}
+    spec = {"measure": MEASURE, "workloads": WORKLOADS, "currentAlloc": running(5)}
+    return {**spec, "desiredAlloc": desired, **fields}
+
+
+class SharingCluster(FakeCluster):
+    """Keeps the fields of currentAlloc that another manager than the one who writes has set."""
+
+    async def apply(
+        self, kind: Kind, manifest: Manifest, manager: str, *, force: bool = True
+    ) -> Manifest:
+        written = manifest.get("spec", {}).get("currentAlloc")
+        if written:
+            (stored,) = (o for (name, _), o in self.objects.items() if name == "Server")
+            current = {**stored["spec"]["currentAlloc"], **written}
+            manifest = {**manifest, "spec": {**manifest["spec"], "currentAlloc": current}}
+        return await super().apply(kind, manifest, manager, force=force)
+
+
+def count(scene: Scene, pods: int) -> None:
+    """Let the operator count other pods."""
+    spec = scene.stored["spec"]
+    current = {**spec["currentAlloc"], "numReplicas": pods}
+    scene.cluster.add({**scene.stored, "spec": {**spec, "currentAlloc": current}})
+
+
+async def planned(scene: Scene, controller: MeasurementController) -> Server:
+    """The Server as an optimization gets it now."""
+    (found,) = await controller.with_loads([observe(Server, scene.stored)])
+    assert isinstance(found.resource, Server)
+    return found.resource
+
+
+def rate(subject: Server) -> float:
+    current = subject.spec.current_alloc
+    assert current is not None
+    assert current.load is not None
+    return current.load.arrival_rate
+
+
+async def test_pods_that_prometheus_does_not_discover_lower_no_plan() -> None:
+    scene = Scene(crowd(), SharingCluster())
+    scene.serve(30.0, reporting=5.0)
+
+    async with scene.running() as controller:
+        await scene.cycles(1)
+        assert scene.condition() == ("True", "Fresh")
+        before = await planned(scene, controller)
+
+        scene.serve(6.5, reporting=1.0)
+        for _ in range(40):  # 20 minutes: longer than each window
+            await scene.cycles(1)
+            after = await planned(scene, controller)
+            assert scene.condition() == ("True", "Partial")
+            assert "1 of 5 ready pods report" in scene.message()
+            assert rate(after) >= rate(before)
+            assert after.spec.min_num_replicas == 5
+        replicas = scene.stored["status"]["measured"]["replicas"]
+        assert replicas == {"ready": 5, "reporting": 1}
+
+        scene.serve(60.0, reporting=2.0)
+        await scene.cycles(1)
+        assert "2 of 5 ready pods report" in scene.message()
+        assert rate(await planned(scene, controller)) >= 3600
+
+
+async def test_an_operator_that_starts_meanwhile_lowers_no_plan_either() -> None:
+    scene = Scene(crowd(), SharingCluster())
+    scene.serve(6.5, reporting=1.0)
+
+    async with scene.running() as controller:
+        await scene.cycles(1)
+        after = await planned(scene, controller)
+
+    assert scene.condition() == ("True", "Partial")
+    assert rate(after) >= 1800
+    assert after.spec.min_num_replicas == 5
+
+
+async def test_pods_that_have_just_become_ready_may_take_two_scrapes_to_report() -> None:
+    scene = Scene(crowd(currentAlloc=running(2)), SharingCluster())
+    scene.serve(30.0, reporting=2.0)
+    scene.table.serve("", count_over_time={"interval": 30.0})
+
+    async with scene.running():
+        await scene.cycles(1)
+        count(scene, 5)
+        for cycle in range(5):
+            await scene.cycles(1)
+            quality = "Fresh" if 30 * cycle < 75 else "Partial"  # two scrapes and 15 s
+            assert scene.condition() == ("True", quality)
+        assert "2 of 5 ready pods report" in scene.message()
+
+        count(scene, 2)  # three end, and are awaited no more
+        await scene.cycles(1)
+        assert scene.condition() == ("True", "Fresh")
+
+
+@pytest.mark.parametrize(
+    ("measure", "current", "reporting", "quality"),
+    [
+        (MEASURE, APART, 3.0, "Fresh"),  # the labels select those that decode
+        (MEASURE, APART, 2.0, "Partial"),
+        ({**MEASURE, "source": "EPP"}, APART, 1.0, "Fresh"),
+        ({**MEASURE, "source": "KthenaRouter"}, running(5), 1.0, "Fresh"),
+        (MEASURE, None, 1.0, "Fresh"),  # nobody has counted them
+    ],
+)
+async def test_pods_are_compared_where_each_reports_by_itself(
+    measure: Manifest, current: Manifest | None, reporting: float, quality: str
+) -> None:
+    scene = Scene({"measure": measure, "workloads": WORKLOADS, "currentAlloc": current})
+    scene.serve(5.0, reporting=reporting)
+
+    async with scene.running():
+        await scene.cycles(1)
+
+    assert scene.condition() == ("True", quality)
+
+
+async def test_pods_of_a_server_that_names_no_workload_are_not_compared() -> None:
+    scene = Scene({"measure": MEASURE, "currentAlloc": running(5)})
+
+    async with scene.running():
+        await scene.cycles(1)
+
+    assert scene.condition() == ("True", "Fresh")
+
+
+async def test_pods_of_a_model_booster_are_compared() -> None:
+    booster = {"name": "b", "backends": [{"accelerator": "H100", "name": "x"}]}
+    scene = Scene({"measure": MEASURE, "modelBooster": booster, "currentAlloc": running(2)})
+
+    async with scene.running():
+        await scene.cycles(1)
+
+    assert scene.condition() == ("True", "Partial")
+
+
+def serve_rate(scene: Scene, means: Mapping[str, float] | None = None) -> None:
+    """Serve the rate of any source, and perhaps means."""
+    scene.table.serve("m", count_over_time=ALIVE, **{"rate(": {"0": 5.0, **(means or {})}})
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("TensorRT-LLM", "TensorRT-LLM exports them from release 1.3 on"),
+        ("KthenaRouter", "source KthenaRouter does not tell them"),
+        ("Envoy", "source Envoy does not tell them"),
+        ("vLLM", "no request yet in vllm:request_prompt_tokens_count and vllm:request_gen"),
+    ],
+)
+async def test_a_fresh_measurement_says_what_plans_lack(source: str, why: str) -> None:
+    scene = Scene({"measure": {**MEASURE, "source": source}, "currentAlloc": None})
+    serve_rate(scene)
+
+    async with scene.running():
+        await scene.cycles(1)
+
+    assert scene.condition() == ("True", "Fresh")
+    message = scene.message()
+    assert message == scene.stored["status"]["measured"]["message"]
+    assert message.startswith("plans lack the mean lengths of requests (avgInTokens and avgOut")
+    assert why in message
+    assert "by hand in spec.currentAlloc.load, or name queries" in message
+
+
+async def test_a_message_about_what_plans_lack_ends_when_it_is_known() -> None:
+    scene = Scene({"measure": {**MEASURE, "source": "SGLang"}, "currentAlloc": None})
+    serve_rate(scene)
+
+    async with scene.running():
+        await scene.cycles(1)
+        before = scene.message()
+        serve_rate(scene, MEANS)
+        await scene.cycles(1)
+
+    assert "plans lack" in before
+    assert scene.message() == ""
+
+
+@pytest.mark.parametrize("lengths", [{"avgInTokens": 500, "avgOutTokens": 100}, {"avgLength": 600}])
+async def test_lengths_that_are_set_by_hand_are_lacking_no_more(lengths: Manifest) -> None:
+    current = {"accelerator": "H100", "numReplicas": 1, "load": {"arrivalRate": 0, **lengths}}
+    scene = Scene(
+        {"measure": {**MEASURE, "source": "Envoy"}, "currentAlloc": current}, SharingCluster()
+    )
+    serve_rate(scene)
+
+    async with scene.running():
+        await scene.cycles(1)
+
+    assert (scene.condition(), scene.message()) == (("True", "Fresh"), "")
+    assert scene.stored["spec"]["currentAlloc"]["load"] == {
+        "arrivalRate": round(300 * GROWTH, 6),
+        **lengths,
+    }
+
+
 async def test_a_server_without_a_ready_replica_tells_what_hinders_its_pods() -> None:
     scene = Scene()
     scene.table.rows.clear()
@@ -172,7 +384,7 @@ async def test_a_server_without_a_ready_replica_tells_what_hinders_its_pods() ->
         scene.cluster.add({**scene.stored, "status": {"conditions": [actuated]}})
         await scene.cycles(1)
 
-    assert "correct spec.measure" in before
+    assert "let it scrape the replicas" in before
     assert scene.message().endswith("says the condition Actuated: " + actuated["message"])
 
 

@@ -373,6 +373,87 @@ def test_samples_that_are_older_than_two_scrapes_are_stale() -> None:
     assert found.arrival_rate == 120
 
 
+def both(count: int | None) -> tuple[int, int] | None:
+    """All of the pods answer requests."""
+    return None if count is None else (count, count)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "ready_pods", "said"),
+    [
+        ({"reporting": 1.0}, 5, "1 of 5 ready pods report"),
+        ({"reporting": 4.0}, 5, "4 of 5 ready pods report"),
+        ({"reporting": 4.0, "pods": 2.0}, 5, "2 of 5 ready pods report"),  # two engines in each
+        ({"reporting": 2.0, "absent": 1.0}, 5, "2 of 5 ready pods report"),
+        ({"reporting": 2.0, "absent": 3.0}, 5, "2 of 5 replicas report; look for up == 0"),
+    ],
+)
+def test_a_load_may_only_grow_while_fewer_pods_report_than_are_ready(
+    replicas: Parts, ready_pods: int, said: str
+) -> None:
+    subject = reading(replicas={**REPORTING, **replicas})
+
+    found = measured(subject, VLLM, None, ready_pods=both(ready_pods))
+
+    assert found.quality == "Partial"
+    assert found.message.startswith(f"the load may grow but not shrink: {said}")
+    assert found.replicas is not None
+    assert f"{found.replicas.reporting} of {found.replicas.ready}" == said[:6]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "ready_pods"),
+    [
+        ({"reporting": 5.0}, None),  # nobody counts pods
+        ({"reporting": 5.0}, 5),
+        ({"reporting": 10.0, "pods": 5.0}, 5),
+        ({"reporting": 5.0}, 3),  # two pods end
+        ({"reporting": 1.0}, 0),
+    ],
+)
+def test_a_load_is_fresh_where_all_ready_pods_report(
+    replicas: Parts, ready_pods: int | None
+) -> None:
+    subject = reading(replicas={**REPORTING, **replicas})
+
+    assert measured(subject, VLLM, None, ready_pods=both(ready_pods)).quality == "Fresh"
+
+
+@pytest.mark.parametrize(
+    ("reporting", "quality"),
+    [(2.0, "Partial"), (3.0, "Fresh"), (4.0, "Partial"), (5.0, "Fresh"), (6.0, "Fresh")],
+)
+def test_a_source_tells_of_pods_that_decode_or_of_both_roles(
+    reporting: float, quality: str
+) -> None:
+    subject = reading(replicas={**REPORTING, "reporting": reporting})
+
+    assert measured(subject, VLLM, None, ready_pods=(3, 5)).quality == quality
+
+
+@pytest.mark.parametrize("name", [n for n, each in built_in().items() if each.without_replicas])
+def test_a_gateway_reports_for_all_pods(name: str) -> None:
+    subject = reading(replicas={**REPORTING, "reporting": 1.0})
+
+    assert measured(subject, built_in()[name], None, ready_pods=(5, 5)).quality == "Fresh"
+
+
+def test_a_server_without_requests_is_not_idle_while_pods_do_not_report() -> None:
+    idle = {"running": 0.0, "waiting": 0.0, "reporting": 1.0}
+    subject = reading(load_short={"0": 0.0}, load_long={"0": 0.0}, replicas=idle)
+
+    assert measured(subject, VLLM, None, ready_pods=(1, 1)).quality == "Idle"
+    assert measured(subject, VLLM, None, ready_pods=(2, 2)).quality == "Partial"
+
+
+def test_a_target_that_may_stand_for_all_pods_is_called_so() -> None:
+    found = measured(
+        reading(replicas={**REPORTING, "reporting": 1.0}), VLLM, None, ready_pods=(3, 3)
+    )
+
+    assert "single replicas cannot be seen" in found.message
+
+
 def test_replicas_that_stopped_reporting_are_stale_and_keep_the_last_good_values() -> None:
     found = judge(reading(replicas={}, last_seen={"known": 2.0, "newest": NOW - 200}), BEFORE)
 
