@@ -112,6 +112,12 @@ class Cache:
         self._floor = max(listing.version, self._floor)
         return tuple(differences)
 
+    def restore(self, listing: Listing) -> tuple[ObjectDifference, ...]:
+        """Take a list of all objects from an API server that went back to an older version."""
+        self._versions = dict.fromkeys(self._versions, -1)
+        self._floor = -1
+        return self.replace(listing)
+
     def _within(self, namespace: str) -> Iterable[Mapping[Key, Manifest]]:
         """Return the objects of a namespace, or those of each namespace ("")."""
         return (self._objects.get(namespace, {}),) if namespace else self._objects.values()

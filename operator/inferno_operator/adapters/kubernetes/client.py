@@ -142,7 +142,10 @@ async def received(call: Awaitable[aiohttp.ClientResponse]) -> Any:  # noqa: ANN
 
 
 async def get(
-    api: ApiClient, path: str, query: Mapping[str, str], seconds: float = TIMEOUT
+    api: ApiClient,
+    path: str,
+    query: Mapping[str, str],
+    timeout: float | aiohttp.ClientTimeout = TIMEOUT,
 ) -> aiohttp.ClientResponse:
     """Read an object, a list or a watch, and return the response.
 
@@ -151,7 +154,7 @@ async def get(
     2,000 scale subresources. Those for the core's kinds also import a class for each part of a pod
     and of much else, which would slow down each start.
     """
-    return await _request(api, "GET", _target(path, **query), {}, seconds=seconds)
+    return await _request(api, "GET", _target(path, **query), {}, timeout=timeout)
 
 
 async def post(api: ApiClient, path: str, body: object) -> aiohttp.ClientResponse:
@@ -195,12 +198,12 @@ async def _request(
     target: str,
     headers: Mapping[str, str],
     body: object = None,
-    seconds: float = TIMEOUT,
+    timeout: float | aiohttp.ClientTimeout = TIMEOUT,
 ) -> aiohttp.ClientResponse:
     headers = {**api.default_headers, "Accept": "application/json", **headers}
     await api.update_params_for_auth(headers, [], ["BearerToken"], target, method, body)
     url = f"{api.configuration.host}{target}"
-    answer = await api.call_api(method, url, headers, body, _request_timeout=seconds)
+    answer = await api.call_api(method, url, headers, body, _request_timeout=timeout)
     response: aiohttp.ClientResponse = answer.response
     return response
 
