@@ -101,14 +101,16 @@ async def changes(
                         _require_version(kind, change.version, since)
                     since = max(since, change.version)
                     yield change
-                return
             except aiohttp.SocketTimeoutError:
-                pass
-    await _probe(api, kind, namespace, since)
+                is_silent = True
+            else:
+                is_silent = False
+    if is_silent:
+        await _probe(api, kind, namespace, since)
 
 
 async def _probe(api: CustomObjectsApi, kind: Kind, namespace: str, since: int) -> None:
-    """Read one object, after a silence: is the API server there, and not older than the watch?
+    """Read one object, after a silence: the API server must be there, and not older than the watch.
 
     A watch from a version that is yet to come gets nothing, not even bookmarks.
     """
