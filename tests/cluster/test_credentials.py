@@ -177,7 +177,7 @@ def test_nobody_is_refused_for_long_where_credentials_end_after_20_s(
     assert "HTTP 401" not in process.log
     assert "HTTP 401" not in shown
     assert process.log.count("loaded anew, as they expire") == 1
-    assert 3 * lasts_s / 25 < calls < 3 * lasts_s / 10
+    assert lasts_s / 20 < calls < 3 * lasts_s / 10  # of three processes, two of which ask rarely
 
 
 def follow(scene: Scene, terminal: Terminal, name: str, replicas: int) -> None:

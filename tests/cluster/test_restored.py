@@ -1,5 +1,6 @@
 """etcd is restored from an older copy while the operator runs."""
 
+import json
 import shutil
 import signal
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ import pytest
 from tests.cluster.scene import Mode, Scene, mode_called
 from tests.conftest import ROOT, new_namespace
 from tests.controlplane import ControlPlane
+from tests.controlplane.deployments import deployment
 from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
 from tests.unit.operator import objects
@@ -53,7 +55,14 @@ def test_the_operator_goes_on_from_what_was_restored(plane: ControlPlane, name: 
             objects.model("M"),
             objects.service_class(),
             objects.capacity(100),
-            objects.server("s", spec={"currentAlloc": objects.running(2, 2)}),
+            objects.server(
+                "s",
+                spec={
+                    "currentAlloc": objects.running(2, 2),
+                    "workloads": [{"accelerator": "A", "name": "engine"}],
+                },
+            ),
+            deployment("engine"),
             optimizer,
         )
         process = start(plane, namespace, mode)
@@ -62,6 +71,11 @@ def test_the_operator_goes_on_from_what_was_restored(plane: ControlPlane, name: 
             patch = {"spec": {"currentAlloc": {"load": objects.running(2, wanted)["load"]}}}
             plane.patch("server", "s", patch, namespace)
             wait_until(lambda: replicas(scene, "s"), lambda n: n == wanted, f"{wanted} replicas")
+            wait_until(scaled, lambda n: n == wanted, f"{wanted} replicas of the Deployment")
+
+        def scaled() -> int:
+            number: int = plane.get("deployment", "engine", namespace)["spec"]["replicas"]
+            return number
 
         load(3)
         data = stop_all(plane)
@@ -77,9 +91,10 @@ def test_the_operator_goes_on_from_what_was_restored(plane: ControlPlane, name: 
         start_all(plane)
 
         assert [*scene.servers()] == ["s"]
-        load(5)
+        load(9)  # more than ever: without pods nothing is reduced
         scene.apply(objects.server("late", spec={"currentAlloc": objects.running(2, 4)}))
         wait_until(lambda: replicas(scene, "late"), lambda n: n == 4, "the decision")
+        assert "ForeignWriter" not in json.dumps(scene.servers()["s"]["status"])
         assert "went back from version" in process.log
         process.check_running()
 

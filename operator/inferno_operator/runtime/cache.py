@@ -29,6 +29,13 @@ class ObjectDifference:
     before: Manifest | None
     after: Manifest | None
 
+    @property
+    def goes_back(self) -> bool:
+        """Whether an object has an older version, as after a restore of etcd."""
+        if self.before is None or self.after is None:
+            return False
+        return version_of(self.after) < version_of(self.before)
+
     def concerns(self, part: Callable[[Manifest], object]) -> bool:
         """Whether an object came or went, or a part of it is different."""
         if self.before is None or self.after is None:

@@ -121,7 +121,10 @@ class Identity:
         # The client would read .netrc, and ask for the proxy, in a thread and for every request.
         configuration.client_session_kwargs = {"trust_env": False}
         configuration.proxy = configuration.proxy or _proxy(configuration.host)
-        return cls(configuration, tls, due, expires, pair)
+        identity = cls(configuration, tls, due, expires, pair)
+        if pair or configuration.cert_file:
+            identity.connections(1)  # raises where a certificate was replaced and its key was not
+        return identity
 
     @property
     def token(self) -> str | None:
@@ -477,7 +480,7 @@ class RenewingClient(ApiClient):
         """Close all connections."""
         for _, connections in self._retired:
             await connections.close()
-        await super().close()
+        await super().close()  # type: ignore[no-untyped-call]  # nor there
 
     async def _send(
         self,

@@ -80,6 +80,8 @@ class Memory:
         Failed writes by workload, since the last one that succeeded.
     uids
         The uids of the workloads: one that was created again has nobody to fight with.
+    versions
+        The versions of the workloads: one that is older now was restored, and nobody wrote it.
     clock
         The clock by which pods began.
     starts
@@ -91,16 +93,18 @@ class Memory:
     seen: dict[Place, datetime] = field(default_factory=dict)
     failures: dict[Place, Failure] = field(default_factory=dict)
     uids: dict[Place, str] = field(default_factory=dict)
+    versions: dict[Place, int] = field(default_factory=dict)
     clock: ClusterClock = field(default_factory=ClusterClock)
     starts: FirstStarts = field(default_factory=FirstStarts)
 
-    def saw(self, place: Place, uid: str) -> None:
-        """Take note of a workload; forget another one of the same name."""
-        if self.uids.get(place, uid) != uid:
+    def saw(self, place: Place, uid: str, version: int) -> None:
+        """Take note of a workload; forget another one of the same name, and a newer version."""
+        if self.uids.get(place, uid) != uid or version < self.versions.get(place, version):
             self.written.pop(place, None)
             self.seen.pop(place, None)
             self.failures.pop(place, None)
         self.uids[place] = uid
+        self.versions[place] = version
 
     def wrote(self, place: Place, replicas: int) -> None:
         """Remember that a write succeeded."""
@@ -309,7 +313,7 @@ class _Reader:
             return ObservedWorkload(workload, problem=status.not_found(workload))
         if "deletionTimestamp" in manifest["metadata"]:
             return ObservedWorkload(workload, problem=status.is_deleted(workload))
-        self._memory.saw(place, scale.reference.uid)
+        self._memory.saw(place, scale.reference.uid, version_of(manifest))
         selector = scale.selector and kind_of_workload(workload).first_pods + scale.selector
         pods = self._counted(self._area.pods.selected(selector))
         if scale.is_unset:

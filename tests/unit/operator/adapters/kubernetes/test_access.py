@@ -339,8 +339,12 @@ async def test_a_certificate_that_rotates_is_used(
             "client-key-data": base64.b64encode(key).decode(),
         }
         files = {"client-certificate": "crt", "client-key": "key"}
-        user = {"files": files, "data": data, "plugin": plugin.user}[source]
-        return write_kubeconfig(tmp_path / "k", api.url, dict(user), tmp_path / "ca")
+        users: dict[str, dict[str, object]] = {
+            "files": {**files},
+            "data": {**data},
+            "plugin": plugin.user,
+        }
+        return write_kubeconfig(tmp_path / "k", api.url, users[source], tmp_path / "ca")
 
     async with serving(api, trust), connected(issue("one"), clock) as reader:
         await ask(reader)
