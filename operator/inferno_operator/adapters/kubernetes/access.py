@@ -1,6 +1,6 @@
 """By what a client is known at the API server, renewed before it expires and when it is refused.
 
-    pod's files | kubeconfig: token, files, plugin ──► Identity ──► Access ──► each request
+    pod's files | kubeconfig: token, files, plugin ──► Identity ──► ApiAccess ──► each request
 
 A plugin is called again before what it gave expires; files are read again each minute. Requests
 wait for that only where the identity has expired. A request that is refused (HTTP 401) is sent once
@@ -326,7 +326,7 @@ async def _call_plugin(
         raise config.ConfigException(text) from None
 
 
-class Access:
+class ApiAccess:
     """The identity of a process at an API server.
 
     Parameters
@@ -351,7 +351,7 @@ class Access:
         """Why the identity cannot be loaded anew; "" if it can."""
 
     @classmethod
-    async def begin(cls, origin: str, load: Load, now: Now = time_of_day) -> "Access":
+    async def begin(cls, origin: str, load: Load, now: Now = time_of_day) -> "ApiAccess":
         """Load an identity for the first time.
 
         Raises
@@ -439,7 +439,7 @@ class RenewingClient(ApiClient):
         How many there may be at once.
     """
 
-    def __init__(self, access: Access, connections: int) -> None:
+    def __init__(self, access: ApiAccess, connections: int) -> None:
         super().__init__(access.identity.configuration)
         self._access, self._most = access, connections
         self._tls = access.identity.tls

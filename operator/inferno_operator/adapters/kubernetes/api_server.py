@@ -16,7 +16,7 @@ from kubernetes.aio.client import (
     V1Preconditions,
 )
 
-from inferno_operator.adapters.kubernetes.access import Access
+from inferno_operator.adapters.kubernetes.access import ApiAccess
 from inferno_operator.adapters.kubernetes.client import (
     APPLY,
     JSON_PATCH,
@@ -73,7 +73,7 @@ logger = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def connect(
-    access: Access, watches: int, now: Now, instance: str
+    access: ApiAccess, watches: int, now: Now, instance: str
 ) -> AsyncIterator["ApiServer"]:
     """Connect to the API server; events have `instance` as their `reportingInstance`."""
     async with client(access, watches + CALLS) as api:

@@ -16,7 +16,7 @@ from pydantic_core import from_json, to_json
 
 from inferno_operator.adapters.kubernetes.access import (
     DEFAULT_KUBECONFIG,
-    Access,
+    ApiAccess,
     Kubeconfig,
     RenewingClient,
     load_pod,
@@ -66,7 +66,7 @@ RETRIABLE = frozenset(
 
 
 @asynccontextmanager
-async def accessible() -> AsyncIterator[Access]:
+async def accessible() -> AsyncIterator[ApiAccess]:
     """Begin access with the pod's service account or, outside a cluster, with the kubeconfig.
 
     Raises
@@ -75,16 +75,18 @@ async def accessible() -> AsyncIterator[Access]:
         Neither exists, or it cannot be used.
     """
     try:
-        access = Access("the service account", load_pod, await load_pod())
+        access = ApiAccess("the service account", load_pod, await load_pod())
     except ConfigException:
         origin = os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
-        access = await Access.begin(origin, Kubeconfig(origin).load)
+        access = await ApiAccess.begin(origin, Kubeconfig(origin).load)
     async with aclosing(access):
         yield access
 
 
 @asynccontextmanager
-async def client(access: Access, connections: int = CONNECTIONS) -> AsyncIterator[CustomObjectsApi]:
+async def client(
+    access: ApiAccess, connections: int = CONNECTIONS
+) -> AsyncIterator[CustomObjectsApi]:
     """Connect to the API server."""
     async with RenewingClient(access, connections) as connection:
         yield CustomObjectsApi(connection)

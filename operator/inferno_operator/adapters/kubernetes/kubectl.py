@@ -23,7 +23,7 @@ from inferno_operator.adapters.kubernetes.access import (
     DEFAULT_KUBECONFIG,
     RENEWED_S,
     TOKEN,
-    Access,
+    ApiAccess,
     Identity,
     Kubeconfig,
     time_of_day,
@@ -246,7 +246,7 @@ async def connect(place: KubectlOptions) -> AsyncIterator[Session]:
     paths = _kubeconfig(place)
     kubeconfig = Kubeconfig(paths, place.context)
     async with (
-        aclosing(await Access.begin(paths, kubeconfig.load)) as access,
+        aclosing(await ApiAccess.begin(paths, kubeconfig.load)) as access,
         client(access, CONNECTIONS) as api,
     ):
         yield Session(api, place.namespace or kubeconfig.namespace or "default")
@@ -264,7 +264,7 @@ async def connect_as(
         return Identity.of(configuration, time_of_day() + timedelta(seconds=RENEWED_S))
 
     async with (
-        aclosing(await Access.begin(str(server.authorities), load)) as access,
+        aclosing(await ApiAccess.begin(str(server.authorities), load)) as access,
         client(access, CONNECTIONS) as api,
     ):
         yield Session(api, namespace)

@@ -7,7 +7,7 @@ from typing import Any
 
 from kubernetes.aio.client import CustomObjectsApi
 
-from inferno_operator.adapters.kubernetes.access import Access
+from inferno_operator.adapters.kubernetes.access import ApiAccess
 from inferno_operator.adapters.kubernetes.client import answer_to, client
 from inferno_operator.resources.objects import Key, Manifest
 from inferno_operator.runtime.leader_election import Lease
@@ -24,7 +24,7 @@ TIMEOUT = 5.0
 
 
 @asynccontextmanager
-async def connect(access: Access, key: Key) -> AsyncIterator["ApiServerLease"]:
+async def connect(access: ApiAccess, key: Key) -> AsyncIterator["ApiServerLease"]:
     """Connect with connections of its own, which other calls cannot use up."""
     async with client(access) as api:
         yield ApiServerLease(api, key)

@@ -14,7 +14,7 @@ import trustme
 import yaml
 from aiohttp import web
 
-from inferno_operator.adapters.kubernetes.access import Access, Kubeconfig
+from inferno_operator.adapters.kubernetes.access import ApiAccess, Kubeconfig
 from inferno_operator.adapters.kubernetes.api_server import ApiReader
 from inferno_operator.adapters.kubernetes.client import client
 from inferno_operator.resources import Server
@@ -132,7 +132,7 @@ def write_kubeconfig(
 async def connected(kubeconfig: Path, clock: Clock) -> AsyncIterator[ApiReader]:
     load = Kubeconfig(str(kubeconfig), now=clock).load
     async with (
-        aclosing(await Access.begin(str(kubeconfig), load, clock)) as access,
+        aclosing(await ApiAccess.begin(str(kubeconfig), load, clock)) as access,
         client(access) as api,
     ):
         yield ApiReader(api)
@@ -412,7 +412,7 @@ async def test_a_plugin_that_gives_nothing_is_named(
     kubeconfig = write_kubeconfig(tmp_path / "k", "http://127.0.0.1:1", user)
 
     with pytest.raises(InputError, match=f"no access to a cluster: .*{words}") as error:
-        await Access.begin(str(kubeconfig), Kubeconfig(str(kubeconfig)).load)
+        await ApiAccess.begin(str(kubeconfig), Kubeconfig(str(kubeconfig)).load)
 
     assert "s3cret" not in str(error.value)
     assert "\n" not in str(error.value)
