@@ -3,9 +3,9 @@
 A count of 0 is a decision that somebody wrote; a type that is missing may be a mistake.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from inferno_optimizer.suggestions import alternatives
+from inferno_optimizer.suggestions import MOST_ADVISED, alternatives, cut, listed
 from inferno_optimizer.system import System
 
 
@@ -27,12 +27,17 @@ def without_count(system: System) -> Mapping[str, str]:
     """Message for each type that the capacity does not name, with those like it."""
     named = sorted(system.capacity)
     return {
-        name: f"no Capacity lists card type {name!r}{alternatives(name, named)}"
-        for name in sorted(unnamed_types(system))
+        name: f"no Capacity lists card type {cut(name)!r}"
+        f"{_advice(name, named, place < MOST_ADVISED)}"
+        for place, name in enumerate(sorted(unnamed_types(system)))
     }
 
 
-def no_accelerator(card_type: str, system: System) -> str:
+def no_accelerator(card_type: str, system: System, *, is_advised: bool = True) -> str:
     """Message for a type in the capacity that no accelerator has, with those like it."""
     types = sorted({accelerator.type for accelerator in system.accelerators})
-    return f"no accelerator has type {card_type!r}{alternatives(card_type, types)}"
+    return f"no accelerator has type {cut(card_type)!r}{_advice(card_type, types, is_advised)}"
+
+
+def _advice(name: str, known: Sequence[str], is_advised: bool) -> str:
+    return alternatives(name, known) if is_advised else listed(known)

@@ -26,6 +26,23 @@ SYNONYMS = (("tpot", "itl"),)
 MOST_COMPARED = 200
 """Largest number of known names that a name is compared with; each takes about 30 µs."""
 
+LONGEST_COMPARED = 100
+"""Longest name that is compared with others [characters]."""
+
+MOST_WORK = 100_000
+"""Most pairs of characters that are compared for a name, which takes 20 ms at most."""
+
+MOST_ADVISED = 8
+"""Most unknown names of a kind for which a plan searches known ones that are like them."""
+
+LONGEST_SHOWN = 253
+"""Longest name that a message shows whole [characters]."""
+
+
+def cut(name: str) -> str:
+    """Return a name as a message shows it: without the end of a long one."""
+    return name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_COMPARED]}..."
+
 
 def nearest(name: str, known: Sequence[str], most: int = 2) -> str:
     """The end of a message about an unknown name: similar names; empty if there are none."""
@@ -41,16 +58,19 @@ def alternatives(name: str, known: Sequence[str]) -> str:
 def listed(known: Sequence[str]) -> str:
     """The known names, as messages end with; empty if there are none."""
     more = f" and {len(known) - NAMES_SHOWN} more" if len(known) > NAMES_SHOWN else ""
-    return f" (known: {', '.join(known[:NAMES_SHOWN])}{more})" if known else ""
+    return f" (known: {', '.join(map(cut, known[:NAMES_SHOWN]))}{more})" if known else ""
 
 
 def _nearest(name: str, known: Sequence[str]) -> Sequence[str]:
+    if len(name) > LONGEST_COMPARED:
+        return ()
+    known = [word for word in known if len(word) <= LONGEST_COMPARED]
     given = name.lower()
     for synonym, word in SYNONYMS:
         given = given.replace(synonym, word)
     if same := [word for word in known if word.lower() == given]:
         return same
-    if len(known) > MOST_COMPARED:
+    if len(known) > MOST_COMPARED or len(name) * sum(map(len, known)) > MOST_WORK:
         return ()
     distinct = {word.lower(): word for word in reversed(known)}.values()
     words = _words(given)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from inferno_optimizer.card_types import no_accelerator, strange_types, without_count
 from inferno_optimizer.solution import Reason
-from inferno_optimizer.suggestions import nearest
+from inferno_optimizer.suggestions import MOST_ADVISED, cut, nearest
 from inferno_optimizer.system import (
     Accelerator,
     Allocation,
@@ -82,8 +82,8 @@ class Problem:
 
     def __str__(self) -> str:
         """The object, the field and the message in one line."""
-        part = f" ({self.part})" if self.part else ""
-        return f"{self.kind} {self.name!r}{part}: {self.field}: {self.message}"
+        part = f" ({cut(self.part)})" if self.part else ""
+        return f"{self.kind} {cut(self.name)!r}{part}: {self.field}: {self.message}"
 
 
 def find_problems(system: System) -> tuple[Problem, ...]:
@@ -130,8 +130,8 @@ def _problems_of_servers(system: System, strange: "_StrangeNames") -> Iterator[P
 
 def _unmatched_types(system: System) -> Iterator[Problem]:
     """Types in the capacity that no accelerator has, and types in use that it does not name."""
-    for card_type in strange_types(system):
-        message = no_accelerator(card_type, system)
+    for place, card_type in enumerate(strange_types(system)):
+        message = no_accelerator(card_type, system, is_advised=place < MOST_ADVISED)
         yield Problem("capacity", card_type, "type", message, UNKNOWN_TYPE)
     missing = without_count(system)
     types = {a.name: a.type for a in system.accelerators if a.type in missing}
@@ -189,7 +189,7 @@ def _unknown_accelerator(
 ) -> Iterator[Problem]:
     name = profile.accelerator
     if name in strange.accelerators:
-        message = f"no accelerator is named {name!r}{strange.accelerators[name]}"
+        message = f"no accelerator is named {cut(name)!r}{strange.accelerators[name]}"
         reason = Reason.UNKNOWN_ACCELERATOR
         yield Problem("model", profile.model, "acc", message, reason, part or name)
 
@@ -296,21 +296,19 @@ def _strange_names(system: System) -> _StrangeNames:
 
 
 def _advice(names: Iterable[str], known: set[str], otherwise: str) -> Mapping[str, str]:
-    in_order = sorted(known)
-    return {
-        name: nearest(name, in_order) or f"; correct it or {otherwise}"
-        for name in set(names) - known
-    }
+    in_order, strange = sorted(known), sorted(set(names) - known)
+    near = {name: nearest(name, in_order) for name in strange[:MOST_ADVISED]}
+    return {name: near.get(name) or f"; correct it or {otherwise}" for name in strange}
 
 
 def _unknown_names(server: Server, strange: _StrangeNames) -> Iterator[Problem]:
     if server.service_class in strange.classes:
         advice = strange.classes[server.service_class]
-        message = f"no service class is named {server.service_class!r}{advice}"
+        message = f"no service class is named {cut(server.service_class)!r}{advice}"
         yield Problem("server", server.name, "class", message, Reason.UNKNOWN_CLASS)
     if server.model in strange.models:
         advice = strange.models[server.model]
-        message = f"no model with performance data is named {server.model!r}{advice}"
+        message = f"no model with performance data is named {cut(server.model)!r}{advice}"
         yield Problem("server", server.name, "model", message, Reason.UNKNOWN_MODEL)
 
 
@@ -322,8 +320,9 @@ def _needs_input(parameters: PerformanceParameters) -> bool:
 def _missing_input(server: Server) -> Iterator[Problem]:
     if not (server.load.input_tokens or server.load.idle):
         message = (
-            f"is missing, but class {server.service_class!r} has a slo-ttft for model"
-            f" {server.model!r}, whose data have a prefill time; give avgInTokens and avgOutTokens"
+            f"is missing, but class {cut(server.service_class)!r} has a slo-ttft for model"
+            f" {cut(server.model)!r}, whose data have a prefill time; give avgInTokens and"
+            " avgOutTokens"
         )
         yield Problem("server", server.name, "currentAlloc.load.avgInTokens", message)
 

@@ -76,6 +76,10 @@ class ControlPlane(Client):
         """Certificate by which to know the API server."""
         return self._credentials.certificate_authority
 
+    def start_etcd(self) -> None:
+        """Start etcd, with the data that are there."""
+        self.processes.start("etcd", [self._binaries.find("etcd"), *_etcd_options()])
+
     def start_api_server(self) -> None:
         """Start the API server again, on the same port; it is ready on return."""
         self._start_server(API_SERVER, self._api_server_options(self._port), self._port)
@@ -113,7 +117,7 @@ class ControlPlane(Client):
 
     def _start(self) -> None:
         self._credentials = Credentials.create(self.folder / "credentials")
-        self.processes.start("etcd", [self._binaries.find("etcd"), *_etcd_options()])
+        self.start_etcd()
         self._port = self._start_on_free_port(API_SERVER, self._api_server_options)
         self.kubectl_cache = self.folder / "kubectl-cache"
         self.kubeconfig = self._credentials.write_admin_kubeconfig(

@@ -6,15 +6,19 @@ from pydantic import Field
 
 from inferno_operator.resources.base import AGE, READY, Column, Resource, Status
 from inferno_operator.resources.schema import (
+    BoundedInteger,
     Fraction,
-    Integer,
     Items,
     NonEmptyText,
     NonNegativeInteger,
     Part,
     PositiveInteger,
     Quantity,
+    ShortText,
 )
+
+MAX_LABELS = 64
+"""Most labels of a selector."""
 
 
 class Power(Part):
@@ -33,7 +37,7 @@ class Power(Part):
 class NodeSelection(Part):
     """Which nodes have the cards of an accelerator."""
 
-    selector: Annotated[dict[str, str], Field(min_length=1)]
+    selector: Annotated[dict[str, ShortText], Field(min_length=1, max_length=MAX_LABELS)]
     """Labels that the nodes have."""
     resource: NonEmptyText = "nvidia.com/gpu"
     """Name of the cards in requests of pods."""
@@ -50,9 +54,9 @@ class AcceleratorSpec(Part):
     """Type of card, such as A100; capacity is counted per type."""
     multiplicity: PositiveInteger = 1
     """Cards of the type that make up one accelerator."""
-    mem_size: Integer | None = None
+    mem_size: BoundedInteger | None = None
     """Memory of all cards together [GB]; not used by the optimizer."""
-    mem_bw: Annotated[Integer | None, Field(alias="memBW")] = None
+    mem_bw: Annotated[BoundedInteger | None, Field(alias="memBW")] = None
     """Memory bandwidth of all cards together [GB/s]; not used by the optimizer."""
     power: Power | None = None
     """Power curve; not used by the optimizer."""

@@ -14,6 +14,7 @@ from inferno_operator.resources.schema import (
     Part,
     Quantity,
     Rule,
+    ShortText,
 )
 from inferno_optimizer.system import Role, place_of, place_of_all
 
@@ -80,7 +81,7 @@ def moved(before: Load, now: Load) -> str:
 class ReplicaAllocation(Part):
     """An accelerator, a number of replicas, and what they cost."""
 
-    accelerator: str
+    accelerator: ShortText
     """The accelerator's spec.name; empty means none."""
     num_replicas: Amount
     """Number of replicas."""

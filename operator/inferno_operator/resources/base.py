@@ -8,12 +8,11 @@ from pydantic import ConfigDict, Field
 
 from inferno_operator.resources.schema import (
     ATOMIC,
-    Integer,
     Items,
     NonEmptyText,
-    NonNegativeInteger,
     Part,
     Time,
+    Total,
 )
 
 GROUP = "inferno.platform.ai"
@@ -33,7 +32,7 @@ class Metadata(Part):
     name: NonEmptyText
     namespace: str = ""
     uid: str = ""
-    generation: Integer = 0
+    generation: Total = 0
     resource_version: str = ""
     creation_timestamp: Time | None = None
     deletion_timestamp: Time | None = None
@@ -52,7 +51,7 @@ class Condition(Part):
     """Name of the aspect, such as Ready."""
     status: Literal["True", "False", "Unknown"]
     """Whether the condition holds."""
-    observed_generation: NonNegativeInteger | None = None
+    observed_generation: Total | None = None
     """Generation of the object that the condition was set for."""
     last_transition_time: Time
     """When the status last changed."""
@@ -70,7 +69,7 @@ class Status(Part):
 
     active: bool = False
     """The optimizer took the object."""
-    observed_generation: NonNegativeInteger | None = None
+    observed_generation: Total | None = None
     """Generation of the object that this status is about."""
     conditions: Annotated[
         Items[Condition],

@@ -11,6 +11,7 @@ from inferno_operator.resources.schema import (
     NonNegativeInteger,
     Part,
     Rule,
+    Total,
     without_fraction,
 )
 
@@ -63,15 +64,15 @@ class CountedCards(Part):
 
     type: str
     """Type of card."""
-    total: NonNegativeInteger
+    total: Total
     """Cards of the nodes that take new pods."""
-    others: NonNegativeInteger
+    others: Total
     """Cards of these that are requested by pods of others than the Servers of this namespace."""
-    ours: NonNegativeInteger
+    ours: Total
     """Cards of these that the pods of the Servers of this namespace request."""
-    free: NonNegativeInteger
+    free: Total
     """Cards of these that no pod requests."""
-    available: NonNegativeInteger
+    available: Total
     """Cards that optimizations of this namespace hand out."""
     bound_by: str
     """What limits `available`: nodes, spec.count, spec.share, or the name of a quota."""
@@ -84,11 +85,11 @@ class CountedNode(Part):
     """Name of the node."""
     type: str
     """Type of card."""
-    total: NonNegativeInteger
+    total: Total
     """Cards of the node."""
-    others: NonNegativeInteger
+    others: Total
     """Cards that are requested by pods of others than the Servers of this namespace."""
-    ours: NonNegativeInteger
+    ours: Total
     """Cards that the pods of the Servers of this namespace request."""
 
 
@@ -99,9 +100,9 @@ class UnmatchedCards(Part):
     """Name of the cards in requests of pods, such as nvidia.com/gpu."""
     label: str
     """Label of the nodes that tells most about their cards, as name=value; may be empty."""
-    nodes: NonNegativeInteger
+    nodes: Total
     """Number of nodes."""
-    cards: NonNegativeInteger
+    cards: Total
     """Number of cards."""
     example: str
     """Name of one of the nodes."""
@@ -116,7 +117,7 @@ class CapacityStatus(Status):
     """Cards that were counted, one item per type; absent without spec.fromNodes."""
     nodes: Items[CountedNode] = ()
     """The counted nodes, by name: the first 2,000."""
-    nodes_left_out: NonNegativeInteger | None = None
+    nodes_left_out: Total | None = None
     """Number of counted nodes that are not listed; absent if all are."""
     unmatched: Items[UnmatchedCards] = ()
     """Cards that are not counted, because they are of no accelerator's type."""

@@ -6,7 +6,7 @@ from pydantic import AllowInfNan, Field
 
 from inferno_operator.resources.base import AGE, READY, Column, Resource, Status
 from inferno_operator.resources.schema import (
-    Integer,
+    BoundedInteger,
     Items,
     NonEmptyText,
     NonNegativeInteger,
@@ -14,6 +14,7 @@ from inferno_operator.resources.schema import (
     Part,
     PositiveInteger,
     Rule,
+    ShortText,
     Time,
 )
 
@@ -109,11 +110,11 @@ class PerformanceData(Part):
         ),
     )
 
-    acc: str
+    acc: ShortText
     """The accelerator's spec.name."""
     role: Literal["Both", "Prefill", "Decode"] = "Both"
     """What the replica does: whole requests, or one half of each."""
-    acc_count: Integer
+    acc_count: BoundedInteger
     """Accelerators that one replica needs; 0 or less counts as 1."""
     alpha: Number | None = None
     """Inter-token latency without load [ms]; at batch size n it is alpha + beta * n."""
@@ -127,9 +128,9 @@ class PerformanceData(Part):
     """Iteration time; the third generation of parameters."""
     step_parms: StepParms | None = None
     """Step time; the fourth generation of parameters, the most exact one."""
-    max_batch_size: Integer
+    max_batch_size: BoundedInteger
     """Largest batch at atTokens tokens per request [requests]; of Prefill, prompts in a step."""
-    at_tokens: Integer
+    at_tokens: BoundedInteger
     """Tokens per request for which maxBatchSize holds."""
     max_tokens: PositiveInteger | None = None
     """Most tokens, input and output, that a replica keeps for its requests (KV cache)."""
@@ -278,7 +279,7 @@ class CalibratedData(Part):
 class ReplicaCards(Part):
     """What plans count for a replica on one accelerator."""
 
-    acc: str
+    acc: ShortText
     """The accelerator's spec.name."""
     role: Literal["Both", "Prefill", "Decode"] = "Both"
     """What the replica does."""

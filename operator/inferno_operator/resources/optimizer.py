@@ -15,6 +15,7 @@ from inferno_operator.resources.schema import (
     Part,
     PositiveInteger,
     Time,
+    Total,
 )
 from inferno_optimizer.system import SaturationPolicy
 
@@ -144,7 +145,7 @@ class LastOptimization(Part):
 
     time: Time
     """When it ended."""
-    requested_generation: NonNegativeInteger
+    requested_generation: Total
     """Generation of the Optimizer that asked for it."""
     servers: NonNegativeInteger
     """Servers that were looked at."""

@@ -8,7 +8,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, Field
 
-from inferno_operator.resources.schema import Part
+from inferno_operator.resources.schema import (
+    NonEmptyText,
+    Part,
+    ShortText,
+)
 
 DURATION = r"^([0-9]{1,5}h)?([0-9]{1,5}m)?$"
 MAX_WINDOWS = 64
@@ -41,11 +45,11 @@ def _zone(name: str) -> str:
 class RecurringWindow(Part):
     """A window of time that comes again and again."""
 
-    start: Annotated[str, Field(min_length=1), AfterValidator(_cron)]
+    start: Annotated[NonEmptyText, AfterValidator(_cron)]
     """When it begins, as a cron expression: minute, hour, day of the month, month, weekday."""
-    duration: Annotated[str, Field(min_length=2, pattern=DURATION)]
+    duration: Annotated[str, Field(min_length=2, max_length=16, pattern=DURATION)]
     """How long it lasts, in hours and minutes that pass, such as 60h or 1h30m."""
-    timezone: Annotated[str, AfterValidator(_zone)] = "UTC"
+    timezone: Annotated[ShortText, AfterValidator(_zone)] = "UTC"
     """The time zone of the start, such as Europe/Berlin."""
 
     @property

@@ -2,25 +2,29 @@
 
 from typing import Annotated
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from inferno_operator.resources.base import Metadata
 from inferno_operator.resources.objects import Manifest
 from inferno_operator.resources.schema import (
+    MAX_NAME,
     Amount,
     Items,
-    NonEmptyText,
     NonNegativeInteger,
     Part,
     Quantity,
+    ShortText,
 )
 from inferno_operator.resources.server import Server
+
+_CutText = Annotated[str, Field(min_length=1), AfterValidator(lambda text: text[:MAX_NAME])]
+"""A name that may be too long: what runs is counted nevertheless."""
 
 
 class _Running(Part):
     """The part of an allocation that cards and their cost follow from."""
 
-    accelerator: str
+    accelerator: ShortText
     num_replicas: Amount
     starting_replicas: NonNegativeInteger | None = None
     cost: Quantity | None = None
@@ -35,9 +39,9 @@ class _AllRunning(_Running):
 class _Spec(Part):
     """The part of a spec that names what runs."""
 
-    name: NonEmptyText
-    service_class: Annotated[NonEmptyText, Field(alias="class")]
-    model: NonEmptyText
+    name: _CutText
+    service_class: Annotated[_CutText, Field(alias="class")]
+    model: _CutText
     current_alloc: _AllRunning
 
 

@@ -51,17 +51,29 @@ def _rfc3339(time: datetime) -> str:
     return time.astimezone(UTC).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
 
 
+MAX_NAME = 253
+"""Longest name [characters], as Kubernetes has it for objects and labels."""
+
+MAX_COUNT = 2**31 - 1
+"""Largest count that people set; sums of products of counts stay within 64 bits."""
+
+_MOST = Field(le=MAX_COUNT)
+
 Integer = Annotated[int, BeforeValidator(without_fraction)]
-NonNegativeInteger = Annotated[int, Field(ge=0), BeforeValidator(without_fraction)]
-PositiveInteger = Annotated[int, Field(ge=1), BeforeValidator(without_fraction)]
+Total = Annotated[int, Field(ge=0), BeforeValidator(without_fraction)]
+"""A sum of counts, or a version of the API server."""
+BoundedInteger = Annotated[int, _MOST, BeforeValidator(without_fraction)]
+NonNegativeInteger = Annotated[int, Field(ge=0), _MOST, BeforeValidator(without_fraction)]
+PositiveInteger = Annotated[int, Field(ge=1), _MOST, BeforeValidator(without_fraction)]
 Number = Annotated[float, AllowInfNan(False)]
 _NOT_NEGATIVE = Field(json_schema_extra={"minimum": 0})
 """For the API server only: of an object that is stored already, the operator tells the field."""
 
 Quantity = Annotated[Number, _NOT_NEGATIVE]
-Amount = Annotated[Integer, _NOT_NEGATIVE]
+Amount = Annotated[BoundedInteger, _NOT_NEGATIVE]
 Fraction = Annotated[float, AllowInfNan(False), Field(ge=0, le=1)]
-NonEmptyText = Annotated[str, Field(min_length=1)]
+ShortText = Annotated[str, Field(max_length=MAX_NAME)]
+NonEmptyText = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 Time = Annotated[
     AwareDatetime,
     Strict(False),

@@ -6,11 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from inferno_operator.resources.schema import NonNegativeInteger, Part, Rule
+from inferno_operator.resources.schema import NonEmptyText, NonNegativeInteger, Part, Rule
 from inferno_optimizer.system import Role, place_of
-
-ShortText = Annotated[str, Field(min_length=1, max_length=253)]
-"""A Kubernetes name or an accelerator's spec.name; the limit bounds the cost of the checks."""
 
 API_VERSION = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/v[0-9]+((alpha|beta)[0-9]+)?$"
 """A group and a version; no kind of the core runs inference servers."""
@@ -23,15 +20,15 @@ RoleName = Literal["Both", "Prefill", "Decode"]
 class Workload(Part):
     """An object whose replicas run the server on one accelerator, in one role."""
 
-    accelerator: ShortText
+    accelerator: NonEmptyText
     """The accelerator's spec.name."""
     role: RoleName = "Both"
     """What its replicas do: whole requests, or one half of each."""
     api_version: Annotated[str, Field(max_length=253, pattern=API_VERSION)] = "apps/v1"
     """Group and version of the object."""
-    kind: ShortText = "Deployment"
+    kind: NonEmptyText = "Deployment"
     """Kind of the object; it must have a scale subresource."""
-    name: ShortText
+    name: NonEmptyText
     """Name of the object, in the namespace of the Server."""
 
     @property

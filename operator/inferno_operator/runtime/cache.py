@@ -29,6 +29,13 @@ class ObjectDifference:
     before: Manifest | None
     after: Manifest | None
 
+    @property
+    def goes_back(self) -> bool:
+        """Whether an object has an older version, as after a restore of etcd."""
+        if self.before is None or self.after is None:
+            return False
+        return version_of(self.after) < version_of(self.before)
+
     def concerns(self, part: Callable[[Manifest], object]) -> bool:
         """Whether an object came or went, or a part of it is different."""
         if self.before is None or self.after is None:
@@ -111,6 +118,12 @@ class Cache:
             differences += self.written(manifest)
         self._floor = max(listing.version, self._floor)
         return tuple(differences)
+
+    def restore(self, listing: Listing) -> tuple[ObjectDifference, ...]:
+        """Take a list of all objects from an API server that went back to an older version."""
+        self._versions = dict.fromkeys(self._versions, -1)
+        self._floor = -1
+        return self.replace(listing)
 
     def _within(self, namespace: str) -> Iterable[Mapping[Key, Manifest]]:
         """Return the objects of a namespace, or those of each namespace ("")."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from inferno_operator.resources import GROUP
 from inferno_operator.resources.objects import Kind, Manifest, Place, without_managers
-from inferno_operator.runtime.cache import Cache, Decode, ObjectDifference
+from inferno_operator.runtime.cache import Cache, Decode, ObjectDifference, version_of
 from inferno_operator.runtime.ports import Listing, ObjectChange, Reader, RejectedError
 from inferno_operator.runtime.work_queue import Backoff
 from inferno_optimizer.errors import InfernoError
@@ -64,6 +64,8 @@ class Informer:
         self._reader = reader
         self._area = area
         self._followers: list[Follower] = []
+        self._newest = -1
+        """Newest version that the API server has shown of anything in the area."""
         self.cache = Cache(area[0], decode)
         self.is_complete = False
         self.error: InfernoError | None = None
@@ -104,25 +106,41 @@ class Informer:
         self, manifest: Manifest, writer: Follower | None = None
     ) -> tuple[ObjectDifference, ...]:
         """Take an object as a write returned it, and tell all but the writer."""
+        self._newest = max(self._newest, version_of(manifest))
         differences = self.cache.written(self._kept(manifest))
         self._tell(differences, [each for each in self._followers if each is not writer])
         return differences
 
     async def _list_and_watch(self) -> None:
+        newest = self._newest
         listing = await self._reader.list(*self._area)
         kept = tuple(map(self._kept, listing.manifests))
         listing = Listing(listing.kind, listing.namespace, listing.version, kept)
         self.is_complete, self.error = True, None
-        self._tell(self.cache.replace(listing), self._followers)
+        self._tell(self._take(listing, newest), self._followers)
         for follower in tuple(self._followers):
             follower.listed(self._area)
         async with aclosing(_changes_since(self._reader, listing)) as changes:
             async for change in changes:
+                self._newest = max(self._newest, change.version)
                 if change.manifest is not None:
                     listed = ObjectChange(
                         change.version, self._kept(change.manifest), gone=change.gone
                     )
                     self._tell(self.cache.apply(listed), self._followers)
+
+    def _take(self, listing: Listing, newest: int) -> tuple[ObjectDifference, ...]:
+        """Take a list; `newest` is the newest version that was known when it was asked for."""
+        if listing.version >= newest:
+            self._newest = max(self._newest, listing.version)
+            return self.cache.replace(listing)
+        logger.warning(
+            "%s: the API server went back from version %d to %d, as after a restore of etcd from an"
+            " older copy: its objects replace what was known",
+            *(self._area[0], newest, listing.version),
+        )
+        self._newest = listing.version
+        return self.cache.restore(listing)
 
     def _kept(self, manifest: Manifest) -> Manifest:
         """Return what is kept of an object: who manages the fields of ours is not read."""

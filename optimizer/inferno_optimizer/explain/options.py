@@ -12,7 +12,7 @@ from inferno_optimizer.errors import InputError
 from inferno_optimizer.sizing.candidates import MAX_REPLICAS, Candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.table import build_candidates
-from inferno_optimizer.suggestions import alternatives
+from inferno_optimizer.suggestions import alternatives, cut
 from inferno_optimizer.system import Generation, PerformanceProfile, Server, System, Tail
 from inferno_optimizer.units import MS_PER_MINUTE
 
@@ -104,7 +104,7 @@ def next_best(system: System, chosen: Mapping[str, str]) -> Mapping[str, Option]
 def unknown_server(system: System, name: str) -> InputError:
     """The error for a server that does not exist; the message suggests similar names."""
     names = [server.name for server in system.servers]
-    return InputError(f"no server is named {name!r}{alternatives(name, names)}")
+    return InputError(f"no server is named {cut(name)!r}{alternatives(name, names)}")
 
 
 def _option(candidates: Candidates, row: int) -> Option:

@@ -8,7 +8,7 @@ from itertools import product
 
 from inferno_optimizer.card_types import without_count
 from inferno_optimizer.solution import Decision, Reason
-from inferno_optimizer.suggestions import alternatives, nearest
+from inferno_optimizer.suggestions import alternatives, cut, nearest
 from inferno_optimizer.system import (
     LOWEST_PRIORITY,
     PAIR,
@@ -331,7 +331,7 @@ class Catalogue:
         names = {part.accelerator for part in parts} - self.accelerators.keys()
         all_names = sorted(self.accelerators)
         return {
-            name: f"no accelerator is named {name!r}{alternatives(name, all_names)}"
+            name: f"no accelerator is named {cut(name)!r}{alternatives(name, all_names)}"
             for name in names
         }
 

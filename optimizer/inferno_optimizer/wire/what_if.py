@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.changes import EVERY, FieldChange
-from inferno_optimizer.suggestions import alternatives
+from inferno_optimizer.suggestions import alternatives, cut
 from inferno_optimizer.system import Accelerator, SaturationPolicy, System
 from inferno_optimizer.validation import UNMATCHED, find_problems
 from inferno_optimizer.wire.codec import decode_system, encode_system
@@ -97,7 +97,7 @@ def _with_new_accelerators(
     for name, given in added.items():
         if missing := [field for field in _NEEDED if field not in given]:
             first = next(iter(given.values()))
-            unknown = f"no accelerator is named {name!r}{alternatives(name, names)}"
+            unknown = f"no accelerator is named {cut(name)!r}{alternatives(name, names)}"
             raise first.error(f"{unknown}; to add it, also set its {' and its '.join(missing)}")
     new = tuple(Accelerator(name, given["type"].value, 0.0) for name, given in added.items())
     types = [given["type"] for given in added.values()]
@@ -283,4 +283,4 @@ def _check_name(change: FieldChange, noun: str, name: str, known: Sequence[str])
 
 
 def _unknown(change: FieldChange, noun: str, name: str, known: Sequence[str]) -> InputError:
-    return change.error(f"no {noun} is named {name!r}{alternatives(name, known)}")
+    return change.error(f"no {noun} is named {cut(name)!r}{alternatives(name, known)}")

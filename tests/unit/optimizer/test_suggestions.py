@@ -1,5 +1,7 @@
 """What messages suggest in place of an unknown name."""
 
+import time
+
 import pytest
 
 from inferno_optimizer.suggestions import alternatives, nearest
@@ -86,3 +88,22 @@ def test_the_name_that_was_meant_comes_first(known: list[str], typed: str, meant
 @pytest.mark.parametrize("word", ["gpu", "queue", "x"])
 def test_nothing_is_suggested_for_a_name_that_is_like_none(word: str) -> None:
     assert nearest(word, COLUMNS) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("x" * 2**20, ["model"]),
+        ("model", ["x" * 2**20, "modle"]),
+        ("ab" * 50, ["ba" * 49 + chr(97 + n) for n in range(26)]),
+        ("é" * 100, ["é" * 99 + chr(97 + n) for n in range(26)] * 7),
+    ],
+    ids=["long name", "long known", "alike", "all alike"],
+)
+def test_a_suggestion_takes_little_time_whatever_the_names(name: str, known: list[str]) -> None:
+    began = time.process_time()
+    text = alternatives(name, known)
+    spent = time.process_time() - began
+
+    assert spent < 0.1
+    assert len(text) < 3000

@@ -16,6 +16,7 @@ from kubernetes.aio.client import (
     V1Preconditions,
 )
 
+from inferno_operator.adapters.kubernetes.access import ApiAccess
 from inferno_operator.adapters.kubernetes.client import (
     APPLY,
     JSON_PATCH,
@@ -71,9 +72,11 @@ logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def connect(watches: int, now: Now, instance: str) -> AsyncIterator["ApiServer"]:
+async def connect(
+    access: ApiAccess, watches: int, now: Now, instance: str
+) -> AsyncIterator["ApiServer"]:
     """Connect to the API server; events have `instance` as their `reportingInstance`."""
-    async with client(watches + CALLS) as api:
+    async with client(access, watches + CALLS) as api:
         yield ApiServer(api, now, instance)
 
 

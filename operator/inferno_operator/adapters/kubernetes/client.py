@@ -3,19 +3,24 @@
 import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.parse import quote, urlencode
 
 import aiohttp
-import yaml
-from kubernetes.aio import config
-from kubernetes.aio.client import ApiClient, ApiException, Configuration, CustomObjectsApi
+from kubernetes.aio.client import ApiClient, ApiException, CustomObjectsApi
+from kubernetes.aio.config import ConfigException
 from pydantic_core import from_json, to_json
 
+from inferno_operator.adapters.kubernetes.access import (
+    DEFAULT_KUBECONFIG,
+    ApiAccess,
+    Kubeconfig,
+    RenewingClient,
+    load_pod,
+)
 from inferno_operator.resources.objects import Key, Kind
 from inferno_operator.runtime.ports import (
     GoneError,
@@ -25,7 +30,7 @@ from inferno_operator.runtime.ports import (
     UnknownFieldError,
 )
 from inferno_operator.runtime.texts import cause_of
-from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
+from inferno_optimizer.errors import InfernoError, UnavailableError
 
 APPLY = "application/apply-patch+yaml; charset=utf-8"
 """Server-side apply; with a character set, the client sends bytes as they are."""
@@ -52,9 +57,6 @@ TIMEOUT = 30.0
 
 CONNECTIONS = 32
 
-UNUSABLE = (config.ConfigException, yaml.YAMLError, TypeError, OSError, UnicodeDecodeError)
-"""What the client raises for a kubeconfig that cannot be used."""
-
 RETRIABLE = frozenset(
     {
         HTTPStatus.REQUEST_TIMEOUT,
@@ -64,52 +66,30 @@ RETRIABLE = frozenset(
 
 
 @asynccontextmanager
-async def client(connections: int = CONNECTIONS) -> AsyncIterator[CustomObjectsApi]:
-    """Connect with the pod's service account or, outside a cluster, with the kubeconfig.
+async def accessible() -> AsyncIterator[ApiAccess]:
+    """Begin access with the pod's service account or, outside a cluster, with the kubeconfig.
 
     Raises
     ------
     InputError
         Neither exists, or it cannot be used.
     """
-    configuration = Configuration()
-    configuration.connection_pool_maxsize = connections
-    # The client would read .netrc, and ask for the proxy, in a thread and for every request.
-    configuration.client_session_kwargs = {"trust_env": False}
     try:
-        await _load(configuration)
-    except UNUSABLE as error:
-        raise no_access(os.environ.get("KUBECONFIG", ""), error) from error
-    configuration.proxy = configuration.proxy or _proxy(configuration.host)
-    async with ApiClient(configuration) as connection:
+        access = ApiAccess("the service account", load_pod, await load_pod())
+    except ConfigException:
+        origin = os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
+        access = await ApiAccess.begin(origin, Kubeconfig(origin).load)
+    async with aclosing(access):
+        yield access
+
+
+@asynccontextmanager
+async def client(
+    access: ApiAccess, connections: int = CONNECTIONS
+) -> AsyncIterator[CustomObjectsApi]:
+    """Connect to the API server."""
+    async with RenewingClient(access, connections) as connection:
         yield CustomObjectsApi(connection)
-
-
-def no_access(paths: str, error: Exception) -> InputError:
-    """Return what is said of kubeconfigs, or of what a pod has instead, that cannot be used."""
-    match error:
-        case TypeError():  # the client takes for granted that it is an object
-            text = "not a kubeconfig"
-        case UnicodeDecodeError():
-            text = f"not UTF-8 text (byte {error.start + 1})"
-        case OSError():
-            text = error.strerror or str(error)
-        case _:
-            text = " ".join(str(error).split())
-    return InputError(": ".join(filter(None, ("no access to a cluster", paths, text))))
-
-
-async def _load(configuration: Configuration) -> None:
-    try:
-        config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the client has no types there
-    except config.ConfigException:
-        await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # nor there
-
-
-def _proxy(url: str) -> str | None:
-    """Return the proxy for a URL from the environment, if there is one."""
-    parts = urlsplit(url)
-    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
 
 async def answer_to(call: Awaitable[Any], about: str) -> Any:  # noqa: ANN401 - JSON of any shape
@@ -142,7 +122,10 @@ async def received(call: Awaitable[aiohttp.ClientResponse]) -> Any:  # noqa: ANN
 
 
 async def get(
-    api: ApiClient, path: str, query: Mapping[str, str], seconds: float = TIMEOUT
+    api: ApiClient,
+    path: str,
+    query: Mapping[str, str],
+    seconds: float | aiohttp.ClientTimeout = TIMEOUT,
 ) -> aiohttp.ClientResponse:
     """Read an object, a list or a watch, and return the response.
 
@@ -195,7 +178,7 @@ async def _request(
     target: str,
     headers: Mapping[str, str],
     body: object = None,
-    seconds: float = TIMEOUT,
+    seconds: float | aiohttp.ClientTimeout = TIMEOUT,
 ) -> aiohttp.ClientResponse:
     headers = {**api.default_headers, "Accept": "application/json", **headers}
     await api.update_params_for_auth(headers, [], ["BearerToken"], target, method, body)

@@ -13,24 +13,28 @@ from collections.abc import (
 )
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from kubernetes.aio import config
-from kubernetes.aio.client import (
-    ApiClient,
-    Configuration,
-    CustomObjectsApi,
-)
+from kubernetes.aio.client import Configuration, CustomObjectsApi
 
+from inferno_operator.adapters.kubernetes.access import (
+    DEFAULT_KUBECONFIG,
+    RENEWED_S,
+    TOKEN,
+    ApiAccess,
+    Identity,
+    Kubeconfig,
+    time_of_day,
+)
 from inferno_operator.adapters.kubernetes.api_server import ApiReader
 from inferno_operator.adapters.kubernetes.client import (
     MERGE,
     TIMEOUT,
-    UNUSABLE,
     answer_to,
+    client,
     get,
-    no_access,
     received,
     url_path_of_all,
 )
@@ -51,8 +55,6 @@ from inferno_optimizer.errors import InputError
 
 APPROVER = "inferno-approve"
 """The ClusterRole whose rights an answer to a Plan takes."""
-
-DEFAULT_KUBECONFIG = "~/.kube/config"
 
 MOST_EVENTS = 500
 """Events that are read at most."""
@@ -241,11 +243,13 @@ async def connect(place: KubectlOptions) -> AsyncIterator[Session]:
     InputError
         The kubeconfig does not exist or cannot be used.
     """
-    configuration = Configuration()
-    configuration.connection_pool_maxsize = CONNECTIONS
-    namespace = await _load(place, configuration)
-    async with ApiClient(configuration) as connection:
-        yield Session(CustomObjectsApi(connection), namespace)
+    paths = _kubeconfig(place)
+    kubeconfig = Kubeconfig(paths, place.context)
+    async with (
+        aclosing(await ApiAccess.begin(paths, kubeconfig.load)) as access,
+        client(access, CONNECTIONS) as api,
+    ):
+        yield Session(api, place.namespace or kubeconfig.namespace or "default")
 
 
 @asynccontextmanager
@@ -253,29 +257,17 @@ async def connect_as(
     token: str, server: ApiServerAddress, namespace: str
 ) -> AsyncIterator[Session]:
     """Connect with the rights of a token and no others."""
-    configuration = Configuration(
-        host=server.url,
-        api_key={"BearerToken": token},
-        api_key_prefix={"BearerToken": "Bearer"},
-    )
-    configuration.ssl_ca_cert = str(server.authorities)
-    configuration.connection_pool_maxsize = CONNECTIONS
-    configuration.client_session_kwargs = {"trust_env": False}  # no rights of a .netrc
-    async with ApiClient(configuration) as connection:
-        yield Session(CustomObjectsApi(connection), namespace)
 
+    async def load() -> Identity:
+        configuration = Configuration(host=server.url, api_key={TOKEN: f"Bearer {token}"})
+        configuration.ssl_ca_cert = str(server.authorities)
+        return Identity.of(configuration, time_of_day() + timedelta(seconds=RENEWED_S))
 
-async def _load(place: KubectlOptions, configuration: Configuration) -> str:
-    """Load the kubeconfig into the configuration; returns the namespace."""
-    paths = _kubeconfig(place)
-    try:
-        loader = await config.load_kube_config(  # type: ignore[no-untyped-call]  # the client has no types there
-            paths, place.context, configuration, persist_config=False
-        )
-    except UNUSABLE as error:
-        raise no_access(paths, error) from error
-    context = loader.current_context["context"]
-    return place.namespace or context.get("namespace") or "default"
+    async with (
+        aclosing(await ApiAccess.begin(str(server.authorities), load)) as access,
+        client(access, CONNECTIONS) as api,
+    ):
+        yield Session(api, namespace)
 
 
 def _kubeconfig(place: KubectlOptions) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from kubernetes.aio.client import CustomObjectsApi
 
+from inferno_operator.adapters.kubernetes.access import ApiAccess
 from inferno_operator.adapters.kubernetes.client import answer_to, client
 from inferno_operator.resources.objects import Key, Manifest
 from inferno_operator.runtime.leader_election import Lease
@@ -23,9 +24,9 @@ TIMEOUT = 5.0
 
 
 @asynccontextmanager
-async def connect(key: Key) -> AsyncIterator["ApiServerLease"]:
+async def connect(access: ApiAccess, key: Key) -> AsyncIterator["ApiServerLease"]:
     """Connect with connections of its own, which other calls cannot use up."""
-    async with client() as api:
+    async with client(access) as api:
         yield ApiServerLease(api, key)
 
 

@@ -8,7 +8,13 @@ import aiohttp
 from kubernetes.aio.client import CustomObjectsApi
 from pydantic_core import from_json
 
-from inferno_operator.adapters.kubernetes.client import answer_to, get, received, url_path_of_all
+from inferno_operator.adapters.kubernetes.client import (
+    TIMEOUT,
+    answer_to,
+    get,
+    received,
+    url_path_of_all,
+)
 from inferno_operator.resources.objects import NODE, POD, Kind, Manifest
 from inferno_operator.resources.pods import reduced, reduced_node
 from inferno_operator.runtime.ports import Listing, ObjectChange
@@ -25,6 +31,12 @@ PAGE_SIZE = 500
 
 PATIENCE = 60
 """Additional seconds until the client ends a watch that the API server did not end."""
+
+SILENCE_S = 75.0
+"""Time without a byte after which a watch ends [s]: the API server sends a bookmark each minute."""
+
+PROBE_S = 5.0
+"""Time in which the API server must answer whether it is there, after a silence [s]."""
 
 
 async def listing(
@@ -52,7 +64,7 @@ async def first_page(api: CustomObjectsApi, kind: Kind, namespace: str, page_siz
 
 
 async def _pages(
-    api: CustomObjectsApi, kind: Kind, namespace: str, page_size: int
+    api: CustomObjectsApi, kind: Kind, namespace: str, page_size: int, seconds: float = TIMEOUT
 ) -> AsyncGenerator[Manifest, None]:
     """Yield the list of a kind: a whole one may have some hundred MB, which both sides hold."""
     about = f"{kind} of {namespace or 'all namespaces'}"
@@ -60,7 +72,7 @@ async def _pages(
     limit = {"limit": str(page_size)}
     more: dict[str, str] = {}
     while True:
-        call = get(api.api_client, path, {**limit, **more})
+        call = get(api.api_client, path, {**limit, **more}, seconds)
         page: Manifest = await answer_to(received(call), about)
         yield page
         token = page["metadata"].get("continue")
@@ -72,15 +84,47 @@ async def _pages(
 async def changes(
     api: CustomObjectsApi, kind: Kind, namespace: str, since: int
 ) -> AsyncGenerator[ObjectChange, None]:
-    """Yield the changes of objects of a kind since a version, in order, until the watch ends."""
+    """Yield the changes of objects of a kind since a version, in order, until the watch ends.
+
+    A watch ends when its connection is silent for `SILENCE_S`, if the API server answers otherwise.
+    """
     about = f"watch of {kind}"
     response = await answer_to(_open(api, kind, namespace, since), about)
     async with response:
         if response.status != HTTPStatus.OK:
             raise UnavailableError(f"{about}: HTTP {response.status}")
         async with aclosing(_lines(response)) as events:
-            async for event in events:
-                yield _change(from_json(event), kind, about)
+            try:
+                async for event in events:
+                    change = _change(from_json(event), kind, about)
+                    if change.manifest is None:
+                        _require_version(kind, change.version, since)
+                    since = max(since, change.version)
+                    yield change
+            except aiohttp.SocketTimeoutError:
+                is_silent = True
+            else:
+                is_silent = False
+    if is_silent:
+        await _probe(api, kind, namespace, since)
+
+
+async def _probe(api: CustomObjectsApi, kind: Kind, namespace: str, since: int) -> None:
+    """Read one object, after a silence: the API server must be there, and not older than the watch.
+
+    A watch from a version that is yet to come gets nothing, not even bookmarks.
+    """
+    async with aclosing(_pages(api, kind, namespace, 1, PROBE_S)) as pages:
+        page = await anext(pages)
+    _require_version(kind, int(page["metadata"]["resourceVersion"]), since)
+
+
+def _require_version(kind: Kind, version: int, since: int) -> None:
+    """Raise if the API server is at a version that is older than what a watch has seen."""
+    if version < since:
+        raise UnavailableError(
+            f"watch of {kind}: the API server is at version {version}, older than {since}"
+        )
 
 
 async def _open(
@@ -93,7 +137,8 @@ async def _open(
         "timeoutSeconds": str(WATCH_SECONDS),
     }
     path = _path(kind, namespace)
-    return await get(api.api_client, path, query, WATCH_SECONDS + PATIENCE)
+    limits = aiohttp.ClientTimeout(total=WATCH_SECONDS + PATIENCE, sock_read=SILENCE_S)
+    return await get(api.api_client, path, query, limits)
 
 
 def _path(kind: Kind, namespace: str) -> str:
@@ -109,6 +154,8 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None
             *whole, rest = (rest + chunk).split(b"\n")
             for line in whole:
                 yield line
+    except aiohttp.SocketTimeoutError:
+        raise
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         text = str(error) or type(error).__name__
         raise UnavailableError(f"a watch was interrupted: {text}") from error

@@ -37,6 +37,9 @@ MINIMUMS = {
 MINIMUMS |= {path.replace("currentAlloc", "desiredAlloc") for path in MINIMUMS}
 """Fields that are not negative in any manifest that makes sense; the original takes any number."""
 
+BOUNDS = {("maxLength", 253), ("maximum", 2**31 - 1)}
+"""Names of Kubernetes are not longer; the original takes any text and count, and hangs."""
+
 Schema = dict[str, Any]
 
 
@@ -66,6 +69,7 @@ def stricter_than_original(schema: Schema, original: Schema, path: str) -> Itera
             f"{where} has {limit} {field[limit]}"
             for limit in LIMITS & field.keys()
             if field[limit] != was.get(limit)
+            and (limit, field[limit]) not in BOUNDS
             and not (limit == "minimum" and field[limit] == 0 and where in MINIMUMS)
         )
         yield from stricter_than_original(field.get("items", field), was.get("fields", {}), where)

@@ -150,6 +150,24 @@ def test_a_list_makes_good_for_events_that_were_missed(seen: Steps, missed: Step
     assert caches.held() == world.objects
 
 
+@given(STEPS, STEPS)
+def test_what_is_restored_replaces_whatever_is_known(steps: Steps, other: Steps) -> None:
+    later, cache = world_of([*steps, *other, *other]), Cache(SERVER)
+    for _, kind, manifest in later.events:
+        if kind == SERVER:
+            cache.written(manifest)
+    cache.replace(later.listing(SERVER, ""))
+    world = world_of(steps)
+
+    cache.restore(world.listing(SERVER, ""))
+
+    held = {Place(SERVER, key): cache.get(key) for key in cache.keys()}  # noqa: SIM118 - no mapping
+    assert held == {place: o for place, o in world.objects.items() if place.kind == SERVER}
+    world.step("Server", "one", "x", "put")
+    (_, _, newest) = world.events[-1]
+    assert cache.written(newest)
+
+
 @given(STEPS)
 def test_an_event_that_comes_twice_changes_nothing(steps: Steps) -> None:
     caches, events = Caches(), world_of(steps).events

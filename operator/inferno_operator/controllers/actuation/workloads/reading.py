@@ -91,6 +91,8 @@ class Memory:
         The uids of the workloads: one that was created again has nobody to fight with.
     gates
         When the gates of pods were opened, by workload and uid; None while they are gated.
+    versions
+        The versions of the workloads: one that is older now was restored, and nobody wrote it.
     clock
         The clock by which pods began.
     starts
@@ -104,18 +106,20 @@ class Memory:
     failures: dict[Place, Failure] = field(default_factory=dict)
     uids: dict[Place, str] = field(default_factory=dict)
     gates: dict[Place, dict[str, datetime | None]] = field(default_factory=dict)
+    versions: dict[Place, int] = field(default_factory=dict)
     clock: ClusterClock = field(default_factory=ClusterClock)
     starts: FirstStarts = field(default_factory=FirstStarts)
 
-    def saw(self, place: Place, uid: str) -> None:
-        """Take note of a workload; forget another one of the same name."""
-        if self.uids.get(place, uid) != uid:
+    def saw(self, place: Place, uid: str, version: int) -> None:
+        """Take note of a workload; forget another one of the same name, and a newer version."""
+        if self.uids.get(place, uid) != uid or version < self.versions.get(place, version):
             self.known.pop(place, None)
             self.gates.pop(place, None)
             self.uncertain.discard(place)
             self.seen.pop(place, None)
             self.failures.pop(place, None)
         self.uids[place] = uid
+        self.versions[place] = version
 
     def note_gates(
         self, place: Place, pods: Iterable[Manifest], now: datetime
@@ -356,7 +360,7 @@ class _Reader:
             return ObservedWorkload(workload, problem=status.not_found(workload))
         if "deletionTimestamp" in manifest["metadata"]:
             return ObservedWorkload(workload, problem=status.is_deleted(workload))
-        self._memory.saw(place, scale.reference.uid)
+        self._memory.saw(place, scale.reference.uid, version_of(manifest))
         if not scale.selector and not kind_of_workload(workload).is_one_pod:
             return self._unselected(workload, manifest, scale)
         selector = scale.selector and kind_of_workload(workload).first_pods + scale.selector

@@ -165,6 +165,9 @@ class WorkloadObjects:
             self._index(difference)
         if difference.after is None:
             self.forget(place)
+        if difference.goes_back:  # also what is known of roles
+            for known in [p for p in self._scales if (p.kind, p.key) == (place.kind, place.key)]:
+                self.forget(known)
         self._changed(place.key.namespace)
 
     def _listed(self, area: Area) -> None:

@@ -1,0 +1,418 @@
+"""Credentials that expire, rotate or are refused, before an API server that is made up."""
+
+import asyncio
+import base64
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import trustme
+import yaml
+from aiohttp import web
+
+from inferno_operator.adapters.kubernetes.access import ApiAccess, Kubeconfig
+from inferno_operator.adapters.kubernetes.api_server import ApiReader
+from inferno_operator.adapters.kubernetes.client import client
+from inferno_operator.resources import Server
+from inferno_operator.resources.objects import kind_of
+from inferno_operator.runtime.ports import UnauthenticatedError
+from inferno_optimizer.errors import InputError
+
+VERSION = "client.authentication.k8s.io/v1"
+SERVER = kind_of(Server)
+
+
+class Clock:
+    """A time of day that a test sets."""
+
+    def __init__(self) -> None:
+        self.time = datetime(2026, 11, 29, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.time
+
+    def later(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
+
+
+class Api:
+    """An API server that takes some tokens, or some names of certificates.
+
+    Attributes
+    ----------
+    good
+        What it takes.
+    seen
+        What it was sent.
+    """
+
+    def __init__(self, *good: str) -> None:
+        self.good = set(good)
+        self.seen: list[str] = []
+        self.url = ""
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        header = request.headers.get("Authorization", "")
+        certificate = request.get_extra_info("peercert") or {}
+        names = [value for part in certificate.get("subject", ()) for (_, value) in part]
+        known_by = header.removeprefix("Bearer ") or (names[-1] if names else "")
+        self.seen.append(known_by)
+        if known_by not in self.good:
+            return web.json_response({"message": "Unauthorized"}, status=401)
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+
+
+@asynccontextmanager
+async def serving(api: Api, trust: ssl.SSLContext | None = None) -> AsyncIterator[None]:
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", api.answer)
+    runner = web.AppRunner(application, shutdown_timeout=0.1, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=trust).start()
+    api.url = f"{'https' if trust else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield
+    finally:
+        await runner.cleanup()
+
+
+class Plugin:
+    """A plugin that prints what is in a file, and counts its calls."""
+
+    def __init__(self, folder: Path) -> None:
+        self._printed, self._count = folder / "printed", folder / "calls"
+        self.path = folder / "plugin.sh"
+        self.path.write_text(f'#!/bin/sh\necho x >> "{self._count}"\n. "{self._printed}"\n')
+        self.path.chmod(0o755)
+
+    def give(self, token: str = "", expires: datetime | None = None, **status: str) -> None:
+        """Print credentials from now on."""
+        if token:
+            status["token"] = token
+        if expires:
+            status["expirationTimestamp"] = expires.isoformat().replace("+00:00", "Z")
+        answer = {"apiVersion": VERSION, "kind": "ExecCredential", "status": status}
+        self._printed.write_text(f"cat <<'END'\n{json.dumps(answer)}\nEND\n")
+
+    def fail(self, words: str) -> None:
+        """End with status 1 from now on."""
+        self._printed.write_text(f"echo '{words}' >&2; exit 1\n")
+
+    @property
+    def calls(self) -> int:
+        return len(self._count.read_text()) // 2
+
+    @property
+    def user(self) -> dict[str, object]:
+        return {"exec": {"apiVersion": VERSION, "command": f"./{self.path.name}"}}
+
+
+def write_kubeconfig(
+    path: Path, url: str, user: dict[str, object], authority: Path | None = None
+) -> Path:
+    cluster = {"server": url, **({"certificate-authority": str(authority)} if authority else {})}
+    context = {"cluster": "c", "user": "u", "namespace": "n"}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "x", "context": context}],
+        "current-context": "x",
+    }
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+@asynccontextmanager
+async def connected(kubeconfig: Path, clock: Clock) -> AsyncIterator[ApiReader]:
+    load = Kubeconfig(str(kubeconfig), now=clock).load
+    async with (
+        aclosing(await ApiAccess.begin(str(kubeconfig), load, clock)) as access,
+        client(access) as api,
+    ):
+        yield ApiReader(api)
+
+
+async def ask(reader: ApiReader) -> None:
+    await reader.list(SERVER, "n")
+
+
+async def ask_until(reader: ApiReader, api: Api, token: str) -> None:
+    """Ask until a request has a token: it is loaded beside the requests."""
+    async with asyncio.timeout(20):
+        while api.seen[-1:] != [token]:
+            await ask(reader)
+
+
+async def until_calls(plugin: Plugin, number: int) -> None:
+    async with asyncio.timeout(20):
+        while plugin.calls < number:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Plugin:
+    return Plugin(tmp_path)
+
+
+@pytest.mark.parametrize("seconds", [20, 3600])
+async def test_a_plugin_is_called_again_before_its_token_expires(
+    seconds: int, clock: Clock, plugin: Plugin, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    api = Api("t1", "t2", "t3")
+    plugin.give("t1", expires=clock() + timedelta(seconds=seconds))
+
+    with caplog.at_level("INFO"):
+        async with (
+            serving(api),
+            connected(write_kubeconfig(tmp_path / "k", api.url, plugin.user), clock) as reader,
+        ):
+            clock.later(seconds / 2)
+            await ask(reader)
+            assert plugin.calls == 1
+            for number in (2, 3):
+                plugin.give(f"t{number}", expires=clock() + timedelta(seconds=1.4 * seconds))
+                clock.later(seconds / 2 - 1)
+                await ask(reader)  # with the token that is good still
+                await until_calls(plugin, number)
+                await ask_until(reader, api, f"t{number}")
+                clock.later(0.5 * seconds)
+
+    assert plugin.calls == 3
+    assert [m for m in caplog.messages if "as they expire" in m] == [caplog.messages[0]]
+
+
+async def test_a_token_that_has_expired_is_not_sent(
+    clock: Clock, plugin: Plugin, tmp_path: Path
+) -> None:
+    api = Api("t1", "t2")
+    plugin.give("t1", expires=clock() + timedelta(seconds=20))
+
+    async with (
+        serving(api),
+        connected(write_kubeconfig(tmp_path / "k", api.url, plugin.user), clock) as reader,
+    ):
+        plugin.give("t2", expires=clock() + timedelta(seconds=120))
+        clock.later(60)
+        await asyncio.gather(*(ask(reader) for _ in range(8)))
+
+    assert (plugin.calls, set(api.seen)) == (2, {"t2"})
+
+
+async def test_a_plugin_is_called_once_after_a_refusal(
+    clock: Clock, plugin: Plugin, tmp_path: Path
+) -> None:
+    api = Api("t1")
+    plugin.give("t1")
+
+    async with (
+        serving(api),
+        connected(write_kubeconfig(tmp_path / "k", api.url, plugin.user), clock) as reader,
+    ):
+        await ask(reader)
+        api.good = {"t2"}
+        plugin.give("t2")
+        clock.later(3600)
+        await asyncio.gather(*(ask(reader) for _ in range(8)))
+
+    assert plugin.calls == 2
+
+
+async def test_credentials_that_stay_refused_are_said_once(
+    clock: Clock, plugin: Plugin, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    api = Api("t1")
+    plugin.give("t1")
+
+    async with (
+        serving(api),
+        connected(write_kubeconfig(tmp_path / "k", api.url, plugin.user), clock) as reader,
+    ):
+        await ask(reader)
+        api.good = {"t2"}
+        plugin.fail("the session has ended: log in")
+        clock.later(5)
+        for _ in range(60):
+            clock.later(1)
+            with pytest.raises(UnauthenticatedError, match="session has ended"):
+                await ask(reader)
+        refused = list(caplog.messages)
+        plugin.give("t2")
+        clock.later(10)
+        await ask(reader)
+
+    assert len(refused) == 2
+    assert "status 1: the session has ended: log in" in refused[0]
+    assert "HTTP 401" in refused[1]
+    assert plugin.calls < 15
+
+
+async def test_a_plugin_that_fails_for_a_while_is_no_outage(
+    clock: Clock, plugin: Plugin, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    api = Api("t1", "t2")
+    plugin.give("t1", expires=clock() + timedelta(seconds=20))
+
+    async with (
+        serving(api),
+        connected(write_kubeconfig(tmp_path / "k", api.url, plugin.user), clock) as reader,
+    ):
+        plugin.fail("no network")
+        clock.later(18)
+        await ask(reader)
+        async with asyncio.timeout(20):
+            while "no network" not in caplog.text:  # noqa: ASYNC110 - a log has no event
+                await asyncio.sleep(0.01)
+        plugin.give("t2", expires=clock() + timedelta(seconds=30))
+        clock.later(6)
+        await ask_until(reader, api, "t2")
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+@pytest.mark.parametrize("where", ["tokenFile", "token"])
+async def test_a_token_in_a_file_is_read_again(
+    where: str, is_refused: bool, clock: Clock, tmp_path: Path
+) -> None:
+    api = Api("t1", "t2")
+
+    def write(token: str) -> Path:
+        (tmp_path / "token").write_text(token)
+        user: dict[str, object] = {"tokenFile": "token"} if where == "tokenFile" else {where: token}
+        return write_kubeconfig(tmp_path / "k", api.url, user)
+
+    async with serving(api), connected(write("t1"), clock) as reader:
+        await ask(reader)
+        write("t2 ".strip())
+        if is_refused:
+            api.good = {"t2"}
+        clock.later(6 if is_refused else 61)
+        await ask(reader)
+        await ask_until(reader, api, "t2")
+
+    assert api.seen[0] == "t1"
+
+
+@pytest.fixture
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def trust(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.configure_trust(context)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+@pytest.mark.parametrize("source", ["files", "data", "plugin"])
+async def test_a_certificate_that_rotates_is_used(
+    source: str,
+    clock: Clock,
+    plugin: Plugin,
+    authority: trustme.CA,
+    trust: ssl.SSLContext,
+    tmp_path: Path,
+) -> None:
+    api = Api("one")
+    authority.cert_pem.write_to_path(tmp_path / "ca")
+
+    def issue(name: str) -> Path:
+        pair = authority.issue_cert(f"{name}.example.com", common_name=name)
+        certificate, key = pair.cert_chain_pems[0].bytes(), pair.private_key_pem.bytes()
+        (tmp_path / "crt").write_bytes(certificate)
+        (tmp_path / "key").write_bytes(key)
+        plugin.give(clientCertificateData=certificate.decode(), clientKeyData=key.decode())
+        data = {
+            "client-certificate-data": base64.b64encode(certificate).decode(),
+            "client-key-data": base64.b64encode(key).decode(),
+        }
+        files = {"client-certificate": "crt", "client-key": "key"}
+        users: dict[str, dict[str, object]] = {
+            "files": {**files},
+            "data": {**data},
+            "plugin": plugin.user,
+        }
+        return write_kubeconfig(tmp_path / "k", api.url, users[source], tmp_path / "ca")
+
+    async with serving(api, trust), connected(issue("one"), clock) as reader:
+        await ask(reader)
+        api.good = {"two"}
+        issue("two")
+        clock.later(6)
+        await ask(reader)
+
+    assert api.seen == ["one", "one", "two"]
+
+
+async def test_an_authority_that_rotates_is_trusted(clock: Clock, tmp_path: Path) -> None:
+    api, old, new = Api("t"), trustme.CA(), trustme.CA()
+    contexts = {}
+    for authority in (old, new):
+        contexts[authority] = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        authority.issue_cert("127.0.0.1").configure_cert(contexts[authority])
+    old.cert_pem.write_to_path(tmp_path / "ca")
+
+    async with serving(api, contexts[new]):
+        user: dict[str, object] = {"token": "t"}
+        kubeconfig = write_kubeconfig(tmp_path / "k", api.url, user, tmp_path / "ca")
+        async with connected(kubeconfig, clock) as reader:
+            new.cert_pem.write_to_path(tmp_path / "ca")
+            clock.later(6)
+            await ask(reader)
+
+    assert api.seen == ["t"]
+
+
+async def test_another_cluster_in_the_kubeconfig_is_not_followed(
+    clock: Clock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    api = Api("t1")
+
+    async with serving(api):
+        kubeconfig = write_kubeconfig(tmp_path / "k", api.url, {"token": "t1"})
+        async with connected(kubeconfig, clock) as reader:
+            write_kubeconfig(kubeconfig, "http://127.0.0.1:1", {"token": "t2"})
+            for _ in range(3):
+                clock.later(61)
+                await ask(reader)
+                await asyncio.sleep(0)
+            await ask(reader)
+
+    assert set(api.seen) == {"t1"}
+    assert "another API server" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("exec_", "words"),
+    [
+        ({"command": "no-such-x", "installHint": "get it\nthere"}, "cannot be started: .*: get it"),
+        ({"command": "./plugin.sh"}, "ends with status 1: log in first"),
+        ({"command": "echo", "args": ["s3cret"]}, "does not print an ExecCredential"),
+        ({"command": "true"}, "does not print an ExecCredential"),
+        ({"command": ""}, "needs command and apiVersion"),
+    ],
+)
+async def test_a_plugin_that_gives_nothing_is_named(
+    exec_: dict[str, object], words: str, plugin: Plugin, tmp_path: Path
+) -> None:
+    plugin.fail("log in first")
+    user: dict[str, object] = {"exec": {"apiVersion": VERSION, **exec_}}
+    kubeconfig = write_kubeconfig(tmp_path / "k", "http://127.0.0.1:1", user)
+
+    with pytest.raises(InputError, match=f"no access to a cluster: .*{words}") as error:
+        await ApiAccess.begin(str(kubeconfig), Kubeconfig(str(kubeconfig)).load)
+
+    assert "s3cret" not in str(error.value)
+    assert "\n" not in str(error.value)
