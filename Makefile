@@ -123,6 +123,14 @@ crds: $(READY) ## Generate crds/ from the models in operator/inferno_operator/re
 	cp crds/*.yaml $(CHART_FILES)/crds
 	cp $(MONITORING)/dashboard.json $(MONITORING)/prometheus-rule.yaml $(CHART_FILES)
 
+	@if command -v $(KUBECTL) > /dev/null; then $(MAKE) --no-print-directory yamls; \
+	  else echo "without $(KUBECTL): run 'make yamls' where it is" >&2; fi
+
+.PHONY: yamls
+yamls: ## Render what deploy applies into manifests/yamls/deploy.yaml
+	{ echo "# Made by 'make yamls': all that 'make deploy' applies, for kubectl apply -f."; \
+	  $(KUBECTL) kustomize manifests/kustomize/overlays/stateless; } > manifests/yamls/deploy.yaml
+
 .PHONY: screens
 screens: $(READY) ## Make pictures of the console in build/screens (Chromium; ARGS=--docs: those of docs)
 	@$(BIN)/python -m tests.console_screens $(ARGS)
