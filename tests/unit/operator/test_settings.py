@@ -46,8 +46,10 @@ def test_an_empty_flag_is_as_by_default(name: str) -> None:
     [
         (
             {},
-            "optimizer: local, in this process (INFERNO_HOST names a remote one);"
-            " operator: stateless, reads objects for each request",
+            (
+                "optimizer: local, in this process (INFERNO_HOST names a remote one);"
+                " operator: stateless, reads objects for each request"
+            ),
         ),
         (
             {"INFERNO_HOST": "inferno", "INFERNO_PORT": "80", "INFERNO_STATELESS": "F"},
