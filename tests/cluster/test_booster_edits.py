@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
+from operator import eq
 from typing import Any
 
 import pytest
@@ -145,12 +147,8 @@ def test_ten_edits_of_a_booster_leave_the_replicas_that_were_decided(
         apply(file_of(dialect, (0, 6, 1)[edit % 3], f"e:{edit}", form))
         if edit == EDITS // 2:
             running = operator(environment=environment)
-        scene.control_plane.wait_for(
-            str(dialect.serving),
-            "m-a100",
-            lambda found, image=f"e:{edit}": image in json.dumps(found),  # type: ignore[misc]
-            scene.namespace,
-        )
+        image = f"e:{edit}"
+        wait_until(lambda: seen.images["m-a100"][-1], partial(eq, image), image)
     actuated.wait_until_runs("A100", 4)
 
     assert set(seen.replicas["m-a100"][begun:]) == {4}
@@ -194,9 +192,8 @@ def test_ten_edits_leave_the_replicas_of_roles_that_were_decided(
 
     for edit in range(1, EDITS + 1):
         apply(file_with_roles(dialect, (0, 6, 1)[edit % 3], f"e:{edit}"))
-        wait_until(
-            lambda: seen.images["split-main"][-1], lambda now, edit=edit: now == f"e:{edit}", "it"
-        )
+        image = f"e:{edit}"
+        wait_until(lambda: seen.images["split-main"][-1], partial(eq, image), image)
 
     def numbers() -> list[int]:
         found = actuated.get(str(dialect.booster), "split")["spec"]["backends"][0]

@@ -68,6 +68,16 @@ def test_helm_and_kustomize_render_the_same_objects(
     assert comparable(rendered) == comparable(expected)
 
 
+def test_what_the_original_has_in_its_yamls_is_rendered_anew(kubectl: Path) -> None:
+    """`make yamls` renders it; the sample beside it is a kustomization."""
+    yamls = ROOT / "manifests" / "yamls"
+
+    deployed = list(yaml.load_all((yamls / "deploy.yaml").read_text(), yaml.CSafeLoader))
+
+    assert deployed == kustomize(kubectl, OVERLAYS / "stateless")
+    assert kustomize(kubectl, yamls) == kustomize(kubectl, ROOT / "samples" / "small")
+
+
 def test_the_right_to_scale_boosters_can_be_left_out_but_not_beside_their_controller(
     helm: Path,
 ) -> None:

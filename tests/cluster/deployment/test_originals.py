@@ -53,7 +53,7 @@ def kubectl(plane: ControlPlane) -> Callable[..., str]:
     """A command as the README has it, in the folder of the project; returns what it prints."""
 
     def run(arguments: str, status: int = 0) -> str:
-        command = [plane.kubectl_program, *shlex.split(arguments)]
+        command: list[str | Path] = [plane.kubectl_program, *shlex.split(arguments)]
         done = subprocess.run(
             [*command, "--kubeconfig", plane.kubeconfig],
             cwd=ROOT,
@@ -62,7 +62,7 @@ def kubectl(plane: ControlPlane) -> Callable[..., str]:
             check=False,
         )
         assert done.returncode == status, done.stderr
-        return done.stdout + done.stderr
+        return f"{done.stdout}{done.stderr}"
 
     return run
 
@@ -174,7 +174,7 @@ def test_the_pages_of_the_model_booster(plane: ControlPlane, make: Make, tmp_pat
             lambda found: condition(found, type_).get("status") == status,
             namespace,
         )
-        return condition(booster, type_)["message"]
+        return str(condition(booster, type_)["message"])
 
     # Users need to create a ModelBooster alone; policy and binding are optional.
     plane.api.apply(

@@ -394,7 +394,7 @@ def decider(
     return server_of({"modelBooster": refers}, *(conditions or (ALLOCATED,)))
 
 
-def server_of(spec: Manifest, *conditions: Manifest, **metadata: object) -> Server:
+def server_of(spec: Manifest, *conditions: Manifest, **metadata: Any) -> Server:  # noqa: ANN401 - fields of metadata
     asked = objects.server(spec=spec, namespace="ns", **metadata)
     read = observe(Server, {**asked, "status": {"conditions": list(conditions)}}).resource
     assert isinstance(read, Server)
@@ -414,12 +414,14 @@ def edited(
 
 
 def owner_of_numbers(manager: str, *, single: bool = False) -> Manifest:
-    numbers = {f"f:{name}": {} for name in ("minReplicas", "maxReplicas", "replicas", "workers")}
+    numbers: Manifest = {
+        f"f:{name}": {} for name in ("minReplicas", "maxReplicas", "replicas", "workers")
+    }
     part = {"f:backend": numbers} if single else {"f:backends": {'k:{"name":"a"}': numbers}}
     return {"manager": manager, "operation": "Update", "fieldsV1": {"f:spec": part}}
 
 
-FILE = {"minReplicas": 0, "maxReplicas": 9}
+FILE: Manifest = {"minReplicas": 0, "maxReplicas": 9}
 
 
 @pytest.mark.parametrize("target", ["ModelBooster", "ModelServing", "Binding"])
