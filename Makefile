@@ -18,6 +18,8 @@ CONTAINER_TOOL ?= docker
 BASE ?=
 RELEASE_URL ?=
 ignore-not-found ?= false
+# Seconds that a deletion may take.
+PATIENCE ?= 120
 KEEP ?=
 ARGS ?=
 WORKERS ?= logical
@@ -123,6 +125,14 @@ crds: $(READY) ## Generate crds/ from the models in operator/inferno_operator/re
 	cp crds/*.yaml $(CHART_FILES)/crds
 	cp $(MONITORING)/dashboard.json $(MONITORING)/prometheus-rule.yaml $(CHART_FILES)
 
+	@if command -v $(KUBECTL) > /dev/null; then $(MAKE) --no-print-directory yamls; \
+	  else echo "without $(KUBECTL): run 'make yamls' where it is" >&2; fi
+
+.PHONY: yamls
+yamls: ## Render what deploy applies into manifests/yamls/deploy.yaml
+	{ echo "# Made by 'make yamls': all that 'make deploy' applies, for kubectl apply -f."; \
+	  $(KUBECTL) kustomize manifests/kustomize/overlays/stateless; } > manifests/yamls/deploy.yaml
+
 .PHONY: screens
 screens: $(READY) ## Make pictures of the console in build/screens (Chromium; ARGS=--docs: those of docs)
 	@$(BIN)/python -m tests.console_screens $(ARGS)
@@ -192,9 +202,7 @@ release: ## Remove the operator's finalizer from every object, so that deletions
 .PHONY: uninstall
 uninstall: ## Delete the definitions and all their objects (ignore-not-found=true)
 	$(KUBECTL) delete --ignore-not-found=$(ignore-not-found) --wait=false --filename crds
-	@# After the deletion: before, a running operator would add its finalizer again.
-	@$(MAKE) --no-print-directory release KUBECTL="$(KUBECTL)"
-	$(KUBECTL) wait --for=delete --timeout=-1s --recursive=false --filename crds
+	@manifests/await-deletion.sh $(PATIENCE) $(KUBECTL)
 
 .PHONY: deploy
 deploy: install ## Deploy definitions and operator (IMG=name:tag OVERLAY=stateless)
@@ -204,9 +212,11 @@ deploy: install ## Deploy definitions and operator (IMG=name:tag OVERLAY=statele
 undeploy: ## Delete everything that deploy created, and all objects of the definitions (OVERLAY=)
 	@# Delete the operator first, because it would add its finalizer again.
 	$(KUBECTL) delete --ignore-not-found=$(ignore-not-found) --cascade=foreground \
-	  --namespace inferno-system deployment/inferno-operator
-	@$(MAKE) --no-print-directory release KUBECTL="$(KUBECTL)"
-	$(RENDER) | $(KUBECTL) delete --ignore-not-found --filename -
+	  --timeout=$(PATIENCE)s --namespace inferno-system deployment/inferno-operator
+	$(RENDER) | $(KUBECTL) delete --ignore-not-found --wait=false --filename -
+	@manifests/await-deletion.sh $(PATIENCE) $(KUBECTL)
+	@echo "waiting for the deletion of the namespace inferno-system and what is in it"
+	$(RENDER) | $(KUBECTL) delete --ignore-not-found --timeout=$(PATIENCE)s --filename -
 
 .PHONY: docker-build
 docker-build: ## Build the image (IMG=name:tag BASE=name:tag@digest)

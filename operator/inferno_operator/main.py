@@ -139,6 +139,7 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
         async with health.serve(
             host, health_port, probes, metrics.page, decisions, settings.metrics_token
         ):
+            logger.info(settings.summary)
             await manager.run()
 
 

@@ -140,3 +140,22 @@ def booster(name: str, *backends: Manifest, dialect: Dialect = KTHENA) -> Manife
         "metadata": {"name": name},
         "spec": {"backends": list(backends)},
     }
+
+
+def server_with_roles(backend: Manifest, dialect: Dialect = KTHENA) -> Manifest:
+    """A Server with prefill and decode in a backend of the ModelBooster `split`."""
+    roles = {"Prefill": "A100", "Decode": "H100"}
+    backends = [{**backend, "accelerator": a, "role": role} for role, a in roles.items()]
+    refers = {"name": "split", "dialect": dialect.name, "backends": backends}
+    return objects.server(spec={"modelBooster": refers})
+
+
+def decide_roles(actuated: Actuated, prefill: int, decode: int) -> None:
+    """Write a decision for both roles, as an optimization does."""
+    sizes = {"prefill": ("A100", prefill), "decode": ("H100", decode)}
+    decided = {role: {"accelerator": a, "numReplicas": n} for role, (a, n) in sizes.items()}
+    whole = {"accelerator": "H100", "numReplicas": prefill + decode, "roles": decided}
+    actuated.patch("server", "s", {"spec": {"desiredAlloc": whole}})
+    status = {"status": {"conditions": [objects.condition("Allocated", "Allocated")]}}
+    plane = actuated.scene.control_plane
+    plane.patch("server", "s", status, actuated.scene.namespace, "status")

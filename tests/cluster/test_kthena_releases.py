@@ -13,7 +13,15 @@ import pytest
 
 from inferno_operator.controllers.actuation.ownership import owns
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER
-from tests.cluster.actuated import BOOSTERS, SERVINGS, Actuated, backend, booster
+from tests.cluster.actuated import (
+    BOOSTERS,
+    SERVINGS,
+    Actuated,
+    backend,
+    booster,
+    decide_roles,
+    server_with_roles,
+)
 from tests.cluster.fleet import Fleet, running_fleet
 from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT
@@ -278,24 +286,6 @@ def test_both_roles_of_a_backend_get_their_numbers(
     wait_until(lambda: owned(actuated, release), lambda names: not names, "a release")
     assert written() == {"prefill": 3, "decode": 2}
     assert operator.stop() == 0
-
-
-def server_with_roles(backend: Manifest) -> Manifest:
-    """A Server with prefill and decode in a backend of the ModelBooster `split`."""
-    roles = {"Prefill": "A100", "Decode": "H100"}
-    backends = [{**backend, "accelerator": a, "role": role} for role, a in roles.items()]
-    return objects.server(spec={"modelBooster": {"name": "split", "backends": backends}})
-
-
-def decide_roles(actuated: Actuated, prefill: int, decode: int) -> None:
-    """Write a decision for both roles, as an optimization does."""
-    sizes = {"prefill": ("A100", prefill), "decode": ("H100", decode)}
-    decided = {role: {"accelerator": a, "numReplicas": n} for role, (a, n) in sizes.items()}
-    whole = {"accelerator": "H100", "numReplicas": prefill + decode, "roles": decided}
-    actuated.patch("server", "s", {"spec": {"desiredAlloc": whole}})
-    status = {"status": {"conditions": [objects.condition("Allocated", "Allocated")]}}
-    plane = actuated.scene.control_plane
-    plane.patch("server", "s", status, actuated.scene.namespace, "status")
 
 
 @pytest.mark.parametrize("release", extended(RELEASES[1]), indirect=True, scope="module")

@@ -11,6 +11,7 @@ import yaml
 
 from inferno_operator.controllers.boosters.booster import read_booster
 from inferno_operator.controllers.boosters.convert.children import convert
+from inferno_operator.controllers.boosters.differences import holds
 from inferno_operator.resources.dialects import DIALECTS, KTHENA, MATRIXINFER, Dialect
 from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT
@@ -124,6 +125,15 @@ def test_the_api_server_has_no_warning_about_the_definitions(
 
 def test_what_a_booster_may_say_is_accepted(ours: ControlPlane, namespace: str) -> None:
     assert_accepted(ours, *boosters(DATA / "accepted.yaml"), namespace=namespace)
+
+
+def test_fields_of_later_releases_are_kept(ours: ControlPlane, namespace: str) -> None:
+    manifests = boosters(DATA / "later.yaml")
+
+    stored = ours.api.create(manifests, namespace)
+
+    kept = [holds(m["spec"], s["spec"]) for m, s in zip(manifests, stored, strict=True)]
+    assert kept == [True] * len(manifests)
 
 
 def test_the_sample_applies(ours: ControlPlane, namespace: str) -> None:

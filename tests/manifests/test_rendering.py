@@ -68,6 +68,16 @@ def test_helm_and_kustomize_render_the_same_objects(
     assert comparable(rendered) == comparable(expected)
 
 
+def test_what_the_original_has_in_its_yamls_is_rendered_anew(kubectl: Path) -> None:
+    """`make yamls` renders it; the sample beside it is a kustomization."""
+    yamls = ROOT / "manifests" / "yamls"
+
+    deployed = list(yaml.load_all((yamls / "deploy.yaml").read_text(), yaml.CSafeLoader))
+
+    assert deployed == kustomize(kubectl, OVERLAYS / "stateless")
+    assert kustomize(kubectl, yamls) == kustomize(kubectl, ROOT / "samples" / "small")
+
+
 def test_the_right_to_scale_boosters_can_be_left_out_but_not_beside_their_controller(
     helm: Path,
 ) -> None:
@@ -102,6 +112,10 @@ def test_both_have_the_same_monitoring(helm: Path, kubectl: Path, tmp_path: Path
         ("metrics-token", "metrics.tokenSecret=inferno-metrics-token"),
         ("capacity", "capacity.fromNodes=true"),
         ("console", "console.enabled=true"),
+        (
+            "optimizer-host",
+            "remote.host=inferno-optimizer.inferno.svc.cluster.local,remote.port=80",
+        ),
     ],
 )
 def test_a_value_of_the_chart_is_a_component_of_the_overlays(
@@ -245,6 +259,8 @@ def test_the_chart_has_every_definition() -> None:
         ("image.tag=1 2", "/image/tag"),
         ("prometheus.passwordSecret=p", "/prometheus/user"),
         ("publish.byNamespace=true", "/publish/tokenSecret"),
+        ("remote.enabled=true,remote.host=elsewhere", "/remote/enabled"),
+        ("remote.host=elsewhere,remote.port=0", "/remote/port"),
         ("remote.enabled=true,remote.minReplicas=9", "remote.minReplicas: 9 is more than"),
         ("resources.limit.memory=1Gi", "/resources': additional properties 'limit' not allowed"),
         ("console.resources.limits=1Gi", "/console/resources/limits"),

@@ -446,6 +446,39 @@ def test_the_network_policy_lets_the_operator_reach_prometheus_only(
     assert [pod for pod in pods_there if reaches(policy, *pod, port=9091)] == reached
 
 
+@pytest.mark.parametrize(
+    ("values", "ports"),
+    [
+        ({}, set()),
+        ({"remote": {"host": "optimizer.example.com"}}, {8080, 3302}),
+        ({"remote": {"host": "o.example.com", "port": 80, "podPort": 80}}, {80}),
+        ({"environment": {"INFERNO_HOST": "o.inferno.svc", "INFERNO_PORT": "80"}}, {80, 3302}),
+        ({"environment": {"INFERNO_HOST": "o.inferno.svc", "INFERNO_PORT": 81}}, {81, 3302}),
+        ({"environment": {"INFERNO_HOST": "o.inferno.svc"}}, {8080, 3302}),
+        (
+            {
+                "extraEnv": [
+                    {"name": "INFERNO_HOST", "valueFrom": {}},
+                    {"name": "INFERNO_PORT", "value": "82"},
+                ]
+            },
+            {82, 3302},
+        ),
+    ],
+    ids=str,
+)
+def test_the_network_policy_lets_the_operator_reach_the_host_that_is_configured(
+    values: dict[str, Any], ports: set[int], rendered: Render
+) -> None:
+    remote = {"enabled": False, **values.pop("remote", {})}
+    policy = find(rendered(remote=remote, **values), "NetworkPolicy", NAMES[0])
+
+    opened = {
+        port for port in (80, 81, 82, 3302, 8080) if reaches(policy, "anywhere", {}, port=port)
+    }
+    assert opened == ports
+
+
 def reaches(policy: Manifest, namespace: str, labels: dict[str, str], port: int) -> bool:
     """Whether the pods of a policy may connect to a pod."""
     return any(

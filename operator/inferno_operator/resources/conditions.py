@@ -16,6 +16,9 @@ COUNTED = "Counted"
 CORRECTED = "Corrected"
 """Condition that is there only while more load is planned for than is measured."""
 
+RECOMMENDED = "Recommended"
+"""Reason of `Actuated` in mode Recommend: decisions are made, and not carried out."""
+
 WARNINGS = "Warnings"
 """Condition that is there only while there is something to be warned of."""
 

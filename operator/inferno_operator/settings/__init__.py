@@ -216,6 +216,17 @@ class Settings:
             file(environment, "INFERNO_METRICS_TOKEN_FILE"),
         )
 
+    @property
+    def summary(self) -> str:
+        """Where plans are solved, and how objects are read, in one line."""
+        place = "local, in this process (INFERNO_HOST names a remote one)"
+        if self.remote is not None:
+            place = f"remote, {self.remote.url}"
+        reads = "stateless, reads objects for each request"
+        if not self.stateless:
+            reads = "stateful, watches and mirrors objects"
+        return f"optimizer: {place}; operator: {reads}"
+
 
 def _dialect(environment: Mapping[str, str]) -> "Dialect | None":
     # The custom resources take a while to build, and `inferno --help` needs the variables alone.

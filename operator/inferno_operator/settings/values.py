@@ -6,24 +6,25 @@ from pathlib import Path
 
 from inferno_optimizer.errors import InputError
 
-YES = frozenset({"true", "1", "yes", "on"})
-NO = frozenset({"false", "0", "no", "off"})
+YES = frozenset({"true", "t", "1", "yes", "on"})
+NO = frozenset({"false", "f", "0", "no", "off"})
 
 
 def flag(environment: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """Return whether a flag is set.
+    """Return whether a flag is set; an empty value is that of an absent variable, as in Go.
 
     Raises
     ------
     InputError
         The value is neither true nor false.
     """
-    value = environment.get(name)
-    if value is None:
+    value = environment.get(name, "").strip().lower()
+    if not value:
         return default
-    if value.strip().lower() not in YES | NO:
-        raise InputError(f"{name}: {value!r} is neither true nor false (1/0, yes/no, on/off)")
-    return value.strip().lower() in YES
+    if value not in YES | NO:
+        given = environment[name]
+        raise InputError(f"{name}: {given!r} is neither true nor false (1/0, t/f, yes/no, on/off)")
+    return value in YES
 
 
 def seconds(environment: Mapping[str, str], name: str, default: float) -> float:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cluster.scene import FINALIZER, Scene
+from tests.cluster.scene import FINALIZER, Scene, mode_called
 from tests.conftest import ROOT
+from tests.controlplane.operator_process import OperatorProcess
 from tests.deployment.make import Make
 from tests.deployment.pods import Pod
 from tests.deployment.rendering import NAMESPACE, OVERLAYS, Manifest, find
@@ -131,6 +132,44 @@ def described(definition: Manifest) -> str:
     """What a definition says of its kind."""
     text: str = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"]
     return text
+
+
+def test_undeploy_ends_beside_an_operator_that_runs_elsewhere(
+    make: Make, held: Scene, deployment_cluster: Cluster, tmp_path: Path
+) -> None:
+    """Stateful with a remote optimizer, it gives objects its finalizer again and again."""
+    control_plane = held.control_plane
+    with mode_called("stateful-remote", control_plane.processes) as mode:
+        elsewhere = OperatorProcess(
+            control_plane.processes,
+            tmp_path.name,
+            control_plane.kubeconfig,
+            held.namespace,
+            mode.environment,
+            command=None,
+        )
+        elsewhere.wait_until_ready()
+        held.wait_until_held(mode)
+
+        make("undeploy", "OVERLAY=stateful")
+
+        assert "inferno" not in str(deployment_cluster.cluster_wide_objects())
+        elsewhere.kill()
+
+
+def test_undeploy_says_what_it_waits_for_and_gives_up(make: Make, held: Scene) -> None:
+    control_plane = held.control_plane
+    theirs = {"metadata": {"finalizers": [OTHERS]}}
+    control_plane.patch("optimizer", "inferno", theirs, held.namespace)
+
+    with pytest.raises(AssertionError) as failed:
+        make("undeploy", "OVERLAY=stateful", "PATIENCE=6")
+
+    nobodys: Manifest = {"metadata": {"finalizers": []}}
+    control_plane.patch("optimizer", "inferno", nobodys, held.namespace)
+    left, said = f"Optimizer inferno in {held.namespace} (finalizers: {OTHERS})", str(failed.value)
+    assert f"waiting for the deletion of {left}" in said
+    assert f"gave up after 6 s: the definitions wait for the deletion of\n{left}" in said
 
 
 @pytest.mark.extended

@@ -23,15 +23,44 @@ def test_variables_of_others_do_not_matter() -> None:
     assert read(PATH="/bin", KUBECONFIG="x", inferno_namespace="x") == Settings()
 
 
-@pytest.mark.parametrize("yes", ["true", "1", "yes", "on", "TRUE", "True", "Yes", "ON", " true "])
+@pytest.mark.parametrize(
+    "yes", ["true", "1", "yes", "on", "TRUE", "True", "Yes", "ON", " true ", "t", "T", "", " "]
+)
 def test_stateless_is_what_runs_by_default(yes: str) -> None:
     assert read(INFERNO_STATELESS=yes) == Settings()
     assert Settings().stateless
 
 
-@pytest.mark.parametrize("no", ["false", "0", "no", "off", "False", "NO"])
+@pytest.mark.parametrize("no", ["false", "0", "no", "off", "False", "NO", "f", "F"])
 def test_stateful_is_asked_for_by_saying_no(no: str) -> None:
     assert read(INFERNO_STATELESS=no) == Settings(stateless=False)
+
+
+@pytest.mark.parametrize("name", ["LEADER_ELECTION", "WVA_METRICS"])
+def test_an_empty_flag_is_as_by_default(name: str) -> None:
+    assert read(**{f"INFERNO_{name}": ""}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("environment", "summary"),
+    [
+        (
+            {},
+            (
+                "optimizer: local, in this process (INFERNO_HOST names a remote one);"
+                " operator: stateless, reads objects for each request"
+            ),
+        ),
+        (
+            {"INFERNO_HOST": "inferno", "INFERNO_PORT": "80", "INFERNO_STATELESS": "F"},
+            "optimizer: remote, http://inferno:80; operator: stateful, watches and mirrors objects",
+        ),
+    ],
+)
+def test_the_start_says_which_optimizer_and_which_mode(
+    environment: dict[str, str], summary: str
+) -> None:
+    assert read(**environment).summary == summary
 
 
 def test_the_embedded_optimizer_is_what_runs() -> None:
@@ -246,7 +275,7 @@ def test_a_time_limit_is_a_number_of_seconds(value: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *(("INFERNO_STATELESS", value) for value in ("", "ture", "2", "t", "enabled", "none")),
+        *(("INFERNO_STATELESS", value) for value in ("ture", "2", "tr", "enabled", "none")),
         *(("INFERNO_OPTIMIZER", value) for value in ("", "Remote ", "localhost", "http://x")),
         *(("INFERNO_SOLVER_TIME_LIMIT", value) for value in ("", "30s", "0", "-1", "inf", "nan")),
         *(("INFERNO_NAMESPACE", value) for value in ("Team", "a b", "team_1", "*", "-a")),

@@ -209,6 +209,12 @@ tolerations: {{ toYaml . | nindent 2 }}
 - name: INFERNO_TOKEN_FILE
   value: /var/run/secrets/inferno/token/token
 {{- end }}
+{{- with .Values.remote.host }}
+- name: INFERNO_HOST
+  value: {{ . | quote }}
+- name: INFERNO_PORT
+  value: {{ $.Values.remote.port | quote }}
+{{- end }}
 {{- if .Values.prometheus.url }}
 {{- include "inferno.prometheusVariables" . | nindent 0 }}
 {{- end }}

@@ -14,7 +14,7 @@ AutoscalingPolicy  `homogeneousTarget`, `heterogeneousTarget.params[]` (v1.0)
 The release of an object shows in the fields that it has.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -197,13 +197,19 @@ def _parts(kind: Kind, scaler: Manifest) -> Iterator[Holder]:
             yield Holder(kind, scaler, (name, PARAMS), position)
 
 
-def writes(holders: Mapping[str, Holder], wanted: Mapping[str, Bounds]) -> tuple[Write, ...]:
-    """Return the writes that set bounds by name, for the objects that have others.
+def writes(
+    holders: Mapping[str, Holder], wanted: Mapping[str, Bounds], ignored: Collection[str] = ()
+) -> tuple[Write, ...]:
+    """Return the writes that set bounds by name, for the objects that have others, or are ignored.
 
     A write has the bounds of all holders of its object, because an apply gives up the fields
     that it leaves out.
     """
-    changed = [holders[name] for name, bounds in wanted.items() if holders[name].bounds != bounds]
+    changed = [
+        holders[name]
+        for name, bounds in wanted.items()
+        if holders[name].bounds != bounds or name in ignored
+    ]
     references = {Reference.of(each.kind, each.manifest): each for each in changed}
     return tuple(
         _write(reference, [(holders[n], b) for n, b in wanted.items() if _is_in(holders[n], each)])

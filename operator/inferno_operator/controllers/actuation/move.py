@@ -48,6 +48,8 @@ class Move:
         by_name = holders(reference, workload)
         self._now = {name: holder.bounds for name, holder in by_name.items()}
         self._foreign = {name for name, holder in by_name.items() if not holder.is_ours}
+        self._ignored = {name for name in self._foreign if self._is_ignored(name)}
+        self._now |= {name: self._asked(name) for name in self._ignored}
         self._final = {
             name: bounds_for(reference, workload, self._backends[name], holder, self._wanted[name])
             for name, holder in by_name.items()
@@ -58,7 +60,30 @@ class Move:
         bounds = self._final
         if self.missing():
             bounds = {n: self._kept(n).joined(final) for n, final in self._final.items()}
-        return compose(self._reference, self._world, bounds)
+        return compose(self._reference, self._world, bounds, self._ignored)
+
+    def _is_ignored(self, name: str) -> bool:
+        """Whether a serving does not follow the numbers that another manager set in its booster.
+
+        Our controller of boosters follows those of actuation alone.
+        """
+        is_written = self._reference.target == "ModelBooster"
+        if not is_written or not self._is_passed_on(name) or not self._has_serving(name):
+            return False
+        bounds, asked_for = self._now[name], self._asked(name)
+        has_range = is_autoscaled(self._reference, self._world, self._backends[name])
+        if has_range:
+            return not bounds.least <= asked_for.least <= bounds.most
+        return bounds.least != asked_for.least
+
+    def _has_serving(self, name: str) -> bool:
+        return self._reference.serving_of(self._backends[name]) in self._world.servings
+
+    def _asked(self, name: str) -> Bounds:
+        """Return the replicas that a serving asks for, as bounds."""
+        backend = self._backends[name]
+        replicas = asked(self._world.servings[self._reference.serving_of(backend)], backend)
+        return Bounds(replicas, replicas)
 
     def _kept(self, name: str) -> Bounds:
         """Return the bounds with which a backend keeps its replicas while others are missing.

@@ -10,16 +10,13 @@ from collections.abc import Collection
 
 from inferno_operator.controllers.actuation.decision import Wanted, wanted
 from inferno_operator.resources import Optimizer
-from inferno_operator.resources.conditions import ACTUATED
+from inferno_operator.resources.conditions import ACTUATED, RECOMMENDED
 from inferno_operator.resources.objects import Manifest, kind_of
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.ports import Cluster, GoneError
 
 OPTIMIZER = kind_of(Optimizer)
-
-RECOMMENDED = "Recommended"
-"""The reason of the condition `Actuated` in mode Recommend."""
 
 
 async def recommending(namespace: str, cluster: Cluster) -> str | None:

@@ -1,7 +1,7 @@
 """The objects of a reference, and the bounds that its backends get; pure."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inferno_operator.controllers.actuation.booster_roles import POLICY, role_holder
@@ -248,7 +248,13 @@ def bounds_for(
 
 
 def compose(
-    reference: ModelBoosterRef, workload: ScaledObjects, wanted: Mapping[str, Bounds]
+    reference: ModelBoosterRef,
+    workload: ScaledObjects,
+    wanted: Mapping[str, Bounds],
+    ignored: Collection[str] = (),
 ) -> tuple[Write, ...]:
-    """Return the writes that set bounds by name of the serving, for objects that differ."""
-    return writes(holders(reference, workload), wanted)
+    """Return the writes that set bounds by name of the serving, for objects that differ.
+
+    Those of names in `ignored` are written although they do not.
+    """
+    return writes(holders(reference, workload), wanted, ignored)

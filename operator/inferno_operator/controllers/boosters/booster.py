@@ -106,10 +106,16 @@ class BoosterStatus(Status):
     backend_statuses: Items[BackendStatus] = ()
 
 
+class BoosterMetadata(Metadata):
+    """Metadata, with who has set which fields."""
+
+    managed_fields: Items[Json] = ()
+
+
 class Booster(Part):
     """A model with its backends."""
 
-    metadata: Metadata
+    metadata: BoosterMetadata
     spec: BoosterSpec = BoosterSpec()
     status: BoosterStatus = BoosterStatus()
     release: Release = Release.V0_1

@@ -4,10 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from inferno_operator.controllers.boosters.booster import Booster
+from inferno_operator.resources import Server
+from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, RECOMMENDED
 from inferno_operator.resources.dialects import Dialect
-from inferno_operator.resources.objects import Key, Kind, Manifest, Place
+from inferno_operator.resources.objects import Key, Kind, Manifest, Place, kind_of
 from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.informers import Subscription
+
+SERVER = kind_of(Server)
 
 
 @dataclass(slots=True)
@@ -19,7 +23,7 @@ class BoosterCache:
     dialect
         The dialect of the boosters.
     objects
-        The boosters and their children.
+        The boosters, their children, and Servers.
     """
 
     dialect: Dialect
@@ -42,6 +46,12 @@ class BoosterCache:
         places = named | self._owned.get(booster.metadata.uid, set())
         return [child for place in places if (child := self.objects.get(place)) is not None]
 
+    def servers(self, namespace: str) -> Iterator[Server]:
+        """Return the Servers of a namespace whose spec is valid."""
+        for observation in self.objects.observations(SERVER, namespace):
+            if isinstance(observation.resource, Server):
+                yield observation.resource
+
     def boosters(self) -> set[Key]:
         """Return the keys of all boosters."""
         return {place.key for place in self.objects.places(self.dialect.booster)}
@@ -53,6 +63,8 @@ class BoosterCache:
 
     def noted(self, difference: ObjectDifference) -> set[Key]:
         """Take a change from a watch; returns the boosters to reconcile."""
+        if difference.place.kind == SERVER:
+            return self._decided_by(difference) if difference.concerns(_decision) else set()
         self._index(difference)
         return self._boosters_of(difference)
 
@@ -83,10 +95,35 @@ class BoosterCache:
             owners |= set(self._namesakes(place.key))
         return owners
 
+    def _decided_by(self, difference: ObjectDifference) -> set[Key]:
+        """Return the boosters that a Server refers to, and those with servings that it names."""
+        keys = set()
+        for manifest in filter(None, (difference.before, difference.after)):
+            namespace, spec = difference.place.key.namespace, manifest.get("spec", {})
+            booster = spec.get("modelBooster") or {}
+            names = {booster.get("name"), *(b.get("booster") for b in booster.get("backends", ()))}
+            keys |= {Key(namespace, name) for name in names if name}
+            for workload in spec.get("workloads") or ():
+                keys |= set(self._namesakes(Key(namespace, workload.get("name", ""))))
+        return keys & self.boosters()
+
     def _namesakes(self, key: Key) -> Iterator[Key]:
         for place in self.objects.places(self.dialect.booster, key.namespace):
             if key.name == place.key.name or key.name.startswith(f"{place.key.name}-"):
                 yield place.key
+
+
+def _decision(manifest: Manifest) -> object:
+    """Return what of a Server says for which backends it decides, and whether it does."""
+    spec, metadata = manifest.get("spec", {}), manifest["metadata"]
+    conditions = manifest.get("status", {}).get("conditions") or ()
+    reasons = {c["type"]: c["reason"] for c in conditions if c["type"] == ACTUATED}
+    return (
+        *(spec.get(name) for name in ("modelBooster", "workloads", "actuation")),
+        metadata.get("deletionTimestamp"),
+        any(c["type"] == ALLOCATED for c in conditions),
+        reasons.get(ACTUATED) == RECOMMENDED,
+    )
 
 
 def _owners(manifest: Manifest | None) -> set[str]:

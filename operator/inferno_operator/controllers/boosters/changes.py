@@ -10,8 +10,14 @@ from inferno_operator.controllers.boosters.convert.children import Converted, co
 from inferno_operator.controllers.boosters.convert.context import BoosterProblem, ChildPlace
 from inferno_operator.controllers.boosters.convert.routing import with_best_targets
 from inferno_operator.controllers.boosters.differences import is_applied
-from inferno_operator.controllers.boosters.retention import is_foreign, with_preserved_fields
+from inferno_operator.controllers.boosters.retention import (
+    Decider,
+    find_deciders,
+    is_foreign,
+    with_preserved_fields,
+)
 from inferno_operator.controllers.boosters.validation import problems
+from inferno_operator.resources import Server
 from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import Kind, Manifest, Reference
 
@@ -51,7 +57,12 @@ class ChildWrites:
 Json = dict[str, Any]
 
 
-def decide(booster: Booster, present: Iterable[Manifest], dialect: Dialect) -> ChildWrites:
+def decide(
+    booster: Booster,
+    present: Iterable[Manifest],
+    dialect: Dialect,
+    servers: Iterable[Server] = (),
+) -> ChildWrites:
     """Plan the writes for a booster.
 
     Parameters
@@ -62,6 +73,8 @@ def decide(booster: Booster, present: Iterable[Manifest], dialect: Dialect) -> C
         The objects that it owns, and other objects with the names of its children.
     dialect
         The dialect of the booster.
+    servers
+        The Servers of its namespace.
     """
     existing = {_place(child): child for child in present}
     bad, advised = problems(booster), advice(booster, dialect)
@@ -71,7 +84,8 @@ def decide(booster: Booster, present: Iterable[Manifest], dialect: Dialect) -> C
     bad += converted.problems
     writable, foreign = _sorted_out(booster, converted.children, existing)
     held = {problem.backend for problem in bad}
-    wanted, remarks = _wanted(booster, writable, existing, dialect, held)
+    deciders = find_deciders(booster, servers, dialect)
+    wanted, remarks = _wanted(booster, writable, existing, dialect, held, deciders)
     applies, scale_downs = _applies(with_best_targets(wanted, existing, dialect), existing, dialect)
     places = {_place(child) for child in converted.children}
     deletes = _superfluous(booster, existing, places, held, dialect)
@@ -99,13 +113,14 @@ def _wanted(
     existing: Mapping[ChildPlace, Manifest],
     dialect: Dialect,
     held: set[str],
+    deciders: Mapping[str, Decider],
 ) -> tuple[list[Json], tuple[str, ...]]:
     """Return the children to write, and remarks on fields that cannot be as requested."""
     wanted: list[Json] = []
     remarks: list[str] = []
     for child in children:
         current = existing.get(_place(child))
-        changed, remark = with_preserved_fields(booster, child, current, dialect, held)
+        changed, remark = with_preserved_fields(booster, child, current, dialect, held, deciders)
         wanted.append(changed)
         remarks += remark
     return wanted, tuple(remarks)

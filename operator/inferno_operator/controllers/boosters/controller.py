@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 from functools import partial
 
-from inferno_operator.controllers.boosters.cache import BoosterCache
+from inferno_operator.controllers.boosters.cache import SERVER, BoosterCache
 from inferno_operator.controllers.boosters.reconcile import Context, reconcile
 from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import Key, Kind, Now
@@ -32,7 +32,7 @@ class BoosterController:
     """
 
     def __init__(self, cluster: Cluster, informers: Informers, dialect: Dialect, now: Now) -> None:
-        kinds = (dialect.booster, *dialect.children)
+        kinds = (dialect.booster, *dialect.children, SERVER)
         self._objects = informers.subscribe(
             kinds, self._changed, listed=self._listed, lost=self._lost
         )

@@ -101,7 +101,8 @@ async def _reconcile(manifest: Manifest, context: Context) -> ReconcileResult:
         logger.warning("%s", error)  # the CRD rejects such an object: do not use its status
         return ReconcileResult.SETTLED
     missing = _missing(booster, context)
-    decided = decide(booster, context.cache.children(booster), dialect)
+    servers = context.cache.servers(booster.metadata.namespace)
+    decided = decide(booster, context.cache.children(booster), dialect, servers)
     results = WriteResults() if missing else await _act(decided, context)
     for event in results.events(Reference.of(dialect.booster, manifest)):
         await context.cluster.publish(event)

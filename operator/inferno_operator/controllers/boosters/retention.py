@@ -1,15 +1,18 @@
 """Fields of a child that an update must preserve; pure.
 
-These are replicas and bounds that the optimizer's plan, the scale subresource or an autoscaler
-sets, and gang policies, which the API server does not allow to change.
+These are replicas and bounds that a Server decides, or that the optimizer's plan, the scale
+subresource or an autoscaler sets, and gang policies, which the API server does not allow to change.
 """
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from inferno_operator.controllers.boosters.booster import ANNOTATION, BOUNDS, Booster, ModelBackend
-from inferno_operator.resources.dialects import Dialect
+from inferno_operator.resources import Server
+from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, RECOMMENDED
+from inferno_operator.resources.dialects import Dialect, Release
 from inferno_operator.resources.objects import Manifest
+from inferno_operator.resources.serving_roles import kind_of_serving
 from inferno_operator.runtime.ports import FieldManager
 
 Json = dict[str, Any]
@@ -33,29 +36,114 @@ class FieldOwner(NamedTuple):
     subresource: str
 
 
+class Decider(NamedTuple):
+    """A Server that decides the replicas of a backend, of its roles, or both."""
+
+    server: str
+    has_replicas: bool
+    has_roles: bool
+
+
+def find_deciders(
+    booster: Booster, servers: Iterable[Server], dialect: Dialect
+) -> Mapping[str, Decider]:
+    """Return the Servers that decide for backends whose booster has other numbers, by backend.
+
+    Each edit of a booster can set the numbers of its file, until actuation has set its own again.
+    The numbers in the booster are those that were decided as long as actuation owns them.
+    """
+    named = [s for s in servers if _decides(s)]
+    referring = [s for s in named if _refers(s, booster, dialect)]
+    holder = min(referring, key=lambda server: server.age, default=None)
+    owners = [] if holder is None else [holder]
+    owners += [s for s in named if s.spec.model_booster is None]
+    deciders = {b.name: _decider(booster, b, owners, dialect) for b in booster.spec.backends}
+    return {name: decider for name, decider in deciders.items() if decider is not None}
+
+
+def _decides(server: Server) -> bool:
+    """Whether what runs of a Server is as it was decided, or stays as it is."""
+    actuated = server.status.condition(ACTUATED)
+    is_executed = actuated is None or actuated.reason != RECOMMENDED
+    is_there = server.metadata.deletion_timestamp is None
+    return is_there and is_executed and server.status.condition(ALLOCATED) is not None
+
+
+def _refers(server: Server, booster: Booster, dialect: Dialect) -> bool:
+    reference = server.spec.model_booster
+    return (
+        reference is not None
+        and reference.dialect == dialect.name
+        and booster.metadata.name in reference.boosters
+    )
+
+
+def _decider(
+    booster: Booster, backend: ModelBackend, servers: Iterable[Server], dialect: Dialect
+) -> Decider | None:
+    serving = booster.child_name(backend)
+    for server in servers:
+        parts = set(_decided_parts(server, serving, dialect))
+        if parts and not _is_actuated(booster, backend, has_roles=parts != {"Both"}):
+            of_booster = server.spec.model_booster is not None
+            return Decider(server.metadata.name, of_booster or "Both" in parts, parts != {"Both"})
+    return None
+
+
+def _decided_parts(server: Server, serving: str, dialect: Dialect) -> Iterator[str]:
+    """Yield the roles of a serving that a Server decides for; "Both" is the serving as a whole."""
+    reference = server.spec.model_booster
+    for backend in reference.backends if reference is not None else ():
+        if reference is not None and reference.serving_of(backend) == serving:
+            yield backend.role
+    for workload in server.spec.workloads if server.spec.actuation == "Scale" else ():
+        if workload.name == serving and kind_of_serving(workload) == dialect.serving:
+            yield workload.role
+
+
+def _is_actuated(booster: Booster, backend: ModelBackend, *, has_roles: bool) -> bool:
+    """Whether actuation owns the numbers of a backend in its booster."""
+    path = ("f:backends", f'k:{{"name":"{backend.name}"}}')
+    numbers = ("replicas",) if booster.release >= Release.V1_0 else BOUNDS
+    owners = (
+        _owners_of(
+            booster.metadata.managed_fields,
+            *(("f:backend",) if booster.is_single else path),
+            f"f:{name}",
+        )
+        for name in (*numbers, *(("workers",) if has_roles else ()))
+    )
+    return all(map(_has_plan, owners))
+
+
 def with_preserved_fields(
     booster: Booster,
     wanted: Json,
     current: Manifest | None,
     dialect: Dialect,
-    held: Container[str] = (),
+    held: Collection[str] = (),
+    deciders: Mapping[str, Decider] | None = None,
 ) -> tuple[Json, list[str]]:
     """Return the manifest of a child with preserved fields, and remarks on unchanged fields.
 
-    Backends in `held` have an invalid spec and keep their bounds.
+    Backends in `held` have an invalid spec and keep their bounds. Those in `deciders` keep what
+    a Server has decided.
 
     A preserved field that only others own is left out of the manifest. If this controller owns
     it too, the manifest has its current value, because an apply removes owned fields that it
     leaves out; the manifest then has the resourceVersion, so that it fails if the value changed.
     """
+    decided = {booster.child_name(b): (deciders or {}).get(b.name) for b in booster.spec.backends}
     if wanted["kind"] == dialect.serving.kind:
-        wanted = _kept_roles(wanted, current)
-    if current is None:
-        return wanted, []
-    if wanted["kind"] == dialect.serving.kind:
-        return _kept_serving(booster, wanted, current)
-    if wanted["kind"] == dialect.binding.kind:
+        decider = decided[wanted["metadata"]["name"]]
+        wanted, remarks = _kept_roles(wanted, current, decider)
+        if current is None:
+            return wanted, remarks
+        kept, more = _kept_serving(booster, wanted, current, decider)
+        return kept, [*more, *remarks]
+    if current is not None and wanted["kind"] == dialect.binding.kind:
         standing = {booster.child_name(b) for b in booster.spec.backends if b.name in held}
+        standing |= {name for name, each in decided.items() if each and each.has_replicas}
         return _kept_binding(wanted, current, standing), []
     return wanted, []
 
@@ -66,7 +154,9 @@ def is_foreign(booster: Booster, child: Manifest) -> bool:
     return all(owner.get("uid") != booster.metadata.uid for owner in owners)
 
 
-def _kept_serving(booster: Booster, wanted: Json, current: Manifest) -> tuple[Json, list[str]]:
+def _kept_serving(
+    booster: Booster, wanted: Json, current: Manifest, decider: Decider | None
+) -> tuple[Json, list[str]]:
     name = wanted["metadata"]["name"]
     backend = next(b for b in booster.spec.backends if booster.child_name(b) == name)
     template, remarks = _kept_gang(wanted["spec"]["template"], current)
@@ -74,6 +164,10 @@ def _kept_serving(booster: Booster, wanted: Json, current: Manifest) -> tuple[Js
     managers = managers_of(current, "f:replicas")
     now = current["spec"].get("replicas")
     replicas = _replicas(booster, backend, now, managers)
+    if decider is not None and decider.has_replicas and now is not None:
+        if now != replicas:
+            remarks.append(f"{name} keeps {now} replicas: Server {decider.server!r} decides them")
+        replicas = now
     if now != replicas:
         changed["spec"]["replicas"] = replicas
         return changed, remarks
@@ -84,24 +178,33 @@ def _kept_serving(booster: Booster, wanted: Json, current: Manifest) -> tuple[Js
     return _unless_changed(changed, current), remarks
 
 
-def _kept_roles(wanted: Json, current: Manifest | None) -> Json:
+def _kept_roles(
+    wanted: Json, current: Manifest | None, decider: Decider | None
+) -> tuple[Json, list[str]]:
     """Keep the replicas of roles that were scaled, until the booster asks for other numbers.
+
+    Where a Server decides them, they stay even then, until actuation has set them in the booster.
 
     The list of roles has one owner, so that the owner does not tell who has set a number.
     """
     template, metadata = wanted["spec"]["template"], wanted["metadata"]
     if len(template["roles"]) == 1:
-        return wanted
+        return wanted, []
     asked = ".".join(f"{role['name']}-{role['replicas']}" for role in template["roles"])
+    before = current and current["metadata"].get("labels", {}).get(ROLE_REPLICAS)
+    remarks = []
+    if before and before != asked and decider is not None and decider.has_roles:
+        name, asked = metadata["name"], before
+        remarks.append(f"{name} keeps the replicas of its roles: Server {decider.server!r} decides")
     labels = {**metadata["labels"], ROLE_REPLICAS: asked}
     changed = {**wanted, "metadata": {**metadata, "labels": labels}}
-    if current is None or current["metadata"].get("labels", {}).get(ROLE_REPLICAS) != asked:
-        return changed
+    if current is None or before != asked:
+        return changed, []
     present = current["spec"].get("template", {}).get("roles", ())
     now = {role["name"]: role.get("replicas", 1) for role in present}
     roles = [{**r, "replicas": now.get(r["name"], r["replicas"])} for r in template["roles"]]
     spec = {**wanted["spec"], "template": {**template, "roles": roles}}
-    return _unless_changed({**changed, "spec": spec}, current)
+    return _unless_changed({**changed, "spec": spec}, current), remarks
 
 
 def _kept_gang(template: Json, current: Manifest) -> tuple[Json, list[str]]:
@@ -132,7 +235,7 @@ def _replicas(
 def _kept_binding(wanted: Json, current: Manifest, standing: Container[str]) -> Json:
     for part in SCALING:
         if _has_part(part, wanted, current):
-            return _one(part, wanted, current)
+            return _one(part, wanted, current, standing)
     if _has_part(OPTIMIZING, wanted, current):
         return _several(wanted, current, standing)
     return wanted
@@ -142,10 +245,10 @@ def _has_part(part: str, wanted: Json, current: Manifest) -> bool:
     return part in wanted["spec"] and part in current["spec"]
 
 
-def _one(part: str, wanted: Json, current: Manifest) -> Json:
+def _one(part: str, wanted: Json, current: Manifest, standing: Container[str]) -> Json:
     """Preserve the bounds of a binding with one target."""
     managers = managers_of(current, f"f:{part}", f"f:{BOUNDS[0]}")
-    if not _has_plan(managers):
+    if not _has_plan(managers) and _target(wanted["spec"][part]) not in standing:
         return wanted
     configuration = dict(wanted["spec"][part])
     if _is_ours(managers):
@@ -191,7 +294,10 @@ def _has_plan(managers: Collection[FieldOwner]) -> bool:
 
 def managers_of(child: Manifest, *path: str) -> frozenset[FieldOwner]:
     """Return the owners of a field of the spec."""
-    entries = child["metadata"].get("managedFields") or ()
+    return _owners_of(child["metadata"].get("managedFields") or (), *path)
+
+
+def _owners_of(entries: Iterable[Mapping[str, Any]], *path: str) -> frozenset[FieldOwner]:
     return frozenset(
         FieldOwner(entry.get("manager", ""), entry.get("subresource", ""))
         for entry in entries

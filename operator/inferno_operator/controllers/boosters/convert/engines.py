@@ -24,6 +24,9 @@ RAY = "examples/online_serving/multi-node-serving.sh"
 PACKAGES = {"MooncakeConnector": "mooncake-transfer-engine", "NixlConnector": "nixl"}
 """Python packages that connectors of KV caches need."""
 
+STRICT_INSTALLS = {"nixl": "PIP_DISABLE_PIP_VERSION_CHECK=1 pip install -U --no-cache-dir"}
+"""How the original installs a package, where that is not `pip install`."""
+
 SKIPPED = "KTHENA_SKIP_ENGINE_DEPENDENCY_INSTALL"
 """Environment variable of a backend whose image has these packages."""
 
@@ -73,12 +76,16 @@ def engine_command(
     more = _more(conversion, backend, worker, cache)
     server = backend.worker("server")
     if server is None or pods_of(server, strict=conversion.strict) <= 1:
-        return _with_package(conversion, backend, worker, [*command, *more])
-    command += ["--distributed_executor_backend", "ray"]
-    if conversion.strict:
-        devices = _requested(server) if conversion.pods.counts_requests else _devices(server)
-        return [*_on_ray(conversion, server, " ".join(command), devices), *more]
-    return _on_ray(conversion, server, shlex.join([*command, *more]), _devices(server))
+        command += more
+    else:
+        command += ["--distributed_executor_backend", "ray"]
+        if conversion.strict:
+            devices = _requested(server) if conversion.pods.counts_requests else _devices(server)
+            command = [*_on_ray(conversion, server, " ".join(command), devices), *more]
+        else:
+            text = shlex.join([*command, *more])
+            command = _on_ray(conversion, server, text, _devices(server))
+    return _with_package(conversion, backend, worker, command)
 
 
 def _with_package(
@@ -88,17 +95,15 @@ def _with_package(
     transfer = config_of(worker, conversion.path(backend)).get(TRANSFER)
     package = PACKAGES.get(connector_name(transfer))
     is_skipped = backend.literal(SKIPPED, "") in TRUE
-    if (
-        package is None
-        or not conversion.pods.installs_packages
-        or is_skipped
-        or not _devices(worker, DEVICES[:1])
-    ):
+    on_gpu = any(
+        _devices(each, DEVICES[:1]) for each in (backend.workers if conversion.strict else [worker])
+    )
+    if package is None or is_skipped or not on_gpu or not conversion.pods.installs_packages:
         return command
     if not conversion.strict:  # an upgrade would replace the version that fits the engine
         return ["bash", "-c", f"pip install {package} && {shlex.join(command)}"]
-    option = "-U " if package == "nixl" else ""
-    return ["bash", "-c", f"pip install {option}{package} && {' '.join(command)}"]
+    install = STRICT_INSTALLS.get(package, "pip install")
+    return ["bash", "-c", f"{install} {package} && {' '.join(command)}"]
 
 
 def worker_command(

@@ -51,24 +51,25 @@ _V0_1 = Pods(
     knows_modelscope=False,
     installs_packages=False,
 )
-_V0_2 = replace(_V0_1, load_seconds=180, python="python3")
-_V0_3 = replace(_V0_2, shares_memory=True, script_folder="")
-_V0_4 = replace(
-    _V0_3,
-    publishes_cache=False,
+_V0_2 = replace(
+    _V0_1, load_seconds=180, python="python3", publishes_cache=False, cache_is_relative=False
+)
+_V0_3 = replace(
+    _V0_2,
+    shares_memory=True,
+    script_folder="",
     counts_requests=False,
-    cache_is_relative=False,
     labels_all=True,
     binds_ascend=False,
-    knows_modelscope=True,
+    installs_packages=True,
 )
-_V1_0 = replace(_V0_4, installs_packages=True)
+_V0_4 = replace(_V0_3, knows_modelscope=True)
 
 PODS: Mapping[Release, Pods] = {
     Release.V0_1: _V0_1,
     Release.V0_2: _V0_2,
     Release.V0_3: _V0_3,
     Release.V0_4: _V0_4,
-    Release.V1_0: _V1_0,
-    Release.LATER: _V1_0,
+    Release.V1_0: _V0_4,
+    Release.LATER: _V0_4,
 }

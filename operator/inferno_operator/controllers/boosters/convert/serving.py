@@ -22,7 +22,7 @@ from inferno_operator.controllers.boosters.convert.engines import (
     worker_command,
 )
 from inferno_operator.controllers.boosters.convert.storage import ModelCache, cache_of
-from inferno_operator.resources.dialects import DISAGGREGATED
+from inferno_operator.resources.dialects import DISAGGREGATED, Release
 
 Json = dict[str, Any]
 
@@ -228,7 +228,7 @@ def _pod(
         "initContainers": downloaders(conversion, backend, cache),
         "volumes": [cache.volume, *_memory_volumes(conversion, backend)],
     }
-    if not (conversion.strict and conversion.pods.binds_ascend):
+    if not conversion.strict or conversion.booster.release >= Release.V1_0:
         pod |= {
             "affinity": worker.affinity,
             "tolerations": list(worker.tolerations),

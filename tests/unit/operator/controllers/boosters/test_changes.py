@@ -8,7 +8,10 @@ import pytest
 from inferno_operator.controllers.boosters.booster import Booster, read_booster
 from inferno_operator.controllers.boosters.changes import Apply, decide
 from inferno_operator.controllers.boosters.convert.children import convert
+from inferno_operator.resources import Server
 from inferno_operator.resources.dialects import KTHENA
+from inferno_operator.resources.observation import observe
+from tests.unit.operator import objects
 from tests.unit.operator.controllers.boosters.making import (
     METRICS,
     Manifest,
@@ -376,3 +379,197 @@ def test_a_child_that_is_about_to_go_is_waited_for() -> None:
         child["spec"] = {}
 
     assert decide(asked, children, KTHENA).applies == ()
+
+
+ALLOCATED = objects.condition("Allocated", "Allocated")
+WHOLE = {"name": "a", "accelerator": "A"}
+ROLES = [{**WHOLE, "role": "Prefill"}, {**WHOLE, "role": "Decode", "accelerator": "B"}]
+
+
+def decider(
+    *conditions: Manifest, backends: list[Manifest] | None = None, **fields: object
+) -> Server:
+    """A Server that decides for backend `a`."""
+    refers = {"name": "m", "backends": backends or [WHOLE], **fields}
+    return server_of({"modelBooster": refers}, *(conditions or (ALLOCATED,)))
+
+
+def server_of(spec: Manifest, *conditions: Manifest, **metadata: Any) -> Server:  # noqa: ANN401 - fields of metadata
+    asked = objects.server(spec=spec, namespace="ns", **metadata)
+    read = observe(Server, {**asked, "status": {"conditions": list(conditions)}}).resource
+    assert isinstance(read, Server)
+    return read
+
+
+def edited(
+    asked: Manifest, servers: list[Server], now: int = 4, by: str = "kubectl"
+) -> tuple[Manifest, tuple[str, ...]]:
+    """The serving that is applied after an edit, and remarks; `now` replicas run."""
+    asked["metadata"]["managedFields"] = [owner_of_numbers(by)]
+    made = read_booster(asked, KTHENA)
+    before = booster(backend(workers=[worker(image="engine:0")]))
+    children = [{**c, "spec": {**c["spec"], "replicas": now}} for c in present(before)[:1]]
+    decided = decide(made, children, KTHENA, servers)
+    return serving_of(decided.applies + decided.scale_downs), decided.remarks
+
+
+def owner_of_numbers(manager: str, *, single: bool = False) -> Manifest:
+    numbers: Manifest = {
+        f"f:{name}": {} for name in ("minReplicas", "maxReplicas", "replicas", "workers")
+    }
+    part = {"f:backend": numbers} if single else {"f:backends": {'k:{"name":"a"}': numbers}}
+    return {"manager": manager, "operation": "Update", "fieldsV1": {"f:spec": part}}
+
+
+FILE: Manifest = {"minReplicas": 0, "maxReplicas": 9}
+
+
+@pytest.mark.parametrize("target", ["ModelBooster", "ModelServing", "Binding"])
+@pytest.mark.parametrize("number", [0, 9])
+def test_an_edit_leaves_the_replicas_that_a_server_decides(target: str, number: int) -> None:
+    asked = manifest(backend(minReplicas=number, maxReplicas=9))
+
+    serving, remarks = edited(asked, [decider(target=target)])
+
+    assert serving["spec"]["replicas"] == 4
+    assert serving["spec"]["template"]["roles"][0]["entryTemplate"]  # the image is the new one
+    assert remarks == ("m-a keeps 4 replicas: Server 's' decides them",)
+
+
+def test_numbers_that_actuation_has_set_are_followed() -> None:
+    serving, remarks = edited(manifest(backend(**FILE)), [decider()], by="inferno-actuation")
+
+    assert serving["spec"]["replicas"] == 0
+    assert remarks == ()
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        None,
+        decider(objects.condition("Ready", "Ready")),
+        decider(ALLOCATED, objects.condition("Actuated", "Recommended", status="False")),
+        decider(backends=[{"name": "b", "accelerator": "A"}]),
+        decider(name="other"),
+        decider(dialect="matrixinfer"),
+        server_of({"modelBooster": {"name": "m", "backends": [WHOLE]}}),
+        server_of(
+            {"modelBooster": {"name": "m", "backends": [WHOLE]}},
+            ALLOCATED,
+            deletionTimestamp=objects.born(1),
+        ),
+        server_of({"workloads": [{"accelerator": "A", "name": "m-a"}]}, ALLOCATED),
+    ],
+    ids=[
+        "no Server",
+        "nothing decided yet",
+        "a recommendation",
+        "another backend",
+        "another booster",
+        "another dialect",
+        "not seen yet",
+        "about to go",
+        "a Deployment",
+    ],
+)
+def test_the_number_of_the_file_rules_where_no_server_decides(server: Server | None) -> None:
+    serving, remarks = edited(manifest(backend(**FILE)), [server] if server else [])
+
+    assert serving["spec"]["replicas"] == 0
+    assert remarks == ()
+
+
+def test_a_server_that_has_no_decision_keeps_what_runs() -> None:
+    held = objects.condition("Allocated", "InvalidSpec", status="False")
+
+    serving, _ = edited(manifest(backend(**FILE)), [decider(held)])
+
+    assert serving["spec"]["replicas"] == 4
+
+
+def test_a_server_that_names_the_serving_keeps_what_runs() -> None:
+    kind = {"apiVersion": KTHENA.serving.api_version, "kind": "ModelServing", "name": "m-a"}
+    named = server_of({"workloads": [{"accelerator": "A", **kind}]}, ALLOCATED)
+
+    serving, _ = edited(manifest(backend(**FILE)), [named])
+
+    assert serving["spec"]["replicas"] == 4
+
+
+def test_a_backend_without_a_serving_begins_with_the_number_of_the_file() -> None:
+    asked = booster(backend(minReplicas=2, maxReplicas=2))
+
+    assert serving_of(decide(asked, [], KTHENA, [decider()]).applies)["spec"]["replicas"] == 2
+
+
+def test_only_the_oldest_server_of_a_booster_decides() -> None:
+    old = server_of(
+        {"modelBooster": {"name": "m", "backends": [{"name": "b", "accelerator": "A"}]}},
+        ALLOCATED,
+        creationTimestamp=objects.born(0),
+    )
+    young = server_of(
+        {"modelBooster": {"name": "m", "backends": [WHOLE]}},
+        ALLOCATED,
+        creationTimestamp=objects.born(1),
+    )
+
+    serving, _ = edited(manifest(backend(**FILE)), [young, old])
+
+    assert serving["spec"]["replicas"] == 0
+
+
+@pytest.mark.parametrize("by", ["kubectl", "inferno-actuation"])
+def test_a_booster_with_one_backend_keeps_what_a_server_decides(by: str) -> None:
+    one = {k: v for k, v in backend().items() if k not in ("minReplicas", "maxReplicas")}
+    asked = {**manifest(), "spec": {"backend": {**one, "replicas": 1}}}
+    asked["metadata"]["managedFields"] = [owner_of_numbers(by, single=True)]
+    made = read_booster(asked, KTHENA)
+    children = [{**c, "spec": {**c["spec"], "replicas": 4}} for c in present(made)[:1]]
+
+    decided = decide(made, children, KTHENA, [decider()])
+
+    written = [a.manifest["spec"].get("replicas") for a in decided.applies if not a.new]
+    assert written == ([] if by == "kubectl" else [1])
+
+
+@pytest.mark.parametrize("part", ["scalingConfiguration", "optimizerConfiguration"])
+def test_an_edit_leaves_the_bounds_that_a_server_decides(part: str) -> None:
+    def asked(most: int, cost: int = 1) -> Booster:
+        if part == "optimizerConfiguration":
+            return booster(backend(maxReplicas=most, scalingCost=cost), autoscalingPolicy=METRICS)
+        return booster(backend(maxReplicas=most, autoscalingPolicy=METRICS))
+
+    children = present(asked(5))
+    for child in children:
+        if child["kind"] == KTHENA.serving.kind:
+            child["spec"]["replicas"] = 4
+
+    decided = decide(asked(1), children, KTHENA, [decider(bounds="Ceiling")])
+
+    written = {a.manifest["kind"]: a.manifest["spec"] for a in decided.applies}
+    binding = written.get(KTHENA.binding.kind, {part: {"params": [{"maxReplicas": 5}]}})[part]
+    assert {**binding, **binding.get("params", [{}])[0]}.get("maxReplicas", 5) == 5
+    assert written.get(KTHENA.serving.kind, {}).get("replicas", 4) == 4
+
+
+def test_an_edit_leaves_the_replicas_of_roles_that_a_server_decides() -> None:
+    def asked(image: str, by: str, prefill: int) -> Booster:
+        roles = [("prefill", prefill), ("decode", 1)]
+        workers = [worker(role, replicas=count) for role, count in roles]
+        given = manifest(disaggregated(workers=[{**each, "image": image} for each in workers]))
+        given["metadata"]["managedFields"] = [owner_of_numbers(by)]
+        return read_booster(given, KTHENA)
+
+    actuated = asked("e:1", "inferno-actuation", 3)
+    children = [there(dict(apply.manifest)) for apply in decide(actuated, [], KTHENA).applies]
+    apart = [decider(backends=ROLES)]
+
+    def roles_after(image: str, by: str, prefill: int, servers: list[Server]) -> Manifest:
+        decided = decide(asked(image, by, prefill), children, KTHENA, servers)
+        roles = serving_of(decided.applies)["spec"]["template"]["roles"]
+        return {role["name"]: role["replicas"] for role in roles}
+
+    assert roles_after("e:2", "kubectl", 1, apart) == {"prefill": 3, "decode": 1}
+    assert roles_after("e:2", "inferno-actuation", 2, apart) == {"prefill": 2, "decode": 1}
+    assert roles_after("e:2", "kubectl", 1, []) == {"prefill": 1, "decode": 1}

@@ -94,6 +94,16 @@ def common(many: Manifest, split: Manifest) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize("release", [name for name in FACTS if FACTS[name]["packages"]])
+def test_a_connector_is_installed_before_ray_starts(release: str) -> None:
+    many = backend(workers=[worker(pods=2, resources=DEVICES, config=MOONCAKE)])
+
+    command = engine(convert(booster(release, many), KTHENA)[0])["command"]
+
+    assert command[2].startswith("pip install mooncake-transfer-engine && bash -c ")
+    assert "multi-node-serving.sh leader" in command[2]
+
+
 @pytest.mark.parametrize(
     ("fields", "installed", "release"),
     [
