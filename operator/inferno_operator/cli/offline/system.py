@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from inferno_operator.cli.offline.documents import Document
 from inferno_operator.cli.offline.doubts import doubts, place_of, refused_names
-from inferno_operator.cli.offline.manifests import read_documents
+from inferno_operator.cli.offline.manifests import count_others, read_documents
 from inferno_optimizer.errors import InputError, InvalidObjectsError, UnsupportedError
 from inferno_optimizer.solution import Reason
 from inferno_optimizer.suggestions import alternatives
@@ -133,8 +133,15 @@ def _system_of_data(document: Document, on_unknown: OnUnknown) -> System:
 def read_resources(
     paths: Iterable[str], on_unknown: OnUnknown = refuse_unknown
 ) -> "list[Resource]":
-    """Return the custom resources in the files; see `read_system`."""
-    return resources_of(read_documents(paths), on_unknown)
+    """Return the custom resources in the files, of which there is one at least.
+
+    See `read_system`.
+    """
+    documents = read_documents(paths)
+    resources = resources_of(documents, on_unknown)
+    if not resources:
+        raise InputError(f"nothing to read: {_nothing_of_ours(documents)}")
+    return resources
 
 
 def resources_of(
@@ -204,7 +211,7 @@ def _refuse_repeated(found: "Sequence[tuple[Resource, Document]]") -> None:
 
 
 def _system_of_manifests(
-    documents: Iterable[Document],
+    documents: Sequence[Document],
     on_unknown: OnUnknown,
     remark: Remark,
     loads: "Mapping[str, Load]",
@@ -217,7 +224,7 @@ def _system_of_manifests(
     parsed = _resources(documents, on_unknown)
     resources = [_with_load(each, loads) for each, _ in parsed]
     if not resources:
-        raise InputError("nothing to optimize: there is no object")
+        raise InputError(f"nothing to optimize: {_nothing_of_ours(documents)}")
     optimizers = [(r.metadata.name, d.origin) for r, d in parsed if isinstance(r, Optimizer)]
     _refuse_several("Optimizers", optimizers)
     _refuse_several("namespaces", [(r.metadata.namespace, d.origin) for r, d in parsed])
@@ -257,6 +264,13 @@ def _with_load(resource: "Resource", loads: "Mapping[str, Load]") -> "Resource":
     current = resource.spec.current_alloc
     has_load = current is not None and current.load is not None
     return resource if has_load else with_load(resource, loads[resource.spec.name])
+
+
+def _nothing_of_ours(documents: Sequence[Document]) -> str:
+    if not documents:
+        return "there is no object"
+    advice = "give Servers, and the Models, Accelerators and classes that they name"
+    return f"{count_others(documents)}; {advice}"
 
 
 def _is_of_others(document: Document) -> bool:

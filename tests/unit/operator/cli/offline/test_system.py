@@ -230,6 +230,17 @@ def test_a_name_without_an_object_is_no_reason_to_refuse(tmp_path: Path) -> None
         ),
         (["kind: List\nitems: []\n"], "nothing to optimize: there is no object"),
         (
+            [
+                "apiVersion: serving.kserve.io/v1alpha1\nkind: LLMInferenceService\n",
+                "apiVersion: keda.sh/v1alpha1\nkind: ScaledObject\n",
+            ],
+            "nothing to optimize: 2 objects of other kinds (LLMInferenceService, ScaledObject);",
+        ),
+        (
+            ["kind: List\nitems:\n- {apiVersion: apps/v1, kind: Deployment}\n"],
+            "nothing to optimize: 1 object of other kinds (Deployment);",
+        ),
+        (
             ["kind: Server\n", "serverData: {servers: []}\n"],
             "a.yaml:3: SystemData stands alone, but there is a.yaml:1 too",
         ),
