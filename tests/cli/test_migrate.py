@@ -475,8 +475,10 @@ def test_an_option_for_a_workload_that_does_not_exist_is_refused(file: Path) -> 
         (
             ["vllm", "serve", "Qwen/Qwen3-32B", "--max-num-seqs=256", "-tp", "2"],
             [
-                "ScaledObject llm/chat-scaler: llm-d.ai/model-id is 'Qwen3-32B', and Deployment"
-                " chat serves 'Qwen/Qwen3-32B': spec.measure takes that as model_name"
+                (
+                    "ScaledObject llm/chat-scaler: llm-d.ai/model-id is 'Qwen3-32B', and Deployment"
+                    " chat serves 'Qwen/Qwen3-32B': spec.measure takes that as model_name"
+                )
             ],
         ),
         (
@@ -486,8 +488,11 @@ def test_an_option_for_a_workload_that_does_not_exist_is_refused(file: Path) -> 
         (
             ["vllm", "serve", "Qwen3-32B", "--tensor-parallel-size", "4"],
             [
-                "ScaledObject llm/chat-scaler: 2 AMD_Instinct_MI355X for each replica, and Deployment chat runs"
-                " on 4 (--tensor-parallel-size 4): correct accCount of Model Qwen3-32B"
+                (
+                    "ScaledObject llm/chat-scaler: 2 AMD_Instinct_MI355X for each replica, and"
+                    " Deployment chat runs on 4 (--tensor-parallel-size 4): correct accCount of"
+                    " Model Qwen3-32B"
+                )
             ],
         ),
         (
@@ -518,6 +523,8 @@ def test_the_batch_of_a_deployment_counts_and_another_one_of_the_model_is_told(f
         in told
     )
     assert notes == [
-        "VariantAutoscaling llm/chat: a batch of 8 (maxBatchSize), and Deployment chat takes 128"
-        " (--max-num-seqs): correct maxBatchSize of Model org/chat"
+        (
+            "VariantAutoscaling llm/chat: a batch of 8 (maxBatchSize), and Deployment chat takes"
+            " 128 (--max-num-seqs): correct maxBatchSize of Model org/chat"
+        )
     ]

@@ -49,6 +49,7 @@ SOLUTION: Schema = {
             },
             "required": ["solver", "status", "objective", "bound", "gap", "seconds"],
         },
+        "ignored": {"type": "array", "items": {"type": "string"}},
     },
     "required": ["allocations", "unserved", "certificate"],
 }

@@ -85,7 +85,7 @@ def _roles_of(part: Object[Allocation]) -> tuple[str, FieldKind[Any]]:
     def write(roles: Iterable[Allocation]) -> object:
         return {str(role.role).lower(): part.write(role) for role in roles}
 
-    return "roles", Scalar((), read, write, both.schema, both.unknown)
+    return "roles", Scalar((), read, write, both.schema, both.ignored)
 
 
 def _all_warm(allocation: Allocation) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from inferno_optimizer.solution import Reason
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import System
 from inferno_optimizer.validation import UNMATCHED, Problem, find_problems
-from inferno_optimizer.wire.codec import decode_system, is_system, unknown_keys
+from inferno_optimizer.wire.codec import decode_system, is_system, null_keys, unknown_keys
 
 if TYPE_CHECKING:
     from inferno_operator.resources import Load, Measure, Resource
@@ -119,14 +119,15 @@ def system_of(
         raise InputError(
             f"{system_data[0].origin}: SystemData stands alone, but there is {others[0].origin} too"
         )
-    return _system_of_data(system_data[0], on_unknown)
+    return _system_of_data(system_data[0], on_unknown, doubt)
 
 
-def _system_of_data(document: Document, on_unknown: OnUnknown) -> System:
+def _system_of_data(document: Document, on_unknown: OnUnknown, doubt: Remark) -> System:
     on_unknown([f"{document.origin}: {key}" for key in unknown_keys(document.content)])
     with _located(document):
         system = decode_system(document.content)
     _refuse_invalid(find_problems(system), lambda _: document.origin)
+    doubt([f"{document.origin}: {key}" for key in null_keys(document.content)])
     return system
 
 
@@ -170,7 +171,7 @@ def _resources(
 
     ours = [document for document in documents if not _is_of_others(document)]
     unknown = _read_each(ours, lambda found: unknown_fields(_manifest(found)))
-    on_unknown(_unknown_lines(zip(ours, unknown, strict=True)))
+    on_unknown(_lines_of_fields(zip(ours, unknown, strict=True)))
     parsed = list(zip(_read_each(ours, lambda found: parse(_manifest(found))), ours, strict=True))
     _refuse_repeated(parsed)
     return parsed
@@ -234,7 +235,13 @@ def _system_of_manifests(
     _refuse_invalid(problems, lambda problem: place_of(problem, origins))
     dangling = [problem for problem in problems if problem.reason in DANGLING]
     doubtful = [*dangling, *(found for each in resources for found in caveats(each))]
-    doubt([*doubts(snapshot.system, doubtful, origins), *refused_names(parsed)])
+    doubt(
+        [
+            *_empty_lines(document for _, document in parsed),
+            *doubts(snapshot.system, doubtful, origins),
+            *refused_names(parsed),
+        ]
+    )
     if not any(isinstance(resource, Optimizer) for resource in resources):
         remark([NO_OPTIMIZER])
     return snapshot.system
@@ -290,8 +297,8 @@ def _is_of_others(document: Document) -> bool:
     return group != GROUP and (kind not in ours or (group, kind) in boosters)
 
 
-def _unknown_lines(found: "Iterable[tuple[Document, Sequence[ManifestError]]]") -> list[str]:
-    """Unknown fields of all objects; an equal one of several objects of a kind is told once."""
+def _lines_of_fields(found: "Iterable[tuple[Document, Sequence[ManifestError]]]") -> list[str]:
+    """Fields of all objects; an equal one of several objects of a kind is told once."""
     by_place: dict[tuple[str, str, str], list[tuple[Document, ManifestError]]] = {}
     for document, fields in found:
         for field in fields:
@@ -302,6 +309,13 @@ def _unknown_lines(found: "Iterable[tuple[Document, Sequence[ManifestError]]]") 
         + (f"; and so in {len(more)} more places" if more else "")
         for (document, field), *more in by_place.values()
     ]
+
+
+def _empty_lines(documents: Iterable[Document]) -> list[str]:
+    """Fields without a value; an equal one of several objects of a kind is told once."""
+    from inferno_operator.resources.parsing import empty_fields
+
+    return _lines_of_fields((document, empty_fields(_manifest(document))) for document in documents)
 
 
 def _manifest(document: Document) -> Mapping[str, object]:

@@ -282,3 +282,65 @@ def test_without_an_optimizer_the_options_that_are_used_are_told(tmp_path: Path)
 
     assert len(told) == 1
     assert told[0].startswith("there is no Optimizer, so the plan is made")
+
+
+def server_of(load: str) -> str:
+    return (
+        "apiVersion: inferno.platform.ai/v1alpha1\nkind: Server\nmetadata: {name: s}\nspec:\n"
+        "  name: s\n  class: C\n  model: m\n  currentAlloc:\n    accelerator: A\n"
+        f"    numReplicas: 1\n    load: {load}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("load", "field", "advice"),
+    [
+        ("{arrivalRate: 1,200, avgLength: 10}", "200", "write a number without one"),
+        ("{arrivalRate: 7, avgLength: 10, nonsense: }", "nonsense", "known: arrivalRate"),
+        ("{arrivalRate: 7, avgLength: 10, avglength: }", "avglength", "did you mean avgLength"),
+    ],
+)
+def test_an_unknown_field_without_a_value_is_as_unknown_as_with_one(
+    load: str, field: str, advice: str, tmp_path: Path
+) -> None:
+    refused = refusal(tmp_path, server_of(load))
+
+    assert refused.startswith(f"a.yaml:11: Server s: spec.currentAlloc.load.{field} is unknown")
+    assert advice in refused
+
+
+def doubts_of(tmp_path: Path, text: str, name: str = "a.yaml") -> list[str]:
+    (tmp_path / name).write_text(text)
+    told: list[str] = []
+    read_system([str(tmp_path / name)], doubt=told.extend)
+    return [line.removeprefix(f"{tmp_path}/") for line in told]
+
+
+def test_a_known_field_without_a_value_and_a_target_of_0_are_told_with_their_place(
+    tmp_path: Path,
+) -> None:
+    targets = "\n".join(f"  - {{model: m{i}, slo-itl: , slo-ttft: 0}}" for i in range(3))
+    spec = f"spec:\n  name: C\n  priority: 1\n  data:\n{targets}\n"
+    head = "apiVersion: inferno.platform.ai/v1alpha1\nkind: ServiceClass\nmetadata: {name: c}\n"
+    told = doubts_of(tmp_path, head + spec)
+
+    assert told == [
+        (
+            "a.yaml:8: ServiceClass c: spec.data[0].slo-itl is empty, and counts as absent; give a"
+            " value or remove it; and so in 2 more places"
+        ),
+        (
+            "a.yaml:8: service class 'C' (m0): slo-ttft: 0 counts as no target (so of 2 more"
+            " models); give a limit, or remove the field"
+        ),
+    ]
+
+
+def test_a_null_in_system_data_is_told(tmp_path: Path) -> None:
+    load = '{"arrivalRate": null, "avgLength": 8}'
+    servers = f'[{{"name": "S", "currentAlloc": {{"load": {load}}}}}]'
+    told = doubts_of(tmp_path, f'{{"serverData": {{"servers": {servers}}}}}', "a.json")
+
+    assert told == [
+        "a.json: server 'S': currentAlloc.load.arrivalRate: is null, and counts as 0",
+    ]
