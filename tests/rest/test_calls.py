@@ -305,9 +305,9 @@ def test_keys_without_an_effect_are_named_in_the_answer_and_change_nothing_else(
     server["currentAlloc"]["load"] |= {"throughput": None, "200": None}
     answer = client.post("/optimizeOne", json=body).json()
 
-    assert "ignored" not in plain
+    assert "ignored" not in plain["certificate"]
     assert answer["allocations"] == plain["allocations"]
-    unknown, null = answer["ignored"]
+    unknown, null = answer["certificate"]["ignored"]
     load = f"server '{server['name']}': currentAlloc.load"
     assert unknown.startswith(f"{load}.200: is unknown (known: arrivalRate, ")
     assert null == f"{load}.throughput: is null, and counts as 0"

@@ -46,10 +46,10 @@ SOLUTION: Schema = {
                 "bound": NUMBER_OR_NULL,
                 "gap": NUMBER_OR_NULL,
                 "seconds": {"type": "number"},
+                "ignored": {"type": "array", "items": {"type": "string"}},
             },
             "required": ["solver", "status", "objective", "bound", "gap", "seconds"],
         },
-        "ignored": {"type": "array", "items": {"type": "string"}},
     },
     "required": ["allocations", "unserved", "certificate"],
 }

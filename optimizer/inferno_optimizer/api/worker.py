@@ -41,8 +41,10 @@ def answer(body: bytes, time_limit: float) -> tuple[HTTPStatus, bytes]:
         message = f"optimization error: {error}"
         return HTTPStatus.NOT_FOUND, write_json({"message": message})
     ignored = [*unknown_keys(document), *null_keys(document)]
-    told = {"ignored": ignored[:IGNORED_SHOWN]} if ignored else {}
-    return HTTPStatus.OK, write_json(encode_solution(solution) | told)
+    told = encode_solution(solution)
+    if ignored:
+        told["certificate"]["ignored"] = ignored[:IGNORED_SHOWN]
+    return HTTPStatus.OK, write_json(told)
 
 
 def _read(document: object) -> System:
