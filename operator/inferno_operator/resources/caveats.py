@@ -12,11 +12,14 @@ from inferno_operator.resources.model import Model, ModelSpec, PerformanceData
 from inferno_operator.resources.server import Server, ServerSpec
 from inferno_operator.resources.service_class import ServiceClass, ServiceClassSpec
 from inferno_operator.resources.workload_kinds import WORKLOAD_KINDS
-from inferno_optimizer.caveats import priority_problem
+from inferno_optimizer.caveats import cost_problem, priority_problem
 from inferno_optimizer.suggestions import nearest
 from inferno_optimizer.validation import Problem
 
 Name = TypeVar("Name", bound=Hashable)
+
+SMALL_CARD_GBS = 400
+"""Bandwidth below which a card may cost a few cents an hour, as an L4 or a T4 [GB/s]."""
 
 
 def caveats(resource: Resource | None) -> Iterator[Problem]:
@@ -43,6 +46,9 @@ def _of_accelerator(spec: AcceleratorSpec) -> Iterator[Problem]:
     if spec.cost == 0:
         message = "0 counts as free of charge; give the price [cents/hour]"
         yield Problem("accelerator", spec.name, "cost", message)
+    is_small = spec.mem_bw is not None and 0 < spec.mem_bw < SMALL_CARD_GBS
+    if not is_small and (found := cost_problem(spec.name, spec.cost, spec.multiplicity)):
+        yield found
     for field, value in (("memSize", spec.mem_size), ("memBW", spec.mem_bw)):
         if value is not None and value < 0:
             yield Problem("accelerator", spec.name, field, f"{value} is negative")

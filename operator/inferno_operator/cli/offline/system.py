@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from inferno_operator.cli.offline.documents import Document
-from inferno_operator.cli.offline.doubts import doubts, place_of, refused_names
+from inferno_operator.cli.offline.doubts import doubts, implausible_data, place_of, refused_names
 from inferno_operator.cli.offline.manifests import count_others, read_documents
 from inferno_optimizer.errors import InputError, InvalidObjectsError, UnsupportedError
 from inferno_optimizer.solution import Reason
@@ -127,7 +127,8 @@ def _system_of_data(document: Document, on_unknown: OnUnknown, doubt: Remark) ->
     with _located(document):
         system = decode_system(document.content)
     _refuse_invalid(find_problems(system), lambda _: document.origin)
-    doubt([f"{document.origin}: {key}" for key in null_keys(document.content)])
+    nulls = [f"{document.origin}: {key}" for key in null_keys(document.content)]
+    doubt([*nulls, *implausible_data(system, document.origin)])
     return system
 
 

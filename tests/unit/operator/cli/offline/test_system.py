@@ -1,13 +1,15 @@
 """From the objects of files to a System: the same one from every form, or one line."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
 
-from inferno_operator.cli.offline.system import read_system
+from inferno_operator.cli.offline.manifests import read_documents
+from inferno_operator.cli.offline.system import read_system, system_of
 from inferno_optimizer.errors import InputError, UnsupportedError
 from inferno_optimizer.system import SaturationPolicy, System
 from inferno_optimizer.wire.codec import decode_system
@@ -344,3 +346,41 @@ def test_a_null_in_system_data_is_told(tmp_path: Path) -> None:
     assert told == [
         "a.json: server 'S': currentAlloc.load.arrivalRate: is null, and counts as 0",
     ]
+
+
+def cents_as_dollars(kind: str, spec: dict[str, Any]) -> None:
+    if kind == "Accelerator":
+        spec["cost"] /= 100
+
+
+def seconds_as_ms(kind: str, spec: dict[str, Any]) -> None:
+    for target in spec["data"] if kind == "ServiceClass" else ():
+        target["slo-itl"] = target.get("slo-itl", 40) / 1000
+
+
+def per_second(kind: str, spec: dict[str, Any]) -> None:
+    if kind == "Server":
+        spec["currentAlloc"]["load"]["arrivalRate"] /= 60
+
+
+@pytest.mark.parametrize(
+    ("mistake", "told"),
+    [
+        (lambda *_: None, []),
+        (cents_as_dollars, ["accelerator"]),
+        (seconds_as_ms, ["service class"]),
+        (per_second, ["server"]),
+    ],
+)
+def test_one_cause_of_absurd_numbers_is_one_line_for_the_fleet(
+    mistake: Callable[[str, dict[str, Any]], None], told: list[str]
+) -> None:
+    documents = read_documents([str(ROOT / "samples/fleet")])
+    for document in documents:
+        content = cast("dict[str, Any]", document.content)
+        mistake(content["kind"], content["spec"])
+    lines: list[str] = []
+    system_of(documents, doubt=lines.extend)
+
+    assert [line.partition(": ")[2].partition(" '")[0] for line in lines] == told
+    assert all("; the same of " in line for line in lines)
