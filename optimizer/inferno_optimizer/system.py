@@ -206,11 +206,12 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ServiceClass:
-    """A priority, and the targets of each model in the class."""
+    """A priority, the targets of each model in the class, and the least replicas of its servers."""
 
     name: str
     priority: int
     targets: Mapping[str, Target]
+    min_replicas: int = 0
 
     @property
     def effective_priority(self) -> int:
@@ -482,6 +483,18 @@ class System:
     def current_cost(self) -> float:
         """Cost of all that runs now, also of the servers that are not part of it [cents/hour]."""
         return sum(server.current.cost for server in self.servers) + self.held_cost
+
+    def with_least_replicas(self) -> "System":
+        """The same system, where the least replicas of a class are those of its servers."""
+        least = {c.name: c.min_replicas for c in self.classes if c.min_replicas}
+        if not least:
+            return self
+        servers = (
+            replace(s, min_replicas=max(s.min_replicas, least.get(s.service_class, 0)))
+            for s in self.servers
+        )
+        classes = (replace(c, min_replicas=0) for c in self.classes)
+        return replace(self, servers=tuple(servers), classes=tuple(classes))
 
     def by_name(self) -> "System":
         """The same system with all objects sorted by name."""

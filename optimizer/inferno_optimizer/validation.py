@@ -210,6 +210,8 @@ def _parameters(parameters: PerformanceParameters) -> Mapping[str, float]:
 
 
 def _class_problems(service_class: ServiceClass) -> Iterator[Problem]:
+    least = {"minReplicas": service_class.min_replicas}
+    yield from _sensible("service class", service_class.name, least)
     for model, target in service_class.targets.items():
         numbers = {
             "slo-itl": target.itl_ms,

@@ -10,6 +10,8 @@ from inferno_operator.cli.tables.solution import (
     decision_notes,
     one_more_card,
     placed,
+    replicas_planned,
+    single_replicas,
     stays,
     with_ttft,
 )
@@ -65,7 +67,10 @@ def fleet_page(title: str, system: System, solution: Solution, money: Money = CE
             for use in solution.capacity
         ],
         levels=solution.certificate.levels,
-        notes=tuple(decision_notes(d for d in solution.decisions if _is_served(d))),
+        notes=(
+            *single_replicas(replicas_planned(system, solution), money),
+            *decision_notes(d for d in solution.decisions if _is_served(d)),
+        ),
     )
 
 

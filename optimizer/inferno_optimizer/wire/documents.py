@@ -183,7 +183,8 @@ SERVICE_CLASS = _document(
         "name": TEXT,
         "priority": INTEGER,
         "modelTargets": _list("target of model", ("model",), TARGET),
-    }
+    },
+    later={"minReplicas": INTEGER},
 )
 SERVICE_CLASSES = _document({"serviceClasses": _list("class", ("name",), SERVICE_CLASS)})
 CLASS_WITH_TARGET = _document({"name": TEXT, "priority": INTEGER, **_TARGETS}, _LATER_TARGETS)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.preview import Action, PlanPreview, Preview, runs
-from inferno_operator.cli.tables.cluster import cost, cost_cell, placement
+from inferno_operator.cli.tables.cluster import cost, cost_cell, placement, replicas_of
 from inferno_operator.cli.tables.solution import (
     Part,
     TextTable,
@@ -16,6 +16,7 @@ from inferno_operator.cli.tables.solution import (
     grouped,
     latency_headings,
     proof,
+    single_replicas,
     with_ttft,
 )
 from inferno_optimizer.solution import Reason, Solution
@@ -37,6 +38,9 @@ def plan_parts(plan: PlanPreview, solution: Solution, money: Money = CENTS) -> I
         yield from notes
         yield ""
     yield _totals(plan.servers, money)
+    yield from single_replicas(
+        (replicas_of(item.current, item.planned) for item in plan.servers), money
+    )
     if solution.capacity:
         yield ""
         yield cards_table(solution.capacity, money)

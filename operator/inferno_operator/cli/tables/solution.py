@@ -140,6 +140,7 @@ def solution_parts(system: System, solution: Solution, money: Money = CENTS) -> 
         yield from notes
         yield ""
     yield _totals(system, solution, money)
+    yield from single_replicas(replicas_planned(system, solution), money)
     if solution.capacity:
         yield ""
         yield cards_table(solution.capacity, money)
@@ -319,6 +320,36 @@ def _totals(system: System, solution: Solution, money: Money) -> str:
         f"{len(solution.allocations)} of {len(system.servers)} servers have an allocation; "
         f"cost {money.amount(system.current_cost)} -> {money.amount(solution.cost)} {money.rate}"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedReplicas:
+    """Replicas of a server: `now`, and those that it gets with their cost, of each role."""
+
+    now: int
+    parts: Sequence[tuple[int, float]]
+
+
+def replicas_planned(system: System, solution: Solution) -> Iterator[PlannedReplicas]:
+    """Yield the replicas of each server, now and by a plan."""
+    for server, decision in zip(system.servers, solution.decisions, strict=True):
+        planned = server.current if stays(server, decision) else decision.allocation
+        whole = planned or Allocation()
+        parts = [(part.replicas, part.cost) for part in whole.roles or (whole,)]
+        yield PlannedReplicas(server.current.replicas, parts)
+
+
+def single_replicas(servers: Iterable[PlannedReplicas], money: Money = CENTS) -> Iterator[str]:
+    """Yield how many servers are to have a single replica, and what a second one costs, if any."""
+    alone = [server for server in servers if any(count == 1 for count, _ in server.parts)]
+    if not alone:
+        return
+    price = sum(cost for server in alone for count, cost in server.parts if count == 1)
+    more = sum(server.now > 1 for server in alone)
+    had = f" ({more} of them {'has' if more == 1 else 'have'} more now)" if more else ""
+    few = "1 server has" if len(alone) == 1 else f"{len(alone)} servers have"
+    each = "2" if len(alone) == 1 else "2 each"
+    yield f"{few} a single replica; {each} would cost {money.amount(price)} more{had}"
 
 
 def cards_table(uses: Iterable[CapacityUse], money: Money = CENTS) -> TextTable:
