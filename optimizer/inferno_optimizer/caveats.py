@@ -14,6 +14,7 @@ from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.solution import Decision
 from inferno_optimizer.system import (
     LOWEST_PRIORITY,
+    Allocation,
     DecodeParameters,
     Generation,
     Load,
@@ -53,6 +54,8 @@ LEAST_USE = 0.02
 def warned(catalogue: Catalogue, decisions: Iterable[Decision]) -> tuple[Decision, ...]:
     """The decisions, each with the warnings about every accelerator of its allocation.
 
+    Allocations get the origin of the performance data of these.
+
     Raises
     ------
     KeyError
@@ -63,15 +66,26 @@ def warned(catalogue: Catalogue, decisions: Iterable[Decision]) -> tuple[Decisio
 
 
 def _warned(catalogue: Catalogue, server: Server, decision: Decision) -> Decision:
-    parts = decision.allocation.parts if decision.allocation else ()
-    target = catalogue.target(server)
-    warnings = tuple(
-        warning
-        for part in parts
-        if (profile := catalogue.profile(server.model, part.accelerator, part.role))
-        for warning in warnings_of(server, profile, part.max_batch_size, target)
-    )
-    return replace(decision, warnings=warnings) if warnings else decision
+    if decision.allocation is None:
+        return decision
+    target, warnings, parts = catalogue.target(server), list[str](), list[Allocation]()
+    for part in decision.allocation.parts:
+        profile = catalogue.profile(server.model, part.accelerator, part.role)
+        if profile:
+            warnings += warnings_of(server, profile, part.max_batch_size, target)
+        origin = profile.origin if profile else ""
+        error = profile.error_percent if profile else 0.0
+        parts.append(replace(part, origin=origin, error_percent=error))
+    allocation = _with_origin(decision.allocation, parts)
+    return replace(decision, warnings=tuple(warnings), allocation=allocation)
+
+
+def _with_origin(allocation: Allocation, parts: Sequence[Allocation]) -> Allocation:
+    """An allocation whose latencies are predicted as those of its parts are."""
+    worst = max(parts, key=lambda part: (part.error_percent, bool(part.origin)))
+    origin, error = worst.origin, worst.error_percent
+    mix = tuple(parts) if allocation.mix else ()
+    return replace(allocation, mix=mix, origin=origin, error_percent=error)
 
 
 def warnings_of(

@@ -165,6 +165,7 @@ def _profile_problems(
         "atTokens": profile.at_tokens,
         "maxTokens": profile.max_tokens,
         "maxNumSeqs": profile.max_sequences,
+        "errorPercent": profile.error_percent,
         "accCount": profile.accelerator_count * max(accelerators.get(profile.accelerator, 1), 1),
     }
     yield from _sensible("model", profile.model, numbers, part)

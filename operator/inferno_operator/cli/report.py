@@ -7,6 +7,7 @@ from math import inf
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.tables.measurement import number
 from inferno_operator.cli.tables.solution import (
+    band,
     decision_notes,
     one_more_card,
     placed,
@@ -148,9 +149,10 @@ def _latency(
     planned: Allocation, name: str, mean_ms: float, target_ms: float, percentile: float
 ) -> PredictedLatency:
     """The percentile that the target limits if it is predicted; else the mean, with no target."""
+    origin = band(planned)
     if not percentile:
-        return PredictedLatency(mean_ms, target_ms)
+        return PredictedLatency(mean_ms, target_ms, band=origin)
     predicted = getattr(planned.tail, f"{name}_p{percentile:g}", 0.0)
     if not predicted:
-        return PredictedLatency(mean_ms, 0.0)
-    return PredictedLatency(predicted, target_ms, percentile)
+        return PredictedLatency(mean_ms, 0.0, band=origin)
+    return PredictedLatency(predicted, target_ms, percentile, origin)

@@ -148,6 +148,8 @@ PERFORMANCE = _document(
         "stepParms": STEPS,
         "maxTokens": INTEGER,
         "maxNumSeqs": INTEGER,
+        "origin": TEXT,
+        "errorPercent": NUMBER,
     },
 )
 MODELS = _document({"models": _list("performance data", ("name", "acc"), PERFORMANCE)})
@@ -165,6 +167,8 @@ ROLE = _document(
     later={
         "maxTokens": INTEGER,
         "maxNumSeqs": INTEGER,
+        "origin": TEXT,
+        "errorPercent": NUMBER,
         "transfer": _document({"perRequestMs": NUMBER, "perTokenMs": NUMBER}),
     },
 )

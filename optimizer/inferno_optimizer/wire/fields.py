@@ -219,6 +219,17 @@ SHARE = Scalar(
     0.0, _read_share, float, MappingProxyType({"type": "number", "minimum": 0, "maximum": 1})
 )
 
+ORIGIN: dict[str, tuple[str, FieldKind[Any]]] = {
+    "origin": ("origin", TEXT),
+    "errorPercent": ("error_percent", NUMBER),
+}
+"""Keys that say where performance data come from, and the predictions that are made by them."""
+
+
+def without_origin(source: object) -> Iterator[str]:
+    """The keys of `ORIGIN` that say nothing of a value, and are not written."""
+    return (key for key, (name, _) in ORIGIN.items() if not getattr(source, name))
+
 
 class _Field(NamedTuple):
     argument: str

@@ -14,6 +14,8 @@ from inferno_optimizer.calibration.choice import Laws
 from inferno_optimizer.calibration.steps import FITTED, StepFit
 from inferno_optimizer.calibration.verdict import Facts, LineFit
 
+PERCENT = 100.0
+
 
 @dataclass(frozen=True, slots=True)
 class CalibratedPair:
@@ -57,6 +59,8 @@ def manifest(pair: CalibratedPair, laws: Laws, measured: Measurements) -> str:
         f"    maxBatchSize: {facts.largest_batch:.0f}",
         f"    atTokens: {facts.output_tokens:.0f}",
         _kept(laws, measured.name),
+        "    origin: measured",
+        f"    errorPercent: {min(PERCENT * laws.distances.mean, PERCENT):.2g}",
     ]
     return "\n".join(lines)
 

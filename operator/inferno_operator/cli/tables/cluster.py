@@ -2,8 +2,9 @@
 
 from inferno_operator.cli.options.currency import Money
 from inferno_operator.cli.tables.solution import PlannedReplicas
-from inferno_operator.resources import Allocation, ServerAllocation
+from inferno_operator.resources import Allocation, PlanStep, ServerAllocation
 from inferno_operator.resources.allocation import ReplicaAllocation
+from inferno_optimizer.system import band_of
 
 
 def placement(allocation: Allocation | None) -> str:
@@ -25,6 +26,13 @@ def replicas_of(now: Allocation | None, planned: Allocation | None) -> PlannedRe
         parts = list(planned.roles.by_role.values())
     counts = [(part.num_replicas, part.cost or 0.0) for part in parts]
     return PlannedReplicas(now.num_replicas if now else 0, counts)
+
+
+def band_cell(prediction: Allocation | PlanStep | None) -> str:
+    """Return where predicted latencies come from, and what they are off by; "" if unknown."""
+    if prediction is None:
+        return ""
+    return band_of(prediction.origin or "", prediction.error_percent or 0.0)
 
 
 def cost(allocation: Allocation | None) -> float:

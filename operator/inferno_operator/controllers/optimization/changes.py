@@ -30,6 +30,7 @@ from inferno_operator.resources import (
     ServerStatus,
     Status,
 )
+from inferno_operator.resources.allocation import ORIGIN_FIELDS
 from inferno_operator.resources.caveats import caveats
 from inferno_operator.resources.conditions import (
     ALLOCATED,
@@ -411,9 +412,10 @@ def _warnings(warnings: Sequence[str]) -> Iterator[Verdict]:
 def spec_change(server: Resource, desired: Manifest) -> Manifest | None:
     """The change of spec.desiredAlloc, or None if the Server already has it."""
     current = server.spec.desired_alloc if isinstance(server, Server) else None
+    absent = dict.fromkeys(("roles", *ORIGIN_FIELDS))
     if (
         current is not None
-        and {"roles": None, **desired}.items() <= ({"roles": None} | current.to_json()).items()
+        and {**absent, **desired}.items() <= (absent | current.to_json()).items()
     ):
         return None
     return {DESIRED_ALLOC: desired}
