@@ -4,11 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from inferno_optimizer.caveats import cost_problem, implausible_loads, implausible_numbers
+from inferno_optimizer.caveats import (
+    cost_problem,
+    implausible_loads,
+    implausible_numbers,
+    warned,
+)
 from inferno_optimizer.explain.options import explain
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.solution import Decision
+from inferno_optimizer.solution import Decision, Reason
 from inferno_optimizer.system import (
     Allocation,
     DecodeParameters,
@@ -25,8 +30,10 @@ from inferno_optimizer.system import (
 )
 from inferno_optimizer.wire.codec import (
     decode_solution,
+    decode_system,
     encode_explanation,
     encode_solution,
+    encode_system,
 )
 from tests.unit.optimizer.systems import NO_TARGET, one_server
 
@@ -287,3 +294,37 @@ def test_a_measured_load_and_an_idle_one_are_right_however_small() -> None:
     )
 
     assert told_of_loads(measured) == []
+
+
+def of_origin(of: System, origin: str, error: float) -> System:
+    data = tuple(replace(p, origin=origin, error_percent=error) for p in of.profiles)
+    return replace(of, profiles=data)
+
+
+def test_predictions_say_where_their_data_come_from_through_every_document() -> None:
+    estimated = of_origin(system(LONG_INPUT, PREFILL, batch=8), "estimated", 20)
+    solution = optimize(estimated)
+    document = encode_solution(solution)
+    (option,) = explain(estimated, "chat")
+    (read,) = decode_solution(document, estimated).decisions
+
+    assert document["allocations"]["chat"]["origin"] == "estimated"
+    assert document["allocations"]["chat"]["errorPercent"] == 20
+    assert read.allocation is not None
+    assert (read.allocation.origin, read.allocation.error_percent) == ("estimated", 20)
+    assert encode_explanation([option])[0]["origin"] == "estimated"
+    assert decode_system(encode_system(estimated)).profiles == estimated.profiles
+    assert "origin" not in encode_solution(optimize(system(LONG_INPUT, PREFILL)))["allocations"]
+
+
+def test_an_allocation_of_several_parts_is_as_uncertain_as_the_worst_of_them() -> None:
+    parts = (Allocation("G2", 1), Allocation("H1", 2))
+    whole = Allocation("G2", 3, mix=parts)
+    one = of_origin(system(LONG_INPUT, PREFILL), "measured", 5)
+    other = replace(one.profiles[0], accelerator="H1", origin="estimated", error_percent=20)
+    both = replace(one, profiles=(*one.profiles, other))
+    (told,) = warned(Catalogue(both), [Decision("chat", Reason.ALLOCATED, "", whole)])
+
+    assert told.allocation is not None
+    assert (told.allocation.origin, told.allocation.error_percent) == ("estimated", 20)
+    assert [part.origin for part in told.allocation.mix] == ["measured", "estimated"]

@@ -359,7 +359,7 @@ def bounded(
     load: Load, parameters: PerformanceParameters = GENERATIONS[0], batch: int = 0, **bounds: int
 ) -> System:
     """A server on data of 384 requests at 512 tokens, with bounds."""
-    profile = PerformanceProfile("llm", "G2", parameters, 384, 512, **bounds)
+    profile = replace(PerformanceProfile("llm", "G2", parameters, 384, 512), **bounds)
     served = Server("chat", "Premium", "llm", Allocation(load=load), max_batch_size=batch)
     return one_server(served, profile)
 

@@ -562,3 +562,19 @@ def test_a_load_that_hardly_uses_what_runs_is_warned_of_unless_it_is_measured() 
         " is per second, write 180"
     )
     assert "Warnings" not in said(known)
+
+
+def test_where_predictions_come_from_is_written_and_taken_away_again() -> None:
+    estimated = performance(alpha=999, beta=0, origin="estimated", errorPercent=20)
+    others = (accelerator(), service_class(), capacity(4))
+    first = plan(*others, model("M", [estimated]), server())["s"].spec
+    assert first is not None
+    known = server(spec=first)
+    same = plan(*others, model("M", [estimated]), known)["s"].spec
+    unknown = plan(*others, model(), known)["s"].spec
+
+    desired = first["desiredAlloc"]
+    assert (desired["origin"], desired["errorPercent"]) == ("estimated", 20)
+    assert same is None
+    assert unknown is not None
+    assert "origin" not in unknown["desiredAlloc"]

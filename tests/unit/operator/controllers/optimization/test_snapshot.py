@@ -715,6 +715,23 @@ def test_a_model_that_asks_for_it_gets_the_calibrated_parameters(speed: Manifest
     assert found == core.PrefillDecodeParameters(9, 0.3, 21, 0.001)
 
 
+def test_calibrated_data_are_measured_and_others_keep_their_origin() -> None:
+    estimated = {**SECOND_GENERATION, "origin": "estimated", "errorPercent": 20}
+    decode = {"alpha": 9, "beta": 0.3, "alphaError": 0.1, "betaError": 0.01, "residual": 0.04}
+    measured = {**CALIBRATED, "decode": decode}
+    origins = [
+        (profile.origin, profile.error_percent)
+        for found in (
+            calibrated_model(estimated, measured),
+            calibrated_model(estimated, measured, mode="Report"),
+            model("M", [performance("A")]),
+        )
+        for profile in build_system([parse(found)]).system.profiles
+    ]
+
+    assert origins == [("measured", 4.0), ("estimated", 20.0), ("", 0.0)]
+
+
 def test_a_model_of_the_first_generation_gets_alpha_and_beta() -> None:
     speed = {"alpha": 999, "beta": 0}
 
