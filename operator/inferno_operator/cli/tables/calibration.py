@@ -16,6 +16,9 @@ from inferno_optimizer.calibration.verdict import Facts, LineFit
 
 PERCENT = 100.0
 
+LEAST_ERROR = 0.1
+"""Smallest error that is written; runs that fit a law more closely are made up [percent]."""
+
 
 @dataclass(frozen=True, slots=True)
 class CalibratedPair:
@@ -60,7 +63,7 @@ def manifest(pair: CalibratedPair, laws: Laws, measured: Measurements) -> str:
         f"    atTokens: {facts.output_tokens:.0f}",
         _kept(laws, measured.name),
         "    origin: measured",
-        f"    errorPercent: {min(PERCENT * laws.distances.mean, PERCENT):.2g}",
+        f"    errorPercent: {min(max(PERCENT * laws.distances.mean, LEAST_ERROR), PERCENT):.1f}",
     ]
     return "\n".join(lines)
 
