@@ -30,7 +30,7 @@ from inferno_optimizer.system import (
     Target,
     TokenBudgetParameters,
 )
-from inferno_optimizer.units import MS_PER_MINUTE, MS_PER_SECOND, SECONDS_PER_MINUTE
+from inferno_optimizer.units import MS_PER_MINUTE, MS_PER_SECOND
 from inferno_optimizer.validation import Problem
 
 IMPLAUSIBLE = "Implausible"
@@ -49,6 +49,12 @@ CENTS_PER_DOLLAR = 100
 
 LEAST_USE = 0.02
 """Least share of what the replicas of a server carry that its load plausibly is."""
+
+HARDLY_ANY_LOAD = (
+    f"the load is below {LEAST_USE * 100:g} % of what its replicas carry; rates are in"
+    " requests/min: if it is per second, write 60 times as much"
+)
+"""The same words for each server, so that lists of warnings have them once."""
 
 
 def warned(catalogue: Catalogue, decisions: Iterable[Decision]) -> tuple[Decision, ...]:
@@ -283,20 +289,15 @@ def implausible_loads(catalogue: Catalogue, servers: Iterable[Server]) -> Iterat
     if len(few) == len(several):
         alone = [server for server in loaded if server.current.replicas == 1]
         empty = _hardly_used(catalogue, alone)
-        few |= empty if len(empty) == len(alone) else {}
+        few |= empty if len(empty) == len(alone) else set()
     for server in loaded:
         if server.name in few:
-            rate = server.load.arrival_rate
-            message = (
-                f"{rate:g} requests/min are {100 * few[server.name]:.2g} % of what its replicas"
-                f" carry; if it is per second, write {rate * SECONDS_PER_MINUTE:g}"
-            )
             field = "currentAlloc.load.arrivalRate"
-            yield Problem("server", server.name, field, message, IMPLAUSIBLE)
+            yield Problem("server", server.name, field, HARDLY_ANY_LOAD, IMPLAUSIBLE)
 
 
-def _hardly_used(catalogue: Catalogue, servers: Iterable[Server]) -> dict[str, float]:
-    """The share that the load is of what runs, by server, where it is implausibly small."""
+def _hardly_used(catalogue: Catalogue, servers: Iterable[Server]) -> set[str]:
+    """The servers whose load is an implausibly small share of what runs."""
     outcomes = [
         catalogue.case(replace(server, keep_accelerator=True))
         for server in servers
@@ -304,15 +305,14 @@ def _hardly_used(catalogue: Catalogue, servers: Iterable[Server]) -> dict[str, f
     ]
     cases = [case for case in outcomes if isinstance(case, Case)]
     candidates = build_candidates(catalogue, cases)
-    shares: dict[str, float] = {}
+    found: set[str] = set()
     for row in range(len(candidates.usable)):
         server = candidates.cases[int(candidates.pairs.case[row])].server
         carried = float(candidates.sizing.max_rate[row]) * server.current.replicas * MS_PER_MINUTE
-        if candidates.placement(row) == server.current.accelerator and math.isfinite(carried):
-            share = server.load.arrival_rate / carried if carried > 0 else 1.0
-            if share < LEAST_USE:
-                shares[server.name] = share
-    return shares
+        is_here = candidates.placement(row) == server.current.accelerator
+        if is_here and math.isfinite(carried) and server.load.arrival_rate < LEAST_USE * carried:
+            found.add(server.name)
+    return found
 
 
 def priority_problem(service_class: str, priority: int) -> Problem | None:

@@ -277,7 +277,7 @@ def test_a_load_that_is_a_tiny_share_of_what_runs_may_be_per_second() -> None:
     (problem,) = implausible_loads(Catalogue(whole), whole.servers)
 
     assert (problem.name, problem.field) == ("chat", "currentAlloc.load.arrivalRate")
-    assert problem.message.endswith("if it is per second, write 420")
+    assert problem.message.startswith("the load is below 2 % of what its replicas carry; rates are")
 
 
 def test_single_replicas_are_told_only_where_all_servers_are_as_empty() -> None:

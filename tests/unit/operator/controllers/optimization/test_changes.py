@@ -558,8 +558,8 @@ def test_a_load_that_hardly_uses_what_runs_is_warned_of_unless_it_is_measured() 
     known = plan(*SCENE, server(spec=measured))["s"]
 
     assert said(typed)["Warnings"][2] == (
-        "currentAlloc.load.arrivalRate: 3 requests/min are 1.2 % of what its replicas carry; if it"
-        " is per second, write 180"
+        "currentAlloc.load.arrivalRate: the load is below 2 % of what its replicas carry; rates are"
+        " in requests/min: if it is per second, write 60 times as much"
     )
     assert "Warnings" not in said(known)
 
@@ -569,7 +569,7 @@ def test_where_predictions_come_from_is_written_and_taken_away_again() -> None:
     others = (accelerator(), service_class(), capacity(4))
     first = plan(*others, model("M", [estimated]), server())["s"].spec
     assert first is not None
-    known = server(spec=first)
+    known = server(spec={**first})
     same = plan(*others, model("M", [estimated]), known)["s"].spec
     unknown = plan(*others, model(), known)["s"].spec
 
