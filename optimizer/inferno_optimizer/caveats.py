@@ -1,32 +1,66 @@
 """Caveats: warnings about decisions whose predicted numbers may be wrong.
 
 A problem (see `validation`) keeps an object out of the plan. A warning does not change the plan;
-it says why the predicted numbers of a server on an accelerator may not hold.
+it says why the predicted numbers of a server on an accelerator may not hold, or that a number of an
+object is absurd for its unit.
 """
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.solution import Decision
 from inferno_optimizer.system import (
     LOWEST_PRIORITY,
+    Allocation,
+    DecodeParameters,
     Generation,
     Load,
+    PerformanceParameters,
     PerformanceProfile,
     PrefillDecodeParameters,
     Role,
     RoleProfile,
     Server,
+    ServiceClass,
     StepParameters,
+    System,
     Target,
     TokenBudgetParameters,
 )
+from inferno_optimizer.units import MS_PER_MINUTE, MS_PER_SECOND
 from inferno_optimizer.validation import Problem
+
+IMPLAUSIBLE = "Implausible"
+"""Reason of problems that say that a number is hardly meant in its unit."""
+
+LEAST_SHARE_OF_STEP = 0.1
+"""Least share of the shortest possible latency that a target may be and still seem meant."""
+
+LEAST_STEP = 0.1
+"""Shortest plausible step [ms]; no card reads the weights of a language model in less."""
+
+LEAST_CARD_COST = 10.0
+"""Lowest plausible cost of a card [cents/hour]."""
+
+CENTS_PER_DOLLAR = 100
+
+LEAST_USE = 0.02
+"""Least share of what the replicas of a server carry that its load plausibly is."""
+
+HARDLY_ANY_LOAD = (
+    f"the load is below {LEAST_USE * 100:g} % of what its replicas carry; rates are in"
+    " requests/min: if it is per second, write 60 times as much"
+)
+"""The same words for each server, so that lists of warnings have them once."""
 
 
 def warned(catalogue: Catalogue, decisions: Iterable[Decision]) -> tuple[Decision, ...]:
     """The decisions, each with the warnings about every accelerator of its allocation.
+
+    Allocations get the origin of the performance data of these.
 
     Raises
     ------
@@ -38,15 +72,26 @@ def warned(catalogue: Catalogue, decisions: Iterable[Decision]) -> tuple[Decisio
 
 
 def _warned(catalogue: Catalogue, server: Server, decision: Decision) -> Decision:
-    parts = decision.allocation.parts if decision.allocation else ()
-    target = catalogue.target(server)
-    warnings = tuple(
-        warning
-        for part in parts
-        if (profile := catalogue.profile(server.model, part.accelerator, part.role))
-        for warning in warnings_of(server, profile, part.max_batch_size, target)
-    )
-    return replace(decision, warnings=warnings) if warnings else decision
+    if decision.allocation is None:
+        return decision
+    target, warnings, parts = catalogue.target(server), list[str](), list[Allocation]()
+    for part in decision.allocation.parts:
+        profile = catalogue.profile(server.model, part.accelerator, part.role)
+        if profile:
+            warnings += warnings_of(server, profile, part.max_batch_size, target)
+        origin = profile.origin if profile else ""
+        error = profile.error_percent if profile else 0.0
+        parts.append(replace(part, origin=origin, error_percent=error))
+    allocation = _with_origin(decision.allocation, parts)
+    return replace(decision, warnings=tuple(warnings), allocation=allocation)
+
+
+def _with_origin(allocation: Allocation, parts: Sequence[Allocation]) -> Allocation:
+    """An allocation whose latencies are predicted as those of its parts are."""
+    worst = max(parts, key=lambda part: (part.error_percent, bool(part.origin)))
+    origin, error = worst.origin, worst.error_percent
+    mix = tuple(parts) if allocation.mix else ()
+    return replace(allocation, mix=mix, origin=origin, error_percent=error)
 
 
 def warnings_of(
@@ -136,6 +181,138 @@ def _within(tokens: int, bounds: tuple[int, int]) -> bool:
 def _span(bounds: tuple[int, int]) -> str:
     least, most = bounds
     return f"{least} to {most}" if most else f"at least {least}"
+
+
+def cost_problem(accelerator: str, cost: float, multiplicity: int) -> Problem | None:
+    """The problem of a cost that is absurd in cents/hour; None if it may be meant."""
+    card = cost / max(multiplicity, 1)
+    if not 0 < card < LEAST_CARD_COST:
+        return None
+    message = (
+        f"{card:g} cents/hour for a card is less than any card costs; if it is in dollars, write"
+        f" {cost * CENTS_PER_DOLLAR:g}"
+    )
+    return Problem("accelerator", accelerator, "cost", message, IMPLAUSIBLE)
+
+
+def implausible_numbers(system: System) -> Iterator[Problem]:
+    """Numbers that are valid but absurd for their unit: step times and targets.
+
+    One problem for each object, which names the first such number of it.
+    """
+    too_fast = [p for p in system.profiles if 0 < _step_ms(p.parameters) < LEAST_STEP]
+    for model in dict.fromkeys(profile.model for profile in too_fast):
+        own = [profile for profile in too_fast if profile.model == model]
+        step = _step_ms(own[0].parameters)
+        message = (
+            f"a step of {step:.3g} ms is faster than any card{_and_more(own)}; times are in ms: if"
+            f" it is in seconds, write {step * MS_PER_SECOND:.3g}"
+        )
+        part = own[0].accelerator
+        yield Problem("model", model, "alpha", message, IMPLAUSIBLE, part)
+    for service_class in system.classes:
+        if strange := list(_implausible_targets(service_class, system)):
+            field, model, message = strange[0]
+            message += _and_more(strange)
+            name = service_class.name
+            yield Problem("service class", name, field, message, IMPLAUSIBLE, model)
+
+
+def _and_more(found: Sequence[object]) -> str:
+    return f" (so in {len(found) - 1} more places)" if len(found) > 1 else ""
+
+
+def _implausible_targets(
+    service_class: ServiceClass, system: System
+) -> Iterator[tuple[str, str, str]]:
+    """Field, model and message of each latency target that is far below what is possible."""
+    loads: dict[str, list[int]] = {}
+    for server in system.servers:
+        if server.service_class == service_class.name:
+            loads.setdefault(server.model, []).append(server.load.input_tokens)
+    for model, target in service_class.targets.items():
+        own = [p for p in system.profiles if p.model == model and _step_ms(p.parameters) > 0]
+        if not own:
+            continue
+        fastest = min(own, key=lambda profile: _step_ms(profile.parameters))
+        step = _step_ms(fastest.parameters)
+        tokens = min(loads.get(model, [0]))
+        first = min(max(_prompt_ms(p.parameters, tokens), step) for p in own)
+        limits = {
+            "slo-itl": (target.itl_ms, step),
+            "slo-ttw": (target.wait_ms, step),
+            "slo-ttft": (target.ttft_ms, first),
+        }
+        for field, (asked, floor) in limits.items():
+            if 0 < asked < floor * LEAST_SHARE_OF_STEP:
+                what = "time to first token" if field == "slo-ttft" else "step"
+                message = (
+                    f"{asked:g} ms, where the shortest {what} takes {floor:.3g} ms; targets are in"
+                    f" ms: if it is in seconds, write {asked * MS_PER_SECOND:g}"
+                )
+                yield field, model, message
+
+
+def _step_ms(parameters: PerformanceParameters) -> float:
+    """The shortest step of an answer, that of a lone request [ms]."""
+    match parameters:
+        case DecodeParameters(alpha, beta) | PrefillDecodeParameters(alpha, beta):
+            return alpha + beta
+        case TokenBudgetParameters(alpha, beta, gamma):
+            return alpha + beta + gamma
+        case StepParameters(alpha=alpha):
+            return alpha
+
+
+def _prompt_ms(parameters: PerformanceParameters, tokens: int) -> float:
+    """The time that the prompt of a lone request takes [ms]."""
+    match parameters:
+        case DecodeParameters():
+            return 0.0
+        case PrefillDecodeParameters(gamma=gamma, delta=delta):
+            return gamma + delta * tokens
+        case TokenBudgetParameters(alpha, beta):
+            return alpha + beta * tokens
+        case StepParameters(alpha=alpha, delta=delta):
+            return alpha + delta * tokens
+
+
+def implausible_loads(catalogue: Catalogue, servers: Iterable[Server]) -> Iterator[Problem]:
+    """Servers whose load is a tiny share of what their replicas carry within the targets.
+
+    A single replica is the least that a server can have, so such servers are named only if all
+    servers are as empty. What is measured is left out: those loads have a spread.
+    """
+    loaded = [s for s in servers if not s.load.idle and s.current.replicas and not s.load_spread]
+    several = [server for server in loaded if server.current.replicas > 1]
+    few = _hardly_used(catalogue, several)
+    if len(few) == len(several):
+        alone = [server for server in loaded if server.current.replicas == 1]
+        empty = _hardly_used(catalogue, alone)
+        few |= empty if len(empty) == len(alone) else set()
+    for server in loaded:
+        if server.name in few:
+            field = "currentAlloc.load.arrivalRate"
+            yield Problem("server", server.name, field, HARDLY_ANY_LOAD, IMPLAUSIBLE)
+
+
+def _hardly_used(catalogue: Catalogue, servers: Iterable[Server]) -> set[str]:
+    """The servers whose load is an implausibly small share of what runs."""
+    outcomes = [
+        catalogue.case(replace(server, keep_accelerator=True))
+        for server in servers
+        if not (server.current.mix or server.current.roles)
+    ]
+    cases = [case for case in outcomes if isinstance(case, Case)]
+    candidates = build_candidates(catalogue, cases)
+    found: set[str] = set()
+    for row in range(len(candidates.usable)):
+        server = candidates.cases[int(candidates.pairs.case[row])].server
+        carried = float(candidates.sizing.max_rate[row]) * server.current.replicas * MS_PER_MINUTE
+        is_here = candidates.placement(row) == server.current.accelerator
+        if is_here and math.isfinite(carried) and server.load.arrival_rate < LEAST_USE * carried:
+            found.add(server.name)
+    return found
 
 
 def priority_problem(service_class: str, priority: int) -> Problem | None:

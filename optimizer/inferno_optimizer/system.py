@@ -120,7 +120,8 @@ class PerformanceProfile:
     `max_batch_size` is the largest batch at `at_tokens` tokens per request; a replica
     occupies `accelerator_count` accelerators. A replica keeps at most `max_tokens` input and
     output tokens in memory, and serves at most `max_sequences` requests at a time; 0 means no
-    such bound.
+    such bound. `origin` is where the parameters come from (measured, published, estimated), and
+    `error_percent` what predicted times are off by; "" and 0 if that is not known.
     """
 
     model: str
@@ -131,6 +132,8 @@ class PerformanceProfile:
     accelerator_count: int = 1
     max_tokens: int = 0
     max_sequences: int = 0
+    origin: str = ""
+    error_percent: float = 0.0
 
 
 class Role(StrEnum):
@@ -181,6 +184,8 @@ class RoleProfile:
     max_tokens: int = 0
     max_sequences: int = 0
     transfer: Transfer = Transfer()
+    origin: str = ""
+    error_percent: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +211,12 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ServiceClass:
-    """A priority, and the targets of each model in the class."""
+    """A priority, the targets of each model in the class, and the least replicas of its servers."""
 
     name: str
     priority: int
     targets: Mapping[str, Target]
+    min_replicas: int = 0
 
     @property
     def effective_priority(self) -> int:
@@ -294,7 +300,9 @@ class Allocation:
     and `cost` are totals, and latencies are means over all requests. `cold_replicas` of the
     replicas have nothing in their prefix caches yet. Where prefill and decode are apart, `roles`
     has the part of each `role`, prefill first; `accelerator` and `max_batch_size` are then those of
-    the decode replicas, `replicas` and `cost` are totals.
+    the decode replicas, `replicas` and `cost` are totals. `origin` and `error_percent` are those of
+    the performance data that the latencies are predicted from; of several, of those with the
+    largest error.
     """
 
     accelerator: str = ""
@@ -311,6 +319,8 @@ class Allocation:
     cold_replicas: int = 0
     role: Role = Role.BOTH
     roles: tuple["Allocation", ...] = ()
+    origin: str = ""
+    error_percent: float = 0.0
 
     @property
     def warm_replicas(self) -> int:
@@ -331,6 +341,11 @@ class Allocation:
     def placement(self) -> str:
         """Replicas and accelerator of each part as text, such as `2 x A100 + 1 x H100`."""
         return " + ".join(_placed(part) for part in self.parts)
+
+
+def band_of(origin: str, error_percent: float) -> str:
+    """Where performance data come from and what they are off by: `estimated: +-20 %`."""
+    return f"{origin}: +-{error_percent:g} %" if origin and error_percent else origin
 
 
 def _placed(part: Allocation) -> str:
@@ -482,6 +497,18 @@ class System:
     def current_cost(self) -> float:
         """Cost of all that runs now, also of the servers that are not part of it [cents/hour]."""
         return sum(server.current.cost for server in self.servers) + self.held_cost
+
+    def with_least_replicas(self) -> "System":
+        """The same system, where the least replicas of a class are those of its servers."""
+        least = {c.name: c.min_replicas for c in self.classes if c.min_replicas}
+        if not least:
+            return self
+        servers = (
+            replace(s, min_replicas=max(s.min_replicas, least.get(s.service_class, 0)))
+            for s in self.servers
+        )
+        classes = (replace(c, min_replicas=0) for c in self.classes)
+        return replace(self, servers=tuple(servers), classes=tuple(classes))
 
     def by_name(self) -> "System":
         """The same system with all objects sorted by name."""

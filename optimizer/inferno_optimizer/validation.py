@@ -165,6 +165,7 @@ def _profile_problems(
         "atTokens": profile.at_tokens,
         "maxTokens": profile.max_tokens,
         "maxNumSeqs": profile.max_sequences,
+        "errorPercent": profile.error_percent,
         "accCount": profile.accelerator_count * max(accelerators.get(profile.accelerator, 1), 1),
     }
     yield from _sensible("model", profile.model, numbers, part)
@@ -210,6 +211,8 @@ def _parameters(parameters: PerformanceParameters) -> Mapping[str, float]:
 
 
 def _class_problems(service_class: ServiceClass) -> Iterator[Problem]:
+    least = {"minReplicas": service_class.min_replicas}
+    yield from _sensible("service class", service_class.name, least)
     for model, target in service_class.targets.items():
         numbers = {
             "slo-itl": target.itl_ms,

@@ -231,3 +231,37 @@ def line(measured: Sequence[Point], *columns: FloatArray) -> FloatArray:
     times = np.array([point.ms for point in measured])
     design = np.stack(columns, axis=1) / times[:, None]
     return np.asarray(np.linalg.lstsq(design, np.ones_like(times))[0], dtype=np.float64)
+
+
+def test_an_estimate_stays_an_estimate_in_all_that_is_made_of_it(tmp_path: Path) -> None:
+    estimate = ["--model", "Qwen3-32B", "--accelerator", "H100", "--output-tokens", "256"]
+    text = inferno("catalogue", "estimate", *estimate).stdout.decode()
+    load = {"arrivalRate": 60, "avgInTokens": 1024, "avgOutTokens": 256}
+    current = {"accelerator": "H100", "numReplicas": 1, "cost": 300, "load": load}
+    objects: list[tuple[str, dict[str, object]]] = [
+        ("Accelerator", {"name": "H100", "type": "H100", "cost": 300}),
+        ("ServiceClass", {"name": "C", "priority": 1, "data": [{"model": "Qwen3-32B"}]}),
+        ("Server", {"name": "chat", "class": "C", "model": "Qwen3-32B", "currentAlloc": current}),
+        ("Capacity", {"count": [{"type": "H100", "count": 8}]}),
+    ]
+    head = {"apiVersion": "inferno.platform.ai/v1alpha1", "metadata": {"name": "a"}}
+    rest = yaml.safe_dump_all([{**head, "kind": kind, "spec": spec} for kind, spec in objects])
+    fleet, page = tmp_path / "fleet.yaml", tmp_path / "page.html"
+    fleet.write_text(f"{text}---\n{rest}")
+    (data,) = next(yaml.safe_load_all(text))["spec"]["data"]
+    band = f"estimated: +-{data['errorPercent']} %"
+    inferno("report", fleet, "--html", page)
+    plan = inferno("optimize", fleet).stdout.decode()
+    options = inferno("explain", fleet, "chat").stdout.decode()
+
+    assert data["origin"] == "estimated"
+    assert band in plan
+    assert "those of 1 server are estimated: calibrate" in plan
+    assert band in options
+    assert f"(estimated: ±{data['errorPercent']}\N{NO-BREAK SPACE}%)" in page.read_text()
+
+
+def test_published_figures_say_that_they_are() -> None:
+    shown = yaml.safe_load(inferno("catalogue", "show", "llama_13b", "-o", "yaml").stdout)
+
+    assert {item["origin"] for item in shown["spec"]["data"]} == {"published"}

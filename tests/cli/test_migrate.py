@@ -386,7 +386,7 @@ def test_a_workload_without_an_accelerator_is_left_out(file: Path) -> None:
     assert notes == [
         (
             "ScaledObject llm/chat-scaler: left out: on which accelerator is chat? Give its"
-            " Deployment too, or spec.accelerator"
+            " Deployment too, or --accelerator chat=NAME"
         ),
     ]
 
@@ -408,3 +408,123 @@ def test_what_is_printed_for_the_sample_can_be_planned_with_once_it_has_a_load(
 
     assert planned.returncode == 0, planned.stderr
     assert b"1 of 1 servers have an allocation" in planned.stdout
+
+
+def serving(*command: str, selector: Manifest | None = None, cards: str = "2") -> Manifest:
+    """A Deployment of AMD cards whose container runs a command."""
+    container = {"name": "vllm", "command": list(command), "resources": {"limits": {}}}
+    if cards:
+        container["resources"] = {"limits": {"amd.com/gpu": cards}}
+    pod = {"containers": [container], **({"nodeSelector": selector} if selector else {})}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "chat", "namespace": "llm"},
+        "spec": {"replicas": 3, "template": {"spec": pod}},
+    }
+
+
+MANAGED = autoscaler("ScaledObject", {}, managed="true", model="Qwen3-32B")
+ON_MI355X = {"amd.com/gpu.product-name": "AMD_Instinct_MI355X"}
+
+
+@pytest.mark.parametrize(
+    ("selector", "seen"),
+    [
+        (None, "Deployment chat has no nodeSelector"),
+        ({"pool": "gpu"}, "the nodeSelector of Deployment chat (pool: gpu) names no known card"),
+    ],
+)
+def test_where_no_card_is_named_nothing_is_migrated_and_the_way_out_is_said(
+    selector: Manifest | None, seen: str, file: Path
+) -> None:
+    deployed = serving("vllm", "serve", "Qwen3-32B", selector=selector)
+    done = inferno("migrate", "wva", write(file, MANAGED, deployed))
+
+    assert (done.returncode, done.stdout) == (2, b"")
+    warning, error = done.stderr.decode().splitlines()
+    assert warning.startswith(f"warning: ScaledObject llm/chat-scaler: left out: {seen}")
+    assert "amd.com/gpu.product-name" in warning
+    assert "--accelerator" in warning
+    assert error.startswith("inferno: nothing was migrated: ")
+
+
+@pytest.mark.parametrize("option", ["MI355X", "chat=MI355X"])
+def test_an_option_names_the_card_of_a_workload_that_names_none(option: str, file: Path) -> None:
+    deployed = serving("vllm", "serve", "Qwen3-32B")
+    write(file, MANAGED, deployed, COSTS, CLASSES)
+    done = inferno("migrate", "wva", file, "--accelerator", option)
+
+    assert done.returncode == 0, done.stderr
+    objects = {each["kind"]: each["spec"] for each in yaml.safe_load_all(done.stdout)}
+    assert objects["Server"]["workloads"][0]["accelerator"] == "MI355X"
+    assert objects["Model"]["data"][0]["accCount"] == 2
+
+
+def test_an_option_for_a_workload_that_does_not_exist_is_refused(file: Path) -> None:
+    write(file, MANAGED, serving("vllm", "serve", "Qwen3-32B"))
+    done = inferno("migrate", "wva", file, "--accelerator", "chad=MI355X")
+
+    assert done.returncode == 2
+    assert "--accelerator: no workload is named 'chad'; did you mean chat?" in done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("command", "notes"),
+    [
+        (
+            ["vllm", "serve", "Qwen/Qwen3-32B", "--max-num-seqs=256", "-tp", "2"],
+            [
+                (
+                    "ScaledObject llm/chat-scaler: llm-d.ai/model-id is 'Qwen3-32B', and Deployment"
+                    " chat serves 'Qwen/Qwen3-32B': spec.measure takes that as model_name"
+                )
+            ],
+        ),
+        (
+            ["sh", "-c", "vllm serve Qwen/Qwen3-32B --served-model-name Qwen3-32B alias -tp 2"],
+            [],
+        ),
+        (
+            ["vllm", "serve", "Qwen3-32B", "--tensor-parallel-size", "4"],
+            [
+                (
+                    "ScaledObject llm/chat-scaler: 2 AMD_Instinct_MI355X for each replica, and"
+                    " Deployment chat runs on 4 (--tensor-parallel-size 4): correct accCount of"
+                    " Model Qwen3-32B"
+                )
+            ],
+        ),
+        (
+            ["python3", "-m", "sglang.launch_server", "--model-path", "Qwen3-32B", "--tp", "2"],
+            [],
+        ),
+    ],
+)
+def test_what_a_deployment_serves_is_compared_with_what_the_model_says(
+    command: list[str], notes: list[str], file: Path
+) -> None:
+    found, told = migrated(write(file, MANAGED, serving(*command, selector=ON_MI355X)))
+
+    assert [note for note in told if note.startswith("ScaledObject")] == notes
+    name = "Qwen/Qwen3-32B" if "Qwen/Qwen3-32B" in command else "Qwen3-32B"
+    assert found["Server", "qwen3-32b"]["measure"]["labels"]["model_name"] == name
+
+
+def test_the_batch_of_a_deployment_counts_and_another_one_of_the_model_is_told(file: Path) -> None:
+    deployed = serving("vllm", "serve", "org/chat", "--max-num-seqs", "128", selector=ON_MI355X)
+    managed = autoscaler("ScaledObject", {}, managed="true", model="org/chat")
+    found, told = migrated(write(file, managed, deployed, CLASSES))
+    _, notes = migrated(write(file, variant(), deployed, COSTS, CLASSES))
+
+    assert found["Model", "org-chat"]["data"][0]["maxNumSeqs"] == 128
+    assert (
+        "Model org/chat: AMD_Instinct_MI355X: a batch of 128: --max-num-seqs of Deployment chat"
+        in told
+    )
+    assert notes == [
+        (
+            "VariantAutoscaling llm/chat: a batch of 8 (maxBatchSize), and Deployment chat takes"
+            " 128 (--max-num-seqs): correct maxBatchSize of Model org/chat"
+        )
+    ]

@@ -294,3 +294,20 @@ def test_the_accelerators_of_servers_are_kept(keeper: httpx.Client) -> None:
     assert {a["accelerator"] for a in reply["allocations"].values()} == {"A100"}
     name = SYSTEM["serverData"]["servers"][0]["name"]
     assert server_of(keeper, name)["accelerators"] == ["A100"]
+
+
+def test_keys_without_an_effect_are_named_in_the_answer_and_change_nothing_else(
+    client: httpx.Client,
+) -> None:
+    body = json.loads(SMALL.read_text())
+    plain = client.post("/optimizeOne", json=body).json()
+    server = body["system"]["serverData"]["servers"][0]
+    server["currentAlloc"]["load"] |= {"throughput": None, "200": None}
+    answer = client.post("/optimizeOne", json=body).json()
+
+    assert "ignored" not in plain["certificate"]
+    assert answer["allocations"] == plain["allocations"]
+    unknown, null = answer["certificate"]["ignored"]
+    load = f"server '{server['name']}': currentAlloc.load"
+    assert unknown.startswith(f"{load}.200: is unknown (known: arrivalRate, ")
+    assert null == f"{load}.throughput: is null, and counts as 0"

@@ -99,6 +99,8 @@ class ModelEstimate:
             at_tokens=self.wanted.output_tokens,
             max_tokens=self.max_tokens,
             max_num_seqs=MAX_REQUESTS,
+            origin="estimated",
+            error_percent=self.error.median,
         )
 
     def _step_parms(self) -> Mapping[str, float]:

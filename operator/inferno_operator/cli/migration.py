@@ -6,17 +6,18 @@ counterpart is told in a line.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
 
 from inferno_operator.cli.offline.documents import Document
-from inferno_operator.cli.offline.manifests import object_name
+from inferno_operator.cli.offline.manifests import count_others, object_name
 from inferno_operator.cli.offline.wva.config_maps import WvaSettings, read_config_maps
 from inferno_operator.cli.offline.wva.forms import ClassOfService, ModelTarget, VariantProfile
 from inferno_operator.cli.offline.wva.variants import (
     Variant,
+    card_labels,
     documents_of_kind,
     read_variants,
 )
@@ -46,6 +47,7 @@ from inferno_operator.resources import (
     parse,
 )
 from inferno_optimizer.errors import InputError
+from inferno_optimizer.suggestions import alternatives
 
 Manifest = dict[str, Any]
 
@@ -81,18 +83,26 @@ class Migration:
         return documents
 
 
-def migrated(documents: Sequence[Document]) -> Migration:
-    """Return our objects for those of WVA.
+def migrated(documents: Sequence[Document], accelerators: Sequence[str] = ()) -> Migration:
+    """Return our objects for those of WVA; none if each workload is left out, and a note says why.
+
+    Parameters
+    ----------
+    documents
+        Objects of WVA, and the workloads.
+    accelerators
+        `WORKLOAD=NAME` for one workload, or a name for all that are on no known accelerator.
 
     Raises
     ------
     InputError
-        An object of WVA cannot be read, or there is none.
+        An object of WVA cannot be read, or there is none; or an accelerator is for a workload
+        that does not exist.
     """
     notes: list[str] = []
-    variants = read_variants(documents, notes)
+    variants = _with_accelerators(read_variants(documents, notes), accelerators)
     if not variants:
-        raise InputError(NOTHING)
+        raise InputError(f"{NOTHING}, but {count_others(documents)}")
     settings = read_config_maps(documents_of_kind(documents, "ConfigMap"))
     manifests: list[Manifest] = []
     for namespace in sorted({variant.namespace for variant in variants}):
@@ -101,6 +111,27 @@ def migrated(documents: Sequence[Document]) -> Migration:
     for manifest in manifests:
         parse(manifest)
     return Migration(manifests, [*notes, *settings.notes])
+
+
+def _with_accelerators(variants: Iterable[Variant], options: Iterable[str]) -> list[Variant]:
+    """The variants with the accelerators of some options."""
+    named: dict[str, str] = {}
+    otherwise = None
+    for option in options:
+        workload, is_of_one, accelerator = option.rpartition("=")
+        if is_of_one:
+            named[workload] = accelerator
+        else:
+            otherwise = accelerator
+    placed = [
+        replace(v, accelerator=named.get(v.workload.name) or v.runs_on or otherwise)
+        for v in variants
+    ]
+    known = [v.workload.name for v in placed]
+    for workload in named.keys() - {*known}:
+        near = alternatives(workload, known)
+        raise InputError(f"--accelerator: no workload is named {workload!r}{near}")
+    return placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +150,7 @@ class _Performance:
 
     count: int
     profile: VariantProfile
+    variant: Variant | None = None
 
     @property
     def is_known(self) -> bool:
@@ -142,6 +174,8 @@ class _NamespaceObjects:
         models: dict[str, list[_Placed]] = {}
         for each in placed:
             models.setdefault(each.model, []).append(each)
+        if not models:
+            return
         profiles = {model: self._profiles(own) for model, own in models.items()}
         named = _object_names(self.costs)
         for name, cost in self.costs.items():
@@ -165,10 +199,7 @@ class _NamespaceObjects:
 
     def _placed(self, variant: Variant) -> _Placed | None:
         if variant.runs_on is None:
-            self._tell(
-                f"{variant.title}: left out: on which accelerator is {variant.workload.name}?"
-                f" Give its {variant.workload.kind} too, or spec.accelerator"
-            )
+            self._tell(f"{variant.title}: left out: {_why_nowhere(variant)}")
             return None
         model = variant.model
         if model is None:
@@ -183,8 +214,43 @@ class _NamespaceObjects:
         if count is None:
             self._tell(f"{variant.title}: 1 {accelerator} for each replica: nothing tells how many")
         placed = _Placed(variant, model, accelerator, count or 1)
+        self._compare(placed)
         self._price(placed)
         return placed
+
+    def _compare(self, placed: _Placed) -> None:
+        """Tell where the engine was started with something else than its variant says."""
+        variant, model = placed.variant, placed.model
+        command, workload = variant.command, variant.workload
+        if command is None:
+            return
+        engine = f"{workload.kind} {workload.name}"
+        if command.model not in (None, model):
+            self._tell(
+                f"{variant.title}: {variant.model_field} is {model!r}, and {engine} serves"
+                f" {command.model!r}: spec.measure takes that as model_name"
+            )
+        if command.cards not in (None, placed.count):
+            self._tell(
+                f"{variant.title}: {placed.count} {placed.accelerator} for each replica, and"
+                f" {engine} runs on {command.cards} ({command.cards_options}): correct accCount of"
+                f" Model {model}"
+            )
+        elif variant.cards not in (None, placed.count):
+            self._tell(
+                f"{variant.title}: {placed.count} {placed.accelerator} for each replica, and the"
+                f" pods of {engine} ask for {variant.cards}: correct accCount of Model {model}"
+            )
+        batches = [
+            profile.max_batch_size
+            for profile in variant.profiles
+            if profile.acc in (None, variant.runs_on) and profile.max_batch_size
+        ]
+        if batches and command.batch not in (None, batches[0]):
+            self._tell(
+                f"{variant.title}: a batch of {batches[0]} (maxBatchSize), and {engine} takes"
+                f" {command.batch} ({command.batch_option}): correct maxBatchSize of Model {model}"
+            )
 
     def _price(self, placed: _Placed) -> None:
         """Find the cost of the accelerator: WVA has it of a replica, without a unit."""
@@ -215,8 +281,10 @@ class _NamespaceObjects:
                 count = placed.count if name == placed.accelerator else profile.acc_count or 1
                 before = performance.get(name)
                 if self._is_priced(name, placed) and not (before and before.is_known):
-                    performance[name] = _Performance(count, profile)
-            performance.setdefault(placed.accelerator, _Performance(placed.count, VariantProfile()))
+                    own = placed.variant if name == placed.accelerator else None
+                    performance[name] = _Performance(count, profile, own)
+            unknown = _Performance(placed.count, VariantProfile(), placed.variant)
+            performance.setdefault(placed.accelerator, unknown)
         running = {placed.accelerator for placed in variants}
         for name in filter(lambda name: name not in running, performance):
             self._tell(
@@ -250,11 +318,15 @@ class _NamespaceObjects:
                 " operator has measured replicas there (calibrate: Use), or you have"
                 " (inferno calibrate)"
             )
-        batch = profile.max_batch_size or DEFAULT_BATCH
+        command = found.variant.command if found.variant else None
+        started_with = command.batch if command else None
+        batch = profile.max_batch_size or started_with or DEFAULT_BATCH
         if profile.max_batch_size is None:
-            self._tell(
-                f"Model {model}: {accelerator}: a batch of {batch}: no maxBatchSize is given"
-            )
+            source = "no maxBatchSize is given"
+            if found.variant and command and started_with:
+                workload = found.variant.workload
+                source = f"{command.batch_option} of {workload.kind} {workload.name}"
+            self._tell(f"Model {model}: {accelerator}: a batch of {batch}: {source}")
         decode, prefill = profile.perf_parms.decode_parms, profile.perf_parms.prefill_parms
         return PerformanceData.json_of(
             acc=accelerator,
@@ -315,6 +387,8 @@ class _NamespaceObjects:
                 )
         labels = {"namespace": self.namespace} if self.namespace else {}
         model = variants[0].model
+        served = {p.variant.command.model for p in kept.values() if p.variant.command}
+        served_name = served.pop() if len(served) == 1 else None
         return ServerSpec.json_of(
             name=name,
             service_class=service_class,
@@ -323,7 +397,9 @@ class _NamespaceObjects:
             current_alloc=_current({acc: placed.variant.replicas for acc, placed in kept.items()}),
             workloads=[_workload(acc, placed.variant) for acc, placed in kept.items()],
             actuation="Publish",
-            measure=Measure.json_of(source="vLLM", labels={**labels, "model_name": model}),
+            measure=Measure.json_of(
+                source="vLLM", labels={**labels, "model_name": served_name or model}
+            ),
         )
 
     def _least(self, server: str, model: str, variants: Sequence[_Placed]) -> int:
@@ -363,6 +439,22 @@ class _NamespaceObjects:
     def _tell(self, note: str) -> None:
         if note not in self.notes:
             self.notes.append(note)
+
+
+def _why_nowhere(variant: Variant) -> str:
+    """Why the accelerator of a variant is not known, and what to do."""
+    workload = variant.workload
+    option = f"--accelerator {workload.name}=NAME"
+    if variant.selector is None:
+        return f"on which accelerator is {workload.name}? Give its {workload.kind} too, or {option}"
+    where = f"{workload.kind} {workload.name}"
+    wanted = ", ".join(f"{label}: {value}" for label, value in variant.selector.items())
+    seen = (
+        f"the nodeSelector of {where} ({wanted}) names no known card"
+        if wanted
+        else f"{where} has no nodeSelector"
+    )
+    return f"{seen}: give {option}, or a nodeSelector with one of {', '.join(card_labels())}"
 
 
 def _with_targets(first: ClassOfService, classes: Iterable[ClassOfService]) -> ClassOfService:

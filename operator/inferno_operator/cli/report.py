@@ -7,9 +7,12 @@ from math import inf
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.tables.measurement import number
 from inferno_operator.cli.tables.solution import (
+    band,
     decision_notes,
     one_more_card,
     placed,
+    replicas_planned,
+    single_replicas,
     stays,
     with_ttft,
 )
@@ -65,7 +68,10 @@ def fleet_page(title: str, system: System, solution: Solution, money: Money = CE
             for use in solution.capacity
         ],
         levels=solution.certificate.levels,
-        notes=tuple(decision_notes(d for d in solution.decisions if _is_served(d))),
+        notes=(
+            *single_replicas(replicas_planned(system, solution), money),
+            *decision_notes(d for d in solution.decisions if _is_served(d)),
+        ),
     )
 
 
@@ -143,9 +149,10 @@ def _latency(
     planned: Allocation, name: str, mean_ms: float, target_ms: float, percentile: float
 ) -> PredictedLatency:
     """The percentile that the target limits if it is predicted; else the mean, with no target."""
+    origin = band(planned)
     if not percentile:
-        return PredictedLatency(mean_ms, target_ms)
+        return PredictedLatency(mean_ms, target_ms, band=origin)
     predicted = getattr(planned.tail, f"{name}_p{percentile:g}", 0.0)
     if not predicted:
-        return PredictedLatency(mean_ms, 0.0)
-    return PredictedLatency(predicted, target_ms, percentile)
+        return PredictedLatency(mean_ms, 0.0, band=origin)
+    return PredictedLatency(predicted, target_ms, percentile, origin)

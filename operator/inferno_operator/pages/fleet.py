@@ -9,11 +9,15 @@ from inferno_optimizer.solution import Level
 
 @dataclass(frozen=True, slots=True)
 class PredictedLatency:
-    """A predicted latency beside its target [ms]; a target of 0 means that there is none."""
+    """A predicted latency beside its target [ms]; a target of 0 means that there is none.
+
+    `band` says where it comes from and what it is off by, as `estimated: +-20 %`.
+    """
 
     predicted_ms: float
     target_ms: float
     percentile: float = 0.0
+    band: str = ""
 
     @property
     def share(self) -> float:

@@ -1,9 +1,9 @@
 """Allocation: accelerator, replicas and batch size of a server, and the load it is for."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AllowInfNan, Field
 from pydantic.alias_generators import to_camel
 
 from inferno_operator.resources.schema import (
@@ -100,6 +100,15 @@ class ReplicaAllocation(Part):
         return self.num_replicas + (self.starting_replicas or 0)
 
 
+Origin = Literal["measured", "published", "estimated"]
+"""Where performance data come from, and what is predicted by them."""
+
+ErrorPercent = Annotated[float, AllowInfNan(False), Field(ge=0, le=100)]
+
+ORIGIN_FIELDS = ("origin", "errorPercent")
+"""Fields of an allocation that only some decisions have."""
+
+
 class Allocation(ReplicaAllocation):
     """An accelerator, a number of replicas, and how they perform under a load."""
 
@@ -111,6 +120,10 @@ class Allocation(ReplicaAllocation):
     """Mean time to first token [ms]."""
     load: Load | None = None
     """The traffic."""
+    origin: Origin | None = None
+    """Where the performance data come from by which the latencies are predicted."""
+    error_percent: ErrorPercent | None = None
+    """What predicted latencies are off by [percent]."""
 
     @property
     def parts(self) -> "tuple[Allocation, ...]":

@@ -1,7 +1,8 @@
 """Warns of numbers that are valid but hardly meant, and says what they count as; pure."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import TypeVar
 
 from inferno_operator.resources.accelerator import Accelerator, AcceleratorSpec
@@ -11,11 +12,14 @@ from inferno_operator.resources.model import Model, ModelSpec, PerformanceData
 from inferno_operator.resources.server import Server, ServerSpec
 from inferno_operator.resources.service_class import ServiceClass, ServiceClassSpec
 from inferno_operator.resources.workload_kinds import WORKLOAD_KINDS
-from inferno_optimizer.caveats import priority_problem
+from inferno_optimizer.caveats import cost_problem, priority_problem
 from inferno_optimizer.suggestions import nearest
 from inferno_optimizer.validation import Problem
 
 Name = TypeVar("Name", bound=Hashable)
+
+SMALL_CARD_GBS = 400
+"""Bandwidth below which a card may cost a few cents an hour, as an L4 or a T4 [GB/s]."""
 
 
 def caveats(resource: Resource | None) -> Iterator[Problem]:
@@ -29,6 +33,7 @@ def caveats(resource: Resource | None) -> Iterator[Problem]:
             yield from _repeated_data(spec)
         case ServiceClass(spec=spec):
             yield from _repeated_targets(spec)
+            yield from _without_targets(spec)
             if found := priority_problem(spec.name, spec.priority):
                 yield found
         case Capacity(spec=spec):
@@ -41,6 +46,9 @@ def _of_accelerator(spec: AcceleratorSpec) -> Iterator[Problem]:
     if spec.cost == 0:
         message = "0 counts as free of charge; give the price [cents/hour]"
         yield Problem("accelerator", spec.name, "cost", message)
+    is_small = spec.mem_bw is not None and 0 < spec.mem_bw < SMALL_CARD_GBS
+    if not is_small and (found := cost_problem(spec.name, spec.cost, spec.multiplicity)):
+        yield found
     for field, value in (("memSize", spec.mem_size), ("memBW", spec.mem_bw)):
         if value is not None and value < 0:
             yield Problem("accelerator", spec.name, field, f"{value} is negative")
@@ -67,6 +75,34 @@ def _repeated_targets(spec: ServiceClassSpec) -> Iterator[Problem]:
     for model, named in _repeated(target.model for target in spec.data):
         message = f"{model!r} {named}, and the last one counts"
         yield Problem("service class", spec.name, "model", message, part=model)
+
+
+LIMITS = (
+    ("slo-itl", attrgetter("slo_itl"), attrgetter("slo_itl_percentile")),
+    ("slo-ttw", attrgetter("slo_ttw"), attrgetter("slo_ttw_percentile")),
+    ("slo-ttft", attrgetter("slo_ttft"), attrgetter("slo_ttft_percentile")),
+    ("slo-tps", attrgetter("slo_tps"), lambda _: None),
+)
+"""Targets of a class: the field, its limit and its percentile."""
+
+
+def _without_targets(spec: ServiceClassSpec) -> Iterator[Problem]:
+    """What reads like a target and is none, each field once for all models."""
+    for field, limit_of, percentile_of in LIMITS:
+        zeros = [target.model for target in spec.data if limit_of(target) == 0]
+        alone = [t.model for t in spec.data if percentile_of(t) and limit_of(t) is None]
+        if zeros:
+            message = f"0 counts as no target{_others(zeros)}; give a limit, or remove the field"
+            yield Problem("service class", spec.name, field, message, part=zeros[0])
+        if alone:
+            message = f"has no effect without {field}{_others(alone)}"
+            percentile = f"{field}-percentile"
+            yield Problem("service class", spec.name, percentile, message, part=alone[0])
+
+
+def _others(models: Sequence[str]) -> str:
+    """How many models there are beside the first one that a message names; "" if none are."""
+    return f" (so of {len(models) - 1} more models)" if len(models) > 1 else ""
 
 
 def _of_capacity(spec: CapacitySpec) -> Iterator[Problem]:

@@ -1,9 +1,8 @@
 """Model: how fast a language model runs on each accelerator."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import AllowInfNan, Field
-
+from inferno_operator.resources.allocation import ErrorPercent, Origin
 from inferno_operator.resources.base import AGE, READY, Column, Resource, Status
 from inferno_operator.resources.schema import (
     BoundedInteger,
@@ -136,6 +135,11 @@ class PerformanceData(Part):
     """Most tokens, input and output, that a replica keeps for its requests (KV cache)."""
     max_num_seqs: PositiveInteger | None = None
     """Most requests that a replica serves together."""
+    origin: Origin | None = None
+    """Where the parameters come from: measured, published by others, or estimated from data
+    sheets. Plans carry it along with what they predict."""
+    error_percent: ErrorPercent | None = None
+    """What predicted times are off by, in the median [percent]."""
 
     @property
     def generations_given(self) -> int:
@@ -152,9 +156,6 @@ class Transfer(Part):
     """Time for each request [ms]."""
     per_token_ms: Number = 0
     """Time for each token of its prompt [ms]."""
-
-
-ErrorPercent = Annotated[float, AllowInfNan(False), Field(ge=0, le=100)]
 
 
 class ModelSpec(Part):

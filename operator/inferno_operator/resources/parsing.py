@@ -128,6 +128,42 @@ def unknown_fields(manifest: Mapping[str, object]) -> tuple[ManifestError, ...]:
     return tuple(_unknown_error(resource, manifest, path) for path in paths)
 
 
+def empty_fields(manifest: Mapping[str, object]) -> tuple[ManifestError, ...]:
+    """Fields that are there without a value, and count as absent.
+
+    Parameters
+    ----------
+    manifest
+        An object of a kind of ours that `parse` takes; its metadata and status are not looked at.
+    """
+    paths = _empty(_resource_of(manifest), manifest)
+    message = "is empty, and counts as absent; give a value or remove it"
+    return tuple(ManifestError(manifest, path, message) for path in paths if path[0] == "spec")
+
+
+def _empty(part: type[Part], content: Mapping[str, object]) -> Iterator[tuple[int | str, ...]]:
+    """Yield the places of the fields of a part that are null."""
+    for field in _fields(part):
+        name = str(field.alias)
+        value = content.get(name, field)
+        if value is None:
+            yield (name,)
+        elif isinstance(value, Mapping) and _has_part(field.annotation):
+            yield from ((name, *path) for path in _empty(_part_of(field.annotation), value))
+        elif isinstance(value, list) and _has_part(field.annotation):
+            for place, item in enumerate(value):
+                if isinstance(item, Mapping):
+                    found = _empty(_part_of(field.annotation), item)
+                    yield from ((name, place, *path) for path in found)
+
+
+def _has_part(annotation: object) -> bool:
+    """Whether the type of a field is a Part, or has one inside."""
+    if isinstance(annotation, type) and issubclass(annotation, Part):
+        return True
+    return any(map(_has_part, get_args(annotation)))
+
+
 def read_part(part: type[Form], content: object) -> Form:
     """Return an object that is no custom resource, with all of its fields.
 
@@ -152,15 +188,20 @@ def _unknown(part: type[Part], content: Mapping[str, object]) -> Iterator[tuple[
     try:
         part.model_validate(content, by_alias=True, by_name=False, extra="forbid")
     except ValidationError as invalid:
-        errors = invalid.errors(include_url=False, include_input=False)
-        yield from (error["loc"] for error in errors if error["type"] == "extra_forbidden")
+        for error in invalid.errors(include_url=False, include_input=False):
+            *above, key = error["loc"]
+            if error["type"] in ("extra_forbidden", "invalid_key"):
+                yield *above, str(key)  # a key of YAML may be a number
 
 
 def _unknown_error(
     part: type[Part], content: Mapping[str, object], path: Sequence[int | str]
 ) -> ManifestError:
     """What to say of a field that a part does not have."""
-    return ManifestError(content, path, f"is unknown{_alternatives(part, path)}")
+    advice = _alternatives(part, path)
+    if str(path[-1]).isdecimal():
+        advice = ": a comma ends a value; write a number without one, such as 1200 for 1,200"
+    return ManifestError(content, path, f"is unknown{advice}")
 
 
 def _alternatives(part: type[Part], path: Sequence[int | str]) -> str:
@@ -207,7 +248,7 @@ def _part_of(annotation: object) -> type[Part]:
     """The Part in the type of a field: itself, or one that is optional or in a list."""
     if isinstance(annotation, type) and issubclass(annotation, Part):
         return annotation
-    return _part_of(get_args(annotation)[0])
+    return _part_of(next(filter(_has_part, get_args(annotation))))
 
 
 def bad_manifest(manifest: Mapping[str, object], invalid: ValidationError) -> ManifestError:

@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from inferno_operator.resources.allocation import ErrorPercent, Origin
 from inferno_operator.resources.base import AGE, Column, Resource, Status
 from inferno_operator.resources.capacity import Count
 from inferno_operator.resources.optimizer import Certificate
@@ -60,6 +61,10 @@ class PlanStep(Part):
     """CamelCase word for the decision, as in the Server's condition Allocated."""
     message: str = ""
     """Details for a person; empty if the Server gets what it needs."""
+    origin: Origin | None = None
+    """Where the performance data come from by which the latencies are predicted."""
+    error_percent: ErrorPercent | None = None
+    """What predicted latencies are off by [percent]."""
 
 
 class Reduction(Part):

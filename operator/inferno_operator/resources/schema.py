@@ -118,12 +118,17 @@ class Part(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _drop_nulls(cls, value: object) -> object:
-        """Drop null fields before defaults are filled in, as the API server does."""
+        """Drop null fields before defaults are filled in, as the API server does.
+
+        An unknown field stays, so that it can be found.
+        """
         if not isinstance(value, Mapping):
             return value
         if isinstance(value, dict) and None not in value.values():
             return value  # as nearly all are
-        return {key: item for key, item in value.items() if item is not None}
+        known = cls.__pydantic_fields__
+        names = {*known, *(field.alias for field in known.values())}
+        return {key: item for key, item in value.items() if item is not None or key not in names}
 
     @classmethod
     def __get_pydantic_json_schema__(

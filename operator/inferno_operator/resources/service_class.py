@@ -46,6 +46,9 @@ class ServiceClassSpec(Part):
     """Name that servers refer to."""
     priority: NonNegativeInteger = 0
     """1 (most important) to 100 (least); 0 and more than 100 count as 100."""
+    min_replicas: NonNegativeInteger = 0
+    """Fewest replicas of each of its servers, also without load; a Server may ask for more with
+    minNumReplicas. 2 keeps a server up when a replica or its node is lost."""
     data: Items[Target] = ()
     """Targets, one item per model."""
 

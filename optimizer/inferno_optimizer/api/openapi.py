@@ -46,6 +46,7 @@ SOLUTION: Schema = {
                 "bound": NUMBER_OR_NULL,
                 "gap": NUMBER_OR_NULL,
                 "seconds": {"type": "number"},
+                "ignored": {"type": "array", "items": {"type": "string"}},
             },
             "required": ["solver", "status", "objective", "bound", "gap", "seconds"],
         },

@@ -20,15 +20,19 @@ from typing import BinaryIO
 from inferno_optimizer.errors import InfernoError, InputError
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import System
-from inferno_optimizer.wire.codec import decode_system, encode_solution
+from inferno_optimizer.wire.codec import decode_system, encode_solution, null_keys, unknown_keys
 from inferno_optimizer.wire.documents import parse_json, system_of, write_json
 from inferno_optimizer.wire.fields import MisfitError
+
+IGNORED_SHOWN = 100
+"""Most keys of a body that an answer names because they have no effect."""
 
 
 def answer(body: bytes, time_limit: float) -> tuple[HTTPStatus, bytes]:
     """Optimize what a body describes; the exact solver stops after `time_limit` [s]."""
     try:
-        system = _read(body)
+        document = parse_json(body)
+        system = _read(document)
         options = replace(system.options, time_limit=time_limit)
         solution = optimize(replace(system, options=options))
     except InputError as error:
@@ -36,12 +40,15 @@ def answer(body: bytes, time_limit: float) -> tuple[HTTPStatus, bytes]:
     except InfernoError as error:
         message = f"optimization error: {error}"
         return HTTPStatus.NOT_FOUND, write_json({"message": message})
-    return HTTPStatus.OK, write_json(encode_solution(solution))
+    ignored = [*unknown_keys(document), *null_keys(document)]
+    told = encode_solution(solution)
+    if ignored:
+        told["certificate"]["ignored"] = ignored[:IGNORED_SHOWN]
+    return HTTPStatus.OK, write_json(told)
 
 
-def _read(body: bytes) -> System:
+def _read(document: object) -> System:
     """Read a body; fields that no optimization needs must have the right type as well."""
-    document = parse_json(body)
     try:
         system_of(document)
     except MisfitError as misfit:

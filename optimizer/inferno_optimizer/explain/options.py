@@ -25,7 +25,7 @@ class Option:
     load of the server; `max_rate` is the highest rate at which one replica meets all targets
     [requests/min], 0 for an idle server. `reason` says why the option is excluded, empty if it is
     not; the numbers of an excluded option are 0. `warnings` say why the numbers may not hold, see
-    `caveats`.
+    `caveats`; `origin` and `error_percent` are those of the performance data.
     """
 
     accelerator: str
@@ -43,6 +43,8 @@ class Option:
     tail: Tail | None = None
     generation: Generation = Generation.DECODE
     warnings: tuple[str, ...] = ()
+    origin: str = ""
+    error_percent: float = 0.0
 
 
 def explain(system: System, server_name: str) -> tuple[Option, ...]:
@@ -116,8 +118,11 @@ def _option(candidates: Candidates, row: int) -> Option:
         return replace(fixed, reason=_out_of_reach(candidates, row))
     latencies = candidates.latencies(np.array([row]), candidates.replicas[[row]])
     roles = candidates.roles(row, int(candidates.replicas[row]))
+    worst = max((p for p, _ in candidates.profiles(row)), key=lambda p: p.error_percent)
     return replace(
         fixed,
+        origin=worst.origin,
+        error_percent=worst.error_percent,
         accelerator=" + ".join(part.placement for part in roles) or name,
         replicas=sum(part.replicas for part in roles) or int(candidates.replicas[row]),
         cards=int(candidates.cards[row]),

@@ -122,7 +122,7 @@ def _matrices(catalogue: Catalogue, candidates: Candidates) -> ReplayFleet:
         cards=np.where(possible, multiplicity, 0),
         card_type=np.array([types.index(a.type) for a in system.accelerators], dtype=np.int64),
         capacity=np.array([system.capacity.get(t, 0) for t in types], dtype=np.int64),
-        least=np.array([server.min_replicas for server in system.servers], dtype=np.int64),
+        least=np.array([case.server.min_replicas for case in candidates.cases], dtype=np.int64),
         itl_limit=limits.itl,
         ttft_limit=limits.ttft,
         wait_limit=limits.wait,

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
@@ -192,6 +192,8 @@ class Catalogue:
         if reason is not None:
             return Decision(server.name, reason, message)
         service_class = self.classes[server.service_class]
+        if service_class.min_replicas > server.min_replicas:
+            server = replace(server, min_replicas=service_class.min_replicas)
         return Case(
             server,
             service_class.effective_priority,

@@ -9,12 +9,14 @@ from inferno_optimizer.system import PAIR, Allocation, Generation, Load, Tail
 from inferno_optimizer.wire.fields import (
     INTEGER,
     NUMBER,
+    ORIGIN,
     TEXT,
     FieldKind,
     List,
     Object,
     Scalar,
     optional,
+    without_origin,
 )
 
 
@@ -85,7 +87,7 @@ def _roles_of(part: Object[Allocation]) -> tuple[str, FieldKind[Any]]:
     def write(roles: Iterable[Allocation]) -> object:
         return {str(role.role).lower(): part.write(role) for role in roles}
 
-    return "roles", Scalar((), read, write, both.schema, both.unknown)
+    return "roles", Scalar((), read, write, both.schema, both.ignored)
 
 
 def _all_warm(allocation: Allocation) -> tuple[str, ...]:
@@ -148,10 +150,10 @@ def not_predicted(prediction: Allocation | Option) -> Container[str]:
         left_out.append("percentiles")
     if isinstance(prediction, Allocation):
         left_out += [name for name in ("mix", "roles") if not getattr(prediction, name)]
-    return left_out
+    return [*left_out, *without_origin(prediction)]
 
 
-_ANSWER_KEYS = {**_ALLOCATION_KEYS, "percentiles": TAIL}
+_ANSWER_KEYS = {**_ALLOCATION_KEYS, "percentiles": TAIL, **ORIGIN}
 
 ANSWER = Object(
     Allocation,

@@ -63,7 +63,13 @@ def decode_system(document: object) -> System:
 
 def unknown_keys(document: object) -> tuple[str, ...]:
     """Keys that `decode_system` ignores: one line each with object, key and similar known keys."""
-    return tuple(map(str, _form(document).unknown(document)))
+    ignored = _form(document).ignored(document)
+    return tuple(str(misfit) for misfit in ignored if not misfit.is_null)
+
+
+def null_keys(document: object) -> tuple[str, ...]:
+    """Keys without a value, which counts as zero: one line each with object and key."""
+    return tuple(str(misfit) for misfit in _form(document).ignored(document) if misfit.is_null)
 
 
 def _form(document: object) -> FieldKind[System]:

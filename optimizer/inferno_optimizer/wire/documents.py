@@ -148,6 +148,8 @@ PERFORMANCE = _document(
         "stepParms": STEPS,
         "maxTokens": INTEGER,
         "maxNumSeqs": INTEGER,
+        "origin": TEXT,
+        "errorPercent": NUMBER,
     },
 )
 MODELS = _document({"models": _list("performance data", ("name", "acc"), PERFORMANCE)})
@@ -165,6 +167,8 @@ ROLE = _document(
     later={
         "maxTokens": INTEGER,
         "maxNumSeqs": INTEGER,
+        "origin": TEXT,
+        "errorPercent": NUMBER,
         "transfer": _document({"perRequestMs": NUMBER, "perTokenMs": NUMBER}),
     },
 )
@@ -183,7 +187,8 @@ SERVICE_CLASS = _document(
         "name": TEXT,
         "priority": INTEGER,
         "modelTargets": _list("target of model", ("model",), TARGET),
-    }
+    },
+    later={"minReplicas": INTEGER},
 )
 SERVICE_CLASSES = _document({"serviceClasses": _list("class", ("name",), SERVICE_CLASS)})
 CLASS_WITH_TARGET = _document({"name": TEXT, "priority": INTEGER, **_TARGETS}, _LATER_TARGETS)

@@ -2,7 +2,8 @@
 
 A value that does not fit raises a `MisfitError`; each level that the error passes adds its key,
 so that the message has the path of the value. Keys match regardless of case; absent and null
-values are zero. Reading ignores unknown keys, as the published API does; `unknown` lists them.
+values are zero. Reading ignores unknown keys, as the published API does; `ignored` lists them, and
+the nulls.
 """
 
 import json
@@ -37,9 +38,10 @@ E = TypeVar("E", bound=StrEnum)
 class MisfitError(Exception):
     """A value that does not fit; callers add the path of the value while the error propagates."""
 
-    def __init__(self, problem: str) -> None:
+    def __init__(self, problem: str, *, is_null: bool = False) -> None:
         super().__init__(problem)
         self.problem = problem
+        self.is_null = is_null
         self.place = ""
         self.named = False
 
@@ -105,11 +107,11 @@ class FieldKind(Protocol[T]):
     def write(self, value: T, /) -> object:
         """Convert the value to what JSON can represent."""
 
-    def unknown(self, value: object, /) -> Iterator[MisfitError]:
+    def ignored(self, value: object, /) -> Iterator[MisfitError]:
         """The keys in parsed JSON that `read` ignores; none if the value does not fit."""
 
 
-def _nothing_unknown(_: object) -> Iterator[MisfitError]:
+def _nothing_ignored(_: object) -> Iterator[MisfitError]:
     return iter(())
 
 
@@ -126,7 +128,7 @@ class Scalar(Generic[T]):
     read: Callable[[object], T]
     write: Callable[[T], object]
     schema: Schema = field(default_factory=dict)
-    unknown: Callable[[object], Iterator[MisfitError]] = _nothing_unknown
+    ignored: Callable[[object], Iterator[MisfitError]] = _nothing_ignored
 
 
 def read_text(value: object) -> str:
@@ -173,7 +175,7 @@ def optional(kind: FieldKind[T]) -> Scalar[T | None]:
     def write(value: T | None) -> object:
         return None if value is None else kind.write(value)
 
-    return Scalar(None, kind.read, write, kind.schema, kind.unknown)
+    return Scalar(None, kind.read, write, kind.schema, kind.ignored)
 
 
 def choice(zero: E, known: Iterable[E], what: str) -> Scalar[E]:
@@ -216,6 +218,17 @@ NUMBER = Scalar(0.0, read_number, float, MappingProxyType({"type": "number"}))
 SHARE = Scalar(
     0.0, _read_share, float, MappingProxyType({"type": "number", "minimum": 0, "maximum": 1})
 )
+
+ORIGIN: dict[str, tuple[str, FieldKind[Any]]] = {
+    "origin": ("origin", TEXT),
+    "errorPercent": ("error_percent", NUMBER),
+}
+"""Keys that say where performance data come from, and the predictions that are made by them."""
+
+
+def without_origin(source: object) -> Iterator[str]:
+    """The keys of `ORIGIN` that say nothing of a value, and are not written."""
+    return (key for key, (name, _) in ORIGIN.items() if not getattr(source, name))
 
 
 class _Field(NamedTuple):
@@ -283,11 +296,16 @@ class Object(Generic[T]):
                 raise misfit.inside(str(key)) from None
         return self._make(**arguments)
 
-    def unknown(self, value: object, /) -> Iterator[MisfitError]:
-        """The unknown keys of the object and of the values inside it."""
+    def ignored(self, value: object, /) -> Iterator[MisfitError]:
+        """The unknown keys of the object and of the values inside it, and numbers that are null."""
         for key, part in value.items() if isinstance(value, Mapping) else ():
             if entry := self._in_any_case.get(str(key).lower()):
-                yield from (misfit.inside(str(key)) for misfit in entry.kind.unknown(part))
+                if part is None and isinstance(entry.kind.zero, int | float):
+                    counted = MisfitError(
+                        f"is null, and counts as {entry.kind.zero:g}", is_null=True
+                    )
+                    yield counted.inside(str(key))
+                yield from (misfit.inside(str(key)) for misfit in entry.kind.ignored(part))
             elif str(key).lower() not in self._unused:
                 yield unknown_key(key, list(self._fields))
 
@@ -346,11 +364,11 @@ class List(Generic[T, C]):
         except MisfitError as misfit:
             raise misfit.of(self._name(item, place)) from None
 
-    def unknown(self, value: object, /) -> Iterator[MisfitError]:
-        """The unknown keys of each item, with the name of the item."""
+    def ignored(self, value: object, /) -> Iterator[MisfitError]:
+        """The ignored keys of each item, with the name of the item."""
         for place, item in enumerate(value if isinstance(value, list) else ()):
             name = self._name(item, place)
-            yield from (misfit.of(name) for misfit in self._item.unknown(item))
+            yield from (misfit.of(name) for misfit in self._item.ignored(item))
 
     def _name(self, item: object, place: int) -> str:
         """Name of an item for a message; its position if it has no name."""
@@ -385,13 +403,13 @@ class Section(Generic[T]):
         except MisfitError as misfit:
             raise misfit.inside(self._key) from None
 
-    def unknown(self, value: object, /) -> Iterator[MisfitError]:
-        """The other keys of the object, and the unknown keys inside its value."""
+    def ignored(self, value: object, /) -> Iterator[MisfitError]:
+        """The other keys of the object, and the ignored keys inside its value."""
         for key, part in value.items() if isinstance(value, Mapping) else ():
             if str(key).lower() != self._key.lower():
                 yield unknown_key(key, [self._key])
             else:
-                yield from (misfit.inside(self._key) for misfit in self._kind.unknown(part))
+                yield from (misfit.inside(self._key) for misfit in self._kind.ignored(part))
 
     def write(self, value: T, /) -> dict[str, Any]:
         """Write the object with the key."""

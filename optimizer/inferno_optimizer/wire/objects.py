@@ -107,6 +107,7 @@ _CLASSES = List(
         {
             "name": ("name", TEXT),
             "priority": ("priority", INTEGER),
+            "minReplicas": ("min_replicas", INTEGER),
             "modelTargets": ("targets", _TARGETS),
         },
     ),

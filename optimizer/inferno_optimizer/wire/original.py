@@ -29,7 +29,7 @@ def reworded(system: System) -> System:
     of them gets a copy of its model that has only the others. The answers name no models. It does
     not know that moves have to pay for themselves, nor what replicas must carry beside the load.
     """
-    system = in_numbers(system)
+    system = in_numbers(system.with_least_replicas())
     options = system.options
     if options.saturation_policy is SaturationPolicy.HOLD:
         options = replace(options, saturation_policy=SUBSTITUTE)

@@ -19,6 +19,7 @@ from inferno_optimizer.system import (
 from inferno_optimizer.wire.fields import (
     INTEGER,
     NUMBER,
+    ORIGIN,
     TEXT,
     List,
     Object,
@@ -27,6 +28,7 @@ from inferno_optimizer.wire.fields import (
     last_of_each,
     optional,
     read_integer,
+    without_origin,
 )
 
 
@@ -50,6 +52,8 @@ def _profile(  # noqa: PLR0913 - an argument for each key
     at_tokens: int,
     max_tokens: int,
     max_sequences: int,
+    origin: str,
+    error_percent: float,
 ) -> PerformanceProfile:
     """Build a profile; if there are parameters of several generations, the latest is used."""
     parameters: PerformanceParameters = DecodeParameters(alpha, beta)
@@ -69,6 +73,8 @@ def _profile(  # noqa: PLR0913 - an argument for each key
         accelerator_count,
         max_tokens,
         max_sequences,
+        origin,
+        error_percent,
     )
 
 
@@ -77,7 +83,8 @@ def _not_written(profile: PerformanceProfile) -> Container[str]:
     own_keys = _PARAMETERS[profile.parameters.generation]
     others = {key for keys in _PARAMETERS.values() for key in keys} - {*own_keys}
     bounds = {"maxTokens": profile.max_tokens, "maxNumSeqs": profile.max_sequences}
-    return others | {key for key, bound in bounds.items() if not bound}
+    unset = {key for key, bound in bounds.items() if not bound}
+    return others | unset | {*without_origin(profile)}
 
 
 def _without_bounds(steps: StepParameters) -> Container[str]:
@@ -141,6 +148,7 @@ PROFILES = List(
             "atTokens": ("at_tokens", INTEGER),
             "maxTokens": ("max_tokens", INTEGER),
             "maxNumSeqs": ("max_sequences", INTEGER),
+            **ORIGIN,
         },
         left_out=_not_written,
     ),
@@ -173,9 +181,11 @@ ROLES = List(
                     },
                 ),
             ),
+            **ORIGIN,
         },
         left_out=lambda role: (
-            () if role.transfer.request_ms or role.transfer.token_ms else ("transfer",)
+            *(() if role.transfer.request_ms or role.transfer.token_ms else ("transfer",)),
+            *without_origin(role),
         ),
     ),
     collect=last_of_each("model", "accelerator", "role"),

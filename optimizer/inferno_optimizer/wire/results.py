@@ -10,6 +10,7 @@ from inferno_optimizer.wire.allocations import TAIL, not_predicted
 from inferno_optimizer.wire.fields import (
     INTEGER,
     NUMBER,
+    ORIGIN,
     TEXT,
     TEXTS,
     List,
@@ -103,6 +104,7 @@ OPTION = Object(
         "maxRate": ("max_rate", NUMBER),
         "reason": ("reason", TEXT),
         "percentiles": TAIL,
+        **ORIGIN,
     },
     left_out=not_predicted,
 )

@@ -36,6 +36,7 @@ class Sizes:
     @classmethod
     def of(cls, system: System, *, is_ours: bool) -> Self:
         """Size all servers of a system."""
+        system = system.with_least_replicas()
         understood = system if is_ours else _as_others_read(system)
         candidates, _ = size_servers(Catalogue(understood), understood.servers)
         return cls(system, candidates, is_ours)

@@ -4,9 +4,16 @@ from dataclasses import replace
 
 import pytest
 
+from inferno_optimizer.caveats import (
+    cost_problem,
+    implausible_loads,
+    implausible_numbers,
+    warned,
+)
 from inferno_optimizer.explain.options import explain
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.solution import Decision
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.solution import Decision, Reason
 from inferno_optimizer.system import (
     Allocation,
     DecodeParameters,
@@ -23,8 +30,10 @@ from inferno_optimizer.system import (
 )
 from inferno_optimizer.wire.codec import (
     decode_solution,
+    decode_system,
     encode_explanation,
     encode_solution,
+    encode_system,
 )
 from tests.unit.optimizer.systems import NO_TARGET, one_server
 
@@ -172,3 +181,150 @@ def test_a_plan_without_warnings_says_nothing_of_them() -> None:
 
     assert "warnings" not in encode_solution(optimize(plain))["allocations"]["chat"]
     assert "warnings" not in encode_explanation(explain(plain, "chat"))[0]
+
+
+FAST = DecodeParameters(8.0, 0.2)
+
+
+def implausible(of: System) -> list[str]:
+    return list(map(str, implausible_numbers(of)))
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        (Target(itl_ms=0.04), "slo-itl: 0.04 ms, where the shortest step takes 8.2 ms; targets"),
+        (Target(wait_ms=0.5), "slo-ttw: 0.5 ms, where the shortest step takes 8.2 ms; targets"),
+        (Target(ttft_ms=0.5), "slo-ttft: 0.5 ms, where the shortest time to first token takes"),
+    ],
+)
+def test_a_target_far_below_a_step_may_be_in_seconds(target: Target, told: str) -> None:
+    (found,) = implausible(system(LONG_INPUT, FAST, target=target))
+
+    assert found.startswith(f"service class 'Premium' (llm): {told}")
+    milliseconds = 1000 * (target.itl_ms or target.wait_ms or target.ttft_ms)
+    assert found.endswith(f"write {milliseconds:g}")
+
+
+def test_a_time_to_first_token_is_compared_with_the_prompts_that_come() -> None:
+    prefill = PrefillDecodeParameters(2.0, 0.1, 5.0, 0.05)
+    seconds = Target(ttft_ms=2.0)
+
+    (found,) = implausible(system(LONG_INPUT, prefill, target=seconds))
+
+    assert "takes 80 ms" in found  # 5 + 0.05 * 1500
+    assert implausible(system(Load(60, 10, 0, 0, 20, 100), prefill, target=seconds)) == []
+
+
+@pytest.mark.parametrize(
+    "target", [NO_TARGET, Target(itl_ms=4), Target(itl_ms=8.3, wait_ms=1, ttft_ms=9)]
+)
+def test_a_strict_target_is_no_mistake(target: Target) -> None:
+    assert implausible(system(LONG_INPUT, FAST, target=target)) == []
+
+
+def test_a_class_with_many_targets_in_seconds_is_told_once() -> None:
+    one = system(LONG_INPUT, FAST, target=Target(itl_ms=0.04, ttft_ms=0.3))
+
+    (found,) = implausible(one)
+
+    assert found.endswith("write 40 (so in 1 more places)")
+
+
+def test_times_of_a_model_in_seconds_are_told() -> None:
+    (found,) = implausible(system(LONG_INPUT, DecodeParameters(0.008, 0.0002)))
+
+    assert found.startswith("model 'llm' (G2): alpha: a step of 0.0082 ms is faster than any card")
+
+
+@pytest.mark.parametrize(
+    ("cost", "multiplicity", "told"),
+    [(2.5, 1, "250"), (20, 8, "2000"), (9.99, 1, "999"), (0, 1, ""), (10, 1, ""), (75, 4, "")],
+)
+def test_a_card_below_10_cents_may_be_priced_in_dollars(
+    cost: float, multiplicity: int, told: str
+) -> None:
+    found = cost_problem("H200", cost, multiplicity)
+
+    assert (found.message.rpartition("write ")[2] if found else "") == told
+
+
+def running(*servers: tuple[str, float, int]) -> System:
+    """Servers by name, with a rate [requests/min] and replicas, of which each carries about 500."""
+    one = system(Load(60, 100), DecodeParameters(10.0, 0.5), batch=8, target=Target(itl_ms=30))
+    current = Allocation("G2", cost=25)
+    return replace(
+        one,
+        servers=tuple(
+            replace(
+                one.servers[0],
+                name=name,
+                current=replace(
+                    current, replicas=replicas, cost=25.0 * replicas, load=Load(rate, 100)
+                ),
+            )
+            for name, rate, replicas in servers
+        ),
+    )
+
+
+def told_of_loads(of: System) -> list[str]:
+    return [p.name for p in implausible_loads(Catalogue(of), of.servers)]
+
+
+def test_a_load_that_is_a_tiny_share_of_what_runs_may_be_per_second() -> None:
+    whole = running(("chat", 7, 3), ("code", 900, 3), ("small", 3, 1))
+    (problem,) = implausible_loads(Catalogue(whole), whole.servers)
+
+    assert (problem.name, problem.field) == ("chat", "currentAlloc.load.arrivalRate")
+    assert problem.message.startswith("the load is below 2 % of what its replicas carry; rates are")
+
+
+def test_single_replicas_are_told_only_where_all_servers_are_as_empty() -> None:
+    assert told_of_loads(running(("a", 7, 3), ("b", 3, 1))) == ["a", "b"]
+    assert told_of_loads(running(("a", 5, 1), ("b", 3, 1))) == ["a", "b"]
+    assert told_of_loads(running(("a", 5, 1), ("b", 400, 1))) == []
+    assert told_of_loads(running(("a", 700, 2), ("b", 3, 1))) == []
+
+
+def test_a_measured_load_and_an_idle_one_are_right_however_small() -> None:
+    whole = running(("chat", 7, 3), ("idle", 0, 3))
+    measured = replace(
+        whole, servers=tuple(replace(server, load_spread=0.3) for server in whole.servers)
+    )
+
+    assert told_of_loads(measured) == []
+
+
+def of_origin(of: System, origin: str, error: float) -> System:
+    data = tuple(replace(p, origin=origin, error_percent=error) for p in of.profiles)
+    return replace(of, profiles=data)
+
+
+def test_predictions_say_where_their_data_come_from_through_every_document() -> None:
+    estimated = of_origin(system(LONG_INPUT, PREFILL, batch=8), "estimated", 20)
+    solution = optimize(estimated)
+    document = encode_solution(solution)
+    (option,) = explain(estimated, "chat")
+    (read,) = decode_solution(document, estimated).decisions
+
+    assert document["allocations"]["chat"]["origin"] == "estimated"
+    assert document["allocations"]["chat"]["errorPercent"] == 20
+    assert read.allocation is not None
+    assert (read.allocation.origin, read.allocation.error_percent) == ("estimated", 20)
+    assert encode_explanation([option])[0]["origin"] == "estimated"
+    assert decode_system(encode_system(estimated)).profiles == estimated.profiles
+    assert "origin" not in encode_solution(optimize(system(LONG_INPUT, PREFILL)))["allocations"]
+
+
+def test_an_allocation_of_several_parts_is_as_uncertain_as_the_worst_of_them() -> None:
+    parts = (Allocation("G2", 1), Allocation("H1", 2))
+    whole = Allocation("G2", 3, mix=parts)
+    one = of_origin(system(LONG_INPUT, PREFILL), "measured", 5)
+    other = replace(one.profiles[0], accelerator="H1", origin="estimated", error_percent=20)
+    both = replace(one, profiles=(*one.profiles, other))
+    (told,) = warned(Catalogue(both), [Decision("chat", Reason.ALLOCATED, "", whole)])
+
+    assert told.allocation is not None
+    assert (told.allocation.origin, told.allocation.error_percent) == ("estimated", 20)
+    assert [part.origin for part in told.allocation.mix] == ["measured", "estimated"]

@@ -27,7 +27,7 @@ from inferno_optimizer.system import (
     System,
     Target,
 )
-from inferno_optimizer.wire.codec import decode_system, encode_solution
+from inferno_optimizer.wire.codec import decode_system, encode_solution, encode_system
 from tests.generate import fleet
 from tests.tiers import sampled
 from tests.unit.optimizer.systems import Demand, accelerators, outcome, system_of
@@ -332,3 +332,25 @@ def test_an_idle_server_has_no_least_rate() -> None:
     held = tuple(replace(s, current=idle, least_rate=300.0) for s in asked.servers)
 
     assert optimize(replace(asked, servers=held)).allocations["a"].replicas == 2
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(("of_class", "own", "least"), [(0, 0, 1), (2, 0, 2), (2, 3, 3), (3, 2, 3)])
+def test_the_least_replicas_of_a_class_are_those_of_each_of_its_servers(
+    solver: Options, of_class: int, own: int, least: int
+) -> None:
+    demands = [Demand(name, {"A": 1}, min_replicas=own) for name in ("busy", "idle")]
+    system = system_of(demands, accelerators(A=10), {"A": 9}, solver)
+    idle = replace(system.servers[1], current=Allocation())
+    system = replace(
+        system,
+        classes=tuple(replace(c, min_replicas=of_class) for c in system.classes),
+        servers=(system.servers[0], idle),
+    )
+
+    found = outcome(system)
+
+    assert found["busy"] == ("A", least)
+    assert found["idle"][1] == max(of_class, own)
+    assert outcome(system.with_least_replicas()) == found
+    assert decode_system(encode_system(system)).classes == system.classes

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from inferno_operator.cli.console import examples, warn
+from inferno_optimizer.errors import InputError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -33,6 +34,15 @@ def migrate_wva(
             show_default=False,
         ),
     ],
+    accelerators: Annotated[
+        list[str],
+        typer.Option(
+            "--accelerator",
+            metavar="[WORKLOAD=]NAME",
+            help="The accelerator of a workload, or of all whose pods name none. Can be repeated.",
+            show_default=False,
+        ),
+    ] = [],  # noqa: B006 - typer reads it and never changes it
 ) -> None:
     """Convert objects of llm-d's Workload Variant Autoscaler to Inferno resources.
 
@@ -43,6 +53,8 @@ def migrate_wva(
     from inferno_operator.cli.migration import migrated
     from inferno_operator.cli.offline.manifests import read_documents
 
-    migration = migrated(read_documents(paths))
+    migration = migrated(read_documents(paths), accelerators)
     warn(migration.notes)
+    if not migration.manifests:
+        raise InputError("nothing was migrated: each workload is left out; the warnings say why")
     typer.echo(migration.text, nl=False)

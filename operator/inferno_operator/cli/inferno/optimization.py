@@ -150,7 +150,7 @@ def explain(
     from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
 
     money = money_of(currency)
-    system = _read(paths, time_limit, lenient=lenient)
+    system = _read(paths, time_limit, lenient=lenient, doubt=warn)
     options = explain(system, server)
     with working("looking for what would serve it"):
         solution = optimize(system)
@@ -192,7 +192,7 @@ def report(
     from inferno_optimizer.wire.what_if import apply_changes
 
     checks, money = checks_of(fail_on), money_of(currency)
-    system = _read(paths, time_limit, lenient=lenient)
+    system = _read(paths, time_limit, lenient=lenient, doubt=warn)
     system, idle = apply_changes(system, map(parse_change, changes))
     warn(idle)
     with working(f"optimizing {len(system.servers)} servers") as tell:
@@ -208,7 +208,7 @@ def _read(
     time_limit: float,
     *,
     lenient: bool,
-    doubt: Callable[[Sequence[str]], None] = lambda _: None,
+    doubt: Callable[[Sequence[str]], None],
 ) -> "System":
     """Return the system that files describe, with a time limit for the exact solver [s].
 

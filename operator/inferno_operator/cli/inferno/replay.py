@@ -123,7 +123,8 @@ def replay(  # noqa: PLR0913 - an argument for each option
     options = ReplayOptions(
         step, hours, scale, slower, error, lead, seed, true, truth_file, measures, poisson
     )
-    scenario = scenario_of(system_of(documents, unknown, warn, load.means), load, options, warn)
+    system = system_of(documents, unknown, warn, load.means, doubt=warn)
+    scenario = scenario_of(system, load, options, warn)
     replayed = _replayed(scenario, policies, jobs)
     _print(output, scenario, replayed, money)
     if html is not None:
@@ -150,7 +151,7 @@ def _recorded(trace: Path) -> "ReplayedLoad":
     from inferno_operator.cli.offline.traces import read_trace
     from inferno_operator.cli.replay import ReplayedLoad
 
-    return ReplayedLoad(read_trace(str(trace)), str(trace))
+    return ReplayedLoad(read_trace(str(trace), warn), str(trace))
 
 
 def _past(resources: "Sequence[Resource]", past: "PastOptions") -> "ReplayedLoad":
@@ -231,9 +232,9 @@ def floor(  # noqa: PLR0913 - an argument for each option
     from inferno_optimizer.replay.floor import floor_of
 
     money = money_of(currency)
-    load = ReplayedLoad(read_trace(str(trace)), str(trace))
+    load = ReplayedLoad(read_trace(str(trace), warn), str(trace))
     unknown = warn if lenient else refuse_unknown
-    system = system_of(read_documents(paths), unknown, warn, load.means)
+    system = system_of(read_documents(paths), unknown, warn, load.means, doubt=warn)
     scenario = scenario_of(system, load, ReplayOptions(step, hours, scale), warn)
     least = floor_of(scenario.believed, scenario.trace)
     show(output, lambda: floor_document(least), lambda: floor_parts(least, money))

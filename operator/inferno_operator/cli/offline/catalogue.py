@@ -62,7 +62,12 @@ def read_catalogue() -> PublishedFigures:
 
 def model_manifest(name: str, figures: Sequence[Figures]) -> dict[str, Any]:
     """Return the manifest of a Model with the figures, of which each accelerator is used once."""
-    data = {item.acc: item for group in reversed(figures) for item in reversed(group.data)}
+    published = {"origin": "published"}
+    data = {
+        item.acc: item.model_copy(update=published)
+        for group in reversed(figures)
+        for item in reversed(group.data)
+    }
     spec = ModelSpec.json_of(name=name, data=[item.to_json() for item in reversed(data.values())])
     manifest = Model.json_of(metadata=Metadata.json_of(name=object_name(name)), spec=spec)
     parse(manifest)

@@ -1,11 +1,18 @@
 """Finds what objects in files say that may be meant otherwise; it is planned nevertheless."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from inferno_operator.cli.offline.documents import Document
 from inferno_operator.cli.offline.manifests import object_name
+from inferno_operator.runtime.texts import listed
+from inferno_optimizer.caveats import (
+    IMPLAUSIBLE,
+    cost_problem,
+    implausible_loads,
+    implausible_numbers,
+)
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import System
 from inferno_optimizer.validation import Problem
@@ -15,6 +22,9 @@ if TYPE_CHECKING:
 
 OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 """Names of objects, but for two dots or a dot and a hyphen side by side."""
+
+OTHERS_SHOWN = 3
+"""Most objects that a line names beside its own."""
 
 Origins = Mapping[tuple[str, str], Document]
 """The objects in files, by their kind and name in `Problem`."""
@@ -45,9 +55,36 @@ def doubts(system: System, doubtful: Iterable[Problem], origins: Origins) -> Ite
         Where the objects are; of others nothing is said.
     """
     catalogue = Catalogue(system)
+    absurd: list[Problem] = []
     for problem in (*doubtful, *_running(catalogue), *_classes(catalogue)):
-        if place := place_of(problem, origins):
+        if problem.reason == IMPLAUSIBLE:
+            absurd.append(problem)
+        elif place := place_of(problem, origins):
             yield f"{place}: {problem}"
+    yield from _implausible(system, absurd, lambda problem: place_of(problem, origins))
+
+
+def implausible_data(system: System, origin: str) -> Iterator[str]:
+    """Yield a line for each cause of absurd numbers in a document of SystemData."""
+    costs = (cost_problem(a.name, a.cost, a.multiplicity) for a in system.accelerators)
+    yield from _implausible(system, filter(None, costs), lambda _: origin)
+
+
+def _implausible(
+    system: System, costs: Iterable[Problem], place: Callable[[Problem], str]
+) -> Iterator[str]:
+    """Yield a line for each cause of numbers that are absurd for their unit, with the first place.
+
+    One cause, such as seconds for ms, makes many numbers wrong.
+    """
+    loads = implausible_loads(Catalogue(system), system.servers)
+    causes: dict[str, list[Problem]] = {}
+    for problem in (*costs, *implausible_numbers(system), *loads):
+        causes.setdefault(problem.kind, []).append(problem)
+    for first, *more in causes.values():
+        others = listed([problem.name for problem in more], OTHERS_SHOWN)
+        same = f"; the same of {others}" if more else ""
+        yield f"{place(first)}: {first}{same}"
 
 
 def refused_names(found: "Iterable[tuple[Resource, Document]]") -> Iterator[str]:

@@ -62,6 +62,15 @@ def read_documents(paths: Iterable[str]) -> list[Document]:
     return [item for document in documents for item in _items(document)]
 
 
+def count_others(documents: Iterable[Document]) -> str:
+    """Return how many objects there are that a command does not read, and of which kinds."""
+    kinds = [str(d.content.get("kind")) for d in documents if isinstance(d.content, Mapping)]
+    if not kinds:
+        return "no object"
+    several = "s" * (len(kinds) > 1)
+    return f"{len(kinds)} object{several} of other kinds ({', '.join(sorted({*kinds}))})"
+
+
 def _read(path: str) -> tuple[Document, ...]:
     if not path:
         raise InputError("a path is empty; the current folder is .")

@@ -12,14 +12,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from inferno_operator.cli.offline.documents import Document
-from inferno_operator.cli.offline.doubts import doubts, place_of, refused_names
-from inferno_operator.cli.offline.manifests import read_documents
+from inferno_operator.cli.offline.doubts import doubts, implausible_data, place_of, refused_names
+from inferno_operator.cli.offline.manifests import count_others, read_documents
 from inferno_optimizer.errors import InputError, InvalidObjectsError, UnsupportedError
 from inferno_optimizer.solution import Reason
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import System
 from inferno_optimizer.validation import UNMATCHED, Problem, find_problems
-from inferno_optimizer.wire.codec import decode_system, is_system, unknown_keys
+from inferno_optimizer.wire.codec import decode_system, is_system, null_keys, unknown_keys
 
 if TYPE_CHECKING:
     from inferno_operator.resources import Load, Measure, Resource
@@ -119,22 +119,31 @@ def system_of(
         raise InputError(
             f"{system_data[0].origin}: SystemData stands alone, but there is {others[0].origin} too"
         )
-    return _system_of_data(system_data[0], on_unknown)
+    return _system_of_data(system_data[0], on_unknown, doubt)
 
 
-def _system_of_data(document: Document, on_unknown: OnUnknown) -> System:
+def _system_of_data(document: Document, on_unknown: OnUnknown, doubt: Remark) -> System:
     on_unknown([f"{document.origin}: {key}" for key in unknown_keys(document.content)])
     with _located(document):
         system = decode_system(document.content)
     _refuse_invalid(find_problems(system), lambda _: document.origin)
+    nulls = [f"{document.origin}: {key}" for key in null_keys(document.content)]
+    doubt([*nulls, *implausible_data(system, document.origin)])
     return system
 
 
 def read_resources(
     paths: Iterable[str], on_unknown: OnUnknown = refuse_unknown
 ) -> "list[Resource]":
-    """Return the custom resources in the files; see `read_system`."""
-    return resources_of(read_documents(paths), on_unknown)
+    """Return the custom resources in the files, of which there is one at least.
+
+    See `read_system`.
+    """
+    documents = read_documents(paths)
+    resources = resources_of(documents, on_unknown)
+    if not resources:
+        raise InputError(f"nothing to read: {_nothing_of_ours(documents)}")
+    return resources
 
 
 def resources_of(
@@ -163,7 +172,7 @@ def _resources(
 
     ours = [document for document in documents if not _is_of_others(document)]
     unknown = _read_each(ours, lambda found: unknown_fields(_manifest(found)))
-    on_unknown(_unknown_lines(zip(ours, unknown, strict=True)))
+    on_unknown(_lines_of_fields(zip(ours, unknown, strict=True)))
     parsed = list(zip(_read_each(ours, lambda found: parse(_manifest(found))), ours, strict=True))
     _refuse_repeated(parsed)
     return parsed
@@ -204,7 +213,7 @@ def _refuse_repeated(found: "Sequence[tuple[Resource, Document]]") -> None:
 
 
 def _system_of_manifests(
-    documents: Iterable[Document],
+    documents: Sequence[Document],
     on_unknown: OnUnknown,
     remark: Remark,
     loads: "Mapping[str, Load]",
@@ -217,7 +226,7 @@ def _system_of_manifests(
     parsed = _resources(documents, on_unknown)
     resources = [_with_load(each, loads) for each, _ in parsed]
     if not resources:
-        raise InputError("nothing to optimize: there is no object")
+        raise InputError(f"nothing to optimize: {_nothing_of_ours(documents)}")
     optimizers = [(r.metadata.name, d.origin) for r, d in parsed if isinstance(r, Optimizer)]
     _refuse_several("Optimizers", optimizers)
     _refuse_several("namespaces", [(r.metadata.namespace, d.origin) for r, d in parsed])
@@ -227,7 +236,13 @@ def _system_of_manifests(
     _refuse_invalid(problems, lambda problem: place_of(problem, origins))
     dangling = [problem for problem in problems if problem.reason in DANGLING]
     doubtful = [*dangling, *(found for each in resources for found in caveats(each))]
-    doubt([*doubts(snapshot.system, doubtful, origins), *refused_names(parsed)])
+    doubt(
+        [
+            *_empty_lines(document for _, document in parsed),
+            *doubts(snapshot.system, doubtful, origins),
+            *refused_names(parsed),
+        ]
+    )
     if not any(isinstance(resource, Optimizer) for resource in resources):
         remark([NO_OPTIMIZER])
     return snapshot.system
@@ -259,6 +274,13 @@ def _with_load(resource: "Resource", loads: "Mapping[str, Load]") -> "Resource":
     return resource if has_load else with_load(resource, loads[resource.spec.name])
 
 
+def _nothing_of_ours(documents: Sequence[Document]) -> str:
+    if not documents:
+        return "there is no object"
+    advice = "give Servers, and the Models, Accelerators and classes that they name"
+    return f"{count_others(documents)}; {advice}"
+
+
 def _is_of_others(document: Document) -> bool:
     """Return whether a document is of a foreign kind, such as a Namespace or a ModelBooster.
 
@@ -276,8 +298,8 @@ def _is_of_others(document: Document) -> bool:
     return group != GROUP and (kind not in ours or (group, kind) in boosters)
 
 
-def _unknown_lines(found: "Iterable[tuple[Document, Sequence[ManifestError]]]") -> list[str]:
-    """Unknown fields of all objects; an equal one of several objects of a kind is told once."""
+def _lines_of_fields(found: "Iterable[tuple[Document, Sequence[ManifestError]]]") -> list[str]:
+    """Fields of all objects; an equal one of several objects of a kind is told once."""
     by_place: dict[tuple[str, str, str], list[tuple[Document, ManifestError]]] = {}
     for document, fields in found:
         for field in fields:
@@ -288,6 +310,13 @@ def _unknown_lines(found: "Iterable[tuple[Document, Sequence[ManifestError]]]") 
         + (f"; and so in {len(more)} more places" if more else "")
         for (document, field), *more in by_place.values()
     ]
+
+
+def _empty_lines(documents: Iterable[Document]) -> list[str]:
+    """Fields without a value; an equal one of several objects of a kind is told once."""
+    from inferno_operator.resources.parsing import empty_fields
+
+    return _lines_of_fields((document, empty_fields(_manifest(document))) for document in documents)
 
 
 def _manifest(document: Document) -> Mapping[str, object]:

@@ -5,7 +5,7 @@ import gzip
 import io
 import math
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -16,6 +16,7 @@ from inferno_operator.runtime.files import decoded, read_bytes, write_bytes
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.replay.trace import Trace, with_lengths
 from inferno_optimizer.sizing.queueing import FloatArray
+from inferno_optimizer.suggestions import nearest
 
 STEPS = ("client", "start_s", "rate_per_s", "input_mean", "output_mean")
 """Columns of a file with a step of a client on each line."""
@@ -50,8 +51,11 @@ class TraceRow:
     output_tokens: float
 
 
-def read_trace(path: str) -> Trace:
+def read_trace(path: str, remark: Callable[[Sequence[str]], None] = lambda _: None) -> Trace:
     """Read a trace.
+
+    `remark` is called with what has no effect: columns that are unknown, and requests without
+    tokens.
 
     Raises
     ------
@@ -65,12 +69,15 @@ def read_trace(path: str) -> Trace:
         raise InputError(f"{path}: is empty")
     refuse_semicolons(header, path)
     requests = "arrival_s" in header
-    _refuse_missing(path, header, REQUESTS if requests else STEPS)
+    columns = REQUESTS if requests else STEPS
+    _refuse_missing(path, header, columns)
+    remark([*_unused(path, header, ("client", *columns))])
     lines = ((number, line) for number, line in enumerate(reader, 2) if any(line))
     named = ((f"{path}:{n}", _cells(f"{path}:{n}", header, line)) for n, line in lines)
     rows = [_request(*row) if requests else _step(*row) for row in named]
     if not rows:
         raise InputError(f"{path}: has no line below its header")
+    remark([*_without_output(rows)])
     return _counted(rows) if requests else _stepwise(path, rows)
 
 
@@ -119,6 +126,23 @@ def _refuse_missing(path: str, header: Sequence[str], wanted: Sequence[str]) -> 
         raise InputError(
             f"{path}:1: no column {', '.join(missing)}; a file of steps has {', '.join(STEPS)},"
             f" one of requests {', '.join(REQUESTS)}"
+        )
+
+
+def _unused(path: str, header: Sequence[str], known: Sequence[str]) -> Iterator[str]:
+    for name in header:
+        if name not in known:
+            missing = [column for column in known if column not in header]
+            yield f"{path}:1: column {name!r} is not used{nearest(name, missing)}"
+
+
+def _without_output(rows: Sequence[TraceRow]) -> Iterator[str]:
+    """What is sent without output tokens, which counts as no load."""
+    empty = [row for row in rows if row.rate > 0 and row.output_tokens == 0]
+    if empty:
+        yield (
+            f"{empty[0].origin}: no output tokens: counts as no load"
+            f" ({len(empty)} of {len(rows)} lines)"
         )
 
 

@@ -14,6 +14,11 @@ from inferno_optimizer.calibration.choice import Laws
 from inferno_optimizer.calibration.steps import FITTED, StepFit
 from inferno_optimizer.calibration.verdict import Facts, LineFit
 
+PERCENT = 100.0
+
+LEAST_ERROR = 0.1
+"""Smallest error that is written; runs that fit a law more closely are made up [percent]."""
+
 
 @dataclass(frozen=True, slots=True)
 class CalibratedPair:
@@ -57,6 +62,8 @@ def manifest(pair: CalibratedPair, laws: Laws, measured: Measurements) -> str:
         f"    maxBatchSize: {facts.largest_batch:.0f}",
         f"    atTokens: {facts.output_tokens:.0f}",
         _kept(laws, measured.name),
+        "    origin: measured",
+        f"    errorPercent: {min(max(PERCENT * laws.distances.mean, LEAST_ERROR), PERCENT):.1f}",
     ]
     return "\n".join(lines)
 

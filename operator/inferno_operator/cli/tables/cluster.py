@@ -1,7 +1,10 @@
 """Cells that the tables of a cluster's objects share."""
 
 from inferno_operator.cli.options.currency import Money
-from inferno_operator.resources import Allocation
+from inferno_operator.cli.tables.solution import PlannedReplicas
+from inferno_operator.resources import Allocation, PlanStep, ServerAllocation
+from inferno_operator.resources.allocation import ReplicaAllocation
+from inferno_optimizer.system import band_of
 
 
 def placement(allocation: Allocation | None) -> str:
@@ -14,6 +17,22 @@ def placement(allocation: Allocation | None) -> str:
 def _placed(part: Allocation) -> str:
     starting = f" ({part.starting_replicas} starting)" if part.starting_replicas else ""
     return f"{part.num_replicas} x {part.accelerator}{starting}"
+
+
+def replicas_of(now: Allocation | None, planned: Allocation | None) -> PlannedReplicas:
+    """Return the replicas of a server, now and as they are to be."""
+    parts: list[ReplicaAllocation] = [planned] if planned and planned.accelerator else []
+    if isinstance(planned, ServerAllocation) and planned.roles:
+        parts = list(planned.roles.by_role.values())
+    counts = [(part.num_replicas, part.cost or 0.0) for part in parts]
+    return PlannedReplicas(now.num_replicas if now else 0, counts)
+
+
+def band_cell(prediction: Allocation | PlanStep | None) -> str:
+    """Return where predicted latencies come from, and what they are off by; "" if unknown."""
+    if prediction is None:
+        return ""
+    return band_of(prediction.origin or "", prediction.error_percent or 0.0)
 
 
 def cost(allocation: Allocation | None) -> float:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.preview import Action, PlanPreview, Preview, runs
-from inferno_operator.cli.tables.cluster import cost, cost_cell, placement
+from inferno_operator.cli.tables.cluster import band_cell, cost, cost_cell, placement, replicas_of
 from inferno_operator.cli.tables.solution import (
+    BAND,
     Part,
     TextTable,
     cards_table,
@@ -16,12 +17,14 @@ from inferno_operator.cli.tables.solution import (
     grouped,
     latency_headings,
     proof,
+    single_replicas,
+    uncertain_data,
     with_ttft,
 )
 from inferno_optimizer.solution import Reason, Solution
 
 OPTIONAL = (
-    *("CLASS", "BATCH", "WAIT MS", "ITL MS", "TTFT MS", "DESIRED COST", "DESIRED"),
+    *("CLASS", "BATCH", BAND, "WAIT MS", "ITL MS", "TTFT MS", "DESIRED COST", "DESIRED"),
     *("CURRENT COST", "PLANNED COST", "CURRENT"),
 )
 """Columns of servers that a narrow terminal does not show."""
@@ -37,11 +40,15 @@ def plan_parts(plan: PlanPreview, solution: Solution, money: Money = CENTS) -> I
         yield from notes
         yield ""
     yield _totals(plan.servers, money)
+    yield from single_replicas(
+        (replicas_of(item.current, item.planned) for item in plan.servers), money
+    )
     if solution.capacity:
         yield ""
         yield cards_table(solution.capacity, money)
     yield ""
     yield proof(solution.certificate)
+    yield from uncertain_data(a.origin for a in solution.allocations.values())
     yield from failed_steps(solution.certificate)
 
 
@@ -50,8 +57,14 @@ def changes_table(plan: PlanPreview, solution: Solution, money: Money = CENTS) -
     ttft = with_ttft(solution.allocations.values())
     now = ("SERVER", "CLASS", "CURRENT", ">CURRENT:COST", "DESIRED", ">DESIRED:COST")
     then = ("PLANNED", ">BATCH", ">PLANNED:COST", *latency_headings(ttft=ttft))
-    rows = [_row(item, money, ttft=ttft) for item in plan.servers if item.action]
-    return TextTable((*now, *then, "ACTION", "REASON"), rows, OPTIONAL)
+    changed = [item for item in plan.servers if item.action]
+    rows = [_row(item, money, ttft=ttft) for item in changed]
+    headings = (*now, *then, "ACTION", "REASON")
+    bands = [band_cell(item.planned) for item in changed]
+    if any(bands):
+        headings = (*headings, BAND)
+        rows = [(*row, cell) for row, cell in zip(rows, bands, strict=True)]
+    return TextTable(headings, rows, OPTIONAL)
 
 
 def _row(item: Preview, money: Money, *, ttft: bool) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.tables.solution import Part, TextTable, grouped
+from inferno_operator.cli.tables.cluster import band_cell
+from inferno_operator.cli.tables.solution import BAND, Part, TextTable, grouped
 from inferno_operator.cli.tables.top import age
 from inferno_operator.controllers.approval.status import how_to_answer
 from inferno_operator.resources import Placement, Plan, PlanStep, Reduction
@@ -67,7 +68,12 @@ def change_parts(
     spec = plan.spec
     rows = [_step_row(step, money, alternatives) for step in spec.steps]
     besides = ("BEST ELSEWHERE", ">BEST ELSEWHERE:PRICE") if alternatives is not None else ()
-    yield TextTable(("SERVER", "FROM", "TO", ">CHANGE", *besides, "REASON"), rows)
+    headings = ("SERVER", "FROM", "TO", ">CHANGE", *besides, "REASON")
+    bands = [band_cell(step) for step in spec.steps]
+    if any(bands):
+        headings = (*headings, BAND)
+        rows = [(*row, cell) for row, cell in zip(rows, bands, strict=True)]
+    yield TextTable(headings, rows)
     yield ""
     if notes := list(_notes(spec.steps)):
         yield from notes

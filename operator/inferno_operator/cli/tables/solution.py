@@ -22,7 +22,7 @@ from inferno_optimizer.solution import (
     Reason,
     Solution,
 )
-from inferno_optimizer.system import Allocation, Generation, Role, Server, System
+from inferno_optimizer.system import Allocation, Generation, Role, Server, System, band_of
 from inferno_optimizer.validation import UNMATCHED, find_problems
 
 DANGLING = UNMATCHED | {Reason.UNKNOWN_ACCELERATOR}
@@ -140,6 +140,7 @@ def solution_parts(system: System, solution: Solution, money: Money = CENTS) -> 
         yield from notes
         yield ""
     yield _totals(system, solution, money)
+    yield from single_replicas(replicas_planned(system, solution), money)
     if solution.capacity:
         yield ""
         yield cards_table(solution.capacity, money)
@@ -148,6 +149,7 @@ def solution_parts(system: System, solution: Solution, money: Money = CENTS) -> 
         yield levels_table(levels)
         yield ""
     yield proof(solution.certificate)
+    yield from uncertain_data(a.origin for a in solution.allocations.values())
     yield from failed_steps(solution.certificate)
 
 
@@ -158,7 +160,10 @@ def option_parts(options: Iterable[Option], money: Money = CENTS) -> Iterator[Pa
     ttft = with_ttft(options)
     latencies = (*latency_headings(ttft=ttft), ">MAX RATE", "OUT BECAUSE")
     rows = [_option_row(option, money, ttft=ttft) for option in options]
-    optional = ("TYPE", "BATCH", "CARDS", "MAX RATE", "WAIT MS", "TTFT MS")
+    if any(option.origin for option in options):
+        latencies = (*latencies, BAND)
+        rows = [(*row, band(option)) for row, option in zip(rows, options, strict=True)]
+    optional = ("TYPE", "BATCH", "CARDS", "MAX RATE", BAND, "WAIT MS", "TTFT MS")
     yield TextTable((*headings, *latencies), rows, optional)
     yield from money.named()
     if warnings := [warning for option in options for warning in option.warnings]:
@@ -194,6 +199,15 @@ def cached_prompts(inputs: int, cached: int, warm: int, replicas: int) -> str:
         f"{cached} of {inputs} input tokens are in the prefix caches of {warm} of"
         f" {replicas} replicas; others compute whole prompts"
     )
+
+
+BAND = "LATENCIES"
+"""Heading of the column that says where predicted latencies come from."""
+
+
+def band(prediction: Allocation | Option) -> str:
+    """Return where predicted latencies come from, and what they are off by; "" if unknown."""
+    return band_of(prediction.origin, prediction.error_percent)
 
 
 def with_ttft(predictions: Iterable[Allocation | Option]) -> bool:
@@ -232,17 +246,23 @@ def _option_row(option: Option, money: Money, *, ttft: bool) -> tuple[str, ...]:
 def _servers(system: System, solution: Solution, money: Money) -> TextTable:
     now = ("SERVER", "CLASS", "MODEL", "CURRENT", ">CURRENT:COST")
     ttft = with_ttft(solution.allocations.values())
-    then = ("DESIRED", ">BATCH", ">DESIRED:COST", *latency_headings(ttft=ttft), "REASON")
+    banded = any(allocation.origin for allocation in solution.allocations.values())
     rows = [
         (
             *_current_cells(server, money),
             *_desired_cells(server, decision, money, ttft=ttft),
+            *([band(decision.allocation or Allocation())] * banded),
             decision.reason,
         )
         for server, decision in zip(system.servers, solution.decisions, strict=True)
     ]
+    then = (
+        *("DESIRED", ">BATCH", ">DESIRED:COST", *latency_headings(ttft=ttft)),
+        *([BAND] * banded),
+        "REASON",
+    )
     latencies = ("WAIT MS", "ITL MS", "TTFT MS")
-    optional = ("CLASS", "BATCH", *latencies, "MODEL", "CURRENT COST", "CURRENT")
+    optional = ("CLASS", "BATCH", BAND, *latencies, "MODEL", "CURRENT COST", "CURRENT")
     return TextTable((*now, *then), rows, optional)
 
 
@@ -321,6 +341,36 @@ def _totals(system: System, solution: Solution, money: Money) -> str:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedReplicas:
+    """Replicas of a server: `now`, and those that it gets with their cost, of each role."""
+
+    now: int
+    parts: Sequence[tuple[int, float]]
+
+
+def replicas_planned(system: System, solution: Solution) -> Iterator[PlannedReplicas]:
+    """Yield the replicas of each server, now and by a plan."""
+    for server, decision in zip(system.servers, solution.decisions, strict=True):
+        planned = server.current if stays(server, decision) else decision.allocation
+        whole = planned or Allocation()
+        parts = [(part.replicas, part.cost) for part in whole.roles or (whole,)]
+        yield PlannedReplicas(server.current.replicas, parts)
+
+
+def single_replicas(servers: Iterable[PlannedReplicas], money: Money = CENTS) -> Iterator[str]:
+    """Yield how many servers are to have a single replica, and what a second one costs, if any."""
+    alone = [server for server in servers if any(count == 1 for count, _ in server.parts)]
+    if not alone:
+        return
+    price = sum(cost for server in alone for count, cost in server.parts if count == 1)
+    more = sum(server.now > 1 for server in alone)
+    had = f" ({more} of them {'has' if more == 1 else 'have'} more now)" if more else ""
+    few = "1 server has" if len(alone) == 1 else f"{len(alone)} servers have"
+    each = "2" if len(alone) == 1 else "2 each"
+    yield f"{few} a single replica; {each} would cost {money.amount(price)} more{had}"
+
+
 def cards_table(uses: Iterable[CapacityUse], money: Money = CENTS) -> TextTable:
     """Return the cards by type, with the worth of one more card if the solver reports it.
 
@@ -368,6 +418,13 @@ def proof(certificate: Certificate) -> str:
         f"solver {certificate.solver}: {certificate.status}, "
         f"objective {certificate.objective:.2f}, gap {gap}, {certificate.seconds:.3f} s"
     )
+
+
+def uncertain_data(origins: Iterable[str | None]) -> Iterator[str]:
+    """Yield for how many servers the data are estimated, which no gap tells."""
+    if estimated := sum(origin == "estimated" for origin in origins):
+        servers = f"{estimated} server{'s' if estimated > 1 else ''}"
+        yield f"gap and latencies hold for exact data; those of {servers} are estimated: calibrate"
 
 
 def failed_steps(certificate: Certificate) -> Iterator[str]:

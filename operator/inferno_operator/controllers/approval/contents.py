@@ -111,6 +111,8 @@ class StoredDecision:
             cost_change=round(cost_of(after) - self.cost_before, DIGITS),
             reason=verdict.reason,
             message="" if verdict.reason == Reason.ALLOCATED else verdict.message,
+            origin=after.origin,
+            error_percent=after.error_percent,
         )
 
     def update(self, observation: Observation) -> Update:

@@ -190,6 +190,8 @@ def _decided(allocation: core.Allocation) -> dict[str, Any]:
         "wait_average": round(allocation.wait_ms, DIGITS),
         "ttft_average": round(allocation.ttft_ms, DIGITS),
         "load": _decided_load(allocation.load),
+        "origin": allocation.origin or None,
+        "error_percent": allocation.error_percent or None,
     }
 
 

@@ -30,6 +30,7 @@ from inferno_operator.resources import (
     ServerStatus,
     Status,
 )
+from inferno_operator.resources.allocation import ORIGIN_FIELDS
 from inferno_operator.resources.caveats import caveats
 from inferno_operator.resources.conditions import (
     ALLOCATED,
@@ -41,6 +42,9 @@ from inferno_operator.resources.conditions import (
 from inferno_operator.resources.objects import Event, Manifest, Reference
 from inferno_operator.resources.observation import Observation, still_running
 from inferno_operator.runtime.ports import UnknownFieldError
+from inferno_optimizer import system as core
+from inferno_optimizer.caveats import implausible_loads, implausible_numbers
+from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Decision, Reason, Solution
 from inferno_optimizer.validation import Problem
 
@@ -233,6 +237,13 @@ class _Plan:
         self._problems: dict[tuple[str, str], list[Problem]] = defaultdict(list)
         for problem in snapshot.problems:
             self._problems[problem.kind, problem.name].append(problem)
+        self._implausible = {
+            (problem.kind, problem.name): _worded(problem)
+            for problem in (
+                *implausible_numbers(snapshot.system),
+                *implausible_loads(Catalogue(snapshot.system), _hardly_needed(snapshot, solution)),
+            )
+        }
 
     def update(self, observation: Observation) -> Update:
         """The update of one object."""
@@ -269,7 +280,13 @@ class _Plan:
     def _told(self, resource: Resource | None) -> list[str]:
         """What may not be meant in a resource, as such or beside what it said before."""
         before = warnings(resource, self._in_doubt) if isinstance(resource, Model) else []
-        return [*_caveats(resource), *before]
+        return [*_caveats(resource), *self._absurd(resource), *before]
+
+    def _absurd(self, resource: Resource | None) -> Iterator[str]:
+        """What number of a resource is absurd for its unit."""
+        for name in _names(resource) if resource else ():
+            if name in self._implausible:
+                yield self._implausible[name]
 
     def _decision(self, observation: Observation) -> Decision:
         """The decision for a Server; InvalidSpec if the Server is not part of the system."""
@@ -279,7 +296,9 @@ class _Plan:
         problem = self._excluded.get(id(resource))
         if problem is not None:
             return excluded_decision(name, problem)
-        return self._decisions[resource.spec.name]
+        decision = self._decisions[resource.spec.name]
+        absurd = tuple(self._absurd(resource))
+        return replace(decision, warnings=(*decision.warnings, *absurd)) if absurd else decision
 
     def _verdict(self, observation: Observation) -> Verdict:
         """The Ready condition of an object that is not a Server."""
@@ -364,10 +383,23 @@ def _spec_change(observation: Observation, decision: Decision) -> Manifest | Non
 
 def _caveats(resource: Resource | None) -> Sequence[str]:
     """What may not be meant in a resource."""
-    return [
-        f"{found.field}{f' of {found.part}' if found.part else ''}: {found.message}"
-        for found in caveats(resource)
-    ]
+    return list(map(_worded, caveats(resource)))
+
+
+def _worded(problem: Problem) -> str:
+    part = f" of {problem.part}" if problem.part else ""
+    return f"{problem.field}{part}: {problem.message}"
+
+
+def _hardly_needed(snapshot: Snapshot, solution: Solution) -> Iterator[core.Server]:
+    """Servers of several replicas that need one: only of these the load is worth a doubt."""
+    given = {decision.server: decision.allocation for decision in solution.decisions}
+    for server in snapshot.system.servers:
+        planned, current = given.get(server.name), server.current
+        if planned and current.replicas > 1:
+            least = max(server.min_replicas, 1) * current.cost / current.replicas
+            if planned.cost <= least or planned.replicas <= max(server.min_replicas, 1):
+                yield server
 
 
 def _warnings(warnings: Sequence[str]) -> Iterator[Verdict]:
@@ -380,9 +412,10 @@ def _warnings(warnings: Sequence[str]) -> Iterator[Verdict]:
 def spec_change(server: Resource, desired: Manifest) -> Manifest | None:
     """The change of spec.desiredAlloc, or None if the Server already has it."""
     current = server.spec.desired_alloc if isinstance(server, Server) else None
+    absent = dict.fromkeys(("roles", *ORIGIN_FIELDS))
     if (
         current is not None
-        and {"roles": None, **desired}.items() <= ({"roles": None} | current.to_json()).items()
+        and {**absent, **desired}.items() <= (absent | current.to_json()).items()
     ):
         return None
     return {DESIRED_ALLOC: desired}

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import Any
 
-from inferno_operator.resources.allocation import placement_of
+from inferno_operator.resources.allocation import ORIGIN_FIELDS, placement_of
 from inferno_operator.resources.objects import Manifest
 
 SHARE = 0.05
@@ -35,7 +35,7 @@ def is_same_placement(before: Manifest, after: Manifest) -> bool:
 
 def is_close(before: Manifest, after: Manifest) -> bool:
     """Whether each number of an allocation is there before, and differs by at most `SHARE`."""
-    return all(
+    return all((name in before) == (name in after) for name in ORIGIN_FIELDS) and all(
         name in before and _is_close_value(before[name], value) for name, value in after.items()
     )
 

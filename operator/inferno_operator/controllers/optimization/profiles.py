@@ -89,6 +89,8 @@ def _role(model: Model, data: PerformanceData, steps: StepParms) -> core.RolePro
         accelerator_count=max(data.acc_count, 1),
         max_tokens=data.max_tokens or 0,
         max_sequences=data.max_num_seqs or 0,
+        origin=data.origin or "",
+        error_percent=data.error_percent or 0.0,
         transfer=core.Transfer(transfer.per_request_ms, transfer.per_token_ms)
         if transfer and data.role == "Prefill"
         else core.Transfer(),
@@ -118,8 +120,13 @@ def _measured(data: PerformanceData, calibrated: CalibratedData) -> Mapping[str,
     are not replaced by lines, which hold only for the lengths that they were measured with.
     """
     decode, steps = calibrated.decode_parms, calibrated.step_parms
+    distance = calibrated.decode.residual if calibrated.decode else None
+    origin: dict[str, object] = {
+        "origin": "measured",
+        "error_percent": None if distance is None else min(PERCENT * distance, PERCENT),
+    }
     if data.alpha is not None:
-        return {"alpha": decode.alpha, "beta": decode.beta} if decode else None
+        return {"alpha": decode.alpha, "beta": decode.beta, **origin} if decode else None
     if steps is None and (decode is None or data.step_parms is not None):
         return None
     lines = None if steps else (decode, calibrated.prefill_parms)
@@ -129,6 +136,7 @@ def _measured(data: PerformanceData, calibrated: CalibratedData) -> Mapping[str,
         "prefill_parms": prefill,
         "perf_parms": None,
         "step_parms": steps,
+        **origin,
     }
 
 
@@ -154,6 +162,8 @@ def _whole(model: str, data: PerformanceData) -> core.PerformanceProfile:
         accelerator_count=max(data.acc_count, 1),
         max_tokens=data.max_tokens or 0,
         max_sequences=data.max_num_seqs or 0,
+        origin=data.origin or "",
+        error_percent=data.error_percent or 0.0,
     )
 
 

@@ -174,7 +174,8 @@ def _accelerator(resource: Accelerator) -> core.Accelerator:
 
 def _service_class(resource: ServiceClass) -> core.ServiceClass:
     targets = {target.model: _target(target) for target in resource.spec.data}
-    return core.ServiceClass(resource.spec.name, resource.spec.priority, targets)
+    spec = resource.spec
+    return core.ServiceClass(spec.name, spec.priority, targets, spec.min_replicas)
 
 
 def _target(part: Target) -> core.Target:

@@ -19,6 +19,7 @@ from tests.unit.operator.objects import (
     optimizer,
     running,
     server,
+    service_class,
     system,
 )
 
@@ -27,10 +28,12 @@ Manifest = dict[str, Any]
 NEEDS_TWO = {"accelerator": "A", "numReplicas": 2, "maxBatch": 1}
 
 
-def planned(*manifests: Manifest) -> tuple[PlanPreview, str]:
+def planned(*manifests: Manifest, cards: int = 4) -> tuple[PlanPreview, str]:
     """The plan of a namespace, and how it is shown."""
     all_or_nothing = optimizer(parameters={"saturationPolicy": "None"})
-    others = [*system(4), all_or_nothing]
+    given = {(m["kind"], m["metadata"]["name"]) for m in manifests}
+    usual = [*system(cards), all_or_nothing]
+    others = [m for m in usual if (m["kind"], m["metadata"]["name"]) not in given]
     observations = [observed(m) for m in (*others, *manifests)]
     outcome = decide(observations, "default", None)
     plan = preview(observations, outcome.snapshot, outcome.solution)
@@ -154,3 +157,19 @@ def test_a_change_that_makes_no_sense_is_refused() -> None:
 
     with pytest.raises(InputError, match="no type of card is named 'B'"):
         decide(observations, "default", None, ["capacity.B=1"])
+
+
+def test_servers_with_a_single_replica_are_told_with_what_a_second_one_costs() -> None:
+    class_of_two = service_class()
+    class_of_two["spec"]["minReplicas"] = 2
+    servers = [server("S", 1, spec={"currentAlloc": running(3, 1)}), server("T", 1), server("U", 2)]
+
+    _, shown = planned(*servers, cards=8)
+    plan, least = planned(class_of_two, *servers, cards=8)
+
+    assert (
+        "2 servers have a single replica; 2 each would cost 20.00 more (1 of them has more now)"
+        in shown.splitlines()
+    )
+    assert "single replica" not in least
+    assert [item.planned.num_replicas for item in plan.servers if item.planned] == [2, 2, 2]

@@ -92,3 +92,16 @@ def test_the_command_writes_the_page_or_names_the_file_that_it_cannot_write(
     nowhere = tmp_path / "nowhere" / "plan.html"
     failed = CliRunner().invoke(app, ["report", str(SAMPLE), "--html", str(nowhere)])
     assert str(failed.exception) == f"{nowhere}: No such file or directory"
+
+
+def test_the_page_says_how_many_servers_have_a_single_replica(small: System) -> None:
+    solution = optimize(small)
+    alone = [a for a in solution.allocations.values() if a.replicas == 1]
+    html = html_of(small)
+    of_two = tuple(replace(c, min_replicas=2) for c in small.classes)
+    safer = replace(small, classes=of_two)
+
+    assert len(alone) == 1
+    assert f"1 server has a single replica; 2 would cost {alone[0].cost:.2f} more" in html
+    assert "single replica" not in html_of(safer)
+    assert {a.replicas for a in optimize(safer).allocations.values()} == {2}

@@ -117,3 +117,11 @@ def test_a_type_of_cards_that_a_capacity_names_twice() -> None:
     told = said("Capacity", {"count": [h100, h200, h100]})
 
     assert told == ["type: 'H100' is named 2 times, and its counts are added"]
+
+
+def test_a_percentile_without_a_limit_has_no_effect() -> None:
+    target = {"model": "m", "slo-itl": 30, "slo-ttft-percentile": 95}
+
+    assert said("ServiceClass", {"name": "C", "priority": 1, "data": [target]}) == [
+        "slo-ttft-percentile: has no effect without slo-ttft"
+    ]

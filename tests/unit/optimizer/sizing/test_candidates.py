@@ -356,10 +356,16 @@ GENERATIONS = (
 
 
 def bounded(
-    load: Load, parameters: PerformanceParameters = GENERATIONS[0], batch: int = 0, **bounds: int
+    load: Load,
+    parameters: PerformanceParameters = GENERATIONS[0],
+    batch: int = 0,
+    max_tokens: int = 0,
+    max_sequences: int = 0,
 ) -> System:
     """A server on data of 384 requests at 512 tokens, with bounds."""
-    profile = PerformanceProfile("llm", "G2", parameters, 384, 512, **bounds)
+    profile = PerformanceProfile(
+        "llm", "G2", parameters, 384, 512, max_tokens=max_tokens, max_sequences=max_sequences
+    )
     served = Server("chat", "Premium", "llm", Allocation(load=load), max_batch_size=batch)
     return one_server(served, profile)
 

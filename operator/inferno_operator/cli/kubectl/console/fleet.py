@@ -17,9 +17,9 @@ from inferno_operator.cli.overview import (
     overview_document,
 )
 from inferno_operator.cli.savings import savings_document
-from inferno_operator.cli.tables.cluster import cost
+from inferno_operator.cli.tables.cluster import cost, replicas_of
 from inferno_operator.cli.tables.plans import summary
-from inferno_operator.cli.tables.solution import Part, TextTable
+from inferno_operator.cli.tables.solution import Part, TextTable, single_replicas
 from inferno_operator.cli.tables.top import (
     failure_of,
     notes_of,
@@ -62,7 +62,11 @@ def fleet_view(
         figures=(*_figures(seen, money), *savings_figures(ledger, money, BESIDE)),
         notice=_notice(seen, waiting, money),
         trouble="; ".join(filter(None, map(failure_of, seen.optimizers))),
-        before=((_classes_table(classes, money),) if classes else ()) + tuple(notes_of(seen)),
+        before=(
+            *((_classes_table(classes, money),) if classes else ()),
+            *_single_replicas(seen, money),
+            *notes_of(seen),
+        ),
         trend=_trends(seen, past, now),
     )
 
@@ -132,6 +136,12 @@ def _classes_table(classes: Mapping[str, Sequence[ServerView]], money: Money) ->
         for name, views in classes.items()
     ]
     return TextTable(headings, rows)
+
+
+def _single_replicas(seen: Overview, money: Money) -> Iterator[str]:
+    specs = [view.spec for view in seen.servers if view.spec]
+    servers = (replicas_of(s.current_alloc, s.desired_alloc or s.current_alloc) for s in specs)
+    yield from single_replicas(servers, money)
 
 
 def _missed(views: Sequence[ServerView]) -> tuple[int, int]:

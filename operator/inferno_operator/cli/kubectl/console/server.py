@@ -19,7 +19,7 @@ from inferno_operator.cli.kubectl.dry_run import DryRun
 from inferno_operator.cli.kubectl.selection import choose_server
 from inferno_operator.cli.measurement import reported
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.tables.cluster import cost, placement
+from inferno_operator.cli.tables.cluster import band_cell, cost, placement
 from inferno_operator.cli.tables.measurement import comparison_parts
 from inferno_operator.cli.tables.solution import option_parts, saved_work_parts
 from inferno_operator.cli.tables.top import condition_parts
@@ -128,6 +128,8 @@ def _figures_of(server: Server, money: Money) -> Iterator[KeyFigure]:
     yield KeyFigure("Load", load, "requests/min")
     for title, found in (("Now", current), ("Desired", desired)):
         yield KeyFigure(title, placement(found), f"{money.amount(cost(found))} {money.rate}")
+    if desired and (band := band_cell(desired)):
+        yield KeyFigure("Predicted ITL", f"{desired.itl_average or 0:.2f} ms", f"({band})")
 
 
 def _choices(options: Sequence[Option], target: Target, money: Money) -> Iterator[Chart]:

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from inferno_operator.cli.offline.documents import Document
+from inferno_operator.cli.offline.wva.engine_commands import EngineCommand, read_command
 from inferno_operator.cli.offline.wva.forms import (
     AnnotatedAutoscaler,
     ScaleTarget,
@@ -53,6 +54,12 @@ class Variant:
         Those that run.
     profiles
         How a replica performs; a profile without an accelerator is that of its own.
+    selector
+        The labels of nodes that its pods ask for; None without its workload.
+    command
+        What its engine was started with.
+    cards
+        Cards that the pods of a replica ask for.
     """
 
     title: str
@@ -67,11 +74,19 @@ class Variant:
     most: int | None = None
     replicas: int | None = None
     profiles: tuple[VariantProfile, ...] = ()
+    selector: Mapping[str, str] | None = None
+    command: EngineCommand | None = None
+    cards: int | None = None
 
     @property
     def key(self) -> tuple[str, str, str]:
         """What the variants of one workload have in common."""
         return self.namespace, self.workload.kind, self.workload.name
+
+    @property
+    def model_field(self) -> str:
+        """The field that has the name of the model."""
+        return "spec.modelID" if self.title.startswith("VariantAutoscaling") else MODEL_ID
 
     @property
     def runs_on(self) -> str | None:
@@ -106,7 +121,8 @@ def read_variants(documents: Sequence[Document], notes: list[str]) -> list[Varia
         elif kind in WORKLOADS:
             _add(workloads, _of_workload(content))
     return [
-        variant.with_missing_of(workloads.get(key, variant)) for key, variant in variants.items()
+        variant.with_missing_of(workloads.get(key) or workloads.get(("", *key[1:]), variant))
+        for key, variant in variants.items()
     ]
 
 
@@ -199,7 +215,9 @@ def _of_workload(content: Mapping[str, Any]) -> Variant:
     metadata, spec = _mapping(content.get("metadata")), _mapping(content.get("spec"))
     kind, name = str(content["kind"]), str(metadata.get("name", ""))
     pods = list(_pods(spec))
-    replicas = spec.get("replicas", 1)
+    replicas, cards = spec.get("replicas", 1), sum(map(_cards, pods)) or None
+    commands = (read_command(_mapping(c)) for pod in pods for c in pod.get("containers") or ())
+    command = next(filter(None, commands), None)
     return Variant(
         title=f"{kind} {name}",
         namespace=str(metadata.get("namespace", "")),
@@ -207,8 +225,11 @@ def _of_workload(content: Mapping[str, Any]) -> Variant:
             api_version=str(content.get("apiVersion", "")), kind=kind, name=name or kind
         ),
         accelerator=next((card for pod in pods if (card := _card(pod))), None),
-        count=sum(map(_cards, pods)) or None,
+        count=cards or (command.cards if command else None),
         replicas=replicas if isinstance(replicas, int) else None,
+        selector=next((wanted for pod in pods if (wanted := _selector(pod))), {}),
+        command=command,
+        cards=cards,
     )
 
 
@@ -238,11 +259,21 @@ def _cards(pod: Mapping[str, Any]) -> int:
     return total
 
 
+def card_labels() -> list[str]:
+    """Return the labels of nodes whose value is the name of a card."""
+    return [label.label for label in _catalogue().labels if not label.is_code]
+
+
 def _card(pod: Mapping[str, Any]) -> str | None:
     """The card that the node of a pod must have, by a label that names it."""
-    labels = [label.label for label in _catalogue().labels if not label.is_code]
+    wanted = _selector(pod)
+    return next((wanted[label] for label in card_labels() if label in wanted), None)
+
+
+def _selector(pod: Mapping[str, Any]) -> dict[str, str]:
+    """The labels that the node of a pod must have."""
     wanted = {**dict(_affinity(pod)), **_mapping(pod.get("nodeSelector"))}
-    return next((str(wanted[label]) for label in labels if label in wanted), None)
+    return {str(label): str(value) for label, value in wanted.items()}
 
 
 def _affinity(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -1222,3 +1222,21 @@ def test_a_chart_leaves_out_the_options_that_would_hide_the_others() -> None:
     assert [option.accelerator for option in affordable(named)] == ["a", "b"]
     assert len(affordable([Option("free", cost=0.0), *named])) == 4
     assert affordable([]) == []
+
+
+def test_the_first_page_says_how_many_servers_have_a_single_replica() -> None:
+    seen = world()
+    specs = [o.resource.spec for o in seen if isinstance(o.resource, Server)]
+    planned = [spec.desired_alloc or spec.current_alloc for spec in specs]
+    alone = [a for a in planned if a and a.num_replicas == 1]
+    price = sum(a.cost or 0 for a in alone)
+
+    told = [part for part in fleet_view(seen, NAMESPACE, NOW).before if isinstance(part, str)]
+
+    assert len(alone) > 1
+    assert any(
+        line.startswith(
+            f"{len(alone)} servers have a single replica; 2 each would cost {price:.2f}"
+        )
+        for line in told
+    )

@@ -1,13 +1,15 @@
 """From the objects of files to a System: the same one from every form, or one line."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
 
-from inferno_operator.cli.offline.system import read_system
+from inferno_operator.cli.offline.manifests import read_documents
+from inferno_operator.cli.offline.system import read_system, system_of
 from inferno_optimizer.errors import InputError, UnsupportedError
 from inferno_optimizer.system import SaturationPolicy, System
 from inferno_optimizer.wire.codec import decode_system
@@ -230,6 +232,17 @@ def test_a_name_without_an_object_is_no_reason_to_refuse(tmp_path: Path) -> None
         ),
         (["kind: List\nitems: []\n"], "nothing to optimize: there is no object"),
         (
+            [
+                "apiVersion: serving.kserve.io/v1alpha1\nkind: LLMInferenceService\n",
+                "apiVersion: keda.sh/v1alpha1\nkind: ScaledObject\n",
+            ],
+            "nothing to optimize: 2 objects of other kinds (LLMInferenceService, ScaledObject);",
+        ),
+        (
+            ["kind: List\nitems:\n- {apiVersion: apps/v1, kind: Deployment}\n"],
+            "nothing to optimize: 1 object of other kinds (Deployment);",
+        ),
+        (
             ["kind: Server\n", "serverData: {servers: []}\n"],
             "a.yaml:3: SystemData stands alone, but there is a.yaml:1 too",
         ),
@@ -271,3 +284,103 @@ def test_without_an_optimizer_the_options_that_are_used_are_told(tmp_path: Path)
 
     assert len(told) == 1
     assert told[0].startswith("there is no Optimizer, so the plan is made")
+
+
+def server_of(load: str) -> str:
+    return (
+        "apiVersion: inferno.platform.ai/v1alpha1\nkind: Server\nmetadata: {name: s}\nspec:\n"
+        "  name: s\n  class: C\n  model: m\n  currentAlloc:\n    accelerator: A\n"
+        f"    numReplicas: 1\n    load: {load}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("load", "field", "advice"),
+    [
+        ("{arrivalRate: 1,200, avgLength: 10}", "200", "write a number without one"),
+        ("{arrivalRate: 7, avgLength: 10, nonsense: }", "nonsense", "known: arrivalRate"),
+        ("{arrivalRate: 7, avgLength: 10, avglength: }", "avglength", "did you mean avgLength"),
+    ],
+)
+def test_an_unknown_field_without_a_value_is_as_unknown_as_with_one(
+    load: str, field: str, advice: str, tmp_path: Path
+) -> None:
+    refused = refusal(tmp_path, server_of(load))
+
+    assert refused.startswith(f"a.yaml:11: Server s: spec.currentAlloc.load.{field} is unknown")
+    assert advice in refused
+
+
+def doubts_of(tmp_path: Path, text: str, name: str = "a.yaml") -> list[str]:
+    (tmp_path / name).write_text(text)
+    told: list[str] = []
+    read_system([str(tmp_path / name)], doubt=told.extend)
+    return [line.removeprefix(f"{tmp_path}/") for line in told]
+
+
+def test_a_known_field_without_a_value_and_a_target_of_0_are_told_with_their_place(
+    tmp_path: Path,
+) -> None:
+    targets = "\n".join(f"  - {{model: m{i}, slo-itl: , slo-ttft: 0}}" for i in range(3))
+    spec = f"spec:\n  name: C\n  priority: 1\n  data:\n{targets}\n"
+    head = "apiVersion: inferno.platform.ai/v1alpha1\nkind: ServiceClass\nmetadata: {name: c}\n"
+    told = doubts_of(tmp_path, head + spec)
+
+    assert told == [
+        (
+            "a.yaml:8: ServiceClass c: spec.data[0].slo-itl is empty, and counts as absent; give a"
+            " value or remove it; and so in 2 more places"
+        ),
+        (
+            "a.yaml:8: service class 'C' (m0): slo-ttft: 0 counts as no target (so of 2 more"
+            " models); give a limit, or remove the field"
+        ),
+    ]
+
+
+def test_a_null_in_system_data_is_told(tmp_path: Path) -> None:
+    load = '{"arrivalRate": null, "avgLength": 8}'
+    servers = f'[{{"name": "S", "currentAlloc": {{"load": {load}}}}}]'
+    told = doubts_of(tmp_path, f'{{"serverData": {{"servers": {servers}}}}}', "a.json")
+
+    assert told == [
+        "a.json: server 'S': currentAlloc.load.arrivalRate: is null, and counts as 0",
+    ]
+
+
+def cents_as_dollars(kind: str, spec: dict[str, Any]) -> None:
+    if kind == "Accelerator":
+        spec["cost"] /= 100
+
+
+def seconds_as_ms(kind: str, spec: dict[str, Any]) -> None:
+    for target in spec["data"] if kind == "ServiceClass" else ():
+        target["slo-itl"] = target.get("slo-itl", 40) / 1000
+
+
+def per_second(kind: str, spec: dict[str, Any]) -> None:
+    if kind == "Server":
+        spec["currentAlloc"]["load"]["arrivalRate"] /= 60
+
+
+@pytest.mark.parametrize(
+    ("mistake", "told"),
+    [
+        (lambda *_: None, []),
+        (cents_as_dollars, ["accelerator"]),
+        (seconds_as_ms, ["service class"]),
+        (per_second, ["server"]),
+    ],
+)
+def test_one_cause_of_absurd_numbers_is_one_line_for_the_fleet(
+    mistake: Callable[[str, dict[str, Any]], None], told: list[str]
+) -> None:
+    documents = read_documents([str(ROOT / "samples/fleet")])
+    for document in documents:
+        content = cast("dict[str, Any]", document.content)
+        mistake(content["kind"], content["spec"])
+    lines: list[str] = []
+    system_of(documents, doubt=lines.extend)
+
+    assert [line.partition(": ")[2].partition(" '")[0] for line in lines] == told
+    assert all("; the same of " in line for line in lines)

@@ -118,3 +118,25 @@ def test_times_of_a_calendar_begin_with_the_first_request(tmp_path: Path) -> Non
     file.write_text("arrival_s,input_tokens,output_tokens\n1700000000,10,1\n1700000130,5,5\n")
 
     assert np.array_equal(read_trace(str(file)).rate[:, 0] * 60, [1, 0, 1])
+
+
+def test_columns_and_requests_without_an_effect_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("arrival_s,clinet,input_tokens,output_tokens\n0,a,5,7\n1,b,5,0\n70,a,5,7\n")
+    told: list[str] = []
+    trace = read_trace(str(file), told.extend)
+
+    assert trace.clients == ("all",)
+    assert told == [
+        f"{file}:1: column 'clinet' is not used; did you mean client?",
+        f"{file}:3: no output tokens: counts as no load (1 of 3 lines)",
+    ]
+
+
+def test_a_good_trace_needs_no_remark(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text(GOOD)
+    told: list[str] = []
+    read_trace(str(file), told.extend)
+
+    assert told == []

@@ -158,3 +158,14 @@ def test_inputs_that_are_too_large_are_left_out_and_it_says_so() -> None:
 def test_damaged_decisions_are_an_error_of_ours(damaged: str) -> None:
     with pytest.raises(UnreadablePlanError):
         unpack_decisions(damaged)
+
+
+def test_a_plan_says_where_its_predictions_come_from() -> None:
+    estimated = objects.performance(alpha=999, beta=0, origin="estimated", errorPercent=20)
+    found = proposed([objects.model("M", [estimated]), objects.server("S")])
+
+    assert found is not None
+    (step,) = found.spec.steps
+    assert (step.origin, step.error_percent) == ("estimated", 20)
+    (decision,) = unpack_decisions(found.spec.decisions)
+    assert decision.step == step

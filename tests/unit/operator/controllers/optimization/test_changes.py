@@ -28,6 +28,7 @@ from tests.unit.operator.objects import (
     Manifest,
     accelerator,
     born,
+    capacity,
     is_cleared,
     manifest,
     model,
@@ -529,3 +530,51 @@ def test_a_priority_that_counts_as_the_lowest_is_warned_of(priority: int) -> Non
     assert (holds, reason) == (True, "Implausible")
     assert message.startswith(f"priority: {priority} counts as 100, the least important")
     assert "Warnings" not in said(updates["c"])
+
+
+def test_numbers_that_are_absurd_for_their_unit_are_warned_of_on_their_objects() -> None:
+    target = {"model": "M", "slo-itl": 1.5}
+    in_seconds = manifest("ServiceClass", {"name": "C", "priority": 1, "data": [target]}, name="c")
+    dear = accelerator(cost=9)
+    updates = plan(dear, model(), in_seconds, capacity(4), server())
+
+    assert said(updates["c"])["Warnings"] == (
+        True,
+        "Implausible",
+        (
+            "slo-itl of M: 1.5 ms, where the shortest step takes 999 ms; targets are in ms: if it"
+            " is in seconds, write 1500"
+        ),
+    )
+    assert said(updates["a"])["Warnings"][2].startswith("cost: 9 cents/hour for a card is less")
+    assert "Warnings" not in said(updates["m"])
+
+
+def test_a_load_that_hardly_uses_what_runs_is_warned_of_unless_it_is_measured() -> None:
+    load = {"arrivalRate": 3, "avgLength": 1}
+    current = {"accelerator": "A", "numReplicas": 4, "cost": 40, "load": load}
+    measured = {"currentAlloc": current, "measure": {"source": "vLLM", "labels": {"a": "b"}}}
+    typed = plan(*SCENE, server(spec={"currentAlloc": current}))["s"]
+    known = plan(*SCENE, server(spec=measured))["s"]
+
+    assert said(typed)["Warnings"][2] == (
+        "currentAlloc.load.arrivalRate: the load is below 2 % of what its replicas carry; rates are"
+        " in requests/min: if it is per second, write 60 times as much"
+    )
+    assert "Warnings" not in said(known)
+
+
+def test_where_predictions_come_from_is_written_and_taken_away_again() -> None:
+    estimated = performance(alpha=999, beta=0, origin="estimated", errorPercent=20)
+    others = (accelerator(), service_class(), capacity(4))
+    first = plan(*others, model("M", [estimated]), server())["s"].spec
+    assert first is not None
+    known = server(spec={**first})
+    same = plan(*others, model("M", [estimated]), known)["s"].spec
+    unknown = plan(*others, model(), known)["s"].spec
+
+    desired = first["desiredAlloc"]
+    assert (desired["origin"], desired["errorPercent"]) == ("estimated", 20)
+    assert same is None
+    assert unknown is not None
+    assert "origin" not in unknown["desiredAlloc"]

@@ -61,6 +61,7 @@ metadata: {name: c}
 spec:
   name: Gold
   priority: 7
+  minReplicas: 2
   data:
   - {model: granite, slo-itl: 40, slo-ttw: 500.5, slo-tps: 7}
 ---
@@ -110,7 +111,7 @@ def test_every_field_lands_in_its_place() -> None:
     assert (profile.max_batch_size, profile.at_tokens, profile.accelerator_count) == (32, 512, 3)
     assert (profile.max_tokens, profile.max_sequences) == (99000, 48)
     gold = core.Target(itl_ms=40, wait_ms=500.5, tokens_per_second=7)
-    assert system.classes == (core.ServiceClass("Gold", 7, {"granite": gold}),)
+    assert system.classes == (core.ServiceClass("Gold", 7, {"granite": gold}, 2),)
     load = core.Load(60, 128, arrival_cov=1.5, service_cov=2)
     current = core.Allocation("2xA100", 4, 16, cost=322, itl_ms=22.5, wait_ms=3.5, load=load)
     chat = core.Server(
@@ -712,6 +713,23 @@ def test_a_model_that_asks_for_it_gets_the_calibrated_parameters(speed: Manifest
     found = parameters_of(calibrated_model(speed, CALIBRATED))
 
     assert found == core.PrefillDecodeParameters(9, 0.3, 21, 0.001)
+
+
+def test_calibrated_data_are_measured_and_others_keep_their_origin() -> None:
+    estimated = {**SECOND_GENERATION, "origin": "estimated", "errorPercent": 20}
+    decode = {"alpha": 9, "beta": 0.3, "alphaError": 0.1, "betaError": 0.01, "residual": 0.04}
+    measured = {**CALIBRATED, "decode": decode}
+    origins = [
+        (profile.origin, profile.error_percent)
+        for found in (
+            calibrated_model(estimated, measured),
+            calibrated_model(estimated, measured, mode="Report"),
+            model("M", [performance("A")]),
+        )
+        for profile in build_system([parse(found)]).system.profiles
+    ]
+
+    assert origins == [("measured", 4.0), ("estimated", 20.0), ("", 0.0)]
 
 
 def test_a_model_of_the_first_generation_gets_alpha_and_beta() -> None:
