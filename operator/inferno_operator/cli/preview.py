@@ -16,7 +16,7 @@ from inferno_operator.resources import (
     Server,
     ServerAllocation,
 )
-from inferno_operator.resources.conditions import WARNINGS
+from inferno_operator.resources.conditions import WARNINGS, absence
 from inferno_operator.resources.objects import kind_of
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.sizing.cases import Catalogue
@@ -46,7 +46,8 @@ class Preview:
 
     `action` is the difference of the last two; a Server that loses all that runs or was desired
     stops. One with an unreadable spec does not change.
-    `warnings` are those of the planned allocation, in one line.
+    `warnings` are those of the planned allocation, in one line; `absence` says why there is nothing
+    that the operator could scale, "" if there is.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Preview:
     reason: str
     message: str
     warnings: str = ""
+    absence: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ def _server_document(item: Preview) -> dict[str, Any]:
         "reason": item.reason,
         "message": item.message,
         **({"warnings": item.warnings} if item.warnings else {}),
+        **({"absence": item.absence} if item.absence else {}),
         **{name: part.to_json() for name, part in parts if part},
     }
 
@@ -144,6 +147,7 @@ def _preview(observation: Observation, update: Update, catalogue: Catalogue) -> 
         reason=verdict.reason,
         message=verdict.message,
         warnings=next((v.message for v in update.verdicts if v.type == WARNINGS), ""),
+        absence=absence(observation.status),
     )
 
 

@@ -89,6 +89,8 @@ def _notes_of(item: Preview) -> Iterator[str]:
         yield item.message
     if item.warnings:
         yield f"warning: {item.warnings}"
+    if item.action and item.absence:
+        yield f"warning: {item.absence}"
 
 
 def _totals(previews: Sequence[Preview], money: Money) -> str:

@@ -21,7 +21,7 @@ PHASE_UNKNOWN = "-"
 
 
 def plans_parts(plans: Sequence[Plan], now: datetime, money: Money = CENTS) -> Iterator[Part]:
-    """Yield a table of Plans, and why those wait that do."""
+    """Yield a table of Plans, and what those wait for that are not finished."""
     if not plans:
         yield "no Plans in this namespace"
         return
@@ -29,9 +29,9 @@ def plans_parts(plans: Sequence[Plan], now: datetime, money: Money = CENTS) -> I
     rows = [_row(plan, now, money) for plan in plans]
     yield TextTable(headings, rows, ("BY", "OPTIMIZER", "COST"))
     yield from money.named()
-    if waiting := [plan for plan in plans if plan.status.phase == "Proposed"]:
+    if unfinished := [plan for plan in plans if plan.status.phase in ("Proposed", "Acting")]:
         yield ""
-        yield from grouped((plan.metadata.name, why(plan)) for plan in waiting)
+        yield from grouped((plan.metadata.name, why(plan)) for plan in unfinished)
 
 
 def waiting_parts(plans: Sequence[Plan], money: Money = CENTS) -> Iterator[Part]:
@@ -84,7 +84,7 @@ def change_parts(
 def state_line(plan: Plan) -> str:
     """Return where a Plan is, and what the operator says of it, which may begin with the same."""
     phase, cause = plan.status.phase or PHASE_UNKNOWN, why(plan)
-    if cause.lower().startswith(f"{phase} ".lower()):
+    if cause.lower().startswith((f"{phase} ".lower(), f"{phase}:".lower())):
         return cause[:1].upper() + cause[1:]
     return f"{phase}: {cause}"
 
