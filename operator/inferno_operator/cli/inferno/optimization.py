@@ -24,7 +24,7 @@ from inferno_operator.cli.console import (
 )
 from inferno_operator.cli.options.currency import IN_CENTS, Currency, Money, money_of
 from inferno_operator.cli.options.fail_on import FailOn, checks_of, refuse
-from inferno_operator.cli.options.inputs import Paths
+from inferno_operator.cli.options.inputs import InNamespace, Paths
 from inferno_operator.cli.options.rows import Filter, Sort
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def optimize(  # noqa: PLR0913 - an argument for each option
     words: Filter = "",
     sort: Sort = "",
     currency: Currency = IN_CENTS,
+    namespace: InNamespace = "",
     lenient: Lenient = False,
 ) -> None:
     """Show what every server would get.
@@ -70,7 +71,7 @@ def optimize(  # noqa: PLR0913 - an argument for each option
 
     checks, rows = checks_of(fail_on), RowOrder.asked(words, sort)
     money, doubts = money_of(currency), list[str]()
-    system = _read(paths, time_limit, lenient=lenient, doubt=doubts.extend)
+    system = _read(paths, time_limit, namespace, lenient=lenient, doubt=doubts.extend)
     system = system if curve is None else traced(system)
     changed, idle = apply_changes(system, map(parse_change, changes))
     warn(idle)
@@ -135,6 +136,7 @@ def explain(
     time_limit: TimeLimit = 30.0,
     *,
     currency: Currency = IN_CENTS,
+    namespace: InNamespace = "",
     lenient: Lenient = False,
 ) -> None:
     """Show every option of one server.
@@ -150,7 +152,7 @@ def explain(
     from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
 
     money = money_of(currency)
-    system = _read(paths, time_limit, lenient=lenient)
+    system = _read(paths, time_limit, namespace, lenient=lenient)
     options = explain(system, server)
     with working("looking for what would serve it"):
         solution = optimize(system)
@@ -178,6 +180,7 @@ def report(
     *,
     fail_on: FailOn = [],  # noqa: B006 - typer reads it and never changes it
     currency: Currency = IN_CENTS,
+    namespace: InNamespace = "",
     lenient: Lenient = False,
 ) -> None:
     """Write what every server would get as a page (HTML).
@@ -192,7 +195,7 @@ def report(
     from inferno_optimizer.wire.what_if import apply_changes
 
     checks, money = checks_of(fail_on), money_of(currency)
-    system = _read(paths, time_limit, lenient=lenient)
+    system = _read(paths, time_limit, namespace, lenient=lenient)
     system, idle = apply_changes(system, map(parse_change, changes))
     warn(idle)
     with working(f"optimizing {len(system.servers)} servers") as tell:
@@ -206,6 +209,7 @@ def report(
 def _read(
     paths: list[str],
     time_limit: float,
+    namespace: str,
     *,
     lenient: bool,
     doubt: Callable[[Sequence[str]], None] = lambda _: None,
@@ -216,5 +220,6 @@ def _read(
     """
     from inferno_operator.cli.offline.system import read_system, refuse_unknown
 
-    system = read_system(paths, warn if lenient else refuse_unknown, remark=warn, doubt=doubt)
+    unknown = warn if lenient else refuse_unknown
+    system = read_system(paths, unknown, remark=warn, doubt=doubt, namespace=namespace)
     return limited(system, time_limit)
