@@ -24,7 +24,8 @@ SYNONYMS = (("tpot", "itl"),)
 
 
 PRODUCTS = frozenset(
-    "b200 gb200 b300 gb300 h20 h100 h200 gh200 l4 l40s mi250 mi250x mi300a mi300x".split()
+    {"b200", "gb200", "b300", "gb300", "h20", "h100", "h200", "gh200"}
+    | {"l4", "l40s", "mi250", "mi250x", "mi300a", "mi300x"}
 )
 """Cards whose names differ by a letter or a digit, so that one is no misspelling of another."""
 

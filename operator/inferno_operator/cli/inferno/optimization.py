@@ -170,7 +170,7 @@ def explain(
 
 
 @app.command(epilog=examples("inferno report samples/fleet --html plan.html"))
-def report(
+def report(  # noqa: PLR0913 - an argument for each option
     paths: Paths,
     html: Annotated[
         Path, typer.Option(metavar="FILE", help="The page to write.", show_default=False)

@@ -63,18 +63,16 @@ def read_documents(paths: Iterable[str], namespace: str = "") -> list[Document]:
     """
     documents = [document for path in paths for document in _read(path)]
     items = [item for document in documents for item in _items(document)]
-    return [placed for item in items if (placed := _in_namespace(item, namespace))]
+    if not namespace:
+        return items
+    return [_in_namespace(i, namespace) for i in items if _namespace(i) in ("", namespace)]
 
 
-def _in_namespace(document: Document, namespace: str) -> Document | None:
-    """Return an object in a namespace, as `kubectl apply -n` has it; None if it names another."""
+def _namespace(document: Document) -> str:
+    """Return the namespace that an object names, "" for none."""
     content = document.content
     metadata = content.get("metadata") if isinstance(content, Mapping) else None
-    if not namespace or not isinstance(content, Mapping) or not isinstance(metadata, Mapping):
-        return document
-    if named := metadata.get("namespace"):
-        return document if named == namespace else None
-    return replace(document, content={**content, "metadata": {**metadata, "namespace": namespace}})
+    return str(metadata.get("namespace") or "") if isinstance(metadata, Mapping) else ""
 
 
 def _read(path: str) -> tuple[Document, ...]:

@@ -50,8 +50,9 @@ MEANINGS: Mapping[str, str] = {
     "OUT": "Mean output tokens of a request.",
     "OUT BECAUSE": "Why the Server cannot run on the accelerator.",
     "PHASE": "Where the Plan is: Proposed waits for an answer, Approved and Acting are on the way,"
-    " Done runs; Written is only written, as the operator scales none of its Servers. Superseded: a newer one took its place; Expired: its approval ended before;"
-    " Rejected: somebody said no; Failed: it could not be carried out.",
+    " Done runs. Written: the operator scales none of its Servers. Superseded: a newer one took its"
+    " place; Expired: its approval ended before; Rejected: somebody said no; Failed: it could not be"
+    " carried out.",
     "PLANNED": "What the plan decides.",
     "PRICE": ONE_MORE,
     "PRIORITY": "1 is served first.",

