@@ -83,7 +83,7 @@ def optimize(  # noqa: PLR0913 - an argument for each option
         before = solution
         with working("optimizing with what is changed"):
             solution = optimize(changed)
-        _show_comparison(output, changes, before, solution, rows, money)
+        _show_comparison(output, changes, changed, before, solution, rows, money)
     else:
         _show_solution(output, system, solution, rows, money)
     refuse(solution, checks)
@@ -108,6 +108,7 @@ def _show_solution(
 def _show_comparison(
     output: Format,
     changes: list[str],
+    system: "System",
     before: "Solution",
     after: "Solution",
     rows: "RowOrder",
@@ -122,8 +123,8 @@ def _show_comparison(
     show(
         output,
         lambda: encode_comparison(changes, comparison),
-        lambda: comparison_parts(comparison, money),
-        lambda: changes_table(comparison.differences, money),
+        lambda: comparison_parts(comparison, system, money),
+        lambda: changes_table(comparison.differences, system, money),
         rows,
     )
 
@@ -146,7 +147,7 @@ def explain(
     """
     from inferno_operator.cli.tables.solution import option_parts, saved_work_parts
     from inferno_operator.cli.tables.what_if import remedy_parts
-    from inferno_optimizer.explain.options import explain
+    from inferno_optimizer.explain.options import explain, with_choice
     from inferno_optimizer.explain.remedies import remedies
     from inferno_optimizer.optimize import optimize
     from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
@@ -158,6 +159,7 @@ def explain(
         solution = optimize(system)
         ways_out = remedies(system, solution, server)
     decision = next(d for d in solution.decisions if d.server == server)
+    options = with_choice(options, system, solution, server)
     show(
         output,
         lambda: {"options": encode_explanation(options), "remedies": encode_remedies(ways_out)},

@@ -13,6 +13,7 @@ from inferno_operator.runtime.texts import listed
 from inferno_optimizer.caveats import priority_problem
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.options import Option
+from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import (
     CapacityUse,
     Certificate,
@@ -30,6 +31,8 @@ DANGLING = UNMATCHED | {Reason.UNKNOWN_ACCELERATOR}
 
 DIGITS = 9
 """Decimals of a gap; further ones are rounding."""
+
+SCORE = "SCORE: change of cost plus the penalty of a move; lower is better"
 
 NAMES_SHOWN = 5
 """Largest number of servers that a note names."""
@@ -152,14 +155,15 @@ def solution_parts(system: System, solution: Solution, money: Money = CENTS) -> 
 
 
 def option_parts(options: Iterable[Option], money: Money = CENTS) -> Iterator[Part]:
-    """Yield every accelerator for one server, the best first, with the reason if it is out."""
+    """Yield every accelerator for one server, the best first: the chosen ones, and why not others."""
     options = list(options)
-    headings = ("ACCELERATOR", ">REPLICAS", ">BATCH", ">CARDS", "TYPE", ">COST", ">VALUE")
+    headings = ("ACCELERATOR", "CHOSEN", ">REPLICAS", ">BATCH", ">CARDS", "TYPE", ">COST", ">SCORE")
     ttft = with_ttft(options)
-    latencies = (*latency_headings(ttft=ttft), ">MAX RATE", "OUT BECAUSE")
+    latencies = (*latency_headings(ttft=ttft), ">MAX REQ/MIN", "WHY NOT")
     rows = [_option_row(option, money, ttft=ttft) for option in options]
-    optional = ("TYPE", "BATCH", "CARDS", "MAX RATE", "WAIT MS", "TTFT MS")
+    optional = ("TYPE", "BATCH", "MAX REQ/MIN", "WAIT MS", "TTFT MS", "CARDS")
     yield TextTable((*headings, *latencies), rows, optional)
+    yield SCORE
     yield from money.named()
     if warnings := [warning for option in options for warning in option.warnings]:
         yield ""
@@ -214,9 +218,10 @@ def latency_cells(prediction: Allocation | Option, *, ttft: bool) -> tuple[str, 
 
 def _option_row(option: Option, money: Money, *, ttft: bool) -> tuple[str, ...]:
     if option.reason:
-        return (option.accelerator, *[""] * (9 + ttft), option.reason)
+        return (option.accelerator, *[""] * (10 + ttft), option.reason)
     return (
         option.accelerator,
+        _chosen(option),
         str(option.replicas),
         str(option.max_batch_size),
         str(option.cards),
@@ -225,48 +230,57 @@ def _option_row(option: Option, money: Money, *, ttft: bool) -> tuple[str, ...]:
         money.amount(option.value),
         *latency_cells(option, ttft=ttft),
         f"{option.max_rate:.2f}",
-        "",
+        option.lost,
     )
 
 
+def _chosen(option: Option) -> str:
+    if option.chosen in (0, option.replicas):
+        return "yes" if option.chosen else ""
+    return f"{option.chosen} of {option.replicas}"
+
+
 def _servers(system: System, solution: Solution, money: Money) -> TextTable:
-    now = ("SERVER", "CLASS", "MODEL", "CURRENT", ">CURRENT:COST")
+    now = ("SERVER", "CLASS", "MODEL", ">LOAD REQ/MIN", "CURRENT", ">CURRENT:COST")
+    catalogue = Catalogue(system)
     ttft = with_ttft(solution.allocations.values())
     then = ("DESIRED", ">BATCH", ">DESIRED:COST", *latency_headings(ttft=ttft), "REASON")
     rows = [
         (
-            *_current_cells(server, money),
-            *_desired_cells(server, decision, money, ttft=ttft),
+            *_current_cells(server, catalogue, money),
+            *_desired_cells(server, decision, catalogue, money, ttft=ttft),
             decision.reason,
         )
         for server, decision in zip(system.servers, solution.decisions, strict=True)
     ]
     latencies = ("WAIT MS", "ITL MS", "TTFT MS")
-    optional = ("CLASS", "BATCH", *latencies, "MODEL", "CURRENT COST", "CURRENT")
+    optional = ("CLASS", "BATCH", *latencies, "MODEL", "CURRENT COST", "LOAD REQ/MIN", "CURRENT")
     return TextTable((*now, *then), rows, optional)
 
 
-def _current_cells(server: Server, money: Money) -> tuple[str, ...]:
+def _current_cells(server: Server, catalogue: Catalogue, money: Money) -> tuple[str, ...]:
     return (
         server.name,
         server.service_class,
         server.model,
-        placed(server.current),
+        f"{server.load.arrival_rate:g}",
+        placed(server.current, server.model, catalogue),
         money.amount(server.current.cost),
     )
 
 
 def _desired_cells(
-    server: Server, decision: Decision, money: Money, *, ttft: bool
+    server: Server, decision: Decision, catalogue: Catalogue, money: Money, *, ttft: bool
 ) -> tuple[str, ...]:
     """Return what is decided; where no decision is possible, what runs, which stays."""
     allocation = decision.allocation
     if stays(server, decision):
-        return (placed(server.current), "", money.amount(server.current.cost), *[""] * (2 + ttft))
+        current = placed(server.current, server.model, catalogue)
+        return (current, "", money.amount(server.current.cost), *[""] * (2 + ttft))
     if allocation is None:
         return ("-", *[""] * (4 + ttft))
     return (
-        placed(allocation),
+        placed(allocation, server.model, catalogue),
         str(allocation.max_batch_size),
         money.amount(allocation.cost),
         *latency_cells(allocation, ttft=ttft),
@@ -279,9 +293,9 @@ def stays(server: Server, decision: Decision) -> bool:
     return undecided and server.current.replicas > 0
 
 
-def placed(allocation: Allocation) -> str:
-    """Return replicas and accelerator; a dash if nothing runs."""
-    return allocation.placement if allocation.accelerator else "-"
+def placed(allocation: Allocation, model: str, catalogue: Catalogue) -> str:
+    """Return replicas of a model, each with its cards; a dash if nothing runs."""
+    return catalogue.placement(model, allocation) if allocation.accelerator else "-"
 
 
 def _notes(system: System, solution: Solution) -> Iterator[str]:
@@ -348,7 +362,7 @@ def one_more_card(
     """
     about = "~" if estimated else ""
     if gain is not None:
-        return f"{about}+{gain.load:.2f} of priority {gain.priority}"
+        return f"{about}+{gain.load:.2f} req/min of priority {gain.priority}"
     return "-" if price is None else f"{about}{money.amount(price)}"
 
 
@@ -358,7 +372,7 @@ def levels_table(levels: Iterable[Level]) -> TextTable:
         (str(level.priority), f"{level.served:.2f}", f"{level.bound:.2f}", f"{level.gap:.2g}")
         for level in levels
     ]
-    return TextTable((">PRIORITY", ">SERVED", ">AT MOST", ">GAP"), rows)
+    return TextTable((">PRIORITY", ">SERVED REQ/MIN", ">AT MOST REQ/MIN", ">GAP"), rows)
 
 
 def proof(certificate: Certificate) -> str:

@@ -51,8 +51,8 @@ MEANINGS: Mapping[str, str] = {
     "OUT BECAUSE": "Why the Server cannot run on the accelerator.",
     "PHASE": "Where the Plan is: Proposed waits for an answer, Approved and Acting are on the way,"
     " Done runs. Written: the operator scales none of its Servers. Superseded: a newer one took its"
-    " place; Expired: its approval ended before; Rejected: somebody said no; Failed: it could not be"
-    " carried out.",
+    " place; Expired: its approval ended before; Rejected: somebody said no; Failed: it could not"
+    " be carried out.",
     "PLANNED": "What the plan decides.",
     "PRICE": ONE_MORE,
     "PRIORITY": "1 is served first.",

@@ -30,7 +30,7 @@ from inferno_operator.pages.svg import Frame
 from inferno_operator.resources import Model, Server
 from inferno_operator.resources.conditions import READY
 from inferno_operator.resources.observation import Observation, readable
-from inferno_optimizer.explain.options import Option, explain
+from inferno_optimizer.explain.options import Option, explain, with_choice
 from inferno_optimizer.explain.remedies import remedies
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import Target
@@ -58,6 +58,7 @@ def server_view(  # noqa: PLR0913 - all that is known of a Server
     chosen = choose_server(observations, namespace, name)
     system, solution = outcome.snapshot.system, outcome.solution
     options = explain(system, chosen.spec.name)
+    options = with_choice(options, system, solution, chosen.spec.name)
     found = remedies(system, solution, chosen.spec.name)
     decision = next(d for d in solution.decisions if d.server == chosen.spec.name)
     target = Catalogue(system).target(next(s for s in system.servers if s.name == decision.server))
