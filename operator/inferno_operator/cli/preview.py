@@ -1,10 +1,12 @@
 """Objects and a solution -> the changes that an optimization would write to Servers; pure."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
+from inferno_operator.cli.tables.cluster import Label, plain
 from inferno_operator.controllers.actuation.decision import UNDECIDED
 from inferno_operator.controllers.optimization.allocations import priced_current
 from inferno_operator.controllers.optimization.changes import Update, plan_updates
@@ -47,7 +49,7 @@ class Preview:
     `action` is the difference of the last two; a Server that loses all that runs or was desired
     stops. One with an unreadable spec does not change.
     `warnings` are those of the planned allocation, in one line; `absence` says why there is nothing
-    that the operator could scale, "" if there is.
+    that the operator could scale, "" if there is. `label` is how accelerators are shown for it.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Preview:
     message: str
     warnings: str = ""
     absence: str = ""
+    label: Label = field(default=plain, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,7 @@ def _preview(observation: Observation, update: Update, catalogue: Catalogue) -> 
         message=verdict.message,
         warnings=next((v.message for v in update.verdicts if v.type == WARNINGS), ""),
         absence=absence(observation.status),
+        label=partial(catalogue.label, spec.model),
     )
 
 

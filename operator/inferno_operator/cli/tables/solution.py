@@ -155,7 +155,7 @@ def solution_parts(system: System, solution: Solution, money: Money = CENTS) -> 
 
 
 def option_parts(options: Iterable[Option], money: Money = CENTS) -> Iterator[Part]:
-    """Yield every accelerator for one server, the best first: the chosen ones, and why not others."""
+    """Yield every accelerator for one server, the best first: what is chosen, and why not others."""
     options = list(options)
     headings = ("ACCELERATOR", "CHOSEN", ">REPLICAS", ">BATCH", ">CARDS", "TYPE", ">COST", ">SCORE")
     ttft = with_ttft(options)

@@ -30,13 +30,12 @@ NAVIGATION = (
 )
 
 UNITS = {
-    **dict.fromkeys(("LOAD", "RATE"), "requests/min"),
     **dict.fromkeys(("ITL", "TTFT", "WAIT", "ITL/SLO", "TTFT/SLO", "WAIT/SLO", "STEP"), "ms"),
     **dict.fromkeys(("IN", "OUT"), "tokens"),
 }
 """Units of columns of numbers, by the last word of their names."""
 
-COSTS = ("COST", "CHANGE", "VALUE", "PRICE", "CARD")
+COSTS = ("COST", "CHANGE", "SCORE", "PRICE", "CARD")
 """Columns of costs, by the last word of their names."""
 
 LONG = 28
@@ -51,7 +50,7 @@ ROWS_BESIDE = 30
 QUANTITY = "QUANTITY"
 """The column with names of quantities, which have units of their own."""
 
-LOAD = ">LOAD"
+LOAD = ">LOAD REQ/MIN"
 """The column with the loads over time."""
 
 SPARK_WIDTH, SPARK_HEIGHT = 100.0, 20.0
