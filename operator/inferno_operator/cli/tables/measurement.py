@@ -25,7 +25,7 @@ DECIMALS = 4
 QUANTITIES = (LOAD, "ITL", "WAIT", "TTFT")
 
 HEADINGS = (
-    "SERVER", "QUALITY", ">AGE", f">{LOAD}", ">IN", ">OUT", ">ITL", ">TTFT", ">WAIT",
+    "SERVER", "QUALITY", ">AGE", ">LOAD", ">IN", ">OUT", ">ITL", ">TTFT", ">WAIT",
     ">RUNNING", ">WAITING", ">KV", "REPLICAS", "MISSES",
 )  # fmt: skip
 

@@ -21,7 +21,7 @@ from inferno_operator.cli.tables.solution import (
 from inferno_optimizer.solution import Reason, Solution
 
 OPTIONAL = (
-    *("CLASS", "BATCH", "WAIT MS", "ITL MS", "TTFT MS", "LOAD REQ/MIN", "DESIRED COST", "DESIRED"),
+    *("CLASS", "BATCH", "WAIT MS", "ITL MS", "TTFT MS", "LOAD", "DESIRED COST", "DESIRED"),
     *("CURRENT COST", "PLANNED COST", "CURRENT"),
 )
 """Columns of servers that a narrow terminal does not show."""
@@ -51,7 +51,7 @@ def changes_table(plan: PlanPreview, solution: Solution, money: Money = CENTS) -
     now = (
         "SERVER",
         "CLASS",
-        ">LOAD REQ/MIN",
+        ">LOAD",
         "CURRENT",
         ">CURRENT:COST",
         "DESIRED",

@@ -37,6 +37,9 @@ SCORE = "SCORE: change of cost plus the penalty of a move; lower is better"
 NAMES_SHOWN = 5
 """Largest number of servers that a note names."""
 
+UNITS = dict.fromkeys(("LOAD", "MAX RATE", "SERVED", "AT MOST"), "REQ/MIN")
+"""Units of columns by their names, where tables are read without a page that says them."""
+
 GAP = "  "
 """What stands between columns."""
 
@@ -96,12 +99,18 @@ class TextTable:
     def _titles(self) -> list[str]:
         names = {"", *map(name_of, self.headings)}
         parts = (heading.removeprefix(">").rpartition(":") for heading in self.headings)
-        return [title if owner in names else f"{owner} {title}" for owner, _, title in parts]
+        titles = [title if owner in names else f"{owner} {title}" for owner, _, title in parts]
+        return list(map(with_unit, titles))
 
 
 def name_of(heading: str) -> str:
     """Return the unique name of a column."""
     return heading.removeprefix(">").replace(":", " ")
+
+
+def with_unit(name: str) -> str:
+    """Return the name of a column with its unit, if it has one that its name does not say."""
+    return f"{name} {UNITS[name]}" if name in UNITS else name
 
 
 Part = TextTable | str
@@ -130,8 +139,8 @@ def csv_text(parts: Iterable[Part]) -> str:
     table = first_table(parts)
     if table is None:
         raise InputError("there is no table to print as CSV: take another --output")
-    text = StringIO()
-    writer(text).writerows(table.records())
+    text, (names, *rows) = StringIO(), table.records()
+    writer(text).writerows([list(map(with_unit, names)), *rows])
     return text.getvalue()
 
 
@@ -155,16 +164,16 @@ def solution_parts(system: System, solution: Solution, money: Money = CENTS) -> 
 
 
 def option_parts(options: Iterable[Option], money: Money = CENTS) -> Iterator[Part]:
-    """Yield every accelerator for one server, the best first: what is chosen, and why not others."""
+    """Yield every accelerator for one server, the best first: the choice, and why not others."""
     options = list(options)
     headings = ("ACCELERATOR", "CHOSEN", ">REPLICAS", ">BATCH", ">CARDS", "TYPE", ">COST", ">SCORE")
     ttft = with_ttft(options)
-    latencies = (*latency_headings(ttft=ttft), ">MAX REQ/MIN", "WHY NOT")
+    latencies = (*latency_headings(ttft=ttft), ">MAX RATE", "WHY NOT")
     rows = [_option_row(option, money, ttft=ttft) for option in options]
-    optional = ("TYPE", "BATCH", "MAX REQ/MIN", "WAIT MS", "TTFT MS", "CARDS")
+    optional = ("TYPE", "BATCH", "MAX RATE", "WAIT MS", "TTFT MS", "CARDS")
     yield TextTable((*headings, *latencies), rows, optional)
-    yield SCORE
     yield from money.named()
+    yield SCORE
     if warnings := [warning for option in options for warning in option.warnings]:
         yield ""
         yield from (f"warning: {warning}" for warning in warnings)
@@ -241,7 +250,7 @@ def _chosen(option: Option) -> str:
 
 
 def _servers(system: System, solution: Solution, money: Money) -> TextTable:
-    now = ("SERVER", "CLASS", "MODEL", ">LOAD REQ/MIN", "CURRENT", ">CURRENT:COST")
+    now = ("SERVER", "CLASS", "MODEL", ">LOAD", "CURRENT", ">CURRENT:COST")
     catalogue = Catalogue(system)
     ttft = with_ttft(solution.allocations.values())
     then = ("DESIRED", ">BATCH", ">DESIRED:COST", *latency_headings(ttft=ttft), "REASON")
@@ -254,7 +263,7 @@ def _servers(system: System, solution: Solution, money: Money) -> TextTable:
         for server, decision in zip(system.servers, solution.decisions, strict=True)
     ]
     latencies = ("WAIT MS", "ITL MS", "TTFT MS")
-    optional = ("CLASS", "BATCH", *latencies, "MODEL", "CURRENT COST", "LOAD REQ/MIN", "CURRENT")
+    optional = ("CLASS", "BATCH", *latencies, "MODEL", "CURRENT COST", "LOAD", "CURRENT")
     return TextTable((*now, *then), rows, optional)
 
 
@@ -372,7 +381,7 @@ def levels_table(levels: Iterable[Level]) -> TextTable:
         (str(level.priority), f"{level.served:.2f}", f"{level.bound:.2f}", f"{level.gap:.2g}")
         for level in levels
     ]
-    return TextTable((">PRIORITY", ">SERVED REQ/MIN", ">AT MOST REQ/MIN", ">GAP"), rows)
+    return TextTable((">PRIORITY", ">SERVED", ">AT MOST", ">GAP"), rows)
 
 
 def proof(certificate: Certificate) -> str:

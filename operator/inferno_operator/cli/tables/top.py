@@ -45,7 +45,7 @@ LEAST_LEFT = -9.99
 """Least share of a target that is shown: a latency of eleven times the target."""
 
 OPTIONAL = (
-    *("CLASS", "MEASURED", "WAIT/SLO", "TTFT/SLO", "ITL/SLO", "COST", "LOAD REQ/MIN"),
+    *("CLASS", "MEASURED", "WAIT/SLO", "TTFT/SLO", "ITL/SLO", "COST", "LOAD"),
     "CURRENT",
 )
 """Columns of servers that a narrow terminal does not show."""
@@ -115,7 +115,7 @@ def servers_table(views: Sequence[ServerView], money: Money = CENTS) -> TextTabl
     """Return the servers; only headings where there are none."""
     shown = [key for key, _ in LATENCIES if any(view.headroom(key) for view in views)]
     latencies = [f">{name}/SLO" for key, name in LATENCIES if key in shown]
-    headings = ["SERVER", "CLASS", "CURRENT", "DESIRED", ">LOAD REQ/MIN"]
+    headings = ["SERVER", "CLASS", "CURRENT", "DESIRED", ">LOAD"]
     for heading in latencies:
         headings += [heading, f"{heading}:LEFT"]
     measured = ["MEASURED"] if any(view.is_measured for view in views) else []
@@ -251,7 +251,7 @@ def _cards(cards: Sequence[CardUse], money: Money) -> TextTable:
     rows = [
         (
             item.type,
-            in_use(item),
+            _in_use(item),
             "-" if item.planned is None else str(item.planned),
             "-" if item.held is None else str(item.held),
             str(item.available),
@@ -265,7 +265,7 @@ def _cards(cards: Sequence[CardUse], money: Money) -> TextTable:
     return TextTable((*headings, *counts), rows, ("LIMITED BY", "OTHERS", "HELD", "PLANNED"))
 
 
-def in_use(item: CardUse) -> str:
+def _in_use(item: CardUse) -> str:
     """Return the cards that run, marked where they are more than there are."""
     return f"{item.running}{TOO_MANY if item.running > item.available else ''}"
 

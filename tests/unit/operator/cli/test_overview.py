@@ -123,7 +123,7 @@ def test_servers_stand_beside_their_targets_and_cards() -> None:
     )
 
     assert lines(missing, PROMISES, accelerator(), model(), capacity(5), optimizer()) == [
-        "SERVER CLASS CURRENT DESIRED LOAD ITL/SLO LEFT TTFT/SLO LEFT COST READY",
+        "SERVER CLASS CURRENT DESIRED LOAD REQ/MIN ITL/SLO LEFT TTFT/SLO LEFT COST READY",
         "s C 2 x A - 90 50.0/40 -25% 100.0/200 50% 20.00 NoCapacity",
         "",
         "s: not enough cards: it takes 2",
@@ -211,7 +211,7 @@ def test_load_that_one_more_card_serves_stands_in_place_of_its_price() -> None:
 
     subject = {**optimizer("a"), "status": {"lastOptimization": last}}
 
-    assert "T 0 1 0 0 +30.50 of priority 2" in lines(subject)
+    assert "T 0 1 0 0 +30.50 req/min of priority 2" in lines(subject)
     capacity = overview_document(overview([observed(subject)]))["capacity"]
     assert capacity[0]["gain"] == {"priority": 2, "load": 30.5}
 
@@ -240,7 +240,7 @@ def test_servers_that_no_optimization_has_seen_are_told() -> None:
 
 
 def test_nothing_at_all_is_told_too() -> None:
-    assert lines() == ["no Servers in this namespace; --namespace names another one"]
+    assert lines() == ["no Servers in this namespace; use -n to choose another"]
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def by_prometheus(name: str, **numbers: object) -> Manifest:
 def test_measured_latencies_are_shown_instead_of_those_in_the_spec() -> None:
     shown = lines(by_prometheus("S", arrivalRate=120, itlAverage=36, avgOutTokens=10), PROMISES)
 
-    assert shown[0] == "SERVER CLASS CURRENT DESIRED LOAD ITL/SLO LEFT COST MEASURED READY"
+    assert shown[0] == "SERVER CLASS CURRENT DESIRED LOAD REQ/MIN ITL/SLO LEFT COST MEASURED READY"
     assert shown[1] == "s C 2 x A - 120 36.0/40 10% 20.00 Fresh Allocated"
 
 
@@ -310,7 +310,7 @@ def test_what_is_not_measured_is_unknown_and_not_what_the_spec_has() -> None:
 def test_where_nothing_is_known_no_server_is_said_to_hold_its_targets() -> None:
     shown = lines(server("S", spec={"currentAlloc": running(1, 1)}), PROMISES)
 
-    assert "no server has a known latency with a target; cost" in "".join(shown)
+    assert "no measured latencies yet; cost" in "".join(shown)
     assert "miss" not in "".join(shown)
 
 

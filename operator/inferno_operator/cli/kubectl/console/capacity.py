@@ -9,7 +9,7 @@ from inferno_operator.cli.kubectl.console.page import ConsolePage, PageLink
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.overview import CardUse, overview, overview_document
 from inferno_operator.cli.tables.solution import Part, TextTable, one_more_card
-from inferno_operator.cli.tables.top import excess_notes, in_use
+from inferno_operator.cli.tables.top import excess_notes
 from inferno_operator.pages.charts import Chart, line_chart
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.pages.svg import Frame, stairs
@@ -77,7 +77,7 @@ def _parts(cards: Sequence[CardUse], money: Money) -> Iterator[Part]:
 def _row(item: CardUse, money: Money, *, counted: bool) -> Sequence[str]:
     return (
         item.type,
-        f"{in_use(item)}/{item.available}",
+        f"{item.running}/{item.available}",
         "-" if item.planned is None else f"{item.planned}/{item.available}",
         "-" if item.held is None else str(item.held),
         one_more_card(item.price, item.gain, money, estimated=item.estimated),

@@ -123,7 +123,7 @@ def classes_of(views: Sequence[ServerView]) -> Mapping[str, Sequence[ServerView]
 
 
 def _classes_table(classes: Mapping[str, Sequence[ServerView]], money: Money) -> TextTable:
-    headings = ("CLASS", ">PRIORITY", ">SERVERS", ">MISS A TARGET", ">LOAD REQ/MIN", ">COST")
+    headings = ("CLASS", ">PRIORITY", ">SERVERS", ">MISS A TARGET", ">LOAD", ">COST")
     rows = [
         (
             name,

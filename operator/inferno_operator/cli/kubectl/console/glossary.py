@@ -38,8 +38,8 @@ MEANINGS: Mapping[str, str] = {
     "ITL/SLO LEFT": LEFT,
     "KV": "How full the KV cache is, which keeps the tokens of running requests.",
     "LIMITED BY": "Why there are not more cards: the Capacity, or what else uses them.",
-    "LOAD REQ/MIN": "Requests that arrive each minute.",
-    "MAX REQ/MIN": "Most requests that one replica serves within all targets.",
+    "LOAD": "Requests that arrive.",
+    "MAX RATE": "Most requests that one replica serves within all targets.",
     "MISS A TARGET": "Servers with a latency above its target now, of those with known latencies.",
     "MISSES": "Targets that the measured latencies miss now.",
     "NOW/SLO": "What a target limits now, of what it allows: the mean, or the percentile that the"
@@ -49,7 +49,7 @@ MEANINGS: Mapping[str, str] = {
     "OURS": "Cards that Servers use.",
     "OUT": "Mean output tokens of a request.",
     "SCORE": "What plans make as small as possible: the change of cost, and a penalty for a move.",
-    "CHOSEN": "Whether the plan uses the option; a number of replicas, where it has fewer than needed.",
+    "CHOSEN": "Whether the plan uses the option, and how many replicas where it needs more.",
     "WHY NOT": "Why the plan does not use the option.",
     "PHASE": "Where the Plan is: Proposed waits for an answer, Approved and Acting are on the way,"
     " Done runs. Written: the operator scales none of its Servers. Superseded: a newer one took its"

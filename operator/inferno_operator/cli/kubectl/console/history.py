@@ -7,7 +7,7 @@ from inferno_operator.cli.kubectl.answer import in_order
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.savings import SpendingRow, accounts, saved, savings_document
-from inferno_operator.cli.tables.cluster import Labels
+from inferno_operator.cli.tables.cluster import Labels, labels_of
 from inferno_operator.cli.tables.plans import PHASE_UNKNOWN, placed_cell
 from inferno_operator.cli.tables.savings import savings_parts
 from inferno_operator.cli.tables.solution import Part, TextTable

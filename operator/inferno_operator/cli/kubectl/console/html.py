@@ -30,6 +30,7 @@ NAVIGATION = (
 )
 
 UNITS = {
+    **dict.fromkeys(("LOAD", "RATE"), "requests/min"),
     **dict.fromkeys(("ITL", "TTFT", "WAIT", "ITL/SLO", "TTFT/SLO", "WAIT/SLO", "STEP"), "ms"),
     **dict.fromkeys(("IN", "OUT"), "tokens"),
 }
@@ -50,7 +51,7 @@ ROWS_BESIDE = 30
 QUANTITY = "QUANTITY"
 """The column with names of quantities, which have units of their own."""
 
-LOAD = ">LOAD REQ/MIN"
+LOAD = ">LOAD"
 """The column with the loads over time."""
 
 SPARK_WIDTH, SPARK_HEIGHT = 100.0, 20.0

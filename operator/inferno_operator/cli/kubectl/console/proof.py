@@ -2,13 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from math import isclose
 
 from inferno_operator.cli.kubectl.answer import in_order
 from inferno_operator.cli.options.currency import Money
 from inferno_operator.controllers.approval.inputs import inputs_digest
 from inferno_operator.pages.figures import KeyFigure
-from inferno_operator.resources import Certificate, LastOptimization, Optimizer, Server
+from inferno_operator.resources import (
+    Certificate,
+    LastOptimization,
+    Optimizer,
+    Server,
+    moved,
+)
 from inferno_operator.resources.conditions import READY
 from inferno_operator.resources.observation import Observation, readable
 
@@ -66,12 +71,11 @@ def _changes_since(observations: Sequence[Observation], last: LastOptimization) 
 
 
 def _has_other_load(server: Server) -> bool:
-    """Whether a load that nobody measures is not the one that was decided for."""
+    """Whether the load is another one than was decided for, beyond the tolerance of Plans."""
     current, desired = server.spec.current_alloc, server.spec.desired_alloc
-    if server.spec.measure is not None or not (current and current.load and desired):
+    if not (current and current.load and desired and desired.load):
         return False
-    rate = desired.load.arrival_rate if desired.load else 0.0
-    return not isclose(current.load.arrival_rate, rate, rel_tol=1e-6, abs_tol=1e-6)
+    return bool(moved(desired.load, current.load))
 
 
 INPUTS = frozenset({"Accelerator", "Model", "ServiceClass", "Capacity", "Server"})
