@@ -215,7 +215,7 @@ def _option(candidates: Candidates, row: int) -> Option:
     types = " + ".join(candidates.types[t] for t, _ in candidates.cards_of(row))
     name = candidates.placement(row)
     catalogue, model = candidates.catalogue, _server_of(candidates, row).model
-    fixed = Option(name, types, max_batch_size=batch, generation=generation, place=name)
+    fixed = Option(name, types, max_batch_size=batch, generation=generation)
     if not candidates.usable[row]:
         return replace(fixed, reason=_out_of_reach(candidates, row))
     latencies = candidates.latencies(np.array([row]), candidates.replicas[[row]])
@@ -224,6 +224,7 @@ def _option(candidates: Candidates, row: int) -> Option:
     placement = catalogue.placement(model, Allocation(name, replicas, roles=roles))
     return replace(
         fixed,
+        place=name,
         accelerator=" + ".join(part.placement for part in roles) or name,
         placement=placement,
         needs=tuple(

@@ -89,7 +89,8 @@ def acting(observation: Observation, by: str, arrivals: Arrivals) -> Update:
 
 def done(observation: Observation, by: str, arrivals: Arrivals, now: datetime) -> Update:
     """Return the update of a Plan whose Servers run what was decided, or that is only written."""
-    count, phase = arrivals.arrived, "Done"
+    count = arrivals.arrived
+    phase: Phase = "Done"
     message = f"{_count(count, 'Server')} {'runs' if count == 1 else 'run'} what was decided"
     if count:
         message += _unscaled(arrivals)

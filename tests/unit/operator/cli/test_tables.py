@@ -7,10 +7,10 @@ import pytest
 from inferno_operator.cli.tables.calibration import doubt_parts
 from inferno_operator.cli.tables.rich import rich_text
 from inferno_operator.cli.tables.solution import (
+    SCORE,
     TextTable,
     cards_table,
     csv_text,
-    SCORE,
     option_parts,
     saved_work_parts,
     solution_parts,

@@ -29,6 +29,7 @@ from inferno_operator.resources import CalibratedData, Model, PerformanceData, S
 from inferno_operator.resources.conditions import CALIBRATED
 from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.system import Role
 
 
 def models_view(observations: Sequence[Observation], money: Money = CENTS) -> ConsolePage:
@@ -197,7 +198,7 @@ def _row(
 
 def _cards(model: Model, data: PerformanceData, catalogue: Catalogue) -> int:
     """Cards of one replica."""
-    _, cards = catalogue.cards_per_replica(model.spec.name, data.acc, data.role)
+    _, cards = catalogue.cards_per_replica(model.spec.name, data.acc, Role(data.role))
     return cards
 
 

@@ -65,7 +65,9 @@ def test_a_plan_that_does_not_exist_is_told_with_those_like_it() -> None:
         choose_plan([plan("fleet-2")], "llm", "fleet-3")
 
 
-@pytest.mark.parametrize("phase", ["Acting", "Done", "Written", "Superseded", "Expired", "Rejected", "Failed"])
+@pytest.mark.parametrize(
+    "phase", ["Acting", "Done", "Written", "Superseded", "Expired", "Rejected", "Failed"]
+)
 def test_a_plan_past_its_decision_needs_no_answer(phase: str) -> None:
     with pytest.raises(InputError, match=f"is already {phase}; there is nothing to approve"):
         check_open(plan("fleet-1", phase))

@@ -1263,5 +1263,3 @@ def test_the_cards_of_a_replica_count_those_of_its_accelerator(seen: list[Observ
         name: name[0] for name in cards if name.startswith(("2x", "4x"))
     }
     assert cards
-
-
