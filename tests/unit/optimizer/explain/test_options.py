@@ -94,8 +94,8 @@ def test_one_that_is_out_has_no_numbers_but_says_what_is_asked_and_what_can_be_h
     option = explain(one_server(server, profile, target=Target(17, 20)), "chat")[0]
 
     assert option == Option("G2", "G2", max_batch_size=1, reason=option.reason)
-    assert "slo-itl 17 ms, at least 17.49 ms" in option.reason
-    assert "slo-ttw 20 ms, at least 26.85 ms" in option.reason
+    assert "slo-itl: 17.49 ms at best, target 17 ms" in option.reason
+    assert "slo-ttw: 26.85 ms at best, target 20 ms" in option.reason
 
 
 def test_a_percentile_that_is_out_of_reach_is_told_by_the_field_that_asks_for_it() -> None:
