@@ -90,16 +90,16 @@ def acting(observation: Observation, by: str, arrivals: Arrivals) -> Update:
 def done(observation: Observation, by: str, arrivals: Arrivals, now: datetime) -> Update:
     """Return the update of a Plan whose Servers run what was decided, or that is only written."""
     count = arrivals.arrived
-    phase: Phase = "Done"
-    message = f"{_count(count, 'Server')} {'runs' if count == 1 else 'run'} what was decided"
-    if count:
-        message += _unscaled(arrivals)
-    elif arrivals.unscaled:
-        phase, message = "Written", _written(len(arrivals.unscaled), UNSCALED)
-    else:
+    if not count and not arrivals.unscaled:
         return superseded(observation, f"its Servers were deleted: {_named(arrivals.gone)}", now)
-    verdict = Verdict(CARRIED_OUT, holds=True, reason=phase, message=message + _gone(arrivals))
-    return _update(observation, phase, verdict, by=by, arrived=count, finished=now)
+    if not count:
+        message = _written(len(arrivals.unscaled), UNSCALED) + _gone(arrivals)
+        verdict = Verdict(CARRIED_OUT, holds=True, reason="Written", message=message)
+        return _update(observation, "Written", verdict, by=by, arrived=0, finished=now)
+    message = f"{_count(count, 'Server')} {'runs' if count == 1 else 'run'} what was decided"
+    message += _unscaled(arrivals) + _gone(arrivals)
+    verdict = Verdict(CARRIED_OUT, holds=True, reason="Done", message=message)
+    return _update(observation, "Done", verdict, by=by, arrived=count, finished=now)
 
 
 def recommended(observation: Observation, by: str, decisions: int, now: datetime) -> Update:

@@ -186,10 +186,10 @@ class Scene:
             "observedGeneration": stored["metadata"]["generation"] + 1,  # after this change
             "lastTransitionTime": "2026-03-01T12:00:00Z",
         }
-        status = stored.get("status", {})
-        others = [c for c in status.get("conditions", ()) if c["type"] != "Actuated"]
+        before = stored.get("status", {})
+        others = [c for c in before.get("conditions", ()) if c["type"] != "Actuated"]
         conditions = {"conditions": [*others, told]}
-        self.cluster.add({**stored, "status": {**status, **conditions}})
+        self.cluster.add({**stored, "status": {**before, **conditions}})
 
     def restarted(self) -> "AbstractAsyncContextManager[Scene]":
         """Another operator on the same objects."""
