@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any, Self
 
 from inferno_operator.cli.headroom import Headroom, headrooms, measured_headrooms
-from inferno_operator.cli.tables.cluster import Label, plain
 from inferno_operator.controllers.measurement.load import with_last_good
 from inferno_operator.controllers.optimization.allocations import priced_current
+from inferno_operator.controllers.optimization.placements import Label, plain
 from inferno_operator.controllers.optimization.snapshot import KINDS, build_system
 from inferno_operator.resources import (
     CURRENT_ALLOC,

@@ -5,22 +5,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from inferno_operator.cli.options.currency import Money
+from inferno_operator.controllers.optimization.placements import Label, plain
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.resources import Allocation, ReplicaAllocation, Server, ServerAllocation
 from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import Role
 
-Label = Callable[[str, Role], str]
-"""An accelerator as it is shown for replicas of a role: with the cards of one replica."""
-
 Labels = Callable[[str], Label]
 """The labels for the replicas of a Server, by the name of the object."""
-
-
-def plain(accelerator: str, role: Role = Role.BOTH) -> str:  # noqa: ARG001 - a Label
-    """Return the name of an accelerator, where it is not known what a replica takes."""
-    return accelerator
 
 
 def catalogue_of(observations: Iterable[Observation]) -> Catalogue:

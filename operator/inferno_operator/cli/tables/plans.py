@@ -9,10 +9,11 @@ from datetime import datetime
 from functools import partial
 
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.tables.cluster import Label, Labels, plain
+from inferno_operator.cli.tables.cluster import Labels
 from inferno_operator.cli.tables.solution import Part, TextTable, grouped
 from inferno_operator.cli.tables.top import age
 from inferno_operator.controllers.approval.status import how_to_answer
+from inferno_operator.controllers.optimization.placements import Label, plain
 from inferno_operator.resources import Placement, Plan, PlanStep, Reduction
 from inferno_optimizer.system import Role, place_of
 

@@ -13,7 +13,6 @@ from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.kubectl.selection import choose_model
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.tables.cluster import (
-    Label,
     catalogue_of,
     cost,
     cost_cell,
@@ -24,6 +23,7 @@ from inferno_operator.cli.tables.measurement import number
 from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_operator.cli.tables.top import age, condition_parts
 from inferno_operator.controllers.optimization.allocations import priced_current
+from inferno_operator.controllers.optimization.placements import Label
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.resources import CalibratedData, Model, PerformanceData, Server
 from inferno_operator.resources.conditions import CALIBRATED
