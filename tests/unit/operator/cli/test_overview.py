@@ -356,3 +356,41 @@ def test_an_optimizer_says_why_it_has_no_plan_yet_although_nobody_asks_for_one()
         "Optimizer inferno: Unavailable: nobody answers",
     ]
     assert lines(waiting)[-1] == "Optimizer inferno: not optimized yet"
+
+
+def test_every_placement_shows_the_cards_of_a_replica() -> None:
+    eight = model()
+    eight["spec"]["data"][0]["accCount"] = 8
+    here = server("S", spec={"currentAlloc": running(3, 2), "desiredAlloc": running(1, 2)})
+
+    row = lines(here, accelerator(), eight)[1]
+
+    assert row.startswith("s C 3 x 8xA 1 x 8xA ")
+
+
+def test_more_cards_in_use_than_there_are_are_marked() -> None:
+    here = server("S", spec={"currentAlloc": running(36, 2)})
+
+    shown = lines(here, accelerator(), model(), capacity(32))
+
+    assert (
+        "! 36 cards of T in use, and only 32 available: correct Capacity or currentAlloc" in shown
+    )
+    assert any(line.startswith("T 36! ") for line in shown)
+
+
+def test_a_narrow_terminal_keeps_the_target_that_is_missed() -> None:
+    targets = {"model": "M", "slo-itl": 100, "slo-ttw": 10}
+    promises = manifest("ServiceClass", {"name": "C", "priority": 1, "data": [targets]}, name="c")
+    current = {**running(2, 2), "itlAverage": 7, "waitAverage": 18.77}
+    here = server("S", spec={"currentAlloc": current})
+    table = servers_table(overview([observed(m) for m in (here, promises)]).servers)
+    names = [heading.removeprefix(">").replace(":", " ") for heading in table.headings]
+
+    places = [names.index(name) for name in ("ITL/SLO LEFT", "WAIT/SLO LEFT")]
+    narrow, left_out = table.within(table.width() // 2)
+
+    assert [table.rows[0][place] for place in places] == ["93%", "-463%"]
+    assert "ITL/SLO LEFT" in left_out or "WAIT/SLO LEFT" not in left_out
+    assert list(table.optional)[-1] == "WAIT/SLO LEFT"
+    assert narrow.width() < table.width()
