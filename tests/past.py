@@ -433,7 +433,7 @@ def _failing(observation: Observation, place: int) -> Observation:
 
 
 PHASES: Mapping[Phase, tuple[str, str]] = {
-    "Done": ("Done", "6 Servers run what was decided, as far as the operator scales them"),
+    "Done": ("Done", "6 Servers run what was decided"),
     "Expired": ("Expired", "the approval of ana@example.com ended at 2026-11-22 20:00:00 UTC"),
     "Rejected": ("NotApproved", "rejected by ana@example.com"),
     "Failed": (

@@ -165,10 +165,12 @@ def _served(
         return Decision(server.name, Reason.ALLOCATED, IDLE, nothing)
     wanted = int(candidates.replicas[row])
     allocation = _allocation(candidates, row, replicas, latencies, place)
+    placement = candidates.catalogue.placement(server.model, allocation)
     if replicas == wanted:
-        return Decision(server.name, Reason.ALLOCATED, allocation.placement, allocation)
+        return Decision(server.name, Reason.ALLOCATED, placement, allocation)
+    gets = placement if allocation.roles else str(replicas)
     message = (
-        f"{allocation.placement} of the {_all_of(candidates, row)} that its targets take:"
+        f"gets {gets} of the {_all_of(candidates, row)} it needs:"
         f" {_shortage(candidates, row, allocation)};"
         f" at {_forecast_load(candidates, row)} expect an inter-token latency of"
         f" {_ms(allocation.itl_ms)} and {_delay(allocation)}"
@@ -181,7 +183,7 @@ def _shortage(candidates: Candidates, row: int, allocation: Allocation) -> str:
     current = candidates.cases[int(candidates.pairs.case[row])].server.current
     holds = candidates.system.options.saturation_policy is SaturationPolicy.HOLD
     if not holds or current.mix or current.placement != allocation.placement:
-        return "capacity is short"
+        return "not enough cards"
     types = " and ".join(candidates.types[t] for t, _ in candidates.cards_of(row))
     return f"it holds what runs, as cards of {types} are short; add some or lower the load"
 
@@ -205,8 +207,9 @@ def _kept(
             roles=tuple(stay) if server.current.roles else (),
         )
     )
+    placement = candidates.catalogue.placement(server.model, kept)
     message = (
-        f"{kept.placement}: it holds what runs, which its targets do not allow for, as cards are"
+        f"{placement}: it holds what runs, which its targets do not allow for, as cards are"
         f" short of what it takes: {_needs(candidates, rows, rest)}; add capacity or lower the load"
     )
     return Decision(server.name, Reason.BEST_EFFORT, message, kept)
@@ -250,9 +253,11 @@ def _allocation(
 
 def _all_of(candidates: Candidates, row: int) -> str:
     """All the replicas of a row, as text."""
+    server = candidates.cases[int(candidates.pairs.case[row])].server
     wanted = int(candidates.replicas[row])
-    roles = candidates.roles(row, wanted)
-    return " + ".join(part.placement for part in roles) or str(wanted)
+    part = Allocation(_accelerator(candidates, row), wanted)
+    whole = replace(part, roles=candidates.roles(row, wanted))
+    return candidates.catalogue.placement(server.model, whole)
 
 
 def _mixed(candidates: Candidates, mix: Mix) -> Decision:
@@ -279,7 +284,8 @@ def _mixed(candidates: Candidates, mix: Mix) -> Decision:
         tail=_longest(part.tail for part in parts if part.tail),
         mix=tuple(parts[i] for i in order),
     )
-    return Decision(server.name, Reason.ALLOCATED, allocation.placement, allocation)
+    placement = candidates.catalogue.placement(server.model, allocation)
+    return Decision(server.name, Reason.ALLOCATED, placement, allocation)
 
 
 def _capacity(candidates: Candidates, rows: IntArray) -> FloatArray:
@@ -341,13 +347,11 @@ def _needs(candidates: Candidates, rows: IntArray, rest: Sequence[str]) -> str:
 
 def _need(candidates: Candidates, row: int, rest: Sequence[str]) -> str:
     wanted = int(candidates.replicas[row])
-    roles = candidates.roles(row, wanted)
-    places = [part.placement for part in roles] or [f"{wanted} x {_accelerator(candidates, row)}"]
     cards = [
         f"cards of {candidates.types[card_type]}: {count * wanted}, {rest[card_type]}"
         for card_type, count in candidates.cards_of(row)
     ]
-    return f"{' + '.join(places)} ({'; '.join(cards)})"
+    return f"{_all_of(candidates, row)} ({'; '.join(cards)})"
 
 
 def _accelerator(candidates: Candidates, row: int) -> str:

@@ -23,6 +23,12 @@ SYNONYMS = (("tpot", "itl"),)
 """Other words and the ones used here: time per output token is the inter-token latency."""
 
 
+PRODUCTS = frozenset(
+    {"b200", "gb200", "b300", "gb300", "h20", "h100", "h200", "gh200"}
+    | {"l4", "l40s", "mi250", "mi250x", "mi300a", "mi300x"}
+)
+"""Cards whose names differ by a letter or a digit, so that one is no misspelling of another."""
+
 MOST_COMPARED = 200
 """Largest number of known names that a name is compared with; each takes about 30 µs."""
 
@@ -72,12 +78,39 @@ def _nearest(name: str, known: Sequence[str]) -> Sequence[str]:
         return same
     if len(known) > MOST_COMPARED or len(name) * sum(map(len, known)) > MOST_WORK:
         return ()
-    distinct = {word.lower(): word for word in reversed(known)}.values()
+    distinct = {w.lower(): w for w in reversed(known) if not _is_other_product(name, w)}.values()
     words = _words(given)
     likeness = {word: _likeness(words, _words(word)) for word in reversed(distinct)}
     least = max(LIKENESS, max(likeness.values(), default=0.0) - CLOSE)
     near = [word for word in likeness if likeness[word] >= least]
     return sorted(near, key=likeness.__getitem__, reverse=True)[:2]
+
+
+def _is_other_product(given: str, known: str) -> bool:
+    """Whether two names are of different products: MI300X is no misspelling of MI355X.
+
+    Words of letters and digits are compared, such as H100 or 70b; letters and digits may be missing
+    in one of them, or be in another order.
+    """
+    fewer, more = sorted((_designations(given), _designations(known)), key=len)
+    return any(not any(_may_be_meant(word, other) for other in more) for word in fewer)
+
+
+def _designations(name: str) -> Sequence[str]:
+    words = re.findall(r"[a-z0-9]+", name.lower())
+    return [
+        re.sub(r"(?<=\d)o+", lambda letters: "0" * len(letters[0]), word)
+        for word in words
+        if re.search(r"\d", word) and re.search(r"[a-z]", word)
+    ]
+
+
+def _may_be_meant(word: str, other: str) -> bool:
+    part, whole = sorted((word, other), key=len)
+    if part != whole and {part, whole} <= PRODUCTS:
+        return False
+    letters = iter(whole)
+    return sorted(part) == sorted(whole) or all(letter in letters for letter in part)
 
 
 def _likeness(given: Sequence[str], known: Sequence[str]) -> float:

@@ -140,14 +140,19 @@ def _sized(
         for row, case in enumerate(candidates.pairs.case.tolist())
         if candidates.placement(row) == wanted[candidates.cases[case].server.name].accelerator
     }
+    models = {server.name: server.model for server in servers}
     counts = [given[name] for name in rows]
     decisions = decide_rows(candidates, list(rows.values()), counts)
     return {
-        decision.server: replace(decision, reason=Reason.ALLOCATED, message=_message(decision, n))
+        decision.server: replace(
+            decision,
+            reason=Reason.ALLOCATED,
+            message=_message(catalogue, models[decision.server], decision, n),
+        )
         for decision, n in zip(decisions, (wanted[name].replicas for name in rows), strict=True)
     }
 
 
-def _message(decision: Decision, needed: int) -> str:
-    placement = decision.allocation.placement if decision.allocation else ""
+def _message(catalogue: Catalogue, model: str, decision: Decision, needed: int) -> str:
+    placement = catalogue.placement(model, decision.allocation or Allocation())
     return f"{placement} ({needed} needed now; the others are removed if this lasts)"

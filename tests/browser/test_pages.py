@@ -126,7 +126,7 @@ def test_the_console_is_read_and_used_in_a_browser(
             assert list(seen.faults()) == [], path
         page.goto(f"{origin}/plans/inferno-1")
         page.get_by_role("button", name="Approve").click()
-        wait_for_phases(scene, inferno_1="Done")
+        wait_for_phases(scene, inferno_1="Written")
         expect(page.get_by_role("button", name="Approve")).to_have_count(0, timeout=PATIENCE_MS)
         page.goto(origin)
         control_plane.patch("server", "s", LOAD, namespace)

@@ -257,6 +257,20 @@ def test_a_client_that_is_no_server_is_refused_if_others_are(tmp_path: Path) -> 
     assert b"load.csv:4: client 'qwen3-23b' is no server of the fleet" in done.stderr
 
 
+def test_a_misspelt_client_is_refused_also_if_no_other_is_a_server(tmp_path: Path) -> None:
+    load = tmp_path / "load.csv"
+    lines = [f"qwen3-32,{start},1,10,10" for start in (0, 60)]
+    load.write_text("\n".join(["client,start_s,rate_per_s,input_mean,output_mean", *lines]))
+
+    done = inferno("replay", EPISODE, "--trace", load, "--policy", "hpa")
+
+    assert done.returncode == 2
+    assert (
+        b"load.csv:2: client 'qwen3-32' is no server of the fleet; did you mean qwen3-32b?"
+        in done.stderr
+    )
+
+
 def test_a_bad_trace_is_one_line_with_status_2(tmp_path: Path) -> None:
     load = tmp_path / "load.csv"
     load.write_text("client,start_s,rate_per_s,input_mean,output_mean\na,0,-1,1,1\n")

@@ -90,7 +90,7 @@ def test_who_may_approve_does_so_in_the_page(proposed: Scene, tmp_path: Path) ->
         assert "ACCELERATOR" in opened.text("/servers/s")
         answer = opened.post("/plans/inferno-1/approve", opened.form("/plans/inferno-1", "approve"))
         assert answer.status_code == 303
-        wait_for_phases(proposed, inferno_1="Done")
+        wait_for_phases(proposed, inferno_1="Written")
         assert "/approve" not in opened.text("/plans/inferno-1")
 
     assert "token" not in log.read_text()

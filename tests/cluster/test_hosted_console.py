@@ -89,7 +89,7 @@ def test_each_person_has_the_rights_of_a_token(
         assert ann.send_form(approve, fields, "https://evil.test").status_code == 403
         assert phases(scene) == {"inferno-1": "Proposed"}
         assert ann.send_form(approve, fields).status_code == 303
-        wait_for_phases(scene, inferno_1="Done")
+        wait_for_phases(scene, inferno_1="Written")
 
     log = (tmp_path / "log").read_text()
     assert not [token for token in (nobody, reader, approver) if token in log]

@@ -177,7 +177,7 @@ def test_waiting_tells_that_a_plan_waits_and_how_to_approve_it(
     assert last.startswith("Plan inferno-1 waits for approval: 2 Servers change; cost 360.00 -> ")
     assert asked_again["waiting"] == ["inferno-1"]
     where = ("plan.inferno.platform.ai/inferno-1", "--namespace", scene.namespace)
-    done = ("--for=jsonpath={.status.phase}=Done", f"--timeout={PATIENCE_S:g}s")
+    done = ("--for=jsonpath={.status.phase}=Written", f"--timeout={PATIENCE_S:g}s")
     scene.control_plane.kubectl("wait", *where, *done)
 
 

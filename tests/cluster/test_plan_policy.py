@@ -90,7 +90,7 @@ def test_only_the_operator_writes_plans_and_approvers_nothing_but_their_answer(
     approval = {"approval": {"state": "Approved", "digest": digest, "by": "ann"}}
     assert patched(scene, "ann", "inferno-1", {"status": approval}, status) == ""
 
-    wait_for_phases(scene, inferno_1="Done")
+    wait_for_phases(scene, inferno_1="Written")
 
 
 def test_without_the_policy_what_others_create_is_told_and_not_carried_out(

@@ -85,7 +85,7 @@ def test_only_who_has_the_right_approves_and_nothing_changes_before(
     allow(scene, "bob", "admin")
     done = propose(scene, operator)
 
-    assert "Plan inferno-1 is not carried out at once" in condition(done, "Optimized")["message"]
+    assert "Plan inferno-1 awaits approval" in condition(done, "Optimized")["message"]
     assert 'cannot get resource "plans/status"' in answer(scene, "bob", "inferno-1")
     assert answer(scene, "ann", "inferno-1", digest="sha256:0") == ""
 
@@ -98,7 +98,7 @@ def test_only_who_has_the_right_approves_and_nothing_changes_before(
     assert desired(scene) == {}
     assert answer(scene, "ann", "inferno-1") == ""
 
-    wait_for_phases(scene, inferno_1="Done")
+    wait_for_phases(scene, inferno_1="Written")
 
     assert desired(scene) == {"s": 2, "t": 1}
     assert plans(scene)["inferno-1"]["status"]["by"] == "ann"
@@ -112,14 +112,14 @@ def test_a_plan_does_not_change_and_belongs_to_its_optimizer(
         fill(scene, history=1)
         operator()
         scene.request("inferno")
-        wait_for_phases(scene, inferno_1="Done")
+        wait_for_phases(scene, inferno_1="Written")
         change = ("--type=merge", "--patch", '{"spec": {"digest": "other"}}')
         where = ("plan.inferno.platform.ai", "inferno-1", "--namespace", scene.namespace)
         refused = control_plane.kubectl("patch", *where, *change, check=False)
         load = {"spec": {"currentAlloc": {"load": {"arrivalRate": 270, "avgLength": 1}}}}
         control_plane.patch("server", "s", load, scene.namespace)
         scene.request("inferno")
-        wait_for_phases(scene, inferno_2="Done")
+        wait_for_phases(scene, inferno_2="Written")
 
         assert "a Plan does not change" in refused.stderr
         assert desired(scene) == {"s": 5, "t": 1}
@@ -179,7 +179,7 @@ def test_an_operator_killed_between_writes_leaves_a_plan_that_the_next_one_compl
     wait_until(lambda: desired(scene), bool, "the first writes")
     first.kill()
     operator()
-    wait_for_phases(scene, inferno_1="Done")
+    wait_for_phases(scene, inferno_1="Written")
     done = scene.wait_until_done("inferno")
 
     assert desired(scene) == dict.fromkeys(names, 2)
@@ -208,11 +208,11 @@ def test_a_recommendation_touches_no_workload_until_the_mode_changes(
     before = scene.control_plane.get("deployment", "engine", scene.namespace)
     first.kill()
     operator()
-    wait_for_phases(scene, inferno_1="Done")
+    wait_for_phases(scene, inferno_1="Written")
     load = {"spec": {"currentAlloc": {"load": {"arrivalRate": 150, "avgLength": 1}}}}
     scene.control_plane.patch("server", "w", load, scene.namespace)
     scene.request("inferno")
-    wait_for_phases(scene, inferno_1="Done", inferno_2="Done")
+    wait_for_phases(scene, inferno_1="Written", inferno_2="Written")
     wait_for_reason("Recommended")
     after = scene.control_plane.get("deployment", "engine", scene.namespace)
 

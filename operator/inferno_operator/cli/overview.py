@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Self
 
 from inferno_operator.cli.headroom import Headroom, headrooms, measured_headrooms
 from inferno_operator.controllers.measurement.load import with_last_good
 from inferno_operator.controllers.optimization.allocations import priced_current
+from inferno_operator.controllers.optimization.placements import Label, plain
 from inferno_operator.controllers.optimization.snapshot import KINDS, build_system
 from inferno_operator.resources import (
     CURRENT_ALLOC,
@@ -46,7 +48,8 @@ class ServerView:
     `reason` is that of the condition Ready, empty before the first optimization; `warnings` is
     the message of the condition Warnings, if there is one, and `correction` that of Corrected.
     `measured` is what is measured of a Server with `spec.measure`, None if nothing is. `priority`
-    is that of its service class, from 1 (most important) to 100; 100 without a class.
+    is that of its service class, from 1 (most important) to 100; 100 without a class. `label` is
+    how accelerators are shown for it.
     """
 
     name: str
@@ -58,6 +61,7 @@ class ServerView:
     correction: str = ""
     measured: Measured | None = None
     priority: int = LOWEST_PRIORITY
+    label: Label = field(default=plain, compare=False, repr=False)
 
     @property
     def is_measured(self) -> bool:
@@ -261,6 +265,7 @@ def _view(observation: Observation, targets: Targets, catalogue: Catalogue) -> S
         correction=corrected.message if corrected else "",
         measured=measured,
         priority=catalogue.priority(spec.service_class),
+        label=partial(catalogue.label, spec.model),
     )
 
 

@@ -1,13 +1,15 @@
 """Objects and a solution -> the changes that an optimization would write to Servers; pure."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from inferno_operator.controllers.actuation.decision import UNDECIDED
 from inferno_operator.controllers.optimization.allocations import priced_current
 from inferno_operator.controllers.optimization.changes import Update, plan_updates
+from inferno_operator.controllers.optimization.placements import Label, plain
 from inferno_operator.controllers.optimization.snapshot import Snapshot
 from inferno_operator.resources import (
     DESIRED_ALLOC,
@@ -16,7 +18,7 @@ from inferno_operator.resources import (
     Server,
     ServerAllocation,
 )
-from inferno_operator.resources.conditions import WARNINGS
+from inferno_operator.resources.conditions import WARNINGS, absence
 from inferno_operator.resources.objects import kind_of
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.sizing.cases import Catalogue
@@ -46,7 +48,8 @@ class Preview:
 
     `action` is the difference of the last two; a Server that loses all that runs or was desired
     stops. One with an unreadable spec does not change.
-    `warnings` are those of the planned allocation, in one line.
+    `warnings` are those of the planned allocation, in one line; `absence` says why there is nothing
+    that the operator could scale, "" if there is. `label` is how accelerators are shown for it.
     """
 
     name: str
@@ -58,6 +61,8 @@ class Preview:
     reason: str
     message: str
     warnings: str = ""
+    absence: str = ""
+    label: Label = field(default=plain, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +111,7 @@ def _server_document(item: Preview) -> dict[str, Any]:
         "reason": item.reason,
         "message": item.message,
         **({"warnings": item.warnings} if item.warnings else {}),
+        **({"absence": item.absence} if item.absence else {}),
         **{name: part.to_json() for name, part in parts if part},
     }
 
@@ -144,6 +150,8 @@ def _preview(observation: Observation, update: Update, catalogue: Catalogue) -> 
         reason=verdict.reason,
         message=verdict.message,
         warnings=next((v.message for v in update.verdicts if v.type == WARNINGS), ""),
+        absence=absence(observation.status),
+        label=partial(catalogue.label, spec.model),
     )
 
 

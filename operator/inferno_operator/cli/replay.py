@@ -5,6 +5,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 
@@ -26,6 +27,9 @@ from inferno_optimizer.replay.trace import Trace, for_servers
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import PerformanceProfile, System
 from inferno_optimizer.units import SECONDS_PER_HOUR
+
+ALIKE = 0.8
+"""Least likeness of the names of a client and a server that is a typing error."""
 
 BEST = "@best"
 """End of the name of a policy that runs each server on its best single accelerator."""
@@ -118,8 +122,10 @@ def scenario_of(system: System, load: ReplayedLoad, options: ReplayOptions, warn
     names = [server.name for server in fleet.servers]
     _refuse_unknown_clients(trace, names, [d.server for d in refused], origin)
     if not set(names) & set(trace.clients):
-        dealt = f"its {len(trace.clients)} clients are dealt to {len(names)} servers in turn"
-        warn([f"{origin}: no client is named as a server: {dealt}, scaled to their loads"])
+        clients = len(trace.clients)
+        spread = f"its {clients} clients are" if clients > 1 else "its 1 client is"
+        over = f"spread over {len(names)} Servers and scaled to their loads"
+        warn([f"{origin}: no client matches a Server name; {spread} {over}"])
     whole = for_servers(trace, fleet.servers).scaled(options.scale)
     part = whole.between(0.0, options.hours * SECONDS_PER_HOUR) if options.hours else whole
     warn(_list_hopeless_homes(fleet, part))
@@ -170,12 +176,16 @@ def _as_it_is(system: System, options: ReplayOptions) -> System:
 def _refuse_unknown_clients(
     trace: Trace, servers: Sequence[str], left_out: Sequence[str], origin: str
 ) -> None:
-    """Where some clients are named as servers, all have to be."""
+    """Refuse a client that is no server, where others are, or where its name is misspelt."""
     unknown = [c for c in trace.clients if c not in servers and c not in left_out]
-    if unknown and len(unknown) < len(trace.clients):
-        near = alternatives(unknown[0], sorted(servers))
-        place = place_of_client(origin, unknown[0])
-        raise InputError(f"{place}: client {unknown[0]!r} is no server of the fleet{near}")
+    names = [name.lower() for name in servers]
+    misspelt = [c for c in unknown if get_close_matches(c.lower(), names, 1, ALIKE)]
+    if not misspelt and len(unknown) < len(trace.clients):
+        misspelt = unknown
+    for client in misspelt:
+        near = alternatives(client, sorted(servers))
+        place = place_of_client(origin, client)
+        raise InputError(f"{place}: client {client!r} is no server of the fleet{near}")
 
 
 def find_policy(name: str) -> NamedPolicy:

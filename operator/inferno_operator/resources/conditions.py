@@ -22,6 +22,12 @@ RECOMMENDED = "Recommended"
 WARNINGS = "Warnings"
 """Condition that is there only while there is something to be warned of."""
 
+NOT_FOUND = "NotFound"
+"""Reason of `Actuated` where a workload does not exist."""
+
+ABSENT = frozenset({NOT_FOUND, "NoScale", "CRDMissing", "NoModelBooster", "NoBackend", "NoBinding"})
+"""Reasons of `Actuated` where there is nothing that the operator could scale."""
+
 MAX_MESSAGE = 32768
 """Maximum length of a condition's message [characters]."""
 
@@ -45,6 +51,12 @@ class Verdict:
     def status(self) -> str:
         """The status of the condition."""
         return {True: "True", False: "False", None: "Unknown"}[self.holds]
+
+
+def absence(status: Status) -> str:
+    """Return why there is nothing to scale that a Server names; "" if there is, as far as known."""
+    actuated = status.condition(ACTUATED)
+    return actuated.message if actuated is not None and actuated.reason in ABSENT else ""
 
 
 def merge_conditions(

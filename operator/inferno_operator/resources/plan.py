@@ -149,10 +149,18 @@ class Approval(Part):
 
 
 Phase = Literal[
-    "Proposed", "Approved", "Acting", "Done", "Superseded", "Expired", "Rejected", "Failed"
+    "Proposed",
+    "Approved",
+    "Acting",
+    "Done",
+    "Written",
+    "Superseded",
+    "Expired",
+    "Rejected",
+    "Failed",
 ]
 
-FINISHED = frozenset({"Done", "Superseded", "Expired", "Rejected", "Failed"})
+FINISHED = frozenset({"Done", "Written", "Superseded", "Expired", "Rejected", "Failed"})
 """The phases of a Plan that nothing more becomes of."""
 
 
@@ -166,14 +174,14 @@ class PlanStatus(Status):
     finished: Time | None = None
     """When it reached its last phase."""
     arrived: NonNegativeInteger | None = None
-    """Servers that run what was decided, as far as the operator scales them."""
+    """Servers that the operator scales and that run what was decided."""
     approval: Approval | None = None
     """The answer of a person."""
 
     @property
     def took_effect(self) -> bool:
         """Whether the Plan was carried out, at least in part, or will be."""
-        return self.phase in ("Approved", "Acting", "Done") or self.arrived is not None
+        return self.phase in ("Approved", "Acting", "Done", "Written") or self.arrived is not None
 
 
 class Plan(Resource):

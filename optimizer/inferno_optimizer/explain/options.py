@@ -1,20 +1,34 @@
 """Lists every option of one server with its numbers, and why an option is excluded."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
+from inferno_optimizer.capacity import cards_in_use
 from inferno_optimizer.caveats import warnings_of
 from inferno_optimizer.decisions import misses
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.sizing.candidates import MAX_REPLICAS, Candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.table import build_candidates
+from inferno_optimizer.solution import Solution
 from inferno_optimizer.suggestions import alternatives, cut
-from inferno_optimizer.system import Generation, PerformanceProfile, Server, System, Tail
+from inferno_optimizer.system import (
+    Allocation,
+    Generation,
+    PerformanceProfile,
+    Server,
+    System,
+    Tail,
+)
 from inferno_optimizer.units import MS_PER_MINUTE
+
+USERS_NAMED = 3
+"""Largest number of servers that are named for the cards that they use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +39,10 @@ class Option:
     load of the server; `max_rate` is the highest rate at which one replica meets all targets
     [requests/min], 0 for an idle server. `reason` says why the option is excluded, empty if it is
     not; the numbers of an excluded option are 0. `warnings` say why the numbers may not hold, see
-    `caveats`; `origin` and `error_percent` are those of the performance data.
+    `caveats`; `origin` and `error_percent` are those of the performance data. `place` is
+    `Allocation.place`; `placement` has the replicas with their cards, and `needs` their cards by
+    type. Of a plan, `chosen` are the replicas that the server gets of this option, and `lost` says
+    why it gets none; see `with_choice`.
     """
 
     accelerator: str
@@ -45,6 +62,11 @@ class Option:
     warnings: tuple[str, ...] = ()
     origin: str = ""
     error_percent: float = 0.0
+    place: str = ""
+    placement: str = ""
+    needs: tuple[tuple[str, int], ...] = ()
+    chosen: int = 0
+    lost: str = ""
 
 
 def explain(system: System, server_name: str) -> tuple[Option, ...]:
@@ -68,11 +90,93 @@ def explain(system: System, server_name: str) -> tuple[Option, ...]:
     options = [_option(candidates, row) for row in (*ranked, *others)]
     sized = {option.accelerator for option in options}
     options += [
-        Option(profile.accelerator, reason=_left_out(catalogue, server, profile))
+        Option(
+            profile.accelerator,
+            reason=_left_out(catalogue, server, profile),
+        )
         for profile in catalogue.system.profiles
         if profile.model == server.model and profile.accelerator not in sized
     ]
     return tuple(options)
+
+
+def with_choice(
+    options: Iterable[Option], system: System, solution: Solution, server_name: str
+) -> tuple[Option, ...]:
+    """The options of a server, with the ones that a plan has chosen, and why not the others.
+
+    Parameters
+    ----------
+    options
+        What `explain` returns for the server.
+    system, solution
+        The optimized system, and its solution.
+    server_name
+        The server.
+    """
+    server = next(s for s in system.servers if s.name == server_name)
+    decision = next(d for d in solution.decisions if d.server == server_name)
+    given = decision.allocation or Allocation()
+    chosen = {part.place: part.replicas for part in given.mix or (given,) if part.replicas}
+    catalogue = Catalogue(system)
+    cards = _Cards.of(catalogue, solution, server)
+    marked = [replace(o, chosen=chosen.get(o.place, 0)) for o in options]
+    best = min((o.value for o in marked if o.chosen), default=math.inf)
+    return tuple(
+        o if o.chosen or o.reason else replace(o, lost=_why_lost(o, best, cards)) for o in marked
+    )
+
+
+def _why_lost(option: Option, best: float, cards: "_Cards") -> str:
+    """Why a server does not get an option that would serve it; `best` is the value it gets."""
+    if short := "; ".join(filter(None, (cards.short_of(*need) for need in option.needs))):
+        return short
+    if option.value >= best:
+        return "higher score"
+    return "no better plan of the whole fleet with it was found"
+
+
+@dataclass(frozen=True, slots=True)
+class _Cards:
+    """Cards by type that a server may have, and by whom the others are used.
+
+    `there` counts all of a type, `left` those that no other server uses.
+    """
+
+    there: Mapping[str, int]
+    left: Mapping[str, int]
+    users: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def of(cls, catalogue: Catalogue, solution: Solution, server: Server) -> Self:
+        """The cards that a plan leaves to a server."""
+        system = catalogue.system
+        there = {} if system.options.unlimited else {u.type: u.usable for u in solution.capacity}
+        left, users = Counter(there), defaultdict[str, list[tuple[int, str]]](list)
+        for other, decision in zip(system.servers, solution.decisions, strict=True):
+            if decision.allocation is None or other is server:
+                continue
+            for card_type, count in cards_in_use(
+                catalogue, other.model, decision.allocation
+            ).items():
+                left[card_type] -= count
+                who = f"{other.name} ({other.service_class})"
+                users[card_type].append((catalogue.priority(other.service_class), who))
+        return cls(
+            there, left, {t: [who for _, who in sorted(found)] for t, found in users.items()}
+        )
+
+    def short_of(self, card_type: str, needed: int) -> str:
+        """Why there are not so many cards; "" if there are, or they are not counted."""
+        if card_type not in self.there or needed <= self.left[card_type]:
+            return ""
+        cards = f"needs {needed} card{'s' if needed > 1 else ''} of {card_type}"
+        if needed > self.there[card_type]:
+            return f"{cards}, there are {self.there[card_type]}"
+        users = self.users.get(card_type, ())
+        more = f" and {len(users) - USERS_NAMED} more" if len(users) > USERS_NAMED else ""
+        named = f"; they serve {', '.join(users[:USERS_NAMED])}{more}" if users else ""
+        return f"{cards}, {max(self.left[card_type], 0)} left{named}"
 
 
 def next_best(system: System, chosen: Mapping[str, str]) -> Mapping[str, Option]:
@@ -113,18 +217,26 @@ def _option(candidates: Candidates, row: int) -> Option:
     batch, generation = int(candidates.pairs.batch[row]), candidates.generation(row)
     types = " + ".join(candidates.types[t] for t, _ in candidates.cards_of(row))
     name = candidates.placement(row)
+    catalogue, model = candidates.catalogue, _server_of(candidates, row).model
     fixed = Option(name, types, max_batch_size=batch, generation=generation)
     if not candidates.usable[row]:
         return replace(fixed, reason=_out_of_reach(candidates, row))
     latencies = candidates.latencies(np.array([row]), candidates.replicas[[row]])
-    roles = candidates.roles(row, int(candidates.replicas[row]))
+    replicas = int(candidates.replicas[row])
+    roles = candidates.roles(row, replicas)
+    placement = catalogue.placement(model, Allocation(name, replicas, roles=roles))
     worst = max((p for p, _ in candidates.profiles(row)), key=lambda p: p.error_percent)
     return replace(
         fixed,
         origin=worst.origin,
         error_percent=worst.error_percent,
+        place=name,
         accelerator=" + ".join(part.placement for part in roles) or name,
-        replicas=sum(part.replicas for part in roles) or int(candidates.replicas[row]),
+        placement=placement,
+        needs=tuple(
+            (candidates.types[t], count * replicas) for t, count in candidates.cards_of(row)
+        ),
+        replicas=sum(part.replicas for part in roles) or replicas,
         cards=int(candidates.cards[row]),
         cost=float(candidates.cost[row]),
         value=float(candidates.value[row]),
@@ -144,6 +256,10 @@ def _warnings(candidates: Candidates, row: int) -> Iterator[str]:
         yield from warnings_of(case.server, profile, batch, case.target)
 
 
+def _server_of(candidates: Candidates, row: int) -> Server:
+    return candidates.cases[int(candidates.pairs.case[row])].server
+
+
 def _per_minute(max_rate: float) -> float:
     """Rate of a replica [requests/min]; 0 for an idle server, which is not sized."""
     return max_rate * MS_PER_MINUTE if math.isfinite(max_rate) else 0.0
@@ -153,8 +269,8 @@ def _out_of_reach(candidates: Candidates, row: int) -> str:
     """Message with the targets that a row cannot meet, each with its lowest attainable latency."""
     if candidates.sizing.max_rate[row] > 0:
         return f"takes more than {MAX_REPLICAS} replicas"
-    return "out of reach: " + "; ".join(
-        f"{miss.field} {miss.asked:g} ms, at least {miss.floor:.4g} ms"
+    return "cannot meet " + "; ".join(
+        f"{miss.field}: {miss.floor:.4g} ms at best, target {miss.asked:g} ms"
         for miss in misses(candidates, row)
     )
 

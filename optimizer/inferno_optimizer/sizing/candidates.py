@@ -67,7 +67,7 @@ class Candidates:
     group of both roles with their ratio, and its accelerator in `pairs` is the number of both.
     """
 
-    system: System
+    catalogue: Catalogue
     cases: tuple[Case, ...]
     types: tuple[str, ...]
     pairs: Pairs
@@ -80,6 +80,11 @@ class Candidates:
     needs: Cards
     pair: IntArray
     apart: SizedPairs | None = None
+
+    @property
+    def system(self) -> System:
+        """The system that the cases are of."""
+        return self.catalogue.system
 
     @property
     def cost(self) -> FloatArray:
@@ -235,7 +240,7 @@ def candidates_of(
     value += passing_savings(cases, pairs, np.where(usable, sizing.max_rate, 0.0), unit_cost, here)
     every = np.arange(len(pairs.case))
     return Candidates(
-        system,
+        catalogue,
         tuple(cases),
         sorted_types(system),
         pairs,

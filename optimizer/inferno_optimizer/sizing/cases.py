@@ -20,6 +20,7 @@ from inferno_optimizer.system import (
     ServiceClass,
     System,
     Target,
+    place_of,
     place_of_all,
 )
 from inferno_optimizer.validation import Problem, find_problems
@@ -167,6 +168,25 @@ class Catalogue:
         unit = self.system.accelerators[position]
         return unit.type, count * max(unit.multiplicity, 1)
 
+    def label(self, model: str, accelerator: str, role: Role = Role.BOTH) -> str:
+        """An accelerator with the cards of one replica, such as `8xH200`; its name if it is one."""
+        count = self.accelerators_per_replica(model, accelerator, role)
+        position = self.accelerators.get(accelerator)
+        each = 1 if position is None else max(self.system.accelerators[position].multiplicity, 1)
+        if each == 1:
+            return accelerator if count == 1 else f"{count}x{accelerator}"
+        if accelerator.startswith(f"{count * each}x"):
+            return accelerator
+        return f"{accelerator} ({count * each} cards each)"
+
+    def placement(self, model: str, allocation: Allocation) -> str:
+        """Replicas of each part with their cards, such as `2 x A100 + 1 x 8xH200`."""
+        labels = (self.label(model, part.accelerator, part.role) for part in allocation.parts)
+        return " + ".join(
+            f"{part.replicas} x {place_of(label, part.role)}"
+            for part, label in zip(allocation.parts, labels, strict=True)
+        )
+
     def unit_cost(self, model: str, accelerator: str, role: Role = Role.BOTH) -> float:
         """Cost of one replica of a model [cents/hour]; 0 on an unknown accelerator."""
         position = self.accelerators.get(accelerator)
@@ -275,7 +295,7 @@ class Catalogue:
                     continue
                 reason, message = self._mistake_of(server, part)
                 if reason is not None:
-                    return reason, f"it runs {part.placement}, and {message}"
+                    return reason, f"it runs {self.placement(server.model, part)}, and {message}"
         return None, ""
 
     def _mistake_of(self, server: Server, part: Allocation) -> tuple[Reason | None, str]:

@@ -43,8 +43,8 @@ def build_candidates(
 
 def _apart(catalogue: Catalogue, cases: Sequence[Case]) -> Candidates:
     """The table of the pairs of all cases, with prefill and decode apart."""
-    system, types = catalogue.system, sorted_types(catalogue.system)
-    prices = [catalogue.unit_cost(r.model, r.accelerator, r.role) for r in system.roles]
+    types = sorted_types(catalogue.system)
+    prices = [catalogue.unit_cost(r.model, r.accelerator, r.role) for r in catalogue.system.roles]
     sized = size_pairs(catalogue, cases, types, np.array(prices, dtype=np.float64))
     pairs = _pairs(sized)
     usable = pairs.released | (sized.decode > 0)
@@ -53,7 +53,7 @@ def _apart(catalogue: Catalogue, cases: Sequence[Case]) -> Candidates:
     stays = _stays(catalogue, cases, sized)
     cost = sized.group_cost * replicas
     return Candidates(
-        system,
+        catalogue,
         tuple(cases),
         types,
         pairs,
@@ -119,7 +119,7 @@ def _joined(whole: Candidates, apart: Candidates) -> Candidates:
     names = ("usable", "replicas", "unit_cost", "value", "stays", "pair")
     columns = {name: np.append(getattr(whole, name), getattr(apart, name))[order] for name in names}
     return Candidates(
-        system=whole.system,
+        catalogue=whole.catalogue,
         cases=whole.cases,
         types=whole.types,
         **columns,

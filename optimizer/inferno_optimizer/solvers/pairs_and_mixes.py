@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from inferno_optimizer.sizing.candidates import NO_PAIR, Candidates
+from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import MarginalValue, SolverStatus
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, SolverResult
@@ -39,7 +40,7 @@ def solve_pairs_and_mixes(candidates: Candidates, capacity: IntArray, solve: Sol
         options = some.system.options
         options = replace(options, heterogeneous=mixes, time_limit=share * options.time_limit)
         system = replace(some.system, options=options)
-        return solve(replace(some, system=system), cards)
+        return solve(replace(some, catalogue=Catalogue(system)), cards)
 
     best = single = solved(candidates, capacity, FIRST_OF_PAIRS, mixes=False)
     kept = _kept_apart(candidates, single.assignment)

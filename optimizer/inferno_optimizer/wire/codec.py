@@ -226,7 +226,13 @@ def _warnings(source: Decision | Option) -> dict[str, Any]:
 
 def encode_explanation(options: Iterable[Option]) -> list[dict[str, Any]]:
     """Write the options of a server; fields that allocations also have get the same keys."""
-    return [OPTION.write(option) | _warnings(option) for option in options]
+    return [OPTION.write(option) | _warnings(option) | _choice(option) for option in options]
+
+
+def _choice(option: Option) -> dict[str, Any]:
+    """What a plan gives of an option, or why nothing; nothing where no plan was asked."""
+    choice = {"chosen": option.chosen, "lost": option.lost}
+    return {key: value for key, value in choice.items() if value}
 
 
 def encode_remedies(remedies: Iterable[Remedy]) -> list[dict[str, Any]]:

@@ -96,7 +96,8 @@ def test_a_server_with_a_share_is_told_how_much_it_lacks_and_what_to_expect() ->
     assert (made.reason, made.allocation is not None) == (Reason.BEST_EFFORT, True)
     assert made.allocation is not None
     assert made.allocation.replicas == 1
-    assert made.message.startswith("1 x 4xA100 of the ")
+    assert made.message.startswith("gets 1 of the ")
+    assert " x 4xA100 it needs: not enough cards;" in made.message
     for word in (f"{made.allocation.itl_ms:.4g} ms", f"{made.allocation.wait_ms:.0f} ms"):
         assert word in made.message
 

@@ -71,7 +71,7 @@ MISTAKES: dict[str, tuple[Change, Reason, str]] = {
     "deleted accelerator": (
         lambda s: replace(s, accelerators=(A100,)),
         Reason.UNKNOWN_ACCELERATOR,
-        "no accelerator is named 'H100'; did you mean A100?",
+        "no accelerator is named 'H100' (known: A100)",
     ),
     "renamed accelerator": (
         lambda s: replace(s, accelerators=(A100, replace(H100, name="h100"))),

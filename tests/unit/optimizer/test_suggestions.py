@@ -85,6 +85,36 @@ def test_the_name_that_was_meant_comes_first(known: list[str], typed: str, meant
     assert nearest(typed, known, most=1) == f"; did you mean {meant}?"
 
 
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("MI300X", ["MI355X", "H100"]),
+        ("B300", ["B200", "MI300X"]),
+        ("H100", ["A100", "h200"]),
+        ("GB200", ["B200"]),
+        ("H20", ["H200"]),
+        ("MI300A", ["MI300X"]),
+        ("4xA100", ["2xA100"]),
+        ("Llama-3.1-8B", ["meta-llama/Llama-3.1-70B"]),
+        ("qwen3-32b", ["Qwen/Qwen3-8B"]),
+    ],
+)
+def test_another_product_is_not_suggested(name: str, known: list[str]) -> None:
+    assert nearest(name, known) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "meant"),
+    [
+        ("MI30X", ["MI355X", "MI300X"], "MI300X"),
+        ("H010", ["A100", "H100"], "H100"),
+        ("fleet-9", ["fleet-1"], "fleet-1"),
+    ],
+)
+def test_a_misspelling_of_a_product_is_suggested(name: str, known: list[str], meant: str) -> None:
+    assert nearest(name, known) == f"; did you mean {meant}?"
+
+
 @pytest.mark.parametrize("word", ["gpu", "queue", "x"])
 def test_nothing_is_suggested_for_a_name_that_is_like_none(word: str) -> None:
     assert nearest(word, COLUMNS) == ""

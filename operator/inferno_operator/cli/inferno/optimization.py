@@ -24,7 +24,7 @@ from inferno_operator.cli.console import (
 )
 from inferno_operator.cli.options.currency import IN_CENTS, Currency, Money, money_of
 from inferno_operator.cli.options.fail_on import FailOn, checks_of, refuse
-from inferno_operator.cli.options.inputs import Paths
+from inferno_operator.cli.options.inputs import InNamespace, Paths
 from inferno_operator.cli.options.rows import Filter, Sort
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def optimize(  # noqa: PLR0913 - an argument for each option
     words: Filter = "",
     sort: Sort = "",
     currency: Currency = IN_CENTS,
+    namespace: InNamespace = "",
     lenient: Lenient = False,
 ) -> None:
     """Show what every server would get.
@@ -70,7 +71,7 @@ def optimize(  # noqa: PLR0913 - an argument for each option
 
     checks, rows = checks_of(fail_on), RowOrder.asked(words, sort)
     money, doubts = money_of(currency), list[str]()
-    system = _read(paths, time_limit, lenient=lenient, doubt=doubts.extend)
+    system = _read(paths, time_limit, namespace, lenient=lenient, doubt=doubts.extend)
     system = system if curve is None else traced(system)
     changed, idle = apply_changes(system, map(parse_change, changes))
     warn(idle)
@@ -82,7 +83,7 @@ def optimize(  # noqa: PLR0913 - an argument for each option
         before = solution
         with working("optimizing with what is changed"):
             solution = optimize(changed)
-        _show_comparison(output, changes, before, solution, rows, money)
+        _show_comparison(output, changes, changed, before, solution, rows, money)
     else:
         _show_solution(output, system, solution, rows, money)
     refuse(solution, checks)
@@ -107,6 +108,7 @@ def _show_solution(
 def _show_comparison(
     output: Format,
     changes: list[str],
+    system: "System",
     before: "Solution",
     after: "Solution",
     rows: "RowOrder",
@@ -121,8 +123,8 @@ def _show_comparison(
     show(
         output,
         lambda: encode_comparison(changes, comparison),
-        lambda: comparison_parts(comparison, money),
-        lambda: changes_table(comparison.differences, money),
+        lambda: comparison_parts(comparison, system, money),
+        lambda: changes_table(comparison.differences, system, money),
         rows,
     )
 
@@ -135,6 +137,7 @@ def explain(
     time_limit: TimeLimit = 30.0,
     *,
     currency: Currency = IN_CENTS,
+    namespace: InNamespace = "",
     lenient: Lenient = False,
 ) -> None:
     """Show every option of one server.
@@ -144,18 +147,19 @@ def explain(
     """
     from inferno_operator.cli.tables.solution import option_parts, saved_work_parts
     from inferno_operator.cli.tables.what_if import remedy_parts
-    from inferno_optimizer.explain.options import explain
+    from inferno_optimizer.explain.options import explain, with_choice
     from inferno_optimizer.explain.remedies import remedies
     from inferno_optimizer.optimize import optimize
     from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
 
     money = money_of(currency)
-    system = _read(paths, time_limit, lenient=lenient, doubt=warn)
+    system = _read(paths, time_limit, namespace, lenient=lenient, doubt=warn)
     options = explain(system, server)
     with working("looking for what would serve it"):
         solution = optimize(system)
         ways_out = remedies(system, solution, server)
     decision = next(d for d in solution.decisions if d.server == server)
+    options = with_choice(options, system, solution, server)
     show(
         output,
         lambda: {"options": encode_explanation(options), "remedies": encode_remedies(ways_out)},
@@ -168,7 +172,7 @@ def explain(
 
 
 @app.command(epilog=examples("inferno report samples/fleet --html plan.html"))
-def report(
+def report(  # noqa: PLR0913 - an argument for each option
     paths: Paths,
     html: Annotated[
         Path, typer.Option(metavar="FILE", help="The page to write.", show_default=False)
@@ -178,6 +182,7 @@ def report(
     *,
     fail_on: FailOn = [],  # noqa: B006 - typer reads it and never changes it
     currency: Currency = IN_CENTS,
+    namespace: InNamespace = "",
     lenient: Lenient = False,
 ) -> None:
     """Write what every server would get as a page (HTML).
@@ -192,7 +197,7 @@ def report(
     from inferno_optimizer.wire.what_if import apply_changes
 
     checks, money = checks_of(fail_on), money_of(currency)
-    system = _read(paths, time_limit, lenient=lenient, doubt=warn)
+    system = _read(paths, time_limit, namespace, lenient=lenient, doubt=warn)
     system, idle = apply_changes(system, map(parse_change, changes))
     warn(idle)
     with working(f"optimizing {len(system.servers)} servers") as tell:
@@ -206,6 +211,7 @@ def report(
 def _read(
     paths: list[str],
     time_limit: float,
+    namespace: str,
     *,
     lenient: bool,
     doubt: Callable[[Sequence[str]], None],
@@ -216,5 +222,6 @@ def _read(
     """
     from inferno_operator.cli.offline.system import read_system, refuse_unknown
 
-    system = read_system(paths, warn if lenient else refuse_unknown, remark=warn, doubt=doubt)
+    unknown = warn if lenient else refuse_unknown
+    system = read_system(paths, unknown, remark=warn, doubt=doubt, namespace=namespace)
     return limited(system, time_limit)

@@ -18,7 +18,7 @@ from inferno_operator.cli.console import (
     write,
 )
 from inferno_operator.cli.options.currency import IN_CENTS, Currency, Money, money_of
-from inferno_operator.cli.options.inputs import Paths
+from inferno_operator.cli.options.inputs import InNamespace, Paths
 from inferno_operator.cli.options.prometheus import PrometheusOptions, prometheus_options
 from inferno_operator.cli.options.replay import (
     TRACE_FILE,
@@ -89,6 +89,7 @@ def replay(  # noqa: PLR0913 - an argument for each option
     jobs: Jobs = 1,
     html: Page = None,
     currency: Currency = IN_CENTS,
+    namespace: InNamespace = "",
     lenient: Lenient = False,
 ) -> None:
     """Show what policies would have made of a recorded load.
@@ -109,7 +110,7 @@ def replay(  # noqa: PLR0913 - an argument for each option
     from inferno_optimizer.replay.plant import LeadTime
 
     money = money_of(currency)
-    documents, unknown = read_documents(paths), warn if lenient else refuse_unknown
+    documents, unknown = read_documents(paths, namespace), warn if lenient else refuse_unknown
     recorded = None if begin or keep else trace
     past = (
         PastOptions(prometheus.place, prometheus.read_sources(), begin, end, step, keep)
@@ -216,6 +217,7 @@ def floor(  # noqa: PLR0913 - an argument for each option
     hours: Hours = 0.0,
     scale: Scale = 1.0,
     currency: Currency = IN_CENTS,
+    namespace: InNamespace = "",
     lenient: Lenient = False,
 ) -> None:
     """Show what an ideal autoscaler would have cost.
@@ -234,7 +236,8 @@ def floor(  # noqa: PLR0913 - an argument for each option
     money = money_of(currency)
     load = ReplayedLoad(read_trace(str(trace), warn), str(trace))
     unknown = warn if lenient else refuse_unknown
-    system = system_of(read_documents(paths), unknown, warn, load.means, doubt=warn)
+    documents = read_documents(paths, namespace)
+    system = system_of(documents, unknown, warn, load.means, doubt=warn)
     scenario = scenario_of(system, load, ReplayOptions(step, hours, scale), warn)
     least = floor_of(scenario.believed, scenario.trace)
     show(output, lambda: floor_document(least), lambda: floor_parts(least, money))

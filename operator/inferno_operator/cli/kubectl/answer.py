@@ -59,8 +59,8 @@ def check_open(plan: Plan) -> None:
         Nothing can be decided about it any more.
     """
     if plan.is_finished or plan.status.phase == "Acting":
-        key = Key(plan.metadata.namespace, plan.metadata.name)
-        raise InputError(f"Plan {key} has the phase {plan.status.phase}: it needs no answer")
+        name, phase = plan.metadata.name, plan.status.phase
+        raise InputError(f"Plan {name} is already {phase}; there is nothing to approve or reject")
 
 
 def check_text(plan: Plan) -> None:

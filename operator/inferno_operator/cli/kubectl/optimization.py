@@ -153,7 +153,7 @@ def explain(
     from inferno_operator.cli.tables.what_if import remedy_parts
     from inferno_operator.resources import Model
     from inferno_operator.resources.observation import readable
-    from inferno_optimizer.explain.options import explain
+    from inferno_optimizer.explain.options import explain, with_choice
     from inferno_optimizer.explain.remedies import remedies
     from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
 
@@ -167,7 +167,7 @@ def explain(
     with working("looking for what would serve it"):
         outcome = decide(observations, namespace, optimizer, time_limit=time_limit)
         system, solution = outcome.snapshot.system, outcome.solution
-        options = explain(system, name)
+        options = with_choice(explain(system, name), system, solution, name)
         ways_out = remedies(system, solution, name)
     decision = next(d for d in solution.decisions if d.server == name)
     show(

@@ -12,6 +12,7 @@ from inferno_operator.cli.options.currency import IN_CENTS, Currency, Money, mon
 if TYPE_CHECKING:
     from inferno_operator.adapters.kubernetes.kubectl import KubectlOptions, Session
     from inferno_operator.cli.kubectl.answer import PlanAnswer
+    from inferno_operator.cli.tables.cluster import Labels
     from inferno_operator.resources import Plan
 
 app = typer.Typer()
@@ -68,23 +69,29 @@ def diff(
     carried out is refused if its decisions are not what it shows.
     """
     from inferno_operator.cli.kubectl.answer import check_text, choose_plan, in_order
-    from inferno_operator.cli.tables.plans import diff_parts, difference_parts
+    from inferno_operator.cli.tables.cluster import labels_of
+    from inferno_operator.cli.tables.plans import diff_parts, difference_parts, no_labels
+    from inferno_optimizer.errors import InfernoError
 
-    async def read(session: "Session") -> "list[Plan]":
+    async def read(session: "Session") -> "tuple[list[Plan], Labels]":
         plans = in_order(await session.plans())
-        return [choose_plan(plans, session.namespace, each) for each in (name, other) if each]
+        chosen = [choose_plan(plans, session.namespace, each) for each in (name, other) if each]
+        try:
+            return chosen, labels_of(await session.objects())
+        except InfernoError:  # such as without the rights; accelerators are named alone then
+            return chosen, no_labels
 
     money = money_of(currency)
-    chosen = run(place, read)
+    chosen, labels = run(place, read)
     for plan in chosen:
         if not plan.is_finished:
             check_text(plan)
     if other:
         first, second = chosen
         document = [plan.to_json() for plan in chosen]
-        show(output, lambda: document, lambda: difference_parts(first, second, money))
+        show(output, lambda: document, lambda: difference_parts(first, second, money, labels))
     else:
-        show(output, chosen[0].to_json, lambda: diff_parts(chosen[0], money))
+        show(output, chosen[0].to_json, lambda: diff_parts(chosen[0], money, None, labels))
 
 
 @app.command(

@@ -44,7 +44,7 @@ def object_name(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63].rstrip("-") or UNNAMED
 
 
-def read_documents(paths: Iterable[str]) -> list[Document]:
+def read_documents(paths: Iterable[str], namespace: str = "") -> list[Document]:
     """Read all objects at the paths; a list gives its items.
 
     Parameters
@@ -52,6 +52,9 @@ def read_documents(paths: Iterable[str]) -> list[Document]:
     paths
         Files, folders, kustomizations, or `-` for standard input. A folder in the layout of
         the published sample data is one document of SystemData.
+    namespace
+        Leave out the objects of other namespaces, and put there those that name none; "" takes all
+        as they are.
 
     Raises
     ------
@@ -59,7 +62,17 @@ def read_documents(paths: Iterable[str]) -> list[Document]:
         A path does not exist, has no objects, or is not JSON or YAML.
     """
     documents = [document for path in paths for document in _read(path)]
-    return [item for document in documents for item in _items(document)]
+    items = [item for document in documents for item in _items(document)]
+    if not namespace:
+        return items
+    return [_in_namespace(i, namespace) for i in items if _namespace(i) in ("", namespace)]
+
+
+def _namespace(document: Document) -> str:
+    """Return the namespace that an object names, "" for none."""
+    content = document.content
+    metadata = content.get("metadata") if isinstance(content, Mapping) else None
+    return str(metadata.get("namespace") or "") if isinstance(metadata, Mapping) else ""
 
 
 def count_others(documents: Iterable[Document]) -> str:

@@ -66,6 +66,7 @@ def read_system(
     on_unknown: OnUnknown = refuse_unknown,
     remark: Remark = _ignore,
     doubt: Remark = _ignore,
+    namespace: str = "",
 ) -> System:
     """Return the system that files describe; see `system_of`.
 
@@ -76,8 +77,10 @@ def read_system(
         document (or folder) of SystemData in the form of the REST API.
     on_unknown, remark, doubt
         As of `system_of`.
+    namespace
+        As of `read_documents`.
     """
-    return system_of(read_documents(paths), on_unknown, remark, doubt=doubt)
+    return system_of(read_documents(paths, namespace), on_unknown, remark, doubt=doubt)
 
 
 def system_of(
@@ -228,8 +231,11 @@ def _system_of_manifests(
     if not resources:
         raise InputError(f"nothing to optimize: {_nothing_of_ours(documents)}")
     optimizers = [(r.metadata.name, d.origin) for r, d in parsed if isinstance(r, Optimizer)]
+    places = {r.metadata.namespace for r, _ in parsed}
+    if len(places) > 1 and {*places} != {"", "default"}:
+        named = [(r.metadata.namespace or "none", d.origin) for r, d in parsed]
+        _refuse_several("namespaces", named, "; choose one: --namespace")
     _refuse_several("Optimizers", optimizers)
-    _refuse_several("namespaces", [(r.metadata.namespace, d.origin) for r, d in parsed])
     snapshot = build_system(resources)
     origins = _origins(parsed)
     problems = [*(problem for _, problem in snapshot.excluded), *snapshot.problems]
@@ -344,7 +350,7 @@ def _located(document: Document, field: Sequence[str] = ()) -> Iterator[None]:
         raise UnsupportedError(f"{document.origin}: {error}") from error
 
 
-def _refuse_several(what: str, named: Iterable[tuple[str, str]]) -> None:
+def _refuse_several(what: str, named: Iterable[tuple[str, str]], advice: str = "") -> None:
     """Refuse more than one of some names, and tell the first place of each."""
     first: dict[str, str] = {}
     for name, origin in named:
@@ -352,7 +358,7 @@ def _refuse_several(what: str, named: Iterable[tuple[str, str]]) -> None:
             first.setdefault(name, origin)
     if len(first) > 1:
         given = ", ".join(f"{name} ({origin})" for name, origin in first.items())
-        raise InputError(f"several {what}, where one system has one: {given}")
+        raise InputError(f"several {what}, where one system has one: {given}{advice}")
 
 
 def _refuse_invalid(problems: Sequence[Problem], place: Callable[[Problem], str]) -> None:

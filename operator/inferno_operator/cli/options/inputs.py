@@ -12,3 +12,13 @@ Paths = Annotated[
         show_default=False,
     ),
 ]
+InNamespace = Annotated[
+    str,
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="NAME",
+        help="Read only the objects of this namespace, and those that name none.",
+        show_default=False,
+    ),
+]

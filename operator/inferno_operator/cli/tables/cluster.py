@@ -1,22 +1,67 @@
 """Cells that the tables of a cluster's objects share."""
 
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+
 from inferno_operator.cli.options.currency import Money
 from inferno_operator.cli.tables.solution import PlannedReplicas
-from inferno_operator.resources import Allocation, PlanStep, ServerAllocation
-from inferno_operator.resources.allocation import ReplicaAllocation
-from inferno_optimizer.system import band_of
+from inferno_operator.controllers.optimization.placements import Label, plain
+from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.resources import (
+    Allocation,
+    PlanStep,
+    ReplicaAllocation,
+    Server,
+    ServerAllocation,
+)
+from inferno_operator.resources.observation import Observation, readable
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.system import Role, band_of
+
+Labels = Callable[[str], Label]
+"""The labels for the replicas of a Server, by the name of the object."""
 
 
-def placement(allocation: Allocation | None) -> str:
-    """Return replicas and accelerator, one pair for each part of a mix; a dash if nothing runs."""
+def catalogue_of(observations: Iterable[Observation]) -> Catalogue:
+    """Return accelerators and performance data of a namespace."""
+    return Catalogue(build_system(readable(observations)).system)
+
+
+def with_current(server: Server, current: ServerAllocation | None) -> Server:
+    """Return a Server with another current allocation."""
+    spec = server.spec.model_copy(update={"current_alloc": current})
+    return server.model_copy(update={"spec": spec})
+
+
+def labels_of(observations: Sequence[Observation]) -> Labels:
+    """Return the labels by the objects of a namespace."""
+    catalogue = catalogue_of(observations)
+    servers = (r for r in readable(observations) if isinstance(r, Server))
+    models = {server.metadata.name: server.spec.model for server in servers}
+    return lambda server: partial(catalogue.label, models.get(server, ""))
+
+
+def placement(allocation: Allocation | None, label: Label = plain) -> str:
+    """Return replicas with their cards, one pair for each part; a dash if nothing runs."""
     if allocation is None or not allocation.accelerator:
         return "-"
-    return " + ".join(map(_placed, allocation.parts))
+    replicas, starting = Counter[str](), Counter[str]()
+    for role, part in _parts(allocation):
+        name = label(part.accelerator, role)
+        replicas[name] += part.num_replicas
+        starting[name] += part.starting_replicas or 0
+    return " + ".join(
+        f"{count} x {name}" + (f" ({starting[name]} starting)" if starting[name] else "")
+        for name, count in replicas.items()
+    )
 
 
-def _placed(part: Allocation) -> str:
-    starting = f" ({part.starting_replicas} starting)" if part.starting_replicas else ""
-    return f"{part.num_replicas} x {part.accelerator}{starting}"
+def _parts(allocation: Allocation) -> Iterator[tuple[Role, ReplicaAllocation]]:
+    if isinstance(allocation, ServerAllocation) and allocation.roles:
+        yield from allocation.roles.by_role.items()
+    else:
+        yield from ((Role.BOTH, part) for part in allocation.parts)
 
 
 def replicas_of(now: Allocation | None, planned: Allocation | None) -> PlannedReplicas:

@@ -17,10 +17,12 @@ from inferno_operator.resources import Measured
 SERIES_SHOWN = 20
 """How many series of an answer are shown."""
 
+LOAD = "LOAD REQ/MIN"
+
 DECIMALS = 4
 """Of a number; what is less than the last of them is 0."""
 
-QUANTITIES = ("LOAD", "ITL", "WAIT", "TTFT")
+QUANTITIES = (LOAD, "ITL", "WAIT", "TTFT")
 
 HEADINGS = (
     "SERVER", "QUALITY", ">AGE", ">LOAD", ">IN", ">OUT", ">ITL", ">TTFT", ">WAIT",
@@ -60,7 +62,7 @@ def comparison_parts(item: ServerMeasurement) -> Iterator[Part]:
     values = dict.fromkeys(QUANTITIES, UNKNOWN)
     if measured is not None:
         values = {
-            "LOAD": number(measured.arrival_rate),
+            LOAD: number(measured.arrival_rate),
             "ITL": number(measured.itl_average),
             "WAIT": number(measured.wait_average),
             "TTFT": number(measured.ttft_average),
@@ -70,7 +72,7 @@ def comparison_parts(item: ServerMeasurement) -> Iterator[Part]:
             LATENCIES[name].upper(): f"{value:.1f}/{limit:g}" for name, value, limit in compared
         }
     predicted = {
-        "LOAD": number(desired.load.arrival_rate if desired and desired.load else None),
+        LOAD: number(desired.load.arrival_rate if desired and desired.load else None),
         "ITL": number(desired.itl_average if desired else None),
         "WAIT": number(desired.wait_average if desired else None),
         "TTFT": number(desired.ttft_average if desired else None),

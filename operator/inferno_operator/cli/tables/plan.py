@@ -24,7 +24,7 @@ from inferno_operator.cli.tables.solution import (
 from inferno_optimizer.solution import Reason, Solution
 
 OPTIONAL = (
-    *("CLASS", "BATCH", BAND, "WAIT MS", "ITL MS", "TTFT MS", "DESIRED COST", "DESIRED"),
+    *("CLASS", "BATCH", BAND, "WAIT MS", "ITL MS", "TTFT MS", "LOAD", "DESIRED COST", "DESIRED"),
     *("CURRENT COST", "PLANNED COST", "CURRENT"),
 )
 """Columns of servers that a narrow terminal does not show."""
@@ -55,7 +55,15 @@ def plan_parts(plan: PlanPreview, solution: Solution, money: Money = CENTS) -> I
 def changes_table(plan: PlanPreview, solution: Solution, money: Money = CENTS) -> TextTable:
     """Return the servers that change; only headings where nothing does."""
     ttft = with_ttft(solution.allocations.values())
-    now = ("SERVER", "CLASS", "CURRENT", ">CURRENT:COST", "DESIRED", ">DESIRED:COST")
+    now = (
+        "SERVER",
+        "CLASS",
+        ">LOAD",
+        "CURRENT",
+        ">CURRENT:COST",
+        "DESIRED",
+        ">DESIRED:COST",
+    )
     then = ("PLANNED", ">BATCH", ">PLANNED:COST", *latency_headings(ttft=ttft))
     changed = [item for item in plan.servers if item.action]
     rows = [_row(item, money, ttft=ttft) for item in changed]
@@ -71,12 +79,18 @@ def _row(item: Preview, money: Money, *, ttft: bool) -> tuple[str, ...]:
     return (
         item.name,
         item.service_class,
-        *(placement(item.current), cost_cell(item.current, money)),
-        *(placement(item.desired), cost_cell(item.desired, money)),
+        _load(item),
+        *(placement(item.current, item.label), cost_cell(item.current, money)),
+        *(placement(item.desired, item.label), cost_cell(item.desired, money)),
         *_planned_cells(item, money, ttft=ttft),
         item.action,
         item.reason,
     )
+
+
+def _load(item: Preview) -> str:
+    load = item.current.load if item.current else None
+    return f"{load.arrival_rate:g}" if load else "-"
 
 
 def _planned_cells(item: Preview, money: Money, *, ttft: bool) -> tuple[str, ...]:
@@ -85,7 +99,7 @@ def _planned_cells(item: Preview, money: Money, *, ttft: bool) -> tuple[str, ...
         return ("-", *[""] * (4 + ttft))
     latencies = (planned.itl_average, planned.wait_average, planned.ttft_average)[: 2 + ttft]
     return (
-        placement(planned),
+        placement(planned, item.label),
         str(planned.max_batch or 0),
         cost_cell(planned, money),
         *(f"{latency or 0:.2f}" for latency in latencies),
@@ -102,6 +116,8 @@ def _notes_of(item: Preview) -> Iterator[str]:
         yield item.message
     if item.warnings:
         yield f"warning: {item.warnings}"
+    if item.action and item.absence:
+        yield f"warning: {item.absence}"
 
 
 def _totals(previews: Sequence[Preview], money: Money) -> str:

@@ -6,13 +6,22 @@ Costs are in cents/hour where no currency is asked for.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.tables.cluster import band_cell
+from inferno_operator.cli.tables.cluster import Labels, band_cell
 from inferno_operator.cli.tables.solution import BAND, Part, TextTable, grouped
 from inferno_operator.cli.tables.top import age
 from inferno_operator.controllers.approval.status import how_to_answer
+from inferno_operator.controllers.optimization.placements import Label, plain
 from inferno_operator.resources import Placement, Plan, PlanStep, Reduction
+from inferno_optimizer.system import Role, place_of
+
+
+def no_labels(server: str) -> Label:  # noqa: ARG001 - Labels
+    """Return names of accelerators as they are, where it is not known what a replica takes."""
+    return plain
+
 
 UNCHANGED = "as before"
 """Shown of a Server that a Plan does not change."""
@@ -22,7 +31,7 @@ PHASE_UNKNOWN = "-"
 
 
 def plans_parts(plans: Sequence[Plan], now: datetime, money: Money = CENTS) -> Iterator[Part]:
-    """Yield a table of Plans, and why those wait that do."""
+    """Yield a table of Plans, and what those wait for that are not finished."""
     if not plans:
         yield "no Plans in this namespace"
         return
@@ -30,9 +39,9 @@ def plans_parts(plans: Sequence[Plan], now: datetime, money: Money = CENTS) -> I
     rows = [_row(plan, now, money) for plan in plans]
     yield TextTable(headings, rows, ("BY", "OPTIMIZER", "COST"))
     yield from money.named()
-    if waiting := [plan for plan in plans if plan.status.phase == "Proposed"]:
+    if unfinished := [plan for plan in plans if plan.status.phase in ("Proposed", "Acting")]:
         yield ""
-        yield from grouped((plan.metadata.name, why(plan)) for plan in waiting)
+        yield from grouped((plan.metadata.name, why(plan)) for plan in unfinished)
 
 
 def waiting_parts(plans: Sequence[Plan], money: Money = CENTS) -> Iterator[Part]:
@@ -51,22 +60,28 @@ class Alternative:
 
 
 def diff_parts(
-    plan: Plan, money: Money = CENTS, alternatives: Mapping[str, Alternative] | None = None
+    plan: Plan,
+    money: Money = CENTS,
+    alternatives: Mapping[str, Alternative] | None = None,
+    labels: Labels = no_labels,
 ) -> Iterator[Part]:
     """Yield what a Plan changes, its totals, and where it is.
 
     `alternatives` are by name of the Server; None if nobody asks for them.
     """
-    yield from change_parts(plan, money, alternatives)
+    yield from change_parts(plan, money, alternatives, labels)
     yield state_line(plan)
 
 
 def change_parts(
-    plan: Plan, money: Money = CENTS, alternatives: Mapping[str, Alternative] | None = None
+    plan: Plan,
+    money: Money = CENTS,
+    alternatives: Mapping[str, Alternative] | None = None,
+    labels: Labels = no_labels,
 ) -> Iterator[Part]:
     """Yield what a Plan changes, and its totals; see `diff_parts`."""
     spec = plan.spec
-    rows = [_step_row(step, money, alternatives) for step in spec.steps]
+    rows = [_step_row(step, money, alternatives, labels) for step in spec.steps]
     besides = ("BEST ELSEWHERE", ">BEST ELSEWHERE:PRICE") if alternatives is not None else ()
     headings = ("SERVER", "FROM", "TO", ">CHANGE", *besides, "REASON")
     bands = [band_cell(step) for step in spec.steps]
@@ -81,6 +96,7 @@ def change_parts(
     if spec.steps_omitted:
         yield f"and {spec.steps_omitted} more Servers, which the Plan does not list"
     yield summary(plan, money)
+    yield from filter(None, [shrinkage(plan, labels)])
     yield from _taken(spec.totals.reduction)
     if spec.totals.inflated:
         names = ", ".join(spec.totals.inflated)
@@ -90,12 +106,14 @@ def change_parts(
 def state_line(plan: Plan) -> str:
     """Return where a Plan is, and what the operator says of it, which may begin with the same."""
     phase, cause = plan.status.phase or PHASE_UNKNOWN, why(plan)
-    if cause.lower().startswith(f"{phase} ".lower()):
+    if cause.lower().startswith((f"{phase} ".lower(), f"{phase}:".lower())):
         return cause[:1].upper() + cause[1:]
     return f"{phase}: {cause}"
 
 
-def difference_parts(plan: Plan, other: Plan, money: Money = CENTS) -> Iterator[Part]:
+def difference_parts(
+    plan: Plan, other: Plan, money: Money = CENTS, labels: Labels = no_labels
+) -> Iterator[Part]:
     """Yield the Servers that two Plans leave in different states, and what both cost.
 
     A Plan leaves the Servers that it does not list as they were.
@@ -103,7 +121,11 @@ def difference_parts(plan: Plan, other: Plan, money: Money = CENTS) -> Iterator[
     names = plan.metadata.name, other.metadata.name
     first, second = ({step.server: step for step in p.spec.steps} for p in (plan, other))
     rows = [
-        (server, *_after(first.get(server), money), *_after(second.get(server), money))
+        (
+            server,
+            *_after(first.get(server), money, labels),
+            *_after(second.get(server), money, labels),
+        )
         for server in sorted({*first, *second})
         if _left(first.get(server)) != _left(second.get(server))
     ]
@@ -125,10 +147,10 @@ def _left(step: PlanStep | None) -> Sequence[Placement] | None:
     return step.after if step else None
 
 
-def _after(step: PlanStep | None, money: Money) -> tuple[str, str]:
+def _after(step: PlanStep | None, money: Money, labels: Labels) -> tuple[str, str]:
     if step is None:
         return UNCHANGED, ""
-    return placed_cell(step.after), money.change(step.cost_change)
+    return placed_cell(step.after, labels(step.server)), money.change(step.cost_change)
 
 
 def summary(plan: Plan, money: Money = CENTS) -> str:
@@ -145,9 +167,6 @@ def _taken(reduction: Reduction | None) -> Iterator[str]:
     """Yield what a Plan takes away, if it does."""
     if reduction is None:
         return
-    if reduction.replicas_taken:
-        taken, replicas = reduction.replicas_taken, reduction.replicas
-        yield f"{taken:g} of {replicas} replicas are taken away"
     if reduction.load_lost:
         lost, load = reduction.load_lost, reduction.load
         yield f"{lost:g} of {load:g} requests/min are not served any more"
@@ -179,24 +198,50 @@ def _row(plan: Plan, now: datetime, money: Money) -> tuple[str, ...]:
 
 
 def _step_row(
-    step: PlanStep, money: Money, alternatives: Mapping[str, Alternative] | None
+    step: PlanStep,
+    money: Money,
+    alternatives: Mapping[str, Alternative] | None,
+    labels: Labels,
 ) -> tuple[str, ...]:
     other = alternatives.get(step.server) if alternatives is not None else None
     price = (other.placement, money.change(other.price)) if other else ("-", "")
     return (
         step.server,
-        placed_cell(step.before),
-        placed_cell(step.after),
+        placed_cell(step.before, labels(step.server)),
+        placed_cell(step.after, labels(step.server)),
         money.change(step.cost_change),
         *(price if alternatives is not None else ()),
         step.reason,
     )
 
 
-def placed_cell(placements: Iterable[Placement]) -> str:
-    """Return replicas, accelerators and batch sizes; a dash if nothing runs."""
-    parts = [f"{p.replicas} x {p.place} (batch {p.batch})" for p in placements]
-    return " + ".join(parts) or "-"
+def placed_cell(placements: Iterable[Placement], label: Label = plain) -> str:
+    """Return replicas with their cards, and batch sizes; a dash if nothing runs."""
+    return " + ".join(map(partial(_placed, label=label), placements)) or "-"
+
+
+def _placed(placement: Placement, label: Label) -> str:
+    role = Role(placement.role)
+    place = place_of(label(placement.accelerator, role), role)
+    batch = f" (batch {placement.batch})" if placement.batch else ""
+    return f"{placement.replicas} x {place}{batch}"
+
+
+def shrinkage(plan: Plan, labels: Labels = no_labels) -> str:
+    """Return by how much a Plan shrinks what serves; "" if it does not."""
+    reduction = plan.spec.totals.reduction
+    if reduction is None or not reduction.replicas_taken:
+        return ""
+    percent = f"{reduction.replicas_taken / reduction.replicas:.0%}".replace("%", " %")
+    moved = ""
+    if len(plan.spec.steps) == 1 and not plan.spec.steps_omitted:
+        (step,), label = plan.spec.steps, labels(plan.spec.steps[0].server)
+        sides = (
+            " + ".join(f"{p.replicas} x {label(p.accelerator, Role(p.role))}" for p in side) or "0"
+            for side in (step.before, step.after)
+        )
+        moved = f" ({' -> '.join(sides)})"
+    return f"capacity shrinks by {percent}{moved or f' of {reduction.replicas} replicas'}"
 
 
 def _notes(steps: Iterable[PlanStep]) -> Iterator[str]:

@@ -13,6 +13,7 @@ from inferno_operator.runtime.texts import listed
 from inferno_optimizer.caveats import priority_problem
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.options import Option
+from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import (
     CapacityUse,
     Certificate,
@@ -31,8 +32,13 @@ DANGLING = UNMATCHED | {Reason.UNKNOWN_ACCELERATOR}
 DIGITS = 9
 """Decimals of a gap; further ones are rounding."""
 
+SCORE = "SCORE: change of cost plus the penalty of a move; lower is better"
+
 NAMES_SHOWN = 5
 """Largest number of servers that a note names."""
+
+UNITS = dict.fromkeys(("LOAD", "MAX RATE", "SERVED", "AT MOST"), "REQ/MIN")
+"""Units of columns by their names, where tables are read without a page that says them."""
 
 GAP = "  "
 """What stands between columns."""
@@ -93,12 +99,18 @@ class TextTable:
     def _titles(self) -> list[str]:
         names = {"", *map(name_of, self.headings)}
         parts = (heading.removeprefix(">").rpartition(":") for heading in self.headings)
-        return [title if owner in names else f"{owner} {title}" for owner, _, title in parts]
+        titles = [title if owner in names else f"{owner} {title}" for owner, _, title in parts]
+        return list(map(with_unit, titles))
 
 
 def name_of(heading: str) -> str:
     """Return the unique name of a column."""
     return heading.removeprefix(">").replace(":", " ")
+
+
+def with_unit(name: str) -> str:
+    """Return the name of a column with its unit, if it has one that its name does not say."""
+    return f"{name} {UNITS[name]}" if name in UNITS else name
 
 
 Part = TextTable | str
@@ -127,8 +139,8 @@ def csv_text(parts: Iterable[Part]) -> str:
     table = first_table(parts)
     if table is None:
         raise InputError("there is no table to print as CSV: take another --output")
-    text = StringIO()
-    writer(text).writerows(table.records())
+    text, (names, *rows) = StringIO(), table.records()
+    writer(text).writerows([list(map(with_unit, names)), *rows])
     return text.getvalue()
 
 
@@ -154,18 +166,19 @@ def solution_parts(system: System, solution: Solution, money: Money = CENTS) -> 
 
 
 def option_parts(options: Iterable[Option], money: Money = CENTS) -> Iterator[Part]:
-    """Yield every accelerator for one server, the best first, with the reason if it is out."""
+    """Yield every accelerator for one server, the best first: the choice, and why not others."""
     options = list(options)
-    headings = ("ACCELERATOR", ">REPLICAS", ">BATCH", ">CARDS", "TYPE", ">COST", ">VALUE")
+    headings = ("ACCELERATOR", "CHOSEN", ">REPLICAS", ">BATCH", ">CARDS", "TYPE", ">COST", ">SCORE")
     ttft = with_ttft(options)
-    latencies = (*latency_headings(ttft=ttft), ">MAX RATE", "OUT BECAUSE")
+    latencies = (*latency_headings(ttft=ttft), ">MAX RATE", "WHY NOT")
     rows = [_option_row(option, money, ttft=ttft) for option in options]
     if any(option.origin for option in options):
         latencies = (*latencies, BAND)
         rows = [(*row, band(option)) for row, option in zip(rows, options, strict=True)]
-    optional = ("TYPE", "BATCH", "CARDS", "MAX RATE", BAND, "WAIT MS", "TTFT MS")
+    optional = ("TYPE", "BATCH", "MAX RATE", BAND, "WAIT MS", "TTFT MS", "CARDS")
     yield TextTable((*headings, *latencies), rows, optional)
     yield from money.named()
+    yield SCORE
     if warnings := [warning for option in options for warning in option.warnings]:
         yield ""
         yield from (f"warning: {warning}" for warning in warnings)
@@ -228,9 +241,10 @@ def latency_cells(prediction: Allocation | Option, *, ttft: bool) -> tuple[str, 
 
 def _option_row(option: Option, money: Money, *, ttft: bool) -> tuple[str, ...]:
     if option.reason:
-        return (option.accelerator, *[""] * (9 + ttft), option.reason)
+        return (option.accelerator, *[""] * (10 + ttft), option.reason)
     return (
         option.accelerator,
+        _chosen(option),
         str(option.replicas),
         str(option.max_batch_size),
         str(option.cards),
@@ -239,18 +253,25 @@ def _option_row(option: Option, money: Money, *, ttft: bool) -> tuple[str, ...]:
         money.amount(option.value),
         *latency_cells(option, ttft=ttft),
         f"{option.max_rate:.2f}",
-        "",
+        option.lost,
     )
 
 
+def _chosen(option: Option) -> str:
+    if option.chosen in (0, option.replicas):
+        return "yes" if option.chosen else ""
+    return f"{option.chosen} of {option.replicas}"
+
+
 def _servers(system: System, solution: Solution, money: Money) -> TextTable:
-    now = ("SERVER", "CLASS", "MODEL", "CURRENT", ">CURRENT:COST")
+    now = ("SERVER", "CLASS", "MODEL", ">LOAD", "CURRENT", ">CURRENT:COST")
+    catalogue = Catalogue(system)
     ttft = with_ttft(solution.allocations.values())
     banded = any(allocation.origin for allocation in solution.allocations.values())
     rows = [
         (
-            *_current_cells(server, money),
-            *_desired_cells(server, decision, money, ttft=ttft),
+            *_current_cells(server, catalogue, money),
+            *_desired_cells(server, decision, catalogue, money, ttft=ttft),
             *([band(decision.allocation or Allocation())] * banded),
             decision.reason,
         )
@@ -262,31 +283,33 @@ def _servers(system: System, solution: Solution, money: Money) -> TextTable:
         "REASON",
     )
     latencies = ("WAIT MS", "ITL MS", "TTFT MS")
-    optional = ("CLASS", "BATCH", BAND, *latencies, "MODEL", "CURRENT COST", "CURRENT")
+    optional = ("CLASS", "BATCH", BAND, *latencies, "MODEL", "CURRENT COST", "LOAD", "CURRENT")
     return TextTable((*now, *then), rows, optional)
 
 
-def _current_cells(server: Server, money: Money) -> tuple[str, ...]:
+def _current_cells(server: Server, catalogue: Catalogue, money: Money) -> tuple[str, ...]:
     return (
         server.name,
         server.service_class,
         server.model,
-        placed(server.current),
+        f"{server.load.arrival_rate:g}",
+        placed(server.current, server.model, catalogue),
         money.amount(server.current.cost),
     )
 
 
 def _desired_cells(
-    server: Server, decision: Decision, money: Money, *, ttft: bool
+    server: Server, decision: Decision, catalogue: Catalogue, money: Money, *, ttft: bool
 ) -> tuple[str, ...]:
     """Return what is decided; where no decision is possible, what runs, which stays."""
     allocation = decision.allocation
     if stays(server, decision):
-        return (placed(server.current), "", money.amount(server.current.cost), *[""] * (2 + ttft))
+        current = placed(server.current, server.model, catalogue)
+        return (current, "", money.amount(server.current.cost), *[""] * (2 + ttft))
     if allocation is None:
         return ("-", *[""] * (4 + ttft))
     return (
-        placed(allocation),
+        placed(allocation, server.model, catalogue),
         str(allocation.max_batch_size),
         money.amount(allocation.cost),
         *latency_cells(allocation, ttft=ttft),
@@ -299,9 +322,9 @@ def stays(server: Server, decision: Decision) -> bool:
     return undecided and server.current.replicas > 0
 
 
-def placed(allocation: Allocation) -> str:
-    """Return replicas and accelerator; a dash if nothing runs."""
-    return allocation.placement if allocation.accelerator else "-"
+def placed(allocation: Allocation, model: str, catalogue: Catalogue) -> str:
+    """Return replicas of a model, each with its cards; a dash if nothing runs."""
+    return catalogue.placement(model, allocation) if allocation.accelerator else "-"
 
 
 def _notes(system: System, solution: Solution) -> Iterator[str]:
@@ -398,7 +421,7 @@ def one_more_card(
     """
     about = "~" if estimated else ""
     if gain is not None:
-        return f"{about}+{gain.load:.2f} of priority {gain.priority}"
+        return f"{about}+{gain.load:.2f} req/min of priority {gain.priority}"
     return "-" if price is None else f"{about}{money.amount(price)}"
 
 

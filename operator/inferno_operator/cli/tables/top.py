@@ -3,7 +3,7 @@
 Costs are in cents/hour where no currency is asked for, latencies in ms, loads in requests/min.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from inferno_operator.cli.options.currency import CENTS, Money
@@ -38,12 +38,15 @@ LATE = (
 )
 """What is said of a Server that no optimization has seen."""
 
+TOO_MANY = "!"
+"""Stands at a number of cards in use that is above what there is."""
+
 LEAST_LEFT = -9.99
 """Least share of a target that is shown: a latency of eleven times the target."""
 
 OPTIONAL = (
     *("CLASS", "MEASURED", "WAIT/SLO", "TTFT/SLO", "ITL/SLO", "COST", "LOAD"),
-    *("WAIT/SLO LEFT", "TTFT/SLO LEFT", "CURRENT", "ITL/SLO LEFT"),
+    "CURRENT",
 )
 """Columns of servers that a narrow terminal does not show."""
 
@@ -55,7 +58,7 @@ def top_parts(seen: Overview, now: datetime, money: Money = CENTS) -> Iterator[P
     if not seen.servers and seen.left_out:
         yield f"none of the {seen.left_out} Servers in this namespace"
     elif not seen.servers:
-        yield "no Servers in this namespace; --namespace names another one"
+        yield "no Servers in this namespace; use -n to choose another"
     else:
         yield servers_table(seen.servers, money)
         yield ""
@@ -76,6 +79,7 @@ def summary_parts(
     if seen.cards:
         yield ""
         yield _cards(seen.cards, money)
+        yield from excess_notes(seen.cards)
     if seen.optimizers:
         yield ""
     for optimizer in seen.optimizers:
@@ -116,7 +120,19 @@ def servers_table(views: Sequence[ServerView], money: Money = CENTS) -> TextTabl
         headings += [heading, f"{heading}:LEFT"]
     measured = ["MEASURED"] if any(view.is_measured for view in views) else []
     rows = [_row(view, shown, money, measured=bool(measured)) for view in views]
-    return TextTable((*headings, ">COST", *measured, "READY"), rows, OPTIONAL)
+    optional = [*OPTIONAL, *_least_missed_first(views, shown)]
+    return TextTable((*headings, ">COST", *measured, "READY"), rows, optional)
+
+
+def _least_missed_first(views: Sequence[ServerView], latencies: Sequence[str]) -> Sequence[str]:
+    """Return the columns of what is left of targets, the one last that misses most of its own."""
+
+    def least_left(latency: str) -> float:
+        return min(h.share for view in views if (h := view.headroom(latency)))
+
+    worst_last = sorted(latencies, key=least_left, reverse=True)
+    names = dict(LATENCIES)
+    return [f"{names[latency]}/SLO LEFT" for latency in worst_last]
 
 
 def _row(
@@ -127,8 +143,8 @@ def _row(
     return (
         view.name,
         spec.service_class if spec else "-",
-        placement(current),
-        placement(spec.desired_alloc if spec else None),
+        placement(current, view.label),
+        placement(spec.desired_alloc if spec else None, view.label),
         _load(current.load if current else None),
         *(cell for latency in latencies for cell in _headroom_cells(view, latency)),
         cost_cell(current, money),
@@ -214,9 +230,19 @@ def _missed(views: Sequence[ServerView]) -> str:
     unmeasured = sum(view.is_measured and view.measured is None for view in views)
     note = f" ({unmeasured} not measured yet)" if unmeasured else ""
     if not measured:
-        return f"no server has a known latency with a target{note}"
+        return f"no measured latencies yet{note}"
     said = f"{missed} of {len(measured)} servers with known latencies miss a target now"
     return f"{said}; unknown: {unknown}{note}"
+
+
+def excess_notes(cards: Iterable[CardUse]) -> Iterator[str]:
+    """Yield of which cards more are in use than there are."""
+    for item in cards:
+        if item.running > item.available:
+            yield (
+                f"{TOO_MANY} {item.running} cards of {item.type} in use, and only {item.available}"
+                " available: correct Capacity or currentAlloc"
+            )
 
 
 def _cards(cards: Sequence[CardUse], money: Money) -> TextTable:
@@ -225,7 +251,7 @@ def _cards(cards: Sequence[CardUse], money: Money) -> TextTable:
     rows = [
         (
             item.type,
-            str(item.running),
+            _in_use(item),
             "-" if item.planned is None else str(item.planned),
             "-" if item.held is None else str(item.held),
             str(item.available),
@@ -237,6 +263,11 @@ def _cards(cards: Sequence[CardUse], money: Money) -> TextTable:
     headings = ("CARDS", ">IN USE", ">PLANNED", ">HELD", ">AVAILABLE", ">PRICE")
     counts = (">TOTAL", ">OTHERS", "LIMITED BY") if are_counted else ()
     return TextTable((*headings, *counts), rows, ("LIMITED BY", "OTHERS", "HELD", "PLANNED"))
+
+
+def _in_use(item: CardUse) -> str:
+    """Return the cards that run, marked where they are more than there are."""
+    return f"{item.running}{TOO_MANY if item.running > item.available else ''}"
 
 
 def _count(counted: CountedCards | None) -> tuple[str, str, str]:

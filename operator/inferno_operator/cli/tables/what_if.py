@@ -17,16 +17,19 @@ from inferno_operator.cli.tables.solution import (
 )
 from inferno_optimizer.explain.comparison import Comparison, DecisionDifference, served
 from inferno_optimizer.explain.remedies import Remedy
+from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import CapacityUse, Decision, Reason, Solution
-from inferno_optimizer.system import Allocation
+from inferno_optimizer.system import Allocation, System
 
 
-def comparison_parts(comparison: Comparison, money: Money = CENTS) -> Iterator[Part]:
+def comparison_parts(
+    comparison: Comparison, system: System, money: Money = CENTS
+) -> Iterator[Part]:
     """Yield servers that change, why they get less than they need, totals and cards."""
     if not comparison.differences:
         yield "nothing changes: every server gets the same as without"
         return
-    yield changes_table(comparison.differences, money)
+    yield changes_table(comparison.differences, system, money)
     yield ""
     if notes := list(decision_notes(d.after for d in comparison.differences)):
         yield from notes
@@ -47,30 +50,43 @@ def remedy_parts(decision: Decision, remedies: Iterable[Remedy]) -> Iterator[Par
     yield from lines or ["no single change of cards, targets or load is known that would serve it"]
 
 
-def changes_table(differences: Sequence[DecisionDifference], money: Money = CENTS) -> TextTable:
+def changes_table(
+    differences: Sequence[DecisionDifference], system: System, money: Money = CENTS
+) -> TextTable:
     """Return the servers that change; only headings where nothing does."""
     ttft = with_ttft(d.after.allocation for d in differences if d.after.allocation)
     placements = ("SERVER", "BEFORE", ">BEFORE:COST", "AFTER", ">AFTER:COST")
     headings = (*placements, *latency_headings(ttft=ttft), "REASON")
-    rows = [_row(difference, money, ttft=ttft) for difference in differences]
+    catalogue = Catalogue(system)
+    models = {server.name: server.model for server in system.servers}
+    rows = [
+        _row(difference, models.get(difference.server, ""), catalogue, money, ttft=ttft)
+        for difference in differences
+    ]
     optional = ("WAIT MS", "ITL MS", "TTFT MS", "BEFORE COST", "AFTER COST")
     return TextTable(headings, rows, optional)
 
 
-def _row(difference: DecisionDifference, money: Money, *, ttft: bool) -> tuple[str, ...]:
+def _row(
+    difference: DecisionDifference, model: str, catalogue: Catalogue, money: Money, *, ttft: bool
+) -> tuple[str, ...]:
     after = difference.after.allocation
     latencies = latency_cells(after, ttft=ttft) if after else [""] * (2 + ttft)
     return (
         difference.server,
-        *_placement(difference.before.allocation, money),
-        *_placement(after, money),
+        *_placement(difference.before.allocation, model, catalogue, money),
+        *_placement(after, model, catalogue, money),
         *latencies,
         difference.after.reason,
     )
 
 
-def _placement(allocation: Allocation | None, money: Money) -> tuple[str, str]:
-    return (placed(allocation), money.amount(allocation.cost)) if allocation else ("-", "")
+def _placement(
+    allocation: Allocation | None, model: str, catalogue: Catalogue, money: Money
+) -> tuple[str, str]:
+    if allocation is None:
+        return "-", ""
+    return placed(allocation, model, catalogue), money.amount(allocation.cost)
 
 
 def _totals(before: Solution, after: Solution, money: Money) -> str:

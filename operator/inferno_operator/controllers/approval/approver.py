@@ -106,7 +106,7 @@ class PlanApprover:
             return plans[-1]
         if plan.status.phase != "Proposed":
             return None
-        waits = next_of(plans[-1], plan, optimization.optimizer, self._now()).update is not None
+        waits = next_of(plans[-1], plan, optimization.optimizer, (), self._now()).update is not None
         resources = readable(optimization.observations)
         return plans[-1] if waits and is_close(plan, proposal, resources) else None
 
@@ -118,11 +118,12 @@ class PlanApprover:
         if not isinstance(plan, Plan):
             raise RejectedError(f"{observation.reference}: {observation.problem}")
         is_acting = plan.status.phase == "Acting"
-        following = Next() if is_acting else next_of(observation, plan, optimizer, now)
+        objects = optimization.observations
+        following = Next() if is_acting else next_of(observation, plan, optimizer, objects, now)
         if following.update is not None:
             why = following.update.main.message
             added = () if plan.status.approval else additions(optimization, proposal, now)
-            message = f"Plan {plan.metadata.name} is not carried out at once: {why}{_apart(added)}"
+            message = f"Plan {plan.metadata.name} awaits approval: {why}{_apart(added)}"
             return _waiting(optimization, proposal.steps.keys() - set(added), message)
         after = written(observation, plan, optimizer.spec.mode, following.by, now)
         return Permission(_permitted(optimization), plan=observation, afterwards=after)

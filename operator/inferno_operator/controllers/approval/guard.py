@@ -76,10 +76,13 @@ def _reduced(guard: Guard, reduction: Reduction | None) -> Iterator[str]:
     limit, most = guard.max_replicas_decrease_percent, reduction.replicas
     is_small = limit is None and reduction.replicas_taken <= SMALL_DECREASE
     if not is_small and _exceeds(reduction.replicas_taken, most, limit):
-        yield (
-            f"{reduction.replicas_taken:g} of {most} replicas are taken away"
-            f" ({_percent(reduction.replicas_taken, most)}), {_told(REPLICAS, limit)}"
+        taken, percent = reduction.replicas_taken, _percent(reduction.replicas_taken, most)
+        what = (
+            f"{taken:g} of {most} replicas are taken away ({percent})"
+            if float(taken).is_integer()  # replicas on other cards count as parts of what runs
+            else f"capacity shrinks by {percent} of {most} replicas"
         )
+        yield f"{what}, {_told(REPLICAS, limit)}"
     limit = guard.max_served_load_decrease_percent
     if _exceeds(reduction.load_lost, reduction.load, limit):
         yield (

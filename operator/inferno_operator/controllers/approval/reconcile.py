@@ -30,6 +30,7 @@ from inferno_operator.controllers.approval.store import OPTIMIZER, SERVER, PlanS
 from inferno_operator.controllers.approval.totals import cards_then, totals_of
 from inferno_operator.controllers.approval.transitions import (
     Next,
+    absences,
     arrivals,
     next_of,
     pruned,
@@ -151,7 +152,8 @@ async def _advance(observation: Observation, context: Context) -> float | None:
     optimizer = await _optimizer(plan, context)
     if optimizer is None:
         return None
-    following = next_of(observation, plan, optimizer, context.now())
+    servers = context.store.servers(plan.metadata.namespace)
+    following = next_of(observation, plan, optimizer, servers, context.now())
     if following.update is None:
         return await _carry_out(observation, plan, optimizer, following, context)
     await context.store.write(observation, following.update)
@@ -237,7 +239,7 @@ def _checked(
         return status.superseded(observation, f"{CHANGED}: {change}", now)
     totals = totals_of(decisions, resources, snapshot, cards)
     hold = None if plan.status.approval else hold_of(optimizer, totals, now)
-    return status.waiting(observation, hold) if hold else decisions
+    return status.waiting(observation, hold, absences(plan, objects)) if hold else decisions
 
 
 def _decisions(

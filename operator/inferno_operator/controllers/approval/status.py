@@ -22,6 +22,9 @@ STRANGER = (
 )
 """What is said on a Plan that the operator did not make."""
 
+UNSCALED = "the operator scales none of these Servers"
+"""Why a Plan is only written whose Servers name no workloads, or are published."""
+
 NAMED = 3
 """How many Servers a message names."""
 
@@ -30,31 +33,34 @@ NAMED = 3
 class Arrivals:
     """Servers of a Plan that run what was decided, of how many, and why others do not yet.
 
-    `gone` are those that were deleted meanwhile.
+    `gone` are those that were deleted meanwhile, `unscaled` those that the operator does not scale.
     """
 
     arrived: int
     servers: int
     others: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
+    unscaled: tuple[str, ...] = ()
 
     @property
     def is_complete(self) -> bool:
-        """Whether all have arrived that are still there."""
-        return self.arrived + len(self.gone) >= self.servers
+        """Whether all have arrived that are still there and that the operator scales."""
+        return self.arrived + len(self.gone) + len(self.unscaled) >= self.servers
 
 
 def how_to_answer(name: str) -> str:
     """Return what a person does with a Plan of this name that waits."""
     return (
-        f"look at 'kubectl inferno diff {name}', then"
-        f" 'kubectl inferno approve {name}', or reject it"
+        f"review: kubectl inferno diff {name}; approve: kubectl inferno approve {name};"
+        f" reject: kubectl inferno reject {name}"
     )
 
 
-def waiting(observation: Observation, hold: Hold) -> Update:
-    """Return the update of a Plan that waits for a person."""
-    message = f"{hold.message}; {how_to_answer(observation.reference.key.name)}"
+def waiting(observation: Observation, hold: Hold, absences: Sequence[str] = ()) -> Update:
+    """Return the update of a Plan that waits for a person; `absences` say what does not exist."""
+    shown = [*absences[:NAMED], *(["..."] if len(absences) > NAMED else [])]
+    how = how_to_answer(observation.reference.key.name)
+    message = "; ".join((hold.message, *shown, how))
     verdict = Verdict(CARRIED_OUT, holds=False, reason=hold.reason, message=message)
     return _update(observation, "Proposed", verdict)
 
@@ -76,26 +82,40 @@ def acting(observation: Observation, by: str, arrivals: Arrivals) -> Update:
     message = f"{arrivals.arrived} of {arrivals.servers} Servers run what was decided"
     if arrivals.others:
         message += f"; not yet: {_named(arrivals.others)}"
-    message += _gone(arrivals)
+    message += _unscaled(arrivals) + _gone(arrivals)
     verdict = Verdict(CARRIED_OUT, holds=None, reason="Acting", message=message)
     return _update(observation, "Acting", verdict, by=by, arrived=arrivals.arrived)
 
 
 def done(observation: Observation, by: str, arrivals: Arrivals, now: datetime) -> Update:
-    """Return the update of a Plan whose Servers run what was decided."""
-    message = (
-        f"{arrivals.arrived} Servers run what was decided, as far as the operator scales them"
-        f"{_gone(arrivals)}"
-    )
+    """Return the update of a Plan whose Servers run what was decided, or that is only written."""
+    count = arrivals.arrived
+    if not count and not arrivals.unscaled:
+        return superseded(observation, f"its Servers were deleted: {_named(arrivals.gone)}", now)
+    if not count:
+        message = _written(len(arrivals.unscaled), UNSCALED) + _gone(arrivals)
+        verdict = Verdict(CARRIED_OUT, holds=True, reason="Written", message=message)
+        return _update(observation, "Written", verdict, by=by, arrived=0, finished=now)
+    message = f"{_count(count, 'Server')} {'runs' if count == 1 else 'run'} what was decided"
+    message += _unscaled(arrivals) + _gone(arrivals)
     verdict = Verdict(CARRIED_OUT, holds=True, reason="Done", message=message)
-    return _update(observation, "Done", verdict, by=by, arrived=arrivals.arrived, finished=now)
+    return _update(observation, "Done", verdict, by=by, arrived=count, finished=now)
 
 
-def recommended(observation: Observation, by: str, now: datetime) -> Update:
+def recommended(observation: Observation, by: str, decisions: int, now: datetime) -> Update:
     """Return the update of a Plan that is only a recommendation, and is written."""
-    message = "desiredAlloc is written; in mode Recommend the operator scales nothing"
+    message = _written(decisions, "in mode Recommend the operator scales nothing")
     verdict = Verdict(CARRIED_OUT, holds=True, reason="Recommended", message=message)
-    return _update(observation, "Done", verdict, by=by, finished=now)
+    return _update(observation, "Written", verdict, by=by, arrived=0, finished=now)
+
+
+def _written(decisions: int, why: str) -> str:
+    """Return that decisions are written as desiredAlloc, and why nothing follows from them."""
+    return f"written: {_count(decisions, 'decision')}; {why}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + "s" * (number != 1)
 
 
 def finished(
@@ -136,6 +156,14 @@ def acting_for(observation: Observation, now: datetime) -> timedelta:
 
 def _named(servers: Sequence[str]) -> str:
     return ", ".join(servers[:NAMED]) + ", ..." * (len(servers) > NAMED)
+
+
+def _unscaled(arrivals: Arrivals) -> str:
+    """Return which decisions are only written; "" without any."""
+    if not arrivals.unscaled:
+        return ""
+    servers = _count(len(arrivals.unscaled), "Server")
+    return f"; written, not scaled by the operator: {servers} ({_named(arrivals.unscaled)})"
 
 
 def _gone(arrivals: Arrivals) -> str:

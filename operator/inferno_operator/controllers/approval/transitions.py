@@ -23,7 +23,7 @@ from inferno_operator.resources import (
     Resource,
     Server,
 )
-from inferno_operator.resources.conditions import ACTUATED
+from inferno_operator.resources.conditions import ACTUATED, absence
 from inferno_operator.resources.observation import Observation
 
 SOMEBODY = "somebody"
@@ -43,7 +43,13 @@ class Next:
     again_after: float | None = None
 
 
-def next_of(observation: Observation, plan: Plan, optimizer: Optimizer, now: datetime) -> Next:
+def next_of(
+    observation: Observation,
+    plan: Plan,
+    optimizer: Optimizer,
+    objects: Iterable[Observation],
+    now: datetime,
+) -> Next:
     """Decide what to do with a Plan; an answer of a person counts more than mode and guard."""
     if plan.status.approval is not None:
         return _answered(observation, plan, plan.status.approval, now)
@@ -51,7 +57,8 @@ def next_of(observation: Observation, plan: Plan, optimizer: Optimizer, now: dat
     if hold is None:
         return Next(by=f"mode {optimizer.spec.mode}")
     left = None if hold.until is None else max((hold.until - now).total_seconds(), 0.0)
-    return Next(status.waiting(observation, hold), again_after=left)
+    absent = absences(plan, objects)
+    return Next(status.waiting(observation, hold, absent), again_after=left)
 
 
 def _answered(observation: Observation, plan: Plan, approval: Approval, now: datetime) -> Next:
@@ -72,7 +79,7 @@ def _answered(observation: Observation, plan: Plan, approval: Approval, now: dat
 def written(observation: Observation, plan: Plan, mode: str, by: str, now: datetime) -> Update:
     """Return the status of a Plan whose decisions are written on the Servers."""
     if mode == "Recommend":
-        return status.recommended(observation, by, now)
+        return status.recommended(observation, by, plan.spec.totals.servers, now)
     return status.acting(observation, by, Arrivals(0, plan.spec.totals.servers))
 
 
@@ -93,7 +100,7 @@ def replaced(plans: Sequence[Observation]) -> Iterator[tuple[Observation, str]]:
 
 def _has_acted(observation: Observation) -> bool:
     plan = observation.resource
-    return isinstance(plan, Plan) and plan.status.phase in ("Acting", "Done")
+    return isinstance(plan, Plan) and plan.status.phase in ("Acting", "Done", "Written")
 
 
 def pruned(
@@ -114,28 +121,43 @@ def _is_finished_of(observation: Observation, optimizer: str) -> bool:
 
 
 def arrivals(plan: Plan, servers: Iterable[Observation]) -> Arrivals:
-    """Return which Servers of a Plan run what was decided.
+    """Return which Servers of a Plan run what was decided, and which the operator does not scale.
 
-    Nothing is awaited for a Server that names nothing to scale, or is only published.
+    Nothing is awaited for the latter: those that name no workloads, or are only published.
     """
     by_name = {o.reference.key.name: o for o in servers}
     changed = _changed(plan)
     gone = tuple(name for name in changed if name not in by_name)
-    others = tuple(filter(None, (_lag(by_name[name]) for name in changed if name in by_name)))
-    return Arrivals(len(changed) - len(others) - len(gone), len(changed), others, gone)
+    present = [by_name[name] for name in changed if name in by_name]
+    scaled = [observation for observation in present if _is_scaled(observation)]
+    unscaled = tuple(o.reference.key.name for o in present if not _is_scaled(o))
+    others = tuple(filter(None, map(_lag, scaled)))
+    return Arrivals(len(scaled) - len(others), len(changed), others, gone, unscaled)
+
+
+def _is_scaled(observation: Observation) -> bool:
+    """Whether the operator scales a Server."""
+    server = observation.resource
+    return (
+        isinstance(server, Server) and server.names_workloads and server.spec.actuation != "Publish"
+    )
 
 
 def _lag(observation: Observation) -> str:
     """Return what a Server waits for, "" if for nothing."""
-    server = observation.resource
-    if not isinstance(server, Server) or server.spec.actuation == "Publish":
-        return ""
-    if not server.names_workloads:
-        return ""
-    name, actuated = server.metadata.name, observation.status.condition(ACTUATED)
+    name, actuated = observation.reference.key.name, observation.status.condition(ACTUATED)
     if actuated is None or actuated.observed_generation != observation.generation:
         return f"{name} (not reported yet)"
-    return "" if actuated.status == "True" else f"{name} ({actuated.reason})"
+    if actuated.status == "True":
+        return ""
+    return f"{name} ({absence(observation.status) or actuated.reason})"
+
+
+def absences(plan: Plan, objects: Iterable[Observation]) -> Sequence[str]:
+    """Return why there is nothing to scale of Servers that a Plan changes."""
+    changed = set(_changed(plan))
+    named = [o for o in objects if o.kind is Server and o.reference.key.name in changed]
+    return [f"{o.reference.key.name}: {what}" for o in named if (what := absence(o.status))]
 
 
 def _changed(plan: Plan) -> Sequence[str]:

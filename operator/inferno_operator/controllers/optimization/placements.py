@@ -1,7 +1,7 @@
 """Where replicas of a Server are: by accelerator and role, and the cards they take; pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from inferno_operator.controllers.optimization.allocations import allocation_of
 from inferno_operator.resources import (
@@ -13,6 +13,14 @@ from inferno_operator.resources import (
 from inferno_optimizer import system as core
 from inferno_optimizer.capacity import cards_in_use
 from inferno_optimizer.sizing.cases import Catalogue
+
+Label = Callable[[str, core.Role], str]
+"""An accelerator as it is shown for replicas of a role: with the cards of one replica."""
+
+
+def plain(accelerator: str, role: core.Role = core.Role.BOTH) -> str:  # noqa: ARG001 - a Label
+    """Return the name of an accelerator, where it is not known what a replica takes."""
+    return accelerator
 
 
 def placements(whole: ServerAllocation | None) -> tuple[Placement, ...]:

@@ -82,7 +82,8 @@ async def test_runs_of_an_engine_that_warms_up_are_made_again(tmp_path: Path) ->
     assert repeated
     assert len(file.read_text().splitlines()) == 1 + len(done) - len(repeated)
     assert [step.warm_up for step in done[:2]] == [0.0, pytest.approx(0.09, abs=0.01)]
-    assert str([*run_parts(done[1])][-1]).endswith("warm-up detected (+9% ITL): the run is repeated")
+    last = str([*run_parts(done[1])][-1])
+    assert last.endswith("warm-up detected (+9% ITL): the run is repeated")
     assert done[2].trial == done[1].trial
     laws = calibrate_windows(runs_of([str(file)]), 0, BUDGET)
     assert laws.chosen_steps is not None

@@ -60,7 +60,8 @@ def cells(line: str) -> list[str]:
 def test_a_row_has_every_number_and_what_is_not_known_is_said() -> None:
     headings, row = lines(ServerMeasurement(server(measure=MEASURE), FRESH))
 
-    shown = dict(zip(headings.split(), cells(row), strict=True))
+    names = headings.replace("LOAD REQ/MIN", "LOAD").split()
+    shown = dict(zip(names, cells(row), strict=True))
     assert shown == {
         "SERVER": "s",
         "QUALITY": "Fresh",
@@ -156,7 +157,7 @@ def test_measured_and_predicted_latencies_stand_beside_their_targets() -> None:
     rows = [line.split() for line in "\n".join(map(str, shown)).splitlines()[1:]]
     assert rows == [
         ["QUANTITY", "MEASURED", "PREDICTED", "NOW/SLO"],
-        ["LOAD", "1234", "1000", "-"],
+        ["LOAD", "REQ/MIN", "1234", "1000", "-"],
         ["ITL", "12.3", "10", "12.3/12"],
         ["WAIT", "unknown", "unknown", "40.0/500"],
         ["TTFT", "0.5", "unknown", "-"],

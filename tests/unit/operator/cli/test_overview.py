@@ -123,7 +123,7 @@ def test_servers_stand_beside_their_targets_and_cards() -> None:
     )
 
     assert lines(missing, PROMISES, accelerator(), model(), capacity(5), optimizer()) == [
-        "SERVER CLASS CURRENT DESIRED LOAD ITL/SLO LEFT TTFT/SLO LEFT COST READY",
+        "SERVER CLASS CURRENT DESIRED LOAD REQ/MIN ITL/SLO LEFT TTFT/SLO LEFT COST READY",
         "s C 2 x A - 90 50.0/40 -25% 100.0/200 50% 20.00 NoCapacity",
         "",
         "s: not enough cards: it takes 2",
@@ -211,7 +211,7 @@ def test_load_that_one_more_card_serves_stands_in_place_of_its_price() -> None:
 
     subject = {**optimizer("a"), "status": {"lastOptimization": last}}
 
-    assert "T 0 1 0 0 +30.50 of priority 2" in lines(subject)
+    assert "T 0 1 0 0 +30.50 req/min of priority 2" in lines(subject)
     capacity = overview_document(overview([observed(subject)]))["capacity"]
     assert capacity[0]["gain"] == {"priority": 2, "load": 30.5}
 
@@ -240,7 +240,7 @@ def test_servers_that_no_optimization_has_seen_are_told() -> None:
 
 
 def test_nothing_at_all_is_told_too() -> None:
-    assert lines() == ["no Servers in this namespace; --namespace names another one"]
+    assert lines() == ["no Servers in this namespace; use -n to choose another"]
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def by_prometheus(name: str, **numbers: object) -> Manifest:
 def test_measured_latencies_are_shown_instead_of_those_in_the_spec() -> None:
     shown = lines(by_prometheus("S", arrivalRate=120, itlAverage=36, avgOutTokens=10), PROMISES)
 
-    assert shown[0] == "SERVER CLASS CURRENT DESIRED LOAD ITL/SLO LEFT COST MEASURED READY"
+    assert shown[0] == "SERVER CLASS CURRENT DESIRED LOAD REQ/MIN ITL/SLO LEFT COST MEASURED READY"
     assert shown[1] == "s C 2 x A - 120 36.0/40 10% 20.00 Fresh Allocated"
 
 
@@ -310,7 +310,7 @@ def test_what_is_not_measured_is_unknown_and_not_what_the_spec_has() -> None:
 def test_where_nothing_is_known_no_server_is_said_to_hold_its_targets() -> None:
     shown = lines(server("S", spec={"currentAlloc": running(1, 1)}), PROMISES)
 
-    assert "no server has a known latency with a target; cost" in "".join(shown)
+    assert "no measured latencies yet; cost" in "".join(shown)
     assert "miss" not in "".join(shown)
 
 
@@ -356,3 +356,41 @@ def test_an_optimizer_says_why_it_has_no_plan_yet_although_nobody_asks_for_one()
         "Optimizer inferno: Unavailable: nobody answers",
     ]
     assert lines(waiting)[-1] == "Optimizer inferno: not optimized yet"
+
+
+def test_every_placement_shows_the_cards_of_a_replica() -> None:
+    eight = model()
+    eight["spec"]["data"][0]["accCount"] = 8
+    here = server("S", spec={"currentAlloc": running(3, 2), "desiredAlloc": running(1, 2)})
+
+    row = lines(here, accelerator(), eight)[1]
+
+    assert row.startswith("s C 3 x 8xA 1 x 8xA ")
+
+
+def test_more_cards_in_use_than_there_are_are_marked() -> None:
+    here = server("S", spec={"currentAlloc": running(36, 2)})
+
+    shown = lines(here, accelerator(), model(), capacity(32))
+
+    assert (
+        "! 36 cards of T in use, and only 32 available: correct Capacity or currentAlloc" in shown
+    )
+    assert any(line.startswith("T 36! ") for line in shown)
+
+
+def test_a_narrow_terminal_keeps_the_target_that_is_missed() -> None:
+    targets = {"model": "M", "slo-itl": 100, "slo-ttw": 10}
+    promises = manifest("ServiceClass", {"name": "C", "priority": 1, "data": [targets]}, name="c")
+    current = {**running(2, 2), "itlAverage": 7, "waitAverage": 18.77}
+    here = server("S", spec={"currentAlloc": current})
+    table = servers_table(overview([observed(m) for m in (here, promises)]).servers)
+    names = [heading.removeprefix(">").replace(":", " ") for heading in table.headings]
+
+    places = [names.index(name) for name in ("ITL/SLO LEFT", "WAIT/SLO LEFT")]
+    narrow, left_out = table.within(table.width() // 2)
+
+    assert [table.rows[0][place] for place in places] == ["93%", "-462%"]
+    assert "ITL/SLO LEFT" in left_out or "WAIT/SLO LEFT" not in left_out
+    assert list(table.optional)[-1] == "WAIT/SLO LEFT"
+    assert narrow.width() < table.width()

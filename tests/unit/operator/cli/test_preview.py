@@ -119,8 +119,8 @@ def test_what_runs_stands_beside_what_is_desired_and_what_would_be() -> None:
 
     _, shown = planned(here)
 
-    assert shown.splitlines()[1].split()[:14] == [
-        *("s", "C", "3", "x", "A", "30.00", "1", "x", "A", "0.00", "2", "x", "A", "1")
+    assert shown.splitlines()[1].split()[:15] == [
+        *("s", "C", "90", "3", "x", "A", "30.00", "1", "x", "A", "0.00", "2", "x", "A", "1")
     ]
 
 
@@ -130,7 +130,7 @@ def test_a_cost_that_is_not_told_is_worked_out() -> None:
 
     _, shown = planned(here)
 
-    assert shown.splitlines()[1].split()[2:6] == ["3", "x", "A", "30.00"]
+    assert shown.splitlines()[1].split()[3:7] == ["3", "x", "A", "30.00"]
     assert "cost 30.00 now" in shown
 
 

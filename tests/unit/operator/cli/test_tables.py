@@ -7,6 +7,7 @@ import pytest
 from inferno_operator.cli.tables.calibration import doubt_parts
 from inferno_operator.cli.tables.rich import rich_text
 from inferno_operator.cli.tables.solution import (
+    SCORE,
     TextTable,
     cards_table,
     csv_text,
@@ -57,7 +58,7 @@ def test_an_estimated_price_has_a_tilde() -> None:
 
     cells = [line.split(maxsplit=4)[-1] for line in str(cards_table(uses)).splitlines()]
 
-    assert cells == ["PRICE", "~98.40", "315.00", "~+30.00 of priority 2"]
+    assert cells == ["PRICE", "~98.40", "315.00", "~+30.00 req/min of priority 2"]
 
 
 def test_a_step_of_the_solver_that_failed_is_warned_of_below_the_proof() -> None:
@@ -86,7 +87,7 @@ def test_performance_on_an_accelerator_that_there_is_not_is_warned_of() -> None:
 def test_an_explanation_is_followed_by_its_warnings() -> None:
     shown = [*map(str, option_parts(explain(SYSTEM, "chat")))]
 
-    assert shown[1:] == ["", WARNING]
+    assert shown[1:] == [SCORE, "", WARNING]
 
 
 def test_a_priority_that_counts_as_the_lowest_is_warned_of() -> None:
@@ -111,7 +112,7 @@ def test_what_is_held_is_shown_with_its_cost() -> None:
 
     row = shown[0].splitlines()[2].split()
     runs = ("3", "x", "G2", "75.00")
-    assert row == ["held", "gone", "llm", *runs, *runs, "UnknownClass"]
+    assert row == ["held", "gone", "llm", "60", *runs, *runs, "UnknownClass"]
     assert "1 of 2 servers have an allocation; cost 75.00 -> 85.00 cents/hour" in shown
 
 
@@ -182,7 +183,7 @@ def test_the_options_of_a_server_fit_a_narrow_terminal_but_for_a_sentence() -> N
 
     table, left_out = options.within(80)
 
-    assert options.without("OUT BECAUSE").width() > 80 >= table.without("OUT BECAUSE").width()
+    assert options.without("WHY NOT").width() > 80 >= table.without("WHY NOT").width()
     assert "COST" not in left_out
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.explain.options import Option, explain
+from inferno_optimizer.explain.options import Option, explain, with_choice
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import Reason
 from inferno_optimizer.system import (
@@ -94,8 +94,8 @@ def test_one_that_is_out_has_no_numbers_but_says_what_is_asked_and_what_can_be_h
     option = explain(one_server(server, profile, target=Target(17, 20)), "chat")[0]
 
     assert option == Option("G2", "G2", max_batch_size=1, reason=option.reason)
-    assert "slo-itl 17 ms, at least 17.49 ms" in option.reason
-    assert "slo-ttw 20 ms, at least 26.85 ms" in option.reason
+    assert "slo-itl: 17.49 ms at best, target 17 ms" in option.reason
+    assert "slo-ttw: 26.85 ms at best, target 20 ms" in option.reason
 
 
 def test_a_percentile_that_is_out_of_reach_is_told_by_the_field_that_asks_for_it() -> None:
@@ -105,7 +105,7 @@ def test_a_percentile_that_is_out_of_reach_is_told_by_the_field_that_asks_for_it
 
     option = explain(one_server(server, profile, target=target), "chat")[0]
 
-    assert option.reason == "out of reach: slo-ttft 17 ms, at least 17.49 ms"
+    assert option.reason == "cannot meet slo-ttft: 17.49 ms at best, target 17 ms"
 
 
 @pytest.mark.parametrize(
@@ -143,3 +143,27 @@ def test_a_server_that_cannot_be_sized_gets_the_words_of_its_decision() -> None:
         explain(system, "a")
 
     assert str(error.value) == f"server 'a': UnknownClass: {decision.message}"
+
+
+ORDER = {"first": 1, "second": 2}
+
+
+def test_a_plan_marks_its_choice_and_says_why_cheaper_ones_lost() -> None:
+    """X is the cheapest for both, and has the cards of one."""
+    demands = [Demand(name, {"X": 2, "Y": 2}, priority) for name, priority in ORDER.items()]
+    system = system_of(demands, accelerators(X=1, Y=5), {"X": 2, "Y": 9})
+    solution = optimize(system)
+
+    shown = {
+        name: [
+            (o.accelerator, o.chosen, o.lost)
+            for o in with_choice(explain(system, name), system, solution, name)
+        ]
+        for name in ("first", "second")
+    }
+
+    assert shown["first"] == [("X", 2, ""), ("Y", 0, "higher score")]
+    (cheaper, chosen) = shown["second"]
+    assert cheaper[:2] == ("X", 0)
+    assert cheaper[2].startswith("needs 2 cards of X, 0 left; they serve first (")
+    assert chosen == ("Y", 2, "")

@@ -223,7 +223,7 @@ def test_an_idle_server_waits_where_its_first_request_keeps_the_targets(target: 
     assert outcome.allocation is not None
     assert outcome.allocation.accelerator == "G2"
     (refused,) = (each.reason for each in explain(asked, "chat") if each.accelerator == "A100")
-    assert refused == "out of reach: slo-itl 20 ms, at least 20.99 ms"
+    assert refused == "cannot meet slo-itl: 20.99 ms at best, target 20 ms"
 
 
 def test_an_idle_server_waits_where_its_first_prompt_keeps_the_target() -> None:

@@ -187,7 +187,7 @@ def test_a_target_that_needs_the_cache_is_out_of_reach_where_replicas_are_cold()
     chat = Chat(cached=1900, running=20, target=Target(ttft_ms=45))
 
     assert chat.replicas == 4
-    assert replace(chat, cold=20).option.reason.startswith("out of reach: slo-ttft 45 ms")
+    assert replace(chat, cold=20).option.reason.startswith("cannot meet slo-ttft: ")
 
 
 def test_a_minimum_beyond_the_warm_replicas_dilutes_their_caches() -> None:

@@ -179,7 +179,7 @@ def test_a_server_that_holds_what_runs_says_so_and_what_to_do(options: Options) 
     reason, message = decision_of(optimize(scarce(options, 4, holds)))
 
     assert reason is Reason.BEST_EFFORT
-    assert message.startswith("4 x X of the 5 that its targets take: it holds what runs")
+    assert message.startswith("gets 4 of the 5 x X it needs: it holds what runs")
     assert "cards of X are short; add some or lower the load" in message
 
 

@@ -351,15 +351,15 @@ REFUSED = {
     "model.granite_13b.A100.name=x": "no field of model 'granite_13b' is named 'A100.name'",
     "model.granite_13b.A100.acc=2xG2": "no accelerator is named 'A100.acc'",
     "model.granite_13b.A100.alpha=-1": "model 'granite_13b' (A100): alpha: -1 is negative",
-    "model.granite_13b.B200=A100": "no accelerator is named 'B200'; did you mean A100?",
+    "model.granite_13b.B200=A100": "no accelerator is named 'B200' (known: A100, 2xG2)",
     "model.granite_13b.A100=2xG2": "no field of model 'granite_13b' is named 'A100'",
     "accelerator.A10.cost=4": (
         "no accelerator is named 'A10'; did you mean A100? (known: A100, 2xG2);"
         " to add it, also set its type"
     ),
     "accelerator.B200.multiplicity=2": "to add it, also set its type and its cost",
-    "accelerator.B200.speed=2": "no accelerator is named 'B200'; did you mean A100?",
-    "accelerator.B200.cost+=2": "no accelerator is named 'B200'; did you mean A100?",
+    "accelerator.B200.speed=2": "no accelerator is named 'B200' (known: A100, 2xG2)",
+    "accelerator.B200.cost+=2": "no accelerator is named 'B200' (known: A100, 2xG2)",
     "accelerator.A100.type=A10": "no type is named 'A10'; did you mean A100?",
     "server.chat.load.rate=3": "no field of server 'chat' is named 'load.rate'; did you mean",
     "server.chat=3": "no field of server 'chat' is named ''",

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from inferno_operator.cli.kubectl.console.past import inputs_of
 from inferno_operator.cli.tables.plans import Alternative
 from inferno_operator.resources import Plan, PlanStep, Server
-from inferno_optimizer.explain.options import Option, next_best
+from inferno_optimizer.explain.options import next_best
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import Role
 
@@ -29,7 +29,7 @@ def alternatives_of(plan: Plan, servers: Iterable[Server]) -> Mapping[str, Alter
     models = {server.name: server.model for server in system.servers}
     return {
         steps[name].server: Alternative(
-            _placement(option), option.cost - _cost(catalogue, models[name], steps[name])
+            option.placement, option.cost - _cost(catalogue, models[name], steps[name])
         )
         for name, option in found.items()
     }
@@ -37,10 +37,6 @@ def alternatives_of(plan: Plan, servers: Iterable[Server]) -> Mapping[str, Alter
 
 def _accelerator(step: PlanStep) -> str:
     return step.after[0].accelerator if step.after else ""
-
-
-def _placement(option: Option) -> str:
-    return f"{option.replicas} x {option.accelerator}"
 
 
 def _cost(catalogue: Catalogue, model: str, step: PlanStep) -> float:

@@ -9,6 +9,7 @@ from inferno_operator.cli.kubectl.console.page import ConsolePage, PageLink
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.overview import CardUse, overview, overview_document
 from inferno_operator.cli.tables.solution import Part, TextTable, one_more_card
+from inferno_operator.cli.tables.top import excess_notes
 from inferno_operator.pages.charts import Chart, line_chart
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.pages.svg import Frame, stairs
@@ -70,6 +71,7 @@ def _parts(cards: Sequence[CardUse], money: Money) -> Iterator[Part]:
     counts = [f">{name}" for name in counted]
     rows = [_row(item, money, counted=bool(counted)) for item in cards]
     yield TextTable((*headings, *counts, *limit), rows)
+    yield from excess_notes(cards)
 
 
 def _row(item: CardUse, money: Money, *, counted: bool) -> Sequence[str]:

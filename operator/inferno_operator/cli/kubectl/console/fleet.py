@@ -7,7 +7,7 @@ from inferno_operator.cli.kubectl.answer import in_order
 from inferno_operator.cli.kubectl.console.history import ledger_of, savings_figures
 from inferno_operator.cli.kubectl.console.page import NO_SERVERS, ConsolePage, PageNotice, Trend
 from inferno_operator.cli.kubectl.console.past import PastLoads, loads_of
-from inferno_operator.cli.kubectl.console.proof import could_cost_less
+from inferno_operator.cli.kubectl.console.proof import could_cost_less_now
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.overview import (
     Overview,
@@ -59,7 +59,7 @@ def fleet_view(
             "ledger": savings_document(ledger),
             "past": [_past_document(at) for at in past],
         },
-        figures=(*_figures(seen, money), *savings_figures(ledger, money, BESIDE)),
+        figures=(*_figures(seen, observations, money), *savings_figures(ledger, money, BESIDE)),
         notice=_notice(seen, waiting, money),
         trouble="; ".join(filter(None, map(failure_of, seen.optimizers))),
         before=(
@@ -97,7 +97,9 @@ def _parts(seen: Overview, now: datetime, money: Money) -> Iterator[Part]:
     yield from summary_parts(seen, now, money, failures=False)  # they stand above all numbers
 
 
-def _figures(seen: Overview, money: Money) -> Iterator[KeyFigure]:
+def _figures(
+    seen: Overview, observations: Sequence[Observation], money: Money
+) -> Iterator[KeyFigure]:
     specs = [view.spec for view in seen.servers if view.spec]
     running = sum(cost(spec.current_alloc) for spec in specs)
     desired = sum(cost(spec.desired_alloc) for spec in specs)
@@ -108,8 +110,10 @@ def _figures(seen: Overview, money: Money) -> Iterator[KeyFigure]:
         "Cost desired", money.amount(desired), f"{money.change(desired - running)} {money.rate}"
     )
     last = latest_optimization(seen.optimizers)
-    yield could_cost_less(last.certificate if last else None, money)
-    total = f"of {len(measured)} Servers with known latencies, of {len(seen.servers)} in all"
+    yield could_cost_less_now(observations, last, money)
+    servers, known = len(seen.servers), len(measured)
+    known_of = "for all" if known == servers else f"for {known}"
+    total = f"of {servers} Servers (latency known {known_of})"
     yield KeyFigure("Miss a target now", str(missed), total)
 
 

@@ -48,10 +48,13 @@ MEANINGS: Mapping[str, str] = {
     "OTHERS": "Cards that pods use which belong to no Server.",
     "OURS": "Cards that Servers use.",
     "OUT": "Mean output tokens of a request.",
-    "OUT BECAUSE": "Why the Server cannot run on the accelerator.",
+    "SCORE": "What plans make as small as possible: the change of cost, and a penalty for a move.",
+    "CHOSEN": "Whether the plan uses the option, and how many replicas where it needs more.",
+    "WHY NOT": "Why the plan does not use the option.",
     "PHASE": "Where the Plan is: Proposed waits for an answer, Approved and Acting are on the way,"
-    " Done runs. Superseded: a newer one took its place; Expired: its approval ended before;"
-    " Rejected: somebody said no; Failed: it could not be carried out.",
+    " Done runs. Written: the operator scales none of its Servers. Superseded: a newer one took its"
+    " place; Expired: its approval ended before; Rejected: somebody said no; Failed: it could not"
+    " be carried out.",
     "PLANNED": "What the plan decides.",
     "PRICE": ONE_MORE,
     "PRIORITY": "1 is served first.",
@@ -65,7 +68,6 @@ MEANINGS: Mapping[str, str] = {
     "TTFT/SLO": "Time to first token, of what the target allows: the mean, or the percentile that"
     " the target names.",
     "TTFT/SLO LEFT": LEFT,
-    "VALUE": "What plans make as small as possible: the change of cost, and a penalty for a move.",
     "WAIT": "Mean time that a request waits before a replica works on it.",
     "WAIT/SLO": "Waiting time of a request, of what the target allows: the 95th percentile, or the"
     " one that the target names; estimated from the mean where it is not measured.",

@@ -36,7 +36,7 @@ UNITS = {
 }
 """Units of columns of numbers, by the last word of their names."""
 
-COSTS = ("COST", "CHANGE", "VALUE", "PRICE", "CARD")
+COSTS = ("COST", "CHANGE", "SCORE", "PRICE", "CARD")
 """Columns of costs, by the last word of their names."""
 
 LONG = 28

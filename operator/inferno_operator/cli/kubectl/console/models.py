@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 
 from inferno_operator.cli.kubectl.console.calibrations import (
     agreements,
@@ -11,19 +12,30 @@ from inferno_operator.cli.kubectl.console.calibrations import (
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.kubectl.selection import choose_model
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.tables.cluster import cost, cost_cell, placement
+from inferno_operator.cli.tables.cluster import (
+    catalogue_of,
+    cost,
+    cost_cell,
+    placement,
+    with_current,
+)
 from inferno_operator.cli.tables.measurement import number
 from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_operator.cli.tables.top import age, condition_parts
+from inferno_operator.controllers.optimization.allocations import priced_current
+from inferno_operator.controllers.optimization.placements import Label
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.resources import CalibratedData, Model, PerformanceData, Server
 from inferno_operator.resources.conditions import CALIBRATED
 from inferno_operator.resources.observation import Observation, readable
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.system import Role
 
 
 def models_view(observations: Sequence[Observation], money: Money = CENTS) -> ConsolePage:
     """All Models: where they may run, whether they are calibrated, and what runs."""
-    models, servers = _models(observations), _servers(observations)
+    models = _models(observations)
+    servers = _servers(observations, catalogue_of(observations))
     headings = ("MODEL", "NAME", ">ACCELERATORS", "CALIBRATE", "CALIBRATED")
     rows = [_summary(model, _of(model, servers), money) for model in models]
     table = TextTable((*headings, ">SERVERS", ">REPLICAS", ">COST"), rows)
@@ -45,11 +57,12 @@ def model_view(
 ) -> ConsolePage:
     """What a Model does on each accelerator, where the numbers come from, and what runs."""
     model = choose_model(observations, namespace, name)
-    servers = _of(model, _servers(observations))
+    catalogue = catalogue_of(observations)
+    servers = _of(model, _servers(observations, catalogue))
     calibration = {data.acc: data for data in model.status.calibration}
     return ConsolePage(
         title=f"Model {model.metadata.name}",
-        parts=tuple(_parts(model, calibration, servers, now, money)),
+        parts=tuple(_parts(model, calibration, servers, catalogue, now, money)),
         document=lambda: {"model": model.to_json(), "servers": [s.to_json() for s in servers]},
         figures=tuple(_figures(model, servers, money)),
         charts=(*calibration_charts(model, calibration, servers), *agreements(servers)),
@@ -61,8 +74,13 @@ def _models(observations: Sequence[Observation]) -> list[Model]:
     return sorted(models, key=lambda model: model.metadata.name)
 
 
-def _servers(observations: Sequence[Observation]) -> list[Server]:
-    servers = [resource for resource in readable(observations) if isinstance(resource, Server)]
+def _servers(observations: Sequence[Observation], catalogue: Catalogue) -> list[Server]:
+    """The Servers by name, with what they cost now also where nobody has written it."""
+    servers = [
+        with_current(resource, priced_current(resource, catalogue))
+        for resource in readable(observations)
+        if isinstance(resource, Server)
+    ]
     return sorted(servers, key=lambda server: server.metadata.name)
 
 
@@ -111,18 +129,22 @@ def _parts(
     model: Model,
     calibration: Mapping[str, CalibratedData],
     servers: Sequence[Server],
+    catalogue: Catalogue,
     now: datetime,
     money: Money,
 ) -> Iterator[Part]:
     parameters = (">MAX BATCH", ">ALONE:STEP", ">FULL:STEP", ">CALIBRATED:STEP")
     facts = ("CALIBRATION", ">WINDOWS", ">BATCHES", ">RESIDUAL", ">DRIFT", ">AGE")
-    rows = [_row(data, calibration.get(data.acc), servers, now) for data in model.spec.data]
+    rows = [
+        _row(data, calibration.get(data.acc), servers, _cards(model, data, catalogue), now)
+        for data in model.spec.data
+    ]
     yield TextTable(("ACCELERATOR", ">CARDS", *parameters, *facts, ">REPLICAS"), rows)
     yield _taken(model)
     yield from (f"{data.acc}: {data.message}" for data in calibration.values() if data.message)
     yield from _rejected(calibration.values())
     if servers:
-        yield _runs(servers, money)
+        yield _runs(servers, partial(catalogue.label, model.spec.name), money)
     yield from condition_parts(model.status.conditions, now)
 
 
@@ -149,26 +171,35 @@ def _taken(model: Model) -> str:
         case "Use":
             return "Plans take the upper confidence of the calibration where there is one."
         case "Report":
-            return "Plans take the typed data; the calibration is only shown (calibrate: Report)."
-    return "Plans take the typed data; nothing is calibrated (calibrate: Off)."
+            return (
+                "Plans take the configured data; the calibration is only shown (calibrate: Report)."
+            )
+    return "Plans take the configured data; nothing is calibrated (calibrate: Off)."
 
 
 def _row(
     data: PerformanceData,
     calibrated: CalibratedData | None,
     servers: Sequence[Server],
+    cards: int,
     now: datetime,
 ) -> Sequence[str]:
     alone, slope = step_line(data, data.at_tokens)
     return (
         data.acc,
-        str(max(data.acc_count, 1)),
+        str(cards),
         str(data.max_batch_size),
         number(alone + slope),
         number(alone + slope * data.max_batch_size),
-        *(_facts(calibrated, now) if calibrated else ("-", "typed", *[""] * 5)),
+        *(_facts(calibrated, now) if calibrated else ("-", "configured", *[""] * 5)),
         str(_replicas(servers, data.acc)),
     )
+
+
+def _cards(model: Model, data: PerformanceData, catalogue: Catalogue) -> int:
+    """Cards of one replica."""
+    _, cards = catalogue.cards_per_replica(model.spec.name, data.acc, Role(data.role))
+    return cards
 
 
 def _facts(calibrated: CalibratedData, now: datetime) -> Sequence[str]:
@@ -185,13 +216,13 @@ def _facts(calibrated: CalibratedData, now: datetime) -> Sequence[str]:
     )
 
 
-def _runs(servers: Sequence[Server], money: Money) -> TextTable:
+def _runs(servers: Sequence[Server], label: Label, money: Money) -> TextTable:
     rows = [
         (
             server.metadata.name,
             server.spec.service_class,
-            placement(server.spec.current_alloc),
-            placement(server.spec.desired_alloc),
+            placement(server.spec.current_alloc, label),
+            placement(server.spec.desired_alloc, label),
             cost_cell(server.spec.current_alloc, money),
         )
         for server in servers

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from math import inf
 
 from inferno_operator.cli.kubectl.answer import in_order
@@ -24,13 +25,14 @@ from inferno_operator.cli.tables.measurement import comparison_parts
 from inferno_operator.cli.tables.solution import option_parts, saved_work_parts
 from inferno_operator.cli.tables.top import condition_parts
 from inferno_operator.cli.tables.what_if import remedy_parts
+from inferno_operator.controllers.optimization.allocations import priced_current
 from inferno_operator.pages.charts import Chart, Named, limit_chart
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.pages.svg import Frame
 from inferno_operator.resources import Model, Server
 from inferno_operator.resources.conditions import READY
 from inferno_operator.resources.observation import Observation, readable
-from inferno_optimizer.explain.options import Option, explain
+from inferno_optimizer.explain.options import Option, explain, with_choice
 from inferno_optimizer.explain.remedies import remedies
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import Target
@@ -58,6 +60,7 @@ def server_view(  # noqa: PLR0913 - all that is known of a Server
     chosen = choose_server(observations, namespace, name)
     system, solution = outcome.snapshot.system, outcome.solution
     options = explain(system, chosen.spec.name)
+    options = with_choice(options, system, solution, chosen.spec.name)
     found = remedies(system, solution, chosen.spec.name)
     decision = next(d for d in solution.decisions if d.server == chosen.spec.name)
     target = Catalogue(system).target(next(s for s in system.servers if s.name == decision.server))
@@ -87,7 +90,7 @@ def server_view(  # noqa: PLR0913 - all that is known of a Server
             "curve": curve_document(curve) if curve else None,
             "events": events_document(events),
         },
-        figures=tuple(_figures_of(chosen, money)),
+        figures=tuple(_figures_of(chosen, Catalogue(system), money)),
         trouble=_trouble_of(chosen),
         charts=(
             *_choices(options, target, money),
@@ -120,14 +123,14 @@ def _trouble_of(server: Server) -> str:
     return f"{ready.reason}: {ready.message}"
 
 
-def _figures_of(server: Server, money: Money) -> Iterator[KeyFigure]:
-    spec = server.spec
-    current, desired = spec.current_alloc, spec.desired_alloc
+def _figures_of(server: Server, catalogue: Catalogue, money: Money) -> Iterator[KeyFigure]:
+    spec, label = server.spec, partial(catalogue.label, server.spec.model)
+    current, desired = priced_current(server, catalogue), spec.desired_alloc
     yield KeyFigure("Model", spec.model, f"class {spec.service_class}")
     load = f"{current.load.arrival_rate:g}" if current and current.load else "-"
     yield KeyFigure("Load", load, "requests/min")
     for title, found in (("Now", current), ("Desired", desired)):
-        yield KeyFigure(title, placement(found), f"{money.amount(cost(found))} {money.rate}")
+        yield KeyFigure(title, placement(found, label), f"{money.amount(cost(found))} {money.rate}")
     if desired and (band := band_cell(desired)):
         yield KeyFigure("Predicted ITL", f"{desired.itl_average or 0:.2f} ms", f"({band})")
 

@@ -12,13 +12,14 @@ from inferno_operator.cli.kubectl.console.proof import could_cost_less
 from inferno_operator.cli.kubectl.dry_run import DryRun
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.preview import PlanPreview, plan_document, preview
-from inferno_operator.cli.tables.cluster import cost
+from inferno_operator.cli.tables.cluster import Labels, cost, labels_of
 from inferno_operator.cli.tables.plan import plan_parts
 from inferno_operator.cli.tables.plans import (
     PHASE_UNKNOWN,
     change_parts,
     difference_parts,
     plans_parts,
+    shrinkage,
     state_line,
     summary,
 )
@@ -149,21 +150,24 @@ def plan_view(
         second = choose_plan(plans, namespace, other)
         return ConsolePage(
             title=f"Plans {name} and {other}",
-            parts=tuple(difference_parts(plan, second, money)),
+            parts=tuple(difference_parts(plan, second, money, labels_of(observations))),
             document=lambda: [plan.to_json(), second.to_json()],
             figures=[_phase_figure(each, money) for each in (plan, second)],
             others=others,
         )
-    servers = [r for r in readable(observations) if isinstance(r, Server)]
+    servers, labels = (
+        [r for r in readable(observations) if isinstance(r, Server)],
+        labels_of(observations),
+    )
     possible, has_failed = alternatives_of(plan, servers), plan.status.phase == FAILED
     return ConsolePage(
         title=f"Plan {name}",
-        parts=tuple(change_parts(plan, money, possible or None)),
+        parts=tuple(change_parts(plan, money, possible or None, labels)),
         document=lambda: {
             **plan.to_json(),
             "alternatives": {server: asdict(other) for server, other in possible.items()},
         },
-        figures=tuple(_figures(plan, money)),
+        figures=tuple(_figures(plan, labels, money)),
         form=_form_of(plan),
         others=others,
         trouble=state_line(plan) if has_failed else "",
@@ -176,7 +180,7 @@ def _phase_figure(plan: Plan, money: Money) -> KeyFigure:
     return KeyFigure(plan.metadata.name, plan.status.phase or PHASE_UNKNOWN, summary(plan, money))
 
 
-def _figures(plan: Plan, money: Money) -> Iterator[KeyFigure]:
+def _figures(plan: Plan, labels: Labels, money: Money) -> Iterator[KeyFigure]:
     totals, proof = plan.spec.totals, plan.spec.certificate
     arrived = plan.status.arrived
     told = "" if arrived is None else f"{arrived} run what was decided"
@@ -184,10 +188,12 @@ def _figures(plan: Plan, money: Money) -> Iterator[KeyFigure]:
     change = totals.cost_after - totals.cost_before
     cost_after = f"{money.amount(totals.cost_after)} {money.rate} after it"
     yield KeyFigure("Change of cost", money.change(change), cost_after)
-    yield could_cost_less(proof, money)
+    yield could_cost_less(proof, money, plan.metadata.creation_timestamp)
     if taken := totals.reduction:
         load_lost = f"{taken.load_lost:g} requests/min not served any more"
-        yield KeyFigure("Replicas taken away", f"{taken.replicas_taken:g}", load_lost)
+        percent = 100 * taken.replicas_taken / taken.replicas if taken.replicas else 0.0
+        what = "; ".join(filter(None, (shrinkage(plan, labels), load_lost)))
+        yield KeyFigure("Capacity shrinks by", f"{percent:.0f} %", what)
 
 
 def _form_of(plan: Plan) -> PlanForm | None:

@@ -13,7 +13,7 @@ from inferno_operator.controllers.actuation.workloads.fleet import (
     State,
 )
 from inferno_operator.resources import Condition, Workload
-from inferno_operator.resources.conditions import ACTUATED, Verdict
+from inferno_operator.resources.conditions import ACTUATED, NOT_FOUND, Verdict
 from inferno_operator.resources.workload_kinds import kind_of_workload
 
 
@@ -43,7 +43,7 @@ def not_served(workload: Workload) -> Verdict:
         f"the API server does not serve {workload.kind} of {workload.api_version}: install its"
         f" definition, or correct spec.workloads"
     )
-    return refusal("NotFound", message)
+    return refusal(NOT_FOUND, message)
 
 
 def not_found(workload: Workload) -> Verdict:
@@ -63,7 +63,7 @@ def is_deleted(workload: Workload) -> Verdict:
 
 def _unusable(workload: Workload, problem: str) -> Verdict:
     message = f"{workload.kind} {workload.name!r} {problem}, or correct spec.workloads"
-    return refusal("NotFound", message)
+    return refusal(NOT_FOUND, message)
 
 
 def several_groups(workload: Workload, groups: int) -> Verdict:
@@ -79,7 +79,7 @@ def no_workload(accelerators: Iterable[str]) -> Verdict:
     """Return the verdict that no workload runs on accelerators that were decided."""
     names = ", ".join(map(repr, accelerators))
     message = f"no item of spec.workloads runs on accelerator {names}: add one"
-    return refusal("NotFound", message)
+    return refusal(NOT_FOUND, message)
 
 
 def in_use(workload: Workload, other: str) -> Verdict:

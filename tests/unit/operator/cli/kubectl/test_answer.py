@@ -65,9 +65,11 @@ def test_a_plan_that_does_not_exist_is_told_with_those_like_it() -> None:
         choose_plan([plan("fleet-2")], "llm", "fleet-3")
 
 
-@pytest.mark.parametrize("phase", ["Acting", "Done", "Superseded", "Expired", "Rejected", "Failed"])
+@pytest.mark.parametrize(
+    "phase", ["Acting", "Done", "Written", "Superseded", "Expired", "Rejected", "Failed"]
+)
 def test_a_plan_past_its_decision_needs_no_answer(phase: str) -> None:
-    with pytest.raises(InputError, match=f"has the phase {phase}: it needs no answer"):
+    with pytest.raises(InputError, match=f"is already {phase}; there is nothing to approve"):
         check_open(plan("fleet-1", phase))
 
 
@@ -170,3 +172,19 @@ def test_why_several_servers_get_too_little_is_one_sentence() -> None:
 
 def test_a_namespace_without_plans_is_told_so() -> None:
     assert list(plans_parts([], NOW)) == ["no Plans in this namespace"]
+
+
+def test_no_part_of_a_replica_is_taken_away() -> None:
+    step = {
+        "server": "s",
+        "from": [{"accelerator": "H100", "replicas": 6}],
+        "to": [{"accelerator": "MI300X", "replicas": 3}],
+        "costChange": -10,
+        "reason": "Allocated",
+    }
+    reduction = {"replicas": 6, "replicasTaken": 3.196, "load": 60, "loadLost": 0}
+    totals = {"servers": 1, "costBefore": 1, "costAfter": 1, "reduction": reduction}
+
+    shown = [*map(str, diff_parts(plan("fleet-1", "Proposed", steps=[step], totals=totals)))]
+
+    assert "capacity shrinks by 53 % (6 x H100 -> 3 x MI300X)" in shown

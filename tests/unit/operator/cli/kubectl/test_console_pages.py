@@ -39,6 +39,7 @@ from inferno_operator.cli.kubectl.console.views import (
 )
 from inferno_operator.cli.kubectl.dry_run import DryRun, decide
 from inferno_operator.cli.options.currency import CENTS, Money, money_of
+from inferno_operator.cli.tables.cluster import with_current
 from inferno_operator.cli.tables.solution import TextTable, first_table, name_of
 from inferno_operator.cli.tables.top import duration
 from inferno_operator.controllers.approval.contents import pack
@@ -163,7 +164,7 @@ def test_the_reason_of_a_condition_is_not_explained_as_that_of_a_decision(first:
 def test_quantities_have_their_units(server_page: ConsolePage) -> None:
     text = html(server_page)
 
-    units = {"LOAD": "requests/min", "ITL": "ms", "WAIT": "ms", "TTFT": "ms"}
+    units = {"ITL": "ms", "WAIT": "ms", "TTFT": "ms"}
     for name, unit in units.items():
         assert f'<th scope="row">{name} <span class="quiet">{unit}</span>' in text
 
@@ -1240,3 +1241,43 @@ def test_the_first_page_says_how_many_servers_have_a_single_replica() -> None:
         )
         for line in told
     )
+
+
+def test_a_proof_of_other_inputs_is_not_proven_now(seen: list[Observation]) -> None:
+    (first, *_) = (o for o in seen if o.kind is Accelerator)
+    assert first.resource is not None
+    later = first.resource.metadata.model_copy(update={"creation_timestamp": NOW})
+    added = replace(first, resource=first.resource.model_copy(update={"metadata": later}))
+    proven = [with_proof(o, -10.0, -12.5) if o.kind is Optimizer else o for o in seen]
+    edited = [replace(o, generation=2) if o is first else o for o in proven]
+
+    for changed in ([*proven, added], edited):
+        assert figures(fleet_view(changed, NAMESPACE, NOW))["Could cost less by"] == "-"
+
+
+def test_what_runs_costs_what_its_cards_cost_where_nobody_wrote_it(
+    seen: list[Observation],
+) -> None:
+    (server,) = (o for o in seen if o.reference.key.name == "premium-llama3-8b")
+    assert isinstance(server.resource, Server)
+    current = server.resource.spec.current_alloc
+    assert current is not None
+    without = current.model_copy(update={"cost": None})
+    unpriced = replace(server, resource=with_current(server.resource, without))
+    objects_ = [unpriced if o is server else o for o in seen]
+    outcome = decide(objects_, NAMESPACE, None)
+
+    page = server_view(objects_, outcome, NAMESPACE, "premium-llama3-8b", NOW)
+    now = next(figure for figure in page.figures if figure.title == "Now")
+
+    assert now.note.startswith(f"{current.cost:.2f} ")
+
+
+def test_the_cards_of_a_replica_count_those_of_its_accelerator(seen: list[Observation]) -> None:
+    page = model_view(seen, NAMESPACE, "granite-34b", NOW)
+    cards = dict(zip(column(page, "ACCELERATOR"), column(page, "CARDS"), strict=True))
+
+    assert {name: cards[name] for name in cards if name.startswith(("2x", "4x"))} == {
+        name: name[0] for name in cards if name.startswith(("2x", "4x"))
+    }
+    assert cards

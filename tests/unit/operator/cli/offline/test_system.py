@@ -230,6 +230,10 @@ def test_a_name_without_an_object_is_no_reason_to_refuse(tmp_path: Path) -> None
             ],
             "several namespaces, where one system has one: x (a.yaml:1), y (a.yaml:",
         ),
+        (
+            [accelerator(), manifest("Capacity", {"count": []}, namespace="prod")],
+            "several namespaces, where one system has one: none (a.yaml:1), prod (a.yaml:11); c",
+        ),
         (["kind: List\nitems: []\n"], "nothing to optimize: there is no object"),
         (
             [
@@ -250,6 +254,19 @@ def test_a_name_without_an_object_is_no_reason_to_refuse(tmp_path: Path) -> None
 )
 def test_manifests_that_make_no_system(manifests: list[str], message: str, tmp_path: Path) -> None:
     assert refusal(tmp_path, *manifests).startswith(message)
+
+
+def test_a_namespace_is_chosen_and_takes_the_objects_that_name_none(tmp_path: Path) -> None:
+    texts = [
+        manifest("Accelerator", {"name": name, "type": "T", "cost": 1}, name.lower(), namespace)
+        for name, namespace in (("P", "prod"), ("D", "dev"), ("N", ""))
+    ]
+    file = tmp_path / "a.yaml"
+    file.write_text("---\n".join(texts))
+
+    named = read_system([str(file)], namespace="prod").accelerators
+
+    assert [accelerator.name for accelerator in named] == ["N", "P"]
 
 
 @pytest.mark.parametrize(

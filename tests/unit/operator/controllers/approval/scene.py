@@ -175,20 +175,21 @@ class Scene:
             if kind == "Server" and "desiredAlloc" in manifest["spec"]
         }
 
-    def actuated(self, server: str, reason: str, status: str) -> None:
+    def actuated(self, server: str, reason: str, status: str, message: str = "") -> None:
         """Report as actuation does, about the newest generation."""
         stored = self.cluster.objects["Server", Key(NAMESPACE, server)]
         told = {
             "type": "Actuated",
             "status": status,
             "reason": reason,
-            "message": "",
+            "message": message,
             "observedGeneration": stored["metadata"]["generation"] + 1,  # after this change
             "lastTransitionTime": "2026-03-01T12:00:00Z",
         }
-        others = [c for c in stored["status"]["conditions"] if c["type"] != "Actuated"]
+        before = stored.get("status", {})
+        others = [c for c in before.get("conditions", ()) if c["type"] != "Actuated"]
         conditions = {"conditions": [*others, told]}
-        self.cluster.add({**stored, "status": {**stored["status"], **conditions}})
+        self.cluster.add({**stored, "status": {**before, **conditions}})
 
     def restarted(self) -> "AbstractAsyncContextManager[Scene]":
         """Another operator on the same objects."""

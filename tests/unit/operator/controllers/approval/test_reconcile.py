@@ -26,7 +26,7 @@ async def test_in_mode_auto_a_plan_is_recorded_and_carried_out_at_once() -> None
         await scene.advance()
 
         assert scene.desired() == {"s": 2, "t": 1}
-        assert scene.phases() == {"inferno-1": "Done"}
+        assert scene.phases() == {"inferno-1": "Written"}
         assert scene.plans()["inferno-1"]["status"]["by"] == "mode Auto"
 
 
@@ -50,14 +50,14 @@ async def test_in_mode_approve_nothing_changes_until_a_person_approves() -> None
 
         assert scene.desired() == {}
         assert scene.phases() == {"inferno-1": "Proposed"}
-        assert "Plan inferno-1 is not carried out at once" in scene.optimized()
+        assert "Plan inferno-1 awaits approval" in scene.optimized()
 
         scene.answer("inferno-1", "Approved")
         await scene.advance()
         await scene.advance()
 
         assert scene.desired() == {"s": 2, "t": 1}
-        assert scene.phases() == {"inferno-1": "Done"}
+        assert scene.phases() == {"inferno-1": "Written"}
         assert scene.plans()["inferno-1"]["status"]["by"] == "ann"
 
 
@@ -389,15 +389,69 @@ async def test_finished_plans_beyond_the_history_are_deleted_the_oldest_first() 
         assert list(scene.phases()) == ["inferno-11", "inferno-12"]
 
 
-async def test_a_recommendation_is_done_as_soon_as_it_is_written() -> None:
+async def test_a_recommendation_is_only_written() -> None:
     async with scene_of() as scene:
         scene.write_optimizer(mode="Recommend", guard={"maxServersChanged": 0})
         await scene.optimize()
         await scene.advance()
 
         assert scene.desired() == {"s": 2, "t": 1}
+        assert scene.phases() == {"inferno-1": "Written"}
+        assert scene.told("inferno-1") == (
+            "Recommended",
+            "written: 2 decisions; in mode Recommend the operator scales nothing",
+        )
+
+
+async def test_a_plan_for_servers_without_workloads_is_written_and_not_done() -> None:
+    async with scene_of() as scene:
+        scene.write_optimizer()
+        await scene.optimize()
+        await scene.advance()
+
+        assert scene.phases() == {"inferno-1": "Written"}
+        assert scene.told("inferno-1") == (
+            "Written",
+            "written: 2 decisions; the operator scales none of these Servers",
+        )
+        assert scene.plans()["inferno-1"]["status"]["arrived"] == 0
+
+
+async def test_a_plan_counts_those_that_run_and_those_that_are_only_written() -> None:
+    workload = {"workloads": [{"accelerator": "A", "name": "w"}]}
+    published = {"workloads": [{"accelerator": "A", "name": "v"}], "actuation": "Publish"}
+    servers = (objects.server("S", spec=workload), objects.server("T", spec=published))
+    async with scene_of(*servers) as scene:
+        scene.write_optimizer()
+        await scene.optimize()
+        scene.actuated("s", "Actuated", "True")
+        scene.actuated("t", "Published", "True")
+        await scene.advance()
+        scene.actuated("s", "Actuated", "True")
+        await scene.advance()
+
         assert scene.phases() == {"inferno-1": "Done"}
-        assert scene.told("inferno-1")[0] == "Recommended"
+        assert scene.told("inferno-1")[1] == (
+            "1 Server runs what was decided; written, not scaled by the operator: 1 Server (t)"
+        )
+
+
+ABSENT = "Deployment 'w' does not exist: create it, or correct spec.workloads"
+
+
+@pytest.mark.parametrize("mode", ["Auto", "Approve"])
+async def test_a_plan_says_that_a_workload_of_it_does_not_exist(mode: str) -> None:
+    workload = {"workloads": [{"accelerator": "A", "name": "w"}]}
+    async with scene_of(objects.server("S", spec=workload)) as scene:
+        scene.actuated("s", "NotFound", "False", ABSENT)
+        scene.write_optimizer(mode=mode)
+        await scene.optimize()
+        await scene.advance()
+        scene.actuated("s", "NotFound", "False", ABSENT)
+        await scene.advance()
+
+        assert scene.phases() == {"inferno-1": "Acting" if mode == "Auto" else "Proposed"}
+        assert ABSENT in scene.told("inferno-1")[1]
 
 
 async def test_a_plan_is_superseded_while_it_acts_as_soon_as_a_newer_one_acts() -> None:
@@ -482,7 +536,7 @@ async def test_whenever_the_operator_is_killed_the_next_one_completes_the_plan(
                 await restarted.advance()
 
             assert restarted.desired() == {"s": 2, "t": 1}
-            assert restarted.phases() == {"inferno-1": "Done"}
+            assert restarted.phases() == {"inferno-1": "Written"}
             assert not restarted.cluster.objects["Optimizer", INFERNO]["spec"]["optimize"]
 
 

@@ -141,8 +141,8 @@ async def test_the_condition_names_the_numbers_and_the_command() -> None:
         assert reason == "BeyondGuard"
         assert message == (
             "11 of 16 replicas are taken away (69 %), spec.guard.maxReplicasDecreasePercent is 50"
-            " by default; look at 'kubectl inferno diff inferno-1', then 'kubectl inferno approve"
-            " inferno-1', or reject it"
+            " by default; review: kubectl inferno diff inferno-1; approve: kubectl inferno approve"
+            " inferno-1; reject: kubectl inferno reject inferno-1"
         )
         (event,) = (e for e in scene.cluster.events if e.about.kind.kind == "Plan")
         assert event.message == message
@@ -296,7 +296,7 @@ async def test_nobody_gets_cards_of_a_server_that_nobody_can_read_before_others_
 
 async def test_in_mode_recommend_nothing_waits() -> None:
     async with scene_of(serving("S", 7, 1)) as scene:
-        assert await carried_out(scene, mode="Recommend") == "Done"
+        assert await carried_out(scene, mode="Recommend") == "Written"
         assert scene.desired() == {"s": 1}
 
 

@@ -160,7 +160,7 @@ def test_a_placement_is_the_accelerators_replicas_and_batches_in_any_order() -> 
 
 
 def test_messages_with_other_numbers_say_the_same() -> None:
-    first = "2 x A of the 3 that its targets take: at 60.5 requests/min expect 2e-05 ms"
+    first = "gets 2 of the 3 x A it needs: not enough cards; at 60.5 requests/min expect 2e-05 ms"
 
     assert is_close_message(first, first.replace("60.5", "61"))
     assert not is_close_message(first, first.replace("60.5", "70"))
