@@ -36,6 +36,9 @@ REPLICA_CARDS = "replicaCards"
 MAX_COUNTED = 2 * MAX_ACCELERATORS
 """Most workloads of a Server: those that it names, and those that it named before."""
 
+MAX_REDUCTIONS = 10
+"""Most reductions that are remembered; of more, the two oldest count as one."""
+
 LEAD_SECONDS = 120.0
 """Time until a new replica serves, if nobody says it and no pod shows it [s]."""
 
@@ -131,6 +134,35 @@ class HeldCards(ReplicaCards):
     """The model's spec.name."""
 
 
+class ServedReplicas(Part):
+    """Replicas on one accelerator, of one role."""
+
+    accelerator: NonEmptyText
+    """The accelerator's spec.name, with the role if the replicas do one half of each request."""
+    replicas: NonNegativeInteger
+    """Number of replicas."""
+
+
+class ReplicaReduction(Part):
+    """Replicas that served until some of them went."""
+
+    time: Time
+    """When they had gone, or began to go."""
+    going: bool = False
+    """Whether they still go: then as many serve as before."""
+    replicas: Annotated[Items[ServedReplicas], Field(max_length=MAX_COUNTED)] = ()
+    """What served before."""
+
+
+class ApprovedDecision(Part):
+    """A decision of a Plan that a person approved; its replicas go at once."""
+
+    plan: NonEmptyText
+    """Name of the Plan."""
+    replicas: Annotated[Items[ServedReplicas], Field(max_length=MAX_COUNTED)] = ()
+    """What it decided for the server."""
+
+
 class ServerStatus(Status):
     """What the operator says about a Server."""
 
@@ -149,6 +181,10 @@ class ServerStatus(Status):
     """Accelerator of the last replica before the server had none; it wakes there."""
     savings: Savings | None = None
     """What it cost, beside what other policies would have cost; absent without spec.measure."""
+    reductions: Annotated[Items[ReplicaReduction], Field(max_length=MAX_REDUCTIONS)] = ()
+    """When its replicas went within spec.guard.window of the Optimizer, and what served before."""
+    approved: ApprovedDecision | None = None
+    """The decision that a person approved; absent if another one stands."""
 
 
 class Server(Resource):

@@ -1,6 +1,6 @@
 """The condition `Actuated` of a Server; pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from inferno_operator.controllers.actuation.targets import dialect
@@ -9,17 +9,22 @@ from inferno_operator.resources import (
     MeasuredLeadTime,
     ModelBoosterRef,
     RecordedWorkload,
+    ReplicaReduction,
     ServerStatus,
     Status,
 )
 from inferno_operator.resources.conditions import ACTUATED, Verdict, merge_conditions
 from inferno_operator.resources.objects import Kind, Manifest, Place
+from inferno_optimizer.way_down import WayDown
 
 RELEASED = "Released"
 """The reason of the condition when actuation owns no fields any more."""
 
 PAUSE = timedelta(minutes=5)
 """Time between two takeovers of a field from the same field manager."""
+
+WAY_DOWN = "spec.guard.maxDecreasePercent"
+"""The field of an Optimizer by which replicas go step by step."""
 
 RECHECK = timedelta(seconds=60)
 """Time until what is not watched is read again: kinds, autoscalers; and writes are tried again."""
@@ -49,12 +54,40 @@ def status_of(
     actuated: Condition | None,
     times: Sequence[MeasuredLeadTime],
     workloads: Sequence[RecordedWorkload] = (),
+    reductions: Sequence[ReplicaReduction] = (),
 ) -> Manifest:
     """Return the fields of the status that actuation owns: its condition and what it knows."""
     conditions = () if actuated is None else (actuated,)
+    known = {"reductions": tuple(reductions)} if reductions else {}
     return ServerStatus(
-        conditions=conditions, lead_times=tuple(times), workloads=tuple(workloads)
+        conditions=conditions, lead_times=tuple(times), workloads=tuple(workloads), **known
     ).to_json()
+
+
+def steps_down(
+    slowed: Mapping[str, tuple[int, int]], way_down: WayDown, following: datetime | None
+) -> str:
+    """Return how replicas go step by step, to be said after what runs; "" where none do.
+
+    Parameters
+    ----------
+    slowed
+        Replicas before and after this step, by place.
+    way_down
+        How fast replicas go.
+    following
+        When more may go; None if some still go.
+    """
+    if not slowed:
+        return ""
+    steps = " + ".join(f"{n} -> {m} x {place}" for place, (n, m) in slowed.items() if m < n)
+    when = (
+        f"at {following:%H:%M:%S} UTC"
+        if following is not None
+        else f"{way_down.window_s:g} s after these have gone"
+    )
+    now = f"; now {steps}" if steps else ""
+    return f"{now}; more may go {when}: {WAY_DOWN} is {100 * way_down.share:g}"
 
 
 def refusal(reason: str, message: str) -> Verdict:

@@ -1,10 +1,11 @@
 """The replicas of servers on their accelerators: how many there are, and what they carry; pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from inferno_optimizer.system import Role, can_answer
+from inferno_optimizer.way_down import HALF, WayDown, strengths
 
 ROUNDING = 1e-9
 """Replicas that carry less than a load by this share carry it."""
@@ -49,6 +50,9 @@ class ReplicaTarget:
         Deployment does; other kinds remove the pods with the highest ordinals.
     role
         What the replicas do.
+    standing
+        The ready replicas that have served for a whole window of the way down; the others may be
+        here to take over from replicas elsewhere.
     """
 
     accelerator: str
@@ -64,6 +68,7 @@ class ReplicaTarget:
     rate: float | None = None
     loses_unready_first: bool = True
     role: Role = Role.BOTH
+    standing: int = 0
 
     @property
     def occupied(self) -> int:
@@ -135,6 +140,10 @@ class ServerTargets:
         Whether no replica may be added for a while, because the last ones found no node.
     is_overdue
         Whether its pods have made no progress for too long.
+    way_down
+        How many of the replicas that serve may go within a window.
+    served
+        What served by accelerator, at each moment of the window at which replicas went.
     """
 
     name: str
@@ -146,6 +155,8 @@ class ServerTargets:
     is_writable: bool = True
     is_paused: bool = False
     is_overdue: bool = False
+    way_down: WayDown = HALF
+    served: tuple[Mapping[str, int], ...] = ()
 
     @property
     def rank(self) -> tuple[int, str]:
@@ -197,7 +208,7 @@ class ServerTargets:
     @property
     def serving(self) -> dict[str, int]:
         """The ready replicas that stay, by accelerator."""
-        return {t.accelerator: t.kept(t.spec) for t in self.targets}
+        return self.serving_after({})
 
     def carries_after(self, reduced: Mapping[str, int]) -> bool:
         """Whether what stays carries the floor, with other numbers of replicas on some targets.
@@ -205,20 +216,70 @@ class ServerTargets:
         The last ready replica of a server that is to have replicas stays also without load, and
         so does the last one of each role.
         """
-        after = {t.accelerator: t.kept(reduced.get(t.accelerator, t.spec)) for t in self.targets}
+        after = self.serving_after(reduced)
         is_last = self._answers(self.serving) and not self._answers(after)
         if is_last and any(target.wanted for target in self.targets):
             return False
         return self.carried(after) >= self.floor * (1 - ROUNDING)
 
-    def lowest(self, target: ReplicaTarget, reduced: Mapping[str, int], least: int) -> int:
+    @property
+    def weights(self) -> Sequence[Mapping[str, float]]:
+        """What one replica counts on the way down, by accelerator, for each half of the work."""
+        return strengths(
+            {t.accelerator: t.role for t in self.targets},
+            {t.accelerator: t.rate for t in self.targets},
+        )
+
+    def loses(self, reduced: Mapping[str, int]) -> bool:
+        """Whether fewer ready replicas stay, with other numbers of replicas on some targets."""
+        return any(
+            not t.loses_nothing(reduced[t.accelerator])
+            for t in self.targets
+            if t.accelerator in reduced
+        )
+
+    def serving_after(self, reduced: Mapping[str, int]) -> dict[str, int]:
+        """The ready replicas that stay, with other numbers of replicas on some targets."""
+        return {t.accelerator: t.kept(reduced.get(t.accelerator, t.spec)) for t in self.targets}
+
+    def served_before(self, reduced: Mapping[str, int]) -> dict[str, int]:
+        """The ready replicas that count before other numbers are written on some targets.
+
+        Those that have just come do not, unless they go again: they may be here to take over.
+        """
+        return {
+            t.accelerator: t.ready if t.excess or t.accelerator in reduced else t.standing
+            for t in self.targets
+        }
+
+    def goes_slowly(self, reduced: Mapping[str, int]) -> bool:
+        """Whether enough serves of what served in the window, with other numbers of replicas."""
+        if not self.loses(reduced):
+            return True
+        before = [self.served_before(reduced), *self.served]
+        return self.way_down.permits(self.serving_after(reduced), before, self.weights)
+
+    def may_become(self, reduced: Mapping[str, int]) -> bool:
+        """Whether what stays carries the floor, and replicas go slowly enough."""
+        return self.carries_after(reduced) and self.goes_slowly(reduced)
+
+    def lowest(
+        self,
+        target: ReplicaTarget,
+        reduced: Mapping[str, int],
+        least: int,
+        *,
+        is_urgent: bool = False,
+    ) -> int:
         """Return the smallest number of replicas, from `least`, that a target may be reduced to.
 
         What stays carries the floor. Pods that start may be needed for that, unless they take too
-        long. `reduced` has the numbers of targets that are reduced at the same time.
+        long. Replicas go slowly, unless it is urgent. `reduced` has the numbers of targets that
+        are reduced at the same time.
         """
         for replicas in range(least, target.spec):
-            if self.carries_after({**reduced, target.accelerator: replicas}):
+            after = {**reduced, target.accelerator: replicas}
+            if self.carries_after(after) and (is_urgent or self.goes_slowly(after)):
                 return replicas
             if self.is_overdue and target.loses_nothing(replicas):
                 return replicas
@@ -227,10 +288,15 @@ class ServerTargets:
 
 @dataclass(frozen=True, slots=True)
 class ServerProgress:
-    """How far a server is; `missing` has the cards by type that it waits for in vain."""
+    """How far a server is; `missing` has the cards by type that it waits for in vain.
+
+    `slowed` has the targets whose replicas go step by step, with the number before and after this
+    step by accelerator.
+    """
 
     state: State
     missing: Mapping[str, int]
+    slowed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

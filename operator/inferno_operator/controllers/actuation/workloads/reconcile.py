@@ -4,10 +4,12 @@ A reconcile reads what there is, decides the next numbers of replicas of all Ser
 writes them, and reports on each Server how far it is.
 """
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from inferno_operator.controllers.actuation.current import (
     PlacedReplicas,
@@ -21,6 +23,12 @@ from inferno_operator.controllers.actuation.prompt_caches import (
     warm_after,
 )
 from inferno_operator.controllers.actuation.recommendation import recommended_by
+from inferno_operator.controllers.actuation.reductions import (
+    next_time,
+    note_fall,
+    remember,
+    way_down_of,
+)
 from inferno_operator.controllers.actuation.release import SERVER
 from inferno_operator.controllers.actuation.status import condition, status_of
 from inferno_operator.controllers.actuation.workloads.fleet import ReplicaSteps, ServerTargets
@@ -45,6 +53,7 @@ from inferno_operator.resources import (
     Capacity,
     Model,
     Optimizer,
+    ReplicaReduction,
     Resource,
     Server,
     ServiceClass,
@@ -57,6 +66,7 @@ from inferno_operator.runtime.ports import Cluster, FieldManager, Scale, StaleEr
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.system import System
+from inferno_optimizer.way_down import WayDown
 
 READ = (Accelerator, Capacity, Model, Optimizer, ServiceClass)
 """The kinds that are read for each reconcile; Servers are watched."""
@@ -115,20 +125,109 @@ async def _reconcile(
     if servers is None:
         return ReconcileResult.SETTLED  # the list that is awaited causes a reconcile
     supply = _supply(namespace, objects, observations, context)
-    targets = [server_targets(scaled, supply, now) for scaled in servers]
-    steps = next_steps(targets, _capacity(supply, observations, servers))
+    way_down = way_down_of(objects[Optimizer])
+    targets = [server_targets(scaled, supply, now, way_down) for scaled in servers]
+    lacking = _lacking(supply, observations)
+    steps = next_steps(targets, _capacity(supply, observations, servers), lacking)
+    scalings = [
+        _scaling(*pair, steps, way_down, now) for pair in zip(servers, targets, strict=True)
+    ]
+    scalings, steps = await _record(scalings, steps, context)
     failures = await _write(steps, servers, context)
     if steps.replicas and not all(scaled.wanted.fresh for scaled in servers):
         return ReconcileResult.due_after(
             ARRIVAL_SECONDS
         )  # first scale what the rest of the plan says
-    pairs = list(zip(servers, targets, strict=True))
-    await _report_all(pairs, steps, supply, context)
-    if failures:
+    await _report_all(scalings, steps, supply, context)
+    if failures or any(scaling.is_refused for scaling in scalings):
         return ReconcileResult.FAILED
-    looks = [due_after(*pair, now) for pair in pairs]
+    looks = [due_after(s.scaled, s.targets, now, s.next_reduction) for s in scalings]
     looks += [warm_after(scaled.server, scaled.ready_since, now) for scaled in servers]
     return ReconcileResult.due_after(min(filter(None, looks), default=None))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scaling:
+    """A Server, its replicas, and what its status is to remember of those that went.
+
+    `is_news` says that it must do so before anything else is written, `next_reduction` when more
+    replicas may go, and `is_refused` that its status could not be written.
+    """
+
+    scaled: ScaledServer
+    targets: ServerTargets
+    reductions: tuple[ReplicaReduction, ...]
+    is_news: bool = False
+    next_reduction: datetime | None = None
+    is_refused: bool = False
+
+
+def _scaling(
+    scaled: ScaledServer,
+    targets: ServerTargets,
+    steps: ReplicaSteps,
+    way_down: WayDown,
+    now: datetime,
+) -> _Scaling:
+    """Return what is to be remembered of the replicas of a Server that go in a step."""
+    server = scaled.server
+    if not scaled.is_known or any(item.is_unknown for item in scaled.counted):
+        return _Scaling(scaled, targets, server.status.reductions)
+    if server.spec.actuation == "Publish":
+        serving = {t.accelerator: t.ready for t in targets.targets}
+        fallen = note_fall(server, serving, scaled.reported, way_down, now)
+        return _Scaling(
+            scaled, targets, fallen, is_news=len(fallen) > len(server.status.reductions)
+        )
+    places = [t.accelerator for t in targets.targets]
+    written = {
+        p: steps.replicas[targets.name, p] for p in places if (targets.name, p) in steps.replicas
+    }
+    after, loses = targets.serving_after(written), targets.loses(written)
+    goes = any(target.ready > after[target.accelerator] for target in targets.targets)
+    served = targets.served_before(written)
+    reductions = remember(server, served, way_down, now, loses=loses, goes=goes)
+    progress = steps.progress.get(targets.name)
+    choices = [
+        {**after, place: after[place] - 1} for place in (progress.slowed if progress else ())
+    ]
+    following = (
+        next_time(choices, after, reductions, targets.weights, way_down, now) if choices else None
+    )
+    return _Scaling(scaled, targets, reductions, loses, following)
+
+
+async def _record(
+    scalings: Sequence[_Scaling], steps: ReplicaSteps, context: Context
+) -> tuple[list[_Scaling], ReplicaSteps]:
+    """Write on Servers what served before some of it goes; what cannot be remembered stays."""
+    refused: set[str] = set()
+
+    async def record(scaling: _Scaling) -> _Scaling:
+        if not scaling.is_news:
+            return scaling
+        scaled = scaling.scaled
+        status = status_of(
+            scaled.condition,
+            scaled.server.status.lead_times,
+            scaled.recorded(context.memory.known),
+            scaling.reductions,
+        )
+        body = scaled.observation.reference.manifest_at_version(status=status)
+        try:
+            written = await context.cluster.apply(SERVER, body, FieldManager.ACTUATION)
+        except InfernoError as error:
+            logger.info("%s: no replicas are taken away: %s", scaled.observation.reference, error)
+            refused.add(scaling.targets.name)
+            return replace(scaling, is_refused=True)
+        context.world.written(written)
+        newest = observe(Server, written)
+        server = newest.resource if isinstance(newest.resource, Server) else scaled.server
+        return replace(scaling, scaled=replace(scaled, observation=newest, server=server))
+
+    recorded = await asyncio.gather(*map(record, scalings))
+    kept = {step: n for step, n in steps.replicas.items() if step[0] not in refused}
+    return list(recorded), replace(steps, replicas=kept)
 
 
 async def _read(namespace: str, context: Context) -> Objects:
@@ -164,6 +263,19 @@ def _capacity(
         if isinstance(server, Server) and not server.spec.workloads:
             left.subtract(supply.cards(server))
     return left
+
+
+def _lacking(supply: Supply, observations: Iterable[Observation]) -> Mapping[str, int]:
+    """Return the most important priority that lacks cards by type, of Servers others scale."""
+    lacking: dict[str, int] = {}
+    for server in readable(observations):
+        if isinstance(server, Server) and not (
+            server.spec.workloads and server.spec.actuation == "Scale"
+        ):
+            priority = supply.priority(server)
+            for card_type in supply.lacking_cards(server):
+                lacking[card_type] = min(priority, lacking.get(card_type, priority))
+    return lacking
 
 
 async def _write(steps: ReplicaSteps, servers: Iterable[ScaledServer], context: Context) -> int:
@@ -205,7 +317,7 @@ async def _set_scale(scale: Scale, replicas: int, context: Context) -> None:
 
 
 async def _report_all(
-    pairs: Sequence[tuple[ScaledServer, ServerTargets]],
+    scalings: Sequence[_Scaling],
     steps: ReplicaSteps,
     supply: Supply,
     context: Context,
@@ -216,14 +328,15 @@ async def _report_all(
     """
     events: list[Event] = []
 
-    async def report(pair: tuple[ScaledServer, ServerTargets]) -> None:
-        if not context.world.is_newest(pair[0].observation.reference):
+    async def report(scaling: _Scaling) -> None:
+        reference = scaling.scaled.observation.reference
+        if scaling.is_refused or not context.world.is_newest(reference):
             return
-        event = await _report(*pair, steps, supply, context)
+        event = await _report(scaling, steps, supply, context)
         if event is not None:
             events.append(event)
 
-    await write_each(pairs, report)
+    await write_each(scalings, report)
     in_motion = sum(progress.state.is_in_motion for progress in steps.progress.values())
     if max(len(events), in_motion) > EVENTS:  # a plan arrives a few Servers at a time
         events = [event for event in events if event.type == "Warning"][:EVENTS]
@@ -231,16 +344,13 @@ async def _report_all(
 
 
 async def _report(
-    scaled: ScaledServer,
-    targets: ServerTargets,
-    steps: ReplicaSteps,
-    supply: Supply,
-    context: Context,
+    scaling: _Scaling, steps: ReplicaSteps, supply: Supply, context: Context
 ) -> Event | None:
     """Write the current allocation and the condition of a Server, where they differ.
 
     Returns the event that the condition has another reason, if it has.
     """
+    scaled, reductions = scaling.scaled, scaling.reductions
     reference, generation = scaled.observation.reference, scaled.observation.generation
     placed = scaled.placed(cold_replicas(scaled.server, scaled.ready_since, context.now()))
     if _runs_something_else(scaled, placed):
@@ -251,13 +361,18 @@ async def _report(
             context.world.written(written)
             reference = Reference.of(SERVER, written)
             generation = written["metadata"]["generation"]
-    verdict, before = _verdict(scaled, targets, steps), scaled.condition
+    verdict, before = _verdict(scaling, steps), scaled.condition
     actuated = condition(scaled.observation.status, verdict, generation, context.now())
     newest = lead_times(scaled.server, scaled.start_seconds)
-    workloads, status = scaled.recorded(context.memory.known), scaled.server.status
-    if actuated is None and (newest, workloads) == (status.lead_times, status.workloads):
+    known = newest, scaled.recorded(context.memory.known), reductions
+    status = scaled.server.status
+    if actuated is None and known == (
+        status.lead_times,
+        status.workloads,
+        status.reductions,
+    ):
         return None
-    body = reference.manifest_at_version(status=status_of(actuated or before, newest, workloads))
+    body = reference.manifest_at_version(status=status_of(actuated or before, *known))
     context.world.written(await context.cluster.apply(SERVER, body, FieldManager.ACTUATION))
     if verdict is None or actuated is None:
         return None
@@ -281,8 +396,9 @@ def _current(
     return current_allocation(scaled.server, placed, costs)
 
 
-def _verdict(scaled: ScaledServer, targets: ServerTargets, steps: ReplicaSteps) -> Verdict | None:
+def _verdict(scaling: _Scaling, steps: ReplicaSteps) -> Verdict | None:
     """Return what to say of a Server; None leaves its condition as it is."""
+    scaled, targets = scaling.scaled, scaling.targets
     if not scaled.is_known:
         return None
     verdict = scaled.obstacle
@@ -298,6 +414,7 @@ def _verdict(scaled: ScaledServer, targets: ServerTargets, steps: ReplicaSteps) 
             scaled.troubles,
             scaled.condition,
             gives_up=gives_up,
+            next_reduction=scaling.next_reduction,
         )
     left = left_behind({item.workload: item.replicas for item in scaled.left})
     return replace(verdict, message=f"{verdict.message}{left}")

@@ -10,6 +10,11 @@ from inferno_operator.controllers.actuation.current import PlacedReplicas, toget
 from inferno_operator.controllers.actuation.decision import Wanted, placements
 from inferno_operator.controllers.actuation.pods import PodCounts
 from inferno_operator.controllers.actuation.prompt_caches import ReadySince
+from inferno_operator.controllers.actuation.reductions import (
+    AT_ONCE,
+    is_approved,
+    recent_reductions,
+)
 from inferno_operator.controllers.actuation.status import RECHECK, refusal
 from inferno_operator.controllers.actuation.workloads.conflicts import ForeignWriter
 from inferno_operator.controllers.actuation.workloads.fleet import ReplicaTarget, ServerTargets
@@ -28,9 +33,14 @@ from inferno_operator.resources.workload_kinds import kind_of_workload
 from inferno_operator.runtime.ports import Scale
 from inferno_optimizer.solution import Reason
 from inferno_optimizer.system import Role
+from inferno_optimizer.way_down import HALF, WayDown
 
 PATIENCE = timedelta(seconds=240)
 """Time without progress after which a server is blocked: twice the lead time of a replica."""
+
+
+SETTLED = 0.1
+"""Time after the end of a window at which the next replicas go [s]: not a moment before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +136,12 @@ class ScaledServer:
         return together_or_apart(placed, self.wanted.replicas or ())
 
     @property
+    def reported(self) -> Mapping[str, int]:
+        """The replicas that served when they were last reported, by place."""
+        places = {item.workload.place for item in self.found}
+        return {place: _reported(self.server, place) for place in places}
+
+    @property
     def ready_since(self) -> ReadySince:
         """When the replicas that compute prompts became ready, by place."""
         return {
@@ -186,26 +202,32 @@ class ScaledServer:
         What an operator with another clock has written may be in the future, and tells nothing.
         """
         times = [item.pods.changed for item in self.found]
+        times += [r.time for r in self.server.status.reductions if r.time <= now]
         before = self.condition
         if before is not None and before.status == "Unknown" and before.last_transition_time <= now:
             times.append(before.last_transition_time)
         return max((time for time in times if time is not None), default=None)
 
 
-def server_targets(scaled: ScaledServer, supply: Supply, now: datetime) -> ServerTargets:
+def server_targets(
+    scaled: ScaledServer, supply: Supply, now: datetime, way_down: WayDown = HALF
+) -> ServerTargets:
     """Return the replicas of a Server as the order of steps takes them."""
+    standing = now - timedelta(seconds=way_down.window_s)
     allocated = scaled.observation.status.condition(ALLOCATED)
     changed = scaled.changed(now)
     return ServerTargets(
         name=scaled.server.metadata.name,
         priority=supply.priority(scaled.server),
         load=supply.demand(scaled.server),
-        targets=tuple(_target(scaled, item, supply) for item in scaled.found),
+        targets=tuple(_target(scaled, item, supply, standing) for item in scaled.found),
         is_best_effort=allocated is not None and allocated.reason != Reason.ALLOCATED,
         is_as_decided=_is_as_decided(scaled.server),
         is_writable=scaled.is_known and scaled.obstacle is None,
         is_paused=pause_left(scaled, now) > timedelta(),
         is_overdue=changed is not None and now - changed > PATIENCE and _is_moving(scaled),
+        way_down=AT_ONCE if is_approved(scaled.server, scaled.wanted.replicas) else way_down,
+        served=tuple(r.replicas for r in recent_reductions(scaled.server, way_down, now)),
     )
 
 
@@ -228,8 +250,16 @@ def pause_left(scaled: ScaledServer, now: datetime) -> timedelta:
     return max(began + PATIENCE - now, timedelta())
 
 
-def due_after(scaled: ScaledServer, targets: ServerTargets, now: datetime) -> float | None:
-    """Return after how many seconds a Server needs another look; None if only after a change."""
+def due_after(
+    scaled: ScaledServer,
+    targets: ServerTargets,
+    now: datetime,
+    next_reduction: datetime | None = None,
+) -> float | None:
+    """Return after how many seconds a Server needs another look; None if only after a change.
+
+    `next_reduction` is when more of its replicas may go, if some wait for that.
+    """
     if scaled.foreign is not None and scaled.foreign.until is not None:
         return (scaled.foreign.until - now).total_seconds()
     if scaled.foreign is not None or any(i.problem or i.is_behind for i in scaled.found):
@@ -238,10 +268,13 @@ def due_after(scaled: ScaledServer, targets: ServerTargets, now: datetime) -> fl
         return None
     if left := pause_left(scaled, now):
         return left.total_seconds()
-    if targets.is_overdue or not _is_moving(scaled):
-        return None
-    waited = now - (scaled.changed(now) or now)
-    return max((PATIENCE - waited).total_seconds(), 0.0) + 1.0
+    looks = []
+    if next_reduction is not None:
+        looks.append(max((next_reduction - now).total_seconds(), 0.0) + SETTLED)
+    if not targets.is_overdue and _is_moving(scaled):
+        waited = now - (scaled.changed(now) or now)
+        looks.append(max((PATIENCE - waited).total_seconds(), 0.0) + 1.0)
+    return min(looks, default=None)
 
 
 def _is_moving(scaled: ScaledServer) -> bool:
@@ -277,7 +310,12 @@ def _given_up(item: ObservedWorkload) -> int:
     return min(pods.unscheduled, max(item.replicas - (pods.live - pods.unscheduled), 0))
 
 
-def _target(scaled: ScaledServer, item: ObservedWorkload, supply: Supply) -> ReplicaTarget:
+def _target(
+    scaled: ScaledServer,
+    item: ObservedWorkload,
+    supply: Supply,
+    standing: datetime | None = None,
+) -> ReplicaTarget:
     accelerator, place = item.workload.accelerator, item.workload.place
     role = Role(item.workload.role)
     unit = supply.unit(scaled.server.spec.model, accelerator, role)
@@ -295,4 +333,5 @@ def _target(scaled: ScaledServer, item: ObservedWorkload, supply: Supply) -> Rep
         rate=supply.rate(scaled.server, place),
         loses_unready_first=kind_of_workload(item.workload).loses_unready_first,
         role=role,
+        standing=sum(since <= standing for since in item.pods.ready_since) if standing else 0,
     )

@@ -3,9 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 
 from inferno_operator.controllers.actuation.pods import PodCounts
-from inferno_operator.controllers.actuation.status import refusal
+from inferno_operator.controllers.actuation.status import refusal, steps_down
 from inferno_operator.controllers.actuation.workloads.fleet import (
     ReplicaTarget,
     ServerProgress,
@@ -114,13 +115,16 @@ def progress_verdict(
     before: Condition | None = None,
     *,
     gives_up: bool = False,
+    next_reduction: datetime | None = None,
 ) -> Verdict:
     """Return the verdict on the progress of a server whose pods have these troubles.
 
     `gives_up` says that pods that found no node were just given up; `before` is the condition
-    that the server has, which still knows why.
+    that the server has, which still knows why. `next_reduction` is when more replicas of one that
+    loses them step by step may go, if known.
     """
-    message = f"{_progress(server.targets)}{troubles}"
+    steps = steps_down(progress.slowed, server.way_down, next_reduction)
+    message = f"{_progress(server.targets)}{steps}{troubles}"
     if progress.state == State.STEADY:
         return Verdict(ACTUATED, holds=True, reason="Actuated", message=message)
     if progress.state != State.BLOCKED:

@@ -7,12 +7,17 @@ new ones are ready. Without room for that, it gives up one old replica at a time
 others carry its load. If servers wait for each other's cards, a server that can do without one
 replica lends it.
 
+Within a window no server loses more than a share of what serves, see `way_down`; but for a more
+important server that waits for its cards.
+
 Nothing is remembered: steps follow from what there is, so they continue after a restart.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from math import ceil
 from operator import attrgetter
+from types import MappingProxyType
 
 from inferno_operator.controllers.actuation.workloads.fleet import (
     ReplicaSteps,
@@ -27,7 +32,11 @@ ServerAccelerator = tuple[str, str]
 """A server and an accelerator."""
 
 
-def next_steps(servers: Sequence[ServerTargets], capacity: Mapping[str, int]) -> ReplicaSteps:
+def next_steps(
+    servers: Sequence[ServerTargets],
+    capacity: Mapping[str, int],
+    waiting: Mapping[str, int] = MappingProxyType({}),
+) -> ReplicaSteps:
     """Return the numbers of replicas to write next, and the progress of each server.
 
     Parameters
@@ -36,9 +45,11 @@ def next_steps(servers: Sequence[ServerTargets], capacity: Mapping[str, int]) ->
         The servers, in any order.
     capacity
         Cards by type, without those that are used by anything but these servers.
+    waiting
+        The most important priority of other servers that lack cards, by type.
     """
     ordered = sorted(servers, key=attrgetter("rank"))
-    draft = _Draft(ordered, capacity)
+    draft = _Draft(ordered, capacity, waiting)
     draft.give_up_unscheduled()
     draft.reduce()
     short = draft.grow()
@@ -89,7 +100,15 @@ class _Draft:
     server appear, start or end, and still make progress.
     """
 
-    def __init__(self, servers: Sequence[ServerTargets], capacity: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        servers: Sequence[ServerTargets],
+        capacity: Mapping[str, int],
+        waiting: Mapping[str, int],
+    ) -> None:
+        self._waiting = waiting
+        self._slowed: set[ServerAccelerator] = set()
+        """Targets whose replicas go step by step."""
         self._servers = [server for server in servers if server.is_writable]
         self._goals = goals(servers, capacity)
         self.replicas: dict[ServerAccelerator, int] = {}
@@ -110,7 +129,7 @@ class _Draft:
             scheduled = target.live - target.unscheduled
             if not target.unscheduled or target.spec <= scheduled:
                 continue
-            is_enough = server.carries_after({target.accelerator: scheduled})
+            is_enough = server.may_become({target.accelerator: scheduled})
             if is_enough or target.loses_nothing(scheduled):
                 self._write(server, target, scheduled)
 
@@ -120,7 +139,15 @@ class _Draft:
             if self._is_written(server, target) or not target.excess or not target.has_appeared:
                 continue
             bound = target.wanted if server.has_arrived else max(target.wanted, target.ready)
-            least = server.lowest(target, self._reduced(server), bound)
+            reduced = self._reduced(server)
+            least = server.lowest(target, reduced, bound)
+            fastest = server.lowest(target, reduced, bound, is_urgent=True)
+            if fastest < least and (needed := self._needed_above(server, target.card_type)) > 0:
+                urgent = max(target.spec - ceil(needed / target.cards), fastest)
+                least = min(least, server.lowest(target, reduced, urgent, is_urgent=True))
+            if fastest < least:
+                self._slowed.add((server.name, target.accelerator))
+                self.in_flight = True  # more go when the window is over
             if least < target.spec:
                 self._write(server, target, least)
 
@@ -154,7 +181,7 @@ class _Draft:
                 continue
             for target in server.targets:
                 reduced = {target.accelerator: target.spec - 1}
-                if target.excess and needed[target.card_type] > 0 and server.carries_after(reduced):
+                if target.excess and needed[target.card_type] > 0 and server.may_become(reduced):
                     self._write(server, target, target.spec - 1)
                     needed[target.card_type] -= target.cards
                     break
@@ -184,11 +211,19 @@ class _Draft:
             lacking = target.wanted - self._replicas(server, target)
             if lacking > 0:
                 missing[target.card_type] += lacking * target.cards
-        return ServerProgress(self._state(server, is_short=bool(missing)), missing)
+        slowed = {
+            t.accelerator: (t.spec, self._replicas(server, t))
+            for t in server.targets
+            if (server.name, t.accelerator) in self._slowed
+        }
+        return ServerProgress(self._state(server, is_short=bool(missing)), missing, slowed)
 
     def _state(self, server: ServerTargets, *, is_short: bool) -> State:
         has_excess = any(target.excess for target in server.targets)
-        is_active = server.in_flight or any(self._is_written(server, t) for t in server.targets)
+        is_active = server.in_flight or any(
+            self._is_written(server, t) or (server.name, t.accelerator) in self._slowed
+            for t in server.targets
+        )
         if server.is_held or server.is_overdue or self._is_stuck(server, is_active=is_active):
             return State.BLOCKED
         if server.has_arrived and not is_short:
@@ -235,6 +270,23 @@ class _Draft:
             needed[card_type] -= self._free[card_type] + self._coming[card_type]
         return needed
 
+    def _needed_above(self, server: ServerTargets, card_type: str) -> int:
+        """Return the cards of a type that more important servers lack and that nobody gives up."""
+        needed = sum(
+            max(target.wanted - target.spec, 0) * target.cards
+            for other, target in targets_of(self._servers)
+            if other.priority < server.priority and target.card_type == card_type
+        )
+        given_up = sum(
+            max(target.spec - self._replicas(other, target), 0) * target.cards
+            for other, target in targets_of(self._servers)
+            if target.card_type == card_type
+        )
+        free = self._free[card_type]
+        if self._waiting.get(card_type, server.priority) >= server.priority:
+            free = max(free, 0)  # what is lacking there is for servers that are less important
+        return needed - free - self._coming[card_type] - given_up
+
     def _lenders(self, card_type: str) -> Sequence[tuple[ServerTargets, ReplicaTarget]]:
         """Return a target of each server that can do without a replica, least loss first."""
         reducible = [
@@ -242,7 +294,7 @@ class _Draft:
             for server, target in targets_of(self._servers)
             if target.card_type == card_type
             and target.spec > 0
-            and server.carries_after({target.accelerator: target.spec - 1})
+            and server.may_become({target.accelerator: target.spec - 1})
         ]
         distinct = {server.name: (server, target) for server, target in reversed(reducible)}
         return sorted(distinct.values(), key=lambda pair: (_loss(*pair), pair[0].rank))

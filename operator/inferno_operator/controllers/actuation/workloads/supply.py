@@ -72,6 +72,16 @@ class Supply:
             cards[unit.card_type] += replicas * unit.cards
         return cards
 
+    def lacking_cards(self, server: Server) -> Counter[str]:
+        """Return the cards by type that were decided for a server and that it does not have."""
+        cards: Counter[str] = Counter()
+        running = _replicas(server.spec.current_alloc)
+        for (accelerator, role), replicas in _replicas(server.spec.desired_alloc).items():
+            unit = self.unit(server.spec.model, accelerator, role)
+            missing = max(replicas - running[accelerator, role], 0)
+            cards[unit.card_type] += missing * unit.cards
+        return +cards
+
 
 def _replicas(whole: ServerAllocation | None) -> Counter[tuple[str, Role]]:
     """Return the replicas on each accelerator, in each role."""

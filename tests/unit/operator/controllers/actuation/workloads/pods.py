@@ -28,11 +28,16 @@ ENOUGH = 1 - 1e-9
 """A load is carried but for rounding."""
 
 
+WINDOW_S = 300.0
+"""The window of the way down."""
+
+
 @dataclass
 class Pod:
-    """A pod that starts, is ready, or ends."""
+    """A pod that starts, is ready since a time, or ends."""
 
     ready: bool = False
+    since: float = -WINDOW_S
     ending: bool = False
 
 
@@ -121,6 +126,8 @@ class Scene:
         self._deadly = deadly
         self._events: list[tuple[float, int, Event]] = []
         self._time, self._count = 0.0, 0
+        self._served: dict[str, list[tuple[float | None, Mapping[str, int]]]] = {}
+        """What served before replicas went, and when they had gone, by server."""
 
     def start(self) -> None:
         """Begin with everything as it is wanted."""
@@ -146,10 +153,35 @@ class Scene:
     def _operate(self) -> None:
         """Look, and write one number after the other, or die in between."""
         while True:
-            steps = next_steps(list(self._seen()), self.capacity)
+            self._note_gone()
+            seen = list(self._seen())
+            steps = next_steps(seen, self.capacity)
             self.progress = dict(steps.progress)
+            for server in seen:
+                own = {a: n for (name, a), n in steps.replicas.items() if name == server.name}
+                if server.loses(own):
+                    self._served.setdefault(server.name, []).append(
+                        (None, server.served_before(own))
+                    )
             if not self._write_all(steps.replicas):
                 return
+
+    def _note_gone(self) -> None:
+        """Note which replicas that were taken away do not serve any more."""
+        for name, served in self._served.items():
+            workloads = self.servers[name].workloads.values()
+            if any(time is None for time, _ in served) and all(
+                w.staying == w.ready for w in workloads
+            ):
+                self._served[name] = [(t if t is not None else self._time, r) for t, r in served]
+                self._soon(
+                    WINDOW_S,
+                    WINDOW_S,
+                    "window",
+                    name,
+                    next(iter(self.servers[name].workloads)),
+                    None,
+                )
 
     def _write_all(self, replicas: Mapping[tuple[str, str], int]) -> bool:
         """Write; returns whether the operator was killed and has to look again."""
@@ -169,7 +201,7 @@ class Scene:
         if what == "sync":
             self._synchronize(name, accelerator)
         elif what == "ready" and pod is not None:
-            pod.ready = not pod.ending
+            pod.ready, pod.since = not pod.ending, self._time
         elif what == "gone":
             workload.pods = [other for other in workload.pods if other is not pod]
         self._check(f"{name} on {accelerator}: {what}", before)
@@ -207,10 +239,16 @@ class Scene:
                     rate=w.rate,
                     loses_unready_first=not w.ordinal,
                     role=w.role,
+                    standing=sum(p.ready and p.since <= self._time - WINDOW_S for p in w.live),
                 )
                 for accelerator, w in server.workloads.items()
             )
-            yield ServerTargets(name, server.priority, server.load, targets)
+            served = tuple(
+                replicas
+                for time, replicas in self._served.get(name, ())
+                if time is None or self._time - time < WINDOW_S
+            )
+            yield ServerTargets(name, server.priority, server.load, targets, served=served)
 
     def _check(self, event: str, before: Mapping[str, float]) -> None:
         used: Counter[str] = Counter()

@@ -206,10 +206,10 @@ def test_a_reduction_that_the_present_load_forbids_is_not_made() -> None:
 
 
 def test_best_effort_gives_the_cards_up_although_the_load_needs_them() -> None:
-    plain = targets(load=35, A=(2, 5, 5))
+    plain = targets(load=35, A=(2, 4, 4))
     best_effort = ServerTargets("s", 1, 35, plain.targets, is_best_effort=True)
 
-    assert next_steps([best_effort], {"A": 5}).replicas == {("s", "A"): 2}
+    assert next_steps([best_effort], {"A": 4}).replicas == {("s", "A"): 2}
 
 
 def test_replicas_of_unknown_speed_stay_until_the_others_carry_the_load() -> None:
