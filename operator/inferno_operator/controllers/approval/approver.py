@@ -18,7 +18,7 @@ from inferno_operator.controllers.approval.transitions import (
     next_of,
     written,
 )
-from inferno_operator.controllers.optimization.changes import Update
+from inferno_operator.controllers.optimization.changes import Update, approve
 from inferno_operator.controllers.optimization.permission import Optimization, Permission
 from inferno_operator.resources import Optimizer, Plan, Server
 from inferno_operator.resources.conditions import ALLOCATED, READY, Verdict
@@ -126,7 +126,10 @@ class PlanApprover:
             message = f"Plan {plan.metadata.name} awaits approval: {why}{_apart(added)}"
             return _waiting(optimization, proposal.steps.keys() - set(added), message)
         after = written(observation, plan, optimizer.spec.mode, following.by, now)
-        return Permission(_permitted(optimization), plan=observation, afterwards=after)
+        updates = _permitted(optimization)
+        if plan.status.approval is not None:
+            updates = _approved(updates, plan, proposal)
+        return Permission(updates, plan=observation, afterwards=after)
 
 
 def _rejected(
@@ -149,6 +152,15 @@ def _permitted(optimization: Optimization) -> list[Update]:
     if optimization.optimizer.spec.mode != "Approve":
         return list(updates)
     return [_without_clearing(update) for update in updates]
+
+
+def _approved(updates: Sequence[Update], plan: Plan, proposal: Proposal) -> list[Update]:
+    """Return the updates with those of Servers that a Plan changes marked as approved."""
+    steps, name = proposal.steps, plan.metadata.name
+    return [
+        approve(u, name, steps[u.reference.key.name].after) if _is_of(u, steps.keys()) else u
+        for u in updates
+    ]
 
 
 def _waiting(optimization: Optimization, servers: Collection[str], why: str) -> Permission:

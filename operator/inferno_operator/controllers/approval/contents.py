@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
-from inferno_operator.controllers.optimization.changes import Update, spec_change
+from inferno_operator.controllers.optimization.changes import Update, approve, spec_change
 from inferno_operator.controllers.optimization.placements import placements
 from inferno_operator.resources import (
     DESIRED_ALLOC,
@@ -115,11 +115,15 @@ class StoredDecision:
             error_percent=after.error_percent,
         )
 
-    def update(self, observation: Observation) -> Update:
-        """Return the update that writes the decision on the Server as it is now."""
+    def update(self, observation: Observation, approved: str = "") -> Update:
+        """Return the update that writes the decision on the Server as it is now.
+
+        `approved` is the name of its Plan if a person approved that.
+        """
         server = observation.resource
         spec = spec_change(server, self.spec[DESIRED_ALLOC]) if server else None
-        return Update.of(observation, self.verdicts, active=self.active, spec=spec)
+        update = Update.of(observation, self.verdicts, active=self.active, spec=spec)
+        return approve(update, approved, placements(self.after)) if approved else update
 
 
 def cost_of(allocation: Allocation | None) -> float:

@@ -201,7 +201,7 @@ async def _carry_out_with(
         return None
     if plan.status.phase != "Approved":
         observation = await store.write(observation, status.approved(observation, by))
-    updates = [*_decisions(checked, objects), *_trusted(plan, objects)]
+    updates = [*_decisions(checked, plan, objects), *_trusted(plan, objects)]
     await _write(observation, updates, context)
     logger.info("%s: written on %d Servers by %s", observation.reference, len(checked), by)
     after = written(observation, plan, optimizer.spec.mode, by, context.now())
@@ -243,11 +243,12 @@ def _checked(
 
 
 def _decisions(
-    decisions: Sequence[StoredDecision], objects: Sequence[Observation]
+    decisions: Sequence[StoredDecision], plan: Plan, objects: Sequence[Observation]
 ) -> Iterator[Update]:
-    """Yield the updates that write decisions on the Servers."""
+    """Yield the updates that write decisions of a Plan on the Servers."""
     servers = {o.reference.key.name: o for o in objects if o.kind is Server}
-    yield from (d.update(servers[d.server]) for d in decisions if d.server in servers)
+    name = plan.metadata.name if plan.status.approval else ""
+    yield from (d.update(servers[d.server], name) for d in decisions if d.server in servers)
 
 
 def _trusted(plan: Plan, objects: Sequence[Observation]) -> Iterator[Update]:

@@ -16,17 +16,22 @@ from inferno_operator.controllers.optimization.noise import (
     is_rewording,
     is_same_placement,
 )
+from inferno_operator.controllers.optimization.placements import placements, replicas
 from inferno_operator.controllers.optimization.snapshot import KINDS, Snapshot
 from inferno_operator.resources import (
     DESIRED_ALLOC,
     REPLICA_CARDS,
     Accelerator,
     AcceleratorStatus,
+    ApprovedDecision,
     Capacity,
     Model,
     ModelStatus,
+    Placement,
     Resource,
+    ServedReplicas,
     Server,
+    ServerAllocation,
     ServerStatus,
     Status,
 )
@@ -183,7 +188,7 @@ def _steady(status: Status, verdict: Verdict, *, is_recent: bool) -> Verdict:
 def _remembered(observation: Observation, spec: Manifest | None) -> Manifest:
     """What a status keeps, whoever writes it: of a Server, when it moved and where it ran last.
 
-    A field that an apply leaves out would be removed.
+    A field that an apply leaves out would be removed, such as the approval of another decision.
     """
     status, before = observation.status, _desired(observation).get("accelerator")
     if isinstance(status, AcceleratorStatus) and status.type:
@@ -195,8 +200,34 @@ def _remembered(observation: Observation, spec: Manifest | None) -> Manifest:
         return {}
     sleeps = spec is not None and not spec[DESIRED_ALLOC]["accelerator"]
     last = (before if sleeps else "") or status.last_accelerator
-    cards = status.replica_cards
-    return _filled(ServerStatus, moved=status.moved, replica_cards=cards, last_accelerator=last)
+    desired = _desired(observation) if spec is None else spec[DESIRED_ALLOC]
+    return _filled(
+        ServerStatus,
+        moved=status.moved,
+        replica_cards=status.replica_cards,
+        last_accelerator=last,
+        approved=status.approved if _is_approved(status, desired) else None,
+    )
+
+
+def _is_approved(status: ServerStatus, desired: Manifest) -> bool:
+    """Whether a desired allocation has the replicas that a person approved."""
+    if status.approved is None or not desired:
+        return False
+    placed = placements(ServerAllocation.model_validate(desired))
+    return replicas(placed) == {e.accelerator: e.replicas for e in status.approved.replicas}
+
+
+def approve(update: Update, plan: str, placed: Iterable[Placement]) -> Update:
+    """The update of a Server with the decision of a Plan that a person approved."""
+    approved = ApprovedDecision(
+        plan=plan,
+        replicas=tuple(
+            ServedReplicas(accelerator=place, replicas=n) for place, n in replicas(placed).items()
+        ),
+    )
+    status = ServerStatus(approved=approved).to_json()
+    return replace(update, extra_status={**update.extra_status, **status})
 
 
 def _filled(kind: type[Status], **fields: object) -> Manifest:

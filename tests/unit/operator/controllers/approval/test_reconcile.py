@@ -12,7 +12,13 @@ from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.ports import RejectedError
 from tests.unit.operator import objects
-from tests.unit.operator.controllers.approval.scene import INFERNO, Killed, MortalCluster, scene_of
+from tests.unit.operator.controllers.approval.scene import (
+    INFERNO,
+    Killed,
+    MortalCluster,
+    Scene,
+    scene_of,
+)
 from tests.unit.operator.objects import Manifest
 
 FROZEN = {"start": "0 11 * * *", "duration": "2h", "timezone": "UTC"}
@@ -59,6 +65,43 @@ async def test_in_mode_approve_nothing_changes_until_a_person_approves() -> None
         assert scene.desired() == {"s": 2, "t": 1}
         assert scene.phases() == {"inferno-1": "Written"}
         assert scene.plans()["inferno-1"]["status"]["by"] == "ann"
+
+
+def status_of(scene: Scene, server: str) -> Manifest:
+    """The status of a Server."""
+    status: Manifest = scene.cluster.objects["Server", Key("default", server)]["status"]
+    return status
+
+
+async def test_what_a_person_approved_is_noted_until_another_decision_stands() -> None:
+    async with scene_of() as scene:
+        await scene.propose()
+        await scene.advance()
+        scene.answer("inferno-1", "Approved")
+        await scene.advance()
+        approved = status_of(scene, "s")["approved"]
+        scene.write_optimizer(interval=60)
+        scene.later(seconds=61)
+        await scene.optimize()
+        again = status_of(scene, "s")["approved"]
+        scene.write_optimizer()
+        scene.change("Server", "s", minNumReplicas=3)
+        await scene.optimize()
+
+        assert approved == {"plan": "inferno-1", "replicas": [{"accelerator": "A", "replicas": 2}]}
+        assert again == approved
+        assert scene.desired()["s"] == 3
+        assert "approved" not in status_of(scene, "s")
+        assert "approved" in status_of(scene, "t")
+
+
+async def test_what_nobody_approved_is_not_noted_as_approved() -> None:
+    async with scene_of() as scene:
+        scene.write_optimizer()
+        await scene.optimize()
+        await scene.advance()
+
+        assert "approved" not in status_of(scene, "s")
 
 
 @pytest.mark.parametrize(
