@@ -9,6 +9,7 @@ from inferno_operator.adapters.optimizers.remote import StatefulRemoteOptimizer
 from inferno_operator.adapters.prometheus.client import PrometheusClient
 from inferno_operator.controllers.actuation.controller import ActuationController
 from inferno_operator.controllers.actuation.workloads.controller import WorkloadController
+from inferno_operator.controllers.actuation.workloads.supply import Supply
 from inferno_operator.controllers.approval.controller import PlansController
 from inferno_operator.controllers.approval.ports import KeySource
 from inferno_operator.controllers.boosters.controller import BoosterController
@@ -108,7 +109,7 @@ def compose(settings: Settings, parts: Components) -> Controllers:
         *_savings(settings, parts, measurement),
         capacity,
         workloads,
-        ActuationController(cluster, informers, parts.steady),
+        ActuationController(cluster, informers, parts.steady, _supplies_of),
         *_boosters(parts),
     )
     return Controllers(optimization, controllers)
@@ -204,3 +205,8 @@ def _boosters(parts: Components) -> Sequence[Controller]:
 def _system_of(resources: Iterable[Resource]) -> System:
     """Return the system that the objects of a namespace describe."""
     return build_system(resources).system
+
+
+def _supplies_of(resources: Iterable[Resource]) -> Supply:
+    """Return what replicas carry, and which cards they need, by the objects of a namespace."""
+    return Supply(_system_of(resources))

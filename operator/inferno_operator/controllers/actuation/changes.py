@@ -4,12 +4,17 @@ If replicas do not become available in time, the condition reports it, and the o
 running: replicas that serve are not removed for replicas that do not.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from inferno_operator.controllers.actuation.decision import Wanted
 from inferno_operator.controllers.actuation.holders import Write
-from inferno_operator.controllers.actuation.move import Move
+from inferno_operator.controllers.actuation.move import Limits, Move
+from inferno_operator.controllers.actuation.reductions import (
+    next_time,
+    reductions_of,
+    remember,
+)
 from inferno_operator.controllers.actuation.status import (
     RECHECK,
     autoscaled,
@@ -17,9 +22,10 @@ from inferno_operator.controllers.actuation.status import (
     crd_missing,
     no_booster,
     refusal,
+    steps_down,
 )
 from inferno_operator.controllers.actuation.targets import ScaledObjects
-from inferno_operator.resources import ModelBoosterRef, Status
+from inferno_operator.resources import ModelBoosterRef, ReplicaReduction, Status
 from inferno_operator.resources.conditions import ACTUATED, Verdict
 from inferno_operator.resources.objects import Kind, Place
 
@@ -29,11 +35,17 @@ MOVE_TIMEOUT = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class ActuationPlan:
-    """Writes, the verdict to report (None: unchanged), and the next reconcile [s]."""
+    """Writes, the verdict to report (None: unchanged), and the next reconcile [s].
+
+    `reductions` are what the status is to remember of replicas that went (None: unchanged);
+    `takes` says that it must do so before the writes.
+    """
 
     verdict: Verdict | None
     writes: tuple[Write, ...] = ()
     again_after: float | None = None
+    reductions: tuple[ReplicaReduction, ...] | None = None
+    takes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +64,8 @@ class Inputs:
         A kind that is needed and that the API server does not serve.
     autoscaler
         Another autoscaler that chooses the replicas of a serving, and that serving.
+    limits
+        What limits how fast replicas go.
     """
 
     reference: ModelBoosterRef
@@ -61,6 +75,14 @@ class Inputs:
     rival: tuple[str, str] | None = None
     unserved: Kind | None = None
     autoscaler: tuple[str, Place] | None = None
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def move(self) -> Move | None:
+        """The move to the decision; None if there is nothing to move, or no decision."""
+        if self.workload is None or self.wanted.replicas is None or not self.wanted.fresh:
+            return None
+        return Move(self.reference, self.wanted.replicas, self.workload, self.limits)
 
 
 def decide(inputs: Inputs, now: datetime) -> ActuationPlan:
@@ -75,7 +97,8 @@ def decide(inputs: Inputs, now: datetime) -> ActuationPlan:
     if inputs.wanted.replicas is None:
         why = f"the replicas stay as they are: {inputs.wanted.why}"
         return ActuationPlan(refusal(inputs.wanted.reason, why))
-    return _step(inputs, Move(inputs.reference, inputs.wanted.replicas, inputs.workload), now)
+    move = Move(inputs.reference, inputs.wanted.replicas, inputs.workload, inputs.limits)
+    return _remembering(_step(inputs, move, now), move, inputs, now)
 
 
 def _obstacle(inputs: Inputs) -> Verdict | None:
@@ -106,6 +129,9 @@ def _moving(move: Move, writes: tuple[Write, ...], status: Status, now: datetime
     """Return the plan of a move that is not complete, in time or after the timeout."""
     before = status.condition(ACTUATED)
     began = before.last_transition_time if before and before.status == "Unknown" else now
+    began = max([began, *(r.time for r in reductions_of(status) if r.time <= now)])
+    if move.slowed:
+        began = now  # it waits for the way down
     left = (began + MOVE_TIMEOUT - now).total_seconds()
     if left > 0:
         verdict = Verdict(ACTUATED, holds=None, reason="Moving", message=move.progress())
@@ -118,3 +144,21 @@ def _moving(move: Move, writes: tuple[Write, ...], status: Status, now: datetime
     return ActuationPlan(
         Verdict(ACTUATED, holds=None, reason="MoveTimedOut", message=message), writes
     )
+
+
+def _remembering(plan: ActuationPlan, move: Move, inputs: Inputs, now: datetime) -> ActuationPlan:
+    """Return a plan with what is to be remembered of replicas that go, and said of the others."""
+    limits, status = inputs.limits, inputs.status
+    loses = any(move.after[place] < n for place, n in move.serving.items())
+    takes = loses and any(write.reduces for write in plan.writes)
+    known = reductions_of(status)
+    reductions = remember(known, move.served_before, limits.way_down, now, loses=takes, goes=loses)
+    if not move.slowed or plan.verdict is None or plan.verdict.reason != "Moving":
+        return replace(plan, reductions=reductions, takes=takes)
+    after = move.after
+    choices = [{**after, place: after[place] - 1} for place in move.slowed]
+    following = next_time(choices, after, reductions, move.weights, limits.way_down, now)
+    steps = steps_down(move.slowed, limits.way_down, following)
+    verdict = replace(plan.verdict, message=f"{plan.verdict.message}{steps}")
+    left = None if following is None else (following - now).total_seconds()
+    return replace(plan, verdict=verdict, reductions=reductions, takes=takes, again_after=left)

@@ -6,7 +6,7 @@ from functools import partial
 
 from inferno_operator.controllers.actuation.index import ServerIndex
 from inferno_operator.controllers.actuation.recommendation import OPTIMIZER, is_change_of_mode
-from inferno_operator.controllers.actuation.reconcile import Context, reconcile
+from inferno_operator.controllers.actuation.reconcile import Context, SuppliesOf, reconcile
 from inferno_operator.controllers.actuation.release import SERVER, reference_of
 from inferno_operator.controllers.actuation.serving_pods import ServingPods
 from inferno_operator.controllers.actuation.status import RELEASED
@@ -30,9 +30,17 @@ class ActuationController:
         The API server, and what watches it.
     now
         The time of day.
+    supplies_of
+        Reads what replicas carry from the objects of a namespace.
     """
 
-    def __init__(self, cluster: Cluster, informers: Informers, now: Now) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        informers: Informers,
+        now: Now,
+        supplies_of: SuppliesOf | None = None,
+    ) -> None:
         self._informers = informers
         self._index = ServerIndex()
         self._objects = informers.subscribe([SERVER, OPTIMIZER], self._changed, listed=self._sweep)
@@ -43,7 +51,7 @@ class ActuationController:
         self._pods: dict[str, ServingPods] = {}
         """The pods of servings, by name of the dialect."""
         self._now = now
-        context = Context(cluster, now, self._index, pods=self._pods)
+        context = Context(cluster, now, self._index, pods=self._pods, supplies_of=supplies_of)
         self.queue: WorkQueue[Key] = WorkQueue(partial(reconcile, context=context))
 
     async def run(self) -> None:

@@ -4,7 +4,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from inferno_operator.resources import Allocation, Condition, Server, ServerAllocation
+from inferno_operator.resources import (
+    Allocation,
+    Condition,
+    Server,
+    ServerAllocation,
+    moved,
+)
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.solution import IDLE, Reason
@@ -57,6 +63,14 @@ def placements(whole: ServerAllocation | None) -> tuple[Allocation, ...]:
     if whole is None:
         return ()
     return tuple(part for part in whole.parts if part.num_replicas > 0)
+
+
+def is_as_decided(server: Server) -> bool:
+    """Whether the load is that of the decision, within the tolerance for Plans."""
+    desired, current = server.spec.desired_alloc, server.spec.current_alloc
+    if desired is None or desired.load is None or current is None or current.load is None:
+        return False
+    return not moved(desired.load, current.load)
 
 
 def _replicas(server: Server) -> Mapping[str, int]:

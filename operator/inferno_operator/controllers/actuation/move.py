@@ -2,10 +2,12 @@
 
 A Server moves in two steps: first all backends that need more replicas are scaled up; when all
 of these replicas are available, the other backends are scaled down. So the number of available
-replicas never falls below what both the old and the new decision ask for.
+replicas never falls below what both the old and the new decision ask for. What is scaled down goes
+slowly, see `way_down`, and what stays carries the measured load, where rates are known.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from inferno_operator.controllers.actuation.booster_roles import role_problem
 from inferno_operator.controllers.actuation.holders import Bounds, Write
@@ -31,16 +33,57 @@ from inferno_operator.controllers.actuation.targets import (
 from inferno_operator.resources import ModelBoosterRef
 from inferno_operator.resources.conditions import Verdict
 from inferno_operator.resources.objects import Manifest
+from inferno_optimizer.system import Role
+from inferno_optimizer.way_down import HALF, WayDown, strengths
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What limits how fast replicas go; mappings are by place.
+
+    Parameters
+    ----------
+    way_down
+        How many of the replicas that serve may go within a window.
+    served
+        What served, at each moment of the window at which replicas went.
+    standing
+        Ready replicas that have served for a whole window; the others may be here to take over.
+    rates
+        What one replica carries [requests/min]; None where that is not known.
+    load
+        What the replicas have to carry [requests/min].
+    urgent
+        Replicas whose cards more important servers need now.
+    """
+
+    way_down: WayDown = HALF
+    served: tuple[Mapping[str, int], ...] = ()
+    standing: Mapping[str, int] = field(default_factory=dict)
+    rates: Mapping[str, float | None] = field(default_factory=dict)
+    load: float = 0.0
+    urgent: Mapping[str, int] = field(default_factory=dict)
+
+
+ROUNDING = 1e-9
+"""Replicas that carry less than a load by this share carry it."""
+
+NO_LIMITS = Limits(way_down=WayDown(share=1.0))
 
 
 class Move:
     """The move of a Server; backends are known by the names of their servings and roles."""
 
     def __init__(
-        self, reference: ModelBoosterRef, replicas: Mapping[str, int], workload: ScaledObjects
+        self,
+        reference: ModelBoosterRef,
+        replicas: Mapping[str, int],
+        workload: ScaledObjects,
+        limits: Limits = NO_LIMITS,
     ) -> None:
         self._reference = reference
         self._world = workload
+        self._limits = limits
         self._backends = {reference.part_of(each): each for each in reference.backends}
         places = {each.place for each in reference.backends}
         self._unplaced = sorted(replicas.keys() - places)
@@ -50,10 +93,116 @@ class Move:
         self._foreign = {name for name, holder in by_name.items() if not holder.is_ours}
         self._ignored = {name for name in self._foreign if self._is_ignored(name)}
         self._now |= {name: self._asked(name) for name in self._ignored}
+        self.roles = {each.place: Role(each.role) for each in reference.backends}
+        self.weights = strengths(self.roles, limits.rates)
+        self._step = self._next_numbers()
         self._final = {
-            name: bounds_for(reference, workload, self._backends[name], holder, self._wanted[name])
+            name: bounds_for(reference, workload, self._backends[name], holder, self._step[name])
             for name, holder in by_name.items()
         }
+
+    def _next_numbers(self) -> dict[str, int]:
+        """Return the replicas of the backends after the next step down."""
+        numbers = dict(self._wanted)
+        after = self.serving
+        for name in self._leaving():
+            place, most = (
+                self._backends[name].place,
+                max(self._running(name), self._replicas_of(name)),
+            )
+            for replicas in (*range(self._wanted[name], most), most):
+                numbers[name] = replicas
+                after[place] = self._kept_of(name, replicas)
+                if self._may_become(after, self._limits.urgent.get(place, 0) >= most - replicas):
+                    break
+        return numbers
+
+    def _may_become(self, after: Mapping[str, int], is_urgent: bool) -> bool:
+        """Whether so few replicas may serve after the step, by place."""
+        if all(after[place] >= n for place, n in self.serving.items()):
+            return True
+        if not self._carries(after):
+            return False
+        before = [self.served_before, *self._limits.served]
+        return is_urgent or self._limits.way_down.permits(after, before, self.weights)
+
+    def _carries(self, after: Mapping[str, int]) -> bool:
+        """Whether so many replicas carry the load, as far as their rates are known."""
+        rates = self._limits.rates
+        if any(not rates.get(place) for place, n in self.serving.items() if n):
+            return True
+        halves = [sum(w * after.get(p, 0) for p, w in half.items()) for half in self.weights]
+        return min(halves) >= self._limits.load * (1 - ROUNDING)
+
+    def _leaving(self) -> Sequence[str]:
+        """Return the backends that ask for more replicas than were decided, or have more."""
+        return [
+            name
+            for name in self._wanted
+            if max(self._running(name), self._replicas_of(name)) > self._most(name)
+        ]
+
+    def _kept_of(self, name: str, replicas: int) -> int:
+        """Return the available replicas that certainly remain of a backend with so many."""
+        runs = self._running(name)
+        gone = max(self._replicas_of(name), runs) - replicas
+        return max(runs - max(gone, 0), 0)
+
+    def _replicas_of(self, name: str) -> int:
+        """Return the replicas that the serving of a backend asks for."""
+        backend = self._backends[name]
+        serving = self._world.servings.get(self._reference.serving_of(backend))
+        return 0 if serving is None else asked(serving, backend)
+
+    @property
+    def wanted(self) -> dict[str, int]:
+        """The decided replicas by place."""
+        return {backend.place: self._wanted[n] for n, backend in self._backends.items()}
+
+    @property
+    def serving(self) -> dict[str, int]:
+        """The available replicas by place, also those that are about to end."""
+        return {backend.place: self._running(n) for n, backend in self._backends.items()}
+
+    @property
+    def served_before(self) -> dict[str, int]:
+        """The replicas that count before the next step down, by place.
+
+        Those that have just come do not, unless they go again: they may be here to take over.
+        """
+        leaving = {self._backends[name].place for name in self._leaving()}
+        standing = self._limits.standing
+        return {
+            place: n if place in leaving else min(standing.get(place, 0), n)
+            for place, n in self.serving.items()
+        }
+
+    @property
+    def after(self) -> dict[str, int]:
+        """The replicas that serve after this step, by place."""
+        if self.missing():
+            return self.serving
+        return {
+            backend.place: self._kept_of(name, max(self._step[name], self._most(name)))
+            if name in self._leaving()
+            else self._running(name)
+            for name, backend in self._backends.items()
+        }
+
+    @property
+    def slowed(self) -> Mapping[str, tuple[int, int]]:
+        """The replicas that go step by step, before and after this step, by place."""
+        after = self.after
+        return {
+            self._backends[name].place: (self._running(name), after[self._backends[name].place])
+            for name in ([] if self.missing() else self._leaving())
+            if self._step[name] > self._most(name)
+        }
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether there are more replicas than were decided."""
+        return bool(self._leaving())
 
     def writes(self) -> tuple[Write, ...]:
         """Return the next writes: scale up, or scale down once nothing is missing."""

@@ -6,9 +6,10 @@ which replicas run and whether they are those of the decision.
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Protocol
 
 from inferno_operator.controllers.actuation.autoscalers import (
     list_autoscalers,
@@ -23,13 +24,25 @@ from inferno_operator.controllers.actuation.current import (
     running,
     unit_costs,
 )
-from inferno_operator.controllers.actuation.decision import Wanted
+from inferno_operator.controllers.actuation.decision import Wanted, is_as_decided
 from inferno_operator.controllers.actuation.disputes import Disputes, Fight
 from inferno_operator.controllers.actuation.holders import Write
 from inferno_operator.controllers.actuation.index import ServerIndex
 from inferno_operator.controllers.actuation.lead_times import FirstStarts
+from inferno_operator.controllers.actuation.move import Limits, Move
 from inferno_operator.controllers.actuation.ownership import owns_more
-from inferno_operator.controllers.actuation.recommendation import decision_for, recommending
+from inferno_operator.controllers.actuation.recommendation import (
+    OPTIMIZER,
+    decision_for,
+    recommending,
+)
+from inferno_operator.controllers.actuation.reductions import (
+    AT_ONCE,
+    is_approved,
+    reductions_of,
+    served_in_window,
+    way_down_of,
+)
 from inferno_operator.controllers.actuation.release import (
     SERVER,
     names_workloads,
@@ -60,12 +73,18 @@ from inferno_operator.controllers.actuation.targets import (
 from inferno_operator.resources import (
     CURRENT_ALLOC,
     Accelerator,
+    Capacity,
     MeasuredLeadTime,
     Model,
     ModelBoosterRef,
+    Optimizer,
+    ReplicaReduction,
+    Resource,
     Server,
+    ServerStatus,
+    ServiceClass,
 )
-from inferno_operator.resources.conditions import ACTUATED, Verdict
+from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, Verdict
 from inferno_operator.resources.objects import Key, Kind, Manifest, Now, Place, Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe, readable
 from inferno_operator.runtime.ports import (
@@ -77,8 +96,29 @@ from inferno_operator.runtime.ports import (
 )
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError, UnavailableError
+from inferno_optimizer.solution import Reason
+from inferno_optimizer.way_down import strengths
 
 logger = logging.getLogger(__name__)
+
+
+class Supplies(Protocol):
+    """What replicas of the Servers of a system carry, and which cards they need."""
+
+    def rate(self, server: Server, place: str) -> float | None:
+        """Return what one replica carries [requests/min]; None if that is not known."""
+
+    def demand(self, server: Server) -> float:
+        """Return what the replicas of a server have to carry now [requests/min]."""
+
+    def urgent_replicas(
+        self, server: Server, servers: Iterable[Server], places: Iterable[str]
+    ) -> Mapping[str, int]:
+        """Return the replicas by place whose cards more important servers need now."""
+
+
+SuppliesOf = Callable[[Iterable[Resource]], Supplies]
+"""Reads what replicas carry from the objects of a namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +126,8 @@ class Context:
     """What reconciles need.
 
     `pods` has the pods of servings by dialect; `disputes` remembers what was taken over from
-    other managers, and `first_starts` how long pods took.
+    other managers, and `first_starts` how long pods took. Without `supplies_of`, replicas of
+    different accelerators count alike where they go slowly.
     """
 
     cluster: Cluster
@@ -95,6 +136,7 @@ class Context:
     disputes: Disputes = field(default_factory=Disputes)
     pods: Mapping[str, ServingPods] = field(default_factory=dict)
     first_starts: FirstStarts = field(default_factory=FirstStarts)
+    supplies_of: SuppliesOf | None = None
 
 
 async def reconcile(key: Key, context: Context) -> ReconcileResult:
@@ -125,7 +167,10 @@ async def _actuate(manifest: Manifest, context: Context) -> ReconcileResult:
         return await _release(observation, context)
     try:
         inputs = await _read(observation, reference, context)
-        plan = await _execute(decide(inputs, context.now()), inputs, context)
+        inputs = await _with_limits(inputs, observation, context)
+        plan = decide(inputs, context.now())
+        manifest = await _remember(plan, manifest, context)
+        plan = await _execute(plan, inputs, context)
         starts = _starts(observation, reference, context)
         current = await _current(observation, inputs, starts, context)
     except (StaleError, UnavailableError):
@@ -137,7 +182,7 @@ async def _actuate(manifest: Manifest, context: Context) -> ReconcileResult:
     if current is not None:
         manifest = await _report_current(observation, current, context)
     times = starts.lead_times if starts else _reported_lead_times(observation)
-    await _report(observation, manifest, plan.verdict, times, context)
+    await _report(observation, manifest, plan.verdict, times, context, plan.reductions)
     looks = plan.again_after, starts.warm_after if starts else None
     return ReconcileResult.due_after(min(filter(None, looks), default=None))
 
@@ -178,6 +223,95 @@ async def _read(observation: Observation, reference: ModelBoosterRef, context: C
     workload = there if live else None
     autoscaler = await _autoscaler(reference, key.namespace, context)
     return replace(inputs, workload=workload, autoscaler=autoscaler)
+
+
+async def _with_limits(inputs: Inputs, observation: Observation, context: Context) -> Inputs:
+    """Return the inputs with what limits how fast replicas go, if any are to go."""
+    move, server = inputs.move, observation.resource
+    if move is None or not isinstance(server, Server):
+        return inputs
+    if not (move.shrinks or server.status.reductions):
+        return inputs
+    namespace = observation.reference.key.namespace
+    try:
+        optimizers = (await context.cluster.list(OPTIMIZER, namespace)).manifests
+    except GoneError:  # the kind is not installed
+        optimizers = ()
+    way_down, now = way_down_of(optimizers), context.now()
+    limits = Limits(
+        AT_ONCE if is_approved(server, inputs.wanted.replicas) else way_down,
+        served_in_window(server.status.reductions, way_down, now),
+        _standing(inputs.reference, namespace, now - timedelta(seconds=way_down.window_s), context),
+    )
+    inputs = replace(inputs, limits=limits)
+    if not move.shrinks or context.supplies_of is None:
+        return inputs
+    others, servers = await _list_resources(namespace, context)
+    own = context.supplies_of([*others, server])
+    limits = replace(
+        limits,
+        rates={place: own.rate(server, place) for place in move.roles},
+        load=_floor(server, own, move),
+    )
+    inputs = replace(inputs, limits=limits)
+    if inputs.move is not None and inputs.move.slowed:
+        every = context.supplies_of([*others, *servers])
+        urgent = every.urgent_replicas(server, servers, move.roles)
+        inputs = replace(inputs, limits=replace(limits, urgent=urgent))
+    return inputs
+
+
+async def _list_resources(
+    namespace: str, context: Context
+) -> tuple[Sequence[Resource], Sequence[Server]]:
+    """Return what a system is built from: all other objects of a namespace, and its Servers."""
+    observations = []
+    for kind in (Accelerator, Capacity, Model, Optimizer, ServiceClass, Server):
+        listing = await context.cluster.list(kind_of(kind), namespace)
+        observations += [observe(kind, manifest) for manifest in listing.manifests]
+    resources = list(readable(observations))
+    servers = [each for each in resources if isinstance(each, Server)]
+    return [each for each in resources if not isinstance(each, Server)], servers
+
+
+def _floor(server: Server, supplies: Supplies, move: Move) -> float:
+    """Return what replicas that stay must carry [requests/min].
+
+    A decision that is carried out carries the load that it was made for, or a part on purpose.
+    """
+    load, allocated = supplies.demand(server), server.status.condition(ALLOCATED)
+    is_best_effort = allocated is not None and allocated.reason != Reason.ALLOCATED
+    if not (is_best_effort or is_as_decided(server)):
+        return load
+    rates = {place: supplies.rate(server, place) for place in move.roles}
+    weights = strengths(move.roles, rates)
+    return min(load, *(sum(w * move.wanted.get(p, 0) for p, w in half.items()) for half in weights))
+
+
+def _standing(
+    reference: ModelBoosterRef, namespace: str, since: datetime, context: Context
+) -> Mapping[str, int]:
+    """Return the replicas by place that have been ready since a time, as far as pods tell."""
+    pods = context.pods.get(reference.dialect)
+    if pods is None:
+        return {}
+    places = zip(reference.backends, replica_places(reference, namespace), strict=True)
+    counts = {backend.place: pods.ready(place) for backend, place in places}
+    return {
+        place: sum(time <= since for time in each.ready_since)
+        for place, each in counts.items()
+        if each is not None
+    }
+
+
+async def _remember(plan: ActuationPlan, manifest: Manifest, context: Context) -> Manifest:
+    """Write on a Server what served before some of it goes; returns the Server after the write."""
+    status = observe(Server, manifest).status
+    if not plan.takes or not isinstance(status, ServerStatus):
+        return manifest
+    fields = status_of(status.condition(ACTUATED), status.lead_times, (), plan.reductions or ())
+    body = Reference.of(SERVER, manifest).manifest_at_version(status=fields)
+    return await context.cluster.apply(SERVER, body, FieldManager.ACTUATION)
 
 
 def _ready_roles(
@@ -370,14 +504,23 @@ async def _report(
     verdict: Verdict | None,
     times: Sequence[MeasuredLeadTime],
     context: Context,
+    reductions: Sequence[ReplicaReduction] | None = None,
 ) -> None:
-    """Write the condition and the lead times on the Server, unless it has them already."""
+    """Write the condition, the lead times and the reductions, unless the Server has them already.
+
+    Without `reductions` those stay that it has.
+    """
     generation = manifest["metadata"]["generation"]
+    status = observe(Server, manifest).status
+    known = reductions_of(status)
+    reductions = known if reductions is None else tuple(reductions)
     wanted = condition(observation.status, verdict, generation, context.now())
-    if wanted is None and times == _reported_lead_times(observation):
+    if wanted is None and (times, reductions) == (_reported_lead_times(observation), known):
         return
-    status = status_of(wanted or observation.status.condition(ACTUATED), times)
-    body = Reference.of(SERVER, manifest).manifest_at_version(status=status)
+    fields = status_of(
+        wanted or observation.status.condition(ACTUATED), times, reductions=reductions
+    )
+    body = Reference.of(SERVER, manifest).manifest_at_version(status=fields)
     await context.cluster.apply(SERVER, body, FieldManager.ACTUATION)
 
 

@@ -10,6 +10,8 @@ from inferno_operator.resources import (
     ReplicaReduction,
     ServedReplicas,
     Server,
+    ServerStatus,
+    Status,
 )
 from inferno_operator.resources.objects import Manifest
 from inferno_operator.resources.observation import observe
@@ -38,24 +40,30 @@ def is_approved(server: Server, wanted: Replicas | None) -> bool:
     return _by_place(approved.replicas) == {place: n for place, n in wanted.items() if n}
 
 
-def recent_reductions(
-    server: Server, way_down: WayDown, now: datetime
-) -> tuple[Reduction[str], ...]:
-    """Return the reductions of a Server in the window; one that goes on is of now."""
-    return way_down.recent(
+def reductions_of(status: Status) -> tuple[ReplicaReduction, ...]:
+    """Return the reductions that a status remembers."""
+    return status.reductions if isinstance(status, ServerStatus) else ()
+
+
+def served_in_window(
+    known: Iterable[ReplicaReduction], way_down: WayDown, now: datetime
+) -> tuple[Replicas, ...]:
+    """Return what served before each reduction of the window; one that goes on is of now."""
+    recent = way_down.recent(
         (
             Reduction(
                 max((now if each.going else each.time).timestamp(), 0.0),
                 _by_place(each.replicas),
             )
-            for each in server.status.reductions
+            for each in known
         ),
         now.timestamp(),
     )
+    return tuple(each.replicas for each in recent)
 
 
 def remember(
-    server: Server,
+    known: Iterable[ReplicaReduction],
     serving: Replicas,
     way_down: WayDown,
     now: datetime,
@@ -67,8 +75,8 @@ def remember(
 
     Parameters
     ----------
-    server, way_down, now
-        The Server, the rule, and the time.
+    known, way_down, now
+        Those that it has, the rule, and the time.
     serving
         What serves now.
     loses
@@ -77,7 +85,7 @@ def remember(
         Whether some of that goes, by this step or an earlier one.
     """
     window, later = timedelta(seconds=way_down.window_s), _full_second(now)
-    known = [r for r in server.status.reductions if r.going or now - r.time < window]
+    known = [r for r in known if r.going or now - r.time < window]
     going = [r for r in known if r.going]
     if loses:
         most = _most([serving, *(_by_place(r.replicas) for r in going)])
@@ -90,10 +98,14 @@ def remember(
 
 
 def note_fall(
-    server: Server, serving: Replicas, reported: Replicas, way_down: WayDown, now: datetime
+    known: Iterable[ReplicaReduction],
+    serving: Replicas,
+    reported: Replicas,
+    way_down: WayDown,
+    now: datetime,
 ) -> tuple[ReplicaReduction, ...]:
     """Return the reductions of a Server that others scale, where fewer serve than were reported."""
-    known = remember(server, serving, way_down, now)
+    known = remember(known, serving, way_down, now)
     if all(serving.get(place, 0) >= n for place, n in reported.items()):
         return known
     kept = [r for r in known if not _is_within(r, reported)]

@@ -175,7 +175,7 @@ def _scaling(
         return _Scaling(scaled, targets, server.status.reductions)
     if server.spec.actuation == "Publish":
         serving = {t.accelerator: t.ready for t in targets.targets}
-        fallen = note_fall(server, serving, scaled.reported, way_down, now)
+        fallen = note_fall(server.status.reductions, serving, scaled.reported, way_down, now)
         return _Scaling(
             scaled, targets, fallen, is_news=len(fallen) > len(server.status.reductions)
         )
@@ -186,7 +186,7 @@ def _scaling(
     after, loses = targets.serving_after(written), targets.loses(written)
     goes = any(target.ready > after[target.accelerator] for target in targets.targets)
     served = targets.served_before(written)
-    reductions = remember(server, served, way_down, now, loses=loses, goes=goes)
+    reductions = remember(server.status.reductions, served, way_down, now, loses=loses, goes=goes)
     progress = steps.progress.get(targets.name)
     choices = [
         {**after, place: after[place] - 1} for place in (progress.slowed if progress else ())

@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from inferno_operator.controllers.actuation.current import PlacedReplicas, together_or_apart
-from inferno_operator.controllers.actuation.decision import Wanted, placements
+from inferno_operator.controllers.actuation.decision import Wanted, is_as_decided, placements
 from inferno_operator.controllers.actuation.pods import PodCounts
 from inferno_operator.controllers.actuation.prompt_caches import ReadySince
 from inferno_operator.controllers.actuation.reductions import (
     AT_ONCE,
     is_approved,
-    recent_reductions,
+    served_in_window,
 )
 from inferno_operator.controllers.actuation.status import RECHECK, refusal
 from inferno_operator.controllers.actuation.workloads.conflicts import ForeignWriter
@@ -25,7 +25,7 @@ from inferno_operator.controllers.actuation.workloads.status import (
     tells_given_up,
 )
 from inferno_operator.controllers.actuation.workloads.supply import Supply
-from inferno_operator.resources import Condition, RecordedWorkload, Server, Workload, moved
+from inferno_operator.resources import Condition, RecordedWorkload, Server, Workload
 from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, Verdict
 from inferno_operator.resources.objects import Place
 from inferno_operator.resources.observation import Observation
@@ -222,21 +222,13 @@ def server_targets(
         load=supply.demand(scaled.server),
         targets=tuple(_target(scaled, item, supply, standing) for item in scaled.found),
         is_best_effort=allocated is not None and allocated.reason != Reason.ALLOCATED,
-        is_as_decided=_is_as_decided(scaled.server),
+        is_as_decided=is_as_decided(scaled.server),
         is_writable=scaled.is_known and scaled.obstacle is None,
         is_paused=pause_left(scaled, now) > timedelta(),
         is_overdue=changed is not None and now - changed > PATIENCE and _is_moving(scaled),
         way_down=AT_ONCE if is_approved(scaled.server, scaled.wanted.replicas) else way_down,
-        served=tuple(r.replicas for r in recent_reductions(scaled.server, way_down, now)),
+        served=served_in_window(scaled.server.status.reductions, way_down, now),
     )
-
-
-def _is_as_decided(server: Server) -> bool:
-    """Whether the load is that of the decision, within the tolerance for Plans."""
-    desired, current = server.spec.desired_alloc, server.spec.current_alloc
-    if desired is None or desired.load is None or current is None or current.load is None:
-        return False
-    return not moved(desired.load, current.load)
 
 
 def pause_left(scaled: ScaledServer, now: datetime) -> timedelta:

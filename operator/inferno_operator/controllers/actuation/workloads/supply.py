@@ -1,8 +1,10 @@
 """The cards of a namespace, what one replica of each server needs, and what it carries; pure."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
 
 from inferno_operator.resources import Server, ServerAllocation
 from inferno_optimizer.explain.rates import Rates, rates
@@ -27,7 +29,10 @@ class Supply:
     def __init__(self, system: System) -> None:
         self.system = system
         self._catalogue = Catalogue(system)
-        self._rates: Rates = rates(system)
+
+    @cached_property
+    def _rates(self) -> Rates:
+        return rates(self.system)
 
     @property
     def capacity(self) -> Mapping[str, int]:
@@ -68,6 +73,40 @@ class Supply:
         cards: Counter[str] = Counter()
         counts = _replicas(server.spec.current_alloc) | _replicas(server.spec.desired_alloc)
         for (accelerator, role), replicas in counts.items():
+            unit = self.unit(server.spec.model, accelerator, role)
+            cards[unit.card_type] += replicas * unit.cards
+        return cards
+
+    def urgent_replicas(
+        self, server: Server, servers: Iterable[Server], places: Iterable[str]
+    ) -> Mapping[str, int]:
+        """Return the replicas by place whose cards more important servers need now.
+
+        These servers lack them, and they are not free.
+        """
+        needed, free = Counter[str](), Counter(self.capacity)
+        for other in servers:
+            free.subtract(self._running_cards(other))
+            if self.priority(other) < self.priority(server):
+                needed.update(self.lacking_cards(other))
+        needed.subtract({card_type: max(n, 0) for card_type, n in free.items()})
+        return {
+            place: ceil(max(needed[unit.card_type], 0) / max(unit.cards, 1))
+            for place, unit in ((place, self._unit_at(server, place)) for place in places)
+        }
+
+    def _unit_at(self, server: Server, place: str) -> Unit:
+        roles = {
+            place_of(accelerator, role): (accelerator, role)
+            for accelerator in self._catalogue.accelerators
+            for role in Role
+        }
+        accelerator, role = roles.get(place, (place, Role.BOTH))
+        return self.unit(server.spec.model, accelerator, role)
+
+    def _running_cards(self, server: Server) -> Counter[str]:
+        cards: Counter[str] = Counter()
+        for (accelerator, role), replicas in _replicas(server.spec.current_alloc).items():
             unit = self.unit(server.spec.model, accelerator, role)
             cards[unit.card_type] += replicas * unit.cards
         return cards

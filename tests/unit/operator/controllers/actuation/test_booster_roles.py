@@ -217,7 +217,7 @@ def test_the_smaller_role_waits_for_the_larger() -> None:
 
 def test_without_a_group_the_numbers_of_the_roles_stay() -> None:
     world = World()
-    for decision in (PAIR, {"A": 1}):
+    for decision in (PAIR, {"A": 2}):
         for _ in range(8):
             world.step(decision)
             world.progress()

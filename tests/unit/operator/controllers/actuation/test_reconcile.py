@@ -212,12 +212,12 @@ async def test_edits_of_a_booster_leave_the_decided_replicas(
 async def test_the_first_takeover_is_no_part_of_a_fight() -> None:
     """Another controller has made the serving, and sets its number once more without an edit."""
     scene = Scene(target="ModelServing")
-    scene.overwrite("m-a", 9)
-    scene.run("m-a", 9)
+    scene.overwrite("m-a", 5)
+    scene.run("m-a", 5)
     scene.decide(A=3)
     await scene.actuate()
-    scene.overwrite("m-a", 9)
-    scene.run("m-a", 9)
+    scene.overwrite("m-a", 5)
+    scene.run("m-a", 5)
 
     told = await scene.actuate(after=MINUTE)
 
