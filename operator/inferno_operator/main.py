@@ -155,7 +155,7 @@ def _publication(
     Autoscalers add the series of several operators up.
     """
     with_variants = settings.wva_metrics
-    publication = Publication(cluster, informers, names_variants=with_variants)
+    publication = Publication(cluster, informers, names_variants=with_variants, now=_now)
     metrics.publish(
         lambda: publication.decisions() if remaining() > 0 else (),
         publication.variant if with_variants else None,

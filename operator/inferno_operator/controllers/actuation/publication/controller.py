@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from functools import partial
 
 from inferno_operator.controllers.actuation.autoscalers import list_autoscalers
 from inferno_operator.controllers.actuation.publication.published import Published, publish
@@ -15,12 +17,15 @@ from inferno_operator.controllers.actuation.recommendation import (
     recommended_by,
     recommends,
 )
+from inferno_operator.controllers.actuation.reductions import way_down_of
 from inferno_operator.controllers.actuation.release import SERVER
-from inferno_operator.resources.objects import Key, Place
+from inferno_operator.resources.objects import Key, Manifest, Now, Place
 from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import GoneError, Reader
 from inferno_optimizer.errors import InfernoError, UnavailableError
+
+TIME_OF_DAY = partial(datetime.now, UTC)
 
 VARIANTS_SECONDS = 60.0
 """Seconds between two lists of autoscalers, which are not watched."""
@@ -35,12 +40,19 @@ class Publication:
         The API server, and what watches it.
     names_variants
         Whether `variant` knows the names of autoscalers.
+    now
+        The time of day.
     """
 
     def __init__(
-        self, reader: Reader, informers: Informers, *, names_variants: bool = False
+        self,
+        reader: Reader,
+        informers: Informers,
+        *,
+        names_variants: bool = False,
+        now: Now = TIME_OF_DAY,
     ) -> None:
-        self._reader = reader
+        self._reader, self._now = reader, now
         self._namespaces = informers.namespaces
         self._names_variants = names_variants
         self._objects = informers.subscribe([OPTIMIZER, SERVER], self._changed)
@@ -72,13 +84,14 @@ class Publication:
             if namespace in ("", key.namespace):
                 raise UnavailableError(_trouble(error))
         try:
-            return self._published[key]
+            return self._published[key].at(self._now())
         except KeyError:
             raise GoneError(f"Server {key} does not exist") from None
 
     def decisions(self) -> Iterable[Published]:
         """Return what is published, in the order of the keys; the last state if a watch failed."""
-        return [self._published[key] for key in sorted(self._published)]
+        now = self._now()
+        return [self._published[key].at(now) for key in sorted(self._published)]
 
     def variant(self, decision: Published, accelerator: str) -> str:
         """Return the name by which users of llm-d know the workload on an accelerator."""
@@ -99,7 +112,7 @@ class Publication:
         place = difference.place
         if place.kind == SERVER:
             self._publish(place)
-        elif difference.concerns(recommends):
+        elif difference.concerns(_rules):
             for server in self._objects.places(SERVER, place.key.namespace):
                 self._publish(server)
 
@@ -109,7 +122,14 @@ class Publication:
         server = self._objects.observation(place)
         if server is not None and server.deleted is None:
             optimizers = tuple(self._objects.manifests(OPTIMIZER, place.key.namespace))
-            self._published[place.key] = publish(server, before, recommended_by(optimizers))
+            self._published[place.key] = publish(
+                server, before, recommended_by(optimizers), way_down_of(optimizers)
+            )
+
+
+def _rules(optimizer: Manifest | None) -> object:
+    """Return what of an Optimizer matters to what is published."""
+    return recommends(optimizer), (optimizer or {}).get("spec", {}).get("guard")
 
 
 def _trouble(error: InfernoError | None) -> str:

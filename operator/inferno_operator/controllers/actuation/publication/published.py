@@ -1,15 +1,23 @@
 """What an autoscaler may read of a Server: the replicas that were decided; pure."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from inferno_operator.controllers.actuation.decision import placements
 from inferno_operator.controllers.actuation.recommendation import decision_for
-from inferno_operator.resources import Server, Workload
+from inferno_operator.controllers.actuation.reductions import (
+    AT_ONCE,
+    is_approved,
+    served_in_window,
+)
+from inferno_operator.resources import ReplicaReduction, Server, Workload
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.ports import GoneError
 from inferno_optimizer.errors import UnavailableError
+from inferno_optimizer.system import Role
+from inferno_optimizer.way_down import WayDown, strengths
 
 WRITING = "the decision is being written: ask again"
 
@@ -30,6 +38,10 @@ class Published:
         Replicas that run, by accelerator.
     workloads
         The workload on each accelerator; None for accelerators of a ModelBooster.
+    way_down
+        How fast replicas go that others scale by what is published.
+    reductions
+        Those that the status of the Server remembers.
     """
 
     key: Key
@@ -37,6 +49,8 @@ class Published:
     why: str = ""
     current: Mapping[str, int] = field(default_factory=dict)
     workloads: Mapping[str, Workload | None] = field(default_factory=dict)
+    way_down: WayDown = AT_ONCE
+    reductions: tuple[ReplicaReduction, ...] = ()
 
     @property
     def decided(self) -> Mapping[str, int]:
@@ -50,6 +64,26 @@ class Published:
         if self.replicas is None:
             raise UnavailableError(f"Server {self.key}: no decision stands: {self.why}")
         return self.replicas
+
+    def at(self, now: datetime) -> "Published":
+        """What is published at a time: no fewer replicas than may serve then."""
+        if self.replicas is None or all(
+            self.replicas.get(place, 0) >= n for place, n in self.current.items()
+        ):
+            return self
+        roles = {place: Role(w.role) if w else Role.BOTH for place, w in self.workloads.items()}
+        roles = {place: roles.get(place, Role.BOTH) for place in {**self.current, **roles}}
+        weights = strengths(roles, {})
+        before = [self.current, *served_in_window(self.reductions, self.way_down, now)]
+        after, numbers = dict(self.current), dict(self.replicas)
+        for place, runs in self.current.items():
+            for n in range(numbers.get(place, 0), runs + 1):
+                after[place] = n
+                if n == runs or self.way_down.permits(after, before, weights):
+                    numbers[place] = n
+                    break
+        kept = {place: n for place, n in numbers.items() if n or place in self.replicas}
+        return replace(self, replicas=_largest_first(kept))
 
     def on(self, accelerator: str) -> int:
         """Return the decided replicas on an accelerator; 0 if the decision is for others.
@@ -80,9 +114,12 @@ class Published:
 
 
 def publish(
-    observation: Observation, before: Published | None, recommended: str | None = ""
+    observation: Observation,
+    before: Published | None,
+    recommended: str | None = "",
+    way_down: WayDown = AT_ONCE,
 ) -> Published:
-    """Return what to publish of a Server.
+    """Return what to publish of a Server, whose replicas go as `way_down` says.
 
     None stands where decisions are only recommended; see `recommendation.recommended_by`.
     A decision and the condition that explains it are two writes. In between, the decision
@@ -100,7 +137,16 @@ def publish(
     if workloads and replicas and (missing := sorted(replicas.keys() - workloads.keys())):
         names = ", ".join(map(repr, missing))
         replicas, why = None, f"spec.workloads: no item runs on accelerator {names}: add one"
-    return Published(key, _largest_first(replicas), why, _running(server), workloads)
+    is_slow = server.spec.actuation == "Publish" and server.names_workloads
+    return Published(
+        key,
+        _largest_first(replicas),
+        why,
+        _running(server),
+        workloads,
+        way_down if is_slow and not is_approved(server, replicas) else AT_ONCE,
+        server.status.reductions,
+    )
 
 
 def _largest_first(replicas: Mapping[str, int] | None) -> Mapping[str, int] | None:

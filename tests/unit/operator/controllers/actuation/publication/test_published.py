@@ -1,5 +1,6 @@
 """What is published of a Server, from the states in which the operator writes it."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from inferno_operator.controllers.actuation.publication.published import Publish
 from inferno_operator.runtime.ports import GoneError
 from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.solution import IDLE
+from inferno_optimizer.way_down import HALF
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
@@ -49,6 +51,50 @@ def test_a_decision_is_published_by_accelerator() -> None:
 
     assert (found.on("A"), found.on("B")) == (3, 0)
     assert dict(found.parts()) == {"A": 3, "B": 0}
+
+
+def published_at(manifest: Manifest, seconds: float = 0.0) -> dict[str, int]:
+    """What an autoscaler reads, so long after the time of the tests."""
+    whole = publish(objects.observed(manifest), None, "", HALF)
+    return dict(whole.at(objects.NOW + timedelta(seconds=seconds)).parts())
+
+
+def went(seconds: int, **served: int) -> Manifest:
+    """A reduction before the time of the tests, and what served before it."""
+    time = f"{(objects.NOW - timedelta(seconds=seconds)).isoformat()[:19]}Z"
+    replicas = [{"accelerator": a, "replicas": n} for a, n in served.items()]
+    return {"time": time, "replicas": replicas}
+
+
+def published_with(manifest: Manifest, **status: object) -> Manifest:
+    return {**manifest, "status": {**manifest["status"], **status}}
+
+
+def test_replicas_that_others_scale_go_by_half_within_five_minutes() -> None:
+    whole = server(on(1), "Allocated", currentAlloc=on(8), actuation="Publish")
+    half = server(on(1), "Allocated", currentAlloc=on(4), actuation="Publish")
+    half = published_with(half, reductions=[went(100, A=8)])
+
+    assert published_at(whole) == {"A": 4, "B": 0}
+    assert published_at(half, 199) == {"A": 4, "B": 0}
+    assert published_at(half, 200) == {"A": 2, "B": 0}
+
+
+def test_what_starts_is_published_at_once_and_what_it_replaces_goes_by_half() -> None:
+    moves = server(on(6, "B"), "Allocated", currentAlloc=on(8), actuation="Publish")
+
+    assert published_at(moves) == {"A": 4, "B": 6}
+
+
+def test_what_a_person_approved_is_published_at_once() -> None:
+    whole = server(on(1), "Allocated", currentAlloc=on(8), actuation="Publish")
+    approved = {"plan": "p", "replicas": [{"accelerator": "A", "replicas": 1}]}
+
+    assert published_at(published_with(whole, approved=approved)) == {"A": 1, "B": 0}
+
+
+def test_the_decision_is_published_where_the_operator_scales() -> None:
+    assert published_at(server(on(1), "Allocated", currentAlloc=on(8))) == {"A": 1, "B": 0}
 
 
 def test_the_parts_of_a_mix_come_with_the_largest_first() -> None:

@@ -233,6 +233,22 @@ async def test_a_person_who_scales_down_is_not_held() -> None:
     assert scene.replicas("a") == 1
 
 
+async def test_what_others_scale_is_remembered_too() -> None:
+    scene = one_server(8, a=20)
+    stored = scene.server()
+    scene.cluster.add({**stored, "spec": {**stored["spec"], "actuation": "Publish"}})
+    scene.decide("S", A=1)
+
+    async with running(scene):
+        await scene.until(lambda: scene.server()["spec"]["currentAlloc"]["numReplicas"] == 8)
+        stored = scene.cluster.objects["Deployment", Key("default", "a")]
+        scene.cluster.add({**stored, "spec": {**stored["spec"], "replicas": 4}})
+        await scene.until(lambda: scene.server()["spec"]["currentAlloc"]["numReplicas"] == 4)
+
+    (reduction,) = scene.server()["status"]["reductions"]
+    assert reduction["replicas"] == [{"accelerator": "A", "replicas": 8}]
+
+
 def targets(
     name: str = "s", *, priority: int = 1, load: float = 1.0, **counts: tuple[int, int]
 ) -> ServerTargets:
