@@ -20,7 +20,8 @@ from inferno_optimizer.replay.recent import RecentMeans, RecentValues
 from inferno_optimizer.sizing.moves import outgrows
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.surplus import LARGEST_CUT, kept_replicas, payback_s
-from inferno_optimizer.system import Options
+from inferno_optimizer.system import Options, Role
+from inferno_optimizer.way_down import HALF, Reduction, WayDown, strengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class PlanningRules:
         Reductions go to the most that was planned in this time, or in two lead times.
     largest_cut
         Share of the replicas that a reduction takes at most; at least one replica.
+    way_down
+        How many of the replicas that serve may go within a window.
     """
 
     ahead: bool = True
@@ -62,6 +65,7 @@ class PlanningRules:
     catch_up_s: float = 60.0
     window_s: float = 300.0
     largest_cut: float = LARGEST_CUT
+    way_down: WayDown = HALF
 
 
 def planner(rules: PlanningRules) -> Policy:
@@ -96,6 +100,8 @@ class Planner:
         self._plan = np.zeros(setting.fleet.shape, dtype=np.int64)
         self._moved_s, self._moved_for = np.full(servers, -np.inf), np.zeros(servers)
         self._place = np.full(servers, NONE)
+        self._ready = RecentValues(rules.way_down.window_s, setting.step_s)
+        self._served: list[tuple[Reduction[int], ...]] = [()] * servers
 
     def __call__(self, seen: Seen) -> IntArray:
         """Replicas of each server on each accelerator."""
@@ -104,6 +110,7 @@ class Planner:
         self._lengths.add(seen.load.lengths)
         self._bound.add(self._arrivals())
         self._learn(seen)
+        self._note_reductions(seen)
         if seen.time_s < self._due_s:
             return seen.present
         self._due_s = seen.time_s + self._interval_s
@@ -111,7 +118,7 @@ class Planner:
         if self._learned or (load != self._load).any():
             self._load, self._learned = load, False
             self._plan = self._optimized(seen)
-        return self._carefully(seen)
+        return self._slowly(self._carefully(seen), seen)
 
     def _learn(self, seen: Seen) -> None:
         """Take note of what replicas do; plan anew where another performance is believed in."""
@@ -220,6 +227,56 @@ class Planner:
         more = np.where(stays, np.maximum(kept - self._plan, 0), 0)
         return self._plan + self._on_cards_left(more)
 
+    def _note_reductions(self, seen: Seen) -> None:
+        """Remember what served before replicas went."""
+        ready = seen.ready.astype(np.float64)
+        before = self._ready.newest() if self._due_s else ready
+        standing = self._ready.lowest() if self._due_s else ready
+        for server in np.flatnonzero((ready < before).any(axis=1)).tolist():
+            served = np.where(ready < before, before, np.minimum(standing, before))[server]
+            went = Reduction(seen.time_s, _by_place(served))
+            known = self._rules.way_down.recent(self._served[server], seen.time_s)
+            self._served[server] = (*known, went)
+        self._ready.add(ready)
+
+    def _slowly(self, wanted: IntArray, seen: Seen) -> IntArray:
+        """The wanted replicas, with those that may not go yet: see `way_down`.
+
+        Those may whose cards a more important server lacks.
+        """
+        losing = np.flatnonzero((wanted < seen.ready).any(axis=1))
+        if not losing.size:
+            return wanted
+        kept, fleet = wanted.copy(), self._setting.fleet
+        rates, standing = self._plans.rates(self._lengths.mean()), self._ready.lowest()
+        lacking = np.maximum(wanted - seen.present, 0)
+        free = (fleet.capacity - fleet.used_cards(seen.present)).clip(0)
+        priority = np.array([case.priority for case in fleet.cases])
+        for server in losing.tolist():
+            above = np.where(priority[:, None] < priority[server], lacking, 0)
+            needed = fleet.used_cards(above) - free
+            leaves = wanted[server] < seen.ready[server]
+            served = np.where(leaves, seen.ready[server], standing[server])
+            weights = strengths(
+                dict.fromkeys(np.flatnonzero(seen.ready[server]).tolist(), Role.BOTH),
+                dict(enumerate(rates[server].tolist())),
+            )
+            before = [_by_place(served)]
+            before += [
+                r.replicas for r in self._rules.way_down.recent(self._served[server], seen.time_s)
+            ]
+            after = _by_place(seen.ready[server])
+            for place in np.flatnonzero(leaves).tolist():
+                runs, cards = int(seen.ready[server, place]), int(fleet.cards[server, place])
+                urgent = max(float(needed[fleet.card_type[place]]), 0.0) / max(cards, 1)
+                for count in range(int(wanted[server, place]), runs + 1):
+                    after[place] = count
+                    is_urgent = runs - count <= np.ceil(urgent)
+                    if is_urgent or self._rules.way_down.permits(after, before, weights):
+                        break
+                kept[server, place] = count
+        return kept
+
     def _on_cards_left(self, more: IntArray) -> IntArray:
         """As many more replicas as the plan leaves cards for, of the important servers first."""
         fleet = self._setting.fleet
@@ -233,6 +290,10 @@ class Planner:
                 given[server, place] = min(more[server, place], max(free[kind], 0) // cards)
                 free[kind] -= given[server, place] * cards
         return given
+
+
+def _by_place(replicas: IntArray | FloatArray) -> dict[int, int]:
+    return {place: int(replicas[place]) for place in np.flatnonzero(replicas).tolist()}
 
 
 def _windows(rules: PlanningRules, setting: Setting) -> tuple[FloatArray, FloatArray]:

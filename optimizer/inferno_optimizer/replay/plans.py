@@ -67,6 +67,14 @@ class FleetPlans:
         answer = solve(candidates, left, time.perf_counter, time.perf_counter())
         return stays + self._matrix(candidates, answer.assignment)
 
+    def rates(self, lengths: FloatArray) -> FloatArray:
+        """What one replica carries within its targets on each accelerator [requests/s].
+
+        0 where it keeps none, or takes no request; lengths have the shape (2, servers).
+        """
+        able: FloatArray = self._sized.at(lengths).max_rate
+        return able
+
     def highest_rate(self, lengths: FloatArray, replicas: IntArray) -> FloatArray:
         """The rate up to which replicas keep their targets, by the Models [requests/s].
 
@@ -77,7 +85,7 @@ class FleetPlans:
         replicas
             Replicas of each server on each accelerator.
         """
-        able = np.where(replicas > 0, self._sized.at(lengths).max_rate, 0.0)
+        able = np.where(replicas > 0, self.rates(lengths), 0.0)
         rates: FloatArray = (replicas * able).sum(axis=1)
         return rates
 

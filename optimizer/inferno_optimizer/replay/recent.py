@@ -26,6 +26,11 @@ class RecentValues:
     def _known(self) -> FloatArray:
         return self._ring[: self._added] if self._added < self._size else self._ring
 
+    def newest(self) -> FloatArray:
+        """The value that was added last."""
+        newest: FloatArray = self._ring[(self._added - 1) % self._size].copy()
+        return newest
+
     def mean(self) -> FloatArray:
         """Mean of the values."""
         result: FloatArray = self._known.mean(axis=0)
