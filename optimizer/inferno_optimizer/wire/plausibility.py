@@ -20,6 +20,9 @@ from inferno_optimizer.wire.sizes import ROUNDING, Sizes, data_of
 
 BoolArray = npt.NDArray[np.bool_]
 
+BATCHES = 2
+"""How many times as large as ours, or as small, the batch of another optimizer may be."""
+
 
 def find_doubts(solution: Solution, sizes: Sizes) -> Iterator[str]:
     """Find servers that get less than they need without a lack of cards.
@@ -33,14 +36,15 @@ def find_doubts(solution: Solution, sizes: Sizes) -> Iterator[str]:
 
     Yields
     ------
-    A message for each server that gets too few replicas, and then for each server without any
-    and each accelerator whose remaining cards suffice, best first.
+    A message for each server that gets too few replicas or another batch, and then for each server
+    without any and each accelerator whose remaining cards suffice, best first.
     """
     decided = {decision.server: decision for decision in solution.decisions}
     for server in sizes.system.servers:
         decision = decided[server.name]
         if decision.allocation is not None:
             yield from _too_few(server, decision, decision.allocation, sizes)
+            yield from _other_batch(server, decision.allocation, sizes)
     if any(decision.reason is Reason.NO_CAPACITY for decision in solution.decisions):
         yield from _left_out(solution, sizes)
 
@@ -63,6 +67,21 @@ def _too_few(
             f"{field}, although {allocation.placement} carry {share:.3g} % of its load within"
             f" the targets"
         )
+
+
+def _other_batch(server: Server, allocation: Allocation, sizes: Sizes) -> Iterator[str]:
+    """The batches of an allocation that are not nearly those of the performance data."""
+    if allocation.roles or not sizes.has_demand(server.name):
+        return
+    for part in allocation.mix or (allocation,):
+        for row, replicas in sizes.parts(server.name, part):
+            own, given = int(sizes.candidates.pairs.batch[row]), part.max_batch_size
+            if replicas and not own <= BATCHES * given <= BATCHES**2 * own:
+                yield (
+                    f"allocation of server {server.name!r}: maxBatch: {given}, although"
+                    f" {own} requests fit into a batch on {part.accelerator}; does the optimizer"
+                    f" read {data_of(server, Catalogue(sizes.system))}?"
+                )
 
 
 def _is_best_effort(decision: Decision, allocation: Allocation, sizes: Sizes) -> bool:

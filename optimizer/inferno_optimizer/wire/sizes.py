@@ -63,10 +63,15 @@ class Sizes:
             if row is not None
         ]
 
+    def has_demand(self, server: str) -> bool:
+        """Whether a server has a load, or a minimum to provide for."""
+        demand = self.candidates.pairs.demand
+        return any(demand[row] for row in self._rows.get(server, {}).values())
+
     def share(self, server: str, allocation: Allocation) -> float:
         """Share of the demand that an allocation carries within the targets; 1 without demand."""
         rate, demand = self.candidates.sizing.max_rate, self.candidates.pairs.demand
-        if not any(demand[row] for row in self._rows.get(server, {}).values()):
+        if not self.has_demand(server):
             return 1.0
         parts = self.parts(server, allocation)
         return float(sum(part.replicas * rate[part.row] / demand[part.row] for part in parts))

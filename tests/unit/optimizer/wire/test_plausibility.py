@@ -129,6 +129,21 @@ def test_replicas_that_cannot_carry_the_load_are_doubted(
     assert len(doubts_of(answer, SIX_NEEDED)) == count
 
 
+@pytest.mark.parametrize(("batch", "count"), [(1, 1), (0, 1), (4, 0), (8, 0), (16, 0), (17, 1)])
+@pytest.mark.parametrize("certificate", [None, {"status": "Optimal"}])
+def test_another_batch_than_the_performance_data_let_in_is_doubted(
+    batch: int, count: int, certificate: JsonObject | None
+) -> None:
+    profile = PerformanceProfile("M", "A", DecodeParameters(1000.0, 0.0), 8, 1)
+    system = replace(SIX_NEEDED, profiles=(profile,))
+    answer = {"allocations": {"S": allocation(6, maxBatch=batch)}, "certificate": certificate}
+
+    found = doubts_of(answer, system)
+
+    assert len(found) == count
+    assert all("maxBatch" in each and "8 requests fit into a batch on A" in each for each in found)
+
+
 def test_a_doubt_names_the_server_the_field_and_what_is_carried() -> None:
     assert doubts_of({"allocations": {"S": allocation(4)}}, SIX_NEEDED) == [
         (
