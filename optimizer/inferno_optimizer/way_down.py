@@ -72,6 +72,13 @@ class WayDown:
         """Return the fewest replicas of one kind that may be left of these; one may always go."""
         return max(replicas - max(1, floor(replicas * self.share)), 0)
 
+    def numbers(self, before: int, after: int) -> list[int]:
+        """Return the numbers of replicas in between, one for each window."""
+        found = []
+        while (fewest := self.fewest(before)) > after:
+            found.append(before := fewest)
+        return found
+
     def recent(
         self, reductions: Iterable[Reduction[Place]], now_s: float
     ) -> tuple[Reduction[Place], ...]:

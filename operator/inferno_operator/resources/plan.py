@@ -23,6 +23,8 @@ from inferno_optimizer.system import Role, place_of
 MAX_STEPS = 1000
 """Most changes that a Plan lists; the size of objects is limited."""
 
+MAX_VIA = 20
+"""Most steps down of a Server that a Plan lists."""
 
 MAX_EMPTIED = 100
 """Most Servers that a Plan names for what they lose."""
@@ -55,6 +57,9 @@ class PlanStep(Part):
     """What was decided before, or what ran if nothing was; empty means nothing."""
     after: Annotated[Items[Placement], Field(alias="to")] = ()
     """What is decided; empty means nothing."""
+    via: Annotated[Items[NonNegativeInteger], Field(max_length=MAX_VIA)] = ()
+    """Replicas in between, where they go step by step (spec.guard.window of the Optimizer); those
+    of a Plan that a person approves go at once."""
     cost_change: Number = 0.0
     """Change of the cost [cents/hour]."""
     reason: str

@@ -12,7 +12,7 @@ from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.tables.cluster import Labels, band_cell
 from inferno_operator.cli.tables.solution import BAND, Part, TextTable, grouped
 from inferno_operator.cli.tables.top import age
-from inferno_operator.controllers.approval.status import how_to_answer
+from inferno_operator.controllers.approval.status import NOT_SIGNED, how_to_answer
 from inferno_operator.controllers.optimization.placements import Label, plain
 from inferno_operator.resources import Placement, Plan, PlanStep, Reduction
 from inferno_optimizer.system import Role, place_of
@@ -67,10 +67,21 @@ def diff_parts(
 ) -> Iterator[Part]:
     """Yield what a Plan changes, its totals, and where it is.
 
+    Of a Plan that the operator has not recognized as its own, that comes before what it says.
     `alternatives` are by name of the Server; None if nobody asks for them.
     """
+    is_unknown = plan.status.phase is None or is_of_strangers(plan)
+    if is_unknown:
+        yield state_line(plan)
+        yield ""
     yield from change_parts(plan, money, alternatives, labels)
-    yield state_line(plan)
+    if not is_unknown:
+        yield state_line(plan)
+
+
+def is_of_strangers(plan: Plan) -> bool:
+    """Whether the operator says of a Plan that it did not make it."""
+    return any(condition.reason == NOT_SIGNED for condition in plan.status.conditions)
 
 
 def change_parts(
@@ -119,6 +130,9 @@ def difference_parts(
     A Plan leaves the Servers that it does not list as they were.
     """
     names = plan.metadata.name, other.metadata.name
+    for each in filter(is_of_strangers, (plan, other)):
+        yield f"{each.metadata.name}: {state_line(each)}"
+        yield ""
     first, second = ({step.server: step for step in p.spec.steps} for p in (plan, other))
     rows = [
         (
@@ -245,4 +259,13 @@ def shrinkage(plan: Plan, labels: Labels = no_labels) -> str:
 
 
 def _notes(steps: Iterable[PlanStep]) -> Iterator[str]:
-    return grouped((step.server, step.message) for step in steps if step.message)
+    steps = list(steps)
+    yield from grouped((step.server, step.message) for step in steps if step.message)
+    yield from grouped((step.server, _way_down(step)) for step in steps if step.via)
+
+
+def _way_down(step: PlanStep) -> str:
+    """Return the numbers of replicas by which a Server loses them."""
+    before, after = (sum(p.replicas for p in placed) for placed in (step.before, step.after))
+    numbers = " -> ".join(map(str, (before, *step.via, after)))
+    return f"{numbers} replicas, step by step (spec.guard.window); at once if a person approves"

@@ -64,7 +64,8 @@ def _beyond(guard: Guard, totals: PlanTotals) -> Iterator[str]:
     if totals.inflated and limit is None:
         yield (
             f"by the performance data that plans trust, {_named(totals.inflated)} would cost less"
-            f" than half: its Model now says that a replica carries less than a quarter,"
+            f" than half: a replica is to carry less than a quarter of what earlier plans counted"
+            f" on (check its Model),"
             f" spec.guard.maxCostIncreasePercent is not set"
         )
 
@@ -95,7 +96,8 @@ def _reduced(guard: Guard, reduction: Reduction | None) -> Iterator[str]:
     if reduction.doubted and limit != NO_LIMIT:
         yield (
             f"by the performance data that plans trust, {_named(reduction.doubted)} would not be"
-            f" served: its Model now says that a replica carries more than twice as much,"
+            f" served: a replica is to carry more than twice what earlier plans counted on (check"
+            f" its Model, and maxBatch of spec.desiredAlloc),"
             f" {_told(LOAD, limit)}"
         )
 

@@ -26,13 +26,16 @@ from inferno_operator.controllers.optimization.placements import placements, rep
 from inferno_operator.controllers.optimization.status import certificate_of
 from inferno_operator.resources import (
     MAX_STEPS,
+    MAX_VIA,
     Count,
+    Guard,
     PlanSpec,
     PlanStep,
     Server,
 )
 from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.way_down import WayDown
 from inferno_optimizer.wire.codec import encode_system
 
 UNSEALED = "-"
@@ -71,8 +74,28 @@ def proposal_of(optimization: Optimization) -> Proposal | None:
     decisions = list(_changes(pairs, catalogue))
     if not decisions:
         return None
-    steps = {decision.server: decision.step for decision in decisions}
+    way_down = (optimization.optimizer.spec.guard or Guard()).way_down
+    scaled = {
+        o.reference.key.name
+        for o in optimization.observations
+        if isinstance(o.resource, Server) and o.resource.is_actuated
+    }
+    steps = {
+        decision.server: _in_steps(decision.step, way_down)
+        if decision.server in scaled
+        else decision.step
+        for decision in decisions
+    }
     return Proposal(_spec(optimization, steps, decisions), steps, decisions)
+
+
+def _in_steps(step: PlanStep, way_down: WayDown) -> PlanStep:
+    """Return a step with the replicas in between, where a Server only loses replicas."""
+    before, after = replicas(step.before), replicas(step.after)
+    if any(n > before.get(place, 0) for place, n in after.items()):
+        return step
+    via = way_down.numbers(sum(before.values()), sum(after.values()))
+    return step.model_copy(update={"via": tuple(via[:MAX_VIA])}) if via else step
 
 
 def is_undecided(update: Update) -> bool:

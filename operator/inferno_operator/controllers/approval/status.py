@@ -15,6 +15,9 @@ from inferno_optimizer.errors import InfernoError
 CARRIED_OUT = "CarriedOut"
 """The type of the condition of a Plan."""
 
+NOT_SIGNED = "NotSigned"
+"""The reason of a Plan that the operator did not make."""
+
 STRANGER = (
     "it has no signature of this operator, so it is not carried out: somebody else wrote or changed"
     " it, or the operator made it with another key, such as before an upgrade; the next"
@@ -133,7 +136,7 @@ def unreadable(observation: Observation, now: datetime) -> Update:
 
 def stranger(observation: Observation, now: datetime) -> Update:
     """Return the update of a Plan that the operator did not make."""
-    return finished(observation, "Superseded", "NotSigned", STRANGER, now)
+    return finished(observation, "Superseded", NOT_SIGNED, STRANGER, now)
 
 
 def superseded(observation: Observation, why: str, now: datetime) -> Update:

@@ -18,6 +18,7 @@ from inferno_operator.cli.tables.plans import (
     PHASE_UNKNOWN,
     change_parts,
     difference_parts,
+    is_of_strangers,
     plans_parts,
     shrinkage,
     state_line,
@@ -159,7 +160,8 @@ def plan_view(
         [r for r in readable(observations) if isinstance(r, Server)],
         labels_of(observations),
     )
-    possible, has_failed = alternatives_of(plan, servers), plan.status.phase == FAILED
+    possible = alternatives_of(plan, servers)
+    has_failed = plan.status.phase == FAILED or is_of_strangers(plan)
     return ConsolePage(
         title=f"Plan {name}",
         parts=tuple(change_parts(plan, money, possible or None, labels)),

@@ -132,6 +132,33 @@ def test_a_diff_shows_each_server_before_and_after() -> None:
     ]
 
 
+def test_a_plan_that_nobody_signed_says_so_before_what_it_shows() -> None:
+    forged = manifest("fleet-1", "Superseded", steps=[MOVE])
+    forged["status"]["conditions"][0] |= {"reason": "NotSigned", "message": "it has no signature"}
+    found = parse(forged)
+    assert isinstance(found, Plan)
+
+    first, *_, last = map(str, diff_parts(found))
+    of_two, *_ = map(str, difference_parts(found, plan("fleet-2", "Proposed", steps=[MOVE])))
+    unseen, *_ = map(str, diff_parts(plan("fleet-1", steps=[MOVE])))
+
+    assert first == "Superseded: it has no signature"
+    assert "signature" not in last
+    assert of_two == "fleet-1: Superseded: it has no signature"
+    assert unseen == "-: the operator has not looked at it yet"
+
+
+def test_a_diff_shows_the_steps_of_a_server_that_loses_more_than_may_go_at_once() -> None:
+    steps = [CLEAR | {"from": [{"accelerator": "A", "replicas": 8}], "via": [4, 2, 1]}]
+
+    shown = [str(part) for part in diff_parts(plan("fleet-1", "Proposed", steps=steps))]
+
+    assert (
+        "t: 8 -> 4 -> 2 -> 1 -> 0 replicas, step by step (spec.guard.window); at once if a person"
+        " approves"
+    ) in shown
+
+
 def test_two_plans_differ_in_what_they_leave_running() -> None:
     second = [MOVE | {"to": CLEAR["from"], "costChange": 0.0}, CLEAR, MOVE | {"server": "u"}]
     pair = plan("fleet-1", steps=[MOVE, CLEAR]), plan("fleet-2", steps=second, stepsOmitted=1)
