@@ -1,0 +1,127 @@
+"""Replicas go by half within the window, on a real control plane, also of operators that end."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cluster.background import Background
+from tests.cluster.kubelet import Witness, running_pods
+from tests.cluster.scene import Scene, condition
+from tests.cluster.test_workloads import Fleet
+from tests.conftest import StartOperator
+from tests.controlplane.waiting import wait_until
+from tests.unit.operator import objects
+
+Manifest = dict[str, Any]
+
+pytestmark = pytest.mark.usefixtures("crds_installed", "deployment_controllers")
+
+WINDOW_S = 15.0
+CARDS = {"A": 20}
+RUNNING = {"s00": 8, "s01": 5, "s02": 3, "s03": 2}
+
+
+class History(Background):
+    """How many replicas serve and are asked for, by Deployment, each moment."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__()
+        self._fleet = fleet
+        self.moments: dict[str, list[tuple[float, int, int]]] = {}
+
+    def work(self) -> None:
+        """Look five times a second."""
+        while not self._stopped.wait(0.2):
+            self.look()
+
+    def look(self) -> None:
+        """Note what there is now."""
+        control_plane, namespace = self._fleet.control_plane, self._fleet.scene.namespace
+        for each in control_plane.items("deployments", namespace):
+            ready = each.get("status", {}).get("readyReplicas", 0)
+            moment = time.monotonic(), ready, each["spec"]["replicas"]
+            self.moments.setdefault(each["metadata"]["name"], []).append(moment)
+
+    def falls(self) -> list[tuple[str, float, int, int]]:
+        """Where fewer than half serve of what served less than a window before."""
+        return list(self._falls())
+
+    def _falls(self) -> Iterator[tuple[str, float, int, int]]:
+        for name, moments in self.moments.items():
+            for place, (begin, before, _) in enumerate(moments):
+                for now, ready, asked in moments[place:]:
+                    least = before - max(1, before // 2)
+                    if now - begin < WINDOW_S and min(ready, asked) < least:
+                        yield name, now - begin, before, min(ready, asked)
+
+    def numbers(self, name: str) -> list[int]:
+        """The numbers that were asked for, one after the other."""
+        asked = [n for _, _, n in self.moments[name]]
+        return [n for n, before in zip(asked, [None, *asked], strict=False) if n != before]
+
+
+@pytest.fixture
+def fleet(scene: Scene) -> Fleet:
+    """Servers in the test's namespace."""
+    return Fleet(scene, CARDS)
+
+
+@pytest.fixture
+def witness(fleet: Fleet) -> Iterator[Witness]:
+    """Pods start and end in the test's namespace."""
+    where = fleet.control_plane.kubeconfig, fleet.scene.namespace
+    with running_pods(*where, fleet.cards) as witness:
+        yield witness
+
+
+@pytest.mark.usefixtures("witness")
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_nobody_loses_more_than_half_within_the_window_however_often_operators_end(
+    fleet: Fleet, operator: StartOperator
+) -> None:
+    optimizer = objects.optimizer(optimize=False)
+    optimizer["spec"]["guard"] = {"window": int(WINDOW_S)}
+    names = fleet.create(servers=len(RUNNING))
+    fleet.scene.apply(optimizer)
+    running = operator()
+    fleet.decide({name: {"A": RUNNING[name]} for name in names}, dict.fromkeys(names, 1))
+    wait_until(fleet.reasons, lambda found: set(found.values()) == {"Actuated"}, "replicas")
+
+    with History(fleet) as history:
+        fleet.decide({name: {"A": 1} for name in names}, dict.fromkeys(names, 1))
+        for least in (4, 2, 1):
+            wait_until(fleet.replicas, lambda n, most=least: n["s00-a"] <= most, "fewer replicas")
+            running.kill()
+            running = operator()
+        wait_until(fleet.reasons, lambda found: set(found.values()) == {"Actuated"}, "one each")
+
+    assert history.falls() == []
+    assert history.numbers("s00-a") == [8, 4, 2, 1]
+    assert history.numbers("s01-a") == [5, 3, 2, 1]
+    assert history.numbers("s02-a") == [3, 2, 1]
+    assert history.numbers("s03-a") == [2, 1]
+
+
+@pytest.mark.usefixtures("witness")
+def test_the_condition_says_what_stands_and_when_more_may_go(
+    fleet: Fleet, operator: StartOperator
+) -> None:
+    (name,) = fleet.create(servers=1)
+    operator()
+    fleet.decide({name: {"A": 8}}, {name: 1})
+    wait_until(fleet.reasons, lambda found: set(found.values()) == {"Actuated"}, "replicas")
+    fleet.decide({name: {"A": 1}}, {name: 1})
+
+    def told() -> Manifest:
+        (server,) = fleet.control_plane.items("servers", fleet.scene.namespace)
+        return condition(server, "Actuated")
+
+    found = wait_until(told, lambda each: "UTC" in each.get("message", ""), "the next step")
+
+    assert fleet.replicas()[f"{name}-a"] == 4
+    assert (found["status"], found["reason"]) == ("Unknown", "Moving")
+    assert found["message"].startswith("4 x A (1 wanted); more may go at ")
+    assert found["message"].endswith(" UTC: spec.guard.maxDecreasePercent is 50")
