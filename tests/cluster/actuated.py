@@ -33,6 +33,8 @@ class Actuated:
         backends = [{"name": name.lower(), "accelerator": name} for name in ("A100", "H100")]
         dialect = self.dialect.name
         refers = {"name": "m", "dialect": dialect, "backends": backends, **reference}
+        optimizer = objects.optimizer(optimize=True, name="inferno", parameters=parameters)
+        optimizer["spec"]["guard"] = {"window": 1}
         counts = [{"type": "A100", "count": a100}, {"type": "H100", "count": h100}]
         self.scene.apply(
             accelerator("A100", cost=10),
@@ -44,7 +46,7 @@ class Actuated:
                 wanted=wanted,
                 spec={"modelBooster": refers, "currentAlloc": objects.running(0, wanted)},
             ),
-            objects.optimizer(optimize=True, name="inferno", parameters=parameters),
+            optimizer,
         )
 
     def boost(self, name: str = "m", *backends: Manifest) -> None:

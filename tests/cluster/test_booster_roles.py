@@ -285,6 +285,7 @@ def test_the_roles_of_a_gang_are_scaled_and_keep_their_numbers_when_the_booster_
     made["metadata"]["annotations"] = {"inferno.platform.ai/gang-scheduling": "true"}
     refers = {"name": "apart", "dialect": dialect.name, "backends": BACKENDS[1:]}
     scene.apply(*boosters(dialect), made, objects.service_class(), objects.model())
+    scene.apply(objects.guarded({"window": 1}))
     scene.apply(objects.server(spec={"modelBooster": refers}))
     operator(environment=controller)
     scene.control_plane.wait_for(str(dialect.serving), APART, bool, scene.namespace)

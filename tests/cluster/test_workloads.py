@@ -59,8 +59,8 @@ class Fleet:
         self._objects = CustomObjectsApi(self._api)
         self._core = CoreV1Api(self._api)
 
-    def create(self, servers: int) -> list[str]:
-        """Create so many Servers without replicas; returns their names."""
+    def create(self, servers: int, window: int = 1) -> list[str]:
+        """Create so many Servers without replicas, which lose half in a window; their names."""
         names = [f"s{number:02}" for number in range(servers)]
         counts = [{"type": name, "count": count} for name, count in self.cards.items()]
         accelerators = [
@@ -71,6 +71,7 @@ class Fleet:
             *accelerators,
             objects.model("M", [objects.performance(name) for name in self.cards]),
             objects.service_class(),
+            objects.guarded({"window": window}),
             objects.manifest("Capacity", {"count": counts}, name="cards"),
             {
                 "apiVersion": "v1",

@@ -3,6 +3,7 @@
 The operator does what rules with `corrects` say; the others show what each of its parts is worth.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -261,7 +262,7 @@ class Planner:
                 dict.fromkeys(np.flatnonzero(seen.ready[server]).tolist(), Role.BOTH),
                 dict(enumerate(rates[server].tolist())),
             )
-            before = [_by_place(served)]
+            before: list[Mapping[int, int]] = [_by_place(served)]
             before += [
                 r.replicas for r in self._rules.way_down.recent(self._served[server], seen.time_s)
             ]

@@ -121,6 +121,12 @@ def optimizer(
     return manifest("Optimizer", spec, name=name, **metadata)
 
 
+def guarded(guard: Manifest) -> Manifest:
+    """An Optimizer with a guard that nobody asks to optimize."""
+    made = optimizer(optimize=False)
+    return {**made, "spec": {**made["spec"], "guard": guard}}
+
+
 def observed(manifest: Manifest) -> Observation:
     """The object as the operator reads it, in a namespace, with a uid and a generation."""
     defaults = {"namespace": "default", "uid": "u", "generation": 1, "resourceVersion": "1"}

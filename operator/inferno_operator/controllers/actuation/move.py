@@ -96,10 +96,13 @@ class Move:
         self.roles = {each.place: Role(each.role) for each in reference.backends}
         self.weights = strengths(self.roles, limits.rates)
         self._step = self._next_numbers()
-        self._final = {
-            name: bounds_for(reference, workload, self._backends[name], holder, self._step[name])
-            for name, holder in by_name.items()
-        }
+        self._decided, self._final = (
+            {
+                name: bounds_for(reference, workload, self._backends[name], holder, numbers[name])
+                for name, holder in by_name.items()
+            }
+            for numbers in (self._wanted, self._step)
+        )
 
     def _next_numbers(self) -> dict[str, int]:
         """Return the replicas of the backends after the next step down."""
@@ -328,7 +331,7 @@ class Move:
             f"{self._running(name)} replicas on {self._title(name)}, {self._wanted[name]} decided"
         )
         keeps = is_autoscaled(self._reference, self._world, self._backends[name])
-        if keeps and self._now[name] == self._final[name]:
+        if keeps and self._now[name] == self._decided[name]:
             return f"{excess}: its autoscaler may keep 1, as there is no smaller maximum"
         return excess
 
@@ -384,7 +387,7 @@ class Move:
         return min(wanted, max(leaving, 1))
 
     def _shrinking(self) -> Iterable[str]:
-        return [name for name, final in self._final.items() if not final.covers(self._now[name])]
+        return [n for n, decided in self._decided.items() if not decided.covers(self._now[n])]
 
 
 def _is_observed(manifest: Manifest) -> bool:

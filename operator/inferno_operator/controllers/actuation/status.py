@@ -58,10 +58,12 @@ def status_of(
 ) -> Manifest:
     """Return the fields of the status that actuation owns: its condition and what it knows."""
     conditions = () if actuated is None else (actuated,)
-    known = {"reductions": tuple(reductions)} if reductions else {}
-    return ServerStatus(
-        conditions=conditions, lead_times=tuple(times), workloads=tuple(workloads), **known
-    ).to_json()
+    status = ServerStatus(
+        conditions=conditions, lead_times=tuple(times), workloads=tuple(workloads)
+    )
+    if reductions:
+        status = status.model_copy(update={"reductions": tuple(reductions)})
+    return status.to_json()
 
 
 def steps_down(

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -164,12 +163,6 @@ def scene_time(seconds: int) -> str:
     return f"{(objects.NOW + timedelta(seconds=seconds)).isoformat()[:19]}Z"
 
 
-def guarded(guard: dict[str, int]) -> dict[str, Any]:
-    """An Optimizer with a guard."""
-    optimizer = objects.optimizer(optimize=False)
-    return {**optimizer, "spec": {**optimizer["spec"], "guard": guard}}
-
-
 @pytest.mark.parametrize(
     ("guard", "steps"),
     [
@@ -183,7 +176,7 @@ async def test_the_guard_of_the_optimizer_says_how_fast(
     guard: dict[str, int], steps: list[int]
 ) -> None:
     scene = watched(8, 1)
-    scene.cluster.add(guarded(guard))
+    scene.cluster.add(objects.guarded(guard))
 
     async with running(scene), in_background(scene.watch()):
         begin = asyncio.get_running_loop().time()
@@ -351,7 +344,7 @@ async def test_random_decisions_restarts_and_loads_never_take_more_than_the_shar
 ) -> None:
     chance = Random(seed)  # noqa: S311 - the same decisions each time
     scene = watched(chance.randint(1, 12), 1)
-    scene.cluster.add(guarded({"maxDecreasePercent": percent}))
+    scene.cluster.add(objects.guarded({"maxDecreasePercent": percent}))
     rule = WayDown(percent / 100)
 
     async with in_background(scene.watch()):
