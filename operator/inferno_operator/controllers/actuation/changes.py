@@ -33,6 +33,10 @@ MOVE_TIMEOUT = timedelta(minutes=10)
 """Time after which a move is reported as `MoveTimedOut`."""
 
 
+SETTLED = 0.1
+"""Time after the end of a window at which the next replicas go [s]."""
+
+
 @dataclass(frozen=True, slots=True)
 class ActuationPlan:
     """Writes, the verdict to report (None: unchanged), and the next reconcile [s].
@@ -160,5 +164,6 @@ def _remembering(plan: ActuationPlan, move: Move, inputs: Inputs, now: datetime)
     following = next_time(choices, after, reductions, move.weights, limits.way_down, now)
     steps = steps_down(move.slowed, limits.way_down, following)
     verdict = replace(plan.verdict, message=f"{plan.verdict.message}{steps}")
-    left = None if following is None else (following - now).total_seconds()
+    # A moment later than the window ends; a time of 0 would mean that nothing is due.
+    left = None if following is None else (following - now).total_seconds() + SETTLED
     return replace(plan, verdict=verdict, reductions=reductions, takes=takes, again_after=left)
