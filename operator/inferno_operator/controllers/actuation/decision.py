@@ -87,8 +87,12 @@ def _is_about(condition: Condition, observation: Observation) -> bool:
     """Whether a condition is about the cleared decision.
 
     Its reason or its message may say so, also after other writes to the Server: of its load, and
-    of the replicas that run.
+    of the replicas that run, which change with each step. A cleared one names no accelerator.
     """
+    server = observation.resource
+    desired = server.spec.desired_alloc if isinstance(server, Server) else None
+    if desired is not None and desired.accelerator:
+        return True
     if condition.reason == Reason.NO_CAPACITY or condition.message == IDLE:
         return True
     return condition.observed_generation == observation.generation
