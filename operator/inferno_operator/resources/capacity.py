@@ -97,7 +97,7 @@ class UnmatchedCards(Part):
     """Cards of nodes that are of no accelerator's type."""
 
     resource: str
-    """Name of the cards in requests of pods, such as nvidia.com/gpu."""
+    """Name of the cards in requests of pods, such as nvidia.com/gpu; empty if nodes offer none."""
     label: str
     """Label of the nodes that tells most about their cards, as name=value; may be empty."""
     nodes: Total

@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from inferno_operator.resources.objects import Manifest
@@ -23,8 +24,8 @@ METADATA = "name", "namespace", "uid", "resourceVersion", "labels", "creationTim
 CONTAINER = "name", "resources", "restartPolicy"
 CONTAINER_STATUS = "state", "lastState", "name", "image", "ready", "started"
 NODE_SPEC = "unschedulable", "taints"
-NODE_ANNOTATIONS = "hami.io/node-nvidia-register", "volcano.sh/node-vgpu-register"
-"""The fields of pods, containers and nodes that the operator reads."""
+NODE_ANNOTATIONS = "*/node-nvidia-register", "*/node-vgpu-register", "hami.io/node-register-Ascend*"
+"""The fields of pods, containers and nodes that the operator reads; of annotations patterns."""
 
 CONTAINER_STATUSES = "initContainerStatuses", "containerStatuses"
 POD_CONDITIONS = frozenset({"Ready", "PodScheduled"})
@@ -72,7 +73,11 @@ def reduced_node(node: Manifest) -> Manifest:
         **_only(node, ("apiVersion", "kind")),
         "metadata": {
             **_only(metadata, METADATA),
-            "annotations": _only(metadata.get("annotations", {}), NODE_ANNOTATIONS),
+            "annotations": {
+                name: value
+                for name, value in metadata.get("annotations", {}).items()
+                if any(fnmatchcase(name, pattern) for pattern in NODE_ANNOTATIONS)
+            },
         },
         "spec": _only(spec, NODE_SPEC),
         "status": {**_only(status, ("allocatable",)), **_conditions(status, {"Ready"})},

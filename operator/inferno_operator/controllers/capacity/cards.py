@@ -13,6 +13,10 @@ from inferno_operator.controllers.capacity.machines import Machine
 from inferno_operator.resources import Accelerator, NodeSelection, UnmatchedCards
 
 
+NOT_OFFERED = ""
+"""In place of a resource, where a label names cards and the node offers none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unmatched:
     """Cards of a node that are of no accelerator's type, and the label that tells most of them.
@@ -60,7 +64,11 @@ class CardTypes:
     def unknown_resources(self, machine: Machine) -> list[str]:
         """Return the resources of a node that may be cards, as no rule knows them."""
         is_other = self._catalogue.is_other
-        return [r for r in machine.cards if not self._is_card(r) and not is_other(r)]
+        return [r for r in machine.cards if not self._is_card(r) and not is_other(machine, r)]
+
+    def should_have_cards(self, machine: Machine) -> bool:
+        """Whether a label that only nodes with cards have names some."""
+        return self._catalogue.names_cards(machine)
 
     def _is_card(self, resource: str) -> bool:
         return resource in self._resources or self._catalogue.is_card(resource)
@@ -82,8 +90,8 @@ class CardTypes:
             named = self._selecting | self._catalogue.labels_of(resource)
             self._labels[resource] = tuple(sorted(named))
         labels = tuple(map(machine.labels.get, self._labels[resource]))
-        annotations = tuple(map(machine.annotations.get, self._catalogue.annotations))
-        key = resource, machine.cards[resource], labels, annotations
+        annotations = tuple(sorted(machine.annotations.items()))
+        key = resource, machine.cards.get(resource, 0), labels, annotations
         if key not in self._known:
             parts = self._catalogue.parts_of(machine, resource)
             self._known[key] = self._type_of(machine, resource, parts.words), parts
@@ -109,7 +117,7 @@ class CardTypes:
 
     def _named(self, words: Words) -> str | None:
         """Return the type with the most words among some; None if no type has only such words."""
-        needed = words & self._catalogue.must_be_named
+        needed = self._catalogue.needed(words)
         matching = [n for n, own in self._words.items() if own and needed <= own <= words]
         return max(matching, key=lambda name: (len(self._words[name]), name), default=None)
 
@@ -139,7 +147,7 @@ def unmatched_cards(unmatched: Iterable[Unmatched]) -> list[UnmatchedCards]:
             resource=resource,
             label=label,
             nodes=len(items),
-            cards=sum(item.machine.cards[resource] for item in items),
+            cards=sum(item.machine.cards.get(resource, 0) for item in items),
             example=min(item.machine.name for item in items),
             message=_advice(items[0]),
         )
@@ -151,6 +159,12 @@ def _advice(item: Unmatched) -> str:
     name, _, value = item.label.partition("=")
     selector = f"{name}: {value}" if name else "<label of these nodes>: <value>"
     selection = f"spec.nodes: {{selector: {{{selector}}}, resource: {item.resource}}}"
+    if item.resource == NOT_OFFERED:
+        return (
+            "these nodes offer no cards as extended resources: their device plugin does not run, all"
+            " cards are unhealthy, or they are given out by dynamic resource allocation (DRA), which"
+            " is not counted"
+        )
     if not item.is_known:
         return (
             f"{item.resource} is not known as a resource of cards, so it is not counted; if it is"

@@ -23,8 +23,10 @@ SHARED = "SHARED"
 
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
-PCI = re.compile(r"feature\.node\.kubernetes\.io/pci-(03|12)\w*\.present")
-""" Labels of Node Feature Discovery for displays and accelerators."""
+PCI = re.compile(
+    r"feature\.node\.kubernetes\.io/pci-((03|12)\w*|10de|1002|8086|1da3|19e5|cabc)\.present"
+)
+"""Labels of Node Feature Discovery for displays and accelerators, or for their vendors."""
 
 
 class CardNode(Protocol):
@@ -50,6 +52,12 @@ class Label(Part):
     memory: str = ""
     words: dict[str, str] = Field(default_factory=dict)
     is_code: bool = False
+    is_by_hand: bool = False
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether only nodes with cards have the label."""
+        return not self.is_code and not self.is_by_hand
 
     @cached_property
     def _known(self) -> dict[tuple[str, str], Words]:
@@ -89,7 +97,7 @@ class PartRule(Part):
         if self.label:
             value = node.labels.get(self.label_of(resource), "")
         elif self.annotation:
-            value = node.annotations.get(self.annotation, "")
+            value = node.annotations.get(self._annotation_of(node, resource), "")
         if not value or not fnmatchcase(resource, self.resource):
             return ""
         match = re.fullmatch(self.value, value, re.DOTALL)
@@ -98,7 +106,7 @@ class PartRule(Part):
     def evidence(self, node: CardNode, resource: str) -> str:
         """Return what the node says, as a message names it."""
         if self.annotation:
-            return f"annotation {self.annotation}"
+            return f"annotation {self._annotation_of(node, resource)}"
         label = self.label_of(resource)
         return f"{label}={node.labels[label]}" if label else resource
 
@@ -106,20 +114,29 @@ class PartRule(Part):
         """Return the label that is read for a resource; "" if none is."""
         return self.label.replace("{resource}", resource)
 
+    def _annotation_of(self, node: CardNode, resource: str) -> str:
+        """Return the annotation that is read; that of the resource itself, where each has one."""
+        names = sorted(name for name in node.annotations if fnmatchcase(name, self.annotation))
+        own = [name for name in names if name.endswith(f"-{resource.partition('/')[2]}")]
+        is_of_all = self.annotation.endswith("register")
+        return next(iter(names if is_of_all else own), "")
+
 
 class CardNumber(Part):
     """A label with the number of cards of a node; see `catalogue.yaml`."""
 
     resource: NonEmptyText
     label: NonEmptyText
+    separator: str = ""
 
     def evidence(self, node: CardNode, resource: str) -> str:
         """Return that a node has more of a resource than cards; "" if it has not."""
-        number, cards = node.labels.get(self.label, ""), node.cards.get(resource, 0)
+        text, cards = node.labels.get(self.label, ""), node.cards.get(resource, 0)
+        number = str(len(text.split(self.separator))) if text and self.separator else text
         if not number.isdecimal() or not fnmatchcase(resource, self.resource):
             return ""
         is_more = 0 < int(number) < cards
-        return f"{self.label}={number}, and {cards} are allocatable" if is_more else ""
+        return f"{self.label}={text}, and {cards} are allocatable" if is_more else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +147,21 @@ class CardParts:
     evidence: str = ""
 
 
+class Variants(Part):
+    """Words that make a card of a series another one; see `catalogue.yaml`."""
+
+    of: NonEmptyText
+    words: Items[NonEmptyText]
+
+
 class CardCatalogue(Part):
     """What is known of cards in general; see `catalogue.yaml`."""
 
     resources: Items[NonEmptyText]
     others: Items[NonEmptyText]
+    again: dict[str, str]
     labels: Items[Label]
+    variants: Items[Variants]
     named: Items[NonEmptyText]
     parts: Items[PartRule]
     numbers: Items[CardNumber]
@@ -143,7 +169,7 @@ class CardCatalogue(Part):
 
     @cached_property
     def annotations(self) -> frozenset[str]:
-        """The annotations of nodes that are read."""
+        """The annotations of nodes that are read, as patterns."""
         return frozenset(rule.annotation for rule in self.parts if rule.annotation)
 
     def labels_of(self, resource: str) -> frozenset[str]:
@@ -157,6 +183,11 @@ class CardCatalogue(Part):
         """Words that make a card another one: its type must have them."""
         return frozenset(self.named)
 
+    def needed(self, words: Words) -> Words:
+        """Return the words of a card that its type must have."""
+        variants = (each.words for each in self.variants if each.of in words)
+        return words & self.must_be_named.union(*variants)
+
     @cached_property
     def tolerated_keys(self) -> frozenset[str]:
         """The keys of the tolerated taints."""
@@ -166,9 +197,9 @@ class CardCatalogue(Part):
         """Whether a resource is a card."""
         return self._is_of(resource)[0]
 
-    def is_other(self, resource: str) -> bool:
-        """Whether a resource is known to be no card."""
-        return self._is_of(resource)[1]
+    def is_other(self, node: CardNode, resource: str) -> bool:
+        """Whether a resource of a node is known to be no card, or counts its cards again."""
+        return self._is_of(resource)[1] or self.again.get(resource) in node.cards
 
     def _is_of(self, resource: str) -> tuple[bool, bool]:
         """Whether a resource is a card, and whether it is known to be none."""
@@ -200,6 +231,10 @@ class CardCatalogue(Part):
                 evidence.append(f"{label.label}={node.labels[label.label]}")
         return CardParts(frozenset(words), "; ".join(evidence[:2]))
 
+    def names_cards(self, node: CardNode) -> bool:
+        """Whether a label of discovery or of a cloud names the cards of a node."""
+        return any(label.is_sure and node.labels.get(label.label) for label in self.labels)
+
     def best_label(self, node: CardNode, resource: str) -> str:
         """Return the label that tells most about the cards of a node, as name=value, or ""."""
         labels = node.labels
@@ -207,7 +242,8 @@ class CardCatalogue(Part):
         known = resource in self.resources or named != INSTANCE_TYPE
         if named and known:
             return f"{named}={labels[named]}"
-        own = [name for name in labels if name.partition("/")[0] == resource.partition("/")[0]]
+        vendor = resource.partition("/")[0]
+        own = [name for name in labels if name.partition("/")[0].endswith(vendor)]
         ranked = sorted(own, key=lambda name: (_rank(name), name))
         best = next(filter(None, (*ranked, named, _pci(labels))), "")
         return f"{best}={labels[best]}" if best else ""

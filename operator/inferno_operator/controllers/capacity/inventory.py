@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from inferno_operator.controllers.capacity.cards import CardTypes, Unmatched
+from inferno_operator.controllers.capacity.cards import NOT_OFFERED, CardTypes, Unmatched
 from inferno_operator.controllers.capacity.machines import Machine, Pod
 from inferno_operator.resources.objects import Key
 from inferno_optimizer import placement
@@ -165,6 +165,8 @@ def view(namespace: str, types: CardTypes, fleet: Fleet) -> NodeView:
             continue
         unknown = types.unknown_resources(machine)
         unmatched += [types.unmatched(machine, resource) for resource in unknown]
+        if not resources and not unknown and types.should_have_cards(machine):
+            unmatched.append(types.unmatched(machine, NOT_OFFERED))
         for resource in resources:
             card_type = types.type_of(machine, resource)
             if card_type is None:

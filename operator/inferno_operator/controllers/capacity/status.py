@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from inferno_operator.controllers.capacity.cards import Unmatched, unmatched_cards
+from inferno_operator.controllers.capacity.cards import NOT_OFFERED, Unmatched, unmatched_cards
 from inferno_operator.controllers.capacity.counts import CardCount
 from inferno_operator.resources import CapacityStatus, CountedNode
 from inferno_operator.resources.conditions import COUNTED, Verdict, changed, merge_conditions
@@ -163,9 +163,13 @@ def _summary(count: CardCount, warnings: Warnings) -> str:
 
 def _unmatched(unmatched: Sequence[Unmatched]) -> str:
     """Return how many cards are not counted, and which resources may be cards."""
-    cards = sum(item.machine.cards[item.resource] for item in unmatched if item.is_known)
-    unknown = sorted({item.resource for item in unmatched if not item.is_known})
+    offered = [item for item in unmatched if item.resource != NOT_OFFERED]
+    cards = sum(item.machine.cards[item.resource] for item in offered if item.is_known)
+    unknown = sorted({item.resource for item in offered if not item.is_known})
+    without = len(unmatched) - len(offered)
     told = [f"{cards} cards match no Accelerator"] if cards else []
+    if without:
+        told.append(f"{without} nodes with a label of cards offer none")
     if unknown:
         told.append(f"resources that may be cards: {listed(unknown, NAMES_TOLD)}")
     return f"{', '.join(told)}: see status.unmatched"

@@ -19,7 +19,17 @@ NODES: list[Manifest] = yaml.safe_load((Path(__file__).parents[4] / "data/nodes.
 
 TYPES = (
     *("H100", "H200", "B200", "A100", "A100-40", "L40S", "T4", "L4", "A10", "A10G", "L40"),
-    *("RTX PRO 6000", "A100-MIG-1g.10gb", "T4-SHARED", "TPU v5e", "Trainium2", "Gaudi2"),
+    *(
+        "RTX PRO 6000",
+        "RTX 6000",
+        "RTX 4090",
+        "TPU v7x",
+        "A100-MIG-1g.10gb",
+        "T4-SHARED",
+        "TPU v5e",
+        "Trainium2",
+        "Gaudi2",
+    ),
     *("MI300X", "MI300X-CPX-NPS4", "Max1550", "Flex170", "Ascend910B3", "Ascend310P"),
 )
 
