@@ -21,6 +21,7 @@ FINISHED = frozenset({"Succeeded", "Failed"})
 
 
 METADATA = "name", "namespace", "uid", "resourceVersion", "labels", "creationTimestamp"
+OF_ENDING = "deletionTimestamp", "finalizers"
 CONTAINER = "name", "resources", "restartPolicy"
 CONTAINER_STATUS = "state", "lastState", "name", "image", "ready", "started"
 NODE_SPEC = "unschedulable", "taints"
@@ -52,14 +53,14 @@ def reduced(pod: Manifest) -> Manifest:
     named = {"schedulerName": spec.get("schedulerName", USUAL_SCHEDULER)}
     return {
         **_only(pod, ("apiVersion", "kind")),
-        "metadata": _only(metadata, (*METADATA, "deletionTimestamp")),
+        "metadata": _only(metadata, (*METADATA, *OF_ENDING)),
         "spec": {
             **_only(spec, ("nodeName", "schedulingGates")),
             **({} if named["schedulerName"] == USUAL_SCHEDULER else named),
             **containers,
         },
         "status": {
-            **_only(status, ("phase", "reason", "message")),
+            **_only(status, ("phase", "reason", "message", "nominatedNodeName")),
             **_conditions(status, POD_CONDITIONS if is_serving else UNREADY_CONDITIONS),
             **({} if is_serving else _containers(status)),
         },

@@ -13,14 +13,25 @@ from inferno_operator.runtime.texts import shortened
 STARTS = frozenset({"", "ContainerCreating", "PodInitializing"})
 """What containers wait for that will start."""
 
+NEVER_RAN = frozenset({"StartError", "ContainerCannotRun", "ContainerStatusUnknown"})
+"""Why containers end that have no exit code of their own."""
+
 GATE_OWNERS = {"kueue.x-k8s.io": "Kueue", "scheduling.volcano.sh": "Volcano", "grove.io": "Grove"}
 """Who opens scheduling gates, by the domain of their names."""
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 """The label with the LocalQueue of a pod."""
 
-QUOTA = re.compile(r"exceeded quota: [^,]+, .*")
-"""How the API server says that a ResourceQuota refuses a pod, after the name of the pod."""
+FORBIDDEN = re.compile(r'pods? "[^"]*" is forbidden: (.*)', re.DOTALL)
+"""How the API server says that it refuses a pod: each that is tried has another name."""
+
+PULL_ERROR = re.compile(
+    r"\b(\d{3} (?:unauthorized|forbidden|too many requests)|toomanyrequests|unauthorized"
+    r"|pull access denied|authorization failed|no such host|i/o timeout|connection refused|x509: \w+"
+    r"|no space left on device|no match for platform|manifest unknown|not found)\b",
+    re.IGNORECASE,
+)
+"""Why an image is not pulled, in messages of container runtimes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +82,8 @@ def count_pods(
     late = [pod for pod in unready if _created(pod) < given_up]
     troubles = [_trouble(pod) for pod in unready]
     delays = [_delay(pod) for pod in late if not _trouble(pod)]
+    ending = [pod for pod in pods if "deletionTimestamp" in pod["metadata"]]
+    delays += [_ending(pod) for pod in ending if _changed(pod) < given_up]
     return PodCounts(
         live=len(live),
         ready=len(live) - len(unready),
@@ -79,7 +92,7 @@ def count_pods(
             is_unschedulable(pod) and pod["metadata"].get("uid") not in spared for pod in late
         ),
         gated=sum(map(is_gated, unready)),
-        terminating=len(pods) - len(live),
+        terminating=len(ending),
         changed=max(map(_changed, pods), default=None),
         start_seconds={
             pod["metadata"]["uid"]: (_changed(pod) - _created(pod)).total_seconds()
@@ -97,15 +110,16 @@ def is_gated(pod: Manifest) -> bool:
 
 
 def is_unschedulable(pod: Manifest) -> bool:
-    """Whether the scheduler has looked at a pod, and found no node."""
-    scheduled = _condition(pod, "PodScheduled")
-    return not _has_node(pod) and not is_gated(pod) and scheduled.get("reason") == "Unschedulable"
+    """Whether the scheduler has looked at a pod, and found no node, nor one that becomes free."""
+    if _has_node(pod) or is_gated(pod) or _nominated(pod):
+        return False
+    return bool(_condition(pod, "PodScheduled").get("reason") == "Unschedulable")
 
 
 def describe_refusal(message: str) -> str:
     """Return why the API server refuses pods, from its message."""
-    quota = QUOTA.search(message)
-    return shortened(quota[0] if quota else message)
+    forbidden = FORBIDDEN.search(message)
+    return shortened(forbidden[1] if forbidden else message)
 
 
 def failures_since(pods: Iterable[Manifest], since: datetime) -> Counter[str]:
@@ -126,9 +140,22 @@ def _trouble(pod: Manifest) -> str:
 
     It is the same while a container that crashes runs again, and while an image is pulled again.
     """
+    if is_gated(pod):
+        return _gate(pod)
     if not _has_node(pod):
-        return _gate(pod) if is_gated(pod) else _said(_condition(pod, "PodScheduled"))
-    return next(filter(None, map(_container_trouble, _containers(pod))), "")
+        node = _nominated(pod)
+        waits = f"waits until there is room on node {node!r}, which is nominated for it"
+        return waits if node else _said(_condition(pod, "PodScheduled"))
+    status = pod.get("status", {})
+    for each in status.get("initContainerStatuses", ()):
+        if trouble := _container_trouble(each):
+            return f"init container {each.get('name', '')!r}: {trouble}"
+    return next(filter(None, map(_container_trouble, status.get("containerStatuses", ()))), "")
+
+
+def _nominated(pod: Manifest) -> str:
+    """Return the node that will have room for a pod, as others end or it is being made."""
+    return str(pod.get("status", {}).get("nominatedNodeName", ""))
 
 
 def _gate(pod: Manifest) -> str:
@@ -159,13 +186,16 @@ def _container_trouble(container: Manifest) -> str:
     if ended := state.get("terminated") or container.get("lastState", {}).get("terminated"):
         reason = ended.get("reason", "ended")
         code = f" (exit code {ended['exitCode']})" if "exitCode" in ended else ""
-        return f"CrashLoopBackOff, {reason}{code if reason == 'Error' else ''}"
+        why = f": {ended['message']}" if reason in NEVER_RAN and ended.get("message") else ""
+        return shortened(f"CrashLoopBackOff, {reason}{code if reason == 'Error' else ''}{why}")
     waiting = state.get("waiting", {})
     reason, message = waiting.get("reason", ""), waiting.get("message", "")
     if reason in STARTS:
         return ""
     if reason in ("ErrImagePull", "ImagePullBackOff"):
-        return ", ".join(filter(None, ("ImagePullBackOff", container.get("image", ""))))
+        error = PULL_ERROR.search(message)
+        image = container.get("image", "")
+        return ", ".join(filter(None, ("ImagePullBackOff", image, error[0] if error else "")))
     is_steady = message and "back-off" not in message.lower()  # which says how long
     return shortened(f"{reason}, {message}") if is_steady else str(reason)
 
@@ -205,7 +235,20 @@ def _unready(pod: Manifest) -> str:
         return _said(ready)
     if containers and all(container.get("ready") for container in containers):
         return f"its containers are ready, and node {pod['spec']['nodeName']!r} does not answer"
-    return ""
+    if reason := pod.get("status", {}).get("reason"):
+        return shortened(f"{reason}, {pod['status'].get('message', '')}".rstrip(", ."))
+    if not any(_containers(pod)):
+        return f"node {pod['spec']['nodeName']!r} has not begun to start it"
+    return _said(ready)
+
+
+def _ending(pod: Manifest) -> str:
+    """Return why a pod is still there that should have ended long ago."""
+    finalizers = pod["metadata"].get("finalizers", ())
+    node = pod.get("spec", {}).get("nodeName", "")
+    why = f"it has finalizers: {', '.join(finalizers)}" if finalizers else ""
+    lost = f"node {node!r} does not end it" if node else "nothing ends it"
+    return shortened(f"it was deleted, and {why or lost}")
 
 
 def whole_replicas(pods: Iterable[Manifest], group: str) -> list[Manifest]:

@@ -191,6 +191,19 @@ def gated(gate: str, **labels: str) -> Manifest:
     return found
 
 
+def nominated(node: str) -> Manifest:
+    found = unscheduled()
+    found["status"]["nominatedNodeName"] = node
+    return found
+
+
+def of_init(**container: object) -> Manifest:
+    """A pod whose init container is in a state."""
+    found = old(**waits("PodInitializing"))
+    found["status"]["initContainerStatuses"] = [{"name": "download", **container}]
+    return found
+
+
 QUEUE = {"kueue.x-k8s.io/queue-name": "team-a"}
 
 CAUSES: dict[str, tuple[Manifest, str]] = {
@@ -280,6 +293,47 @@ CAUSES: dict[str, tuple[Manifest, str]] = {
         old(condition("DisruptionTarget", "True", "PreemptionByScheduler", "by x/y"), **begun()),
         "PreemptionByScheduler, by x/y",
     ),
+    "room on another node": (
+        nominated("n7"),
+        "waits until there is room on node 'n7', which is nominated for it",
+    ),
+    "a crash of an init container": (
+        of_init(**{**ends("Error", 1), **waits("CrashLoopBackOff")}),
+        "init container 'download': CrashLoopBackOff, Error (exit code 1)",
+    ),
+    "a container that cannot run": (
+        old(
+            lastState={
+                "terminated": {
+                    "reason": "StartError",
+                    "exitCode": 128,
+                    "message": "nvidia-container-cli: driver error",
+                }
+            },
+            **waits("CrashLoopBackOff", "back-off 5m0s restarting"),
+        ),
+        "CrashLoopBackOff, StartError: nvidia-container-cli: driver error",
+    ),
+    "the secret of a registry": (
+        old(**waits("ImagePullBackOff", "Back-off pulling image: ErrImagePull: 401 Unauthorized")),
+        "ImagePullBackOff, vllm/vllm-openai:v0.9, 401 Unauthorized",
+    ),
+    "a node that does nothing": (
+        {**pod(created=-600), "status": {"conditions": [condition("PodScheduled", "True")]}},
+        "node 'n' has not begun to start it",
+    ),
+    "containers that are unready": (
+        old(gate=condition("Ready", "False", "ContainersNotReady", "unready status: [vllm]")),
+        "ContainersNotReady, unready status: [vllm]",
+    ),
+    "a finalizer": (
+        pod(created=-900, ready=-800, deletionTimestamp=at(-600), finalizers=["example.com/x"]),
+        "it was deleted, and it has finalizers: example.com/x",
+    ),
+    "a node that ends nothing": (
+        pod(created=-900, ready=-800, deletionTimestamp=at(-600)),
+        "it was deleted, and node 'n' does not end it",
+    ),
 }
 """Pods that are not ready, and why."""
 
@@ -313,7 +367,14 @@ def test_failed_pods_that_others_replace_say_why_for_a_while() -> None:
     }
 
 
-def test_a_quota_that_refuses_pods_is_named_without_the_pod() -> None:
-    words = "exceeded quota: gpus, requested: requests.nvidia.com/gpu=1, used: 2, limited: 2"
-
+@pytest.mark.parametrize(
+    "words",
+    [
+        "exceeded quota: gpus, requested: requests.nvidia.com/gpu=1, used: 2, limited: 2",
+        'violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false',
+        "[maximum cpu usage per Container is 2, but limit is 8]",
+        'error looking up service account ns/vllm: serviceaccount "vllm" not found',
+    ],
+)
+def test_what_refuses_pods_is_named_without_the_pod(words: str) -> None:
     assert describe_refusal(f'pods "a-2" is forbidden: {words}') == words

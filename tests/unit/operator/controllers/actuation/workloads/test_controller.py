@@ -273,8 +273,9 @@ def names_no_more(scene: Scene, *workloads: Manifest) -> None:
 
 async def test_pods_that_the_api_server_refuses_are_told_in_its_words() -> None:
     scene = one_server(1, decided=3)
-    words = 'pods "a-2" is forbidden: exceeded quota: q'
-    failure = {"type": "ReplicaFailure", "status": "True", "message": words}
+    words = "exceeded quota: q"
+    refusal = f'pods "a-2" is forbidden: {words}'
+    failure = {"type": "ReplicaFailure", "status": "True", "message": refusal}
     stored = scene.cluster.objects["Deployment", Key("default", "a")]
     scene.cluster.add({**stored, "status": {"conditions": [failure]}})
     scene.refused.add("a")
