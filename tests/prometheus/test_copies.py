@@ -51,6 +51,7 @@ Series = tuple[str, str, float, float, float]
 NEVER = -1.0
 MOTIONS: Mapping[str, tuple[str, tuple[Series, ...]]] = {
     "scraped at other times": ("Fresh", (("a", "p", 0, 900, NEVER), ("b", "p", 0, 900, NEVER))),
+    "scraped rarely": ("Fresh", (("a", "p", 0, 900, NEVER), ("rarely", "p", 0, 900, NEVER))),
     "one has begun": ("Fresh", (("a", "p", 0, 900, NEVER), ("b", "p", 860, 900, NEVER))),
     "one has ended": ("Partial", (("a", "p", 0, 900, NEVER), ("b", "p", 0, 800, NEVER))),
     "renamed": ("Partial", (("a", "p", 0, 750, NEVER), ("b", "p", 751, 900, NEVER))),
@@ -134,7 +135,7 @@ def _lines_in_motion(passed: int) -> Iterator[str]:
     for name, (_, series) in MOTIONS.items():
         for writer, pod, begin, end, restart in series:
             now = passed - 7 * (writer == "b")
-            if begin <= now <= end:
+            if begin <= now <= end and (writer != "rarely" or now % 60 == 15):
                 target = {**_target("vLLM", name, 0), "pod": pod, "prometheus_replica": writer}
                 is_new = 0 <= restart <= now
                 page_rows = VLLM.rows(now - restart - BEFORE_S if is_new else now, Served())
@@ -150,6 +151,23 @@ def _lines(page: Iterable[Row], target: Labels, at: float) -> Iterator[str]:
     for name, own, value in page:
         text = ",".join(f'{key}="{text}"' for key, text in {**own, **target}.items())
         yield f"{name}{{{text}}} {value} {at:.3f}\n"
+
+
+@pytest.fixture(scope="module")
+def unmarked(
+    processes: Processes,
+    prometheus_program: Path,
+    promtool: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Prometheus]:
+    """Where another one writes the series: each is there for five minutes after its end."""
+    text = tmp_path_factory.mktemp("unmarked") / "unmarked.openmetrics"
+    with text.open("w") as file:
+        for passed in range(0, LENGTH_S + 1, SCRAPE_INTERVAL_S):
+            file.writelines(_lines_in_motion(passed))
+        file.write("# EOF\n")
+    with answering(processes, (prometheus_program, promtool), text, Scraping()) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -216,13 +234,30 @@ def test_all_numbers_are_the_same_with_copies(source: str, writers: str, results
     assert judged(results, f"{source} alone").message == ""
 
 
-@pytest.mark.parametrize("name", MOTIONS)
+@pytest.mark.parametrize("name", [name for name in MOTIONS if name != "scraped rarely"])
 def test_copies_that_begin_and_end_count_once(name: str, results: Results) -> None:
     found = judged(results, name)
 
     assert found.quality == MOTIONS[name][0], found.message
     assert found.arrival_rate == pytest.approx(300, rel=0.05)
     assert found.running == 5
+
+
+@pytest.mark.parametrize(
+    "name", ["scraped at other times", "scraped rarely", "one has ended", "renamed"]
+)
+def test_copies_whose_ends_are_not_marked_count_once(name: str, unmarked: Prometheus) -> None:
+    measures = {key(name): measure(f"vLLM {name}", "vLLM")}
+
+    async def ask() -> Results:
+        async with connect(PrometheusEndpoint(unmarked.url)) as client:
+            return await Survey(Clocked(client, END), SOURCES, lambda: END).ask(measures)
+
+    found = judged(asyncio.run(ask()), name)
+
+    assert found.quality == MOTIONS[name][0], found.message
+    assert found.arrival_rate == pytest.approx(300, rel=0.05)
+    assert "INFERNO_MEASURE_SOURCES" not in found.message  # they are no parts of the work
 
 
 def test_series_that_are_no_copies_may_grow_plans_only(results: Results) -> None:

@@ -128,15 +128,16 @@ def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
     absent = f"{_failing(group, seconds)} unless {_targets(heartbeat, group)}"
     usual = f"{seconds} / ({samples} and count {group.by} ({older}))"
     between = f"min {group.by} ({_interval(group, recently)}) or {usual}"
+    since = f"time() - {MARGIN_SECONDS} - 2 * {seconds} / {samples}"
     parts = [
         *((name, _gauge(group, gauge)) for name, gauge in group.source.gauges.items()),
         ("reporting", reporting),
-        *_pods(group, reporting, f"time() - {MARGIN_SECONDS} - 2 * {seconds} / {samples}"),
+        *_pods(group, reporting, since),
         ("absent", f"count {group.by} ({absent})"),
         ("moved", f"count {group.by} ({_of_changed_labels(group, seconds)})"),
         *_restarting(group, seconds),
         ("young", f"({reporting} unless count {group.by} ({older}))"),
-        ("late", f"({newest} < time() - {MARGIN_SECONDS} - 2 * {seconds} / {samples})"),
+        ("late", f"({newest} < {since})"),
         ("newest", f"({newest} < time() - {EXTRAPOLATED} * {seconds} / {samples})"),
         ("copies", f"(max {group.by} ({_copies(group)}) > 1)"),
         *_unused(group, seconds),
@@ -181,14 +182,17 @@ def _pods(group: SeriesGroup, reporting: str, since: str) -> Iterator[tuple[str,
 
 
 def _of_changed_labels(group: SeriesGroup, seconds: int) -> str:
-    """The parts of targets that had more copies than now.
+    """The parts of targets that had more copies than have fresh samples now.
 
     When a label changes, such as the name of a job, all counters begin anew, and Prometheus does
-    not mark their ends.
+    not mark their ends; where another one writes the series, they are there for minutes.
     """
     labels = f"(__name__, {group.of_parts})"
     before = f"count by {labels} ({_each(group, f'last_over_time({{}}[{seconds}s])')})"
-    return f"{before} > on {labels} count by {labels} ({_alive(group)})"
+    due = f"timestamp({{0}}) + 2 * {seconds} / count_over_time({{0}}[{seconds}s])"
+    fresh = f"({_each(group, due)}) > time() - {MARGIN_SECONDS}"
+    now = f"({_alive(group)}) and ignoring (__name__) ({fresh})"
+    return f"{before} > on {labels} count by {labels} ({now})"
 
 
 def _alive(group: SeriesGroup) -> str:

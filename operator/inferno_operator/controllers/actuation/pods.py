@@ -27,8 +27,8 @@ FORBIDDEN = re.compile(r'pods? "[^"]*" is forbidden: (.*)', re.DOTALL)
 
 PULL_ERROR = re.compile(
     r"\b(\d{3} (?:unauthorized|forbidden|too many requests)|toomanyrequests|unauthorized"
-    r"|pull access denied|authorization failed|no such host|i/o timeout|connection refused|x509: \w+"
-    r"|no space left on device|no match for platform|manifest unknown|not found)\b",
+    r"|pull access denied|authorization failed|no such host|i/o timeout|connection refused"
+    r"|x509: \w+|no space left on device|no match for platform|manifest unknown|not found)\b",
     re.IGNORECASE,
 )
 """Why an image is not pulled, in messages of container runtimes."""

@@ -12,7 +12,6 @@ from inferno_operator.controllers.capacity.catalogue import (
 from inferno_operator.controllers.capacity.machines import Machine
 from inferno_operator.resources import Accelerator, NodeSelection, UnmatchedCards
 
-
 NOT_OFFERED = ""
 """In place of a resource, where a label names cards and the node offers none."""
 
@@ -161,9 +160,9 @@ def _advice(item: Unmatched) -> str:
     selection = f"spec.nodes: {{selector: {{{selector}}}, resource: {item.resource}}}"
     if item.resource == NOT_OFFERED:
         return (
-            "these nodes offer no cards as extended resources: their device plugin does not run, all"
-            " cards are unhealthy, or they are given out by dynamic resource allocation (DRA), which"
-            " is not counted"
+            "these nodes offer no cards as extended resources: their device plugin does not run,"
+            " all cards are unhealthy, or they are given out by dynamic resource allocation (DRA),"
+            " which is not counted"
         )
     if not item.is_known:
         return (
