@@ -70,6 +70,24 @@ class Failure:
     time: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class ForeignNumber:
+    """A number of replicas of another writer, when it was set, and when it set its first one."""
+
+    replicas: int
+    since: datetime
+    first: datetime
+
+    def followed_by(self, replicas: int, now: datetime) -> "ForeignNumber":
+        """Return what is there now."""
+        return self if replicas == self.replicas else ForeignNumber(replicas, now, self.first)
+
+    @property
+    def until(self) -> datetime:
+        """Until when it is left alone, also if it changes all the time."""
+        return min(self.since + PAUSE, self.first + 2 * PAUSE)
+
+
 @dataclass(slots=True)
 class Memory:
     """What is remembered between reconciles; without it, only messages and pauses differ.
@@ -84,7 +102,7 @@ class Memory:
     uncertain
         Workloads whose last write failed: it may have arrived.
     seen
-        When another writer of the number of replicas was seen first, by workload.
+        What another writer of the number of replicas has set, by workload.
     failures
         Failed writes by workload, since the last one that succeeded.
     uids
@@ -102,7 +120,7 @@ class Memory:
     kinds: dict[KindName, Served] = field(default_factory=dict)
     known: dict[Place, int] = field(default_factory=dict)
     uncertain: set[Place] = field(default_factory=set)
-    seen: dict[Place, datetime] = field(default_factory=dict)
+    seen: dict[Place, ForeignNumber] = field(default_factory=dict)
     failures: dict[Place, Failure] = field(default_factory=dict)
     uids: dict[Place, str] = field(default_factory=dict)
     gates: dict[Place, dict[str, datetime | None]] = field(default_factory=dict)
@@ -454,8 +472,9 @@ class _Reader:
             memory.accept(place, scale.replicas)
             return None
         since = min(paused.last_transition_time, self._now) if paused else self._now
-        until = memory.seen.setdefault(place, since) + PAUSE
-        if self._now < until:
-            return ForeignWriter(name or UNKNOWN, until)
+        seen = memory.seen.get(place) or ForeignNumber(scale.replicas, since, since)
+        seen = memory.seen[place] = seen.followed_by(scale.replicas, self._now)
+        if self._now < seen.until:
+            return ForeignWriter(name or UNKNOWN, seen.until)
         memory.accept(place, scale.replicas)
         return None

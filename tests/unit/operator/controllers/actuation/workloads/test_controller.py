@@ -1213,3 +1213,55 @@ async def test_nothing_is_scaled_before_the_cards_are_counted() -> None:
         await asyncio.sleep(PATIENCE_S)
 
     assert scene.replicas("a") == 2
+
+
+@pytest.mark.parametrize("writers", [("k9s", "kubectl-edit"), ("helm", "helm"), ("", "argocd")])
+async def test_a_number_set_by_hand_again_stays_for_five_minutes_from_then_on(
+    writers: tuple[str, str],
+) -> None:
+    scene = one_server(2, decided=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+        set_by_hand(scene, "a", 3, writers[0])
+        await asyncio.sleep(200)
+        set_by_hand(scene, "a", 4, writers[1])
+        await asyncio.sleep(290)
+        early = scene.replicas("a")
+        await asyncio.sleep(60)
+
+    assert early == 4
+    assert scene.replicas("a") == 2
+
+
+async def test_a_number_that_changes_all_the_time_is_set_after_ten_minutes() -> None:
+    scene = one_server(2, decided=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+        for minute in range(9):
+            set_by_hand(scene, "a", 3 + minute % 2)
+            await asyncio.sleep(60)
+            assert scene.replicas("a") > 2
+        await scene.until(lambda: scene.replicas("a") == 2)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_number_set_by_hand_to_the_wanted_one_hinders_nobody(*, restarts: bool) -> None:
+    scene = one_server(2, decided=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+        set_by_hand(scene, "a", 3)
+        await scene.until(lambda: scene.reason() == "ForeignWriter")
+        set_by_hand(scene, "a", 2)
+        await scene.until(lambda: scene.reason() == "Actuated")
+        if not restarts:
+            scene.decide("S", A=4)
+            await scene.until(lambda: scene.replicas("a") == 4)
+    if restarts:
+        scene.decide("S", A=4)
+        async with running(scene):
+            await asyncio.sleep(10)
+
+    assert scene.replicas("a") == 4
