@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -46,6 +47,12 @@ RETRY_S = 5.0
 
 PLUGIN_S = 60.0
 """How long a plugin may take that asks nobody [s]."""
+
+KILLED_S = 5.0
+"""How long the end of a plugin that was killed is waited for [s]."""
+
+PRINTED_MIB = 1
+"""What a plugin may print at most [MiB]."""
 
 KEPT_S = 600.0
 """How long connections with an earlier certificate stay open [s]; longer than any watch."""
@@ -264,13 +271,28 @@ class _Loader(KubeConfigLoader):
         if not token and not (certificate and key):
             raise config.ConfigException("the plugin gives no token and no certificate with a key")
         if token:
-            self.token = f"Bearer {token}"
+            if not isinstance(token, str) or len(token.split()) != 1:
+                raise config.ConfigException("the plugin gives a token that is no text of one line")
+            self.token = f"Bearer {token.strip()}"
         self.pair = (certificate, key) if certificate and key else None
         self.due = self.expires = None
         if ends := status.get("expirationTimestamp"):
-            self.expires = datetime.fromisoformat(ends)
+            self.expires = _time(ends)
             left = max(SHARE_LEFT * (self.expires - began), timedelta())
             self.due = self.expires - min(left, timedelta(seconds=RENEWED_S))
+
+
+def _time(text: object) -> datetime:
+    """Return when credentials end, as a plugin says it."""
+    try:
+        time = datetime.fromisoformat(str(text))
+    except ValueError:
+        raise config.ConfigException(
+            "the plugin gives an expirationTimestamp that is none"
+        ) from None
+    if time.tzinfo is None:
+        raise config.ConfigException("the plugin gives an expirationTimestamp with no time zone")
+    return time
 
 
 async def _call_plugin(
@@ -297,21 +319,27 @@ async def _call_plugin(
             stdin=None if may_ask else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            start_new_session=not may_ask,
         )
     except OSError as error:
         hint = " ".join(str(settings.get("installHint") or "").split())
         text = ": ".join(filter(None, (f"{about} cannot be started", error.strerror, hint)))
         raise config.ConfigException(text) from error
+    readers = [asyncio.create_task(_read(s)) for s in (process.stdout, process.stderr)]
     try:
         async with asyncio.timeout(None if may_ask else PLUGIN_S):
-            printed, said = await process.communicate()
+            printed, said = await asyncio.gather(*readers)
+            await process.wait()
     except TimeoutError as error:
         raise config.ConfigException(f"{about} does not end in {PLUGIN_S:g} s") from error
+    except asyncio.LimitOverrunError as error:
+        raise config.ConfigException(f"{about} prints more than {PRINTED_MIB} MiB") from error
     finally:
+        for reader in readers:
+            reader.cancel()
+        await asyncio.gather(*readers, return_exceptions=True)
         if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+            await _kill(process, with_children=not may_ask)
     if process.returncode:
         text = f"{about} ends with status {process.returncode}"
         words = shortened(said.decode(errors="replace"))
@@ -321,9 +349,34 @@ async def _call_plugin(
         if answer["apiVersion"] != version:
             raise config.ConfigException(f"{about} does not print apiVersion {version}")
         return dict(answer["status"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         text = f"{about} does not print an ExecCredential with a status"
         raise config.ConfigException(text) from None
+
+
+async def _kill(process: asyncio.subprocess.Process, *, with_children: bool) -> None:
+    """End a plugin, and what it has started: that may have its pipes, and would be waited for."""
+    with suppress(ProcessLookupError):
+        if with_children:
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(KILLED_S):
+            for stream in filter(None, (process.stdout, process.stderr)):
+                while await stream.read(2**16):
+                    pass
+            await process.wait()
+
+
+async def _read(stream: asyncio.StreamReader | None) -> bytes:
+    """Return what a plugin prints."""
+    printed = b""
+    while stream is not None and (more := await stream.read(2**16)):
+        printed += more
+        if len(printed) > PRINTED_MIB * 2**20:
+            raise asyncio.LimitOverrunError("", len(printed))
+    return printed
 
 
 class ApiAccess:

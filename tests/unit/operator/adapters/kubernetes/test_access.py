@@ -394,6 +394,37 @@ async def test_another_cluster_in_the_kubeconfig_is_not_followed(
     assert "another API server" in caplog.text
 
 
+def _printing(status: dict[str, object]) -> dict[str, object]:
+    return {"command": "echo", "args": [json.dumps({"apiVersion": VERSION, "status": status})]}
+
+
+async def test_what_a_plugin_that_hangs_has_started_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("inferno_operator.adapters.kubernetes.access.PLUGIN_S", 0.2)
+    hangs = {"apiVersion": VERSION, "command": "sh", "args": ["-c", "sleep 60; true"]}
+    kubeconfig = write_kubeconfig(tmp_path / "k", "http://127.0.0.1:1", {"exec": hangs})
+
+    async with asyncio.timeout(20):
+        with pytest.raises(InputError, match="does not end in"):
+            await ApiAccess.begin(str(kubeconfig), Kubeconfig(str(kubeconfig)).load)
+
+
+async def test_a_token_with_a_line_end_is_sent_without_it(
+    clock: Clock, plugin: Plugin, tmp_path: Path
+) -> None:
+    api = Api("t1")
+    plugin.give("t1\n")
+
+    async with (
+        serving(api),
+        connected(write_kubeconfig(tmp_path / "k", api.url, plugin.user), clock) as reader,
+    ):
+        await ask(reader)
+
+    assert api.seen == ["t1"]
+
+
 @pytest.mark.parametrize(
     ("exec_", "words"),
     [
@@ -402,6 +433,17 @@ async def test_another_cluster_in_the_kubeconfig_is_not_followed(
         ({"command": "echo", "args": ["s3cret"]}, "does not print an ExecCredential"),
         ({"command": "true"}, "does not print an ExecCredential"),
         ({"command": ""}, "needs command and apiVersion"),
+        ({"command": "yes", "args": ["s3cret"]}, "prints more than 1 MiB"),
+        ({"command": "sh", "args": ["-c", "yes >&2"]}, "prints more than 1 MiB"),
+        (
+            {"command": "sh", "args": ["-c", "head -c 500000 /dev/zero | tr '\\0' '['"]},
+            "does not print an ExecCredential",
+        ),
+        (_printing({"token": "s3cret\nx"}), "a token that is no text of one line"),
+        (_printing({"token": ["s3cret"]}), "a token that is no text of one line"),
+        (_printing({"token": "t", "expirationTimestamp": "soon"}), "expirationTimestamp"),
+        (_printing({"token": "t", "expirationTimestamp": 17}), "expirationTimestamp"),
+        (_printing({"token": "t", "expirationTimestamp": "2026-11-29T00:00:00"}), "no time zone"),
     ],
 )
 async def test_a_plugin_that_gives_nothing_is_named(
