@@ -137,7 +137,7 @@ class Identity:
     def token(self) -> str | None:
         """The value of the header, None without a token."""
         token: str | None = self.configuration.api_key.get(TOKEN)
-        return token
+        return token and token.strip()  # a file may end with a line end
 
     def connections(self, most: int) -> RESTClientObject:
         """Return connections with its certificate; the client reads that from files only."""

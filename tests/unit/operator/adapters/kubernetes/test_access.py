@@ -286,7 +286,7 @@ async def test_a_token_in_a_file_is_read_again(
     api = Api("t1", "t2")
 
     def write(token: str) -> Path:
-        (tmp_path / "token").write_text(token)
+        (tmp_path / "token").write_text(f"{token}\n")  # as an editor or a Secret has it
         user: dict[str, object] = {"tokenFile": "token"} if where == "tokenFile" else {where: token}
         return write_kubeconfig(tmp_path / "k", api.url, user)
 
