@@ -185,7 +185,7 @@ def _shortage(candidates: Candidates, row: int, allocation: Allocation) -> str:
     if not holds or current.mix or current.placement != allocation.placement:
         return "not enough cards"
     types = " and ".join(candidates.types[t] for t, _ in candidates.cards_of(row))
-    return f"it holds what runs, as cards of {types} are short; add some or lower the load"
+    return f"not enough cards of {types}, so it keeps what runs; add cards or lower the load"
 
 
 def _kept(
@@ -209,8 +209,8 @@ def _kept(
     )
     placement = candidates.catalogue.placement(server.model, kept)
     message = (
-        f"{placement}: it holds what runs, which its targets do not allow for, as cards are"
-        f" short of what it takes: {_needs(candidates, rows, rest)}; add capacity or lower the load"
+        f"{placement}: it keeps what runs, which misses its targets; not enough cards: it takes"
+        f" {_needs(candidates, rows, rest)}; add capacity or lower the load"
     )
     return Decision(server.name, Reason.BEST_EFFORT, message, kept)
 

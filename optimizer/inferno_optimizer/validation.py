@@ -266,7 +266,7 @@ def _server_problems(server: Server) -> Iterator[Problem]:
     if server.load.cached_tokens > max(server.load.input_tokens, 0):
         message = (
             f"{server.load.cached_tokens} is more than the {server.load.input_tokens} tokens of"
-            f" avgInTokens, of which they are a part"
+            f" avgInTokens, which includes them"
         )
         yield Problem("server", server.name, "currentAlloc.load.cachedTokens", message)
     if 0 < server.load.tokens_per_step < 1:

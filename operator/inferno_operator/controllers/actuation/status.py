@@ -144,7 +144,7 @@ def conflict(problem: str) -> Verdict:
     message = (
         f"{problem}; that manager changed the field back: stop it, or choose another"
         f" modelBooster.target; the operator sets the field every {PAUSE.total_seconds():g} s,"
-        f" and until then only to keep replicas"
+        f" and earlier only where replicas would be lost"
     )
     return refusal("Conflict", message)
 

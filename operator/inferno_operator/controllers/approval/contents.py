@@ -237,12 +237,12 @@ def contradiction(spec: PlanSpec, decisions: Sequence[StoredDecision]) -> str:
     listed = steps[: len(spec.steps)]
     for step, decided in zip(spec.steps, listed, strict=False):
         if step.model_copy(update={"via": decided.via}) != decided:
-            return f"its text about Server {step.server} is not what its decisions say"
+            return f"what it says about Server {step.server} differs from its decisions"
     if (len(spec.steps), spec.steps_omitted) != (len(listed), len(steps) - len(listed)):
         return f"it lists other Servers than the {len(steps)} that its decisions are about"
     totals, change = spec.totals, sum(step.cost_change for step in steps)
     if totals.servers != len(steps):
         return f"its totals count {totals.servers} Servers, its decisions {len(steps)}"
     if abs(totals.cost_after - totals.cost_before - change) > CENT * (1 + len(steps)):
-        return f"its totals do not have the change of cost of its decisions, {change:+.2f}"
+        return f"its totals show another change of cost than its decisions, {change:+.2f}"
     return ""

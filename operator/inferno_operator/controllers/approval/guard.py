@@ -63,10 +63,9 @@ def _beyond(guard: Guard, totals: PlanTotals) -> Iterator[str]:
         )
     if totals.inflated and limit is None:
         yield (
-            f"by the performance data that plans trust, {_named(totals.inflated)} would cost less"
-            f" than half: a replica is to carry less than a quarter of what earlier plans counted"
-            f" on (check its Model),"
-            f" spec.guard.maxCostIncreasePercent is not set"
+            f"{_named(totals.inflated)} would cost less than half with the trusted performance"
+            " data: a replica is planned to carry less than a quarter of what earlier plans counted"
+            " on (check its Model), spec.guard.maxCostIncreasePercent is not set"
         )
 
 
@@ -92,13 +91,12 @@ def _reduced(guard: Guard, reduction: Reduction | None) -> Iterator[str]:
         )
     elif reduction.emptied and limit != NO_LIMIT:
         named = _named(reduction.emptied)
-        yield f"the last replica is taken from {named} under load, {_told(LOAD, limit)}"
+        yield f"{named} would lose the last replica under load, {_told(LOAD, limit)}"
     if reduction.doubted and limit != NO_LIMIT:
         yield (
-            f"by the performance data that plans trust, {_named(reduction.doubted)} would not be"
-            f" served: a replica is to carry more than twice what earlier plans counted on (check"
-            f" its Model, and maxBatch of spec.desiredAlloc),"
-            f" {_told(LOAD, limit)}"
+            f"{_named(reduction.doubted)} would not be served with the trusted performance data:"
+            f" a replica is planned to carry more than twice what earlier plans counted on (check"
+            f" its Model, and maxBatch of spec.desiredAlloc), {_told(LOAD, limit)}"
         )
 
 

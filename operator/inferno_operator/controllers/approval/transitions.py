@@ -65,13 +65,15 @@ def _answered(observation: Observation, plan: Plan, approval: Approval, now: dat
     """Decide what to do with a Plan that a person approved or rejected."""
     by = approval.by or SOMEBODY
     if approval.digest != plan.spec.digest:
-        message = f"the answer of {by} is for a Plan with digest {approval.digest}, not for this"
+        message = (
+            f"the answer of {by} is for a Plan with digest {approval.digest}, not for this one"
+        )
         return Next(status.waiting(observation, Hold("WrongDigest", message)))
     if approval.state == "Rejected":
         message = f"rejected by {by}"
         return Next(status.finished(observation, "Rejected", "NotApproved", message, now, by))
     if approval.until is not None and approval.until <= now:
-        message = f"the approval of {by} ended at {approval.until:%Y-%m-%d %H:%M:%S UTC}"
+        message = f"the approval of {by} expired at {approval.until:%Y-%m-%d %H:%M:%S UTC}"
         return Next(status.finished(observation, "Expired", "Expired", message, now, by))
     return Next(by=by)
 

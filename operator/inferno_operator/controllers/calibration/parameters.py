@@ -33,7 +33,7 @@ from inferno_optimizer.system import PrefillDecodeParameters, TokenBudgetParamet
 SUCCESSIVE_S = 90.0
 """Time between the ends of two windows up to which one follows the other [s]."""
 
-TYPED_STEPS_STAY = "the typed stepParms stay, as lines hold only for the lengths measured"
+TYPED_STEPS_STAY = "the configured stepParms stay, as lines hold only for the lengths measured"
 
 FEWEST_ROWS = 2
 """Windows below which no line is shown, not even one that is refused."""

@@ -62,7 +62,7 @@ def hint(observation: Observation, otherwise: str) -> str:
     server, actuated = observation.resource, observation.status.condition(ACTUATED)
     if actuated is None or not isinstance(server, Server) or _replicas(server):
         return otherwise
-    return f"no replica is ready, says the condition {ACTUATED}: {actuated.message}"
+    return f"no replica is ready (condition {ACTUATED}): {actuated.message}"
 
 
 def _replicas(server: Server) -> int:

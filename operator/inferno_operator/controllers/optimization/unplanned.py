@@ -15,7 +15,9 @@ NO_OPTIMIZER = Verdict(
     " create an Optimizer to resume planning",
 )
 DUE = replace(
-    NO_OPTIMIZER, reason="NotOptimized", message="the next optimization decides: none was possible"
+    NO_OPTIMIZER,
+    reason="NotOptimized",
+    message="there is an Optimizer again; waiting for the next optimization",
 )
 
 

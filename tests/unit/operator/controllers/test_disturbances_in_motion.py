@@ -182,7 +182,7 @@ DISTURBANCES = {
     ),
     "it is to have a hundred times the replicas": Mistake(
         lambda s: s.change("Server", "s", minNumReplicas=600),
-        "it holds what runs, which its targets do not allow for",
+        "it keeps what runs, which misses its targets",
         STAYS,
         lambda s: s.change("Server", "s", minNumReplicas=0),
     ),
@@ -198,7 +198,7 @@ DISTURBANCES = {
     ),
     "the times of the new cards lose three digits": Mistake(
         lambda s: has_data(s, SLOW, {**FAST, "alpha": 0.4995}),
-        "by the performance data that plans trust, s would not be served",
+        "s would not be served with the trusted performance data",
         ARRIVES,
     ),
     "the data of the new cards are deleted": Mistake(

@@ -179,8 +179,8 @@ def test_a_server_that_holds_what_runs_says_so_and_what_to_do(options: Options) 
     reason, message = decision_of(optimize(scarce(options, 4, holds)))
 
     assert reason is Reason.BEST_EFFORT
-    assert message.startswith("gets 4 of the 5 x X it needs: it holds what runs")
-    assert "cards of X are short; add some or lower the load" in message
+    assert message.startswith("gets 4 of the 5 x X it needs: not enough cards of X")
+    assert "so it keeps what runs; add cards or lower the load" in message
 
 
 def on_slow_cards(options: Options, capacity: dict[str, int]) -> System:
@@ -202,7 +202,7 @@ def test_what_runs_on_an_accelerator_that_misses_the_targets_stays_until_all_els
     assert outcome(on_slow_cards(options, enough)) == {"a": ("Y", 3)}
     reason, message = decision_of(optimize(on_slow_cards(options, short)))
     assert reason is Reason.BEST_EFFORT
-    assert message.startswith("2 x X: it holds what runs")
+    assert message.startswith("2 x X: it keeps what runs")
     assert "3 x Y (cards of Y: 3, left 2)" in message
 
 

@@ -45,7 +45,7 @@ def test_other_decisions_than_are_shown_are_refused(allocation: Manifest) -> Non
 def test_another_cost_than_that_of_the_decisions_is_refused() -> None:
     totals = {"servers": 1, "costBefore": 0, "costAfter": 2.9}
 
-    with pytest.raises(InputError, match="its totals do not have the change of cost"):
+    with pytest.raises(InputError, match="its totals show another change of cost"):
         check_text(with_its_digest(plan(totals=totals)))
 
 

@@ -240,7 +240,7 @@ async def test_in_a_fight_what_was_decided_keeps_running_and_the_writer_is_named
 
     assert (told["reason"], later["reason"], over["reason"]) == ("Conflict", "Conflict", "Actuated")
     assert "kthena" in told["message"]
-    assert "only to keep replicas" in told["message"]
+    assert "only where replicas would be lost" in told["message"]
 
 
 async def about_to_move() -> Scene:

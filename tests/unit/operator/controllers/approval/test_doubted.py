@@ -68,7 +68,7 @@ async def test_whoever_would_not_be_served_by_what_was_known_waits_for_a_person(
         assert (placed(scene), scene.phases()) == (("A", 3), {"inferno-1": "Proposed"})
         reason, message = scene.told("inferno-1")
         assert reason == "BeyondGuard"
-        assert "by the performance data that plans trust, s would not be served" in message
+        assert "s would not be served with the trusted performance data" in message
 
         scene.answer("inferno-1", "Approved")
         await scene.advance()
@@ -336,9 +336,7 @@ async def test_who_would_be_far_dearer_than_by_what_was_known_waits_for_a_person
         if slower:
             reason, message = scene.told("inferno-1")
             assert reason == "BeyondGuard"
-            assert (
-                "by the performance data that plans trust, s would cost less than half" in message
-            )
+            assert "s would cost less than half with the trusted performance data" in message
             status = scene.cluster.objects["Model", Key("default", "m")]["status"]
             (told,) = (c["message"] for c in status["conditions"] if c["type"] == "Warnings")
             assert "A: a replica is to carry less than a quarter of what it did" in told
@@ -452,6 +450,6 @@ async def test_times_of_one_role_are_doubted_as_those_of_whole_replicas(
         await plan(scene)
 
         assert list(scene.phases().values())[-1] == "Proposed"
-        assert "by the performance data that plans trust, s would not be served" in "".join(
+        assert "s would not be served with the trusted performance data" in "".join(
             scene.told(name)[1] for name in scene.phases()
         )

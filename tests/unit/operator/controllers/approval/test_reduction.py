@@ -160,7 +160,7 @@ async def test_the_last_replica_under_load_waits_for_a_person() -> None:
     async with scene_of(*many, serving("T", 1, 1), objects.capacity(10)) as scene:
         scene.cluster.add(objects.capacity(9))
         assert await carried_out(scene) == "Proposed"
-        assert "the last replica is taken from t under load" in scene.told("inferno-1")[1]
+        assert "t would lose the last replica under load" in scene.told("inferno-1")[1]
         assert "t" not in scene.desired()
 
 

@@ -158,7 +158,7 @@ def test_typed_steps_stay_where_lines_fit_better() -> None:
 
     assert row.step_parms is None
     assert row.message.endswith(
-        "; the typed stepParms stay, as lines hold only for the lengths measured"
+        "; the configured stepParms stay, as lines hold only for the lengths measured"
     )
 
 

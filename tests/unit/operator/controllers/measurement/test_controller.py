@@ -385,7 +385,9 @@ async def test_a_server_without_a_ready_replica_tells_what_hinders_its_pods() ->
         await scene.cycles(1)
 
     assert "let it scrape the replicas" in before
-    assert scene.message().endswith("says the condition Actuated: " + actuated["message"])
+    assert scene.message().endswith(
+        "no replica is ready (condition Actuated): " + actuated["message"]
+    )
 
 
 async def test_definitions_of_another_release_are_told_and_the_load_grows_all_the_same() -> None:
