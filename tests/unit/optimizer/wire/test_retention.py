@@ -69,7 +69,7 @@ def test_what_runs_is_told_as_held_with_what_is_short(policy: SaturationPolicy) 
 
     (decision,) = solution.decisions
     assert decision.reason is Reason.BEST_EFFORT
-    assert decision.message.startswith("3 x X of the 5 that its targets take: it holds what runs")
+    assert decision.message.startswith("gets 3 of the 5 x X it needs: it holds what runs")
 
 
 @pytest.mark.parametrize("policy", KNOWN)
