@@ -145,7 +145,7 @@ def test_a_server_that_the_operator_scales_too_is_warned_of(file: Path) -> None:
     done = inferno("generate", "keda", write(file, server(actuation="Scale")))
 
     assert done.returncode == 0
-    assert done.stderr.startswith(b"warning: Server llm/chat: spec.actuation: Scale: set it to")
+    assert done.stderr.startswith(b"warning: Server llm/chat: set spec.actuation to Publish, or")
 
 
 def test_the_guide_shows_what_is_printed_for_its_server(file: Path) -> None:

@@ -116,7 +116,7 @@ def test_a_truth_about_what_the_fleet_has_not_is_refused(tmp_path: Path) -> None
 
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
     assert (
-        b"models.json: model 'qwen3-32b' has no performance data for '2xH200'; did you mean 2xH100"
+        b"models.json: model 'qwen3-32b' has no performance data for '2xH200' (known: 2xH100)"
         in (done.stderr)
     )
 

@@ -178,7 +178,9 @@ def test_a_server_that_gets_a_share_has_remedies_too(tmp_path: Path) -> None:
 
     first, *others = explained(greedy.parent, "Free-granite_34b")
 
-    assert first.startswith("Free-granite_34b: 11 x 2xH100 of the 12 that its targets take")
+    assert first.startswith(
+        "Free-granite_34b: gets 11 of the 12 x 2xH100 it needs: not enough cards"
+    )
     assert (
         "- 2 more cards of H100 would serve it (+150.00 cents/hour): --set capacity.H100+=2"
         in others

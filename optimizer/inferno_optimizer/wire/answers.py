@@ -74,7 +74,9 @@ def solution_of(answer: Answer, system: System) -> Solution:
     _refuse(_contradictions(answer, catalogue, decided))
     silent = [server for server in system.servers if server.name not in decided]
     decided |= {decision.server: decision for decision in _unexplained(catalogue, silent)}
-    reworded_decisions = (_in_our_words(decided[server.name], server) for server in system.servers)
+    reworded_decisions = (
+        _in_our_words(decided[server.name], server, catalogue) for server in system.servers
+    )
     decisions = warned(catalogue, reworded_decisions)
     capacity = capacity_of(catalogue, decisions, answer.marginal)
     if not system.options.unlimited:
@@ -193,12 +195,12 @@ def _wrong_load(server: Server, answered: Load, catalogue: Catalogue) -> Iterato
         )
 
 
-def _in_our_words(decision: Decision, server: Server) -> Decision:
+def _in_our_words(decision: Decision, server: Server, catalogue: Catalogue) -> Decision:
     """The decision with the load of the server, and with a message if it has none."""
     allocation = decision.allocation
     if allocation is None:
         return decision
-    placement = allocation.placement if allocation.replicas else IDLE
+    placement = catalogue.placement(server.model, allocation) if allocation.replicas else IDLE
     message = decision.message or placement
     return replace(decision, message=message, allocation=replace(allocation, load=server.load))
 
@@ -249,7 +251,7 @@ def _wrong_costs(decisions: Iterable[Decision], catalogue: Catalogue) -> Iterato
         if not any(_is_same(allocation.cost, expected) for expected in prices):
             yield (
                 f"allocation of server {decision.server!r}: cost: {allocation.cost:g}, where"
-                f" {allocation.placement} cost {price:g}"
+                f" {catalogue.placement(server.model, allocation)} cost {price:g}"
             )
 
 

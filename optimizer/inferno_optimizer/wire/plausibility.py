@@ -63,10 +63,8 @@ def _too_few(
         yield f"{field}, although minNumReplicas is {server.min_replicas}"
     else:
         share = 100 * sizes.share(server.name, allocation)
-        yield (
-            f"{field}, although {allocation.placement} carry {share:.3g} % of its load within"
-            f" the targets"
-        )
+        placement = Catalogue(sizes.system).placement(server.model, allocation)
+        yield (f"{field}, although {placement} carry {share:.3g} % of its load within the targets")
 
 
 def _other_batch(server: Server, allocation: Allocation, sizes: Sizes) -> Iterator[str]:

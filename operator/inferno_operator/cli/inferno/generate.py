@@ -41,7 +41,7 @@ def generate(  # noqa: PLR0913 - an argument for each option
     ] = None,
     lenient: Lenient = False,
 ) -> None:
-    """Generate KEDA ScaledObjects or HPAs that carry out the decisions.
+    """Generate KEDA ScaledObjects or HPAs.
 
     With keda, a ScaledObject for each workload, which asks the operator; with hpa, a
     HorizontalPodAutoscaler, which reads the metric inferno_desired_replicas.

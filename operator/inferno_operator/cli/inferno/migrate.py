@@ -44,7 +44,7 @@ def migrate_wva(
         ),
     ] = [],  # noqa: B006 - typer reads it and never changes it
 ) -> None:
-    """Convert objects of llm-d's Workload Variant Autoscaler to Inferno resources.
+    """Convert objects of llm-d's WVA to Inferno resources.
 
     Reads what v0.5 to v0.9 are configured with, and prints Accelerators, Models, ServiceClasses,
     Servers, a Capacity and an Optimizer in mode Recommend, which scale nothing yet. What has no

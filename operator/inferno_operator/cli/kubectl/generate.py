@@ -39,7 +39,7 @@ def generate(
     token_secret: options.TokenSecret = options.SECRET,
     max_replicas: options.MaxReplicas = options.MOST,
 ) -> None:
-    """Generate KEDA ScaledObjects or HPAs that carry out the decisions.
+    """Generate KEDA ScaledObjects or HPAs.
 
     With keda, a ScaledObject for each workload, which asks the operator; with hpa, a
     HorizontalPodAutoscaler, which reads the metric inferno_desired_replicas.

@@ -14,8 +14,9 @@ AutoscalingPolicy  `homogeneousTarget`, `heterogeneousTarget.params[]` (v1.0)
 The release of an object shows in the fields that it has.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from inferno_operator.controllers.actuation.ownership import backend_key, owns_fields
@@ -198,12 +199,15 @@ def _parts(kind: Kind, scaler: Manifest) -> Iterator[Holder]:
 
 
 def writes(
-    holders: Mapping[str, Holder], wanted: Mapping[str, Bounds], ignored: Collection[str] = ()
+    holders: Mapping[str, Holder],
+    wanted: Mapping[str, Bounds],
+    ignored: Mapping[str, Bounds] = MappingProxyType({}),
 ) -> tuple[Write, ...]:
     """Return the writes that set bounds by name, for the objects that have others, or are ignored.
 
-    A write has the bounds of all holders of its object, because an apply gives up the fields
-    that it leaves out.
+    `ignored` has what servings ask for that do not follow their holder: a write reduces that, or
+    nothing. A write has the bounds of all holders of its object, because an apply gives up the
+    fields that it leaves out.
     """
     changed = [
         holders[name]
@@ -211,14 +215,18 @@ def writes(
         if holders[name].bounds != bounds or name in ignored
     ]
     references = {Reference.of(each.kind, each.manifest): each for each in changed}
-    return tuple(
-        _write(reference, [(holders[n], b) for n, b in wanted.items() if _is_in(holders[n], each)])
-        for reference, each in references.items()
-    )
+    found = []
+    for reference, each in references.items():
+        own = {name: b for name, b in wanted.items() if _is_in(holders[name], each)}
+        reduces = any(not b.covers(ignored.get(n, holders[n].bounds)) for n, b in own.items())
+        changes = [(holders[name], bounds) for name, bounds in own.items()]
+        found.append(_write(reference, changes, reduces=reduces))
+    return tuple(found)
 
 
-def _write(reference: Reference, changes: Sequence[tuple[Holder, Bounds]]) -> Write:
-    reduces = any(not bounds.covers(holder.bounds) for holder, bounds in changes)
+def _write(
+    reference: Reference, changes: Sequence[tuple[Holder, Bounds]], *, reduces: bool
+) -> Write:
     has_list = any(h.worker is not None or h.path[-1:] == (PARAMS,) for h, _ in changes)
     return Write(reference, _spec(changes), reduces, has_list)
 

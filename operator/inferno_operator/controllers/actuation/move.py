@@ -91,8 +91,8 @@ class Move:
         by_name = holders(reference, workload)
         self._now = {name: holder.bounds for name, holder in by_name.items()}
         self._foreign = {name for name, holder in by_name.items() if not holder.is_ours}
-        self._ignored = {name for name in self._foreign if self._is_ignored(name)}
-        self._now |= {name: self._asked(name) for name in self._ignored}
+        self._ignored = {n: self._asked(n) for n in self._foreign if self._is_ignored(n)}
+        self._now |= self._ignored
         self.roles = {each.place: Role(each.role) for each in reference.backends}
         self.weights = strengths(self.roles, limits.rates)
         self._step = self._next_numbers()

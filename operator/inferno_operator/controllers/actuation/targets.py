@@ -1,8 +1,9 @@
 """The objects of a reference, and the bounds that its backends get; pure."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from inferno_operator.controllers.actuation.booster_roles import POLICY, role_holder
 from inferno_operator.controllers.actuation.holders import (
@@ -251,10 +252,11 @@ def compose(
     reference: ModelBoosterRef,
     workload: ScaledObjects,
     wanted: Mapping[str, Bounds],
-    ignored: Collection[str] = (),
+    ignored: Mapping[str, Bounds] = MappingProxyType({}),
 ) -> tuple[Write, ...]:
     """Return the writes that set bounds by name of the serving, for objects that differ.
 
-    Those of names in `ignored` are written although they do not.
+    Those of names in `ignored` are written although they do not: their servings do not follow
+    the numbers of the object, and ask for the bounds given there.
     """
     return writes(holders(reference, workload), wanted, ignored)

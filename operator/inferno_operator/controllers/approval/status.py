@@ -94,7 +94,8 @@ def done(observation: Observation, by: str, arrivals: Arrivals, now: datetime) -
     """Return the update of a Plan whose Servers run what was decided, or that is only written."""
     count = arrivals.arrived
     if not count and not arrivals.unscaled:
-        return superseded(observation, f"its Servers were deleted: {_named(arrivals.gone)}", now)
+        why = f"its Servers were deleted: {_named(arrivals.gone)}; their replicas stay as they are"
+        return superseded(observation, why, now)
     if not count:
         message = _written(len(arrivals.unscaled), UNSCALED) + _gone(arrivals)
         verdict = Verdict(CARRIED_OUT, holds=True, reason="Written", message=message)

@@ -223,7 +223,7 @@ DISTURBANCES = {
     ),
     "the Deployment that is left selects other pods": Mistake(
         lambda s: select(s, "z"),
-        "pods neither become ready nor end",
+        "pods are not created (6 on A): see the events of the workload",
         STAYS,
         lambda s: select(s, "a"),
     ),

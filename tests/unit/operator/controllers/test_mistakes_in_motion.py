@@ -211,7 +211,7 @@ STAYS, ARRIVES, TURNS_BACK = (RUNS, GOES_TO), (0, GOES_TO), (RUNS, 0)
 MISTAKES = {
     "the Server is deleted": Mistake(
         lambda s: s.delete("Server", "s"),
-        "deleted meanwhile: s; their replicas stay as they are",
+        "its Servers were deleted: s; their replicas stay as they are",
         STAYS,
     ),
     "the Server names another model": Mistake(

@@ -411,7 +411,11 @@ def test_generations_mix_in_one_system() -> None:
     alone = {
         Generation.PREFILL_DECODE: replace(explain(first, "chat")[0], warnings=()),
         Generation.TOKEN_BUDGET: replace(
-            explain(second, "chat")[0], accelerator="A100", warnings=()
+            explain(second, "chat")[0],
+            accelerator="A100",
+            place="A100",
+            placement="2 x A100",
+            warnings=(),
         ),
     }
     assert found == alone

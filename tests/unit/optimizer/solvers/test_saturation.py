@@ -160,7 +160,7 @@ def test_a_share_costs_by_its_replicas_tells_true_latencies_and_is_no_part_of_th
     assert (share.itl_ms, share.wait_ms) == pytest.approx((queue.service_ms, queue.wait_ms))
     assert solution.certificate.objective == 0
     assert solution.decisions[0].reason is Reason.BEST_EFFORT
-    assert solution.decisions[0].message.startswith("3 x X of the 8")
+    assert solution.decisions[0].message.startswith("gets 3 of the 8 x X it needs")
 
 
 HUGE = """

@@ -200,7 +200,7 @@ def test_best_effort_of_the_original_is_told_with_what_to_expect(policy: Saturat
     (told,) = tell_best_effort(solution, Sizes.of(system, is_ours=False)).decisions
 
     assert (told.reason, told.message) == (Reason.BEST_EFFORT, ours.message)
-    assert told.message.startswith("4 x A of the 6 that its targets take: capacity is short; at")
+    assert told.message.startswith("gets 4 of the 6 x A it needs: not enough cards; at")
     assert told.allocation == ours.allocation
 
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from inferno_operator.controllers.actuation.controller import ActuationController
@@ -334,6 +334,7 @@ events = st.lists(
 
 @several(200)
 @given(st.sampled_from(["ModelServing", "ModelBooster"]), events)
+@example("ModelBooster", ["overwrite", "overwrite"])
 def test_nobody_takes_what_was_decided_and_runs(target: str, story: list[str]) -> None:
     """After each turn of the operator, the lesser of both decisions is asked for, in any order."""
 

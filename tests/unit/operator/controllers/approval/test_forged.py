@@ -138,7 +138,7 @@ async def test_a_later_optimizer_of_the_same_name_has_plans_of_its_own() -> None
 
         assert before == {}
         assert scene.desired() == {"s": 2, "t": 1}
-        assert scene.phases() == {"inferno-1": "Superseded", "inferno-2": "Done"}
+        assert scene.phases() == {"inferno-1": "Superseded", "inferno-2": "Written"}
 
 
 async def test_a_rejection_for_an_earlier_optimizer_of_the_same_name_is_none_for_a_later_one() -> (
