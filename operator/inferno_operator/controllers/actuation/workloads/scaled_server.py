@@ -13,6 +13,7 @@ from inferno_operator.controllers.actuation.prompt_caches import ReadySince
 from inferno_operator.controllers.actuation.reductions import (
     AT_ONCE,
     is_approved,
+    note_fall,
     served_in_window,
 )
 from inferno_operator.controllers.actuation.status import RECHECK, refusal
@@ -25,7 +26,13 @@ from inferno_operator.controllers.actuation.workloads.status import (
     tells_given_up,
 )
 from inferno_operator.controllers.actuation.workloads.supply import Supply
-from inferno_operator.resources import Condition, RecordedWorkload, Server, Workload
+from inferno_operator.resources import (
+    Condition,
+    RecordedWorkload,
+    ReplicaReduction,
+    Server,
+    Workload,
+)
 from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, Verdict
 from inferno_operator.resources.objects import Place
 from inferno_operator.resources.observation import Observation
@@ -70,6 +77,10 @@ class ObservedWorkload:
     def is_unknown(self) -> bool:
         """Whether nobody knows how many replicas it has for the Server."""
         return self.scale is None and not self.is_of_another
+
+    def standing(self, since: datetime) -> int:
+        """The pods that have been ready since a time."""
+        return sum(time <= since for time in self.pods.ready_since)
 
     @property
     def has_replicas(self) -> bool:
@@ -140,6 +151,18 @@ class ScaledServer:
         """The replicas that served when they were last reported, by place."""
         places = {item.workload.place for item in self.found}
         return {place: _reported(self.server, place) for place in places}
+
+    def reductions(self, way_down: WayDown, now: datetime) -> tuple[ReplicaReduction, ...]:
+        """What its status remembers, with what has failed or been evicted since the last report."""
+        known = self.server.status.reductions
+        is_reported = bool(self.server.status.workloads)  # else a person has written what runs
+        if not is_reported or any(item.is_unknown for item in self.counted):
+            return known
+        since, ready, standing = window_start(way_down, now), Counter[str](), Counter[str]()
+        for item in self.counted:
+            ready[item.workload.place] += item.pods.ready
+            standing[item.workload.place] += item.standing(since)
+        return note_fall(known, ready, self.reported, way_down, now, standing)
 
     @property
     def ready_since(self) -> ReadySince:
@@ -213,7 +236,7 @@ def server_targets(
     scaled: ScaledServer, supply: Supply, now: datetime, way_down: WayDown = HALF
 ) -> ServerTargets:
     """Return the replicas of a Server as the order of steps takes them."""
-    standing = now - timedelta(seconds=way_down.window_s)
+    standing = window_start(way_down, now)
     allocated = scaled.observation.status.condition(ALLOCATED)
     changed = scaled.changed(now)
     return ServerTargets(
@@ -227,8 +250,13 @@ def server_targets(
         is_paused=pause_left(scaled, now) > timedelta(),
         is_overdue=changed is not None and now - changed > PATIENCE and _is_moving(scaled),
         way_down=AT_ONCE if is_approved(scaled.server, scaled.wanted.replicas) else way_down,
-        served=served_in_window(scaled.server.status.reductions, way_down, now),
+        served=served_in_window(scaled.reductions(way_down, now), way_down, now),
     )
+
+
+def window_start(way_down: WayDown, now: datetime) -> datetime:
+    """Return when the window of the way down that ends now began."""
+    return now - timedelta(seconds=way_down.window_s)
 
 
 def pause_left(scaled: ScaledServer, now: datetime) -> timedelta:
@@ -325,5 +353,5 @@ def _target(
         rate=supply.rate(scaled.server, place),
         loses_unready_first=kind_of_workload(item.workload).loses_unready_first,
         role=role,
-        standing=sum(since <= standing for since in item.pods.ready_since) if standing else 0,
+        standing=item.standing(standing) if standing else 0,
     )
