@@ -6,8 +6,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from inferno_operator.controllers.actuation.current import PlacedReplicas, together_or_apart
-from inferno_operator.controllers.actuation.decision import Wanted, is_as_decided, placements
+from inferno_operator.controllers.actuation.current import (
+    PlacedReplicas,
+    reported_on,
+    together_or_apart,
+)
+from inferno_operator.controllers.actuation.decision import Wanted, is_as_decided
 from inferno_operator.controllers.actuation.pods import PodCounts
 from inferno_operator.controllers.actuation.prompt_caches import ReadySince
 from inferno_operator.controllers.actuation.reductions import (
@@ -150,7 +154,7 @@ class ScaledServer:
     def reported(self) -> Mapping[str, int]:
         """The replicas that served when they were last reported, by place."""
         places = {item.workload.place for item in self.found}
-        return {place: _reported(self.server, place) for place in places}
+        return {place: reported_on(self.server, place) for place in places}
 
     def reductions(self, way_down: WayDown, now: datetime) -> tuple[ReplicaReduction, ...]:
         """What its status remembers, with what has failed or been evicted since the last report."""
@@ -305,16 +309,6 @@ def _is_moving(scaled: ScaledServer) -> bool:
     )
 
 
-def _reported(server: Server, place: str) -> int:
-    """Return the replicas of a place that were there when they were last read."""
-    current = server.spec.current_alloc
-    if current is not None and current.roles is not None:
-        roles = current.roles.by_place
-        return roles[place].num_replicas if place in roles else 0
-    parts = placements(current)
-    return sum(part.num_replicas for part in parts if part.accelerator == place)
-
-
 def left_cards(scaled: ScaledServer, supply: Supply) -> Counter[str]:
     """Return the cards by type of the workloads that a Server names no more."""
     cards: Counter[str] = Counter()
@@ -344,7 +338,7 @@ def _target(
         card_type=unit.card_type,
         cards=unit.cards,
         wanted=scaled.replicas.get(place, 0),
-        spec=_reported(scaled.server, place) if item.is_unknown else item.replicas,
+        spec=reported_on(scaled.server, place) if item.is_unknown else item.replicas,
         live=item.pods.live,
         ready=item.pods.ready,
         unscheduled=_given_up(item),
