@@ -119,7 +119,7 @@ def _prefill() -> Manifest:
 
 
 QUIET = "quiet"
-"""A model with many replicas and little load, which a wrong label measures."""
+"""A model with as many replicas and little load, which a wrong label measures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ def coming_back_with_a_third(scaled: Scaled) -> Iterator[None]:
 
 @contextmanager
 def measuring_another_model(scaled: Scaled) -> Iterator[None]:
-    """Each server has a label of another model, which has little load, until few replicas run."""
+    """Each server has a label of another model, which has little load, for a window or two."""
 
     def label(model_name: str | None = None) -> None:
         plane, namespace = scaled.scene.control_plane, scaled.scene.namespace
@@ -208,13 +208,15 @@ def measuring_another_model(scaled: Scaled) -> Iterator[None]:
             labels = {"model_name": model_name or mover.name}
             plane.patch("server", mover.name, {"spec": {"measure": {"labels": labels}}}, namespace)
 
+    begin, asked = scaled.history.now, scaled.history.latest()
     label(QUIET)
     wait_until(
-        scaled.history.latest,
-        lambda asked: set(asked.values()) == {1},
-        "one replica of each",
-        4 * LONG_S + 4 * scaled.window_s,
+        lambda: scaled.history.reductions_since(begin),
+        lambda reductions: reductions.keys() == asked.keys(),
+        "fewer replicas of each",
+        8 * LONG_S,
     )
+    scaled.wait(1.2 * scaled.window_s)
     yield
     label()
 
@@ -236,7 +238,7 @@ def scaled_fleet(
     movers, times = list(FLEETS[name]), PodTimes(cold_start_s=3.0, ending_s=2.0)
     with FleetOfEngines(seed=2) as quiet:
         settings = Settings(MODEL["A100"], LENGTHS, QUIET, labels={"namespace": "prod"})
-        quiet.add(QUIET, settings, replicas=10, rate=1.0)
+        quiet.add(QUIET, settings, replicas=max(m.running for m in movers), rate=1.0)
         others = quiet.targets()
         with moving(
             scene, prometheus_program, movers, scrape_s=1.0, pods=times, others=others
