@@ -64,6 +64,10 @@ class History(Background):
         """Seconds since it began to look."""
         return time.monotonic() - self._began
 
+    def serving(self) -> dict[str, int]:
+        """The replicas that were ready last."""
+        return {name: moments[-1][1] for name, moments in self.moments.items()}
+
     def latest(self) -> dict[str, int]:
         """The numbers that were asked for last."""
         return {name: moments[-1][2] for name, moments in self.moments.items()}

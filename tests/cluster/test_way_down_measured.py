@@ -261,8 +261,8 @@ def check(scaled: Scaled, fault: Fault, title: str) -> None:
         during = history.reductions_since(begin)
     ended = history.now
     wait_until(
-        history.latest,
-        lambda asked: all(asked[name] >= n for name, n in needed.items()),
+        history.serving,
+        lambda ready: all(ready[name] >= n for name, n in needed.items()),
         "what the load needs",
         4 * LONG_S + scaled.window_s,
     )
