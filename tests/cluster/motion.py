@@ -1,8 +1,8 @@
 """The whole loop in motion: engines behind the pods of Deployments, and loads that move.
 
-Each ready pod has a simulated engine of its accelerator, which a real Prometheus scrapes. A pod
-that ends drains: it serves the requests that it has. What was sent and which requests kept their
-targets is known from the simulation.
+Each ready pod of a server that moves has a simulated engine of its accelerator, which a real
+Prometheus scrapes. A pod that ends drains: it serves the requests that it has. What was sent and
+which requests kept their targets is known from the simulation.
 """
 
 import math
@@ -208,7 +208,7 @@ class Motion(Background):
         self._core = CoreV1Api(api)
         self._scene = scene
         self._fleet = fleet
-        self._prometheus = prometheus
+        self.prometheus = prometheus
         self._movers = movers
         self._others = others
         self.began = math.inf
@@ -241,7 +241,7 @@ class Motion(Background):
     def environment(self, measure_s: float) -> Mapping[str, str]:
         """Variables of an operator that measures these servers every so many seconds."""
         return {
-            "INFERNO_PROMETHEUS_URL": self._prometheus.url,
+            "INFERNO_PROMETHEUS_URL": self.prometheus.url,
             "INFERNO_MEASURE_INTERVAL": str(measure_s),
         }
 
@@ -282,12 +282,13 @@ class Motion(Background):
 
     def _discover(self) -> None:
         targets = (t for t in self._fleet.targets() if t.labels["pod"] not in self.undiscovered)
-        self._prometheus.set_targets([*targets, *self._others])
+        self.prometheus.set_targets([*targets, *self._others])
 
     def _tick(self) -> None:
         for mover in self._movers:
             self.servers[mover.name].set_rate(mover.rate(max(self.elapsed, 0.0)))
-        pods: list[Any] = self._core.list_namespaced_pod(self._scene.namespace).items
+        found: list[Any] = self._core.list_namespaced_pod(self._scene.namespace).items
+        pods = [pod for pod in found if _owner_of(pod)[0] in self.servers]
         if self._follow({pod.metadata.name: pod for pod in pods}):
             self._discover()
         for name, server in self.servers.items():
@@ -303,7 +304,7 @@ class Motion(Background):
         """Count the time of the pods since the last look."""
         now = self._fleet.now
         for pod in pods:
-            owner, _, accelerator = pod.metadata.labels["app"].rpartition("-")
+            owner, accelerator = _owner_of(pod)
             self.seen[owner].pod_seconds[accelerator.upper()] += now - self._looked
             self.seen[owner].pods.add(pod.metadata.name)
         self._looked = now
@@ -316,7 +317,7 @@ class Motion(Background):
                 server.remove(name)
                 changed = True
         for name, pod in pods.items():
-            owner, _, accelerator = pod.metadata.labels["app"].rpartition("-")
+            owner, accelerator = _owner_of(pod)
             server = self.servers[owner]
             if pod.metadata.deletion_timestamp is not None:
                 if name in server.pods and not server.pods[name].drains:
@@ -336,6 +337,12 @@ class Motion(Background):
             if measured.get("arrivalRate") is not None:
                 moment = self.time_of(datetime.fromisoformat(measured["time"]))
                 seen.measured[moment] = measured["arrivalRate"] / 60
+
+
+def _owner_of(pod: Any) -> tuple[str, str]:  # noqa: ANN401 - nobody typed the client
+    """Return the server of a pod, and its accelerator in small letters."""
+    owner, _, accelerator = pod.metadata.labels["app"].rpartition("-")
+    return owner, accelerator
 
 
 def _serving(server: Server) -> bool:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from operator import ge
 from typing import Any
 
@@ -27,9 +28,11 @@ RUNNING = {"s00": 8, "s01": 5, "s02": 3, "s03": 2}
 class History(Background):
     """How many replicas serve and are asked for, by Deployment, each moment."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, scene: Scene, window_s: float) -> None:
         super().__init__()
-        self._fleet = fleet
+        self._scene = scene
+        self._window_s = window_s
+        self._began = time.monotonic()
         self.moments: dict[str, list[tuple[float, int, int]]] = {}
 
     def work(self) -> None:
@@ -39,10 +42,9 @@ class History(Background):
 
     def look(self) -> None:
         """Note what there is now."""
-        control_plane, namespace = self._fleet.control_plane, self._fleet.scene.namespace
-        for each in control_plane.items("deployments", namespace):
+        for each in self._scene.control_plane.items("deployments", self._scene.namespace):
             ready = each.get("status", {}).get("readyReplicas", 0)
-            moment = time.monotonic(), ready, each["spec"]["replicas"]
+            moment = self.now, ready, each["spec"]["replicas"]
             self.moments.setdefault(each["metadata"]["name"], []).append(moment)
 
     def falls(self) -> list[tuple[str, float, int, int]]:
@@ -54,8 +56,41 @@ class History(Background):
             for place, (begin, before, _) in enumerate(moments):
                 for now, ready, asked in moments[place:]:
                     least = before - max(1, before // 2)
-                    if now - begin < WINDOW_S and min(ready, asked) < least:
+                    if now - begin < self._window_s and min(ready, asked) < least:
                         yield name, now - begin, before, min(ready, asked)
+
+    @property
+    def now(self) -> float:
+        """Seconds since it began to look."""
+        return time.monotonic() - self._began
+
+    def serving(self) -> dict[str, int]:
+        """The replicas that were ready last."""
+        return {name: moments[-1][1] for name, moments in self.moments.items()}
+
+    def latest(self) -> dict[str, int]:
+        """The numbers that were asked for last."""
+        return {name: moments[-1][2] for name, moments in self.moments.items()}
+
+    def reductions_since(self, begin: float) -> dict[str, list[tuple[float, int, int]]]:
+        """The reductions after a moment: when, and the numbers before and after."""
+        found: dict[str, list[tuple[float, int, int]]] = {}
+        for name, moments in self.moments.items():
+            for (_, _, before), (moment, _, after) in pairwise(moments):
+                if moment > begin and after < before:
+                    found.setdefault(name, []).append((moment, before, after))
+        return found
+
+    def by_minute(self, begin: float) -> dict[str, list[int]]:
+        """The ready replicas at each fifth of a window since a moment."""
+        found: dict[str, list[int]] = {}
+        for name, moments in self.moments.items():
+            due, found[name] = begin, []
+            for moment, ready, _ in moments:
+                if moment >= due:
+                    found[name].append(ready)
+                    due += self._window_s / 5
+        return found
 
     def numbers(self, name: str) -> list[int]:
         """The numbers that were asked for, one after the other."""
@@ -88,7 +123,7 @@ def test_nobody_loses_more_than_half_within_the_window_however_often_operators_e
     fleet.decide({name: {"A": RUNNING[name]} for name in names}, dict.fromkeys(names, 1))
     wait_until(fleet.reasons, lambda found: set(found.values()) == {"Actuated"}, "replicas")
 
-    with History(fleet) as history:
+    with History(fleet.scene, WINDOW_S) as history:
         fleet.decide({name: {"A": 1} for name in names}, dict.fromkeys(names, 1))
         for least in (4, 2, 1):
             wait_until(lambda: fleet.replicas()["s00-a"], partial(ge, least), "fewer replicas")

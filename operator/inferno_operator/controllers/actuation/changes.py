@@ -42,7 +42,7 @@ class ActuationPlan:
     """Writes, the verdict to report (None: unchanged), and the next reconcile [s].
 
     `reductions` are what the status is to remember of replicas that went (None: unchanged);
-    `takes` says that it must do so before the writes.
+    `takes` says that it must do so before the writes, and before what runs is reported.
     """
 
     verdict: Verdict | None
@@ -70,6 +70,8 @@ class Inputs:
         Another autoscaler that chooses the replicas of a serving, and that serving.
     limits
         What limits how fast replicas go.
+    fallen
+        The reductions of its status, with what has failed since the last report; None: no more.
     """
 
     reference: ModelBoosterRef
@@ -80,6 +82,7 @@ class Inputs:
     unserved: Kind | None = None
     autoscaler: tuple[str, Place] | None = None
     limits: Limits = field(default_factory=Limits)
+    fallen: tuple[ReplicaReduction, ...] | None = None
 
     @property
     def move(self) -> Move | None:
@@ -154,9 +157,10 @@ def _remembering(plan: ActuationPlan, move: Move, inputs: Inputs, now: datetime)
     """Return a plan with what is to be remembered of replicas that go, and said of the others."""
     limits, status = inputs.limits, inputs.status
     loses = any(move.after[place] < n for place, n in move.serving.items())
-    takes = loses and any(write.reduces for write in plan.writes)
-    known = reductions_of(status)
-    reductions = remember(known, move.served_before, limits.way_down, now, loses=takes, goes=loses)
+    goes = loses and any(write.reduces for write in plan.writes)
+    takes = goes or inputs.fallen is not None
+    known = reductions_of(status) if inputs.fallen is None else inputs.fallen
+    reductions = remember(known, move.served_before, limits.way_down, now, loses=goes, goes=loses)
     if not move.slowed or plan.verdict is None or plan.verdict.reason != "Moving":
         return replace(plan, reductions=reductions, takes=takes)
     after = move.after

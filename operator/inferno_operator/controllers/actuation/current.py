@@ -111,6 +111,16 @@ def _reported(current: ServerAllocation) -> set[PlacedReplicas]:
     return set(map(PlacedReplicas.reported_in, parts))
 
 
+def reported_on(server: Server, place: str) -> int:
+    """Return the replicas of a place that were there when they were last read."""
+    current = server.spec.current_alloc
+    if current is not None and current.roles is not None:
+        roles = current.roles.by_place
+        return roles[place].num_replicas if place in roles else 0
+    parts = placements(current)
+    return sum(part.num_replicas for part in parts if part.accelerator == place)
+
+
 def is_mistyped(
     server: Server, replicas: Iterable[PlacedReplicas], unit_costs: Mapping[str, float]
 ) -> bool:

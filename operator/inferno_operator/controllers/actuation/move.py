@@ -108,26 +108,35 @@ class Move:
         """Return the replicas of the backends after the next step down."""
         numbers = dict(self._wanted)
         after = self.serving
+        asked = {
+            backend.place: max(self._running(name), self._replicas_of(name), self._wanted[name])
+            for name, backend in self._backends.items()
+        }
         for name in self._leaving():
-            place, most = (
-                self._backends[name].place,
-                max(self._running(name), self._replicas_of(name)),
-            )
+            place = self._backends[name].place
+            most = asked[place]
             for replicas in (*range(self._wanted[name], most), most):
-                numbers[name] = replicas
+                numbers[name] = asked[place] = replicas
                 after[place] = self._kept_of(name, replicas)
-                if self._may_become(after, self._limits.urgent.get(place, 0) >= most - replicas):
+                is_urgent = self._limits.urgent.get(place, 0) >= most - replicas
+                if self._may_become(after, asked, is_urgent=is_urgent):
                     break
         return numbers
 
-    def _may_become(self, after: Mapping[str, int], is_urgent: bool) -> bool:
-        """Whether so few replicas may serve after the step, by place."""
+    def _may_become(
+        self, after: Mapping[str, int], asked: Mapping[str, int], *, is_urgent: bool
+    ) -> bool:
+        """Whether so few replicas may serve and be asked for after the step, by place.
+
+        Replicas that have served, and are not ready for a while, do not go any faster.
+        """
+        way_down, served = self._limits.way_down, self._limits.served
         if all(after[place] >= n for place, n in self.serving.items()):
-            return True
+            return is_urgent or way_down.permits(asked, served, self.weights)
         if not self._carries(after):
             return False
-        before = [self.served_before, *self._limits.served]
-        return is_urgent or self._limits.way_down.permits(after, before, self.weights)
+        before = [self.served_before, *served]
+        return is_urgent or way_down.permits(after, before, self.weights)
 
     def _carries(self, after: Mapping[str, int]) -> bool:
         """Whether so many replicas carry the load, as far as their rates are known."""

@@ -21,6 +21,7 @@ from inferno_operator.controllers.actuation.current import (
     current_allocation,
     has_changed,
     is_mistyped,
+    reported_on,
     running,
     unit_costs,
 )
@@ -39,6 +40,7 @@ from inferno_operator.controllers.actuation.recommendation import (
 from inferno_operator.controllers.actuation.reductions import (
     AT_ONCE,
     is_approved,
+    note_fall,
     reductions_of,
     served_in_window,
     way_down_of,
@@ -230,7 +232,9 @@ async def _with_limits(inputs: Inputs, observation: Observation, context: Contex
     move, server = inputs.move, observation.resource
     if move is None or not isinstance(server, Server):
         return inputs
-    if not (move.shrinks or server.status.reductions):
+    reported = _reported(server, move)
+    has_fallen = any(move.serving[place] < n for place, n in reported.items())
+    if not (move.shrinks or server.status.reductions or has_fallen):
         return inputs
     namespace = observation.reference.key.namespace
     try:
@@ -238,12 +242,17 @@ async def _with_limits(inputs: Inputs, observation: Observation, context: Contex
     except GoneError:  # the kind is not installed
         optimizers = ()
     way_down, now = way_down_of(optimizers), context.now()
+    window = timedelta(seconds=way_down.window_s)
+    standing = _standing(inputs.reference, namespace, now - window, context)
+    known = server.status.reductions
+    fallen = note_fall(known, move.serving, reported, way_down, now, standing)
     limits = Limits(
         AT_ONCE if is_approved(server, inputs.wanted.replicas) else way_down,
-        served_in_window(server.status.reductions, way_down, now),
-        _standing(inputs.reference, namespace, now - timedelta(seconds=way_down.window_s), context),
+        served_in_window(fallen, way_down, now),
+        standing,
     )
-    inputs = replace(inputs, limits=limits)
+    is_news = has_fallen and fallen != note_fall(known, {}, {}, way_down, now)
+    inputs = replace(inputs, limits=limits, fallen=fallen if is_news else None)
     if not move.shrinks or context.supplies_of is None:
         return inputs
     others, servers = await _list_resources(namespace, context)
@@ -259,6 +268,13 @@ async def _with_limits(inputs: Inputs, observation: Observation, context: Contex
         urgent = every.urgent_replicas(server, servers, move.roles)
         inputs = replace(inputs, limits=replace(limits, urgent=urgent))
     return inputs
+
+
+def _reported(server: Server, move: Move) -> Mapping[str, int]:
+    """Return the replicas by place that served when they were last reported, if they were."""
+    if server.status.condition(ACTUATED) is None:  # a person has written what runs
+        return {}
+    return {place: reported_on(server, place) for place in move.roles}
 
 
 async def _list_resources(

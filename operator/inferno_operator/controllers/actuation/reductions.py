@@ -84,8 +84,8 @@ def remember(
     goes
         Whether some of that goes, by this step or an earlier one.
     """
-    window, later = timedelta(seconds=way_down.window_s), _full_second(now)
-    known = [r for r in known if r.going or now - r.time < window]
+    later = _full_second(now)
+    known = _within_window(known, way_down, now)
     going = [r for r in known if r.going]
     if loses:
         most = _most([serving, *(_by_place(r.replicas) for r in going)])
@@ -103,13 +103,43 @@ def note_fall(
     reported: Replicas,
     way_down: WayDown,
     now: datetime,
+    standing: Replicas | None = None,
 ) -> tuple[ReplicaReduction, ...]:
-    """Return the reductions of a Server that others scale, where fewer serve than were reported."""
-    known = remember(known, serving, way_down, now)
-    if all(serving.get(place, 0) >= n for place, n in reported.items()):
-        return known
-    kept = [r for r in known if not _is_within(r, reported)]
-    return _shorten([*kept, _reduction(_full_second(now), reported, going=False)])
+    """Return the reductions of a Server, also where fewer serve than were reported.
+
+    Replicas fail, are evicted, or are not ready for a while: they served in the window all the
+    same, and are no reason why others may go.
+
+    Parameters
+    ----------
+    known, way_down, now
+        Those that its status has, the rule, and the time.
+    serving, reported
+        What serves now, and what did when it was reported last.
+    standing
+        What counts of the places where nothing fell; None: all that serves.
+    """
+    recent = _within_window(known, way_down, now)
+    fallen = {place: n for place, n in reported.items() if serving.get(place, 0) < n}
+    going = [r for r in recent if r.going]
+    before = {**(serving if standing is None else standing), **fallen}
+    if not fallen or any(_has_all(_by_place(r.replicas), before) for r in going):
+        return tuple(recent)
+    most = _most([before, *(_by_place(r.replicas) for r in going)])
+    kept = [r for r in recent if not r.going and not _is_within(r, most)]
+    return _shorten([*kept, _reduction(_full_second(now), most, going=bool(going))])
+
+
+def _within_window(
+    known: Iterable[ReplicaReduction], way_down: WayDown, now: datetime
+) -> list[ReplicaReduction]:
+    """Return the reductions of the window; one in the future of another clock is of now."""
+    window, later = timedelta(seconds=way_down.window_s), _full_second(now)
+    return [
+        r if r.time <= later else r.model_copy(update={"time": later})
+        for r in known
+        if r.going or now - r.time < window
+    ]
 
 
 def next_time(
@@ -150,7 +180,11 @@ def _most(served: Iterable[Replicas]) -> Replicas:
 
 def _is_within(reduction: ReplicaReduction, replicas: Replicas) -> bool:
     """Whether at least as many replicas of each place are there as a reduction has."""
-    return all(replicas.get(place, 0) >= n for place, n in _by_place(reduction.replicas).items())
+    return _has_all(replicas, _by_place(reduction.replicas))
+
+
+def _has_all(replicas: Replicas, others: Replicas) -> bool:
+    return all(replicas.get(place, 0) >= n for place, n in others.items())
 
 
 def _shorten(reductions: Sequence[ReplicaReduction]) -> tuple[ReplicaReduction, ...]:

@@ -67,20 +67,18 @@ class Published:
 
     def at(self, now: datetime) -> "Published":
         """What is published at a time: no fewer replicas than may serve then."""
-        if self.replicas is None or all(
-            self.replicas.get(place, 0) >= n for place, n in self.current.items()
-        ):
+        if self.replicas is None:
             return self
-        roles = {place: Role(w.role) if w else Role.BOTH for place, w in self.workloads.items()}
-        roles = {place: roles.get(place, Role.BOTH) for place in {**self.current, **roles}}
-        weights = strengths(roles, {})
         before = [self.current, *served_in_window(self.reductions, self.way_down, now)]
+        places = dict.fromkeys(place for served in before for place in served)
+        roles = {place: Role(w.role) if w else Role.BOTH for place, w in self.workloads.items()}
+        weights = strengths({place: roles.get(place, Role.BOTH) for place in places} | roles, {})
         after, numbers = dict(self.current), dict(self.replicas)
-        for place, runs in self.current.items():
-            for n in range(numbers.get(place, 0), runs + 1):
-                after[place] = n
-                if n == runs or self.way_down.permits(after, before, weights):
-                    numbers[place] = n
+        for place in places:
+            least, most = numbers.get(place, 0), max(each.get(place, 0) for each in before)
+            for n in range(least, max(least, most) + 1):
+                numbers[place] = after[place] = n
+                if self.way_down.permits(after, before, weights):
                     break
         kept = {place: n for place, n in numbers.items() if n or place in self.replicas}
         return replace(self, replicas=_largest_first(kept))

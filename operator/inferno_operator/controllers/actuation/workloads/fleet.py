@@ -255,9 +255,17 @@ class ServerTargets:
     def goes_slowly(self, reduced: Mapping[str, int]) -> bool:
         """Whether enough serves of what served in the window, with other numbers of replicas."""
         if not self.loses(reduced):
-            return True
+            return self._asks_for_enough(reduced)
         before = [self.served_before(reduced), *self.served]
         return self.way_down.permits(self.serving_after(reduced), before, self.weights)
+
+    def _asks_for_enough(self, reduced: Mapping[str, int]) -> bool:
+        """Whether enough would serve of what served in the window, if all that is asked for did.
+
+        Replicas that have served, and are not ready for a while, do not go any faster.
+        """
+        asked = {t.accelerator: reduced.get(t.accelerator, t.spec) for t in self.targets}
+        return self.way_down.permits(asked, self.served, self.weights)
 
     def may_become(self, reduced: Mapping[str, int]) -> bool:
         """Whether what stays carries the floor, and replicas go slowly enough."""
@@ -281,7 +289,8 @@ class ServerTargets:
             after = {**reduced, target.accelerator: replicas}
             if self.carries_after(after) and (is_urgent or self.goes_slowly(after)):
                 return replicas
-            if self.is_overdue and target.loses_nothing(replicas):
+            is_dead = self.is_overdue and target.loses_nothing(replicas)
+            if is_dead and (is_urgent or self._asks_for_enough(after)):
                 return replicas
         return target.spec
 

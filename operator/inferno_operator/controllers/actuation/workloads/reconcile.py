@@ -175,10 +175,11 @@ def _scaling(
         return _Scaling(scaled, targets, server.status.reductions)
     if server.spec.actuation == "Publish":
         serving = {t.accelerator: t.ready for t in targets.targets}
-        fallen = note_fall(server.status.reductions, serving, scaled.reported, way_down, now)
-        return _Scaling(
-            scaled, targets, fallen, is_news=len(fallen) > len(server.status.reductions)
-        )
+        closed = remember(server.status.reductions, serving, way_down, now)
+        fallen = note_fall(closed, serving, scaled.reported, way_down, now)
+        return _Scaling(scaled, targets, fallen, is_news=fallen != closed)
+    known = scaled.reductions(way_down, now)
+    has_fallen = known != remember(server.status.reductions, {}, way_down, now, goes=True)
     places = [t.accelerator for t in targets.targets]
     written = {
         p: steps.replicas[targets.name, p] for p in places if (targets.name, p) in steps.replicas
@@ -186,7 +187,7 @@ def _scaling(
     after, loses = targets.serving_after(written), targets.loses(written)
     goes = any(target.ready > after[target.accelerator] for target in targets.targets)
     served = targets.served_before(written)
-    reductions = remember(server.status.reductions, served, way_down, now, loses=loses, goes=goes)
+    reductions = remember(known, served, way_down, now, loses=loses, goes=goes)
     progress = steps.progress.get(targets.name)
     choices = [
         {**after, place: after[place] - 1} for place in (progress.slowed if progress else ())
@@ -194,7 +195,7 @@ def _scaling(
     following = (
         next_time(choices, after, reductions, targets.weights, way_down, now) if choices else None
     )
-    return _Scaling(scaled, targets, reductions, loses, following)
+    return _Scaling(scaled, targets, reductions, loses or has_fallen, following)
 
 
 async def _record(

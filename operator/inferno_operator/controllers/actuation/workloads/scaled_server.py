@@ -6,13 +6,18 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from inferno_operator.controllers.actuation.current import PlacedReplicas, together_or_apart
-from inferno_operator.controllers.actuation.decision import Wanted, is_as_decided, placements
+from inferno_operator.controllers.actuation.current import (
+    PlacedReplicas,
+    reported_on,
+    together_or_apart,
+)
+from inferno_operator.controllers.actuation.decision import Wanted, is_as_decided
 from inferno_operator.controllers.actuation.pods import PodCounts
 from inferno_operator.controllers.actuation.prompt_caches import ReadySince
 from inferno_operator.controllers.actuation.reductions import (
     AT_ONCE,
     is_approved,
+    note_fall,
     served_in_window,
 )
 from inferno_operator.controllers.actuation.status import RECHECK, refusal
@@ -25,7 +30,13 @@ from inferno_operator.controllers.actuation.workloads.status import (
     tells_given_up,
 )
 from inferno_operator.controllers.actuation.workloads.supply import Supply
-from inferno_operator.resources import Condition, RecordedWorkload, Server, Workload
+from inferno_operator.resources import (
+    Condition,
+    RecordedWorkload,
+    ReplicaReduction,
+    Server,
+    Workload,
+)
 from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, Verdict
 from inferno_operator.resources.objects import Place
 from inferno_operator.resources.observation import Observation
@@ -70,6 +81,10 @@ class ObservedWorkload:
     def is_unknown(self) -> bool:
         """Whether nobody knows how many replicas it has for the Server."""
         return self.scale is None and not self.is_of_another
+
+    def standing(self, since: datetime) -> int:
+        """The pods that have been ready since a time."""
+        return sum(time <= since for time in self.pods.ready_since)
 
     @property
     def has_replicas(self) -> bool:
@@ -139,7 +154,19 @@ class ScaledServer:
     def reported(self) -> Mapping[str, int]:
         """The replicas that served when they were last reported, by place."""
         places = {item.workload.place for item in self.found}
-        return {place: _reported(self.server, place) for place in places}
+        return {place: reported_on(self.server, place) for place in places}
+
+    def reductions(self, way_down: WayDown, now: datetime) -> tuple[ReplicaReduction, ...]:
+        """What its status remembers, with what has failed or been evicted since the last report."""
+        known = self.server.status.reductions
+        is_reported = bool(self.server.status.workloads)  # else a person has written what runs
+        if not is_reported or any(item.is_unknown for item in self.counted):
+            return known
+        since, ready, standing = window_start(way_down, now), Counter[str](), Counter[str]()
+        for item in self.counted:
+            ready[item.workload.place] += item.pods.ready
+            standing[item.workload.place] += item.standing(since)
+        return note_fall(known, ready, self.reported, way_down, now, standing)
 
     @property
     def ready_since(self) -> ReadySince:
@@ -213,7 +240,7 @@ def server_targets(
     scaled: ScaledServer, supply: Supply, now: datetime, way_down: WayDown = HALF
 ) -> ServerTargets:
     """Return the replicas of a Server as the order of steps takes them."""
-    standing = now - timedelta(seconds=way_down.window_s)
+    standing = window_start(way_down, now)
     allocated = scaled.observation.status.condition(ALLOCATED)
     changed = scaled.changed(now)
     return ServerTargets(
@@ -227,8 +254,13 @@ def server_targets(
         is_paused=pause_left(scaled, now) > timedelta(),
         is_overdue=changed is not None and now - changed > PATIENCE and _is_moving(scaled),
         way_down=AT_ONCE if is_approved(scaled.server, scaled.wanted.replicas) else way_down,
-        served=served_in_window(scaled.server.status.reductions, way_down, now),
+        served=served_in_window(scaled.reductions(way_down, now), way_down, now),
     )
+
+
+def window_start(way_down: WayDown, now: datetime) -> datetime:
+    """Return when the window of the way down that ends now began."""
+    return now - timedelta(seconds=way_down.window_s)
 
 
 def pause_left(scaled: ScaledServer, now: datetime) -> timedelta:
@@ -277,16 +309,6 @@ def _is_moving(scaled: ScaledServer) -> bool:
     )
 
 
-def _reported(server: Server, place: str) -> int:
-    """Return the replicas of a place that were there when they were last read."""
-    current = server.spec.current_alloc
-    if current is not None and current.roles is not None:
-        roles = current.roles.by_place
-        return roles[place].num_replicas if place in roles else 0
-    parts = placements(current)
-    return sum(part.num_replicas for part in parts if part.accelerator == place)
-
-
 def left_cards(scaled: ScaledServer, supply: Supply) -> Counter[str]:
     """Return the cards by type of the workloads that a Server names no more."""
     cards: Counter[str] = Counter()
@@ -316,7 +338,7 @@ def _target(
         card_type=unit.card_type,
         cards=unit.cards,
         wanted=scaled.replicas.get(place, 0),
-        spec=_reported(scaled.server, place) if item.is_unknown else item.replicas,
+        spec=reported_on(scaled.server, place) if item.is_unknown else item.replicas,
         live=item.pods.live,
         ready=item.pods.ready,
         unscheduled=_given_up(item),
@@ -325,5 +347,5 @@ def _target(
         rate=supply.rate(scaled.server, place),
         loses_unready_first=kind_of_workload(item.workload).loses_unready_first,
         role=role,
-        standing=sum(since <= standing for since in item.pods.ready_since) if standing else 0,
+        standing=item.standing(standing) if standing else 0,
     )

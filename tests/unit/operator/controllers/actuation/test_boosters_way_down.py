@@ -80,6 +80,31 @@ async def test_half_of_the_replicas_go_each_five_minutes(*, restarts: bool) -> N
     assert await steps_of(scene, 310, restarts=restarts) == [(2, 0), (1, 0)]
 
 
+@pytest.mark.parametrize("available", [0, 3, 5])
+@pytest.mark.parametrize("restarts", [False, True], ids=["one operator", "restarted"])
+async def test_replicas_that_fail_for_a_while_served_in_the_window(
+    available: int, *, restarts: bool
+) -> None:
+    scene = scene_of()
+    await started(scene, A=8)
+    scene.run("m-a", available)
+    if not restarts:
+        await scene.actuate(after=SECOND)
+    scene.decide(A=1)
+    asked = []
+    for second in range(230):
+        await scene.actuate(after=SECOND)
+        asked.append(scene.asked())
+        if second > 20:
+            scene.run_all()
+
+    assert min(asked) == 4
+    for _ in range(20):
+        await scene.actuate(after=60 * SECOND)
+        scene.run_all()
+    assert scene.asked() == 1
+
+
 async def test_the_condition_says_when_more_may_go_and_is_no_timeout() -> None:
     scene = scene_of()
     await started(scene, A=40)

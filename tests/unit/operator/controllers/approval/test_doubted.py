@@ -160,6 +160,22 @@ async def test_the_model_says_that_it_is_doubted() -> None:
         assert "B: a replica is to carry more than twice what it did in earlier plans" in told
 
 
+async def test_a_model_that_stays_is_not_blamed_where_only_the_load_falls() -> None:
+    """An earlier decision had a batch of 1, as a remote optimizer answers in error."""
+    eight = objects.performance("A", alpha=SLOW_MS, beta=0) | {"maxBatchSize": 8}
+    async with scene_of(objects.model(data=[eight]), serving("S", 3, 24)) as scene:
+        await plan(scene)
+        decided = scene.cluster.objects["Server", Key("default", "s")]["spec"]["desiredAlloc"]
+        single = {**decided, "maxBatch": 1}
+        scene.change("Server", "s", desiredAlloc=single, currentAlloc=objects.running(3, 5))
+        await plan(scene)
+
+        reason, message = scene.told("inferno-1")
+        assert (placed(scene), reason) == (("A", 3), "BeyondGuard")
+        assert "its Model now says" not in message
+        assert "(check its Model, and maxBatch of spec.desiredAlloc)" in message
+
+
 async def test_a_guard_of_100_percent_lets_it_pass() -> None:
     async with scene_of(*fleet(serving("S", 3, 3))) as scene:
         await plan(scene)

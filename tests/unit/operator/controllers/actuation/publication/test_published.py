@@ -86,6 +86,21 @@ def test_what_starts_is_published_at_once_and_what_it_replaces_goes_by_half() ->
     assert published_at(moves) == {"A": 4, "B": 6}
 
 
+@pytest.mark.parametrize("ready", [0, 1, 5])
+def test_replicas_that_are_not_ready_for_a_while_go_by_half_too(ready: int) -> None:
+    current = on(ready) if ready else NOTHING
+    fallen = server(on(1), "Allocated", currentAlloc=current, actuation="Publish")
+    fallen = published_with(fallen, reductions=[went(100, A=8)])
+
+    assert published_at(fallen, 199) == {"A": 4, "B": 0}
+
+
+def test_a_number_that_grows_is_published_beside_reductions() -> None:
+    grows = server(on(9), "Allocated", currentAlloc=on(4), actuation="Publish")
+
+    assert published_at(published_with(grows, reductions=[went(1, A=8)])) == {"A": 9, "B": 0}
+
+
 def test_what_a_person_approved_is_published_at_once() -> None:
     whole = server(on(1), "Allocated", currentAlloc=on(8), actuation="Publish")
     approved = {"plan": "p", "replicas": [{"accelerator": "A", "replicas": 1}]}

@@ -61,6 +61,17 @@ class Watched(Scene):
             self.note()
             await asyncio.sleep(1)
 
+    def fail(self, name: str, count: int) -> None:
+        """Let some pods of a Deployment be ready no more, until `recover`."""
+        self.unstarted.add(name)
+        for pod in self.pods(name)[:count]:
+            pod["status"]["conditions"][0] |= {"status": "False", "lastTransitionTime": self.time()}
+            self.cluster.add(pod)
+
+    def recover(self, name: str) -> None:
+        """Let all pods of a Deployment be ready."""
+        self.unstarted.discard(name)
+
     def falls(self, name: str) -> list[tuple[float, int, float, int]]:
         """Moments of a window of which the later one has less than half."""
         return list(self._falls(name))
@@ -157,6 +168,98 @@ async def test_an_operator_whose_clock_was_ahead_holds_nothing_up_for_longer_tha
         await scene.until(lambda: scene.replicas("a") == 2)
 
     assert scene.falls("a") == []
+
+
+async def test_more_replicas_than_now_in_a_future_of_another_clock_hold_a_window_at_most() -> None:
+    scene = watched(8, 1)
+    future = [{"time": scene_time(86400), "replicas": [{"accelerator": "A", "replicas": 40}]}]
+    stored = scene.server()
+    scene.cluster.add({**stored, "status": {**stored["status"], "reductions": future}})
+
+    async with running(scene), in_background(scene.watch()):
+        await scene.until(lambda: scene.replicas("a") == 4)
+        assert asyncio.get_running_loop().time() < 310
+
+
+@pytest.mark.parametrize("failing", [3, 5, 8])
+@pytest.mark.parametrize("restarts", [False, True], ids=["one operator", "restarted"])
+async def test_replicas_that_fail_for_a_while_served_in_the_window(
+    failing: int, *, restarts: bool
+) -> None:
+    scene = watched(8, 8)
+
+    async with in_background(scene.watch()):
+        async with running(scene):
+            await scene.until(lambda: scene.reason() == "Actuated")
+            if not restarts:
+                scene.fail("a", failing)
+                await asyncio.sleep(2)
+                scene.decide("S", A=1)
+                await asyncio.sleep(30)
+        if restarts:
+            scene.fail("a", failing)
+            scene.decide("S", A=1)
+        async with running(scene):
+            await asyncio.sleep(30)
+            scene.recover("a")
+            await asyncio.sleep(200)
+            assert scene.reductions("a") == [8, 4]
+            await scene.until(lambda: scene.replicas("a") == 1)
+
+
+async def test_replicas_that_never_served_go_at_once() -> None:
+    scene = watched(2, 12)
+
+    async with running(scene), in_background(scene.watch()):
+        await scene.until(lambda: scene.replicas("a") == 12)
+        await asyncio.sleep(10)
+        scene.decide("S", A=2)
+        await scene.until(lambda: scene.reason() == "Actuated")
+
+    assert scene.reductions("a") == [2, 12, 2]
+    assert "reductions" not in scene.server()["status"]
+
+
+async def test_a_decision_that_flaps_within_the_window_takes_no_more() -> None:
+    scene = watched(8, 8)
+
+    async with running(scene), in_background(scene.watch()):
+        for wanted in (4, 8, 4, 2, 8, 1):
+            scene.decide("S", A=wanted)
+            await asyncio.sleep(45)
+        await scene.until(lambda: scene.replicas("a") == 1)
+
+    assert scene.falls("a") == []
+
+
+async def test_a_move_that_is_taken_back_at_once_takes_no_more() -> None:
+    scene = Watched(20, 20)
+    scene.add("S", workload("A", "a"), workload("B", "b"), load=1)
+    scene.deploy("a", 8)
+    scene.deploy("b", 0)
+    scene.decide("S", A=8)
+
+    async with running(scene), in_background(scene.watch()):
+        await scene.until(lambda: scene.reason() == "Actuated")
+        scene.decide("S", B=8)
+        await scene.until(lambda: scene.replicas("a") == 0)
+        scene.decide("S", A=1)
+        await scene.until(lambda: scene.replicas("b") == 0)
+
+    serving = [
+        (now, min(ready_a, asked_a) + min(ready_b, asked_b))
+        for (now, ready_a, asked_a), (_, ready_b, asked_b) in zip(
+            scene.history["a"], scene.history["b"], strict=True
+        )
+    ]
+    assert min(left for now, left in serving if now < WINDOW_S) >= 4
+    falls = [
+        (begin, before, now, left)
+        for place, (begin, before) in enumerate(serving)
+        for now, left in serving[place:]
+        if now - begin < WINDOW_S and left < fewest(min(before, 8))
+    ]
+    assert falls == []
 
 
 def scene_time(seconds: int) -> str:
