@@ -26,7 +26,7 @@ Place = TypeVar("Place", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class Reduction(Generic[Place]):
+class StepDown(Generic[Place]):
     """Replicas that served, by place, until some of them went at a time [s]."""
 
     time_s: float
@@ -80,11 +80,11 @@ class WayDown:
         return found
 
     def recent(
-        self, reductions: Iterable[Reduction[Place]], now_s: float
-    ) -> tuple[Reduction[Place], ...]:
+        self, reductions: Iterable[StepDown[Place]], now_s: float
+    ) -> tuple[StepDown[Place], ...]:
         """Return the reductions in the window; a time in the future counts as now."""
         return tuple(
-            Reduction(min(each.time_s, now_s), each.replicas)
+            StepDown(min(each.time_s, now_s), each.replicas)
             for each in reductions
             if now_s - each.time_s < self.window_s
         )
@@ -116,7 +116,7 @@ class WayDown:
         self,
         choices: Collection[Mapping[Place, int]],
         serving: Mapping[Place, int],
-        recent: Iterable[Reduction[Place]],
+        recent: Iterable[StepDown[Place]],
         weights: Sequence[Mapping[Place, float]],
     ) -> float | None:
         """Return when the first of some choices may serve, if what serves now goes on until then.

@@ -22,7 +22,7 @@ from inferno_optimizer.sizing.moves import outgrows
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.surplus import LARGEST_CUT, kept_replicas, payback_s
 from inferno_optimizer.system import Options, Role
-from inferno_optimizer.way_down import HALF, Reduction, WayDown, strengths
+from inferno_optimizer.way_down import HALF, StepDown, WayDown, strengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Planner:
         self._moved_s, self._moved_for = np.full(servers, -np.inf), np.zeros(servers)
         self._place = np.full(servers, NONE)
         self._ready = RecentValues(rules.way_down.window_s, setting.step_s)
-        self._served: list[tuple[Reduction[int], ...]] = [()] * servers
+        self._served: list[tuple[StepDown[int], ...]] = [()] * servers
 
     def __call__(self, seen: Seen) -> IntArray:
         """Replicas of each server on each accelerator."""
@@ -235,7 +235,7 @@ class Planner:
         standing = self._ready.lowest() if self._due_s else ready
         for server in np.flatnonzero((ready < before).any(axis=1)).tolist():
             served = np.where(ready < before, before, np.minimum(standing, before))[server]
-            went = Reduction(seen.time_s, _by_place(served))
+            went = StepDown(seen.time_s, _by_place(served))
             known = self._rules.way_down.recent(self._served[server], seen.time_s)
             self._served[server] = (*known, went)
         self._ready.add(ready)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_optimizer.system import Role
-from inferno_optimizer.way_down import HALF, Reduction, WayDown, strengths
+from inferno_optimizer.way_down import HALF, StepDown, WayDown, strengths
 
 ONE = [{"A": 1.0}]
 
@@ -51,7 +51,7 @@ def test_every_moment_of_the_window_counts(served: list[int], percent: int) -> N
 
 
 def test_what_went_before_the_window_does_not_count_and_the_future_counts_as_now() -> None:
-    known = [Reduction(100.0, {"A": 8}), Reduction(100.5, {"A": 4}), Reduction(900.0, {"A": 2})]
+    known = [StepDown(100.0, {"A": 8}), StepDown(100.5, {"A": 4}), StepDown(900.0, {"A": 2})]
 
     recent = HALF.recent(known, 400.0)
 
@@ -59,7 +59,7 @@ def test_what_went_before_the_window_does_not_count_and_the_future_counts_as_now
 
 
 def test_the_next_replicas_may_go_when_the_window_of_the_last_ones_is_over() -> None:
-    recent = [Reduction(0.0, {"A": 8}), Reduction(100.0, {"A": 6})]
+    recent = [StepDown(0.0, {"A": 8}), StepDown(100.0, {"A": 6})]
 
     assert HALF.next_s([{"A": 3}], {"A": 4}, recent, ONE) == 300.0
     assert HALF.next_s([{"A": 2}], {"A": 4}, recent, ONE) == 400.0
@@ -98,14 +98,14 @@ def test_nobody_loses_more_than_the_share_within_any_window(
     plans: list[tuple[float, int]], percent: int
 ) -> None:
     rule, now, serving = WayDown(percent / 100), 0.0, 10
-    known: list[Reduction[str]] = []
+    known: list[StepDown[str]] = []
     history = [(now, serving)]
     for seconds, wanted in plans:
         now += seconds
         served = [{"A": serving}, *(r.replicas for r in rule.recent(known, now))]
         after = max(wanted, least(rule, [each["A"] for each in served]))
         if after < serving:
-            known.append(Reduction(now, {"A": serving}))
+            known.append(StepDown(now, {"A": serving}))
         serving = after
         history.append((now, serving))
 

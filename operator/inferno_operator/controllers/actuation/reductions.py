@@ -15,7 +15,7 @@ from inferno_operator.resources import (
 )
 from inferno_operator.resources.objects import Manifest
 from inferno_operator.resources.observation import observe
-from inferno_optimizer.way_down import Reduction, WayDown
+from inferno_optimizer.way_down import StepDown, WayDown
 
 AT_ONCE = WayDown(share=1.0)
 """The way down of what a person approved."""
@@ -51,7 +51,7 @@ def served_in_window(
     """Return what served before each reduction of the window; one that goes on is of now."""
     recent = way_down.recent(
         (
-            Reduction(
+            StepDown(
                 max((now if each.going else each.time).timestamp(), 0.0),
                 _by_place(each.replicas),
             )
@@ -153,7 +153,7 @@ def next_time(
     """Return when the first of some choices may serve; None if that cannot be told yet."""
     if any(each.going for each in reductions):
         return None
-    recent = [Reduction(r.time.timestamp(), _by_place(r.replicas)) for r in reductions]
+    recent = [StepDown(r.time.timestamp(), _by_place(r.replicas)) for r in reductions]
     time_s = way_down.next_s(choices, serving, recent, weights)
     if time_s is None:
         return None
