@@ -85,8 +85,14 @@ def crash(scene: Moving) -> None:
     """No new pod serves any more."""
     scene.unstarted.add("b")
     ready = {"type": "Ready", "status": "False", "lastTransitionTime": scene.time()}
+    waits = {"waiting": {"reason": "CrashLoopBackOff"}}
+    status = {
+        "phase": "Running",
+        "conditions": [ready],
+        "containerStatuses": [{"name": "engine", "ready": False, "state": waits}],
+    }
     for pod in scene.pods("b"):
-        scene.cluster.add({**pod, "status": {"phase": "Running", "conditions": [ready]}})
+        scene.cluster.add({**pod, "status": status})
 
 
 def refuse(scene: Moving) -> None:
@@ -232,7 +238,7 @@ DISTURBANCES = {
     ),
     "the new pods crash": Mistake(
         crash,
-        "6 x A (0 wanted) + 0 x B (3 wanted); no progress for too long",
+        "6 x A (0 wanted) + 0 x B (3 wanted); not ready: 3 x CrashLoopBackOff; no progress",
         STAYS,
         lambda s: s.unstarted.clear(),
     ),
