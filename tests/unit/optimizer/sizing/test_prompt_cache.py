@@ -219,8 +219,8 @@ def test_more_tokens_cached_than_there_are_make_a_server_invalid() -> None:
 
     assert decision.reason is Reason.INVALID_SPEC
     assert decision.message == (
-        "currentAlloc.load.cachedTokens: 2001 is more than the 2000 tokens of avgInTokens, of"
-        " which they are a part"
+        "currentAlloc.load.cachedTokens: 2001 is more than the 2000 tokens of avgInTokens, which"
+        " includes them"
     )
 
 
