@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from operator import ge
@@ -14,6 +15,7 @@ from tests.cluster.kubelet import Witness, running_pods
 from tests.cluster.scene import Scene, condition
 from tests.cluster.test_workloads import Fleet
 from tests.conftest import StartOperator
+from tests.controlplane.errors import ApiError
 from tests.controlplane.waiting import wait_until
 
 Manifest = dict[str, Any]
@@ -38,7 +40,8 @@ class History(Background):
     def work(self) -> None:
         """Look five times a second."""
         while not self._stopped.wait(0.2):
-            self.look()
+            with suppress(ApiError):  # an API server that is slow for a moment
+                self.look()
 
     def look(self) -> None:
         """Note what there is now."""
