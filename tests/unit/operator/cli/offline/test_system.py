@@ -213,7 +213,7 @@ def test_a_name_without_an_object_is_no_reason_to_refuse(tmp_path: Path) -> None
         ),
         (
             [accelerator(), accelerator("b")],
-            "a.yaml:18: accelerator 'A': name: 'A' is the name of Accelerator 'a' too",
+            "a.yaml:18: accelerator 'A': name: 'A' is already used by the older Accelerator 'a'",
         ),
         (
             [accelerator(), accelerator()],
