@@ -139,8 +139,8 @@ def _beyond_memory(
 def _without_prefill(load: Load, profile: PerformanceProfile | RoleProfile) -> Iterator[str]:
     if has_prefill(profile) and not load.input_tokens:
         yield (
-            f"the load has no avgInTokens, so that latencies on {profile.accelerator} leave out the"
-            f" prefill; give avgInTokens and avgOutTokens"
+            f"avgInTokens is missing: latencies on {profile.accelerator} ignore prefill time, so"
+            f" TTFT is too low; give avgInTokens and avgOutTokens"
         )
 
 

@@ -129,7 +129,7 @@ def _problems_of_servers(system: System, strange: "_StrangeNames") -> Iterator[P
 
 
 def _unmatched_types(system: System) -> Iterator[Problem]:
-    """Types in the capacity that no accelerator has, and types in use that it does not name."""
+    """Types in the capacity that no accelerator has, and types in use without an entry in it."""
     for place, card_type in enumerate(strange_types(system)):
         message = no_accelerator(card_type, system, is_advised=place < MOST_ADVISED)
         yield Problem("capacity", card_type, "type", message, UNKNOWN_TYPE)
@@ -137,7 +137,7 @@ def _unmatched_types(system: System) -> Iterator[Problem]:
     types = {a.name: a.type for a in system.accelerators if a.type in missing}
     used = {types[part.accelerator] for part in _running(system) if part.accelerator in types}
     for card_type in sorted(used):
-        message = f"{missing[card_type]}; add it, with a count of 0 if there are none"
+        message = f"{missing[card_type]}; add one (count: 0 if you have none)"
         yield Problem("capacity", card_type, "type", message, Reason.UNKNOWN_CAPACITY)
 
 

@@ -449,6 +449,25 @@ def test_where_no_card_is_named_nothing_is_migrated_and_the_way_out_is_said(
     assert error.startswith("inferno: nothing was migrated: ")
 
 
+@pytest.mark.parametrize("placement", ["nodeSelector", "affinity"])
+def test_a_stateful_set_is_read_as_a_deployment_is(placement: str, file: Path) -> None:
+    workload = {**serving("vllm", "serve", "Qwen3-32B", selector=ON_MI355X), "kind": "StatefulSet"}
+    if placement == "affinity":
+        ((label, card),) = workload["spec"]["template"]["spec"].pop("nodeSelector").items()
+        term = {"matchExpressions": [{"key": label, "operator": "In", "values": [card]}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+        workload["spec"]["template"]["spec"]["affinity"] = {"nodeAffinity": required}
+    target = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "chat"}
+    scaler = {**MANAGED, "spec": {**MANAGED["spec"], "scaleTargetRef": target}}
+
+    done = inferno("migrate", "wva", write(file, scaler, workload, COSTS, CLASSES))
+
+    assert done.returncode == 0, done.stderr
+    (server,) = [o for o in yaml.safe_load_all(done.stdout) if o["kind"] == "Server"]
+    (placed,) = server["spec"]["workloads"]
+    assert (placed["kind"], placed["accelerator"]) == ("StatefulSet", "AMD_Instinct_MI355X")
+
+
 @pytest.mark.parametrize("option", ["MI355X", "chat=MI355X"])
 def test_an_option_names_the_card_of_a_workload_that_names_none(option: str, file: Path) -> None:
     deployed = serving("vllm", "serve", "Qwen3-32B")

@@ -79,12 +79,12 @@ class ModelEstimate:
         yield "Estimated from data sheets, not measured: calibrate with `inferno calibrate`."
         error, cards = self.error, self.wanted.cards
         yield (
-            f"Off by {error.median} % in the median of {error.entries} published measurements of"
-            f" {error.kind}, by {error.largest} % in the worst."
+            f"Expected error ({error.entries} published measurements of {error.kind}):"
+            f" median {error.median} %, worst {error.largest} %."
         )
         if error.several != (cards > 1):
-            place = "several cards" if cards > 1 else "one card"
-            yield f"None of those measurements is on {place}."
+            place = "multi-GPU" if cards > 1 else "single-GPU"
+            yield f"There are no {place} measurements to check against."
         if not self.card.measured:
             yield f"None of the published measurements is of {self.card.name}."
 

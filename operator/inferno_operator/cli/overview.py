@@ -272,7 +272,7 @@ def _view(observation: Observation, targets: Targets, catalogue: Catalogue) -> S
 def _headrooms(
     spec: ServerSpec, measured: Measured | None, target: Target | None
 ) -> tuple[Headroom, ...]:
-    """Return the headrooms of what is measured; of a Server that is not, of what was typed."""
+    """Return the headrooms of what is measured; where nothing is, of what was entered by hand."""
     if spec.measure is None:
         return headrooms(spec.current_alloc, target)
     return () if measured is None else measured_headrooms(measured, target)

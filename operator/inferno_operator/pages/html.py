@@ -20,7 +20,7 @@ DATE = re.compile(r"\d{4}-\d\d-\d\d(?: \d\d:\d\d(?::\d\d)?(?: UTC)?)?")
 """A date, with its time and zone: no line ends in it."""
 
 BEFORE, AFTER = r"""(?<![\w.,:=#+"'-])(?<!(?<!\d)/)""", r"(?![\w:]|[.,-]\w|/(?!\d))"
-"""What stands beside a number that is no part of a name, a time, an address or a typed value."""
+"""What stands beside a number that is not part of a name, a time, an address or a value."""
 
 UNIT = (
     r"(?=%| (?:%|ms|s|requests/min|tokens?|cents(?:/hour)?|[A-Z]{3}/hour|cards?|replicas?)(?!\w))"

@@ -167,7 +167,7 @@ class ModelSpec(Part):
     """Whether parameters are found from measurements: Off, not at all; Report, they are shown in
     the status; Use, they replace those of data."""
     typed_error_percent: ErrorPercent = 20
-    """Error of typed times that plans assume with calibrate: Use, for accelerators without
+    """Error of configured times that plans assume with calibrate: Use, for accelerators without
     measurements; of others they take the upper confidence [percent]."""
     data: Items[PerformanceData] = ()
     """Performance data, one item per accelerator and role."""

@@ -26,7 +26,7 @@ from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.system import PrefillDecodeParameters
 
 PRIOR_COV = 0.5
-"""Coefficient of variation of the prior: typed parameters may be wrong by this factor."""
+"""Coefficient of variation of the prior: configured parameters may be wrong by this factor."""
 
 
 NEGATIVE = 2.0

@@ -90,7 +90,7 @@ def _with(profile: PerformanceProfile, found: PrefillDecodeParameters | None) ->
 
 
 def _prior(profile: PerformanceProfile) -> PrefillDecodeParameters | None:
-    """The typed parameters, where they are lines."""
+    """The configured parameters, where they are lines."""
     match profile.parameters:
         case DecodeParameters(alpha, beta):
             return PrefillDecodeParameters(alpha, beta, 0.0, 0.0)

@@ -213,7 +213,7 @@ def test_both_sides_of_a_mistyped_type_are_problems_that_name_the_nearest_type()
         ),
         (
             "capacity 'H100': type: no Capacity lists card type 'H100'; did you mean h100?"
-            " (known: A100, h100); add it, with a count of 0 if there are none"
+            " (known: A100, h100); add one (count: 0 if you have none)"
         ),
     ]
 

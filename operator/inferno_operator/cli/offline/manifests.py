@@ -65,7 +65,11 @@ def read_documents(paths: Iterable[str], namespace: str = "") -> list[Document]:
     items = [item for document in documents for item in _items(document)]
     if not namespace:
         return items
-    return [_in_namespace(i, namespace) for i in items if _namespace(i) in ("", namespace)]
+    chosen = [_in_namespace(i, namespace) for i in items if _namespace(i) in ("", namespace)]
+    if items and not chosen:
+        others = ", ".join(sorted({_namespace(item) for item in items}))
+        raise InputError(f"no object is in namespace {namespace!r}; given are: {others}")
+    return chosen
 
 
 def _namespace(document: Document) -> str:

@@ -124,8 +124,9 @@ def _refuse_missing(path: str, header: Sequence[str], wanted: Sequence[str]) -> 
     missing = [name for name in wanted if name not in header]
     if missing:
         raise InputError(
-            f"{path}:1: no column {', '.join(missing)}; a file of steps has {', '.join(STEPS)},"
-            f" one of requests {', '.join(REQUESTS)}"
+            f"{path}:1: no column {', '.join(missing)}; expected either columns"
+            f" {', '.join(STEPS)} (rates per interval) or columns {', '.join(REQUESTS)} (single"
+            f" requests)"
         )
 
 

@@ -41,7 +41,7 @@ def _lines(part: Part, width: int, *, in_csv: bool) -> Iterator[Text]:
     yield from _table_lines(table)
     if left_out:
         where = "; -o csv has all" if in_csv else ""
-        yield Text(f"no room for {', '.join(left_out)}{where}", style="dim")
+        yield Text(f"hidden (terminal too narrow): {', '.join(left_out)}{where}", style="dim")
 
 
 def _table_lines(table: TextTable) -> Iterator[Text]:

@@ -58,7 +58,7 @@ def top_parts(seen: Overview, now: datetime, money: Money = CENTS) -> Iterator[P
     if not seen.servers and seen.left_out:
         yield f"none of the {seen.left_out} Servers in this namespace"
     elif not seen.servers:
-        yield "no Servers in this namespace; use -n to choose another"
+        yield "No Servers in this namespace. Use -n to choose another."
     else:
         yield servers_table(seen.servers, money)
         yield ""
@@ -231,7 +231,7 @@ def _missed(views: Sequence[ServerView]) -> str:
     note = f" ({unmeasured} not measured yet)" if unmeasured else ""
     if not measured:
         return f"no measured latencies yet{note}"
-    said = f"{missed} of {len(measured)} servers with known latencies miss a target now"
+    said = f"{missed} of {len(measured)} servers with measured latencies miss a target now"
     return f"{said}; unknown: {unknown}{note}"
 
 

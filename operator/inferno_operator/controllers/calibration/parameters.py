@@ -33,7 +33,7 @@ from inferno_optimizer.system import PrefillDecodeParameters, TokenBudgetParamet
 SUCCESSIVE_S = 90.0
 """Time between the ends of two windows up to which one follows the other [s]."""
 
-TYPED_STEPS_STAY = "the configured stepParms stay, as lines hold only for the lengths measured"
+CONFIGURED_STEPS_STAY = "the configured stepParms stay, as lines hold only for the lengths measured"
 
 FEWEST_ROWS = 2
 """Windows below which no line is shown, not even one that is refused."""
@@ -101,7 +101,7 @@ def _before(model: Model, accelerator: str) -> CalibratedData | None:
 
 
 def prior(data: PerformanceData | None) -> PrefillDecodeParameters | None:
-    """The parameters that a person typed; None if they are of the third generation or later."""
+    """The configured parameters; None if they are of the third generation or later."""
     if data is None or data.perf_parms is not None or data.step_parms is not None:
         return None
     if data.decode_parms is None:
@@ -135,7 +135,7 @@ def _mean(values: Iterable[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _PreviousData:
-    """What is known of an accelerator so far: what a person typed, and the row of before."""
+    """What is known of an accelerator so far: what is configured, and the row of before."""
 
     accelerator: str
     typed: PerformanceData | None
@@ -144,7 +144,7 @@ class _PreviousData:
 
     @property
     def typed_steps(self) -> StepParms | None:
-        """The step time that a person typed."""
+        """The configured step time."""
         return self.typed.step_parms if self.typed else None
 
 
@@ -179,7 +179,7 @@ def _row(previous: _PreviousData, result: Calibration) -> CalibratedData:
 
 
 def _laws(previous: _PreviousData, result: Calibration) -> Laws | None:
-    """Both laws; None where lines describe the windows, and nobody typed steps.
+    """Both laws; None where lines describe the windows, and no steps are configured.
 
     To fit steps takes much longer than to fit lines.
     """
@@ -200,7 +200,7 @@ def _verdict(
         off = f"stepParms fit better: windows are {steps:.1%} off, not {lines:.1%}"
         return reason, f"{off}{_doubts(laws.chosen_steps)}{rest}"
     if previous.typed_steps and result.reason.usable:
-        return result.reason, f"{result.message}; {TYPED_STEPS_STAY}"
+        return result.reason, f"{result.message}; {CONFIGURED_STEPS_STAY}"
     return result.reason, result.message
 
 

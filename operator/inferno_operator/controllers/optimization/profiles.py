@@ -116,7 +116,7 @@ def _measured(data: PerformanceData, calibrated: CalibratedData) -> Mapping[str,
     """The fields of the data that calibrated parameters replace; None if none do.
 
     The first generation has no prefill time of its own, so it takes only alpha and beta. The
-    others become the fourth generation if the steps fit, else the second one; but typed steps
+    others become the fourth generation if the steps fit, else the second one; but configured steps
     are not replaced by lines, which hold only for the lengths that they were measured with.
     """
     decode, steps = calibrated.decode_parms, calibrated.step_parms

@@ -160,8 +160,8 @@ def _by_name(resources: Sequence[Resource]) -> tuple[list[Named], list[tuple[Res
         older = holders.setdefault(key, resource)
         if older is not resource:
             message = (
-                f"{resource.spec.name!r} is the name of {older.kind} {older.metadata.name!r} too,"
-                f" which is older; rename one"
+                f"{resource.spec.name!r} is already used by the older {older.kind}"
+                f" {older.metadata.name!r}; rename one"
             )
             excluded.append((resource, Problem(*key, "name", message, DUPLICATE_NAME)))
     return list(holders.values()), excluded

@@ -3,8 +3,8 @@
 Plans follow measured loads, which fall and rise again. So a measured Server keeps the most
 replicas that any plan of its window gave it on its accelerator, as long as nobody else gets their
 cards. And a Server that moves to another accelerator stays there for a while, unless it is not
-served there or outgrows the loads by which the move was judged; one with a typed load, until it has
-arrived. All functions are pure.
+served there or outgrows the loads by which the move was judged; one with a load entered by
+hand, until it has arrived. All functions are pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -181,7 +181,7 @@ def _rate(allocation: ServerAllocation | None) -> float:
 
 def _fewest(server: Server, plans: Sequence[PastPlan]) -> int:
     standing, newest = _standing(server), plans[-1]
-    if server.spec.measure is None:  # what somebody typed counts at once
+    if server.spec.measure is None:  # what is entered by hand counts at once
         return 0
     if standing is None or standing.mix or standing.place != newest.place:
         return 0

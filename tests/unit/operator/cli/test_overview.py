@@ -240,7 +240,7 @@ def test_servers_that_no_optimization_has_seen_are_told() -> None:
 
 
 def test_nothing_at_all_is_told_too() -> None:
-    assert lines() == ["no Servers in this namespace; use -n to choose another"]
+    assert lines() == ["No Servers in this namespace. Use -n to choose another."]
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_what_is_not_measured_is_unknown_and_not_what_the_spec_has() -> None:
 
     assert shown[1] == "s C 2 x A - 90 unknown unknown 20.00 unknown Allocated"
     told = "".join(shown)
-    assert "0 of 1 servers with known latencies miss a target now; unknown: 1" in told
+    assert "0 of 1 servers with measured latencies miss a target now; unknown: 1" in told
     assert "(1 not measured yet); cost" in told
 
 

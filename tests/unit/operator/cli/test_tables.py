@@ -143,7 +143,7 @@ def test_a_narrow_terminal_shows_fewer_columns(width: int, titles: str) -> None:
 
 def test_a_terminal_tells_which_columns_it_has_no_room_for() -> None:
     assert rich_text([PLACED], 20).plain.splitlines()[-1] == (
-        "no room for CLASS, CURRENT, CURRENT COST; -o csv has all"
+        "hidden (terminal too narrow): CLASS, CURRENT, CURRENT COST; -o csv has all"
     )
 
 
@@ -152,9 +152,9 @@ def test_csv_is_named_only_below_the_table_that_it_has() -> None:
 
     shown = rich_text([PLACED, "", other], 20).plain.splitlines()
 
-    assert [line for line in shown if line.startswith("no room")] == [
-        "no room for CLASS, CURRENT, CURRENT COST; -o csv has all",
-        "no room for CLASS, CURRENT, CURRENT COST",
+    assert [line for line in shown if line.startswith("hidden")] == [
+        "hidden (terminal too narrow): CLASS, CURRENT, CURRENT COST; -o csv has all",
+        "hidden (terminal too narrow): CLASS, CURRENT, CURRENT COST",
     ]
 
 
@@ -163,7 +163,7 @@ def test_csv_is_named_nowhere_where_its_table_has_no_rows() -> None:
 
     shown = rich_text([cards], 20, like=PLACED).plain.splitlines()
 
-    assert shown[-1] == "no room for CLASS, CURRENT, CURRENT COST"
+    assert shown[-1] == "hidden (terminal too narrow): CLASS, CURRENT, CURRENT COST"
 
 
 def test_a_fleet_of_200_servers_fits_every_terminal() -> None:

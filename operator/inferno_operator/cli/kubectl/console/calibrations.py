@@ -112,7 +112,7 @@ def _step_chart(
     frame = Frame(data.acc, "batch [requests]", "step [ms]", batch, most)
     words = (
         f"Step on {data.acc}: calibrated {expected.alpha:.3g} ms + {expected.beta:.3g} ms for each"
-        f" request, shaded up to its upper confidence; dashed, as typed: {alone:.3g} ms +"
+        f" request, shaded up to its upper confidence; dashed, as configured: {alone:.3g} ms +"
         f" {slope:.3g} ms{_dots(dots, 'ITL')}"
     )
     return _fit_chart(frame, typed, fitted, highest, dots, words)
@@ -136,7 +136,7 @@ def _prefill_chart(
     words = (
         f"Prefill on {data.acc}: calibrated {expected.gamma:.3g} ms + {expected.delta:.3g} ms for"
         " each input token, shaded up to its upper confidence"
-        + ("; dashed, as typed" if typed_parms else "")
+        + ("; dashed, as configured" if typed_parms else "")
         + _dots(dots, "TTFT without the wait")
     )
     return _fit_chart(frame, typed, fitted, highest, dots, words)
@@ -154,7 +154,7 @@ def _dots(dots: Sequence[Named], what: str) -> str:
 def _fit_chart(
     frame: Frame, typed: Corners, fitted: Corners, upper: Corners, dots: Sequence[Named], words: str
 ) -> Chart:
-    """A fitted line with the band to its upper confidence, a typed one, dashed, and dots."""
+    """A fitted line with the band to its upper confidence, a configured one, dashed, and dots."""
     lines = (("bound", typed), ("line", fitted))
     return line_chart(frame, lines, words, dots, band=(*fitted, *reversed(upper)))
 

@@ -22,7 +22,7 @@ from inferno_operator.resources.conditions import OPTIMIZED
 from inferno_operator.resources.measurement import USABLE, Quality
 from inferno_operator.resources.observation import Observation, readable
 
-TYPED = "typed"
+BY_HAND = "entered by hand"
 """The source of a Server that is not measured."""
 
 HEALTH = ("of", "state", "last", "known")
@@ -83,7 +83,7 @@ def _planning(optimizer: Optimizer, now: datetime) -> Sequence[str]:
     since = (now - last.time).total_seconds() if last else 0.0
     if interval and last and since > LATE * interval:
         state = OVERDUE
-    every = f"a plan every {interval} s" if interval else "a plan when somebody asks for it"
+    every = f"a plan every {interval} s" if interval else "on demand (no interval)"
     message = optimized.message if optimized and optimized.status != "True" else every
     name = f"Optimizer {optimizer.metadata.name}"
     return (name, state, age(last.time, now) if last else "-", message)
@@ -92,15 +92,17 @@ def _planning(optimizer: Optimizer, now: datetime) -> Sequence[str]:
 def _figures(measurements: Sequence[ServerMeasurement], now: datetime) -> Iterator[KeyFigure]:
     qualities = Counter(item.measured.quality for item in measurements if item.measured)
     asked = sum(item.server.spec.measure is not None for item in measurements)
-    yield KeyFigure("Servers", str(len(measurements)), f"{asked} are measured, the others typed")
+    yield KeyFigure(
+        "Servers", str(len(measurements)), f"{asked} are measured, the others entered by hand"
+    )
     usable = sum(count for quality, count in qualities.items() if quality in USABLE)
     good = _counts(qualities, lambda quality: quality in USABLE)
-    yield KeyFigure("With new numbers", str(usable), good or "of those that are measured")
+    yield KeyFigure("Fresh", str(usable), good or "of those that are measured")
     bad = _counts(qualities, lambda quality: quality not in USABLE)
-    yield KeyFigure("Without new numbers", str(asked - usable), bad or "of those that are measured")
+    yield KeyFigure("Stale", str(asked - usable), bad or "of those that are measured")
     times = [item.measured.time for item in measurements if item.measured]
     yield KeyFigure(
-        "Oldest number", age(min(times), now) if times else "-", "since it was measured"
+        "Oldest measurement", age(min(times), now) if times else "-", "ago" if times else ""
     )
 
 
@@ -137,7 +139,7 @@ def _sources(measurements: Sequence[ServerMeasurement], now: datetime) -> TextTa
     by_source: dict[str, list[ServerMeasurement]] = {}
     for item in measurements:
         measure = item.server.spec.measure
-        by_source.setdefault(measure.source if measure else TYPED, []).append(item)
+        by_source.setdefault(measure.source if measure else BY_HAND, []).append(item)
     rows = [_source_row(name, items, now) for name, items in sorted(by_source.items())]
     return TextTable(("SOURCE", ">SERVERS", "QUALITY", ">OLDEST", "EXAMPLE"), rows)
 
@@ -146,7 +148,7 @@ def _source_row(name: str, items: Sequence[ServerMeasurement], now: datetime) ->
     qualities = Counter(item.measured.quality for item in items if item.measured)
     missing = len(items) - qualities.total()
     counts = [f"{count} {quality}" for quality, count in sorted(qualities.items())]
-    counts += [f"{missing} not yet"] if missing and name != TYPED else []
+    counts += [f"{missing} not yet"] if missing and name != BY_HAND else []
     times = [item.measured.time for item in items if item.measured]
     return (
         name,

@@ -40,7 +40,8 @@ MEANINGS: Mapping[str, str] = {
     "LIMITED BY": "Why there are not more cards: the Capacity, or what else uses them.",
     "LOAD": "Requests that arrive.",
     "MAX RATE": "Most requests that one replica serves within all targets.",
-    "MISS A TARGET": "Servers with a latency above its target now, of those with known latencies.",
+    "MISS A TARGET": "Servers with a latency above its target now, among those with measured"
+    " latencies.",
     "MISSES": "Targets that the measured latencies miss now.",
     "NOW/SLO": "What a target limits now, of what it allows: the mean, or the percentile that the"
     " target names, which is the 95th for WAIT; estimated where percentiles are not measured.",
@@ -59,7 +60,7 @@ MEANINGS: Mapping[str, str] = {
     "PRICE": ONE_MORE,
     "PRIORITY": "1 is served first.",
     "QUALITY": "Fresh: measured now. Partial: some replicas are missing. Idle: no requests. Stale,"
-    " Missing, Refused: no new numbers, see the message. A dash: typed by hand.",
+    " Missing, Refused: no new numbers, see the message. A dash: entered by hand.",
     "READY": "Allocated: the Server gets what it needs; otherwise what is wrong.",
     "REASON": "Allocated: the Server gets what it needs; otherwise what is short.",
     "RUNNING": "Requests that are being served.",
@@ -83,8 +84,8 @@ OF_TABLES: Mapping[str, Mapping[str, str]] = {
         "FULL STEP": "Time of a step that makes a token of each request of a full batch, with"
         " atTokens tokens each.",
         "CALIBRATED STEP": "The same as alone, as it follows from measurements.",
-        "CALIBRATION": "Calibrated: measured parameters are good to use; typed: there are none;"
-        " otherwise why not.",
+        "CALIBRATION": "Calibrated: measured parameters are good to use; configured: there are"
+        " none; otherwise why not.",
         "WINDOWS": "Spans of time of single replicas that the calibration is made of.",
         "BATCHES": "Smallest and largest batch among them [requests].",
         "RESIDUAL": "Median distance of the windows from the calibrated line.",
@@ -115,7 +116,7 @@ OF_TABLES: Mapping[str, Mapping[str, str]] = {
         "STATIC-PEAK": "Cost of as many replicas as the highest load needed, all the time.",
         "HPA": "Cost with the Horizontal Pod Autoscaler at its best target, simulated.",
         "KEDA-SLO": "Cost with KEDA scaling by the latency targets, simulated.",
-        "MEASURED": "Quality of the measured numbers; a dash: typed by hand.",
+        "MEASURED": "Quality of the measured numbers; a dash: entered by hand.",
         "REPLICAS": "Replicas that report, of those that are ready.",
     },
     "WITHIN": {

@@ -148,7 +148,7 @@ def _choices(options: Sequence[Option], target: Target, money: Money) -> Iterato
             highest = max(limit, *(point.y for point in points)) * ABOVE
             frame = Frame(f"Cost and {title}", money.rate, "ms", widest, highest)
             words = (
-                f"{title} of each accelerator against its cost; named: no other is both cheaper "
-                f"and faster; dashed: the target, {limit:g} ms{dearer}"
+                f"{title} of each accelerator against its cost; labelled: best trade-offs;"
+                f" dashed: the target, {limit:g} ms{dearer}"
             )
             yield limit_chart(frame, points, limit, words)

@@ -18,7 +18,7 @@ from inferno_operator.controllers.capacity.catalogue import CardCatalogue, built
 
 GROUP = "llmd.ai"
 AUTOSCALERS = frozenset({"HorizontalPodAutoscaler", "ScaledObject"})
-WORKLOADS = frozenset({"Deployment", "LeaderWorkerSet"})
+WORKLOADS = frozenset({"Deployment", "LeaderWorkerSet", "StatefulSet"})
 
 MANAGED, MODEL_ID, COST = "llm-d.ai/managed", "llm-d.ai/model-id", "llm-d.ai/variant-cost"
 ROLE = "llm-d.ai/role"
@@ -211,7 +211,7 @@ def _cost(text: str | None, title: str, notes: list[str]) -> float | None:
 
 
 def _of_workload(content: Mapping[str, Any]) -> Variant:
-    """What a Deployment or a LeaderWorkerSet tells of the variant that it is."""
+    """What a workload tells of the variant that it is."""
     metadata, spec = _mapping(content.get("metadata")), _mapping(content.get("spec"))
     kind, name = str(content["kind"]), str(metadata.get("name", ""))
     pods = list(_pods(spec))

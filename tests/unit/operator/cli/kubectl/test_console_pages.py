@@ -382,8 +382,8 @@ def test_data_has_the_quality_and_the_age_of_each_server(seen: list[Observation]
     assert of == {name: found.quality if found else "-" for name, found in measured.items()}
     bad = [name for name, quality in of.items() if quality in ("Stale", "Missing")]
     assert len(bad) == 2
-    assert figures(page)["Without new numbers"] == "2"
-    assert figures(page)["Oldest number"] == "7m"
+    assert figures(page)["Stale"] == "2"
+    assert figures(page)["Oldest measurement"] == "7m"
     assert "correct spec.measure.labels" in html(page)
 
 
@@ -1168,8 +1168,8 @@ def test_data_says_which_servers_it_leaves_out_and_how_good_numbers_are(
     wrong = "InvalidSpec: spec.currentAlloc.load.arrivalRate is not a number: 'a lot'"
     assert notes == [f"{left_out}, premium-mistral-7b-long: {wrong}"]
     told = {figure.title: (figure.value, figure.note) for figure in page.figures}
-    assert told["With new numbers"] == ("12", "12 Partial")
-    assert told["Without new numbers"] == ("0", "of those that are measured")
+    assert told["Fresh"] == ("12", "12 Partial")
+    assert told["Stale"] == ("0", "of those that are measured")
 
 
 def test_a_filter_says_how_many_rows_it_leaves_and_leads_back_to_all(

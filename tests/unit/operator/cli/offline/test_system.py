@@ -213,7 +213,7 @@ def test_a_name_without_an_object_is_no_reason_to_refuse(tmp_path: Path) -> None
         ),
         (
             [accelerator(), accelerator("b")],
-            "a.yaml:18: accelerator 'A': name: 'A' is the name of Accelerator 'a' too",
+            "a.yaml:18: accelerator 'A': name: 'A' is already used by the older Accelerator 'a'",
         ),
         (
             [accelerator(), accelerator()],
@@ -233,6 +233,10 @@ def test_a_name_without_an_object_is_no_reason_to_refuse(tmp_path: Path) -> None
         (
             [accelerator(), manifest("Capacity", {"count": []}, namespace="prod")],
             "several namespaces, where one system has one: none (a.yaml:1), prod (a.yaml:11); c",
+        ),
+        (
+            [manifest("Server", {}).replace("spec: {}", "class: C")],
+            "a.yaml:1: Server a: spec is missing",
         ),
         (["kind: List\nitems: []\n"], "nothing to optimize: there is no object"),
         (
@@ -267,6 +271,16 @@ def test_a_namespace_is_chosen_and_takes_the_objects_that_name_none(tmp_path: Pa
     named = read_system([str(file)], namespace="prod").accelerators
 
     assert [accelerator.name for accelerator in named] == ["N", "P"]
+
+
+def test_a_namespace_without_objects_is_named_with_those_that_have_some(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(manifest("Accelerator", {"name": "P", "type": "T", "cost": 1}, "p", "prod"))
+
+    with pytest.raises(InputError) as raised:
+        read_system([str(file)], namespace="dev")
+
+    assert str(raised.value) == "no object is in namespace 'dev'; given are: prod"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ BAD = {
     "only-a-header": (HEADER, "{path}: has no line below its header"),
     "no-column": (
         "client,start_s\na,0\n",
-        "{path}:1: no column rate_per_s, input_mean, output_mean; a file of steps has ",
+        "{path}:1: no column rate_per_s, input_mean, output_mean; expected either columns ",
     ),
     "more-cells-than-columns": (
         f"{HEADER}a,0,1,1,1\na,60,1,5,1,1\n",
