@@ -364,7 +364,7 @@ MISTAKES = (
         SERVERS,
         "name: Premium-mistral_7b-long",
         "name: Premium-mistral_7b",
-        ("servers.yaml:27: server 'Premium-mistral_7b': name: ", "Server 'premium-mistral-7b' too"),
+        ("servers.yaml:27: server 'Premium-mistral_7b': name: ", "the older Server 'premium-mistral-7b'"),
     ),
     Mistake(
         "an object twice",

@@ -73,7 +73,7 @@ def _answered(observation: Observation, plan: Plan, approval: Approval, now: dat
         message = f"rejected by {by}"
         return Next(status.finished(observation, "Rejected", "NotApproved", message, now, by))
     if approval.until is not None and approval.until <= now:
-        message = f"the approval of {by} expired at {approval.until:%Y-%m-%d %H:%M:%S UTC}"
+        message = f"the approval of {by} was valid until {approval.until:%Y-%m-%d %H:%M:%S UTC}"
         return Next(status.finished(observation, "Expired", "Expired", message, now, by))
     return Next(by=by)
 
