@@ -364,7 +364,10 @@ MISTAKES = (
         SERVERS,
         "name: Premium-mistral_7b-long",
         "name: Premium-mistral_7b",
-        ("servers.yaml:27: server 'Premium-mistral_7b': name: ", "the older Server 'premium-mistral-7b'"),
+        (
+            "servers.yaml:27: server 'Premium-mistral_7b': name: ",
+            "the older Server 'premium-mistral-7b'",
+        ),
     ),
     Mistake(
         "an object twice",

@@ -434,7 +434,10 @@ def _failing(observation: Observation, place: int) -> Observation:
 
 PHASES: Mapping[Phase, tuple[str, str]] = {
     "Done": ("Done", "6 Servers run what was decided"),
-    "Expired": ("Expired", "the approval of ana@example.com was valid until 2026-11-22 20:00:00 UTC"),
+    "Expired": (
+        "Expired",
+        "the approval of ana@example.com was valid until 2026-11-22 20:00:00 UTC",
+    ),
     "Rejected": ("NotApproved", "rejected by ana@example.com"),
     "Failed": (
         "Contradiction",
