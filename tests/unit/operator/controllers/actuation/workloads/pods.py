@@ -174,14 +174,8 @@ class Scene:
                 w.staying == w.ready for w in workloads
             ):
                 self._served[name] = [(t if t is not None else self._time, r) for t, r in served]
-                self._soon(
-                    WINDOW_S,
-                    WINDOW_S,
-                    "window",
-                    name,
-                    next(iter(self.servers[name].workloads)),
-                    None,
-                )
+                place = next(iter(self.servers[name].workloads))
+                self._soon(WINDOW_S + 1, WINDOW_S + 1, "window", name, place, None)  # no rounding
 
     def _write_all(self, replicas: Mapping[tuple[str, str], int]) -> bool:
         """Write; returns whether the operator was killed and has to look again."""
