@@ -210,12 +210,34 @@ def implausible_numbers(system: System) -> Iterator[Problem]:
         )
         part = own[0].accelerator
         yield Problem("model", model, "alpha", message, IMPLAUSIBLE, part)
+    yield from _mixed_units(profile for profile in system.profiles if profile not in too_fast)
     for service_class in system.classes:
         if strange := list(_implausible_targets(service_class, system)):
             field, model, message = strange[0]
             message += _and_more(strange)
             name = service_class.name
             yield Problem("service class", name, field, message, IMPLAUSIBLE, model)
+
+
+def _mixed_units(profiles: Iterable[PerformanceProfile]) -> Iterator[Problem]:
+    """The first profile of each model whose alpha is below its beta, as if in seconds.
+
+    A lone request reads all weights; one more adds little to that.
+    """
+    named: set[str] = set()
+    for profile in profiles:
+        match profile.parameters:
+            case DecodeParameters(alpha, beta) | PrefillDecodeParameters(alpha, beta):
+                if not 0 < alpha < beta or profile.model in named:
+                    continue
+                named.add(profile.model)
+                message = (
+                    f"{alpha:g} ms is below beta, {beta:g} ms, as if a request alone took less than"
+                    " one more adds; times are in ms: if it is in seconds, write"
+                    f" {alpha * MS_PER_SECOND:g}"
+                )
+                part = profile.accelerator
+                yield Problem("model", profile.model, "alpha", message, IMPLAUSIBLE, part)
 
 
 def _and_more(found: Sequence[object]) -> str:

@@ -231,6 +231,13 @@ def test_a_class_with_many_targets_in_seconds_is_told_once() -> None:
     assert found.endswith("write 40 (so in 1 more places)")
 
 
+def test_one_time_of_a_model_in_seconds_is_told() -> None:
+    (found,) = implausible(system(LONG_INPUT, DecodeParameters(0.02058, 0.41)))
+
+    assert found.startswith("model 'llm' (G2): alpha: 0.02058 ms is below beta, 0.41 ms")
+    assert found.endswith("write 20.58")
+
+
 def test_times_of_a_model_in_seconds_are_told() -> None:
     (found,) = implausible(system(LONG_INPUT, DecodeParameters(0.008, 0.0002)))
 
