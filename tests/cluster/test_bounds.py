@@ -66,6 +66,7 @@ def test_a_neighbour_beyond_all_bounds_delays_nobody(
         process = operator(namespace=f"{scene.namespace},{other.namespace}")
         for place in (scene, other):
             place.apply(objects.optimizer())
+        scene.wait_until_done("inferno")  # else the first one may have read the load before
         for wanted in (3, 4, 5):
             load = {"spec": {"currentAlloc": objects.running(1, wanted)}}
             control_plane.patch("server", "s", load, scene.namespace)

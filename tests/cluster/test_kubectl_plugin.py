@@ -171,7 +171,7 @@ def test_waiting_tells_that_a_plan_waits_and_how_to_approve_it(
 
     last = plugin.output("optimize", "--wait").splitlines()[-1]
     asked_again = document(plugin, "optimize", "--wait")
-    command = re.findall(r"'kubectl inferno (approve [^']+)'", last)[0]
+    command = re.findall(r"approve: kubectl inferno (approve [^;]+);", last)[0]
     plugin.output(*command.split())
 
     assert last.startswith("Plan inferno-1 waits for approval: 2 Servers change; cost 360.00 -> ")
@@ -246,7 +246,7 @@ def test_explain_shows_options_remedies_and_conditions(
 
     text = plugin.output("explain", "no-capacity")
 
-    assert text.startswith("ACCELERATOR  REPLICAS")
+    assert text.startswith("ACCELERATOR  CHOSEN  REPLICAS")
     assert "1 more card of G2 would serve it (+25.00 cents/hour)" in text
     assert re.search(r"\nReady +False +NoCapacity +\d+s +not enough cards", text)
 

@@ -320,7 +320,7 @@ def test_a_copy_of_a_server_counts_no_card_and_takes_nothing_away(
     used = scene.optimizer("inferno")["status"]["lastOptimization"]["capacity"]
     assert {u["type"]: u["used"] for u in used} == {"A100": 3, "H100": 2}
     delete(scene, "server", "chat")
-    scene.wait_for_words("copied", "Ready", "the next optimization decides")
+    scene.wait_for_words("copied", "Ready", "waiting for the next optimization")
     fleet.optimize()
     scene.wait_for_words("copied", "Actuated", "3 x A100")
     assert fleet.replicas() == BEFORE
