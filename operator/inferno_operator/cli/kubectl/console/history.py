@@ -7,7 +7,6 @@ from inferno_operator.cli.kubectl.answer import in_order
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.savings import SpendingRow, accounts, saved, savings_document
-from inferno_operator.cli.tables.cluster import Labels, labels_of
 from inferno_operator.cli.tables.plans import PHASE_UNKNOWN, placed_cell
 from inferno_operator.cli.tables.savings import savings_parts
 from inferno_operator.cli.tables.solution import Part, TextTable
@@ -38,7 +37,7 @@ def history_view(
     plans, ledger = in_order(observations), ledger_of(observations, namespace)
     return ConsolePage(
         title="History",
-        parts=tuple(_parts(plans, ledger, labels_of(observations), money)),
+        parts=tuple(_parts(plans, ledger, money)),
         document=lambda: {
             "plans": [plan.to_json() for plan in plans],
             "ledger": savings_document(ledger),
@@ -84,12 +83,10 @@ def savings_figures(
         yield KeyFigure(title, f"{abs(cents) / money.cents:.0f}", since)
 
 
-def _parts(
-    plans: Sequence[Plan], ledger: Sequence[SpendingRow], labels: Labels, money: Money
-) -> Iterator[Part]:
+def _parts(plans: Sequence[Plan], ledger: Sequence[SpendingRow], money: Money) -> Iterator[Part]:
     if plans:
         headings = ("WHEN", "PLAN", "SERVER", "FROM", "TO", ">CHANGE", "PHASE", "WHY")
-        rows = [_row(plan, step, labels, money) for plan in plans for step in plan.spec.steps]
+        rows = [_row(plan, step, money) for plan in plans for step in plan.spec.steps]
         yield TextTable(headings, rows)
         yield from _omitted(plans)
     else:
@@ -108,14 +105,14 @@ def _omitted(plans: Sequence[Plan]) -> Iterator[str]:
             yield f"{plan.metadata.name}: and {plan.spec.steps_omitted} more changes"
 
 
-def _row(plan: Plan, step: PlanStep, labels: Labels, money: Money) -> Sequence[str]:
+def _row(plan: Plan, step: PlanStep, money: Money) -> Sequence[str]:
     born = plan.metadata.creation_timestamp
     return (
         f"{born:%Y-%m-%d %H:%M} UTC" if born else "-",
         plan.metadata.name,
         step.server,
-        placed_cell(step.before, labels(step.server)),
-        placed_cell(step.after, labels(step.server)),
+        placed_cell(step.before),
+        placed_cell(step.after),
         money.change(step.cost_change),
         plan.status.phase or PHASE_UNKNOWN,
         f"{step.reason}: {step.message}" if step.message else step.reason,

@@ -24,7 +24,7 @@ from inferno_operator.cli.tables.plans import (
     state_line,
     summary,
 )
-from inferno_operator.cli.tables.solution import Part
+from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_operator.controllers.approval.status import how_to_answer
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.resources import Plan, Server
@@ -67,7 +67,7 @@ def next_view(
     compared = compare(without.solution, outcome.solution) if without else None
     return ConsolePage(
         title=f"Next plan of {name}" + (", what if" if changes else ""),
-        parts=(*warnings, *plan_parts(planned, outcome.solution, money), PROOF),
+        parts=(*warnings, *map(_narrowed, plan_parts(planned, outcome.solution, money)), PROOF),
         document=lambda: {
             **plan_document(name, changes, planned, outcome.solution),
             **({"withoutChanges": _without_document(compared)} if compared else {}),
@@ -78,6 +78,13 @@ def next_view(
         ),
         changes=changes,
     )
+
+
+def _narrowed(part: Part) -> Part:
+    """Leave out of the servers what their own pages have, as the others need the width."""
+    if isinstance(part, TextTable) and ">BATCH" in part.headings:
+        return part.without("BATCH").without("CLASS").without("DESIRED COST")
+    return part
 
 
 def _next_figures(planned: PlanPreview, solution: Solution, money: Money) -> Iterator[KeyFigure]:
