@@ -18,6 +18,9 @@ KINDS = {
 ONLY_REPLICAS = {"LeaderWorkerSet", "DisaggregatedSetRoleScaler"}
 """Kinds of which the definitions of the tests have the number of replicas only."""
 
+SELECTORS = {"LeaderWorkerSet": "hpaPodSelector", "DisaggregatedSetRoleScaler": "selector"}
+"""Kinds whose own controller writes the selector of their pods into their status, and where."""
+
 ACCELERATOR = "G2"
 REPLICAS = 2
 
@@ -36,7 +39,12 @@ class Workloads:
 
     def apply(self) -> None:
         """Apply them; nobody makes pods of them."""
-        self._scene.apply(*map(_workload, KINDS), *map(_server, KINDS))
+        self._scene.apply(*map(_workload, KINDS))
+        for kind, field in SELECTORS.items():
+            status = {"status": {field: f"app={_name(kind)}"}}
+            plane, namespace = self._scene.control_plane, self._scene.namespace
+            plane.patch(kind, _name(kind), status, namespace, subresource="status")
+        self._scene.apply(*map(_server, KINDS))
 
     def wait_until_scaled(self) -> None:
         """Wait until each has the replicas that were decided."""
