@@ -22,7 +22,12 @@ from inferno_operator.cli.measurement import reported
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.tables.cluster import band_cell, cost, placement
 from inferno_operator.cli.tables.measurement import comparison_parts
-from inferno_operator.cli.tables.solution import option_parts, saved_work_parts
+from inferno_operator.cli.tables.solution import (
+    Part,
+    TextTable,
+    option_parts,
+    saved_work_parts,
+)
 from inferno_operator.cli.tables.top import condition_parts
 from inferno_operator.cli.tables.what_if import remedy_parts
 from inferno_operator.controllers.optimization.allocations import priced_current
@@ -72,7 +77,7 @@ def server_view(  # noqa: PLR0913 - all that is known of a Server
     return ConsolePage(
         title=f"Server {chosen.metadata.name}",
         parts=(
-            *option_parts(options, money),
+            *map(_narrowed, option_parts(options, money)),
             *saved_work_parts(system, chosen.spec.name),
             *remedy_parts(decision, found),
             *(part for item in measurements for part in comparison_parts(item)),
@@ -133,6 +138,13 @@ def _figures_of(server: Server, catalogue: Catalogue, money: Money) -> Iterator[
         yield KeyFigure(title, placement(found, label), f"{money.amount(cost(found))} {money.rate}")
     if desired and (band := band_cell(desired)):
         yield KeyFigure("Predicted ITL", f"{desired.itl_average or 0:.2f} ms", f"({band})")
+
+
+def _narrowed(part: Part) -> Part:
+    """Leave out of the options what the others' width is needed for."""
+    if isinstance(part, TextTable) and "WHY NOT" in part.headings:
+        return part.without("TYPE").without("BATCH")
+    return part
 
 
 def _choices(options: Sequence[Option], target: Target, money: Money) -> Iterator[Chart]:
