@@ -115,7 +115,7 @@ def _row(plan: Plan, step: PlanStep, money: Money) -> Sequence[str]:
         placed_cell(step.after),
         money.change(step.cost_change),
         plan.status.phase or PHASE_UNKNOWN,
-        f"{step.reason}: {step.message}" if step.message else step.reason,
+        step.message or step.reason,
     )
 
 
