@@ -92,6 +92,66 @@ def with_surplus(system: System, solution: Solution, fewest: Mapping[str, int]) 
     )
 
 
+def keep_roles(system: System, solution: Solution) -> Solution:
+    """Let servers that must not lose replicas keep those of each role, as far as cards are left.
+
+    Their `least_rate` is what both roles carry together. The role that carries more than the other
+    would lose replicas, though nothing shows that fewer are enough. Latencies remain those of the
+    plan, which are above what more replicas have.
+
+    Parameters
+    ----------
+    system, solution
+        What was solved, and the plan.
+
+    Returns
+    -------
+    Solution
+        The plan with these replicas; the most important servers are the first to keep theirs.
+    """
+    servers = [s for s in system.servers if s.least_rate > 0 and s.current.roles]
+    if not servers:
+        return solution
+    catalogue, taken = Catalogue(system), Counter[str]()
+    free = {use.type: use.usable - use.used for use in solution.capacity}
+    decisions = {decision.server: decision for decision in solution.decisions}
+    for server in sorted(servers, key=lambda s: _rank(catalogue, s)):
+        decision = decisions.get(server.name)
+        planned = decision.allocation if decision else None
+        if decision is None or planned is None or planned.place != server.current.place:
+            continue
+        parts = []
+        for part, runs in zip(planned.roles, server.current.roles, strict=True):
+            unit = server.model, part.accelerator, part.role
+            card_type, cards = catalogue.cards_per_replica(*unit)
+            more = max(runs.replicas - part.replicas, 0)
+            if not system.options.unlimited:
+                left = free.get(card_type, 0) - taken[card_type]
+                more = min(more, max(left, 0) // cards)
+            taken[card_type] += more * cards
+            cost = part.cost + more * catalogue.unit_cost(*unit)
+            parts.append(replace(part, replicas=part.replicas + more, cost=cost))
+        if tuple(parts) == planned.roles:
+            continue
+        kept = replace(
+            planned,
+            roles=tuple(parts),
+            replicas=sum(part.replicas for part in parts),
+            cost=sum(part.cost for part in parts),
+        )
+        needed = catalogue.placement(server.model, planned)
+        decisions[server.name] = replace(
+            decision,
+            allocation=kept,
+            message=f"{catalogue.placement(server.model, kept)} (needed now: {needed})",
+        )
+    return replace(
+        solution,
+        decisions=tuple(decisions.values()),
+        capacity=tuple(replace(u, used=u.used + taken[u.type]) for u in solution.capacity),
+    )
+
+
 def _share_out(
     catalogue: Catalogue,
     left: Mapping[str, int],

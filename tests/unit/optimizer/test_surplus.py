@@ -9,8 +9,17 @@ from hypothesis import strategies as st
 
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import Reason, Solution
-from inferno_optimizer.surplus import with_surplus
-from inferno_optimizer.system import Options, SaturationPolicy, System
+from inferno_optimizer.surplus import keep_roles, with_surplus
+from inferno_optimizer.system import (
+    Allocation,
+    Load,
+    Options,
+    Role,
+    SaturationPolicy,
+    System,
+    Target,
+)
+from tests.unit.optimizer.apart_systems import one_server, roles_of
 from tests.unit.optimizer.random_systems import Kind, random_system
 from tests.unit.optimizer.systems import GREEDY, UNLIMITED, Demand, accelerators, system_of
 
@@ -52,6 +61,46 @@ def test_the_most_important_server_keeps_its_replicas_first() -> None:
     asked, found = plan(Demand("a", {"A": 2}, priority=5), Demand("b", {"A": 2}, priority=1))
 
     assert replicas(with_surplus(asked, found, {"a": 8, "b": 5})) == {"a": 5, "b": 5}
+
+
+def apart(cards: int, least_rate: float) -> tuple[System, Solution]:
+    """A server that runs nine replicas that prefill and four that decode, and its plan."""
+    parts = [("L", 9, Role.PREFILL), ("H", 4, Role.DECODE)]
+    roles = tuple(Allocation(name, count, role=role) for name, count, role in parts)
+    runs = Allocation("H", 13, roles=roles)
+    load = Load(arrival_rate=300, input_tokens=512, output_tokens=128)
+    known = (roles_of("m", "L")[0], roles_of("m", "H")[1])
+    asked = one_server(known, load, Target(itl_ms=30.0, ttft_ms=2000.0), runs, L=10.0, H=30.0)
+    (server,) = asked.servers
+    held = replace(server, least_rate=least_rate, keep_accelerator=True)
+    asked = replace(asked, servers=(held,), capacity={"L": cards, "H": 100})
+    return asked, optimize(asked)
+
+
+@pytest.mark.parametrize(("cards", "prefill"), [(100, 9), (5, 5)])
+def test_each_role_keeps_its_replicas_where_nothing_shows_that_fewer_are_enough(
+    cards: int, prefill: int
+) -> None:
+    asked, found = apart(cards, least_rate=300.0)
+    (before,) = (d.allocation for d in found.decisions)
+
+    kept = keep_roles(asked, found)
+
+    (decision,) = kept.decisions
+    assert before is not None
+    assert decision.allocation is not None
+    assert before.roles[0].replicas < prefill
+    assert [part.replicas for part in decision.allocation.roles] == [prefill, 4]
+    assert decision.allocation.replicas == prefill + 4
+    assert kept.cost == 10.0 * prefill + 30.0 * 4
+    assert {use.type: use.used for use in kept.capacity} == {"L": prefill, "H": 4}
+    assert f"{prefill} x L prefill + 4 x H decode (needed now: " in decision.message
+
+
+def test_roles_of_a_server_that_is_measured_follow_the_plan() -> None:
+    asked, found = apart(100, least_rate=0.0)
+
+    assert keep_roles(asked, found) is found
 
 
 def test_without_limits_all_are_kept() -> None:

@@ -68,7 +68,7 @@ from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.placement import Node
 from inferno_optimizer.solution import Decision, Solution
-from inferno_optimizer.surplus import with_surplus
+from inferno_optimizer.surplus import keep_roles, with_surplus
 from inferno_optimizer.system import System
 
 OPTIMIZER = kind_of(Optimizer)
@@ -294,6 +294,7 @@ async def _solved(
     recent = after_plan(before, servers, placed.solution, context.steady())
     context.recent[key.namespace] = recent
     calm = with_surplus(system, placed.solution, fewest_replicas(recent, servers))
+    calm = keep_roles(system, calm)
     if calm is placed.solution or not are_placed(system, where, calm):
         return placed
     return replace(placed, solution=calm)
