@@ -119,7 +119,10 @@ def _prefill() -> Manifest:
 
 
 QUIET = "quiet"
-"""A model with as many replicas and little load, which a wrong label measures."""
+"""A model with as many replicas, at least, and little load, which a wrong label measures."""
+
+SPARE = 4
+"""Its replicas beyond those that a server begins with, which may grow before the label is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +241,8 @@ def scaled_fleet(
     movers, times = list(FLEETS[name]), PodTimes(cold_start_s=3.0, ending_s=2.0)
     with FleetOfEngines(seed=2) as quiet:
         settings = Settings(MODEL["A100"], LENGTHS, QUIET, labels={"namespace": "prod"})
-        quiet.add(QUIET, settings, replicas=max(m.running for m in movers), rate=1.0)
+        most = max(m.running for m in movers) + SPARE
+        quiet.add(QUIET, settings, replicas=most, rate=1.0)
         others = quiet.targets()
         with moving(
             scene, prometheus_program, movers, scrape_s=1.0, pods=times, others=others
