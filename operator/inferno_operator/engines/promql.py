@@ -173,12 +173,12 @@ def _pods(group: SeriesGroup, reporting: str, since: str) -> Iterator[tuple[str,
         label: ", ".join(dict.fromkeys(("cluster", "namespace", label, *group.labels)))
         for label, _ in places
     }
-    fresh = f"> on ({', '.join(group.labels)}) group_left () ({since})"
-    pods = " or ".join(
-        f"group by ({names[label]}) (({_each(group, 'timestamp({})', where)}) {fresh})"
+    newest = " or ".join(
+        f"max by ({names[label]}) ({_each(group, 'timestamp({})', where)})"
         for label, where in places
     )
-    yield "pods", f"(count {group.by} ({pods}) != {reporting})"
+    fresh = f"({newest}) > on ({', '.join(group.labels)}) group_left () ({since})"
+    yield "pods", f"(count {group.by} ({fresh}) != {reporting})"
 
 
 def _of_changed_labels(group: SeriesGroup, seconds: int) -> str:
