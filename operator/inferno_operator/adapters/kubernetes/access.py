@@ -277,12 +277,12 @@ class _Loader(KubeConfigLoader):
         self.pair = (certificate, key) if certificate and key else None
         self.due = self.expires = None
         if ends := status.get("expirationTimestamp"):
-            self.expires = _time(ends)
+            self.expires = _parse_time(ends)
             left = max(SHARE_LEFT * (self.expires - began), timedelta())
             self.due = self.expires - min(left, timedelta(seconds=RENEWED_S))
 
 
-def _time(text: object) -> datetime:
+def _parse_time(text: object) -> datetime:
     """Return when credentials end, as a plugin says it."""
     try:
         time = datetime.fromisoformat(str(text))
@@ -306,16 +306,32 @@ async def _call_plugin(
     command, version = settings.get("command"), settings.get("apiVersion")
     if not command or not version:
         raise config.ConfigException("users[].user.exec needs command and apiVersion")
-    program = str(base / command) if os.sep in command else command
     about = f"the plugin {command!r}"
     may_ask = may_ask and settings.get("interactiveMode") != "Never"
-    request = {"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": may_ask}}
+    process = await _start_plugin(settings, base, about, may_ask=may_ask)
+    printed, said = await _read_all(process, about, may_ask=may_ask)
+    if process.returncode:
+        text = f"{about} ends with status {process.returncode}"
+        words = shortened(said.decode(errors="replace"))
+        raise config.ConfigException(": ".join(filter(None, (text, words))))
+    return _parse_status(printed, version, about)
+
+
+async def _start_plugin(
+    settings: Mapping[str, Any], base: Path, about: str, *, may_ask: bool
+) -> asyncio.subprocess.Process:
+    command = settings["command"]
+    program = str(base / command) if os.sep in command else command
+    request = {
+        "apiVersion": settings["apiVersion"],
+        "kind": "ExecCredential",
+        "spec": {"interactive": may_ask},
+    }
     given = {item["name"]: item["value"] for item in settings.get("env") or ()}
-    environment = {**os.environ, **given, "KUBERNETES_EXEC_INFO": json.dumps(request)}
     try:
-        process = await asyncio.create_subprocess_exec(
+        return await asyncio.create_subprocess_exec(
             *(program, *(settings.get("args") or ())),
-            env=environment,
+            env={**os.environ, **given, "KUBERNETES_EXEC_INFO": json.dumps(request)},
             stdin=None if may_ask else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -325,6 +341,12 @@ async def _call_plugin(
         hint = " ".join(str(settings.get("installHint") or "").split())
         text = ": ".join(filter(None, (f"{about} cannot be started", error.strerror, hint)))
         raise config.ConfigException(text) from error
+
+
+async def _read_all(
+    process: asyncio.subprocess.Process, about: str, *, may_ask: bool
+) -> tuple[bytes, bytes]:
+    """Return what a plugin prints to stdout and stderr; it has ended then, or is killed."""
     readers = [asyncio.create_task(_read(s)) for s in (process.stdout, process.stderr)]
     try:
         async with asyncio.timeout(None if may_ask else PLUGIN_S):
@@ -340,10 +362,11 @@ async def _call_plugin(
         await asyncio.gather(*readers, return_exceptions=True)
         if process.returncode is None:
             await _kill(process, with_children=not may_ask)
-    if process.returncode:
-        text = f"{about} ends with status {process.returncode}"
-        words = shortened(said.decode(errors="replace"))
-        raise config.ConfigException(": ".join(filter(None, (text, words))))
+    return printed, said
+
+
+def _parse_status(printed: bytes, version: str, about: str) -> Mapping[str, Any]:
+    """Return the status of an ExecCredential."""
     try:
         answer = json.loads(printed)
         if answer["apiVersion"] != version:
