@@ -159,9 +159,9 @@ def view(namespace: str, types: CardTypes, fleet: Fleet) -> NodeView:
     partial: Counter[tuple[str, str]] = Counter()
     for machine in fleet.machines:
         resources = types.resources(machine)
-        obstacle = _obstacle(machine, types)
-        if obstacle:
-            left_out.update([obstacle] if resources else ())
+        if obstacle := _obstacle(machine, types):
+            if resources:
+                left_out[obstacle] += 1
             continue
         unknown = types.unknown_resources(machine)
         unmatched += [types.unmatched(machine, resource) for resource in unknown]
