@@ -50,13 +50,13 @@ def reduced(pod: Manifest) -> Manifest:
     }
     is_ready = {"type": "Ready", "status": "True"}.items()
     is_serving = any(is_ready <= c.items() for c in status.get("conditions", ()))
-    named = {"schedulerName": spec.get("schedulerName", USUAL_SCHEDULER)}
+    is_usual = spec.get("schedulerName", USUAL_SCHEDULER) == USUAL_SCHEDULER
     return {
         **_only(pod, ("apiVersion", "kind")),
         "metadata": _only(metadata, (*METADATA, *OF_ENDING)),
         "spec": {
             **_only(spec, ("nodeName", "schedulingGates")),
-            **({} if named["schedulerName"] == USUAL_SCHEDULER else named),
+            **_only(spec, () if is_usual else ("schedulerName",)),
             **containers,
         },
         "status": {
