@@ -138,6 +138,15 @@ async def connected(kubeconfig: Path, clock: Clock) -> AsyncIterator[ApiReader]:
         yield ApiReader(api)
 
 
+@asynccontextmanager
+async def connected_by(plugin: Plugin, api: Api, clock: Clock) -> AsyncIterator[ApiReader]:
+    """Serve, and connect with what a plugin gives."""
+    async with serving(api):
+        kubeconfig = write_kubeconfig(plugin.path.with_name("k"), api.url, plugin.user)
+        async with connected(kubeconfig, clock) as reader:
+            yield reader
+
+
 async def ask(reader: ApiReader) -> None:
     await reader.list(SERVER, "n")
 
@@ -167,16 +176,13 @@ def plugin(tmp_path: Path) -> Plugin:
 
 @pytest.mark.parametrize("seconds", [20, 3600])
 async def test_a_plugin_is_called_again_before_its_token_expires(
-    seconds: int, clock: Clock, plugin: Plugin, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    seconds: int, clock: Clock, plugin: Plugin, caplog: pytest.LogCaptureFixture
 ) -> None:
     api = Api("t1", "t2", "t3")
     plugin.give("t1", expires=clock() + timedelta(seconds=seconds))
 
     with caplog.at_level("INFO"):
-        async with (
-            serving(api),
-            connected(write_kubeconfig(tmp_path / "k", api.url, plugin.user), clock) as reader,
-        ):
+        async with connected_by(plugin, api, clock) as reader:
             clock.later(seconds / 2)
             await ask(reader)
             assert plugin.calls == 1
@@ -192,16 +198,11 @@ async def test_a_plugin_is_called_again_before_its_token_expires(
     assert [m for m in caplog.messages if "as they expire" in m] == [caplog.messages[0]]
 
 
-async def test_a_token_that_has_expired_is_not_sent(
-    clock: Clock, plugin: Plugin, tmp_path: Path
-) -> None:
+async def test_a_token_that_has_expired_is_not_sent(clock: Clock, plugin: Plugin) -> None:
     api = Api("t1", "t2")
     plugin.give("t1", expires=clock() + timedelta(seconds=20))
 
-    async with (
-        serving(api),
-        connected(write_kubeconfig(tmp_path / "k", api.url, plugin.user), clock) as reader,
-    ):
+    async with connected_by(plugin, api, clock) as reader:
         plugin.give("t2", expires=clock() + timedelta(seconds=120))
         clock.later(60)
         await asyncio.gather(*(ask(reader) for _ in range(8)))
@@ -209,16 +210,11 @@ async def test_a_token_that_has_expired_is_not_sent(
     assert (plugin.calls, set(api.seen)) == (2, {"t2"})
 
 
-async def test_a_plugin_is_called_once_after_a_refusal(
-    clock: Clock, plugin: Plugin, tmp_path: Path
-) -> None:
+async def test_a_plugin_is_called_once_after_a_refusal(clock: Clock, plugin: Plugin) -> None:
     api = Api("t1")
     plugin.give("t1")
 
-    async with (
-        serving(api),
-        connected(write_kubeconfig(tmp_path / "k", api.url, plugin.user), clock) as reader,
-    ):
+    async with connected_by(plugin, api, clock) as reader:
         await ask(reader)
         api.good = {"t2"}
         plugin.give("t2")
@@ -229,15 +225,12 @@ async def test_a_plugin_is_called_once_after_a_refusal(
 
 
 async def test_credentials_that_stay_refused_are_said_once(
-    clock: Clock, plugin: Plugin, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    clock: Clock, plugin: Plugin, caplog: pytest.LogCaptureFixture
 ) -> None:
     api = Api("t1")
     plugin.give("t1")
 
-    async with (
-        serving(api),
-        connected(write_kubeconfig(tmp_path / "k", api.url, plugin.user), clock) as reader,
-    ):
+    async with connected_by(plugin, api, clock) as reader:
         await ask(reader)
         api.good = {"t2"}
         plugin.fail("the session has ended: log in")
@@ -258,15 +251,12 @@ async def test_credentials_that_stay_refused_are_said_once(
 
 
 async def test_a_plugin_that_fails_for_a_while_is_no_outage(
-    clock: Clock, plugin: Plugin, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    clock: Clock, plugin: Plugin, caplog: pytest.LogCaptureFixture
 ) -> None:
     api = Api("t1", "t2")
     plugin.give("t1", expires=clock() + timedelta(seconds=20))
 
-    async with (
-        serving(api),
-        connected(write_kubeconfig(tmp_path / "k", api.url, plugin.user), clock) as reader,
-    ):
+    async with connected_by(plugin, api, clock) as reader:
         plugin.fail("no network")
         clock.later(18)
         await ask(reader)
@@ -410,16 +400,11 @@ async def test_what_a_plugin_that_hangs_has_started_is_not_waited_for(
             await ApiAccess.begin(str(kubeconfig), Kubeconfig(str(kubeconfig)).load)
 
 
-async def test_a_token_with_a_line_end_is_sent_without_it(
-    clock: Clock, plugin: Plugin, tmp_path: Path
-) -> None:
+async def test_a_token_with_a_line_end_is_sent_without_it(clock: Clock, plugin: Plugin) -> None:
     api = Api("t1")
     plugin.give("t1\n")
 
-    async with (
-        serving(api),
-        connected(write_kubeconfig(tmp_path / "k", api.url, plugin.user), clock) as reader,
-    ):
+    async with connected_by(plugin, api, clock) as reader:
         await ask(reader)
 
     assert api.seen == ["t1"]
