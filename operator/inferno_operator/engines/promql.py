@@ -239,7 +239,7 @@ def _unused(group: SeriesGroup, seconds: int) -> Iterator[tuple[str, str]]:
         yield "unused", f"(max {group.by} ({requests}) unless count {group.by} ({counters}))"
 
 
-def unlike(group: SeriesGroup, seconds: int) -> Query | None:
+def unlike_copies(group: SeriesGroup, seconds: int) -> Query | None:
     """Return the query for series that are no copies; None without counters.
 
     Part: `unlike`, the counters whose copies differ by more than they count in a window.

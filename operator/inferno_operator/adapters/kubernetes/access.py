@@ -130,7 +130,7 @@ class Identity:
         configuration.proxy = configuration.proxy or _proxy(configuration.host)
         identity = cls(configuration, tls, due, expires, pair)
         if pair or configuration.cert_file:
-            identity.connections(1)  # raises where a certificate was replaced and its key was not
+            identity.open_connections(1)  # raises where the key is that of another certificate
         return identity
 
     @property
@@ -139,7 +139,7 @@ class Identity:
         token: str | None = self.configuration.api_key.get(TOKEN)
         return token and token.strip()  # a file may end with a line end
 
-    def connections(self, most: int) -> RESTClientObject:
+    def open_connections(self, most: int) -> RESTClientObject:
         """Return connections with its certificate; the client reads that from files only."""
         if self.pair is None:
             made = RESTClientObject(self.configuration)
@@ -449,7 +449,7 @@ class ApiAccess:
             await asyncio.shield(self._renewal)
         return self.identity
 
-    async def after_refusal(self, refused: Identity) -> Identity:
+    async def replace_refused(self, refused: Identity) -> Identity:
         """Return another identity than one that was refused, or the same if there is no other."""
         if self.identity is refused and (self._renewal is not None or self._may_renew()):
             await asyncio.shield(self._renew())
@@ -519,7 +519,7 @@ class RenewingClient(ApiClient):
         super().__init__(access.identity.configuration)
         self._access, self._most = access, connections
         self._tls = access.identity.tls
-        self.rest_client = access.identity.connections(connections)
+        self.rest_client = access.identity.open_connections(connections)
         self._retired: list[tuple[datetime, RESTClientObject]] = []
 
     async def call_api(
@@ -536,12 +536,12 @@ class RenewingClient(ApiClient):
         try:
             answer = await self._send(identity, *request)
         except aiohttp.ClientSSLError:  # such as of an API server with a new authority
-            other = await self._access.after_refusal(identity)
+            other = await self._access.replace_refused(identity)
             if other.tls == identity.tls:
                 raise
             return await self._send(other, *request)
         if answer.status == HTTPStatus.UNAUTHORIZED:
-            other = await self._access.after_refusal(identity)
+            other = await self._access.replace_refused(identity)
             if not other.is_same(identity):
                 answer.response.release()
                 answer = await self._send(other, *request)
@@ -576,7 +576,7 @@ class RenewingClient(ApiClient):
 
     async def _connect_as(self, identity: Identity) -> None:
         """Open connections with another certificate from now on; requests under way go on."""
-        connections = identity.connections(self._most)
+        connections = identity.open_connections(self._most)
         self._retired.append((time_of_day(), self.rest_client))
         self.rest_client, self._tls = connections, identity.tls
         oldest = time_of_day() - timedelta(seconds=KEPT_S)

@@ -233,7 +233,7 @@ class CardCatalogue(Part):
                 evidence.append(f"{label.label}={node.labels[label.label]}")
         return CardParts(frozenset(words), "; ".join(evidence[:2]))
 
-    def names_cards(self, node: CardNode) -> bool:
+    def has_card_label(self, node: CardNode) -> bool:
         """Whether a label of discovery or of a cloud names the cards of a node."""
         return any(label.is_sure and node.labels.get(label.label) for label in self.labels)
 
