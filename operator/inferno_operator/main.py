@@ -18,7 +18,7 @@ from inferno_operator.adapters.http.decisions import Decisions
 from inferno_operator.adapters.http.metrics import OperatorMetrics
 from inferno_operator.adapters.kubernetes import api_server, lease
 from inferno_operator.adapters.kubernetes.api_server import ApiServer
-from inferno_operator.adapters.kubernetes.client import accessible
+from inferno_operator.adapters.kubernetes.client import open_access
 from inferno_operator.adapters.kubernetes.plan_key import (
     SECRET,
     KeyOfProcess,
@@ -97,7 +97,7 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
     watches = WATCHED_KINDS * (len(settings.namespaces) or 1)
     metrics = OperatorMetrics()
     async with (
-        accessible() as access,
+        open_access() as access,
         api_server.connect(access, watches, _now, identity) as cluster,
         lease.connect(access, key) as store,
         _optimizer(settings) as optimizer,

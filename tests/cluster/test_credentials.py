@@ -2,10 +2,8 @@
 
 import base64
 import json
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
+from tests.cluster.background import Background
 from tests.cluster.scene import Scene
 from tests.cluster.test_console import console
 from tests.cluster.test_kubectl_plugin import Terminal, on_terminal
@@ -69,28 +68,22 @@ class Tokens:
         return f"{signed}.{encoded(pair)}"
 
 
-@contextmanager
-def kept_good(tokens: Tokens, file: Path) -> Iterator[None]:
-    """Keep a token in a file that is good for `GOOD_S` seconds at any time."""
-    ended = threading.Event()
+class FreshToken(Background):
+    """Keeps a token in a file that is good for `GOOD_S` seconds at any time."""
 
-    def write() -> None:
-        new = file.with_suffix(".new")
-        new.write_text(tokens.make(GOOD_S + 1))
-        new.replace(file)
+    def __init__(self, tokens: Tokens, file: Path) -> None:
+        super().__init__()
+        self._tokens, self._file = tokens, file
+        self._write()
 
-    def keep() -> None:
-        while not ended.wait(1):
-            write()
+    def work(self) -> None:
+        while not self._stopped.wait(1):
+            self._write()
 
-    write()
-    thread = threading.Thread(target=keep)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    def _write(self) -> None:
+        new = self._file.with_suffix(".new")
+        new.write_text(self._tokens.make(GOOD_S + 1))
+        new.replace(self._file)
 
 
 def exec_kubeconfig(plane: ControlPlane, folder: Path, namespace: str, said_s: int) -> Path:
@@ -145,7 +138,7 @@ def test_nobody_is_refused_for_long_where_credentials_end_after_20_s(
     plugin.environment = {**plugin.environment, "KUBECONFIG": str(kubeconfig)}
     name, rounds = "premium-mistral-7b", 0
 
-    with kept_good(tokens, tmp_path / "token"):
+    with FreshToken(tokens, tmp_path / "token"):
         process = operator(kubeconfig=kubeconfig)
         with (
             on_terminal(plugin, "top", "--watch", "--interval", "1") as terminal,

@@ -123,6 +123,13 @@ def scraped(
             yield server
 
 
+def write_scrapes(text: Path, lines: Iterable[str]) -> None:
+    """Write what was scraped, in the OpenMetrics format."""
+    with text.open("w") as file:
+        file.writelines(lines)
+        file.write("# EOF\n")
+
+
 @contextmanager
 def answering(
     processes: Processes, programs: tuple[Path, Path], text: Path, scraping: Scraping

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -19,16 +20,17 @@ from inferno_operator.engines.survey import Results, Survey
 from inferno_operator.resources import DemandSource, Measure, Measured
 from inferno_operator.resources.objects import Key
 from inferno_optimizer.calibration.windows import Window
-from tests.controlplane.processes import Processes
 from tests.engines.clocked import Clocked
-from tests.engines.history import SCRAPE_INTERVAL_S, Scraping, answering
+from tests.engines.history import SCRAPE_INTERVAL_S, Scraping
 from tests.engines.pages import BEFORE_S, SGLANG, VLLM, Labels, Row, Served
 from tests.engines.prometheus import Prometheus
+from tests.prometheus.conftest import ServePast
 
 END = 1_767_225_600.0
 """Unix time about which Prometheus is asked [s]."""
 
 LENGTH_S = 900
+SCRAPED_AT = range(0, LENGTH_S + 1, SCRAPE_INTERVAL_S)
 SOURCES = built_in()
 WRITERS: Mapping[str, tuple[Labels, ...]] = {
     "alone": ({},),
@@ -154,36 +156,18 @@ def _lines(page: Iterable[Row], target: Labels, at: float) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def unmarked(
-    processes: Processes,
-    prometheus_program: Path,
-    promtool: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Prometheus]:
+def unmarked(serve_past: ServePast) -> Iterator[Prometheus]:
     """Where another one writes the series: each is there for five minutes after its end."""
-    text = tmp_path_factory.mktemp("unmarked") / "unmarked.openmetrics"
-    with text.open("w") as file:
-        for passed in range(0, LENGTH_S + 1, SCRAPE_INTERVAL_S):
-            file.writelines(_lines_in_motion(passed))
-        file.write("# EOF\n")
-    with answering(processes, (prometheus_program, promtool), text, Scraping()) as server:
+    past = chain.from_iterable(map(_lines_in_motion, SCRAPED_AT))
+    with serve_past("unmarked", past, Scraping()) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def scraped(
-    processes: Processes,
-    prometheus_program: Path,
-    promtool: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Prometheus]:
-    text = tmp_path_factory.mktemp("copies") / "copies.openmetrics"
-    with text.open("w") as file:
-        for passed in range(0, LENGTH_S + 1, SCRAPE_INTERVAL_S):
-            file.writelines(lines(passed))
-        file.write("# EOF\n")
+def scraped(serve_past: ServePast) -> Iterator[Prometheus]:
     scraping = Scraping(options=("--query.lookback-delta=32s",))  # as if ends were marked
-    with answering(processes, (prometheus_program, promtool), text, scraping) as server:
+    past = chain.from_iterable(map(lines, SCRAPED_AT))
+    with serve_past("copies", past, scraping) as server:
         yield server
 
 
@@ -193,6 +177,16 @@ def measure(app: str, source: str) -> Measure:
 
 def key(name: str) -> Key:
     return Key("default", name)
+
+
+def survey(prometheus: Prometheus, measures: Mapping[Key, Measure]) -> Results:
+    """Ask a Prometheus at the end of its past."""
+
+    async def ask() -> Results:
+        async with connect(PrometheusEndpoint(prometheus.url)) as client:
+            return await Survey(Clocked(client, END), SOURCES, lambda: END).ask(measures)
+
+    return asyncio.run(ask())
 
 
 @pytest.fixture(scope="module")
@@ -206,11 +200,7 @@ def results(scraped: Prometheus) -> Results:
     measures |= {key(name): measure(f"vLLM {name}", "vLLM") for name in MOTIONS}
     measures[key(UNLIKE)] = measure(f"SGLang {UNLIKE}", "SGLang")
 
-    async def ask() -> Results:
-        async with connect(PrometheusEndpoint(scraped.url)) as client:
-            return await Survey(Clocked(client, END), SOURCES, lambda: END).ask(measures)
-
-    return asyncio.run(ask())
+    return survey(scraped, measures)
 
 
 def judged(results: Results, name: str) -> Measured:
@@ -249,11 +239,7 @@ def test_copies_that_begin_and_end_count_once(name: str, results: Results) -> No
 def test_copies_whose_ends_are_not_marked_count_once(name: str, unmarked: Prometheus) -> None:
     measures = {key(name): measure(f"vLLM {name}", "vLLM")}
 
-    async def ask() -> Results:
-        async with connect(PrometheusEndpoint(unmarked.url)) as client:
-            return await Survey(Clocked(client, END), SOURCES, lambda: END).ask(measures)
-
-    found = judged(asyncio.run(ask()), name)
+    found = judged(survey(unmarked, measures), name)
 
     assert found.quality == MOTIONS[name][0], found.message
     assert found.arrival_rate == pytest.approx(300, rel=0.05)

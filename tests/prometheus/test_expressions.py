@@ -26,7 +26,7 @@ def test_every_query_of_every_source_is_parsed(
         expressions.percentiles(group, 0.95, WINDOWS.long),
         expressions.buckets(group, "avgInTokens", WINDOWS.long),
         expressions.demand(group, WINDOWS.long),
-        expressions.unlike(group, WINDOWS.short),
+        expressions.unlike_copies(group, WINDOWS.short),
         expressions.labels_of_copies(group),
     ]
 

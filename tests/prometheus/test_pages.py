@@ -5,14 +5,12 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.program import inferno, write
-from tests.controlplane.processes import Processes
-from tests.engines.history import EVERY_15_S, SCRAPE_INTERVAL_S, answering
+from tests.engines.history import EVERY_15_S, SCRAPE_INTERVAL_S
 from tests.engines.pages import (
     DYNAMO,
     NIM,
@@ -27,6 +25,7 @@ from tests.engines.pages import (
     Served,
 )
 from tests.engines.prometheus import Prometheus
+from tests.prometheus.conftest import ServePast
 
 PAST_S, AHEAD_S = 600, 600
 BUSY, UNUSED = Served(), Served(rate=0.0, running=0.0)
@@ -116,21 +115,14 @@ def begin() -> float:
 
 
 @pytest.fixture(scope="module")
-def scraped(
-    processes: Processes,
-    prometheus_program: Path,
-    promtool: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    begin: float,
-) -> Iterator[Prometheus]:
-    text = tmp_path_factory.mktemp("pages") / "pages.openmetrics"
-    with text.open("w") as file:
-        for passed in range(0, PAST_S + AHEAD_S, SCRAPE_INTERVAL_S):
-            for app, case in CASES.items():
-                file.writelines(case.lines(app, passed, begin + passed))
-        file.write("# EOF\n")
-    programs = (prometheus_program, promtool)
-    with answering(processes, programs, text, EVERY_15_S) as server:
+def scraped(serve_past: ServePast, begin: float) -> Iterator[Prometheus]:
+    past = (
+        line
+        for passed in range(0, PAST_S + AHEAD_S, SCRAPE_INTERVAL_S)
+        for app, case in CASES.items()
+        for line in case.lines(app, passed, begin + passed)
+    )
+    with serve_past("pages", past, EVERY_15_S) as server:
         yield server
 
 

@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from inferno_operator.engines.catalogue import built_in
 from inferno_operator.engines.promql import START, replicas
 from inferno_operator.engines.series_groups import PART, WINDOWS, SeriesGroup
-from tests.controlplane.processes import Processes
+from tests.engines.history import Scraping
 from tests.engines.prometheus import Prometheus
-from tests.engines.promtool import Promtool
+from tests.prometheus.conftest import ServePast
 
 INTERVAL_S = 15
 END = 1_767_225_600.0
@@ -109,26 +108,15 @@ TARGETS = (
 
 
 @pytest.fixture(scope="module")
-def known(
-    processes: Processes,
-    prometheus_program: Path,
-    promtool: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Prometheus]:
-    folder = tmp_path_factory.mktemp("replicas")
-    with (folder / "past").open("w") as file:
-        for passed in range(INTERVAL_S, LENGTH_S + 1, INTERVAL_S):
-            for target in TARGETS:
-                file.writelines(target.lines(passed, END - LENGTH_S + passed))
-        file.write("# EOF\n")
-    Promtool(promtool).create_blocks(folder / "past", folder / "data")
-    with Prometheus(
-        processes,
-        prometheus_program,
-        name="replicas",
-        data=folder / "data",
-        options=(f"--query.lookback-delta={4 * INTERVAL_S}s",),  # as if ends were marked
-    ) as prometheus:
+def known(serve_past: ServePast) -> Iterator[Prometheus]:
+    past = (
+        line
+        for passed in range(INTERVAL_S, LENGTH_S + 1, INTERVAL_S)
+        for target in TARGETS
+        for line in target.lines(passed, END - LENGTH_S + passed)
+    )
+    lookback = f"--query.lookback-delta={4 * INTERVAL_S}s"  # as if ends were marked
+    with serve_past("replicas", past, Scraping(options=(lookback,))) as prometheus:
         yield prometheus
 
 

@@ -82,7 +82,7 @@ def read_windows(
     async def read() -> list[Window]:
         async with connect(endpoint) as client:
             ends = past_ends(time.time(), hours * SECONDS_PER_HOUR)
-            return await past_windows(client, labels, ends, tell, prefixes=vllm_prefixes(sources))
+            return await past_windows(client, sources, labels, ends, tell)
 
     windows = run_async(read())
     if not windows:
@@ -104,11 +104,11 @@ def vllm_prefixes(sources: MetricSources) -> tuple[str, ...]:
 
 async def past_windows(
     prometheus: Prometheus,
+    sources: MetricSources,
     labels: Mapping[str, str],
     ends: Sequence[float],
     tell: Callable[[str], None],
     window_s: int = WINDOW_S,
-    prefixes: Sequence[str] = (VLLM,),
 ) -> list[Window]:
     """Return the windows of all replicas with these labels.
 
@@ -116,6 +116,8 @@ async def past_windows(
     ----------
     prometheus
         Answers queries.
+    sources
+        The sources; they say how the metrics and the replicas are named.
     labels
         Labels that all series of the replicas have.
     ends
@@ -124,12 +126,15 @@ async def past_windows(
         Is told the progress.
     window_s
         Length of the windows [s], at least four scrapes.
-    prefixes
-        With what the names of the metrics begin.
     """
     pair = Pair("", "", "")
+    replicas = {label for source in sources.values() for label in source.replicas}
     windows = PrometheusWindows(
-        prometheus, lambda: [LabelledReplicas(labels, pair)], window_s, prefixes
+        prometheus,
+        lambda: [LabelledReplicas(labels, pair)],
+        window_s,
+        vllm_prefixes(sources),
+        replicas,
     )
     all_windows: list[Window] = []
     last: list[Window] = []

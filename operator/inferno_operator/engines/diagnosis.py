@@ -125,17 +125,16 @@ class _Look:
         `names` are those of the metrics that have its labels.
         """
         wanted = dict(zip(self._group.labels, values, strict=True))
-        seen = f"no series of {self._metric} has {{{_matchers(self._group, values)}}}"
+        seen = _plain(self._group, values)
         if cause := self._wrong_source(names):
             return f"{seen}, but there are {cause}"
-        if cause := self._exported(wanted) or self._unlabelled(wanted):
+        if cause := self._find_exported_label(wanted) or self._find_absent_label(wanted):
             return f"{seen}; {cause}"
         if names:
-            near = difflib.get_close_matches(self._metric, names[:COMPARED], n=NAMED, cutoff=0.0)
-            return f"{seen}, but there are {', '.join(near)}"
+            return f"{seen}, but there are {', '.join(_find_nearest(self._metric, names))}"
         if self._own:
-            others = filter(None, (self._renamed(wanted), self._engines_with(wanted)))
-            return f"{seen}; {'; '.join(others) or self._near(wanted)}"
+            others = filter(None, (self._find_other_values(wanted), self._engines_with(wanted)))
+            return f"{seen}; {'; '.join(others) or self._find_near_series(wanted)}"
         return f"Prometheus has no series of {self._metric}{self._other_engines(wanted)}"
 
     def _wrong_source(self, names: Iterable[str]) -> str:
@@ -144,7 +143,7 @@ class _Look:
         text = " and ".join(f"{name} of source {source}" for source, name in sorted(found.items()))
         return f"{text}: correct spec.measure.source to {min(found)}" if len(found) == 1 else text
 
-    def _exported(self, wanted: Labels) -> str:
+    def _find_exported_label(self, wanted: Labels) -> str:
         """Which label the target has taken the name of; "" if none."""
         for label, value in wanted.items():
             if any(_is_exported(series, label, wanted) for series in self._own):
@@ -155,7 +154,7 @@ class _Look:
                 )
         return ""
 
-    def _unlabelled(self, wanted: Labels) -> str:
+    def _find_absent_label(self, wanted: Labels) -> str:
         """Which label the series lack that have all others, or that all lack; "" if none."""
         nowhere = {label for label in wanted if not any(each.get(label) for each in self._own)}
         lacks = [
@@ -174,7 +173,7 @@ class _Look:
             " name other labels in spec.measure.labels"
         )
 
-    def _renamed(self, wanted: Labels) -> str:
+    def _find_other_values(self, wanted: Labels) -> str:
         """What series have in place of one label that is wrong; "" if no other label is right."""
         by_label: dict[str, set[str]] = {}
         for series in self._own:
@@ -186,25 +185,20 @@ class _Look:
         texts = []
         for label, found in sorted(by_label.items()):
             rest = _text({k: v for k, v in wanted.items() if k != label})
-            near = difflib.get_close_matches(
-                wanted[label], sorted(found)[:COMPARED], n=NAMED, cutoff=0.0
-            )
-            there = " or ".join(
-                f"{{{shortened(_text({**wanted, label: value}))}}}" for value in near
-            )
+            near = _find_nearest(wanted[label], sorted(found))
+            there = _show_matchers(_text({**wanted, label: value}) for value in near)
             if len(found) == 1:
                 there += (
                     f", the only {label} with {{{rest}}} that no other Server has: if the replicas"
                     f" report under this name, correct spec.measure.labels.{label}"
                 )
-            texts.append(f"there is {there}")
+            texts.append(there)
         return "; ".join(texts)
 
-    def _near(self, wanted: Labels) -> str:
+    def _find_near_series(self, wanted: Labels) -> str:
         labels = self._group.labels
         known = {_text({n: each.get(n, "") for n in labels}) for each in self._own[:COMPARED]}
-        near = difflib.get_close_matches(_text(wanted), sorted(known), n=NAMED, cutoff=0.0)
-        return "there is " + " or ".join(f"{{{shortened(text)}}}" for text in near)
+        return _show_matchers(_find_nearest(_text(wanted), sorted(known)))
 
     def _other_engines(self, wanted: Labels) -> str:
         """What follows that Prometheus has no series of the source."""
@@ -229,6 +223,15 @@ class _Look:
             if labels
         ]
         return "; ".join(texts)
+
+
+def _find_nearest(text: str, texts: Sequence[str]) -> list[str]:
+    """The texts that are most like one, of the first ones: each takes its time."""
+    return difflib.get_close_matches(text, texts[:COMPARED], n=NAMED, cutoff=0.0)
+
+
+def _show_matchers(matchers: Iterable[str]) -> str:
+    return "there is " + " or ".join(f"{{{shortened(text)}}}" for text in matchers)
 
 
 def _matches(series: Labels, wanted: Labels) -> set[str]:

@@ -129,6 +129,7 @@ def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
     usual = f"{seconds} / ({samples} and count {group.by} ({older}))"
     between = f"min {group.by} ({_interval(group, recently)}) or {usual}"
     since = f"time() - {MARGIN_SECONDS} - 2 * {seconds} / {samples}"
+    copied = " or ".join(_copied_series(group))
     parts = [
         *((name, _gauge(group, gauge)) for name, gauge in group.source.gauges.items()),
         ("reporting", reporting),
@@ -139,7 +140,7 @@ def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
         ("young", f"({reporting} unless count {group.by} ({older}))"),
         ("late", f"({newest} < {since})"),
         ("newest", f"({newest} < time() - {EXTRAPOLATED} * {seconds} / {samples})"),
-        ("copies", f"(max {group.by} ({_copies(group)}) > 1)"),
+        ("copies", f"(max {group.by} ({_number_of_copies(group, copied)}) > 1)"),
         *_unused(group, seconds),
         ("interval", f"quantile(0.95, {between})"),
     ]
@@ -173,12 +174,12 @@ def _pods(group: SeriesGroup, reporting: str, since: str) -> Iterator[tuple[str,
         label: ", ".join(dict.fromkeys(("cluster", "namespace", label, *group.labels)))
         for label, _ in places
     }
-    fresh = f"> on ({', '.join(group.labels)}) group_left () ({since})"
-    pods = " or ".join(
-        f"group by ({names[label]}) (({_each(group, 'timestamp({})', where)}) {fresh})"
+    newest = " or ".join(
+        f"max by ({names[label]}) ({_each(group, 'timestamp({})', where)})"
         for label, where in places
     )
-    yield "pods", f"(count {group.by} ({pods}) != {reporting})"
+    fresh = f"({newest}) > on ({', '.join(group.labels)}) group_left () ({since})"
+    yield "pods", f"(count {group.by} ({fresh}) != {reporting})"
 
 
 def _of_changed_labels(group: SeriesGroup, seconds: int) -> str:
@@ -212,10 +213,15 @@ def _counters(group: SeriesGroup) -> list[tuple[tuple[str, ...], str]]:
     return [(term.rate, term.where) for term in first if term.rate]
 
 
-def _copies(group: SeriesGroup) -> str:
-    """How many copies there are of each part of the work of a target."""
+def _copied_series(group: SeriesGroup) -> Iterable[str]:
+    """The series whose copies are counted, by a selector for each way to count requests."""
     series = (_alive(group), *(_any_of(group, *counters) for counters in _counters(group)))
-    return f"count by (__name__, {group.of_parts}) ({' or '.join(dict.fromkeys(series))})"
+    return dict.fromkeys(series)
+
+
+def _number_of_copies(group: SeriesGroup, series: str) -> str:
+    """How many copies there are of each part of the work of a target."""
+    return f"count by (__name__, {group.of_parts}) ({series})"
 
 
 def _unused(group: SeriesGroup, seconds: int) -> Iterator[tuple[str, str]]:
@@ -233,7 +239,7 @@ def _unused(group: SeriesGroup, seconds: int) -> Iterator[tuple[str, str]]:
         yield "unused", f"(max {group.by} ({requests}) unless count {group.by} ({counters}))"
 
 
-def unlike(group: SeriesGroup, seconds: int) -> Query | None:
+def unlike_copies(group: SeriesGroup, seconds: int) -> Query | None:
     """Return the query for series that are no copies; None without counters.
 
     Part: `unlike`, the counters whose copies differ by more than they count in a window.
@@ -253,11 +259,10 @@ def unlike(group: SeriesGroup, seconds: int) -> Query | None:
 
 def labels_of_copies(group: SeriesGroup) -> Query:
     """Return the query for the copies of a series, of one target of each server."""
-    by = f"by (__name__, {group.of_parts})"
-    series = (_alive(group), *(_any_of(group, *counters) for counters in _counters(group)))
     texts = (
-        f"{each} and on (__name__, {group.of_parts}) topk {group.by} (1, count {by} ({each}) > 1)"
-        for each in dict.fromkeys(series)
+        f"{each} and on (__name__, {group.of_parts})"
+        f" topk {group.by} (1, {_number_of_copies(group, each)} > 1)"
+        for each in _copied_series(group)
     )
     return Query(group, "labels of copies", " or ".join(texts))
 

@@ -139,13 +139,13 @@ def parts_of(query: Query, answer: QueryResult) -> ReadingsByValues:
     return {values: parts for values, parts in by_values.items() if parts}
 
 
-def copies_sentence(count: float, labels: str) -> str:
-    """Return what to say of copies that differ in these labels; "" if these are not known."""
+def describe_copies(count: float, labels: str) -> str:
+    """Return what to say of copies; `labels` are those in which they differ, "" if not known."""
     differ = f", they differ in {labels}" if labels else ""
     return f"each target has {count:g} copies{differ}"
 
 
-def differing_labels(group: SeriesGroup, samples: Sequence[Sample]) -> Mapping[Values, str]:
+def find_differing_labels(group: SeriesGroup, samples: Sequence[Sample]) -> Mapping[Values, str]:
     """Return the names of the labels in which copies of a series differ, for each server."""
     rows: defaultdict[tuple[Values, Values], list[Mapping[str, str]]] = defaultdict(list)
     values_of, parts = _values_of(group), ("__name__", *group.part_labels)

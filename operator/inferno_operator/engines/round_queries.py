@@ -20,7 +20,7 @@ from inferno_operator.engines.reading import (
     ReadingsByValues,
     Values,
     cov_by_server,
-    differing_labels,
+    find_differing_labels,
     merged_warnings,
     parts_of,
 )
@@ -165,7 +165,7 @@ class RoundQueries:
         self._memory.copies = {v: known[v] for v in counts if v in known and v not in new}
         if not counts or round_.has_failed or self._effort.down:
             return
-        if unlike := promql.unlike(round_.group, round_.windows.short):
+        if unlike := promql.unlike_copies(round_.group, round_.windows.short):
             await self.optional(round_, unlike)
         if not new:
             return
@@ -175,7 +175,7 @@ class RoundQueries:
         except InfernoError as error:
             logger.warning("%s: %s: %s", query.group.name, query.name, error)
             return
-        labels = differing_labels(query.group, answer.samples)
+        labels = find_differing_labels(query.group, answer.samples)
         self._memory.copies |= {v: (counts[v], labels.get(v, "")) for v in new}
 
     async def slow(self, round_: Round) -> None:

@@ -14,7 +14,7 @@ from inferno_operator.engines.reading import (
     REPLICAS,
     Reading,
     Values,
-    copies_sentence,
+    describe_copies,
 )
 from inferno_operator.engines.round_queries import (
     Effort,
@@ -186,7 +186,7 @@ def _reading(round_: Round, values: Values, differing: str) -> Reading:
     answers.setdefault(REPLICAS, {})
     copies = answers[REPLICAS].get("copies")
     return Reading(
-        copies=copies_sentence(copies, differing) if copies else "",
+        copies=describe_copies(copies, differing) if copies else "",
         answers=answers,
         refused=round_.refused,
         unavailable=round_.unavailable,

@@ -138,12 +138,12 @@ def empty_fields(manifest: Mapping[str, object]) -> tuple[ManifestError, ...]:
     manifest
         An object of a kind of ours that `parse` takes; its metadata and status are not looked at.
     """
-    paths = _empty(_resource_of(manifest), manifest)
+    paths = _find_empty(_resource_of(manifest), manifest)
     message = "is empty, and counts as absent; give a value or remove it"
     return tuple(ManifestError(manifest, path, message) for path in paths if path[0] == "spec")
 
 
-def _empty(part: type[Part], content: Mapping[str, object]) -> Iterator[tuple[int | str, ...]]:
+def _find_empty(part: type[Part], content: Mapping[str, object]) -> Iterator[tuple[int | str, ...]]:
     """Yield the places of the fields of a part that are null."""
     for field in _fields(part):
         name = str(field.alias)
@@ -151,11 +151,11 @@ def _empty(part: type[Part], content: Mapping[str, object]) -> Iterator[tuple[in
         if value is None:
             yield (name,)
         elif isinstance(value, Mapping) and _has_part(field.annotation):
-            yield from ((name, *path) for path in _empty(_part_of(field.annotation), value))
+            yield from ((name, *path) for path in _find_empty(_part_of(field.annotation), value))
         elif isinstance(value, list) and _has_part(field.annotation):
             for place, item in enumerate(value):
                 if isinstance(item, Mapping):
-                    found = _empty(_part_of(field.annotation), item)
+                    found = _find_empty(_part_of(field.annotation), item)
                     yield from ((name, place, *path) for path in found)
 
 

@@ -50,13 +50,13 @@ def reduced(pod: Manifest) -> Manifest:
     }
     is_ready = {"type": "Ready", "status": "True"}.items()
     is_serving = any(is_ready <= c.items() for c in status.get("conditions", ()))
-    named = {"schedulerName": spec.get("schedulerName", USUAL_SCHEDULER)}
+    is_usual = spec.get("schedulerName", USUAL_SCHEDULER) == USUAL_SCHEDULER
     return {
         **_only(pod, ("apiVersion", "kind")),
         "metadata": _only(metadata, (*METADATA, *OF_ENDING)),
         "spec": {
             **_only(spec, ("nodeName", "schedulingGates")),
-            **({} if named["schedulerName"] == USUAL_SCHEDULER else named),
+            **_only(spec, () if is_usual else ("schedulerName",)),
             **containers,
         },
         "status": {
@@ -132,15 +132,15 @@ class PodIndex:
         if not terms:
             return ()
         candidates = min((self._by_label[pair] for pair in pairs), key=len, default=self.all)
-        return _meeting(terms, candidates)
+        return _select(terms, candidates)
 
     def selected_failed(self, selector: str) -> Sequence[Manifest]:
         """Return the failed pods that a selector selects; the empty selector selects none."""
         terms = [match.groupdict() for match in _terms(selector)]
-        return _meeting(terms, self.failed) if terms and self.failed else ()
+        return _select(terms, self.failed) if terms and self.failed else ()
 
 
-def _meeting(terms: Iterable[Mapping[str, str]], pods: Iterable[Manifest]) -> Sequence[Manifest]:
+def _select(terms: Iterable[Mapping[str, str]], pods: Iterable[Manifest]) -> Sequence[Manifest]:
     meets = [_requirement(term) for term in terms]
     return [pod for pod in pods if all(each(pod["metadata"].get("labels", {})) for each in meets)]
 

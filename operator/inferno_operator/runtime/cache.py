@@ -30,7 +30,7 @@ class ObjectDifference:
     after: Manifest | None
 
     @property
-    def goes_back(self) -> bool:
+    def has_gone_back(self) -> bool:
         """Whether an object has an older version, as after a restore of etcd."""
         if self.before is None or self.after is None:
             return False

@@ -1,8 +1,11 @@
-"""Controllers and watches that run beside a test."""
+"""Controllers, watches and servers that run beside a test."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+
+from aiohttp import web
 
 from inferno_operator.runtime.manager import Controller
 
@@ -26,3 +29,20 @@ async def started(*controllers: Controller) -> AsyncGenerator[None]:
         finally:
             for controller in controllers:
                 await controller.stop()
+
+
+@asynccontextmanager
+async def serving(
+    answer: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    trust: ssl.SSLContext | None = None,
+) -> AsyncGenerator[str]:
+    """Answer all requests to a port of loopback; yields its URL."""
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(application, shutdown_timeout=0.1, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=trust).start()
+    try:
+        yield f"{'https' if trust else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()

@@ -130,7 +130,7 @@ class Identity:
         configuration.proxy = configuration.proxy or _proxy(configuration.host)
         identity = cls(configuration, tls, due, expires, pair)
         if pair or configuration.cert_file:
-            identity.connections(1)  # raises where a certificate was replaced and its key was not
+            identity.open_connections(1)  # raises where the key is that of another certificate
         return identity
 
     @property
@@ -139,7 +139,7 @@ class Identity:
         token: str | None = self.configuration.api_key.get(TOKEN)
         return token and token.strip()  # a file may end with a line end
 
-    def connections(self, most: int) -> RESTClientObject:
+    def open_connections(self, most: int) -> RESTClientObject:
         """Return connections with its certificate; the client reads that from files only."""
         if self.pair is None:
             made = RESTClientObject(self.configuration)
@@ -277,12 +277,12 @@ class _Loader(KubeConfigLoader):
         self.pair = (certificate, key) if certificate and key else None
         self.due = self.expires = None
         if ends := status.get("expirationTimestamp"):
-            self.expires = _time(ends)
+            self.expires = _parse_time(ends)
             left = max(SHARE_LEFT * (self.expires - began), timedelta())
             self.due = self.expires - min(left, timedelta(seconds=RENEWED_S))
 
 
-def _time(text: object) -> datetime:
+def _parse_time(text: object) -> datetime:
     """Return when credentials end, as a plugin says it."""
     try:
         time = datetime.fromisoformat(str(text))
@@ -306,16 +306,32 @@ async def _call_plugin(
     command, version = settings.get("command"), settings.get("apiVersion")
     if not command or not version:
         raise config.ConfigException("users[].user.exec needs command and apiVersion")
-    program = str(base / command) if os.sep in command else command
     about = f"the plugin {command!r}"
     may_ask = may_ask and settings.get("interactiveMode") != "Never"
-    request = {"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": may_ask}}
+    process = await _start_plugin(settings, base, about, may_ask=may_ask)
+    printed, said = await _read_all(process, about, may_ask=may_ask)
+    if process.returncode:
+        text = f"{about} ends with status {process.returncode}"
+        words = shortened(said.decode(errors="replace"))
+        raise config.ConfigException(": ".join(filter(None, (text, words))))
+    return _parse_status(printed, version, about)
+
+
+async def _start_plugin(
+    settings: Mapping[str, Any], base: Path, about: str, *, may_ask: bool
+) -> asyncio.subprocess.Process:
+    command = settings["command"]
+    program = str(base / command) if os.sep in command else command
+    request = {
+        "apiVersion": settings["apiVersion"],
+        "kind": "ExecCredential",
+        "spec": {"interactive": may_ask},
+    }
     given = {item["name"]: item["value"] for item in settings.get("env") or ()}
-    environment = {**os.environ, **given, "KUBERNETES_EXEC_INFO": json.dumps(request)}
     try:
-        process = await asyncio.create_subprocess_exec(
+        return await asyncio.create_subprocess_exec(
             *(program, *(settings.get("args") or ())),
-            env=environment,
+            env={**os.environ, **given, "KUBERNETES_EXEC_INFO": json.dumps(request)},
             stdin=None if may_ask else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -325,6 +341,12 @@ async def _call_plugin(
         hint = " ".join(str(settings.get("installHint") or "").split())
         text = ": ".join(filter(None, (f"{about} cannot be started", error.strerror, hint)))
         raise config.ConfigException(text) from error
+
+
+async def _read_all(
+    process: asyncio.subprocess.Process, about: str, *, may_ask: bool
+) -> tuple[bytes, bytes]:
+    """Return what a plugin prints to stdout and stderr; it has ended then, or is killed."""
     readers = [asyncio.create_task(_read(s)) for s in (process.stdout, process.stderr)]
     try:
         async with asyncio.timeout(None if may_ask else PLUGIN_S):
@@ -340,10 +362,11 @@ async def _call_plugin(
         await asyncio.gather(*readers, return_exceptions=True)
         if process.returncode is None:
             await _kill(process, with_children=not may_ask)
-    if process.returncode:
-        text = f"{about} ends with status {process.returncode}"
-        words = shortened(said.decode(errors="replace"))
-        raise config.ConfigException(": ".join(filter(None, (text, words))))
+    return printed, said
+
+
+def _parse_status(printed: bytes, version: str, about: str) -> Mapping[str, Any]:
+    """Return the status of an ExecCredential."""
     try:
         answer = json.loads(printed)
         if answer["apiVersion"] != version:
@@ -426,7 +449,7 @@ class ApiAccess:
             await asyncio.shield(self._renewal)
         return self.identity
 
-    async def after_refusal(self, refused: Identity) -> Identity:
+    async def replace_refused(self, refused: Identity) -> Identity:
         """Return another identity than one that was refused, or the same if there is no other."""
         if self.identity is refused and (self._renewal is not None or self._may_renew()):
             await asyncio.shield(self._renew())
@@ -496,7 +519,7 @@ class RenewingClient(ApiClient):
         super().__init__(access.identity.configuration)
         self._access, self._most = access, connections
         self._tls = access.identity.tls
-        self.rest_client = access.identity.connections(connections)
+        self.rest_client = access.identity.open_connections(connections)
         self._retired: list[tuple[datetime, RESTClientObject]] = []
 
     async def call_api(
@@ -513,12 +536,12 @@ class RenewingClient(ApiClient):
         try:
             answer = await self._send(identity, *request)
         except aiohttp.ClientSSLError:  # such as of an API server with a new authority
-            other = await self._access.after_refusal(identity)
+            other = await self._access.replace_refused(identity)
             if other.tls == identity.tls:
                 raise
             return await self._send(other, *request)
         if answer.status == HTTPStatus.UNAUTHORIZED:
-            other = await self._access.after_refusal(identity)
+            other = await self._access.replace_refused(identity)
             if not other.is_same(identity):
                 answer.response.release()
                 answer = await self._send(other, *request)
@@ -553,7 +576,7 @@ class RenewingClient(ApiClient):
 
     async def _connect_as(self, identity: Identity) -> None:
         """Open connections with another certificate from now on; requests under way go on."""
-        connections = identity.connections(self._most)
+        connections = identity.open_connections(self._most)
         self._retired.append((time_of_day(), self.rest_client))
         self.rest_client, self._tls = connections, identity.tls
         oldest = time_of_day() - timedelta(seconds=KEPT_S)

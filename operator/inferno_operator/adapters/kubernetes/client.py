@@ -66,7 +66,7 @@ RETRIABLE = frozenset(
 
 
 @asynccontextmanager
-async def accessible() -> AsyncIterator[ApiAccess]:
+async def open_access() -> AsyncIterator[ApiAccess]:
     """Begin access with the pod's service account or, outside a cluster, with the kubeconfig.
 
     Raises

@@ -27,9 +27,6 @@ WINDOW_S = 60
 VLLM = "vllm:"
 """What the names of metrics begin with; what runs vLLM may give them another prefix."""
 
-RAY = ("ReplicaId", "WorkerId")
-"""Labels that tell apart the engines behind one target of Ray; others have none of them."""
-
 PART = "part"
 REPLICA = ("namespace", "pod", "instance")
 MODEL, ENGINE = "model_name", "engine"
@@ -199,8 +196,9 @@ class PrometheusWindows:
     window_s
         Length of the windows [s], at least four scrapes.
     prefixes
-        With what the names of the metrics of vLLM begin; where it is not only its own prefix, a
-        target may have several engines, which are told apart.
+        With what the names of the metrics of vLLM begin.
+    replicas
+        Labels that tell replicas apart where one target has the metrics of several.
     """
 
     def __init__(
@@ -209,9 +207,10 @@ class PrometheusWindows:
         labelled: Callable[[], Sequence[LabelledReplicas]],
         window_s: int = WINDOW_S,
         prefixes: Sequence[str] = (VLLM,),
+        replicas: Iterable[str] = (),
     ) -> None:
         self._prometheus = prometheus
-        self._prefixes = prefixes
+        self._prefixes, self._replicas = prefixes, frozenset(replicas)
         self._labelled = labelled
         self._window_s = window_s
 
@@ -223,8 +222,7 @@ class PrometheusWindows:
         labelled = self._labelled()
         if not labelled:
             return {}
-        names = {name for each in labelled for name in each.labels}
-        names |= {*(RAY if self._prefixes != (VLLM,) else ())}
+        names = self._replicas.union(*(each.labels for each in labelled))
         selector = _selector(labelled)
         queries = [
             expression(parts, names, self._window_s, selector, self._prefixes)

@@ -65,9 +65,9 @@ class CardTypes:
         is_other = self._catalogue.is_other
         return [r for r in machine.cards if not self._is_card(r) and not is_other(machine, r)]
 
-    def should_have_cards(self, machine: Machine) -> bool:
+    def has_card_label(self, machine: Machine) -> bool:
         """Whether a label that only nodes with cards have names some."""
-        return self._catalogue.names_cards(machine)
+        return self._catalogue.has_card_label(machine)
 
     def _is_card(self, resource: str) -> bool:
         return resource in self._resources or self._catalogue.is_card(resource)
@@ -110,7 +110,7 @@ class CardTypes:
                 return named
         return None
 
-    def names_parts(self, card_type: str, parts: CardParts) -> bool:
+    def has_words_of_parts(self, card_type: str, parts: CardParts) -> bool:
         """Whether a type says that its cards are parts of cards, as far as they are."""
         return parts.words & self._catalogue.must_be_named <= words_of(card_type)
 

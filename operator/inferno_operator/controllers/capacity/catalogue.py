@@ -93,14 +93,14 @@ class PartRule(Part):
 
     def read(self, node: CardNode, resource: str) -> str:
         """Return the words for the parts; "" if the node does not say that they are some."""
+        if not fnmatchcase(resource, self.resource):
+            return ""
         value = resource
         if self.label:
             value = node.labels.get(self.label_of(resource), "")
         elif self.annotation:
             value = node.annotations.get(self._annotation_of(node, resource), "")
-        if not value or not fnmatchcase(resource, self.resource):
-            return ""
-        match = re.fullmatch(self.value, value, re.DOTALL)
+        match = re.fullmatch(self.value, value, re.DOTALL) if value else None
         return match.expand(self.words) if match else ""
 
     def evidence(self, node: CardNode, resource: str) -> str:
@@ -115,11 +115,13 @@ class PartRule(Part):
         return self.label.replace("{resource}", resource)
 
     def _annotation_of(self, node: CardNode, resource: str) -> str:
-        """Return the annotation that is read; that of the resource itself, where each has one."""
-        names = sorted(name for name in node.annotations if fnmatchcase(name, self.annotation))
-        own = [name for name in names if name.endswith(f"-{resource.partition('/')[2]}")]
-        is_of_all = self.annotation.endswith("register")
-        return next(iter(names if is_of_all else own), "")
+        """Return the annotation that is read; "" if there is none.
+
+        A pattern with an open end is for annotations that end with the name of their resource.
+        """
+        end = f"-{resource.partition('/')[2]}" if self.annotation.endswith("*") else ""
+        names = (name for name in node.annotations if fnmatchcase(name, self.annotation))
+        return min((name for name in names if name.endswith(end)), default="")
 
 
 class CardNumber(Part):
@@ -231,7 +233,7 @@ class CardCatalogue(Part):
                 evidence.append(f"{label.label}={node.labels[label.label]}")
         return CardParts(frozenset(words), "; ".join(evidence[:2]))
 
-    def names_cards(self, node: CardNode) -> bool:
+    def has_card_label(self, node: CardNode) -> bool:
         """Whether a label of discovery or of a cloud names the cards of a node."""
         return any(label.is_sure and node.labels.get(label.label) for label in self.labels)
 

@@ -159,13 +159,13 @@ def view(namespace: str, types: CardTypes, fleet: Fleet) -> NodeView:
     partial: Counter[tuple[str, str]] = Counter()
     for machine in fleet.machines:
         resources = types.resources(machine)
-        obstacle = _obstacle(machine, types)
-        if obstacle:
-            left_out.update([obstacle] if resources else ())
+        if obstacle := _obstacle(machine, types):
+            if resources:
+                left_out[obstacle] += 1
             continue
         unknown = types.unknown_resources(machine)
         unmatched += [types.unmatched(machine, resource) for resource in unknown]
-        if not resources and not unknown and types.should_have_cards(machine):
+        if not resources and not unknown and types.has_card_label(machine):
             unmatched.append(types.unmatched(machine, NOT_OFFERED))
         for resource in resources:
             card_type = types.type_of(machine, resource)
@@ -173,7 +173,7 @@ def view(namespace: str, types: CardTypes, fleet: Fleet) -> NodeView:
                 unmatched.append(types.unmatched(machine, resource))
                 continue
             parts = types.parts_of(machine, resource)
-            if not types.names_parts(card_type, parts):
+            if not types.has_words_of_parts(card_type, parts):
                 partial[card_type, parts.evidence] += 1
             held = fleet.holdings.get((machine.name, resource), NOTHING)
             ours = held.of(namespace)

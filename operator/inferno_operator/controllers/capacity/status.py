@@ -143,7 +143,7 @@ def _summary(count: CardCount, warnings: Warnings) -> str:
         reasons = ", ".join(f"{number} {why}" for why, number in count.view.left_out.items())
         parts.append(f"not counted: {reasons}")
     if count.view.unmatched:
-        parts.append(_unmatched(count.view.unmatched))
+        parts.append(_describe_unmatched(count.view.unmatched))
     parts += [
         f"{number} nodes selected for type {card_type!r} have parts of cards ({evidence}): each"
         f" part counts as a card"
@@ -161,7 +161,7 @@ def _summary(count: CardCount, warnings: Warnings) -> str:
     return "; ".join(parts)
 
 
-def _unmatched(unmatched: Sequence[Unmatched]) -> str:
+def _describe_unmatched(unmatched: Sequence[Unmatched]) -> str:
     """Return how many cards are not counted, and which resources may be cards."""
     offered = [item for item in unmatched if item.resource != NOT_OFFERED]
     cards = sum(item.machine.cards[item.resource] for item in offered if item.is_known)

@@ -246,7 +246,7 @@ def _gaps(reading: Reading, replicas: MeasuredReplicas | None) -> Iterator[str]:
     if reading.warnings:
         yield f"Prometheus warns: {'; '.join(reading.warnings)}"
     if replicas is not None and replicas.reporting < replicas.ready:
-        yield _unreporting(replicas, reading.part(REPLICAS, "absent") or 0.0)
+        yield _describe_missing(replicas, reading.part(REPLICAS, "absent") or 0.0)
     if reading.part(REPLICAS, "moved"):
         yield (
             f"labels of the series changed less than {window} ago, such as the job:"
@@ -264,7 +264,7 @@ def _gaps(reading: Reading, replicas: MeasuredReplicas | None) -> Iterator[str]:
         yield f"the replicas are known for less than {window}"
 
 
-def _unreporting(replicas: MeasuredReplicas, absent: float) -> str:
+def _describe_missing(replicas: MeasuredReplicas, absent: float) -> str:
     """Return how many replicas do not report, and where to look; some are targets all the same."""
     if replicas.reporting + absent >= replicas.ready:
         return (

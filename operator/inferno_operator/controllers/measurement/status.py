@@ -84,8 +84,8 @@ def update(observation: Observation, measured: Measured, now: datetime) -> Field
     """Return what to write after a measurement; None if nothing is to be written now.
 
     A change of the quality, of the missed targets, of what corrects plans or of which replicas of a
-    Partial measurement report is written at once;
-    numbers at most once a minute, and only if one of them moved.
+    Partial measurement report is written at once; numbers at most once a minute, and only if one of
+    them moved.
     """
     server, before = observation.resource, _before(observation)
     if not isinstance(server, Server):

@@ -165,7 +165,7 @@ class WorkloadObjects:
             self._index(difference)
         if difference.after is None:
             self.forget(place)
-        if difference.goes_back:  # also what is known of roles
+        if difference.has_gone_back:  # also what is known of roles
             for known in [p for p in self._scales if (p.kind, p.key) == (place.kind, place.key)]:
                 self.forget(known)
         self._changed(place.key.namespace)

@@ -21,6 +21,7 @@ from inferno_operator.resources import Server
 from inferno_operator.resources.objects import kind_of
 from inferno_operator.runtime.ports import UnauthenticatedError
 from inferno_optimizer.errors import InputError
+from tests.unit.operator.background import serving
 
 VERSION = "client.authentication.k8s.io/v1"
 SERVER = kind_of(Server)
@@ -53,7 +54,6 @@ class Api:
     def __init__(self, *good: str) -> None:
         self.good = set(good)
         self.seen: list[str] = []
-        self.url = ""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         header = request.headers.get("Authorization", "")
@@ -64,20 +64,6 @@ class Api:
         if known_by not in self.good:
             return web.json_response({"message": "Unauthorized"}, status=401)
         return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
-
-
-@asynccontextmanager
-async def serving(api: Api, trust: ssl.SSLContext | None = None) -> AsyncIterator[None]:
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", api.answer)
-    runner = web.AppRunner(application, shutdown_timeout=0.1, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=trust).start()
-    api.url = f"{'https' if trust else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
-    try:
-        yield
-    finally:
-        await runner.cleanup()
 
 
 class Plugin:
@@ -138,6 +124,15 @@ async def connected(kubeconfig: Path, clock: Clock) -> AsyncIterator[ApiReader]:
         yield ApiReader(api)
 
 
+@asynccontextmanager
+async def connected_by(plugin: Plugin, api: Api, clock: Clock) -> AsyncIterator[ApiReader]:
+    """Serve, and connect with what a plugin gives."""
+    async with serving(api.answer) as url:
+        kubeconfig = write_kubeconfig(plugin.path.with_name("k"), url, plugin.user)
+        async with connected(kubeconfig, clock) as reader:
+            yield reader
+
+
 async def ask(reader: ApiReader) -> None:
     await reader.list(SERVER, "n")
 
@@ -167,16 +162,13 @@ def plugin(tmp_path: Path) -> Plugin:
 
 @pytest.mark.parametrize("seconds", [20, 3600])
 async def test_a_plugin_is_called_again_before_its_token_expires(
-    seconds: int, clock: Clock, plugin: Plugin, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    seconds: int, clock: Clock, plugin: Plugin, caplog: pytest.LogCaptureFixture
 ) -> None:
     api = Api("t1", "t2", "t3")
     plugin.give("t1", expires=clock() + timedelta(seconds=seconds))
 
     with caplog.at_level("INFO"):
-        async with (
-            serving(api),
-            connected(write_kubeconfig(tmp_path / "k", api.url, plugin.user), clock) as reader,
-        ):
+        async with connected_by(plugin, api, clock) as reader:
             clock.later(seconds / 2)
             await ask(reader)
             assert plugin.calls == 1
@@ -192,16 +184,11 @@ async def test_a_plugin_is_called_again_before_its_token_expires(
     assert [m for m in caplog.messages if "as they expire" in m] == [caplog.messages[0]]
 
 
-async def test_a_token_that_has_expired_is_not_sent(
-    clock: Clock, plugin: Plugin, tmp_path: Path
-) -> None:
+async def test_a_token_that_has_expired_is_not_sent(clock: Clock, plugin: Plugin) -> None:
     api = Api("t1", "t2")
     plugin.give("t1", expires=clock() + timedelta(seconds=20))
 
-    async with (
-        serving(api),
-        connected(write_kubeconfig(tmp_path / "k", api.url, plugin.user), clock) as reader,
-    ):
+    async with connected_by(plugin, api, clock) as reader:
         plugin.give("t2", expires=clock() + timedelta(seconds=120))
         clock.later(60)
         await asyncio.gather(*(ask(reader) for _ in range(8)))
@@ -209,16 +196,11 @@ async def test_a_token_that_has_expired_is_not_sent(
     assert (plugin.calls, set(api.seen)) == (2, {"t2"})
 
 
-async def test_a_plugin_is_called_once_after_a_refusal(
-    clock: Clock, plugin: Plugin, tmp_path: Path
-) -> None:
+async def test_a_plugin_is_called_once_after_a_refusal(clock: Clock, plugin: Plugin) -> None:
     api = Api("t1")
     plugin.give("t1")
 
-    async with (
-        serving(api),
-        connected(write_kubeconfig(tmp_path / "k", api.url, plugin.user), clock) as reader,
-    ):
+    async with connected_by(plugin, api, clock) as reader:
         await ask(reader)
         api.good = {"t2"}
         plugin.give("t2")
@@ -229,15 +211,12 @@ async def test_a_plugin_is_called_once_after_a_refusal(
 
 
 async def test_credentials_that_stay_refused_are_said_once(
-    clock: Clock, plugin: Plugin, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    clock: Clock, plugin: Plugin, caplog: pytest.LogCaptureFixture
 ) -> None:
     api = Api("t1")
     plugin.give("t1")
 
-    async with (
-        serving(api),
-        connected(write_kubeconfig(tmp_path / "k", api.url, plugin.user), clock) as reader,
-    ):
+    async with connected_by(plugin, api, clock) as reader:
         await ask(reader)
         api.good = {"t2"}
         plugin.fail("the session has ended: log in")
@@ -258,15 +237,12 @@ async def test_credentials_that_stay_refused_are_said_once(
 
 
 async def test_a_plugin_that_fails_for_a_while_is_no_outage(
-    clock: Clock, plugin: Plugin, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    clock: Clock, plugin: Plugin, caplog: pytest.LogCaptureFixture
 ) -> None:
     api = Api("t1", "t2")
     plugin.give("t1", expires=clock() + timedelta(seconds=20))
 
-    async with (
-        serving(api),
-        connected(write_kubeconfig(tmp_path / "k", api.url, plugin.user), clock) as reader,
-    ):
+    async with connected_by(plugin, api, clock) as reader:
         plugin.fail("no network")
         clock.later(18)
         await ask(reader)
@@ -285,14 +261,14 @@ async def test_a_token_in_a_file_is_read_again(
 ) -> None:
     api = Api("t1", "t2")
 
-    def write(token: str) -> Path:
+    def write(token: str, url: str) -> Path:
         (tmp_path / "token").write_text(f"{token}\n")  # as an editor or a Secret has it
         user: dict[str, object] = {"tokenFile": "token"} if where == "tokenFile" else {where: token}
-        return write_kubeconfig(tmp_path / "k", api.url, user)
+        return write_kubeconfig(tmp_path / "k", url, user)
 
-    async with serving(api), connected(write("t1"), clock) as reader:
+    async with serving(api.answer) as url, connected(write("t1", url), clock) as reader:
         await ask(reader)
-        write("t2 ".strip())
+        write("t2", url)
         if is_refused:
             api.good = {"t2"}
         clock.later(6 if is_refused else 61)
@@ -328,7 +304,7 @@ async def test_a_certificate_that_rotates_is_used(
     api = Api("one")
     authority.cert_pem.write_to_path(tmp_path / "ca")
 
-    def issue(name: str) -> Path:
+    def issue(name: str, url: str) -> Path:
         pair = authority.issue_cert(f"{name}.example.com", common_name=name)
         certificate, key = pair.cert_chain_pems[0].bytes(), pair.private_key_pem.bytes()
         (tmp_path / "crt").write_bytes(certificate)
@@ -344,12 +320,12 @@ async def test_a_certificate_that_rotates_is_used(
             "data": {**data},
             "plugin": plugin.user,
         }
-        return write_kubeconfig(tmp_path / "k", api.url, users[source], tmp_path / "ca")
+        return write_kubeconfig(tmp_path / "k", url, users[source], tmp_path / "ca")
 
-    async with serving(api, trust), connected(issue("one"), clock) as reader:
+    async with serving(api.answer, trust) as url, connected(issue("one", url), clock) as reader:
         await ask(reader)
         api.good = {"two"}
-        issue("two")
+        issue("two", url)
         clock.later(6)
         await ask(reader)
 
@@ -364,9 +340,9 @@ async def test_an_authority_that_rotates_is_trusted(clock: Clock, tmp_path: Path
         authority.issue_cert("127.0.0.1").configure_cert(contexts[authority])
     old.cert_pem.write_to_path(tmp_path / "ca")
 
-    async with serving(api, contexts[new]):
+    async with serving(api.answer, contexts[new]) as url:
         user: dict[str, object] = {"token": "t"}
-        kubeconfig = write_kubeconfig(tmp_path / "k", api.url, user, tmp_path / "ca")
+        kubeconfig = write_kubeconfig(tmp_path / "k", url, user, tmp_path / "ca")
         async with connected(kubeconfig, clock) as reader:
             new.cert_pem.write_to_path(tmp_path / "ca")
             clock.later(6)
@@ -380,8 +356,8 @@ async def test_another_cluster_in_the_kubeconfig_is_not_followed(
 ) -> None:
     api = Api("t1")
 
-    async with serving(api):
-        kubeconfig = write_kubeconfig(tmp_path / "k", api.url, {"token": "t1"})
+    async with serving(api.answer) as url:
+        kubeconfig = write_kubeconfig(tmp_path / "k", url, {"token": "t1"})
         async with connected(kubeconfig, clock) as reader:
             write_kubeconfig(kubeconfig, "http://127.0.0.1:1", {"token": "t2"})
             for _ in range(3):
@@ -410,16 +386,11 @@ async def test_what_a_plugin_that_hangs_has_started_is_not_waited_for(
             await ApiAccess.begin(str(kubeconfig), Kubeconfig(str(kubeconfig)).load)
 
 
-async def test_a_token_with_a_line_end_is_sent_without_it(
-    clock: Clock, plugin: Plugin, tmp_path: Path
-) -> None:
+async def test_a_token_with_a_line_end_is_sent_without_it(clock: Clock, plugin: Plugin) -> None:
     api = Api("t1")
     plugin.give("t1\n")
 
-    async with (
-        serving(api),
-        connected(write_kubeconfig(tmp_path / "k", api.url, plugin.user), clock) as reader,
-    ):
+    async with connected_by(plugin, api, clock) as reader:
         await ask(reader)
 
     assert api.seen == ["t1"]

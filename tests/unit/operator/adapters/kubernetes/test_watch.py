@@ -14,7 +14,7 @@ from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Place, kind_of
 from inferno_operator.runtime.informers import Informers, Subscription
 from tests.loops import VirtualTimeLoop
-from tests.unit.operator.background import in_background
+from tests.unit.operator.background import in_background, serving
 from tests.unit.operator.objects import Manifest, server
 
 SERVER = kind_of(Server)
@@ -100,13 +100,7 @@ class Api:
 @asynccontextmanager
 async def followed(api: Api) -> AsyncIterator[Subscription]:
     """Follow the objects of an API server, through real connections."""
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", api.answer)
-    runner = web.AppRunner(application, shutdown_timeout=0.1, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with serving(api.answer) as url:
         configuration = Configuration(host=url)
         configuration.client_session_kwargs = {"trust_env": False}  # asked in a thread
         async with ApiClient(configuration) as client:
@@ -114,8 +108,6 @@ async def followed(api: Api) -> AsyncIterator[Subscription]:
             async with in_background(subscription.run()):
                 await subscription.complete(MINUTE_S)
                 yield subscription
-    finally:
-        await runner.cleanup()
 
 
 Work = Callable[[Api, Subscription], Coroutine[object, object, None]]
