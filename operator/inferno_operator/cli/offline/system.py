@@ -15,11 +15,12 @@ from inferno_operator.cli.offline.documents import Document
 from inferno_operator.cli.offline.doubts import doubts, implausible_data, place_of, refused_names
 from inferno_operator.cli.offline.manifests import count_others, read_documents
 from inferno_optimizer.errors import InputError, InvalidObjectsError, UnsupportedError
+from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Reason
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import System
-from inferno_optimizer.validation import UNMATCHED, Problem, find_problems
-from inferno_optimizer.wire.codec import decode_system, is_system, null_keys, unknown_keys
+from inferno_optimizer.validation import UNMATCHED, Problem
+from inferno_optimizer.wire.codec import decode_system, ignored_keys, is_system
 
 if TYPE_CHECKING:
     from inferno_operator.resources import Load, Measure, Resource
@@ -126,13 +127,15 @@ def system_of(
 
 
 def _system_of_data(document: Document, on_unknown: OnUnknown, doubt: Remark) -> System:
-    on_unknown([f"{document.origin}: {key}" for key in unknown_keys(document.content)])
+    unknown, nulls = (
+        [f"{document.origin}: {key}" for key in keys] for keys in ignored_keys(document.content)
+    )
+    on_unknown(unknown)
     with _located(document):
-        system = decode_system(document.content)
-    _refuse_invalid(find_problems(system), lambda _: document.origin)
-    nulls = [f"{document.origin}: {key}" for key in null_keys(document.content)]
-    doubt([*nulls, *implausible_data(system, document.origin)])
-    return system
+        catalogue = Catalogue(decode_system(document.content))
+    _refuse_invalid(catalogue.all_problems, lambda _: document.origin)
+    doubt([*nulls, *implausible_data(catalogue, document.origin)])
+    return catalogue.system
 
 
 def read_resources(
@@ -245,7 +248,7 @@ def _system_of_manifests(
     doubt(
         [
             *_empty_lines(document for _, document in parsed),
-            *doubts(snapshot.system, doubtful, origins),
+            *doubts(Catalogue(snapshot.system), doubtful, origins),
             *refused_names(parsed),
         ]
     )
