@@ -87,9 +87,11 @@ class TextTable:
         """Return the number of characters of a line."""
         return sum(self._widths()) + len(GAP) * (len(self.headings) - 1)
 
-    def without(self, name: str) -> "TextTable":
-        """Return the table without a column."""
-        kept = [place for place, heading in enumerate(self.headings) if name_of(heading) != name]
+    def without(self, *names: str) -> "TextTable":
+        """Return the table without some columns."""
+        kept = [
+            place for place, heading in enumerate(self.headings) if name_of(heading) not in names
+        ]
         rows = [[row[place] for place in kept] for row in self.rows]
         return TextTable([self.headings[place] for place in kept], rows, self.optional)
 
