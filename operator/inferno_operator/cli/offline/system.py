@@ -230,29 +230,21 @@ def _system_of_manifests(
     from inferno_operator.resources.caveats import caveats
 
     parsed = _resources(documents, on_unknown)
-    resources = [_with_load(each, loads) for each, _ in parsed]
-    if not resources:
+    if not parsed:
         raise InputError(f"nothing to optimize: {_nothing_of_ours(documents)}")
     optimizers = [(r.metadata.name, d.origin) for r, d in parsed if isinstance(r, Optimizer)]
-    places = {r.metadata.namespace for r, _ in parsed}
-    if len(places) > 1 and {*places} != {"", "default"}:
-        named = [(r.metadata.namespace or "none", d.origin) for r, d in parsed]
-        _refuse_several("namespaces", named, "; choose one: --namespace")
+    _refuse_namespaces(parsed)
     _refuse_several("Optimizers", optimizers)
+    resources = [_with_load(each, loads) for each, _ in parsed]
     snapshot = build_system(resources)
     origins = _origins(parsed)
     problems = [*(problem for _, problem in snapshot.excluded), *snapshot.problems]
     _refuse_invalid(problems, lambda problem: place_of(problem, origins))
     dangling = [problem for problem in problems if problem.reason in DANGLING]
     doubtful = [*dangling, *(found for each in resources for found in caveats(each))]
-    doubt(
-        [
-            *_empty_lines(document for _, document in parsed),
-            *doubts(Catalogue(snapshot.system), doubtful, origins),
-            *refused_names(parsed),
-        ]
-    )
-    if not any(isinstance(resource, Optimizer) for resource in resources):
+    found = doubts(Catalogue(snapshot.system), doubtful, origins)
+    doubt([*_empty_lines(document for _, document in parsed), *found, *refused_names(parsed)])
+    if not optimizers:
         remark([NO_OPTIMIZER])
     return snapshot.system
 
@@ -351,6 +343,13 @@ def _located(document: Document, field: Sequence[str] = ()) -> Iterator[None]:
         raise InputError(f"{document.place(error.steps or field)}: {error}") from error
     except UnsupportedError as error:
         raise UnsupportedError(f"{document.origin}: {error}") from error
+
+
+def _refuse_namespaces(parsed: "Sequence[tuple[Resource, Document]]") -> None:
+    """Refuse objects of several namespaces; "" stands for the one that is called default."""
+    if {resource.metadata.namespace for resource, _ in parsed} != {"", "default"}:
+        named = [(r.metadata.namespace or "none", d.origin) for r, d in parsed]
+        _refuse_several("namespaces", named, "; choose one: --namespace")
 
 
 def _refuse_several(what: str, named: Iterable[tuple[str, str]], advice: str = "") -> None:
