@@ -311,10 +311,10 @@ def implausible_loads(catalogue: Catalogue, servers: Iterable[Server]) -> Iterat
     """
     loaded = [s for s in servers if not s.load.idle and s.current.replicas and not s.load_spread]
     several = [server for server in loaded if server.current.replicas > 1]
-    few = _hardly_used(catalogue, several)
+    few = _find_hardly_used(catalogue, several)
     if len(few) == len(several):
         alone = [server for server in loaded if server.current.replicas == 1]
-        empty = _hardly_used(catalogue, alone)
+        empty = _find_hardly_used(catalogue, alone)
         few |= empty if len(empty) == len(alone) else set()
     for server in loaded:
         if server.name in few:
@@ -322,10 +322,10 @@ def implausible_loads(catalogue: Catalogue, servers: Iterable[Server]) -> Iterat
             yield Problem("server", server.name, field, HARDLY_ANY_LOAD, IMPLAUSIBLE)
 
 
-def _hardly_used(catalogue: Catalogue, servers: Iterable[Server]) -> set[str]:
+def _find_hardly_used(catalogue: Catalogue, servers: Iterable[Server]) -> set[str]:
     """The servers whose load is an implausibly small share of what runs."""
     cases = [
-        _where_it_runs(catalogue, case)
+        _pinned_case(catalogue, case)
         for server in servers
         if not (server.current.mix or server.current.roles)
         if isinstance(case := catalogue.case(server), Case)
@@ -341,7 +341,7 @@ def _hardly_used(catalogue: Catalogue, servers: Iterable[Server]) -> set[str]:
     return found
 
 
-def _where_it_runs(catalogue: Catalogue, case: Case) -> Case:
+def _pinned_case(catalogue: Catalogue, case: Case) -> Case:
     """The case of a server on the accelerator that it runs on, and on no other."""
     here, profiles = case.server.current.accelerator, catalogue.system.profiles
     return replace(

@@ -61,7 +61,7 @@ class Trend:
     words: str
 
 
-def narrowed(parts: Iterable[Part], *columns: str) -> Iterator[Part]:
+def without_columns(parts: Iterable[Part], *columns: str) -> Iterator[Part]:
     """Yield parts without some columns of their tables, for which a page has no room."""
     for part in parts:
         yield part if isinstance(part, str) else part.without(*columns)

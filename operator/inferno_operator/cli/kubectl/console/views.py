@@ -7,7 +7,7 @@ from functools import reduce
 
 from inferno_operator.cli.kubectl.answer import check_open, check_text, choose_plan, in_order
 from inferno_operator.cli.kubectl.console.alternatives import alternatives_of
-from inferno_operator.cli.kubectl.console.page import ConsolePage, PlanForm, narrowed
+from inferno_operator.cli.kubectl.console.page import ConsolePage, PlanForm, without_columns
 from inferno_operator.cli.kubectl.console.proof import could_cost_less
 from inferno_operator.cli.kubectl.dry_run import DryRun
 from inferno_operator.cli.options.currency import CENTS, Money
@@ -70,7 +70,7 @@ def next_view(
     compared = compare(without.solution, outcome.solution) if without else None
     return ConsolePage(
         title=f"Next plan of {name}" + (", what if" if changes else ""),
-        parts=(*warnings, *narrowed(plan, *ON_OWN_PAGES), PROOF),
+        parts=(*warnings, *without_columns(plan, *ON_OWN_PAGES), PROOF),
         document=lambda: {
             **plan_document(name, changes, planned, outcome.solution),
             **({"withoutChanges": _without_document(compared)} if compared else {}),
