@@ -81,17 +81,21 @@ def _warned(catalogue: Catalogue, server: Server, decision: Decision) -> Decisio
             warnings += warnings_of(server, profile, part.max_batch_size, target)
         origin = profile.origin if profile else ""
         error = profile.error_percent if profile else 0.0
-        parts.append(replace(part, origin=origin, error_percent=error))
-    allocation = _with_origin(decision.allocation, parts)
+        parts.append(_with_origin(part, origin, error))
+    worst = max(parts, key=lambda part: (part.error_percent, bool(part.origin)))
+    allocation = _with_origin(decision.allocation, worst.origin, worst.error_percent)
+    if allocation.mix:
+        allocation = replace(allocation, mix=tuple(parts))
+    if allocation is decision.allocation and tuple(warnings) == decision.warnings:
+        return decision
     return replace(decision, warnings=tuple(warnings), allocation=allocation)
 
 
-def _with_origin(allocation: Allocation, parts: Sequence[Allocation]) -> Allocation:
-    """An allocation whose latencies are predicted as those of its parts are."""
-    worst = max(parts, key=lambda part: (part.error_percent, bool(part.origin)))
-    origin, error = worst.origin, worst.error_percent
-    mix = tuple(parts) if allocation.mix else ()
-    return replace(allocation, mix=mix, origin=origin, error_percent=error)
+def _with_origin(allocation: Allocation, origin: str, error_percent: float) -> Allocation:
+    """An allocation whose latencies are predicted from data of an origin."""
+    if (allocation.origin, allocation.error_percent) == (origin, error_percent):
+        return allocation
+    return replace(allocation, origin=origin, error_percent=error_percent)
 
 
 def warnings_of(
@@ -307,10 +311,10 @@ def implausible_loads(catalogue: Catalogue, servers: Iterable[Server]) -> Iterat
     """
     loaded = [s for s in servers if not s.load.idle and s.current.replicas and not s.load_spread]
     several = [server for server in loaded if server.current.replicas > 1]
-    few = _hardly_used(catalogue, several)
+    few = _find_hardly_used(catalogue, several)
     if len(few) == len(several):
         alone = [server for server in loaded if server.current.replicas == 1]
-        empty = _hardly_used(catalogue, alone)
+        empty = _find_hardly_used(catalogue, alone)
         few |= empty if len(empty) == len(alone) else set()
     for server in loaded:
         if server.name in few:
@@ -318,23 +322,31 @@ def implausible_loads(catalogue: Catalogue, servers: Iterable[Server]) -> Iterat
             yield Problem("server", server.name, field, HARDLY_ANY_LOAD, IMPLAUSIBLE)
 
 
-def _hardly_used(catalogue: Catalogue, servers: Iterable[Server]) -> set[str]:
+def _find_hardly_used(catalogue: Catalogue, servers: Iterable[Server]) -> set[str]:
     """The servers whose load is an implausibly small share of what runs."""
-    outcomes = [
-        catalogue.case(replace(server, keep_accelerator=True))
+    cases = [
+        _pinned_case(catalogue, case)
         for server in servers
         if not (server.current.mix or server.current.roles)
+        if isinstance(case := catalogue.case(server), Case)
     ]
-    cases = [case for case in outcomes if isinstance(case, Case)]
     candidates = build_candidates(catalogue, cases)
     found: set[str] = set()
-    for row in range(len(candidates.usable)):
-        server = candidates.cases[int(candidates.pairs.case[row])].server
-        carried = float(candidates.sizing.max_rate[row]) * server.current.replicas * MS_PER_MINUTE
-        is_here = candidates.placement(row) == server.current.accelerator
-        if is_here and math.isfinite(carried) and server.load.arrival_rate < LEAST_USE * carried:
+    rates = candidates.sizing.max_rate.tolist()
+    for case, rate in zip(candidates.pairs.case.tolist(), rates, strict=True):
+        server = cases[case].server
+        carried = rate * server.current.replicas * MS_PER_MINUTE
+        if math.isfinite(carried) and server.load.arrival_rate < LEAST_USE * carried:
             found.add(server.name)
     return found
+
+
+def _pinned_case(catalogue: Catalogue, case: Case) -> Case:
+    """The case of a server on the accelerator that it runs on, and on no other."""
+    here, profiles = case.server.current.accelerator, catalogue.system.profiles
+    return replace(
+        case, profiles=tuple(i for i in case.profiles if profiles[i].accelerator == here), apart=()
+    )
 
 
 def priority_problem(service_class: str, priority: int) -> Problem | None:

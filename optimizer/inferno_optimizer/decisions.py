@@ -63,7 +63,7 @@ def _without_usable_row(candidates: Candidates, case: int) -> Decision:
 
 def _demand(candidates: Candidates, row: int) -> str:
     """The demand of a row as text: its load or its throughput target, whichever is larger."""
-    case = candidates.cases[int(candidates.pairs.case[row])]
+    case = candidates.case_of(row)
     if _is_for_throughput(candidates, row):
         return f"a slo-tps of {case.target.tokens_per_second:g} tokens/s"
     return f"an arrival rate of {case.server.load.arrival_rate:g} requests/min"
@@ -71,7 +71,7 @@ def _demand(candidates: Candidates, row: int) -> str:
 
 def _is_for_throughput(candidates: Candidates, row: int) -> bool:
     """Whether the throughput target needs more capacity than the load."""
-    load = candidates.cases[int(candidates.pairs.case[row])].server.load
+    load = candidates.case_of(row).server.load
     return bool(candidates.pairs.demand[row] > load.arrival_rate / MS_PER_MINUTE)
 
 
@@ -96,7 +96,7 @@ def misses(candidates: Candidates, row: int) -> list[Miss]:
 
 def _asked(candidates: Candidates, row: int) -> FloatArray:
     """Targets of the case of a row in the order of `TARGETS` [ms]; infinite where not set."""
-    target = candidates.cases[int(candidates.pairs.case[row])].target
+    target = candidates.case_of(row).target
     asked = np.array((target.itl_ms, target.wait_ms, target.ttft_ms), dtype=np.float64)
     return np.where(asked > 0, asked, np.inf)
 
@@ -158,7 +158,7 @@ def _served(
     candidates: Candidates, row: int, replicas: int, latencies: Latencies, place: int
 ) -> Decision:
     """The decision for a case that got replicas of a row; `place` is its index in the latencies."""
-    server = candidates.cases[int(candidates.pairs.case[row])].server
+    server = candidates.case_of(row).server
     if candidates.pairs.released[row]:
         generation = candidates.generation(row)
         nothing = Allocation(load=server.load, tail=Tail(), generation=generation)
@@ -180,7 +180,7 @@ def _served(
 
 def _shortage(candidates: Candidates, row: int, allocation: Allocation) -> str:
     """Why a server gets no more replicas, and, where it holds what runs, what to do."""
-    current = candidates.cases[int(candidates.pairs.case[row])].server.current
+    current = candidates.case_of(row).server.current
     holds = candidates.system.options.saturation_policy is SaturationPolicy.HOLD
     if not holds or current.mix or current.placement != allocation.placement:
         return "not enough cards"
@@ -192,7 +192,7 @@ def _kept(
     candidates: Candidates, rows: IntArray, parts: Sequence[KeptReplicas], rest: Sequence[str]
 ) -> Decision:
     """The decision for a case that keeps parts of what runs; `rows` are its usable rows."""
-    server = candidates.cases[int(candidates.pairs.case[rows[0]])].server
+    server = candidates.case_of(rows[0]).server
     runs = zip(server.current.parts, parts, strict=True)
     stay = [_shrunk(before, part.replicas) for before, part in runs if part.replicas]
     first = replace(stay[0], load=server.load)
@@ -223,7 +223,7 @@ def _shrunk(allocation: Allocation, replicas: int) -> Allocation:
 
 def _forecast_load(candidates: Candidates, row: int) -> str:
     """The load as text at which latencies are predicted: the demand of the row."""
-    case = candidates.cases[int(candidates.pairs.case[row])]
+    case = candidates.case_of(row)
     load = f"{case.server.load.arrival_rate:g} requests/min"
     if not _is_for_throughput(candidates, row):
         return load
@@ -243,7 +243,7 @@ def _allocation(
         cost=float(candidates.unit_cost[row]) * replicas,
         itl_ms=float(latencies.itl_ms[place]),
         wait_ms=float(latencies.wait_ms[place]),
-        load=candidates.cases[int(candidates.pairs.case[row])].server.load,
+        load=candidates.case_of(row).server.load,
         ttft_ms=float(latencies.ttft_ms[place]),
         tail=latencies.tail(place),
         generation=candidates.generation(row),
@@ -253,7 +253,7 @@ def _allocation(
 
 def _all_of(candidates: Candidates, row: int) -> str:
     """All the replicas of a row, as text."""
-    server = candidates.cases[int(candidates.pairs.case[row])].server
+    server = candidates.case_of(row).server
     wanted = int(candidates.replicas[row])
     part = Allocation(_accelerator(candidates, row), wanted)
     whole = replace(part, roles=candidates.roles(row, wanted))
@@ -272,7 +272,7 @@ def _mixed(candidates: Candidates, mix: Mix) -> Decision:
     ]
     # Equal shares are sorted by name, so that the order is deterministic.
     order = sorted(range(len(parts)), key=lambda i: (-shares[i], parts[i].accelerator))
-    server = candidates.cases[int(candidates.pairs.case[mix.rows[0]])].server
+    server = candidates.case_of(mix.rows[0]).server
     allocation = replace(
         parts[order[0]],
         replicas=sum(mix.replicas),
@@ -325,7 +325,7 @@ def _no_capacity(candidates: Candidates, rows: IntArray, rest: Sequence[str]) ->
     """The decision NoCapacity with what a case needs; `rows` are its usable rows, best first."""
     needs = _needs(candidates, rows, rest)
     message = f"not enough cards: it takes {needs}; add capacity or lower the load"
-    server = candidates.cases[int(candidates.pairs.case[rows[0]])].server
+    server = candidates.case_of(rows[0]).server
     return Decision(server.name, Reason.NO_CAPACITY, message)
 
 

@@ -1,7 +1,7 @@
 """Suggestions for a name that does not exist: similar names and all known names."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 
 NAMES_SHOWN = 16
@@ -54,6 +54,12 @@ def nearest(name: str, known: Sequence[str], most: int = 2) -> str:
     """The end of a message about an unknown name: similar names; empty if there are none."""
     near = " or ".join(_nearest(name, known)[:most])
     return f"; did you mean {near}?" if near else ""
+
+
+def nearest_of_each(names: Iterable[str], known: Sequence[str]) -> Mapping[str, str]:
+    """`nearest` of unknown names by name; empty for all but the first `MOST_ADVISED`."""
+    names = list(names)
+    return dict.fromkeys(names, "") | {n: nearest(n, known) for n in names[:MOST_ADVISED]}
 
 
 def alternatives(name: str, known: Sequence[str]) -> str:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from inferno_optimizer.card_types import no_accelerator, strange_types, without_count
+from inferno_optimizer.card_types import strange_types, without_count
 from inferno_optimizer.solution import Reason
-from inferno_optimizer.suggestions import MOST_ADVISED, cut, nearest
+from inferno_optimizer.suggestions import cut, nearest_of_each
 from inferno_optimizer.system import (
     Accelerator,
     Allocation,
@@ -130,8 +130,7 @@ def _problems_of_servers(system: System, strange: "_StrangeNames") -> Iterator[P
 
 def _unmatched_types(system: System) -> Iterator[Problem]:
     """Types in the capacity that no accelerator has, and types in use without an entry in it."""
-    for place, card_type in enumerate(strange_types(system)):
-        message = no_accelerator(card_type, system, is_advised=place < MOST_ADVISED)
+    for card_type, message in strange_types(system).items():
         yield Problem("capacity", card_type, "type", message, UNKNOWN_TYPE)
     missing = without_count(system)
     types = {a.name: a.type for a in system.accelerators if a.type in missing}
@@ -299,9 +298,8 @@ def _strange_names(system: System) -> _StrangeNames:
 
 
 def _advice(names: Iterable[str], known: set[str], otherwise: str) -> Mapping[str, str]:
-    in_order, strange = sorted(known), sorted(set(names) - known)
-    near = {name: nearest(name, in_order) for name in strange[:MOST_ADVISED]}
-    return {name: near.get(name) or f"; correct it or {otherwise}" for name in strange}
+    near = nearest_of_each(sorted(set(names) - known), sorted(known))
+    return {name: advice or f"; correct it or {otherwise}" for name, advice in near.items()}
 
 
 def _unknown_names(server: Server, strange: _StrangeNames) -> Iterator[Problem]:

@@ -20,7 +20,7 @@ from typing import BinaryIO
 from inferno_optimizer.errors import InfernoError, InputError
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import System
-from inferno_optimizer.wire.codec import decode_system, encode_solution, null_keys, unknown_keys
+from inferno_optimizer.wire.codec import decode_system, encode_solution, ignored_keys
 from inferno_optimizer.wire.documents import parse_json, system_of, write_json
 from inferno_optimizer.wire.fields import MisfitError
 
@@ -40,9 +40,8 @@ def answer(body: bytes, time_limit: float) -> tuple[HTTPStatus, bytes]:
     except InfernoError as error:
         message = f"optimization error: {error}"
         return HTTPStatus.NOT_FOUND, write_json({"message": message})
-    ignored = [*unknown_keys(document), *null_keys(document)]
     told = encode_solution(solution)
-    if ignored:
+    if ignored := [key for keys in ignored_keys(document) for key in keys]:
         told["certificate"]["ignored"] = ignored[:IGNORED_SHOWN]
     return HTTPStatus.OK, write_json(told)
 

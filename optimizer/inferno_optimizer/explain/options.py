@@ -201,7 +201,7 @@ def next_best(system: System, chosen: Mapping[str, str]) -> Mapping[str, Option]
     candidates = build_candidates(catalogue, cases)
     others: dict[str, Option] = {}
     for row in candidates.ranked().tolist():
-        name = cases[int(candidates.pairs.case[row])].server.name
+        name = candidates.case_of(row).server.name
         if name not in others and candidates.placement(row) != chosen[name]:
             others[name] = _option(candidates, row)
     return others
@@ -217,7 +217,7 @@ def _option(candidates: Candidates, row: int) -> Option:
     batch, generation = int(candidates.pairs.batch[row]), candidates.generation(row)
     types = " + ".join(candidates.types[t] for t, _ in candidates.cards_of(row))
     name = candidates.placement(row)
-    catalogue, model = candidates.catalogue, _server_of(candidates, row).model
+    catalogue, model = candidates.catalogue, candidates.case_of(row).server.model
     fixed = Option(name, types, max_batch_size=batch, generation=generation)
     if not candidates.usable[row]:
         return replace(fixed, reason=_out_of_reach(candidates, row))
@@ -251,13 +251,9 @@ def _option(candidates: Candidates, row: int) -> Option:
 
 def _warnings(candidates: Candidates, row: int) -> Iterator[str]:
     """Warnings about each profile of a row."""
-    case = candidates.cases[int(candidates.pairs.case[row])]
+    case = candidates.case_of(row)
     for profile, batch in candidates.profiles(row):
         yield from warnings_of(case.server, profile, batch, case.target)
-
-
-def _server_of(candidates: Candidates, row: int) -> Server:
-    return candidates.cases[int(candidates.pairs.case[row])].server
 
 
 def _per_minute(max_rate: float) -> float:

@@ -39,7 +39,7 @@ def rates(system: System) -> Rates:
     replica: dict[tuple[str, str], float] = {}
     carried = candidates.sizing.max_rate * MS_PER_MINUTE
     for row in range(len(carried)):
-        server = candidates.cases[int(candidates.pairs.case[row])].server
+        server = candidates.case_of(row).server
         demand[server.name] = float(candidates.pairs.demand[row]) * MS_PER_MINUTE
         if not (np.isfinite(carried[row]) and carried[row] > 0):
             continue

@@ -158,6 +158,10 @@ class Candidates:
         roles = (self.system.roles[i] for i in self.apart.roles_of(pair))
         return list(zip(roles, self.apart.batches(pair), strict=True))
 
+    def case_of(self, row: int) -> Case:
+        """The case of a row."""
+        return self.cases[int(self.pairs.case[row])]
+
     def placement(self, row: int) -> str:
         """The accelerator of a row; of both roles, if they are apart."""
         if self.apart is None or self.pair[row] == NO_PAIR:

@@ -58,10 +58,15 @@ class Catalogue:
     system: System
 
     @cached_property
+    def all_problems(self) -> tuple[Problem, ...]:
+        """What is wrong in the system."""
+        return find_problems(self.system)
+
+    @cached_property
     def problems(self) -> Mapping[tuple[str, str], list[Problem]]:
         """Problems by kind and name of object."""
         problems = defaultdict(list)
-        for problem in find_problems(self.system):
+        for problem in self.all_problems:
             problems[problem.kind, problem.name].append(problem)
         return problems
 

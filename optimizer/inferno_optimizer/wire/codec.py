@@ -6,7 +6,7 @@ are zero, and of items with the same name the last one counts. Unlike in the ori
 the object and the field.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import starmap
 from operator import attrgetter
@@ -61,15 +61,15 @@ def decode_system(document: object) -> System:
         raise InputError(str(misfit)) from None
 
 
-def unknown_keys(document: object) -> tuple[str, ...]:
-    """Keys that `decode_system` ignores: one line each with object, key and similar known keys."""
-    ignored = _form(document).ignored(document)
-    return tuple(str(misfit) for misfit in ignored if not misfit.is_null)
+def ignored_keys(document: object) -> tuple[Sequence[str], Sequence[str]]:
+    """Keys that have no effect in `decode_system`: one line each with object and key.
 
-
-def null_keys(document: object) -> tuple[str, ...]:
-    """Keys without a value, which counts as zero: one line each with object and key."""
-    return tuple(str(misfit) for misfit in _form(document).ignored(document) if misfit.is_null)
+    First the unknown keys, with similar known ones; then those without a value, which counts as
+    zero.
+    """
+    ignored = list(_form(document).ignored(document))
+    unknown, null = ([str(m) for m in ignored if m.is_null is null] for null in (False, True))
+    return unknown, null
 
 
 def _form(document: object) -> FieldKind[System]:

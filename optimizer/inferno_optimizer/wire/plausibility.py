@@ -95,7 +95,7 @@ def _left_out(solution: Solution, sizes: Sizes) -> Iterator[str]:
     short = {d.server for d in solution.decisions if d.reason is Reason.NO_CAPACITY}
     nobody = not any(given.replicas for given in solution.allocations.values())
     for row in candidates.ranked().tolist():
-        server = candidates.cases[int(candidates.pairs.case[row])].server
+        server = candidates.case_of(row).server
         if wronged[row] and server.name in short:
             data = data_of(server, Catalogue(sizes.system)) if nobody else ""
             yield (

@@ -14,7 +14,6 @@ from inferno_optimizer.caveats import (
     implausible_numbers,
 )
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import System
 from inferno_optimizer.validation import Problem
 
 if TYPE_CHECKING:
@@ -42,42 +41,43 @@ def place_of(problem: Problem, origins: Origins) -> str:
     return document.place(("spec", *within, *problem.field.split(".")))
 
 
-def doubts(system: System, doubtful: Iterable[Problem], origins: Origins) -> Iterator[str]:
+def doubts(catalogue: Catalogue, doubtful: Iterable[Problem], origins: Origins) -> Iterator[str]:
     """Yield a line for each doubt, with file and line, object and field.
 
     Parameters
     ----------
-    system
+    catalogue
         What the files say.
     doubtful
         Its problems that are no reason to refuse it, and numbers that are hardly meant.
     origins
         Where the objects are; of others nothing is said.
     """
-    catalogue = Catalogue(system)
     absurd: list[Problem] = []
     for problem in (*doubtful, *_running(catalogue), *_classes(catalogue)):
         if problem.reason == IMPLAUSIBLE:
             absurd.append(problem)
         elif place := place_of(problem, origins):
             yield f"{place}: {problem}"
-    yield from _implausible(system, absurd, lambda problem: place_of(problem, origins))
+    yield from _implausible(catalogue, absurd, lambda problem: place_of(problem, origins))
 
 
-def implausible_data(system: System, origin: str) -> Iterator[str]:
+def implausible_data(catalogue: Catalogue, origin: str) -> Iterator[str]:
     """Yield a line for each cause of absurd numbers in a document of SystemData."""
-    costs = (cost_problem(a.name, a.cost, a.multiplicity) for a in system.accelerators)
-    yield from _implausible(system, filter(None, costs), lambda _: origin)
+    accelerators = catalogue.system.accelerators
+    costs = (cost_problem(a.name, a.cost, a.multiplicity) for a in accelerators)
+    yield from _implausible(catalogue, filter(None, costs), lambda _: origin)
 
 
 def _implausible(
-    system: System, costs: Iterable[Problem], place: Callable[[Problem], str]
+    catalogue: Catalogue, costs: Iterable[Problem], place: Callable[[Problem], str]
 ) -> Iterator[str]:
     """Yield a line for each cause of numbers that are absurd for their unit, with the first place.
 
     One cause, such as seconds for ms, makes many numbers wrong.
     """
-    loads = implausible_loads(Catalogue(system), system.servers)
+    system = catalogue.system
+    loads = implausible_loads(catalogue, system.servers)
     causes: dict[str, list[Problem]] = {}
     for problem in (*costs, *implausible_numbers(system), *loads):
         causes.setdefault(problem.kind, []).append(problem)

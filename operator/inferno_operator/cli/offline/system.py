@@ -15,11 +15,12 @@ from inferno_operator.cli.offline.documents import Document
 from inferno_operator.cli.offline.doubts import doubts, implausible_data, place_of, refused_names
 from inferno_operator.cli.offline.manifests import count_others, read_documents
 from inferno_optimizer.errors import InputError, InvalidObjectsError, UnsupportedError
+from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Reason
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import System
-from inferno_optimizer.validation import UNMATCHED, Problem, find_problems
-from inferno_optimizer.wire.codec import decode_system, is_system, null_keys, unknown_keys
+from inferno_optimizer.validation import UNMATCHED, Problem
+from inferno_optimizer.wire.codec import decode_system, ignored_keys, is_system
 
 if TYPE_CHECKING:
     from inferno_operator.resources import Load, Measure, Resource
@@ -126,13 +127,15 @@ def system_of(
 
 
 def _system_of_data(document: Document, on_unknown: OnUnknown, doubt: Remark) -> System:
-    on_unknown([f"{document.origin}: {key}" for key in unknown_keys(document.content)])
+    unknown, nulls = (
+        [f"{document.origin}: {key}" for key in keys] for keys in ignored_keys(document.content)
+    )
+    on_unknown(unknown)
     with _located(document):
-        system = decode_system(document.content)
-    _refuse_invalid(find_problems(system), lambda _: document.origin)
-    nulls = [f"{document.origin}: {key}" for key in null_keys(document.content)]
-    doubt([*nulls, *implausible_data(system, document.origin)])
-    return system
+        catalogue = Catalogue(decode_system(document.content))
+    _refuse_invalid(catalogue.all_problems, lambda _: document.origin)
+    doubt([*nulls, *implausible_data(catalogue, document.origin)])
+    return catalogue.system
 
 
 def read_resources(
@@ -227,29 +230,21 @@ def _system_of_manifests(
     from inferno_operator.resources.caveats import caveats
 
     parsed = _resources(documents, on_unknown)
-    resources = [_with_load(each, loads) for each, _ in parsed]
-    if not resources:
+    if not parsed:
         raise InputError(f"nothing to optimize: {_nothing_of_ours(documents)}")
     optimizers = [(r.metadata.name, d.origin) for r, d in parsed if isinstance(r, Optimizer)]
-    places = {r.metadata.namespace for r, _ in parsed}
-    if len(places) > 1 and {*places} != {"", "default"}:
-        named = [(r.metadata.namespace or "none", d.origin) for r, d in parsed]
-        _refuse_several("namespaces", named, "; choose one: --namespace")
+    _refuse_namespaces(parsed)
     _refuse_several("Optimizers", optimizers)
+    resources = [_with_load(each, loads) for each, _ in parsed]
     snapshot = build_system(resources)
     origins = _origins(parsed)
     problems = [*(problem for _, problem in snapshot.excluded), *snapshot.problems]
     _refuse_invalid(problems, lambda problem: place_of(problem, origins))
     dangling = [problem for problem in problems if problem.reason in DANGLING]
     doubtful = [*dangling, *(found for each in resources for found in caveats(each))]
-    doubt(
-        [
-            *_empty_lines(document for _, document in parsed),
-            *doubts(snapshot.system, doubtful, origins),
-            *refused_names(parsed),
-        ]
-    )
-    if not any(isinstance(resource, Optimizer) for resource in resources):
+    found = doubts(Catalogue(snapshot.system), doubtful, origins)
+    doubt([*_empty_lines(document for _, document in parsed), *found, *refused_names(parsed)])
+    if not optimizers:
         remark([NO_OPTIMIZER])
     return snapshot.system
 
@@ -348,6 +343,13 @@ def _located(document: Document, field: Sequence[str] = ()) -> Iterator[None]:
         raise InputError(f"{document.place(error.steps or field)}: {error}") from error
     except UnsupportedError as error:
         raise UnsupportedError(f"{document.origin}: {error}") from error
+
+
+def _refuse_namespaces(parsed: "Sequence[tuple[Resource, Document]]") -> None:
+    """Refuse objects of several namespaces; "" stands for the one that is called default."""
+    if {resource.metadata.namespace for resource, _ in parsed} != {"", "default"}:
+        named = [(r.metadata.namespace or "none", d.origin) for r, d in parsed]
+        _refuse_several("namespaces", named, "; choose one: --namespace")
 
 
 def _refuse_several(what: str, named: Iterable[tuple[str, str]], advice: str = "") -> None:

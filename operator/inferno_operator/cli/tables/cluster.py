@@ -1,12 +1,12 @@
 """Cells that the tables of a cluster's objects share."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from inferno_operator.cli.options.currency import Money
 from inferno_operator.cli.tables.solution import PlannedReplicas
-from inferno_operator.controllers.optimization.placements import Label, plain
+from inferno_operator.controllers.optimization.placements import Label, parts_by_role, plain
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.resources import (
     Allocation,
@@ -17,7 +17,7 @@ from inferno_operator.resources import (
 )
 from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.system import Role, band_of
+from inferno_optimizer.system import band_of
 
 Labels = Callable[[str], Label]
 """The labels for the replicas of a Server, by the name of the object."""
@@ -47,7 +47,7 @@ def placement(allocation: Allocation | None, label: Label = plain) -> str:
     if allocation is None or not allocation.accelerator:
         return "-"
     replicas, starting = Counter[str](), Counter[str]()
-    for role, part in _parts(allocation):
+    for role, part in parts_by_role(allocation):
         name = label(part.accelerator, role)
         replicas[name] += part.num_replicas
         starting[name] += part.starting_replicas or 0
@@ -55,13 +55,6 @@ def placement(allocation: Allocation | None, label: Label = plain) -> str:
         f"{count} x {name}" + (f" ({starting[name]} starting)" if starting[name] else "")
         for name, count in replicas.items()
     )
-
-
-def _parts(allocation: Allocation) -> Iterator[tuple[Role, ReplicaAllocation]]:
-    if isinstance(allocation, ServerAllocation) and allocation.roles:
-        yield from allocation.roles.by_role.items()
-    else:
-        yield from ((Role.BOTH, part) for part in allocation.parts)
 
 
 def replicas_of(now: Allocation | None, planned: Allocation | None) -> PlannedReplicas:

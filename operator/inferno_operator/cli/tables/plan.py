@@ -55,24 +55,12 @@ def plan_parts(plan: PlanPreview, solution: Solution, money: Money = CENTS) -> I
 def changes_table(plan: PlanPreview, solution: Solution, money: Money = CENTS) -> TextTable:
     """Return the servers that change; only headings where nothing does."""
     ttft = with_ttft(solution.allocations.values())
-    now = (
-        "SERVER",
-        "CLASS",
-        ">LOAD",
-        "CURRENT",
-        ">CURRENT:COST",
-        "DESIRED",
-        ">DESIRED:COST",
-    )
+    now = ("SERVER", "CLASS", ">LOAD", "CURRENT", ">CURRENT:COST", "DESIRED", ">DESIRED:COST")
     then = ("PLANNED", ">BATCH", ">PLANNED:COST", *latency_headings(ttft=ttft))
     changed = [item for item in plan.servers if item.action]
     rows = [_row(item, money, ttft=ttft) for item in changed]
-    headings = (*now, *then, "ACTION", "REASON")
-    bands = [band_cell(item.planned) for item in changed]
-    if any(bands):
-        headings = (*headings, BAND)
-        rows = [(*row, cell) for row, cell in zip(rows, bands, strict=True)]
-    return TextTable(headings, rows, OPTIONAL)
+    table = TextTable((*now, *then, "ACTION", "REASON"), rows, OPTIONAL)
+    return table.with_last(BAND, [band_cell(item.planned) for item in changed])
 
 
 def _row(item: Preview, money: Money, *, ttft: bool) -> tuple[str, ...]:

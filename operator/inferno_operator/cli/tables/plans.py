@@ -94,12 +94,8 @@ def change_parts(
     spec = plan.spec
     rows = [_step_row(step, money, alternatives, labels) for step in spec.steps]
     besides = ("BEST ELSEWHERE", ">BEST ELSEWHERE:PRICE") if alternatives is not None else ()
-    headings = ("SERVER", "FROM", "TO", ">CHANGE", *besides, "REASON")
-    bands = [band_cell(step) for step in spec.steps]
-    if any(bands):
-        headings = (*headings, BAND)
-        rows = [(*row, cell) for row, cell in zip(rows, bands, strict=True)]
-    yield TextTable(headings, rows)
+    table = TextTable(("SERVER", "FROM", "TO", ">CHANGE", *besides, "REASON"), rows)
+    yield table.with_last(BAND, list(map(band_cell, spec.steps)))
     yield ""
     if notes := list(_notes(spec.steps)):
         yield from notes

@@ -87,11 +87,20 @@ class TextTable:
         """Return the number of characters of a line."""
         return sum(self._widths()) + len(GAP) * (len(self.headings) - 1)
 
-    def without(self, name: str) -> "TextTable":
-        """Return the table without a column."""
-        kept = [place for place, heading in enumerate(self.headings) if name_of(heading) != name]
+    def without(self, *names: str) -> "TextTable":
+        """Return the table without some columns."""
+        kept = [
+            place for place, heading in enumerate(self.headings) if name_of(heading) not in names
+        ]
         rows = [[row[place] for place in kept] for row in self.rows]
         return TextTable([self.headings[place] for place in kept], rows, self.optional)
+
+    def with_last(self, heading: str, cells: Sequence[str]) -> "TextTable":
+        """Return the table with one more column; as it is where no cell of that says anything."""
+        if not any(cells):
+            return self
+        rows = [(*row, cell) for row, cell in zip(self.rows, cells, strict=True)]
+        return TextTable((*self.headings, heading), rows, self.optional)
 
     def _widths(self) -> list[int]:
         return [max(map(len, cells)) for cells in zip(self._titles(), *self.rows, strict=True)]
@@ -172,11 +181,9 @@ def option_parts(options: Iterable[Option], money: Money = CENTS) -> Iterator[Pa
     ttft = with_ttft(options)
     latencies = (*latency_headings(ttft=ttft), ">MAX RATE", "WHY NOT")
     rows = [_option_row(option, money, ttft=ttft) for option in options]
-    if any(option.origin for option in options):
-        latencies = (*latencies, BAND)
-        rows = [(*row, band(option)) for row, option in zip(rows, options, strict=True)]
     optional = ("TYPE", "BATCH", "MAX RATE", BAND, "WAIT MS", "TTFT MS", "CARDS")
-    yield TextTable((*headings, *latencies), rows, optional)
+    table = TextTable((*headings, *latencies), rows, optional)
+    yield table.with_last(BAND, list(map(band, options)))
     yield from money.named()
     yield SCORE
     if warnings := [warning for option in options for warning in option.warnings]:

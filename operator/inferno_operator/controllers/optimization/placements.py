@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from inferno_operator.controllers.optimization.allocations import allocation_of
 from inferno_operator.resources import (
+    Allocation,
     Placement,
     ReplicaAllocation,
     Server,
@@ -32,15 +33,15 @@ def placements(whole: ServerAllocation | None) -> tuple[Placement, ...]:
             batch=max(part.max_batch or 0, 0),
             role=role.value,
         )
-        for role, part in _parts(whole)
+        for role, part in parts_by_role(whole)
         if part.accelerator and part.num_replicas > 0
     )
     return tuple(sorted(placed, key=lambda placement: placement.place))
 
 
-def _parts(whole: ServerAllocation | None) -> Iterator[tuple[core.Role, ReplicaAllocation]]:
+def parts_by_role(whole: Allocation | None) -> Iterator[tuple[core.Role, ReplicaAllocation]]:
     """Yield the parts of an allocation, and what their replicas do of each request."""
-    if whole is not None and whole.roles is not None:
+    if isinstance(whole, ServerAllocation) and whole.roles is not None:
         yield from whole.roles.by_role.items()
     elif whole is not None:
         yield from ((core.Role.BOTH, part) for part in whole.parts)

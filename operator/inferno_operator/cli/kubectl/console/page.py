@@ -1,6 +1,6 @@
 """A page as a value: tables, charts and numbers, which HTML, CSV and JSON are made from."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from inferno_operator.cli.options.currency import CENTS, Money
@@ -59,6 +59,12 @@ class Trend:
 
     points: Sequence[tuple[float, float]]
     words: str
+
+
+def without_columns(parts: Iterable[Part], *columns: str) -> Iterator[Part]:
+    """Yield parts without some columns of their tables, for which a page has no room."""
+    for part in parts:
+        yield part if isinstance(part, str) else part.without(*columns)
 
 
 def no_trend(_: str) -> Trend | None:

@@ -6,6 +6,7 @@ from datetime import datetime
 from inferno_operator.cli.kubectl.answer import in_order
 from inferno_operator.cli.options.currency import Money
 from inferno_operator.controllers.approval.inputs import inputs_digest
+from inferno_operator.controllers.optimization.source import READ
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.resources import (
     Certificate,
@@ -50,7 +51,7 @@ def could_cost_less_now(
 
 def _changes_since(observations: Sequence[Observation], last: LastOptimization) -> Iterator[bool]:
     """Yield whether inputs were added, changed or deleted since an optimization, where it shows."""
-    inputs = [o for o in observations if o.kind.kind in INPUTS]
+    inputs = [o for o in observations if o.kind in READ]
     yield sum(o.kind is Server for o in inputs) != last.servers
     for observation in inputs:
         resource = observation.resource
@@ -76,7 +77,3 @@ def _has_other_load(server: Server) -> bool:
     if not (current and current.load and desired and desired.load):
         return False
     return bool(moved(desired.load, current.load))
-
-
-INPUTS = frozenset({"Accelerator", "Model", "ServiceClass", "Capacity", "Server"})
-"""Kinds of objects that plans are made from."""

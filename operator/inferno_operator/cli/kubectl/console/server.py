@@ -13,7 +13,7 @@ from inferno_operator.cli.kubectl.console.events import (
     event_parts,
     events_document,
 )
-from inferno_operator.cli.kubectl.console.page import ConsolePage
+from inferno_operator.cli.kubectl.console.page import ConsolePage, without_columns
 from inferno_operator.cli.kubectl.console.past import PastLoads, latencies_of, loads_of
 from inferno_operator.cli.kubectl.console.timelines import changes_of, past_charts
 from inferno_operator.cli.kubectl.dry_run import DryRun
@@ -22,12 +22,7 @@ from inferno_operator.cli.measurement import reported
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.tables.cluster import band_cell, cost, placement
 from inferno_operator.cli.tables.measurement import comparison_parts
-from inferno_operator.cli.tables.solution import (
-    Part,
-    TextTable,
-    option_parts,
-    saved_work_parts,
-)
+from inferno_operator.cli.tables.solution import option_parts, saved_work_parts
 from inferno_operator.cli.tables.top import condition_parts
 from inferno_operator.cli.tables.what_if import remedy_parts
 from inferno_operator.controllers.optimization.allocations import priced_current
@@ -64,11 +59,12 @@ def server_view(  # noqa: PLR0913 - all that is known of a Server
     """Every option of a Server, what would serve it, its past, what is measured, its conditions."""
     chosen = choose_server(observations, namespace, name)
     system, solution = outcome.snapshot.system, outcome.solution
+    catalogue = Catalogue(system)
     options = explain(system, chosen.spec.name)
     options = with_choice(options, system, solution, chosen.spec.name)
     found = remedies(system, solution, chosen.spec.name)
     decision = next(d for d in solution.decisions if d.server == chosen.spec.name)
-    target = Catalogue(system).target(next(s for s in system.servers if s.name == decision.server))
+    target = catalogue.target(next(s for s in system.servers if s.name == decision.server))
     measurements = [item for item in reported(readable(observations)) if item.server is chosen]
     models = [r for r in readable(observations) if isinstance(r, Model)]
     curve, loads = curve_of(system, chosen, models), loads_of(chosen.spec, past, now)
@@ -77,7 +73,7 @@ def server_view(  # noqa: PLR0913 - all that is known of a Server
     return ConsolePage(
         title=f"Server {chosen.metadata.name}",
         parts=(
-            *map(_narrowed, option_parts(options, money)),
+            *without_columns(option_parts(options, money), "TYPE", "BATCH"),
             *saved_work_parts(system, chosen.spec.name),
             *remedy_parts(decision, found),
             *(part for item in measurements for part in comparison_parts(item)),
@@ -95,7 +91,7 @@ def server_view(  # noqa: PLR0913 - all that is known of a Server
             "curve": curve_document(curve) if curve else None,
             "events": events_document(events),
         },
-        figures=tuple(_figures_of(chosen, Catalogue(system), money)),
+        figures=tuple(_figures_of(chosen, catalogue, money)),
         trouble=_trouble_of(chosen),
         charts=(
             *_choices(options, target, money),
@@ -138,13 +134,6 @@ def _figures_of(server: Server, catalogue: Catalogue, money: Money) -> Iterator[
         yield KeyFigure(title, placement(found, label), f"{money.amount(cost(found))} {money.rate}")
     if desired and (band := band_cell(desired)):
         yield KeyFigure("Predicted ITL", f"{desired.itl_average or 0:.2f} ms", f"({band})")
-
-
-def _narrowed(part: Part) -> Part:
-    """Leave out of the options what the others' width is needed for."""
-    if isinstance(part, TextTable) and "WHY NOT" in part.headings:
-        return part.without("TYPE").without("BATCH")
-    return part
 
 
 def _choices(options: Sequence[Option], target: Target, money: Money) -> Iterator[Chart]:

@@ -7,7 +7,7 @@ from functools import reduce
 
 from inferno_operator.cli.kubectl.answer import check_open, check_text, choose_plan, in_order
 from inferno_operator.cli.kubectl.console.alternatives import alternatives_of
-from inferno_operator.cli.kubectl.console.page import ConsolePage, PlanForm
+from inferno_operator.cli.kubectl.console.page import ConsolePage, PlanForm, without_columns
 from inferno_operator.cli.kubectl.console.proof import could_cost_less
 from inferno_operator.cli.kubectl.dry_run import DryRun
 from inferno_operator.cli.options.currency import CENTS, Money
@@ -24,7 +24,7 @@ from inferno_operator.cli.tables.plans import (
     state_line,
     summary,
 )
-from inferno_operator.cli.tables.solution import Part, TextTable
+from inferno_operator.cli.tables.solution import Part
 from inferno_operator.controllers.approval.status import how_to_answer
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.resources import Plan, Server
@@ -45,6 +45,8 @@ NO_PLANS = (
 )
 """What the page of Plans says before there is one."""
 
+ON_OWN_PAGES = ("BATCH", "CLASS", "DESIRED COST")
+"""Columns that the pages of Servers have, and the next plan has no room for."""
 
 FAILED, APPROVED = "Failed", "Approved"
 """Phases of a Plan: it could not be carried out; somebody let it pass."""
@@ -64,10 +66,11 @@ def next_view(
     planned = preview(observations, outcome.snapshot, outcome.solution)
     name = outcome.optimizer.metadata.name
     warnings = tuple(f"warning: {change}" for change in outcome.idle)
+    plan = plan_parts(planned, outcome.solution, money)
     compared = compare(without.solution, outcome.solution) if without else None
     return ConsolePage(
         title=f"Next plan of {name}" + (", what if" if changes else ""),
-        parts=(*warnings, *map(_narrowed, plan_parts(planned, outcome.solution, money)), PROOF),
+        parts=(*warnings, *without_columns(plan, *ON_OWN_PAGES), PROOF),
         document=lambda: {
             **plan_document(name, changes, planned, outcome.solution),
             **({"withoutChanges": _without_document(compared)} if compared else {}),
@@ -78,13 +81,6 @@ def next_view(
         ),
         changes=changes,
     )
-
-
-def _narrowed(part: Part) -> Part:
-    """Leave out of the servers what their own pages have, as the others need the width."""
-    if isinstance(part, TextTable) and ">BATCH" in part.headings:
-        return part.without("BATCH").without("CLASS").without("DESIRED COST")
-    return part
 
 
 def _next_figures(planned: PlanPreview, solution: Solution, money: Money) -> Iterator[KeyFigure]:
@@ -163,10 +159,8 @@ def plan_view(
             figures=[_phase_figure(each, money) for each in (plan, second)],
             others=others,
         )
-    servers, labels = (
-        [r for r in readable(observations) if isinstance(r, Server)],
-        labels_of(observations),
-    )
+    servers = [r for r in readable(observations) if isinstance(r, Server)]
+    labels = labels_of(observations)
     possible = alternatives_of(plan, servers)
     has_failed = plan.status.phase == FAILED or is_of_strangers(plan)
     return ConsolePage(
