@@ -1,6 +1,6 @@
 """How fast the replicas of a Server go, and what its status remembers of those that went; pure."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from inferno_operator.resources import (
@@ -158,6 +158,12 @@ def next_time(
     if time_s is None:
         return None
     return max(datetime.fromtimestamp(time_s, UTC), now)
+
+
+def window_ends(reductions: Iterable[ReplicaReduction], way_down: WayDown) -> Iterator[datetime]:
+    """Return when the windows end of replicas that have gone."""
+    window = timedelta(seconds=way_down.window_s)
+    return (each.time + window for each in reductions if not each.going)
 
 
 def _reduction(time: datetime, replicas: Replicas, *, going: bool) -> ReplicaReduction:

@@ -164,6 +164,25 @@ class Memory:
         self.uncertain.discard(place)
         self.seen.pop(place, None)
 
+    def may_have_written(self, place: Place, known: int | None, wanted: int | None) -> bool:
+        """Whether a number that the API server names nobody for may be the operator's own.
+
+        It wrote that and got no answer, or ended before it recorded it.
+        """
+        return place in self.uncertain or (place not in self.known and known != wanted)
+
+    def saw_foreign(
+        self, place: Place, replicas: int, paused: datetime | None, now: datetime
+    ) -> datetime:
+        """Take note of a number of another writer; return until when it is left alone.
+
+        `paused` says since when the condition of the Server tells of that writer.
+        """
+        since = now if paused is None else min(paused, now)
+        seen = self.seen.get(place) or ForeignNumber(replicas, since, since)
+        self.seen[place] = seen.followed_by(replicas, now)
+        return self.seen[place].until
+
     def failed(self, place: Place, error: str, now: datetime) -> None:
         """Remember that a write failed."""
         before = self.failures.get(place)
@@ -460,21 +479,23 @@ class _Reader:
         wanted = None if decision.replicas is None else decision.replicas.get(workload.place, 0)
         recorded = server.recorded_replicas(workload, scale.reference.uid)
         known = memory.known.get(place, recorded)
-        name, before = last_writer(manifest, place.part), observation.status.condition(ACTUATED)
-        paused = before if before is not None and before.reason == "ForeignWriter" else None
-        # The API server may name nobody: then a write that failed, or one that was not recorded
-        # when the operator ended, may be its own.
-        is_uncertain = place in memory.uncertain or (place not in memory.known and known != wanted)
-        may_be_own = name is None or (not name and is_uncertain)
-        is_agreed = scale.replicas in (known, wanted) or scale.is_unset or may_be_own
+        name, paused = last_writer(manifest, place.part), _paused_since(observation)
         is_first = known is None and paused is None
-        if is_agreed or is_first or server.spec.actuation == "Publish":
+        is_agreed = scale.is_unset or scale.replicas in (known, wanted)
+        is_own = name is None or (not name and memory.may_have_written(place, known, wanted))
+        if is_first or is_agreed or is_own or server.spec.actuation == "Publish":
             memory.accept(place, scale.replicas)
             return None
-        since = min(paused.last_transition_time, self._now) if paused else self._now
-        seen = memory.seen.get(place) or ForeignNumber(scale.replicas, since, since)
-        seen = memory.seen[place] = seen.followed_by(scale.replicas, self._now)
-        if self._now < seen.until:
-            return ForeignWriter(name or UNKNOWN, seen.until)
+        until = memory.saw_foreign(place, scale.replicas, paused, self._now)
+        if self._now < until:
+            return ForeignWriter(name or UNKNOWN, until)
         memory.accept(place, scale.replicas)
         return None
+
+
+def _paused_since(observation: Observation) -> datetime | None:
+    """Return since when a Server is said to have another writer; None if it is not."""
+    before = observation.status.condition(ACTUATED)
+    if before is None or before.reason != "ForeignWriter":
+        return None
+    return before.last_transition_time

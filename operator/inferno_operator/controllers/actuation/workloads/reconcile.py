@@ -28,6 +28,7 @@ from inferno_operator.controllers.actuation.reductions import (
     note_fall,
     remember,
     way_down_of,
+    window_ends,
 )
 from inferno_operator.controllers.actuation.release import SERVER
 from inferno_operator.controllers.actuation.status import condition, status_of
@@ -141,7 +142,9 @@ async def _reconcile(
     await _report_all(scalings, steps, supply, context)
     if failures or any(scaling.is_refused for scaling in scalings):
         return ReconcileResult.FAILED
-    looks = [due_after(s.scaled, s.targets, now, s.next_reduction) for s in scalings]
+    looks = [
+        due_after(s.scaled, s.targets, now, window_ends(s.reductions, way_down)) for s in scalings
+    ]
     looks += [warm_after(scaled.server, scaled.ready_since, now) for scaled in servers]
     return ReconcileResult.due_after(min(filter(None, looks), default=None))
 

@@ -1,7 +1,7 @@
 """A Server with its workloads as they are, and the replicas to scale that follow; pure."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -278,11 +278,11 @@ def due_after(
     scaled: ScaledServer,
     targets: ServerTargets,
     now: datetime,
-    next_reduction: datetime | None = None,
+    window_ends: Iterable[datetime] = (),
 ) -> float | None:
     """Return after how many seconds a Server needs another look; None if only after a change.
 
-    `next_reduction` is when more of its replicas may go, if some wait for that.
+    More of its replicas may go at `window_ends`, also those that other Servers wait for.
     """
     if scaled.foreign is not None and scaled.foreign.until is not None:
         return (scaled.foreign.until - now).total_seconds()
@@ -292,9 +292,7 @@ def due_after(
         return None
     if left := pause_left(scaled, now):
         return left.total_seconds()
-    looks = []
-    if next_reduction is not None:
-        looks.append(max((next_reduction - now).total_seconds(), 0.0) + SETTLED)
+    looks = [(end - now).total_seconds() + SETTLED for end in window_ends if end > now]
     if not targets.is_overdue and _is_moving(scaled):
         waited = now - (scaled.changed(now) or now)
         looks.append(max((PATIENCE - waited).total_seconds(), 0.0) + 1.0)

@@ -194,7 +194,11 @@ class _Draft:
         switching = [(server, target) for server, target in short if server.is_switching]
         able = {t: self._lenders(t) for t in {target.card_type for _, target in switching}}
         for server, target in switching:
-            lenders = [pair for pair in able[target.card_type] if pair[0] is not server]
+            lenders = [
+                (lending, lender)
+                for lending, lender in able[target.card_type]
+                if lending is not server and not _takes_back(lending, lender, server)
+            ]
             missing = target.cards - self._free[target.card_type]
             if missing <= 0 or sum(lender.cards for _, lender in lenders) < missing:
                 continue
@@ -243,10 +247,7 @@ class _Draft:
 
         First come servers that do not carry their load, then those that free other cards.
         """
-        order = sorted(
-            self._servers,
-            key=lambda s: (s.carries_after({}), not s.is_switching, s.rank),
-        )
+        order = sorted(self._servers, key=lambda s: _turn(s, is_switching=s.is_switching))
         for server, target in targets_of(order):
             if not server.is_held and self._missing(server, target) > 0:
                 yield server, target
@@ -312,6 +313,23 @@ class _Draft:
 
     def _write(self, server: ServerTargets, target: ReplicaTarget, replicas: int) -> None:
         self.replicas[server.name, target.accelerator] = replicas
+
+
+def _turn(server: ServerTargets, *, is_switching: bool) -> tuple[bool, bool, tuple[int, str]]:
+    """Return when it is a server's turn to get cards."""
+    return server.carries_after({}), not is_switching, server.rank
+
+
+def _takes_back(lending: ServerTargets, lender: ReplicaTarget, server: ServerTargets) -> bool:
+    """Whether a server that lends a replica gets the card before the one that waits for it.
+
+    Then the two would go on like that for ever.
+    """
+    if lender.excess:
+        return False
+    will_switch = any(target.excess for target in lending.targets)
+    before = _turn(lending, is_switching=will_switch)
+    return before < _turn(server, is_switching=server.is_switching)
 
 
 def _loss(server: ServerTargets, target: ReplicaTarget) -> float:

@@ -148,6 +148,20 @@ def test_the_last_replica_of_an_idle_server_is_not_lent() -> None:
     assert next_steps([*swap, spare], {"A": 4, "B": 2}).replicas == {("u", "A"): 1}
 
 
+@pytest.mark.parametrize(("lender", "lends"), [("a", {}), ("z", {("z", "B"): 1})])
+def test_a_server_that_would_take_the_card_back_first_lends_none(
+    lender: str, lends: Mapping[tuple[str, str], int]
+) -> None:
+    """Such a server lost a replica and got it back, again and again."""
+    lending = targets(30, name=lender, B=(2, 2, 2), B2=(1, 0, 0), C=(0, 2, 2))
+    waiting = targets(20, name="b", A=(0, 1, 1), B=(2, 1, 1))
+    other = targets(30, name="c", A4=(1, 0, 0), B=(0, 3, 3))
+
+    steps = next_steps([lending, waiting, other], {"A": 4, "B": 6, "C": 2})
+
+    assert steps.replicas == lends
+
+
 def test_a_swap_that_nobody_can_begin_is_blocked_and_says_which_cards_are_missing() -> None:
     scene = Scene(
         {"s": server(load=20, A=2, B=0), "t": server(load=20, A=0, B=2)}, {"A": 2, "B": 2}

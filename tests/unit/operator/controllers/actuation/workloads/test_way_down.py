@@ -465,3 +465,24 @@ async def test_random_decisions_restarts_and_loads_never_take_more_than_the_shar
         if time - begin < WINDOW_S and later < rule.fewest(ready)
     ]
     assert falls == []
+
+
+async def test_a_replica_is_lent_for_a_swap_as_soon_as_the_way_down_permits() -> None:
+    """Nothing else happens meanwhile, so that the end of the window has to be looked at."""
+    scene = Scene(a=4, b=2)
+    scene.deploy("u-a", 4)
+    scene.add("U", workload("A", "u-a"))
+    scene.decide("U", A=2)
+    for name, runs, decided in (("S", "A", "B"), ("T", "B", "A")):
+        places = {place: f"{name.lower()}-{place.lower()}" for place in "AB"}
+        items = [workload(place, each) for place, each in places.items()]
+        scene.add(name, *items, currentAlloc=objects.running(2, 2, runs))
+        for place, each in places.items():
+            scene.deploy(each, 2 if place == runs else 0)
+        scene.decide(name, **{decided: 2})
+
+    async with running(scene):
+        await scene.until(lambda: all(scene.reason(each) == "Actuated" for each in "stu"))
+        seconds = asyncio.get_running_loop().time()
+
+    assert WINDOW_S < seconds < 2 * WINDOW_S
