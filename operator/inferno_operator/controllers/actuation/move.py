@@ -226,10 +226,13 @@ class Move:
     def _is_ignored(self, name: str) -> bool:
         """Whether a serving does not follow the numbers that another manager set in its booster.
 
-        Our controller of boosters follows those of actuation alone.
+        Our controller of boosters follows those of actuation alone. It says which numbers it has
+        seen; the serving of one that does not say so may still follow.
         """
-        is_written = self._reference.target == "ModelBooster"
-        if not is_written or not self._is_passed_on(name) or not self._has_serving(name):
+        if self._reference.target != "ModelBooster" or not self._has_serving(name):
+            return False
+        booster = self._world.boosters[self._reference.booster_of(self._backends[name])]
+        if not _is_reported(booster):
             return False
         bounds, asked_for = self._now[name], self._asked(name)
         has_range = is_autoscaled(self._reference, self._world, self._backends[name])
@@ -401,6 +404,11 @@ class Move:
 
 def _is_observed(manifest: Manifest) -> bool:
     """Whether the status is about the newest spec; True if it has no observedGeneration."""
+    return "observedGeneration" not in manifest.get("status", {}) or _is_reported(manifest)
+
+
+def _is_reported(manifest: Manifest) -> bool:
+    """Whether the status says that it is about the newest spec."""
     generation: int = manifest["metadata"].get("generation", 0)
-    observed: int = manifest.get("status", {}).get("observedGeneration", generation)
+    observed: int = manifest.get("status", {}).get("observedGeneration", -1)
     return generation <= observed

@@ -335,6 +335,7 @@ events = st.lists(
 @several(200)
 @given(st.sampled_from(["ModelServing", "ModelBooster"]), events)
 @example("ModelBooster", ["overwrite", "overwrite"])
+@example("ModelBooster", ["overwrite", "B", "run", "overwrite"])
 def test_nobody_takes_what_was_decided_and_runs(target: str, story: list[str]) -> None:
     """After each turn of the operator, the lesser of both decisions is asked for, in any order."""
 
