@@ -67,6 +67,17 @@ class History(Background):
         """Seconds since it began to look."""
         return time.monotonic() - self._began
 
+    @property
+    def unchanged_s(self) -> float:
+        """Seconds since a number that is asked for changed, or since it began to look."""
+        changes = (
+            moment
+            for moments in self.moments.values()
+            for (_, _, before), (moment, _, after) in pairwise(moments)
+            if before != after
+        )
+        return self.now - max(changes, default=0.0)
+
     def serving(self) -> dict[str, int]:
         """The replicas that were ready last."""
         return {name: moments[-1][1] for name, moments in self.moments.items()}

@@ -158,6 +158,10 @@ class Scaled:
         conditions = (condition(each, "Actuated") for each in self.scene.servers().values())
         return self.is_fresh() and all(each.get("reason") == "Actuated" for each in conditions)
 
+    def is_steady(self) -> bool:
+        """Whether it is settled, and what the first minutes wanted more is gone."""
+        return self.is_settled() and self.history.unchanged_s > LONG_S
+
     def wait(self, seconds: float) -> None:
         """Let time pass."""
         end = self.history.now + seconds
@@ -252,7 +256,7 @@ def scaled_fleet(
             operator(environment=motion.environment(measure_s=2.0))
             with History(scene, float(window_s)) as history:
                 scaled = Scaled(scene, motion, history, movers, window_s)
-                wait_until(scaled.is_settled, bool, "replicas for the load")
+                wait_until(scaled.is_steady, bool, "replicas for the load", 10 * LONG_S)
                 motion.begin()
                 yield scaled
 

@@ -473,13 +473,14 @@ async def test_a_replica_is_lent_for_a_swap_as_soon_as_the_way_down_permits() ->
     scene.deploy("u-a", 4)
     scene.add("U", workload("A", "u-a"))
     scene.decide("U", A=2)
-    for name, runs, decided in (("S", "A", "B"), ("T", "B", "A")):
+    for name, runs in (("S", "A"), ("T", "B")):
         places = {place: f"{name.lower()}-{place.lower()}" for place in "AB"}
         items = [workload(place, each) for place, each in places.items()]
         scene.add(name, *items, currentAlloc=objects.running(2, 2, runs))
         for place, each in places.items():
             scene.deploy(each, 2 if place == runs else 0)
-        scene.decide(name, **{decided: 2})
+    scene.decide("S", B=2)
+    scene.decide("T", A=2)
 
     async with running(scene):
         await scene.until(lambda: all(scene.reason(each) == "Actuated" for each in "stu"))
