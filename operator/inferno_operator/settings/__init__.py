@@ -189,13 +189,14 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
-        """Read the INFERNO_* variables.
+        """Read the INFERNO_* variables; one without a value is as if it were absent, as in Go.
 
         Raises
         ------
         InputError
             A value is invalid; the message names the variable.
         """
+        environment = {name: value for name, value in environment.items() if value.strip()}
         place = environment.get("INFERNO_OPTIMIZER", _default_place(environment))
         if place not in ("local", "remote"):
             raise InputError(f"INFERNO_OPTIMIZER: {place!r} is neither local nor remote")

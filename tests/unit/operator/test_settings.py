@@ -24,7 +24,7 @@ def test_variables_of_others_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    "yes", ["true", "1", "yes", "on", "TRUE", "True", "Yes", "ON", " true ", "t", "T", "", " "]
+    "yes", ["true", "1", "yes", "on", "TRUE", "True", "Yes", "ON", " true ", "t", "T"]
 )
 def test_stateless_is_what_runs_by_default(yes: str) -> None:
     assert read(INFERNO_STATELESS=yes) == Settings()
@@ -36,9 +36,14 @@ def test_stateful_is_asked_for_by_saying_no(no: str) -> None:
     assert read(INFERNO_STATELESS=no) == Settings(stateless=False)
 
 
-@pytest.mark.parametrize("name", ["LEADER_ELECTION", "WVA_METRICS"])
-def test_an_empty_flag_is_as_by_default(name: str) -> None:
-    assert read(**{f"INFERNO_{name}": ""}) == Settings()
+@pytest.mark.parametrize("value", ["", " "])
+@pytest.mark.parametrize("name", [variable.name for variable in VARIABLES])
+def test_a_variable_without_a_value_is_as_if_it_were_absent(name: str, value: str) -> None:
+    assert read(**{name: value}) == Settings()
+
+    remote = {"INFERNO_HOST": "inferno", "INFERNO_PORT": "80"}
+    remote.pop(name, None)
+    assert read(**remote, **{name: value}) == read(**remote)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +125,7 @@ def test_a_port_is_not_looked_at_when_the_optimizer_is_local() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *(("INFERNO_PORT", value) for value in ("", "http", "0", "65536", "-1", "8080.0", "+80")),
+        *(("INFERNO_PORT", value) for value in ("http", "0", "65536", "-1", "8080.0", "+80")),
         *(("INFERNO_HOST", value) for value in ("http://inferno", "inferno:80", "a b", "a/b")),
     ],
 )
@@ -276,10 +281,10 @@ def test_a_time_limit_is_a_number_of_seconds(value: str) -> None:
     ("name", "value"),
     [
         *(("INFERNO_STATELESS", value) for value in ("ture", "2", "tr", "enabled", "none")),
-        *(("INFERNO_OPTIMIZER", value) for value in ("", "Remote ", "localhost", "http://x")),
-        *(("INFERNO_SOLVER_TIME_LIMIT", value) for value in ("", "30s", "0", "-1", "inf", "nan")),
+        *(("INFERNO_OPTIMIZER", value) for value in ("Remote ", "localhost", "http://x")),
+        *(("INFERNO_SOLVER_TIME_LIMIT", value) for value in ("30s", "0", "-1", "inf", "nan")),
         *(("INFERNO_NAMESPACE", value) for value in ("Team", "a b", "team_1", "*", "-a")),
-        *(("INFERNO_MEASURE_INTERVAL", value) for value in ("", "30s", "0", "-1", "inf", "nan")),
+        *(("INFERNO_MEASURE_INTERVAL", value) for value in ("30s", "0", "-1", "inf", "nan")),
     ],
 )
 def test_a_bad_value_stops_the_start_and_is_named(name: str, value: str) -> None:
