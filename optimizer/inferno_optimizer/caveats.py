@@ -39,6 +39,15 @@ IMPLAUSIBLE = "Implausible"
 LEAST_SHARE_OF_STEP = 0.1
 """Least share of the shortest possible latency that a target may be and still seem meant."""
 
+LONGEST_STEP, LONGEST_WAIT = 10_000.0, 300_000.0
+"""The longest plausible targets [ms]: between tokens, and until the first one."""
+
+LEAST_TOKENS_PER_SECOND = 0.5
+"""Least plausible throughput of a server."""
+
+MOST_COV = 10.0
+"""Largest plausible coefficient of variation; recorded days have up to 3."""
+
 LEAST_STEP = 0.1
 """Shortest plausible step [ms]; no card reads the weights of a language model in less."""
 
@@ -200,7 +209,7 @@ def cost_problem(accelerator: str, cost: float, multiplicity: int) -> Problem | 
 
 
 def implausible_numbers(system: System) -> Iterator[Problem]:
-    """Numbers that are valid but absurd for their unit: step times and targets.
+    """Numbers that are valid but absurd for their unit: step times, targets and variations.
 
     One problem for each object, which names the first such number of it.
     """
@@ -221,6 +230,13 @@ def implausible_numbers(system: System) -> Iterator[Problem]:
             message += _and_more(strange)
             name = service_class.name
             yield Problem("service class", name, field, message, IMPLAUSIBLE, model)
+    for server in system.servers:
+        cov = max(server.load.arrival_cov, server.load.service_cov)
+        if cov > MOST_COV:
+            is_of_arrivals = cov == server.load.arrival_cov
+            field = f"currentAlloc.load.{'arrivalCOV' if is_of_arrivals else 'serviceCOV'}"
+            message = f"{cov:g} is the {cov:g}-fold of the mean; if it is in %, write {cov / 100:g}"
+            yield Problem("server", server.name, field, message, IMPLAUSIBLE)
 
 
 def _mixed_units(profiles: Iterable[PerformanceProfile]) -> Iterator[Problem]:
@@ -251,12 +267,14 @@ def _and_more(found: Sequence[object]) -> str:
 def _implausible_targets(
     service_class: ServiceClass, system: System
 ) -> Iterator[tuple[str, str, str]]:
-    """Field, model and message of each latency target that is far below what is possible."""
+    """Field, model and message of each target that is far below what is possible, or far above."""
     loads: dict[str, list[int]] = {}
     for server in system.servers:
         if server.service_class == service_class.name:
             loads.setdefault(server.model, []).append(server.load.input_tokens)
     for model, target in service_class.targets.items():
+        for field, message in _lax_targets(target):
+            yield field, model, message
         own = [p for p in system.profiles if p.model == model and _step_ms(p.parameters) > 0]
         if not own:
             continue
@@ -277,6 +295,30 @@ def _implausible_targets(
                     f" ms: if it is in seconds, write {asked * MS_PER_SECOND:g}"
                 )
                 yield field, model, message
+
+
+def _lax_targets(target: Target) -> Iterator[tuple[str, str]]:
+    """Field and message of each target that nearly everything meets."""
+    limits = {
+        "slo-itl": (target.itl_ms, LONGEST_STEP),
+        "slo-ttw": (target.wait_ms, LONGEST_WAIT),
+        "slo-ttft": (target.ttft_ms, LONGEST_WAIT),
+    }
+    for field, (asked, most) in limits.items():
+        if asked > most:
+            seconds = f"{asked / MS_PER_SECOND:g}"
+            message = (
+                f"{asked:.0f} ms are {seconds} seconds; targets are in ms: if it is in"
+                f" microseconds, write {seconds}"
+            )
+            yield field, message
+    rate = target.tokens_per_second
+    if 0 < rate < LEAST_TOKENS_PER_SECOND:
+        message = (
+            f"{rate:g} tokens/s of a server are less than any serves; if it is in tokens/ms, write"
+            f" {rate * MS_PER_SECOND:g}"
+        )
+        yield "slo-tps", message
 
 
 def _step_ms(parameters: PerformanceParameters) -> float:

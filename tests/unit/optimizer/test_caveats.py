@@ -206,6 +206,36 @@ def test_a_target_far_below_a_step_may_be_in_seconds(target: Target, told: str) 
     assert found.endswith(f"write {milliseconds:g}")
 
 
+@pytest.mark.parametrize(
+    ("target", "told", "right"),
+    [
+        (Target(itl_ms=24_000), "slo-itl: 24000 ms are 24 seconds", "24"),
+        (Target(wait_ms=500_000), "slo-ttw: 500000 ms are 500 seconds", "500"),
+        (Target(ttft_ms=2_000_000), "slo-ttft: 2000000 ms are 2000 seconds", "2000"),
+        (Target(tokens_per_second=0.025), "slo-tps: 0.025 tokens/s of a server are less", "25"),
+    ],
+)
+def test_a_target_that_everything_meets_may_be_in_another_unit(
+    target: Target, told: str, right: str
+) -> None:
+    (found,) = implausible(system(LONG_INPUT, FAST, target=target))
+
+    assert found.startswith(f"service class 'Premium' (llm): {told}")
+    assert found.endswith(f"write {right}")
+
+
+@pytest.mark.parametrize("field", ["arrival_cov", "service_cov"])
+def test_a_variation_may_be_in_percent(field: str) -> None:
+    wire = {"arrival_cov": "arrivalCOV", "service_cov": "serviceCOV"}[field]
+    percent = replace(LONG_INPUT, **{field: 150.0})  # type: ignore[arg-type]
+
+    (found,) = implausible(system(percent, FAST))
+
+    assert f"currentAlloc.load.{wire}: 150 is the 150-fold of the mean" in found
+    assert found.endswith("if it is in %, write 1.5")
+    assert implausible(system(replace(LONG_INPUT, arrival_cov=3.0), FAST)) == []
+
+
 def test_a_time_to_first_token_is_compared_with_the_prompts_that_come() -> None:
     prefill = PrefillDecodeParameters(2.0, 0.1, 5.0, 0.05)
     seconds = Target(ttft_ms=2.0)

@@ -78,9 +78,9 @@ def _implausible(
     """
     system = catalogue.system
     loads = implausible_loads(catalogue, system.servers)
-    causes: dict[str, list[Problem]] = {}
+    causes: dict[tuple[str, bool], list[Problem]] = {}
     for problem in (*costs, *implausible_numbers(system), *loads):
-        causes.setdefault(problem.kind, []).append(problem)
+        causes.setdefault((problem.kind, problem.field.endswith("COV")), []).append(problem)
     for first, *more in causes.values():
         others = listed([problem.name for problem in more], OTHERS_SHOWN)
         same = f"; the same of {others}" if more else ""
