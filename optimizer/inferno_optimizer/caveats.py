@@ -6,7 +6,8 @@ object is absurd for its unit.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from inferno_optimizer.sizing.cases import Case, Catalogue
@@ -211,25 +212,25 @@ def cost_problem(accelerator: str, cost: float, multiplicity: int) -> Problem | 
 def implausible_numbers(system: System) -> Iterator[Problem]:
     """Numbers that are valid but absurd for their unit: step times, targets and variations.
 
-    One problem for each object, which names the first such number of it.
+    One problem for each object and unit that it may be in; it names the first such number.
     """
     too_fast = [p for p in system.profiles if 0 < _step_ms(p.parameters) < LEAST_STEP]
     for model in dict.fromkeys(profile.model for profile in too_fast):
         own = [profile for profile in too_fast if profile.model == model]
         step = _step_ms(own[0].parameters)
         message = (
-            f"a step of {step:.3g} ms is faster than any card{_and_more(own)}; times are in ms: if"
+            f"a step of {step:.3g} ms is faster than any card{_and_more(*own)}; times are in ms: if"
             f" it is in seconds, write {step * MS_PER_SECOND:.3g}"
         )
         part = own[0].accelerator
         yield Problem("model", model, "alpha", message, IMPLAUSIBLE, part)
     yield from _mixed_units(profile for profile in system.profiles if profile not in too_fast)
     for service_class in system.classes:
-        if strange := list(_implausible_targets(service_class, system)):
-            field, model, message = strange[0]
-            message += _and_more(strange)
-            name = service_class.name
-            yield Problem("service class", name, field, message, IMPLAUSIBLE, model)
+        units = defaultdict[str, list[Problem]](list)
+        for unit, problem in _implausible_targets(service_class, system):
+            units[unit].append(problem)
+        for first, *more in units.values():
+            yield replace(first, message=first.message + _and_more(first, *more))
     for server in system.servers:
         cov = max(server.load.arrival_cov, server.load.service_cov)
         if cov > MOST_COV:
@@ -260,21 +261,22 @@ def _mixed_units(profiles: Iterable[PerformanceProfile]) -> Iterator[Problem]:
                 yield Problem("model", profile.model, "alpha", message, IMPLAUSIBLE, part)
 
 
-def _and_more(found: Sequence[object]) -> str:
+def _and_more(*found: object) -> str:
     return f" (so in {len(found) - 1} more places)" if len(found) > 1 else ""
 
 
 def _implausible_targets(
     service_class: ServiceClass, system: System
-) -> Iterator[tuple[str, str, str]]:
-    """Field, model and message of each target that is far below what is possible, or far above."""
+) -> Iterator[tuple[str, Problem]]:
+    """The targets that are far below what is possible, or far above; each with its likely unit."""
+    kind, name = "service class", service_class.name
     loads: dict[str, list[int]] = {}
     for server in system.servers:
         if server.service_class == service_class.name:
             loads.setdefault(server.model, []).append(server.load.input_tokens)
     for model, target in service_class.targets.items():
-        for field, message in _lax_targets(target):
-            yield field, model, message
+        for field, unit, message in _lax_targets(target):
+            yield unit, Problem(kind, name, field, message, IMPLAUSIBLE, model)
         own = [p for p in system.profiles if p.model == model and _step_ms(p.parameters) > 0]
         if not own:
             continue
@@ -294,11 +296,11 @@ def _implausible_targets(
                     f"{asked:g} ms, where the shortest {what} takes {floor:.3g} ms; targets are in"
                     f" ms: if it is in seconds, write {asked * MS_PER_SECOND:g}"
                 )
-                yield field, model, message
+                yield "seconds", Problem(kind, name, field, message, IMPLAUSIBLE, model)
 
 
-def _lax_targets(target: Target) -> Iterator[tuple[str, str]]:
-    """Field and message of each target that nearly everything meets."""
+def _lax_targets(target: Target) -> Iterator[tuple[str, str, str]]:
+    """Field, likely unit and message of each target that nearly everything meets."""
     limits = {
         "slo-itl": (target.itl_ms, LONGEST_STEP),
         "slo-ttw": (target.wait_ms, LONGEST_WAIT),
@@ -311,14 +313,14 @@ def _lax_targets(target: Target) -> Iterator[tuple[str, str]]:
                 f"{asked:.0f} ms are {seconds} seconds; targets are in ms: if it is in"
                 f" microseconds, write {seconds}"
             )
-            yield field, message
+            yield field, "microseconds", message
     rate = target.tokens_per_second
     if 0 < rate < LEAST_TOKENS_PER_SECOND:
         message = (
             f"{rate:g} tokens/s of a server are less than any serves; if it is in tokens/ms, write"
             f" {rate * MS_PER_SECOND:g}"
         )
-        yield "slo-tps", message
+        yield "slo-tps", "tokens/ms", message
 
 
 def _step_ms(parameters: PerformanceParameters) -> float:

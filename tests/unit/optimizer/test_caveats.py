@@ -224,6 +224,15 @@ def test_a_target_that_everything_meets_may_be_in_another_unit(
     assert found.endswith(f"write {right}")
 
 
+def test_a_class_with_targets_in_several_units_is_told_of_each() -> None:
+    one = system(LONG_INPUT, FAST, target=Target(itl_ms=0.04, wait_ms=900_000, ttft_ms=0.3))
+
+    assert [each.rpartition("write ")[2] for each in implausible(one)] == [
+        "900",
+        "40 (so in 1 more places)",
+    ]
+
+
 @pytest.mark.parametrize("field", ["arrival_cov", "service_cov"])
 def test_a_variation_may_be_in_percent(field: str) -> None:
     wire = {"arrival_cov": "arrivalCOV", "service_cov": "serviceCOV"}[field]

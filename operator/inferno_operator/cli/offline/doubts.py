@@ -78,9 +78,10 @@ def _implausible(
     """
     system = catalogue.system
     loads = implausible_loads(catalogue, system.servers)
-    causes: dict[tuple[str, bool], list[Problem]] = {}
+    causes: dict[tuple[str, str], list[Problem]] = {}
     for problem in (*costs, *implausible_numbers(system), *loads):
-        causes.setdefault((problem.kind, problem.field.endswith("COV")), []).append(problem)
+        supposed = problem.message.partition(" if it is ")[2].partition(",")[0]
+        causes.setdefault((problem.kind, supposed), []).append(problem)
     for first, *more in causes.values():
         others = listed([problem.name for problem in more], OTHERS_SHOWN)
         same = f"; the same of {others}" if more else ""
