@@ -121,8 +121,11 @@ def _prefill() -> Manifest:
 QUIET = "quiet"
 """A model with as many replicas, at least, and little load, which a wrong label measures."""
 
-SPARE = 4
-"""Its replicas beyond those that a server begins with, which may grow before the label is wrong."""
+SPARE: Mapping[str, int] = {"one server": 4, "three servers": 4, "prefill and decode": 0}
+"""Its replicas beyond those that a server begins with, which may grow before the label is wrong.
+
+Of a server with prefill apart as many have to report as decode, not some of both roles.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +248,7 @@ def scaled_fleet(
     movers, times = list(FLEETS[name]), PodTimes(cold_start_s=3.0, ending_s=2.0)
     with FleetOfEngines(seed=2) as quiet:
         settings = Settings(MODEL["A100"], LENGTHS, QUIET, labels={"namespace": "prod"})
-        most = max(m.running for m in movers) + SPARE
+        most = max(m.running for m in movers) + SPARE[name]
         quiet.add(QUIET, settings, replicas=most, rate=1.0)
         others = quiet.targets()
         with moving(
