@@ -58,7 +58,9 @@ class CardTypes:
 
     def resources(self, machine: Machine) -> list[str]:
         """Return the resources of a node that are cards."""
-        return [r for r in machine.cards if self._is_card(r)]
+        own, is_other = self._resources, self._catalogue.is_other
+        cards = filter(self._is_card, machine.cards)
+        return [r for r in cards if r in own or not is_other(machine, r)]
 
     def unknown_resources(self, machine: Machine) -> list[str]:
         """Return the resources of a node that may be cards, as no rule knows them."""

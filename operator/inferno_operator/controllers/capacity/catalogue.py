@@ -28,6 +28,9 @@ PCI = re.compile(
 )
 """Labels of Node Feature Discovery for displays and accelerators, or for their vendors."""
 
+PCI_OF_CARDS = re.compile(r"feature\.node\.kubernetes\.io/pci-(0302|12)\w*\.present")
+"""Those of accelerators alone."""
+
 
 class CardNode(Protocol):
     """What a node says of its cards."""
@@ -54,10 +57,11 @@ class Label(Part):
     is_code: bool = False
     is_by_hand: bool = False
 
-    @property
-    def is_sure(self) -> bool:
-        """Whether only nodes with cards have the label."""
-        return not self.is_code and not self.is_by_hand
+    def names_cards(self, labels: Mapping[str, str]) -> bool:
+        """Whether a node has the label with a value that only nodes with cards have."""
+        value = labels.get(self.label, "")
+        is_code_of_cards = self.is_code and self.read(labels) > words_of(value)
+        return bool(value) and not self.is_by_hand and (not self.is_code or is_code_of_cards)
 
     @cached_property
     def _known(self) -> dict[tuple[str, str], Words]:
@@ -130,15 +134,23 @@ class CardNumber(Part):
     resource: NonEmptyText
     label: NonEmptyText
     separator: str = ""
+    values: dict[str, str] = Field(default_factory=dict)
 
     def evidence(self, node: CardNode, resource: str) -> str:
         """Return that a node has more of a resource than cards; "" if it has not."""
         text, cards = node.labels.get(self.label, ""), node.cards.get(resource, 0)
-        number = str(len(text.split(self.separator))) if text and self.separator else text
-        if not number.isdecimal() or not fnmatchcase(resource, self.resource):
+        if not text or not fnmatchcase(resource, self.resource):
             return ""
-        is_more = 0 < int(number) < cards
+        number = self._read(text)
+        is_more = number.isdecimal() and 0 < int(number) < cards
         return f"{self.label}={text}, and {cards} are allocatable" if is_more else ""
+
+    def _read(self, text: str) -> str:
+        if self.separator:
+            return str(len(text.split(self.separator)))
+        matches = ((re.fullmatch(pattern, text), number) for pattern, number in self.values.items())
+        known = (match.expand(number) for match, number in matches if match)
+        return next(known, "") if self.values else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,25 +235,26 @@ class CardCatalogue(Part):
             if found := rule.read(node, resource):
                 words |= words_of(found)
                 evidence.append(rule.evidence(node, resource))
-        for number in self.numbers:
-            if found := number.evidence(node, resource):
-                words.add(SHARED)
-                evidence.append(found)
         for label in self.labels:
             if found_words := label.read(node.labels) & self.must_be_named:
                 words |= found_words
                 evidence.append(f"{label.label}={node.labels[label.label]}")
+        for number in self.numbers if words <= {SHARED} else ():  # parts are more than cards
+            if found := number.evidence(node, resource):
+                words.add(SHARED)
+                evidence.append(found)
         return CardParts(frozenset(words), "; ".join(evidence[:2]))
 
     def has_card_label(self, node: CardNode) -> bool:
-        """Whether a label of discovery or of a cloud names the cards of a node."""
-        return any(label.is_sure and node.labels.get(label.label) for label in self.labels)
+        """Whether a label of discovery or of a cloud says that a node has cards."""
+        named = any(label.names_cards(node.labels) for label in self.labels)
+        return named or any(map(PCI_OF_CARDS.fullmatch, node.labels))
 
     def best_label(self, node: CardNode, resource: str) -> str:
         """Return the label that tells most about the cards of a node, as name=value, or ""."""
         labels = node.labels
         named = next((label.label for label in self.labels if labels.get(label.label)), "")
-        known = resource in self.resources or named != INSTANCE_TYPE
+        known = not resource or resource in self.resources or named != INSTANCE_TYPE
         if named and known:
             return f"{named}={labels[named]}"
         vendor = resource.partition("/")[0]

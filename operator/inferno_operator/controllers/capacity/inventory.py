@@ -158,12 +158,11 @@ def view(namespace: str, types: CardTypes, fleet: Fleet) -> NodeView:
     left_out: Counter[str] = Counter()
     partial: Counter[tuple[str, str]] = Counter()
     for machine in fleet.machines:
-        resources = types.resources(machine)
+        resources, unknown = types.resources(machine), types.unknown_resources(machine)
         if obstacle := _obstacle(machine, types):
-            if resources:
+            if resources or unknown or types.has_card_label(machine):
                 left_out[obstacle] += 1
             continue
-        unknown = types.unknown_resources(machine)
         unmatched += [types.unmatched(machine, resource) for resource in unknown]
         if not resources and not unknown and types.has_card_label(machine):
             unmatched.append(types.unmatched(machine, NOT_OFFERED))

@@ -66,7 +66,9 @@ def test_labels_of_vendors_and_clouds_name_the_card(
         *("MI300X", "MI210", "Gaudi2", "TPU v6e"),
     )
 
-    assert known.type_of(machine(labels=labels, resource=resource), resource) == card_type
+    node = machine(labels=labels, resource=resource, cards=1)
+
+    assert known.type_of(node, resource) == card_type
 
 
 def test_a_selection_takes_the_place_of_labels() -> None:

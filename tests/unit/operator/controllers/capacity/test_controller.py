@@ -326,6 +326,8 @@ async def test_nodes_with_other_cards_are_listed_with_what_to_write() -> None:
     scene = Scene()
     scene.cluster.add(node("strange", cards=4, labels={PRODUCT: "NVIDIA-L4"}))
     scene.cluster.add(node("away", labels=H100, taints=["dedicated"]))
+    scene.cluster.add(node("vgpus", resource="volcano.sh/vgpu-number", taints=["pool"]))
+    scene.cluster.add(node("by-dra", cards=0, cordoned=True))
 
     async with scene.running():
         await scene.until_free(8)
@@ -333,8 +335,8 @@ async def test_nodes_with_other_cards_are_listed_with_what_to_write() -> None:
     (unmatched,) = scene.status()["unmatched"]
     assert (unmatched["cards"], unmatched["example"]) == (4, "strange")
     assert scene.condition()["message"] == (
-        "nodes: 1; not counted: 1 tainted with dedicated; 4 cards match no Accelerator:"
-        " see status.unmatched"
+        "nodes: 1; not counted: 1 cordoned, 1 tainted with dedicated, 1 tainted with pool;"
+        " 4 cards match no Accelerator: see status.unmatched"
     )
 
 

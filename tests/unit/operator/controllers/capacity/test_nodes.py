@@ -28,6 +28,7 @@ TYPES = (
         "T4-SHARED",
         "TPU v5e",
         "Trainium2",
+        "Inferentia",
         "Gaudi2",
     ),
     *("MI300X", "MI300X-CPX-NPS4", "Max1550", "Flex170", "Ascend910B3", "Ascend310P"),
