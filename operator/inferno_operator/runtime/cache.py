@@ -119,6 +119,18 @@ class Cache:
         self._floor = max(listing.version, self._floor)
         return tuple(differences)
 
+    def contradicts(self, listing: Listing) -> bool:
+        """Whether a list has an object as it cannot be after what is known.
+
+        So it is after etcd was restored from an older copy, once the versions are as new again.
+        """
+        found = ((Key.of(manifest), version_of(manifest)) for manifest in listing.manifests)
+        listed = ((self._versions.get(key, -1), version) for key, version in found)
+        return listing.version >= self._floor and any(
+            version < known <= listing.version or known < version <= self._floor
+            for known, version in listed
+        )
+
     def restore(self, listing: Listing) -> tuple[ObjectDifference, ...]:
         """Take a list of all objects from an API server that went back to an older version."""
         self._versions = dict.fromkeys(self._versions, -1)

@@ -131,13 +131,15 @@ class Informer:
 
     def _take(self, listing: Listing, newest: int) -> tuple[ObjectDifference, ...]:
         """Take a list; `newest` is the newest version that was known when it was asked for."""
-        if listing.version >= newest:
+        has_gone_back = listing.version < newest
+        if not has_gone_back and not self.cache.contradicts(listing):
             self._newest = max(self._newest, listing.version)
             return self.cache.replace(listing)
         logger.warning(
-            "%s: the API server went back from version %d to %d, as after a restore of etcd from an"
-            " older copy: its objects replace what was known",
-            *(self._area[0], newest, listing.version),
+            "%s: the API server %s from version %d to %d, as after a restore of etcd from an older"
+            " copy: its objects replace what was known",
+            *(self._area[0], "went back" if has_gone_back else "has another history"),
+            *(newest, listing.version),
         )
         self._newest = listing.version
         return self.cache.restore(listing)

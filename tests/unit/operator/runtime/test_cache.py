@@ -114,6 +114,9 @@ class Caches:
         version = int(manifest["metadata"]["resourceVersion"])
         return cache.apply(ObjectChange(version, manifest, gone=type_ == "DELETED"))
 
+    def of(self, kind: Kind, namespace: str) -> Cache:
+        return self._caches[kind, namespace]
+
     def held(self) -> dict[Place, Any]:
         return {
             Place(kind, key): cache.get(key)
@@ -130,6 +133,8 @@ def test_any_order_of_events_gives_what_a_list_gives(steps: Steps, random: Rando
     caches = Caches()
 
     for event in events:
+        if isinstance(event, Listing):
+            assert not caches.of(event.kind, event.namespace).contradicts(event)
         caches.tell(event)
 
     assert caches.held() == world.objects
@@ -148,6 +153,29 @@ def test_a_list_makes_good_for_events_that_were_missed(seen: Steps, missed: Step
         caches.tell(world.listing(kind, namespace))
 
     assert caches.held() == world.objects
+
+
+@given(STEPS, STEPS, STEPS)
+def test_a_restored_copy_whose_versions_are_as_new_again_is_noticed(
+    steps: Steps, lost: Steps, new: Steps
+) -> None:
+    before, cache = world_of([*steps, *lost]), Cache(SERVER)
+    cache.replace(before.listing(SERVER, ""))
+    world = world_of(steps)
+    for step in new:
+        world.step(*step)
+    world.version = max(world.version, before.version) + 1
+    listing = world.listing(SERVER, "")
+
+    take = cache.restore if cache.contradicts(listing) else cache.replace
+    take(listing)
+
+    versions = {key: cache.get(key)["metadata"]["resourceVersion"] for key in cache.keys()}  # type: ignore[index]  # noqa: SIM118 - no mapping
+    assert versions == {
+        place.key: manifest["metadata"]["resourceVersion"]
+        for place, manifest in world.objects.items()
+        if place.kind == SERVER
+    }
 
 
 @given(STEPS, STEPS)
