@@ -5,7 +5,7 @@ engine, at the release that is named here.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 Labels = Mapping[str, str]
 
@@ -59,11 +59,16 @@ class EnginePage:
     running, waiting, usage
         Gauges; "" if there is none.
     completed, arrived
-        Counters of requests that ended or arrived, and the labels that they have besides.
+        Counters of requests that ended or arrived, and the labels that they have besides; each of
+        several arrived in equal parts.
     tokens
         Histograms of the lengths of requests; or counters, if their names end with `_total`.
     times
         Histograms of the inter-token latency, the time to the first token and in the queue.
+    kinds
+        The kinds of requests that are counted apart: their shares and labels.
+    gauges_besides
+        Labels under which gauges stand once more.
     alive
         Series that are there before the first request.
     counts_from_start
@@ -77,9 +82,11 @@ class EnginePage:
     waiting: str
     usage: str = ""
     completed: tuple[str, Labels] | None = None
-    arrived: tuple[str, Labels] | None = None
+    arrived: tuple[str, *tuple[Labels, ...]] | None = None
     tokens: tuple[str, str] | None = None
     times: tuple[str, ...] = ()
+    kinds: tuple[tuple[float, Labels], ...] = ((1.0, {}),)
+    gauges_besides: tuple[Labels, ...] = ()
     alive: Mapping[str, Labels] = field(default_factory=dict)
     counts_from_start: bool = False
 
@@ -90,25 +97,32 @@ class EnginePage:
             yield name, {**labels, **more}, 1.0
         is_used = served.rate > 0
         if is_used or self.running not in _ON_FIRST_REQUEST:
-            yield self.running, own, served.running
-            yield self.waiting, own, served.waiting_at(time)
+            for more in ({}, *self.gauges_besides):
+                yield self.running, {**own, **more}, served.running
+                yield self.waiting, {**own, **more}, served.waiting_at(time)
         if self.usage:
             yield self.usage, own, 0.2
         if not is_used and not self.counts_from_start:
             return
+        if self.arrived:
+            name, *parts = self.arrived
+            arrived = served.arrived_at(time) / len(parts)
+            yield from ((name, {**own, **more}, arrived) for more in parts)
+        for share, more in self.kinds:
+            yield from self._completed(served, share * served.completed_at(time), {**own, **more})
+
+    def _completed(self, served: Served, completed: float, own: Labels) -> Iterator[Row]:
+        """What the requests of a kind left when they ended."""
         if self.completed:
             name, more = self.completed
-            yield name, {**own, **more}, served.completed_at(time)
-        if self.arrived:
-            name, more = self.arrived
-            yield name, {**own, **more}, served.arrived_at(time)
+            yield name, {**own, **more}, completed
         for name, mean in zip(self.tokens or (), (served.inputs, served.outputs), strict=False):
             if name.endswith("_total"):
-                yield name, own, served.completed_at(time) * mean
+                yield name, own, completed * mean
             else:
-                yield from _histogram(name, own, served.completed_at(time), mean)
+                yield from _histogram(name, own, completed, mean)
         for name, mean_s in zip(self.times, (ITL_S, TTFT_S, WAIT_S), strict=False):
-            yield from _histogram(name, own, served.completed_at(time), mean_s)
+            yield from _histogram(name, own, completed, mean_s)
 
 
 def _histogram(name: str, labels: Labels, count: float, mean: float) -> Iterator[Row]:
@@ -160,6 +174,25 @@ SGLANG = EnginePage(
         "sglang:inter_token_latency_seconds",
         "sglang:time_to_first_token_seconds",
         "sglang:queue_time_seconds",
+    ),
+)
+SGLANG_BY_PRIORITY = replace(
+    SGLANG,
+    kinds=(
+        (0.5, {"is_streaming": "true", "priority": "1"}),
+        (0.3, {"is_streaming": "false", "priority": "1"}),
+        (0.2, {"is_streaming": "true", "priority": "5"}),
+    ),
+    gauges_besides=({"priority": "1"},),
+)
+SGLANG_BY_HTTP = replace(
+    SGLANG,
+    labels={},
+    arrived=(
+        "sglang:http_requests_total",
+        {"endpoint": "/v1/chat/completions", "method": "POST"},
+        {"endpoint": "/v1/responses", "method": "POST"},
+        {"endpoint": "/v1/messages", "method": "POST"},
     ),
 )
 TGI = EnginePage(

@@ -65,6 +65,21 @@ MOTIONS: Mapping[str, tuple[str, tuple[Series, ...]]] = {
 }
 """What happens to the copies of a replica that serves 5 requests/s, and the quality then."""
 
+ENGINE = {"instance": "10.0.0.1:8000", "namespace": "n", "pod": "p"}
+COLLECTED = {f"exported_{label}": value for label, value in ENGINE.items()}
+TWICE: Mapping[str, tuple[Labels, ...]] = {
+    "a job names no pod": (ENGINE, {**ENGINE, "pod": ""}),
+    "a job names the namespace otherwise": (
+        ENGINE,
+        {"instance": ENGINE["instance"], "kubernetes_namespace": "n", "pod": "p"},
+    ),
+    "two clusters": ({**ENGINE, "cluster": "east"}, {**ENGINE, "cluster": "west"}),
+    "two collectors": tuple(
+        {**COLLECTED, "instance": f"{name}:9464", "pod": name, "namespace": "c"} for name in "ab"
+    ),
+}
+"""The targets of one engine that cannot be told from two engines."""
+
 UNLIKE = "a label of the engine that is not known"
 BOUNDS = ("0.01", "0.1", "1", "10", "100", "1000", "+Inf")
 
@@ -100,7 +115,7 @@ def _histogram(name: str, where: str, passed: int) -> Iterator[Row]:
 
 def _labels(where: str) -> Labels:
     """The labels that a condition demands, with the first value that it allows."""
-    found = re.findall(r'(\w+)=~?"([^"]*)"', where)
+    found = re.findall(r'(\w+)=~?"([^"]+)"', where)
     return {name: re.sub(r"\(.*?\)\??|\|.*", "", value) for name, value in found}
 
 
@@ -119,6 +134,9 @@ def lines(passed: int) -> Iterator[str]:
         served, own = Served(rate=1.0 * tenant), {"tenant": str(tenant)}
         page_rows = SGLANG.rows(passed, served, **own)
         yield from _lines(page_rows, _target("SGLang", UNLIKE, 0), at)
+    for name, targets in TWICE.items():
+        for target in targets:
+            yield from _lines(VLLM.rows(passed, Served()), {**target, "app": f"vLLM {name}"}, at)
     yield from _lines_of_calibration(passed, at)
 
 
@@ -197,7 +215,7 @@ def results(scraped: Prometheus) -> Results:
         for name in SOURCES
         for writers in WRITERS
     }
-    measures |= {key(name): measure(f"vLLM {name}", "vLLM") for name in MOTIONS}
+    measures |= {key(name): measure(f"vLLM {name}", "vLLM") for name in (*MOTIONS, *TWICE)}
     measures[key(UNLIKE)] = measure(f"SGLang {UNLIKE}", "SGLang")
 
     return survey(scraped, measures)
@@ -244,6 +262,14 @@ def test_copies_whose_ends_are_not_marked_count_once(name: str, unmarked: Promet
     assert found.quality == MOTIONS[name][0], found.message
     assert found.arrival_rate == pytest.approx(300, rel=0.05)
     assert "INFERNO_MEASURE_SOURCES" not in found.message  # they are no parts of the work
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_targets_of_one_engine_that_look_like_two_are_told(name: str, results: Results) -> None:
+    found = judged(results, name)
+
+    assert found.quality == "Partial"
+    assert "targets that count twice: 1" in found.message
 
 
 def test_series_that_are_no_copies_may_grow_plans_only(results: Results) -> None:

@@ -16,6 +16,8 @@ from tests.engines.pages import (
     NIM,
     RAY,
     SGLANG,
+    SGLANG_BY_HTTP,
+    SGLANG_BY_PRIORITY,
     TGI,
     TRTLLM,
     VLLM,
@@ -31,6 +33,9 @@ PAST_S, AHEAD_S = 600, 600
 BUSY, UNUSED = Served(), Served(rate=0.0, running=0.0)
 GROWING = Served(waiting=10.0, growth=2.0)
 PAIR = ({"prometheus_replica": "prometheus-k8s-0"}, {"prometheus_replica": "prometheus-k8s-1"})
+
+MONITORS = ({"endpoint": "http", "job": "prod/engine"}, {"endpoint": "metrics", "job": "engine"})
+"""Those of a PodMonitor and of a ServiceMonitor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,7 @@ class Case:
 
 def _line(row: Row, labels: Labels, at: float) -> str:
     name, own, value = row
+    own = {f"exported_{key}" if key in labels else key: text for key, text in own.items()}
     text = ",".join(f'{key}="{text}"' for key, text in {**own, **labels}.items())
     return f"{name}{{{text}}} {value} {at:.3f}\n"
 
@@ -81,6 +87,9 @@ CASES: Mapping[str, Case] = {
         says=DIFFER + "vmagent",
     ),
     "vllm-two-jobs": Case(VLLM, copies=_of("job", "engines", "gpu-pods"), says=DIFFER + "job"),
+    "vllm-named-engine": Case(
+        VLLM, parts=_of("engine", "0", "1"), copies=({"engine": "vllm"},), says=""
+    ),
     "vllm-growing": Case(VLLM, GROWING),
     "vllm-unused": Case(VLLM, UNUSED),
     "vllm-collector": Case(VLLM, parts=_of("exported_pod", "a", "b", "c"), pods=1, replicas=3),
@@ -95,6 +104,13 @@ CASES: Mapping[str, Case] = {
     "sglang": Case(SGLANG, parts=_of("dp_rank", "0", "1")),
     "sglang-ranks": Case(SGLANG, parts=_of("tp_rank", "0", "1"), says=DIFFER + "tp_rank"),
     "sglang-growing-pair": Case(SGLANG, GROWING, copies=PAIR, says=DIFFER + "prometheus_replica"),
+    "sglang-monitors": Case(SGLANG, copies=MONITORS, says=DIFFER + "endpoint and job"),
+    "sglang-http": Case(SGLANG_BY_HTTP, GROWING),
+    "sglang-http-pair": Case(SGLANG_BY_HTTP, copies=PAIR, says=DIFFER + "prometheus_replica"),
+    "sglang-priorities": Case(SGLANG_BY_PRIORITY, GROWING),
+    "sglang-priorities-pair": Case(
+        SGLANG_BY_PRIORITY, copies=PAIR, says=DIFFER + "prometheus_replica"
+    ),
     "sglang-unused": Case(SGLANG, UNUSED),
     "tgi": Case(TGI),
     "tgi-growing-pair": Case(TGI, GROWING, copies=PAIR, says=DIFFER + "prometheus_replica"),
@@ -104,6 +120,7 @@ CASES: Mapping[str, Case] = {
     "trtllm-unused": Case(TRTLLM, UNUSED),
     "trtllm-unused-pair": Case(TRTLLM, UNUSED, copies=PAIR, says=DIFFER + "prometheus_replica"),
     "dynamo-pair": Case(DYNAMO, copies=PAIR, says=DIFFER + "prometheus_replica"),
+    "dynamo-monitors": Case(DYNAMO, copies=MONITORS, says=DIFFER + "endpoint and job"),
     "dynamo-growing": Case(DYNAMO, GROWING),
     "dynamo-unused": Case(DYNAMO, UNUSED),
 }

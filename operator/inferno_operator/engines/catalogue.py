@@ -65,6 +65,7 @@ class Term(Part):
     rate: Items[MetricName] = ()
     growth: Items[MetricName] = ()
     where: str = ""
+    parts: Items[LabelName] = ()
 
 
 class Quotient(Part):
@@ -93,6 +94,7 @@ class OfReplicas(Part):
 
     sum: Items[MetricName] = ()
     average: Items[MetricName] = ()
+    where: str = ""
 
 
 def _quotient(value: object) -> object:

@@ -38,6 +38,9 @@ EXTRAPOLATED = 1.1
 UP = ("job", "instance", "cluster", "namespace", "pod")
 """Labels that `up` shares with the series of a target; all but the first two may be absent."""
 
+ADDRESS = ("instance", "namespace", "pod")
+"""Labels that tell the targets of a cluster apart."""
+
 START = "process_start_time_seconds"
 """When a process started, as most libraries of metrics say it."""
 
@@ -49,6 +52,9 @@ LOW_QUANTILE, LOW_SECONDS = 0.1, 3600
 
 FEW, FEW_COUNT = "few ", "number of few "
 """Prefixes of the parts with means of few requests, and with their number."""
+
+OWN = "inferno_own_"
+"""Prefix of labels that only a metric has, whatever its target calls them."""
 
 BUCKETS = "buckets "
 """Prefix of the names of queries for the buckets of a histogram."""
@@ -115,8 +121,9 @@ def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
     known before the window; `late`, the time of the newest sample [s] of a server that is not
     scraped in time; `newest`, the same where `rate` and `delta` do not extrapolate to the end of
     their window; `copies` of each series, if there are several; `unused`, if no counter of requests
-    has a series, the most requests that ran or waited in the long window; and once, without labels,
-    `interval`: the time between two scrapes [s] of nearly all servers.
+    has a series, the most requests that ran or waited in the long window; `twice`, the targets that
+    may be the same as others; and once, without labels, `interval`: the time between two scrapes
+    [s] of nearly all servers.
     """
     seconds, recently = windows.long, windows.short // SCRAPES
     heartbeat = _alive(group)
@@ -129,7 +136,7 @@ def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
     usual = f"{seconds} / ({samples} and count {group.by} ({older}))"
     between = f"min {group.by} ({_interval(group, recently)}) or {usual}"
     since = f"time() - {MARGIN_SECONDS} - 2 * {seconds} / {samples}"
-    copied = " or ".join(_copied_series(group))
+    copies = (_number_of_copies(group, *each) for each in _copied_series(group))
     parts = [
         *((name, _gauge(group, gauge)) for name, gauge in group.source.gauges.items()),
         ("reporting", reporting),
@@ -140,8 +147,9 @@ def replicas(group: SeriesGroup, windows: RateWindows) -> Query:
         ("young", f"({reporting} unless count {group.by} ({older}))"),
         ("late", f"({newest} < {since})"),
         ("newest", f"({newest} < time() - {EXTRAPOLATED} * {seconds} / {samples})"),
-        ("copies", f"(max {group.by} ({_number_of_copies(group, copied)}) > 1)"),
+        ("copies", f"(max {group.by} ({' or '.join(copies)}) > 1)"),
         *_unused(group, seconds),
+        ("twice", _counted_twice(group)),
         ("interval", f"quantile(0.95, {between})"),
     ]
     return Query(group, "replicas", _union(parts))
@@ -152,9 +160,44 @@ def _targets(expression: str, group: SeriesGroup) -> str:
     return f"group by ({group.of_targets}) ({expression})"
 
 
-def _largest(expression: str, group: SeriesGroup) -> str:
+def _largest(expression: str, group: SeriesGroup, own: Sequence[str] = ()) -> str:
     """One series of each part of the work of a target: the largest of its copies."""
-    return f"max by ({group.of_parts}) ({expression})"
+    return f"max by ({_parts_with(own, group)}) ({_with_own(expression, own)})"
+
+
+def _parts_with(own: Sequence[str], group: SeriesGroup) -> str:
+    return ", ".join((*group.part_labels, *(OWN + label for label in own)))
+
+
+def _with_own(expression: str, own: Sequence[str]) -> str:
+    """The series with labels of their metric, whose names the target may have taken."""
+    for label in own:
+        for name in (label, f"exported_{label}"):
+            expression = f'label_replace({expression}, "{OWN}{label}", "$1", "{name}", "(.+)")'
+    return expression
+
+
+def _counted_twice(group: SeriesGroup) -> str:
+    """Addresses with and without the name of a pod, or of several clusters or collectors."""
+    names = group.source.heartbeat
+
+    def by(*labels: str) -> str:
+        return f"by ({', '.join(dict.fromkeys((*labels, *group.labels)))})"
+
+    def having(*conditions: str) -> str:
+        return " or ".join(_any_of(group, names, condition) for condition in conditions)
+
+    def repeated(which: str, labels: Sequence[str], *others: str) -> str:
+        return f"count {by(*labels)} (group {by(*labels, *others)} ({which})) > 1"
+
+    exported = [f"exported_{label}" for label in ADDRESS]
+    unnamed, named = having('pod=""', 'namespace=""'), having('pod!="",namespace!=""')
+    twice = (
+        f"group {by('instance')} ({unnamed}) and group {by('instance')} ({named})",
+        repeated(_alive(group), (*ADDRESS, *exported), "cluster", "k8s_cluster_name"),
+        repeated(having('exported_instance!=""', 'exported_pod!=""'), exported, "instance"),
+    )
+    return f"count {group.by} ({' or '.join(twice)})"
 
 
 def _pods(group: SeriesGroup, reporting: str, since: str) -> Iterator[tuple[str, str]]:
@@ -207,26 +250,28 @@ def _any_of(group: SeriesGroup, names: Sequence[str], where: str = "") -> str:
     return _selected(group, "", ",".join(filter(None, (f'__name__=~"{"|".join(names)}"', where))))
 
 
-def _counters(group: SeriesGroup) -> list[tuple[tuple[str, ...], str]]:
-    """The counters of requests: the first term of each alternative, and its condition."""
-    first = (terms[0] for terms in group.source.arrivals)
-    return [(term.rate, term.where) for term in first if term.rate]
+def _counters(group: SeriesGroup) -> list[Term]:
+    """The counters of requests: the first term of each alternative."""
+    return [terms[0] for terms in group.source.arrivals if terms[0].rate]
 
 
-def _copied_series(group: SeriesGroup) -> Iterable[str]:
-    """The series whose copies are counted, by a selector for each way to count requests."""
-    series = (_alive(group), *(_any_of(group, *counters) for counters in _counters(group)))
-    return dict.fromkeys(series)
+def _copied_series(group: SeriesGroup) -> Iterable[tuple[str, tuple[str, ...]]]:
+    """The series whose copies are counted, by a selector for each way to count requests.
+
+    Each comes with the labels that only its metric has.
+    """
+    counters = ((_any_of(group, each.rate, each.where), each.parts) for each in _counters(group))
+    return dict([(_alive(group), ()), *counters]).items()
 
 
-def _number_of_copies(group: SeriesGroup, series: str) -> str:
+def _number_of_copies(group: SeriesGroup, series: str, own: Sequence[str]) -> str:
     """How many copies there are of each part of the work of a target."""
-    return f"count by (__name__, {group.of_parts}) ({series})"
+    return f"count by (__name__, {_parts_with(own, group)}) ({_with_own(series, own)})"
 
 
 def _unused(group: SeriesGroup, seconds: int) -> Iterator[tuple[str, str]]:
     """The part for servers that report before their first request is counted."""
-    counters = " or ".join(_any_of(group, *each) for each in _counters(group))
+    counters = " or ".join(_any_of(group, each.rate, each.where) for each in _counters(group))
     gauges = (group.source.gauges.get(name) for name in ("running", "waiting"))
     busy = [
         f"max_over_time({_selected(group, name)}[{seconds}s])"
@@ -244,15 +289,17 @@ def unlike_copies(group: SeriesGroup, seconds: int) -> Query | None:
 
     Part: `unlike`, the counters whose copies differ by more than they count in a window.
     """
-    by = f"by ({group.of_parts})"
-    selected = [
-        _selected(group, name, where) for names, where in _counters(group) for name in names
-    ]
-    texts = (
-        f"(max {by} ({each}) - min {by} ({each}) > 0)"
-        f" > max {by} ({each}) - max {by} ({each} offset {seconds}s)"
-        for each in dict.fromkeys(selected)
-    )
+    selected = {
+        _selected(group, name, term.where): term.parts
+        for term in _counters(group)
+        for name in term.rate
+    }
+    texts = []
+    for each, own in selected.items():
+        by = f"by ({_parts_with(own, group)})"
+        now, before = _with_own(each, own), _with_own(f"{each} offset {seconds}s", own)
+        counted = f"max {by} ({now}) - max {by} ({before})"
+        texts.append(f"(max {by} ({now}) - min {by} ({now}) > 0) > {counted}")
     parts = [("unlike", f"count {group.by} ({' or '.join(texts)})")]
     return Query(group, "copies", _union(parts)) if selected else None
 
@@ -260,9 +307,9 @@ def unlike_copies(group: SeriesGroup, seconds: int) -> Query | None:
 def labels_of_copies(group: SeriesGroup) -> Query:
     """Return the query for the copies of a series, of one target of each server."""
     texts = (
-        f"{each} and on (__name__, {group.of_parts})"
-        f" topk {group.by} (1, {_number_of_copies(group, each)} > 1)"
-        for each in _copied_series(group)
+        f"{_with_own(each, own)} and on (__name__, {_parts_with(own, group)})"
+        f" topk {group.by} (1, {_number_of_copies(group, each, own)} > 1)"
+        for each, own in _copied_series(group)
     )
     return Query(group, "labels of copies", " or ".join(texts))
 
@@ -342,7 +389,7 @@ def demand(group: SeriesGroup, seconds: int) -> Query:
     """
     terms = (term for alternative in group.source.arrivals for term in alternative)
     parts = (
-        f"sum {group.by} ({_largest(text, group)})"
+        f"sum {group.by} ({_largest(text, group, term.parts)})"
         for term in terms
         for text in _demanded(group, term, seconds)
     )
@@ -427,7 +474,7 @@ def _sum(group: SeriesGroup, terms: Sequence[Term], seconds: int, before: int) -
 
 def _rate(group: SeriesGroup, term: Term, seconds: int) -> str:
     selected = (_selected(group, name, term.where) for name in term.rate)
-    rates = (_largest(f"rate({each}[{seconds}s])", group) for each in selected)
+    rates = (_largest(f"rate({each}[{seconds}s])", group, term.parts) for each in selected)
     return " or ".join(f"sum {group.by} ({rate})" for rate in rates)
 
 
@@ -531,7 +578,7 @@ def _rate_of(group: SeriesGroup, counter: str, item: Quotient, seconds: int) -> 
 def _gauge(group: SeriesGroup, gauge: OfReplicas) -> str:
     function = "sum" if gauge.sum else "avg"
     names = gauge.sum or gauge.average
-    texts = (_largest(_selected(group, name), group) for name in names)
+    texts = (_largest(_selected(group, name, gauge.where), group) for name in names)
     return " or ".join(f"{function} {group.by} ({text})" for text in texts)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from sys import intern
 
-from inferno_operator.engines.promql import MARGIN_SECONDS, Query
+from inferno_operator.engines.promql import MARGIN_SECONDS, OWN, Query
 from inferno_operator.engines.series_groups import PART, WINDOWS, RateWindows, SeriesGroup
 from inferno_operator.runtime.prometheus import QueryResult, RefusedError, Sample
 from inferno_operator.runtime.texts import shortened
@@ -101,6 +101,12 @@ class Reading:
                 " tells parts of the work; if this stays, add it to parts of a source of your own"
                 " (INFERNO_MEASURE_SOURCES)"
             )
+        if twice := self.part(REPLICAS, "twice"):
+            yield (
+                f"targets that count twice: {twice:g}, as a job of Prometheus lacks the label pod"
+                " or namespace, several collectors export them, or their label cluster differs;"
+                " remove one of them, or name the cluster in spec.measure.labels"
+            )
         if self.part(REPLICAS, "unused"):
             yield "requests run or wait, but no counter of requests has a series yet"
 
@@ -150,7 +156,8 @@ def find_differing_labels(group: SeriesGroup, samples: Sequence[Sample]) -> Mapp
     rows: defaultdict[tuple[Values, Values], list[Mapping[str, str]]] = defaultdict(list)
     values_of, parts = _values_of(group), ("__name__", *group.part_labels)
     for sample in samples:
-        part = tuple(sample.labels.get(label, "") for label in parts)
+        own = (label for label in sample.labels if label.startswith(OWN))
+        part = tuple(sample.labels.get(label, "") for label in (*parts, *sorted(own)))
         rows[values_of(sample), part].append(sample.labels)
     found: defaultdict[Values, dict[str, None]] = defaultdict(dict)
     for (values, _), copies in rows.items():

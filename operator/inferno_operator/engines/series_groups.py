@@ -26,7 +26,7 @@ PART = "inferno_part"
 TARGET = (
     *("instance", "cluster", "namespace", "pod"),
     *("exported_instance", "exported_namespace", "exported_pod", "service_instance_id"),
-    *("k8s_cluster_name", "k8s_namespace_name", "k8s_pod_name", "hostname"),
+    *("k8s_cluster_name", "k8s_namespace_name", "k8s_pod_name"),
 )
 """Labels that name what is scraped, also where a collector or an agent stands for several pods.
 
@@ -127,9 +127,13 @@ class SeriesGroup:
 
     @cached_property
     def part_labels(self) -> tuple[str, ...]:
-        """The labels that tell the parts of the work of all targets apart."""
-        parts = (*self.source.parts, *self.source.replicas, "le")
-        return tuple(dict.fromkeys((*TARGET, *self.labels, *parts)))
+        """The labels that tell the parts of the work of all targets apart.
+
+        Where the target has a label of that name, that of the series is an exported one.
+        """
+        parts = (*self.source.parts, *self.source.replicas)
+        exported = (f"exported_{label}" for label in parts)
+        return tuple(dict.fromkeys((*TARGET, *self.labels, *parts, *exported, "le")))
 
     @cached_property
     def of_parts(self) -> str:

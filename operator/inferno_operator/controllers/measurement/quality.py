@@ -177,7 +177,9 @@ def _verdict(
     if rate is None:
         return _uncounted(reading, source, hint)
     gaps = _partial(reading, replicas)
-    return gaps or _idle(reading, rate) or QualityVerdict("Fresh", reading.copies)
+    targets = "" if source is None or source.replicas else _describe_targets(reading)
+    remarks = "; ".join(filter(None, (reading.copies, targets)))
+    return gaps or _idle(reading, rate) or QualityVerdict("Fresh", remarks)
 
 
 _TOO_FEW = (
@@ -262,6 +264,14 @@ def _gaps(reading: Reading, replicas: MeasuredReplicas | None) -> Iterator[str]:
         yield f"the query of arrivalRate had no number {_duration(round(young))} ago"
     if reading.is_young:
         yield f"the replicas are known for less than {window}"
+
+
+def _describe_targets(reading: Reading) -> str:
+    """Return that pods have several targets, which may be one under another address."""
+    pods, targets = reading.part(REPLICAS, "pods"), reading.part(REPLICAS, "reporting")
+    if not pods or not targets or pods >= targets:
+        return ""
+    return f"pods with several targets, which are added up: {targets:g} targets of {pods:g} pods"
 
 
 def _describe_missing(replicas: MeasuredReplicas, absent: float) -> str:

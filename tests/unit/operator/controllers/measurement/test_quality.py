@@ -416,7 +416,10 @@ def test_a_load_is_fresh_where_all_ready_pods_report(
 ) -> None:
     subject = reading(replicas={**REPORTING, **replicas})
 
-    assert measured(subject, VLLM, None, ready_pods=both(ready_pods)).quality == "Fresh"
+    found = measured(subject, VLLM, None, ready_pods=both(ready_pods))
+
+    assert found.quality == "Fresh"
+    assert ("10 targets of 5 pods" in found.message) == ("pods" in replicas)
 
 
 @pytest.mark.parametrize(
