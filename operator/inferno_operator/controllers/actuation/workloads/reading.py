@@ -443,8 +443,12 @@ class _Reader:
             troubles += failures_since(self._area.pods.selected_failed(selector), since)
         rollout = _rollout(workload, manifest, replicas)
         if rollout and pods.live > replicas:
-            waiting = filter(is_unschedulable, self._area.pods.selected(selector))
-            for pod in list(waiting)[: pods.live - replicas]:
+            waiting = [
+                pod
+                for pod in self._area.pods.selected(selector)
+                if is_unschedulable(pod) and "deletionTimestamp" not in pod["metadata"]
+            ]
+            for pod in waiting[: pods.live - replicas]:
                 (words,) = count_pods([pod], self._now).troubles
                 troubles[words] -= 1
                 troubles[f"{rollout} ({words})"] += 1

@@ -172,6 +172,8 @@ class Scene:
 
     def _advance(self, pod: Manifest) -> None:
         metadata = pod["metadata"]
+        if metadata.get("finalizers"):
+            return
         if "deletionTimestamp" in metadata and metadata["deletionTimestamp"] < self.time():
             self.cluster.remove(POD, Key.of(pod))
         elif (
@@ -184,9 +186,14 @@ class Scene:
             pod["status"] = _status(ready=True, since=self.time())
             self.cluster.add(pod)
 
-    def _pod(self, name: str, *, ready: bool) -> None:
+    def add_waiting(self, name: str, **metadata: object) -> None:
+        """Add a pod of a Deployment that finds no node."""
+        self._pod(name, ready=False, **metadata)
+
+    def _pod(self, name: str, *, ready: bool, **more: object) -> None:
         self._count += 1
         metadata = {
+            **more,
             "name": f"{name}-{self._count}",
             "labels": {"app": name},
             "creationTimestamp": self.time(),
@@ -697,6 +704,8 @@ async def test_a_rollout_that_waits_for_a_card_says_so_and_nothing_is_given_up(
     stored["spec"]["strategy"] = strategy
     scene.unstarted.add("a")
     scene.surplus["a"] = 1
+    ending = {"deletionTimestamp": scene.time(), "finalizers": ["kueue.x-k8s.io/managed"]}
+    scene.add_waiting("a", **ending)  # of an earlier revision: it is no pod that waits
 
     async with running(scene):
         await scene.until(lambda: scene.reason() == "Moving")
