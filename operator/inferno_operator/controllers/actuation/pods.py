@@ -26,9 +26,12 @@ FORBIDDEN = re.compile(r'pods? "[^"]*" is forbidden: (.*)', re.DOTALL)
 """How the API server says that it refuses a pod: each that is tried has another name."""
 
 PULL_ERROR = re.compile(
-    r"\b(\d{3} (?:unauthorized|forbidden|too many requests)|toomanyrequests|unauthorized"
-    r"|pull access denied|authorization failed|no such host|i/o timeout|connection refused"
-    r"|x509: \w+|no space left on device|no match for platform|manifest unknown|not found)\b",
+    r"\b(\d{3} (?:unauthorized|forbidden|too many requests)|5\d\d [a-z]+(?: [a-z]+)*"
+    r"|toomanyrequests|unauthorized|pull access denied|authorization failed|no such host"
+    r"|i/o timeout|TLS handshake timeout|context deadline exceeded|connection refused"
+    r"|connection reset by peer|no route to host|network is unreachable|unexpected EOF"
+    r"|x509: \w+|no space left on device|no match for platform|manifest unknown"
+    r"|SignatureValidationFailed|not found)\b",
     re.IGNORECASE,
 )
 """Why an image is not pulled, in messages of container runtimes."""
@@ -148,7 +151,7 @@ def _trouble(pod: Manifest) -> str:
         return waits if node else _said(_condition(pod, "PodScheduled"))
     status = pod.get("status", {})
     for each in status.get("initContainerStatuses", ()):
-        if trouble := _container_trouble(each):
+        if not _is_done(each) and (trouble := _container_trouble(each)):
             return f"init container {each.get('name', '')!r}: {trouble}"
     return next(filter(None, map(_container_trouble, status.get("containerStatuses", ()))), "")
 
@@ -179,10 +182,15 @@ def _containers(pod: Manifest) -> Iterator[Manifest]:
     return (container for part in CONTAINER_STATUSES for container in status.get(part, ()))
 
 
+def _is_done(container: Manifest) -> bool:
+    """Whether an init container has done its work, maybe not at once."""
+    return bool(container.get("state", {}).get("terminated", {}).get("exitCode") == 0)
+
+
 def _container_trouble(container: Manifest) -> str:
     state = container.get("state", {})
-    if state.get("terminated", {}).get("exitCode") == 0:
-        return ""  # an init container that has done its work, maybe not at once
+    if container.get("ready"):
+        return ""  # a sidecar that has ended before and serves again
     if ended := state.get("terminated") or container.get("lastState", {}).get("terminated"):
         reason = ended.get("reason", "ended")
         code = f" (exit code {ended['exitCode']})" if "exitCode" in ended else ""
@@ -209,9 +217,25 @@ def _delay(pod: Manifest) -> str:
     disruption = {**_condition(pod, "DisruptionTarget"), "status": "False"}
     return (
         _said(disruption)
+        or _slow_init(pod)
         or _said(_condition(pod, "Initialized"))
         or next(filter(None, (_slow(pod, each) for each in _containers(pod))), "")
         or _unready(pod)
+    )
+
+
+def _slow_init(pod: Manifest) -> str:
+    """Return what the init container waits for that is next; "" if it runs, or none is left."""
+    left = (
+        each
+        for each in pod.get("status", {}).get("initContainerStatuses", ())
+        if not (each.get("ready") or _is_done(each))
+    )
+    container = next(left, {})
+    return (
+        ""
+        if container.get("started") and "running" in container["state"]
+        else _slow(pod, container)
     )
 
 
@@ -223,9 +247,14 @@ def _slow(pod: Manifest, container: Manifest) -> str:
         return f"the {probe} probe of container {name!r} does not succeed"
     if "waiting" not in state:
         return ""
-    if _condition(pod, "PodReadyToStartContainers").get("status") == "True":
-        return f"ContainerCreating, pulls image {container.get('image', '')}".rstrip()
-    return "ContainerCreating, waits for volumes or network: see the events of the pod"
+    match _condition(pod, "PodReadyToStartContainers").get("status"):
+        case "True":
+            return f"ContainerCreating, pulls image {container.get('image', '')}".rstrip()
+        case "False":
+            obstacle = ", waits for volumes, sandbox or network"
+        case _:  # a kubelet before 1.29
+            obstacle = ""
+    return f"ContainerCreating{obstacle}: see the events of the pod"
 
 
 def _unready(pod: Manifest) -> str:

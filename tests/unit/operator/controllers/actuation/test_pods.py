@@ -204,6 +204,20 @@ def of_init(**container: object) -> Manifest:
     return found
 
 
+def beside_init(*conditions: Manifest, **container: object) -> Manifest:
+    """A pod that waits for its init container or has a sidecar, which is in a state."""
+    found = old(*conditions, **(waits("PodInitializing") if conditions else begun()))
+    found["status"]["initContainerStatuses"] = [{"name": "download", **container}]
+    return found
+
+
+NOT_INITIALIZED = condition(
+    "Initialized",
+    "False",
+    "ContainersNotInitialized",
+    "containers with incomplete status: [download]",
+)
+
 QUEUE = {"kueue.x-k8s.io/queue-name": "team-a"}
 
 CAUSES: dict[str, tuple[Manifest, str]] = {
@@ -246,7 +260,67 @@ CAUSES: dict[str, tuple[Manifest, str]] = {
     ),
     "a mount": (
         old(condition("PodReadyToStartContainers", "False"), **waits("ContainerCreating")),
-        "ContainerCreating, waits for volumes or network: see the events of the pod",
+        "ContainerCreating, waits for volumes, sandbox or network: see the events of the pod",
+    ),
+    "a container that an older kubelet creates": (
+        old(**waits("ContainerCreating")),
+        "ContainerCreating: see the events of the pod",
+    ),
+    "a mount before an init container": (
+        beside_init(
+            condition("PodReadyToStartContainers", "False"),
+            NOT_INITIALIZED,
+            **waits("PodInitializing"),
+        ),
+        "ContainerCreating, waits for volumes, sandbox or network: see the events of the pod",
+    ),
+    "an image of an init container that takes long": (
+        beside_init(
+            condition("PodReadyToStartContainers", "True"),
+            NOT_INITIALIZED,
+            image="busybox",
+            **waits("PodInitializing"),
+        ),
+        "ContainerCreating, pulls image busybox",
+    ),
+    "an init container that runs": (
+        beside_init(NOT_INITIALIZED, **begun()),
+        "ContainersNotInitialized, containers with incomplete status: [download]",
+    ),
+    "the startup probe of a sidecar": (
+        beside_init(NOT_INITIALIZED, **begun(started=False)),
+        "the startup probe of container 'download' does not succeed",
+    ),
+    "a probe, beside a sidecar that crashed once": (
+        beside_init(ready=True, lastState=KILLED, state={"running": {}}),
+        "the readiness probe of container 'vllm' does not succeed",
+    ),
+    "a container that ends well": (
+        old(state={"terminated": {"reason": "Completed", "exitCode": 0}}),
+        "CrashLoopBackOff, Completed",
+    ),
+    "a registry that is down": (
+        old(
+            **waits(
+                "ImagePullBackOff",
+                'Back-off pulling image "r/v": ErrImagePull: failed to resolve reference "r/v":'
+                " unexpected status from HEAD request to https://r/v2/v: 503 Service Unavailable",
+            )
+        ),
+        "ImagePullBackOff, vllm/vllm-openai:v0.9, 503 Service Unavailable",
+    ),
+    "a registry that is slow": (
+        old(**waits("ErrImagePull", "failed to pull and unpack image: context deadline exceeded")),
+        "ImagePullBackOff, vllm/vllm-openai:v0.9, context deadline exceeded",
+    ),
+    "the signature of an image": (
+        old(
+            **waits(
+                "ImagePullBackOff",
+                "Back-off pulling image: SignatureValidationFailed: image pull failed for r/v",
+            )
+        ),
+        "ImagePullBackOff, vllm/vllm-openai:v0.9, SignatureValidationFailed",
     ),
     "a secret": (
         old(**waits("CreateContainerConfigError", 'secret "hf" not found')),
