@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -66,6 +67,7 @@ UNUSABLE = (
     config.ConfigException,
     yaml.YAMLError,
     aiohttp.ClientError,
+    AttributeError,
     TypeError,
     OSError,
     ValueError,
@@ -73,18 +75,23 @@ UNUSABLE = (
 )
 """What the client raises for a kubeconfig, or files of it, that cannot be used."""
 
+WORD = re.compile(r"[!-~]+")
+"""What a header may have as a token."""
+
 logger = logging.getLogger(__name__)
 
 
 def no_access(origin: str, error: Exception) -> InputError:
     """Return what is said of kubeconfigs, or of what a pod has instead, that cannot be used."""
     match error:
-        case TypeError():  # the client takes for granted that it is an object
+        case TypeError() | AttributeError():  # the client takes for granted that it is an object
             text = "not a kubeconfig"
         case UnicodeDecodeError():
             text = f"not UTF-8 text (byte {error.start + 1})"
         case OSError():
             text = error.strerror or str(error)
+            if error.filename and str(error.filename) not in origin:
+                text = f"{error.filename}: {text}"
         case _:
             text = " ".join(str(error).split())
     return InputError(": ".join(filter(None, ("no access to a cluster", origin, text))))
@@ -271,10 +278,12 @@ class _Loader(KubeConfigLoader):
         if not token and not (certificate and key):
             raise config.ConfigException("the plugin gives no token and no certificate with a key")
         if token:
-            if not isinstance(token, str) or len(token.split()) != 1:
-                raise config.ConfigException("the plugin gives a token that is no text of one line")
+            if not isinstance(token, str) or not WORD.fullmatch(token.strip()):
+                raise config.ConfigException("the plugin gives a token that is not one word")
             self.token = f"Bearer {token.strip()}"
         self.pair = (certificate, key) if certificate and key else None
+        if not all(isinstance(text, str) for text in self.pair or ()):
+            raise config.ConfigException("the plugin gives a certificate or key that is not text")
         self.due = self.expires = None
         if ends := status.get("expirationTimestamp"):
             self.expires = _parse_time(ends)
@@ -288,7 +297,8 @@ def _parse_time(text: object) -> datetime:
         time = datetime.fromisoformat(str(text))
     except ValueError:
         raise config.ConfigException(
-            "the plugin gives an expirationTimestamp that is none"
+            f"the plugin gives expirationTimestamp {shortened(str(text), 40)!r}, which is not a"
+            " time such as 2026-11-29T12:00:00Z"
         ) from None
     if time.tzinfo is None:
         raise config.ConfigException("the plugin gives an expirationTimestamp with no time zone")
@@ -306,6 +316,8 @@ async def _call_plugin(
     command, version = settings.get("command"), settings.get("apiVersion")
     if not command or not version:
         raise config.ConfigException("users[].user.exec needs command and apiVersion")
+    if problem := _problem_of(settings):
+        raise config.ConfigException(f"users[].user.exec.{problem}")
     about = f"the plugin {command!r}"
     may_ask = may_ask and settings.get("interactiveMode") != "Never"
     process = await _start_plugin(settings, base, about, may_ask=may_ask)
@@ -315,6 +327,20 @@ async def _call_plugin(
         words = shortened(said.decode(errors="replace"))
         raise config.ConfigException(": ".join(filter(None, (text, words))))
     return _parse_status(printed, version, about)
+
+
+def _problem_of(settings: Mapping[str, Any]) -> str:
+    """Return which setting of a plugin has another type, "" if none has."""
+    args, env = settings.get("args") or [], settings.get("env") or []
+    if not isinstance(settings["command"], str):
+        return "command is not text"
+    if not isinstance(args, list) or not all(isinstance(text, str) for text in args):
+        return "args is not a list of texts, each in quotes"
+    is_list = isinstance(env, list) and all(isinstance(item, dict) for item in env)
+    pairs = [(item.get("name"), item.get("value", "")) for item in env] if is_list else [(None, "")]
+    if not all(isinstance(text, str) for pair in pairs for text in pair):
+        return "env is not a list of names and values, each in quotes"
+    return ""
 
 
 async def _start_plugin(
@@ -327,7 +353,7 @@ async def _start_plugin(
         "kind": "ExecCredential",
         "spec": {"interactive": may_ask},
     }
-    given = {item["name"]: item["value"] for item in settings.get("env") or ()}
+    given = {item["name"]: item.get("value", "") for item in settings.get("env") or ()}
     try:
         return await asyncio.create_subprocess_exec(
             *(program, *(settings.get("args") or ())),

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
@@ -410,8 +411,21 @@ async def test_a_token_with_a_line_end_is_sent_without_it(clock: Clock, plugin: 
             {"command": "sh", "args": ["-c", "head -c 500000 /dev/zero | tr '\\0' '['"]},
             "does not print an ExecCredential",
         ),
-        (_printing({"token": "s3cret\nx"}), "a token that is no text of one line"),
-        (_printing({"token": ["s3cret"]}), "a token that is no text of one line"),
+        ({"command": ["aws", "eks"]}, "exec.command is not text"),
+        ({"command": "aws", "args": "eks get-token"}, "exec.args is not a list of texts"),
+        ({"command": "aws", "args": ["--port", 80]}, "exec.args is not a list of texts"),
+        ({"command": "aws", "env": {"A": "b"}}, "exec.env is not a list of names and values"),
+        (
+            {"command": "aws", "env": [{"name": "A", "value": 1}]},
+            "exec.env is not a list of names and values",
+        ),
+        (_printing({"token": "s3cret\nx"}), "a token that is not one word"),
+        (_printing({"token": "s3\0cret"}), "a token that is not one word"),
+        (_printing({"token": ["s3cret"]}), "a token that is not one word"),
+        (
+            _printing({"clientCertificateData": {"a": 1}, "clientKeyData": "s3cret"}),
+            "a certificate or key that is not text",
+        ),
         (_printing({"token": "t", "expirationTimestamp": "soon"}), "expirationTimestamp"),
         (_printing({"token": "t", "expirationTimestamp": 17}), "expirationTimestamp"),
         (_printing({"token": "t", "expirationTimestamp": "2026-11-29T00:00:00"}), "no time zone"),
@@ -429,3 +443,32 @@ async def test_a_plugin_that_gives_nothing_is_named(
 
     assert "s3cret" not in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("user", "words"),
+    [
+        ({"exec": ["aws"]}, "not a kubeconfig"),
+        ("aws", "not a kubeconfig"),
+        ({"tokenFile": "/no/token"}, "/no/token: No such file or directory"),
+    ],
+)
+async def test_a_user_that_cannot_be_used_is_named(
+    user: Any,  # noqa: ANN401 - anything that YAML can say
+    words: str,
+    tmp_path: Path,
+) -> None:
+    kubeconfig = write_kubeconfig(tmp_path / "k", "http://127.0.0.1:1", user)
+
+    with pytest.raises(InputError, match=words):
+        await ApiAccess.begin(str(kubeconfig), Kubeconfig(str(kubeconfig)).load)
+
+
+async def test_a_variable_of_a_plugin_without_a_value_is_empty(tmp_path: Path) -> None:
+    prints = _printing({"token": "t"})
+    user: dict[str, object] = {"exec": {"apiVersion": VERSION, **prints, "env": [{"name": "A"}]}}
+    kubeconfig = write_kubeconfig(tmp_path / "k", "http://127.0.0.1:1", user)
+
+    access = await ApiAccess.begin(str(kubeconfig), Kubeconfig(str(kubeconfig)).load)
+
+    assert access.identity.token == "Bearer t"  # noqa: S105 - made up
