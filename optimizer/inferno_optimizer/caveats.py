@@ -52,10 +52,14 @@ MOST_COV = 10.0
 LEAST_STEP = 0.1
 """Shortest plausible step [ms]; no card reads the weights of a language model in less."""
 
-LEAST_CARD_COST = 10.0
-"""Lowest plausible cost of a card [cents/hour]."""
+SLOWEST_STEP = 3000.0
+"""Longest plausible step of a lone request [ms]."""
+
+LEAST_CARD_COST, MOST_CARD_COST = 10.0, 10_000.0
+"""Lowest and highest plausible cost of a card [cents/hour]."""
 
 CENTS_PER_DOLLAR = 100
+HOURS_PER_MONTH = 730
 
 LEAST_USE = 0.02
 """Least share of what the replicas of a server carry that its load plausibly is."""
@@ -63,6 +67,14 @@ LEAST_USE = 0.02
 HARDLY_ANY_LOAD = (
     f"the load is below {LEAST_USE * 100:g} % of what its replicas carry; rates are in"
     " requests/min: if it is per second, write 60 times as much"
+)
+
+MOST_USE = 10
+"""Largest multiple of what the replicas of a server carry that its load plausibly is."""
+
+TOO_MUCH_LOAD = (
+    f"the load is above {MOST_USE} times what its replicas carry; rates are in requests/min: if it"
+    " is per hour, write a 60th"
 )
 """The same words for each server, so that lists of warnings have them once."""
 
@@ -200,12 +212,18 @@ def _span(bounds: tuple[int, int]) -> str:
 def cost_problem(accelerator: str, cost: float, multiplicity: int) -> Problem | None:
     """The problem of a cost that is absurd in cents/hour; None if it may be meant."""
     card = cost / max(multiplicity, 1)
-    if not 0 < card < LEAST_CARD_COST:
+    if 0 < card < LEAST_CARD_COST:
+        message = (
+            f"{card:g} cents/hour for a card is less than any card costs; if it is in dollars,"
+            f" write {cost * CENTS_PER_DOLLAR:g}"
+        )
+    elif card > MOST_CARD_COST:
+        message = (
+            f"{card:g} cents/hour for a card is more than any card costs; if it is per month, write"
+            f" {cost / HOURS_PER_MONTH:.4g}"
+        )
+    else:
         return None
-    message = (
-        f"{card:g} cents/hour for a card is less than any card costs; if it is in dollars, write"
-        f" {cost * CENTS_PER_DOLLAR:g}"
-    )
     return Problem("accelerator", accelerator, "cost", message, IMPLAUSIBLE)
 
 
@@ -215,16 +233,21 @@ def implausible_numbers(system: System) -> Iterator[Problem]:
     One problem for each object and unit that it may be in; it names the first such number.
     """
     too_fast = [p for p in system.profiles if 0 < _step_ms(p.parameters) < LEAST_STEP]
-    for model in dict.fromkeys(profile.model for profile in too_fast):
-        own = [profile for profile in too_fast if profile.model == model]
-        step = _step_ms(own[0].parameters)
-        message = (
-            f"a step of {step:.3g} ms is faster than any card{_and_more(*own)}; times are in ms: if"
-            f" it is in seconds, write {step * MS_PER_SECOND:.3g}"
-        )
-        part = own[0].accelerator
-        yield Problem("model", model, "alpha", message, IMPLAUSIBLE, part)
-    yield from _mixed_units(profile for profile in system.profiles if profile not in too_fast)
+    too_slow = [p for p in system.profiles if _step_ms(p.parameters) > SLOWEST_STEP]
+    for profiles, than, unit, factor in (
+        (too_fast, "faster", "seconds", MS_PER_SECOND),
+        (too_slow, "slower", "microseconds", 1 / MS_PER_SECOND),
+    ):
+        for model in dict.fromkeys(profile.model for profile in profiles):
+            own = [profile for profile in profiles if profile.model == model]
+            step = _step_ms(own[0].parameters)
+            message = (
+                f"a step of {_rounded(step)} ms is {than} than any card{_and_more(*own)}; times are"
+                f" in ms: if it is in {unit}, write {_rounded(step * factor)}"
+            )
+            part = own[0].accelerator
+            yield Problem("model", model, "alpha", message, IMPLAUSIBLE, part)
+    yield from _mixed_units(p for p in system.profiles if p not in too_fast + too_slow)
     for service_class in system.classes:
         units = defaultdict[str, list[Problem]](list)
         for unit, problem in _implausible_targets(service_class, system):
@@ -241,7 +264,7 @@ def implausible_numbers(system: System) -> Iterator[Problem]:
 
 
 def _mixed_units(profiles: Iterable[PerformanceProfile]) -> Iterator[Problem]:
-    """The first profile of each model whose alpha is below its beta, as if in seconds.
+    """The first profile of each model whose alpha is below its beta, as if one has another unit.
 
     A lone request reads all weights; one more adds little to that.
     """
@@ -252,17 +275,26 @@ def _mixed_units(profiles: Iterable[PerformanceProfile]) -> Iterator[Problem]:
                 if not 0 < alpha < beta or profile.model in named:
                     continue
                 named.add(profile.model)
-                message = (
-                    f"{alpha:g} ms is below beta, {beta:g} ms, as if a request alone took less than"
-                    " one more adds; times are in ms: if it is in seconds, write"
-                    f" {alpha * MS_PER_SECOND:g}"
-                )
+                about = "as if a request alone took less than one more adds; times are in ms"
+                if alpha * MS_PER_SECOND > SLOWEST_STEP:
+                    field, unit, right = "beta", "microseconds", beta / MS_PER_SECOND
+                    seen = f"{beta:g} ms is above alpha, {alpha:g} ms"
+                else:
+                    field, unit, right = "alpha", "seconds", alpha * MS_PER_SECOND
+                    seen = f"{alpha:g} ms is below beta, {beta:g} ms"
+                message = f"{seen}, {about}: if it is in {unit}, write {right:g}"
                 part = profile.accelerator
-                yield Problem("model", profile.model, "alpha", message, IMPLAUSIBLE, part)
+                yield Problem("model", profile.model, field, message, IMPLAUSIBLE, part)
 
 
 def _and_more(*found: object) -> str:
-    return f" (so in {len(found) - 1} more places)" if len(found) > 1 else ""
+    more = len(found) - 1
+    return f" (so in {more} more place{'s' * (more > 1)})" if more else ""
+
+
+def _rounded(number: float) -> str:
+    """A number with three digits, without an exponent where people read none."""
+    return f"{float(f'{number:.3g}'):g}"
 
 
 def _implausible_targets(
@@ -277,7 +309,11 @@ def _implausible_targets(
     for model, target in service_class.targets.items():
         for field, unit, message in _lax_targets(target):
             yield unit, Problem(kind, name, field, message, IMPLAUSIBLE, model)
-        own = [p for p in system.profiles if p.model == model and _step_ms(p.parameters) > 0]
+        own = [
+            p
+            for p in system.profiles
+            if p.model == model and 0 < _step_ms(p.parameters) <= SLOWEST_STEP
+        ]
         if not own:
             continue
         fastest = min(own, key=lambda profile: _step_ms(profile.parameters))
@@ -293,8 +329,8 @@ def _implausible_targets(
             if 0 < asked < floor * LEAST_SHARE_OF_STEP:
                 what = "time to first token" if field == "slo-ttft" else "step"
                 message = (
-                    f"{asked:g} ms, where the shortest {what} takes {floor:.3g} ms; targets are in"
-                    f" ms: if it is in seconds, write {asked * MS_PER_SECOND:g}"
+                    f"{asked:g} ms, where the shortest {what} takes {_rounded(floor)} ms;"
+                    f" targets are in ms: if it is in seconds, write {asked * MS_PER_SECOND:g}"
                 )
                 yield "seconds", Problem(kind, name, field, message, IMPLAUSIBLE, model)
 
@@ -348,26 +384,26 @@ def _prompt_ms(parameters: PerformanceParameters, tokens: int) -> float:
 
 
 def implausible_loads(catalogue: Catalogue, servers: Iterable[Server]) -> Iterator[Problem]:
-    """Servers whose load is a tiny share of what their replicas carry within the targets.
+    """Servers whose load is a tiny share of what their replicas carry, or a large multiple.
 
     A single replica is the least that a server can have, so such servers are named only if all
     servers are as empty. What is measured is left out: those loads have a spread.
     """
     loaded = [s for s in servers if not s.load.idle and s.current.replicas and not s.load_spread]
     several = [server for server in loaded if server.current.replicas > 1]
-    few = _find_hardly_used(catalogue, several)
-    if len(few) == len(several):
+    found = _find_absurd_loads(catalogue, several)
+    if len(found) == len(several):
         alone = [server for server in loaded if server.current.replicas == 1]
-        empty = _find_hardly_used(catalogue, alone)
-        few |= empty if len(empty) == len(alone) else set()
+        absurd = _find_absurd_loads(catalogue, alone)
+        found |= absurd if len(absurd) == len(alone) else {}
     for server in loaded:
-        if server.name in few:
+        if server.name in found:
             field = "currentAlloc.load.arrivalRate"
-            yield Problem("server", server.name, field, HARDLY_ANY_LOAD, IMPLAUSIBLE)
+            yield Problem("server", server.name, field, found[server.name], IMPLAUSIBLE)
 
 
-def _find_hardly_used(catalogue: Catalogue, servers: Iterable[Server]) -> set[str]:
-    """The servers whose load is an implausibly small share of what runs."""
+def _find_absurd_loads(catalogue: Catalogue, servers: Iterable[Server]) -> dict[str, str]:
+    """What is said of the servers whose load does not fit what runs, by name."""
     cases = [
         _pinned_case(catalogue, case)
         for server in servers
@@ -375,13 +411,15 @@ def _find_hardly_used(catalogue: Catalogue, servers: Iterable[Server]) -> set[st
         if isinstance(case := catalogue.case(server), Case)
     ]
     candidates = build_candidates(catalogue, cases)
-    found: set[str] = set()
+    found: dict[str, str] = {}
     rates = candidates.sizing.max_rate.tolist()
     for case, rate in zip(candidates.pairs.case.tolist(), rates, strict=True):
         server = cases[case].server
         carried = rate * server.current.replicas * MS_PER_MINUTE
         if math.isfinite(carried) and server.load.arrival_rate < LEAST_USE * carried:
-            found.add(server.name)
+            found[server.name] = HARDLY_ANY_LOAD
+        elif 0 < carried < server.load.arrival_rate / MOST_USE:
+            found[server.name] = TOO_MUCH_LOAD
     return found
 
 

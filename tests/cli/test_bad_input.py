@@ -239,7 +239,9 @@ def test_a_pipeline_can_fail_on_a_plan(condition: str, line: str, tmp_path: Path
     assert (well.returncode, well.stderr) == (0, b"")
     assert badly.returncode == 3
     assert badly.stdout.startswith(b"SERVER ")
-    assert badly.stderr.decode() == f"--fail-on {condition}: {line}\n"
+    warning, failure = badly.stderr.decode().splitlines()
+    assert warning.startswith(f"warning: {servers}:10: ")
+    assert failure == f"--fail-on {condition}: {line}"
 
 
 @pytest.mark.parametrize("output", ["table", "json"])

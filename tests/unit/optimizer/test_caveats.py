@@ -229,7 +229,7 @@ def test_a_class_with_targets_in_several_units_is_told_of_each() -> None:
 
     assert [each.rpartition("write ")[2] for each in implausible(one)] == [
         "900",
-        "40 (so in 1 more places)",
+        "40 (so in 1 more place)",
     ]
 
 
@@ -267,7 +267,7 @@ def test_a_class_with_many_targets_in_seconds_is_told_once() -> None:
 
     (found,) = implausible(one)
 
-    assert found.endswith("write 40 (so in 1 more places)")
+    assert found.endswith("write 40 (so in 1 more place)")
 
 
 def test_one_time_of_a_model_in_seconds_is_told() -> None:
@@ -275,6 +275,17 @@ def test_one_time_of_a_model_in_seconds_is_told() -> None:
 
     assert found.startswith("model 'llm' (G2): alpha: 0.02058 ms is below beta, 0.41 ms")
     assert found.endswith("write 20.58")
+
+
+def test_times_of_a_model_in_microseconds_are_told_and_not_the_targets() -> None:
+    parameters = DecodeParameters(8_000, 0.2)
+    (found,) = implausible(system(LONG_INPUT, parameters, target=Target(itl_ms=40)))
+    (beta,) = implausible(system(LONG_INPUT, DecodeParameters(8, 200)))
+
+    assert found.startswith("model 'llm' (G2): alpha: a step of 8000 ms is slower than any card")
+    assert found.endswith("if it is in microseconds, write 8")
+    assert beta.startswith("model 'llm' (G2): beta: 200 ms is above alpha, 8 ms")
+    assert beta.endswith("if it is in microseconds, write 0.2")
 
 
 def test_times_of_a_model_in_seconds_are_told() -> None:
@@ -285,9 +296,19 @@ def test_times_of_a_model_in_seconds_are_told() -> None:
 
 @pytest.mark.parametrize(
     ("cost", "multiplicity", "told"),
-    [(2.5, 1, "250"), (20, 8, "2000"), (9.99, 1, "999"), (0, 1, ""), (10, 1, ""), (75, 4, "")],
+    [
+        (2.5, 1, "250"),
+        (20, 8, "2000"),
+        (9.99, 1, "999"),
+        (0, 1, ""),
+        (10, 1, ""),
+        (75, 4, ""),
+        (2000, 1, ""),
+        (248_200, 1, "340"),
+        (4_964_000, 8, "6800"),
+    ],
 )
-def test_a_card_below_10_cents_may_be_priced_in_dollars(
+def test_an_absurd_price_of_a_card_may_be_in_dollars_or_per_month(
     cost: float, multiplicity: int, told: str
 ) -> None:
     found = cost_problem("H200", cost, multiplicity)
@@ -324,6 +345,15 @@ def test_a_load_that_is_a_tiny_share_of_what_runs_may_be_per_second() -> None:
 
     assert (problem.name, problem.field) == ("chat", "currentAlloc.load.arrivalRate")
     assert problem.message.startswith("the load is below 2 % of what its replicas carry; rates are")
+
+
+def test_a_load_that_is_a_multiple_of_what_runs_may_be_per_hour() -> None:
+    whole = running(("chat", 54_000, 3), ("code", 9_000, 3), ("small", 30_000, 1))
+    (problem,) = implausible_loads(Catalogue(whole), whole.servers)
+
+    assert (problem.name, problem.field) == ("chat", "currentAlloc.load.arrivalRate")
+    assert problem.message.startswith("the load is above 10 times what its replicas carry; rates")
+    assert problem.message.endswith("if it is per hour, write a 60th")
 
 
 def test_single_replicas_are_told_only_where_all_servers_are_as_empty() -> None:

@@ -86,8 +86,8 @@ def optimize(  # noqa: PLR0913 - an argument for each option
         _show_comparison(output, changes, changed, before, solution, rows, money)
     else:
         _show_solution(output, system, solution, rows, money)
-    refuse(solution, checks)
     warn(doubts)
+    refuse(solution, checks)
 
 
 def _show_solution(

@@ -87,11 +87,18 @@ def _has(node: yaml.Node, value: Step) -> bool:
     return isinstance(node, yaml.MappingNode) and any(v.value == value for _, v in node.value)
 
 
+SEXAGESIMAL = re.compile(r"^[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$")
+"""A number of base 60 in YAML 1.1, which PyYAML reads and kubectl does not."""
+
+
 class _Loader(yaml.CSafeLoader):
-    """YAML loader with the types of kubectl: a date is text, and 1e3 is a number."""
+    """YAML loader with the types of kubectl: a date and 19:00 are text, and 1e3 is a number."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own way to be configured
-        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+        first: [
+            ("tag:yaml.org,2002:str", SEXAGESIMAL),
+            *((tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")),
+        ]
         for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
     }
 

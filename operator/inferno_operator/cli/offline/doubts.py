@@ -1,7 +1,8 @@
 """Finds what objects in files say that may be meant otherwise; it is planned nevertheless."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from inferno_operator.cli.offline.documents import Document
@@ -12,9 +13,11 @@ from inferno_optimizer.caveats import (
     cost_problem,
     implausible_loads,
     implausible_numbers,
+    priority_problem,
 )
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.validation import Problem
+from inferno_optimizer.solution import Reason
+from inferno_optimizer.validation import UNKNOWN_TYPE, Problem
 
 if TYPE_CHECKING:
     from inferno_operator.resources import Resource
@@ -51,22 +54,47 @@ def doubts(catalogue: Catalogue, doubtful: Iterable[Problem], origins: Origins) 
     doubtful
         Its problems that are no reason to refuse it, and numbers that are hardly meant.
     origins
-        Where the objects are; of others nothing is said.
+        Where the objects are; of others the place is left out.
     """
-    absurd: list[Problem] = []
-    for problem in (*doubtful, *_running(catalogue), *_classes(catalogue)):
-        if problem.reason == IMPLAUSIBLE:
-            absurd.append(problem)
-        elif place := place_of(problem, origins):
-            yield f"{place}: {problem}"
-    yield from _implausible(catalogue, absurd, lambda problem: place_of(problem, origins))
+    found = [*doubtful, *_running(catalogue), *_classes(catalogue)]
+    place = partial(place_of, origins=origins)
+    yield from _lines(_causes(p for p in found if p.reason != IMPLAUSIBLE), place)
+    absurd = [problem for problem in found if problem.reason == IMPLAUSIBLE]
+    yield from _implausible(catalogue, absurd, place)
 
 
-def implausible_data(catalogue: Catalogue, origin: str) -> Iterator[str]:
-    """Yield a line for each cause of absurd numbers in a document of SystemData."""
-    accelerators = catalogue.system.accelerators
-    costs = (cost_problem(a.name, a.cost, a.multiplicity) for a in accelerators)
+def doubts_of_data(catalogue: Catalogue, doubtful: Iterable[Problem], origin: str) -> Iterator[str]:
+    """Yield a line for each doubt about a document of SystemData; see `doubts`."""
+    system = catalogue.system
+    priorities = (priority_problem(c.name, c.priority) for c in system.classes)
+    yield from _lines(_causes([*doubtful, *filter(None, priorities)]), lambda _: origin)
+    costs = (cost_problem(a.name, a.cost, a.multiplicity) for a in system.accelerators)
     yield from _implausible(catalogue, filter(None, costs), lambda _: origin)
+
+
+def _causes(problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Yield problems, but no missing count whose type is misspelt where it is counted."""
+    problems = list(problems)
+    misspelt = [problem.name for problem in problems if problem.reason == UNKNOWN_TYPE]
+    for problem in problems:
+        is_missing = problem.reason == Reason.UNKNOWN_CAPACITY
+        if not (is_missing and any(f" {name}?" in problem.message for name in misspelt)):
+            yield problem
+
+
+def _lines(problems: Iterable[Problem], place: Callable[[Problem], str]) -> Iterator[str]:
+    """Yield a line for each problem, one for all objects with an equal one."""
+    equal: dict[tuple[str, str, str], list[Problem]] = {}
+    for problem in problems:
+        equal.setdefault((problem.kind, problem.field, problem.message), []).append(problem)
+    for first, *more in equal.values():
+        yield ": ".join(filter(None, (place(first), f"{first}{_same(more)}")))
+
+
+def _same(problems: Sequence[Problem]) -> str:
+    """Return which objects have the same problem, to be said after it; "" if none has."""
+    others = listed([problem.name for problem in problems], OTHERS_SHOWN)
+    return f"; the same of {others}" if others else ""
 
 
 def _implausible(
@@ -83,9 +111,7 @@ def _implausible(
         supposed = problem.message.partition(" if it is ")[2].partition(",")[0]
         causes.setdefault((problem.kind, supposed), []).append(problem)
     for first, *more in causes.values():
-        others = listed([problem.name for problem in more], OTHERS_SHOWN)
-        same = f"; the same of {others}" if more else ""
-        yield f"{place(first)}: {first}{same}"
+        yield f"{place(first)}: {first}{_same(more)}"
 
 
 def refused_names(found: "Iterable[tuple[Resource, Document]]") -> Iterator[str]:

@@ -66,10 +66,20 @@ def read_documents(paths: Iterable[str], namespace: str = "") -> list[Document]:
     if not namespace:
         return items
     chosen = [_in_namespace(i, namespace) for i in items if _namespace(i) in ("", namespace)]
-    if items and not chosen:
-        others = ", ".join(sorted({_namespace(item) for item in items}))
+    named = {_namespace(item) for item in items if not chosen or _is_ours(item)} - {""}
+    if named and namespace not in named:
+        others = ", ".join(sorted(named))
         raise InputError(f"no object is in namespace {namespace!r}; given are: {others}")
     return chosen
+
+
+def _is_ours(document: Document) -> bool:
+    """Return whether an object is of one of the kinds of the operator."""
+    from inferno_operator.resources.base import GROUP  # noqa: PLC0415 - SystemData needs no models
+
+    content = document.content
+    version = content.get("apiVersion") if isinstance(content, Mapping) else None
+    return isinstance(version, str) and version.startswith(f"{GROUP}/")
 
 
 def _namespace(document: Document) -> str:

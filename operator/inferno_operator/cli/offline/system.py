@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from inferno_operator.cli.offline.documents import Document
-from inferno_operator.cli.offline.doubts import doubts, implausible_data, place_of, refused_names
+from inferno_operator.cli.offline.doubts import doubts, doubts_of_data, place_of, refused_names
 from inferno_operator.cli.offline.manifests import count_others, read_documents
 from inferno_optimizer.errors import InputError, InvalidObjectsError, UnsupportedError
 from inferno_optimizer.sizing.cases import Catalogue
@@ -42,6 +42,8 @@ NO_OPTIMIZER = (
     "there is no Optimizer, so the plan is made without the exact solver (greedily) and with"
     " saturationPolicy Hold; add an Optimizer to choose"
 )
+
+NO_SERVER = "there is no Server, so there is nothing to decide"
 
 OnUnknown = Callable[[Sequence[str]], None]
 """Is told of unknown fields, a line each with file, object, field and what is like it."""
@@ -134,7 +136,8 @@ def _system_of_data(document: Document, on_unknown: OnUnknown, doubt: Remark) ->
     with _located(document):
         catalogue = Catalogue(decode_system(document.content))
     _refuse_invalid(catalogue.all_problems, lambda _: document.origin)
-    doubt([*nulls, *implausible_data(catalogue, document.origin)])
+    dangling = [problem for problem in catalogue.all_problems if problem.reason in DANGLING]
+    doubt([*nulls, *doubts_of_data(catalogue, dangling, document.origin)])
     return catalogue.system
 
 
@@ -244,7 +247,9 @@ def _system_of_manifests(
     doubtful = [*dangling, *(found for each in resources for found in caveats(each))]
     found = doubts(Catalogue(snapshot.system), doubtful, origins)
     doubt([*_empty_lines(document for _, document in parsed), *found, *refused_names(parsed)])
-    if not optimizers:
+    if not snapshot.system.servers:
+        remark([NO_SERVER])
+    elif not optimizers:
         remark([NO_OPTIMIZER])
     return snapshot.system
 

@@ -10,7 +10,6 @@ from io import StringIO
 
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.runtime.texts import listed
-from inferno_optimizer.caveats import priority_problem
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.options import Option
 from inferno_optimizer.sizing.cases import Catalogue
@@ -24,10 +23,6 @@ from inferno_optimizer.solution import (
     Solution,
 )
 from inferno_optimizer.system import Allocation, Generation, Role, Server, System, band_of
-from inferno_optimizer.validation import UNMATCHED, find_problems
-
-DANGLING = UNMATCHED | {Reason.UNKNOWN_ACCELERATOR}
-"""Problems of objects that are no servers, and that the plan does not tell."""
 
 DIGITS = 9
 """Decimals of a gap; further ones are rounding."""
@@ -157,7 +152,7 @@ def solution_parts(system: System, solution: Solution, money: Money = CENTS) -> 
     """Yield servers with their current and planned allocations, totals, cards and the proof."""
     yield _servers(system, solution, money)
     yield ""
-    if notes := list(_notes(system, solution)):
+    if notes := list(decision_notes(solution.decisions)):
         yield from notes
         yield ""
     yield _totals(system, solution, money)
@@ -332,17 +327,6 @@ def stays(server: Server, decision: Decision) -> bool:
 def placed(allocation: Allocation, model: str, catalogue: Catalogue) -> str:
     """Return replicas of a model, each with its cards; a dash if nothing runs."""
     return catalogue.placement(model, allocation) if allocation.accelerator else "-"
-
-
-def _notes(system: System, solution: Solution) -> Iterator[str]:
-    """Return notes on servers and models, which are sentences below the table."""
-    yield from decision_notes(solution.decisions)
-    for problem in find_problems(system):
-        if problem.reason in DANGLING:
-            yield f"warning: {problem}"
-    for service_class in system.classes:
-        if found := priority_problem(service_class.name, service_class.priority):
-            yield f"warning: {found}"
 
 
 def grouped(notes: Iterable[tuple[str, str]]) -> Iterator[str]:

@@ -73,33 +73,10 @@ def test_a_step_of_the_solver_that_failed_is_warned_of_below_the_proof() -> None
     )
 
 
-def test_performance_on_an_accelerator_that_there_is_not_is_warned_of() -> None:
-    gone = replace(PROFILE, accelerator="gone")
-    system = replace(SYSTEM, profiles=(PROFILE, gone))
-
-    shown = [*map(str, solution_parts(system, optimize(system)))]
-
-    assert shown[3] == (
-        "warning: model 'llm' (gone): acc: no accelerator is named 'gone'; correct it or add one"
-    )
-
-
 def test_an_explanation_is_followed_by_its_warnings() -> None:
     shown = [*map(str, option_parts(explain(SYSTEM, "chat")))]
 
     assert shown[1:] == [SCORE, "", WARNING]
-
-
-def test_a_priority_that_counts_as_the_lowest_is_warned_of() -> None:
-    (first,) = SYSTEM.classes
-    system = replace(SYSTEM, classes=(replace(first, priority=0),))
-
-    shown = [*map(str, solution_parts(system, optimize(system)))]
-
-    assert shown[3] == (
-        "warning: service class 'Premium': priority: 0 counts as 100, the least important; give 1"
-        " (the most important) to 100"
-    )
 
 
 def test_what_is_held_is_shown_with_its_cost() -> None:

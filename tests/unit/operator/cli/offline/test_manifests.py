@@ -90,7 +90,14 @@ def test_a_byte_order_mark_is_no_content(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1e3", 1000.0), ("-2.5E-1", -0.25), ("1.5", 1.5), ("7", 7), ("2025-01-31", "2025-01-31")],
+    [
+        ("1e3", 1000.0),
+        ("-2.5E-1", -0.25),
+        ("1.5", 1.5),
+        ("7", 7),
+        ("2025-01-31", "2025-01-31"),
+        ("19:00", "19:00"),
+    ],
 )
 def test_yaml_scalars_are_read_as_kubectl_reads_them(text: str, value: object) -> None:
     (document,) = parse_documents(f"value: {text}".encode(), "x.yaml")

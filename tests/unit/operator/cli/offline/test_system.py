@@ -1,7 +1,7 @@
 """From the objects of files to a System: the same one from every form, or one line."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +17,16 @@ from inferno_optimizer.wire.codec import decode_system
 ROOT = Path(__file__).parents[5]
 SMALL = ROOT / "tests/data/systems/small.json"
 API_VERSION = "inferno.platform.ai/v1alpha1"
+
+
+SERVER_SPEC = {
+    "model": "M",
+    "currentAlloc": {
+        "accelerator": "",
+        "numReplicas": 0,
+        "load": {"arrivalRate": 9, "avgLength": 9},
+    },
+}
 
 
 def manifest(kind: str, spec: dict[str, Any], name: str = "a", namespace: str = "") -> str:
@@ -273,9 +283,16 @@ def test_a_namespace_is_chosen_and_takes_the_objects_that_name_none(tmp_path: Pa
     assert [accelerator.name for accelerator in named] == ["N", "P"]
 
 
-def test_a_namespace_without_objects_is_named_with_those_that_have_some(tmp_path: Path) -> None:
+@pytest.mark.parametrize("others", [(), ("",)], ids=["alone", "beside one that names none"])
+def test_a_namespace_without_objects_is_named_with_those_that_have_some(
+    others: Sequence[str], tmp_path: Path
+) -> None:
     file = tmp_path / "a.yaml"
-    file.write_text(manifest("Accelerator", {"name": "P", "type": "T", "cost": 1}, "p", "prod"))
+    texts = [
+        manifest("Accelerator", {"name": f"P{n}", "type": "T", "cost": 1}, f"p{n}", namespace)
+        for n, namespace in enumerate(("prod", *others))
+    ]
+    file.write_text("---\n".join(texts))
 
     with pytest.raises(InputError) as raised:
         read_system([str(file)], namespace="dev")
@@ -374,9 +391,38 @@ def test_a_null_in_system_data_is_told(tmp_path: Path) -> None:
     servers = f'[{{"name": "S", "currentAlloc": {{"load": {load}}}}}]'
     told = doubts_of(tmp_path, f'{{"serverData": {{"servers": {servers}}}}}', "a.json")
 
-    assert told == [
-        "a.json: server 'S': currentAlloc.load.arrivalRate: is null, and counts as 0",
+    assert told[0] == "a.json: server 'S': currentAlloc.load.arrivalRate: is null, and counts as 0"
+
+
+def test_a_name_that_is_missing_is_one_line_for_all_servers_that_have_it(tmp_path: Path) -> None:
+    data = [{"acc": "A", "accCount": 1, "alpha": 9, "beta": 1, "maxBatchSize": 8, "atTokens": 9}]
+    texts = [
+        manifest("Server", {**SERVER_SPEC, "name": name, "class": "Gone"}, name)
+        for name in ("s", "t", "u")
     ]
+    texts += [manifest("Model", {"name": "M", "data": data}, "m")]
+    texts += [manifest("ServiceClass", {"name": "C", "priority": 0, "data": []}, "c")]
+    told = [line.partition(": ")[2] for line in doubts_of(tmp_path, "---\n".join(texts))]
+
+    assert told == [
+        "model 'M' (A): acc: no accelerator is named 'A'; correct it or add one",
+        (
+            "server 's': class: no service class is named 'Gone'; correct it or add the class; the"
+            " same of t, u"
+        ),
+        (
+            "service class 'C': priority: 0 counts as 100, the least important; give 1 (the most"
+            " important) to 100"
+        ),
+    ]
+
+
+def test_a_name_that_is_missing_in_system_data_is_told(tmp_path: Path) -> None:
+    document = json.loads(SMALL.read_text())
+    document["system"]["acceleratorData"]["accelerators"].pop()
+    told = doubts_of(tmp_path, json.dumps(document), "a.json")
+
+    assert any("a.json: model 'granite-13b' (G2): acc: no accelerator" in line for line in told)
 
 
 def cents_as_dollars(kind: str, spec: dict[str, Any]) -> None:
