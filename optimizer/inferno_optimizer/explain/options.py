@@ -41,8 +41,8 @@ class Option:
     not; the numbers of an excluded option are 0. `warnings` say why the numbers may not hold, see
     `caveats`; `origin` and `error_percent` are those of the performance data. `place` is
     `Allocation.place`; `placement` has the replicas with their cards, and `needs` their cards by
-    type. Of a plan, `chosen` are the replicas that the server gets of this option, and `lost` says
-    why it gets none; see `with_choice`.
+    type. Of a plan, `chosen` are the replicas that the server gets of this option, 0 without a load;
+    `lost` says why it does not get the option; see `with_choice`.
     """
 
     accelerator: str
@@ -65,7 +65,7 @@ class Option:
     place: str = ""
     placement: str = ""
     needs: tuple[tuple[str, int], ...] = ()
-    chosen: int = 0
+    chosen: int | None = None
     lost: str = ""
 
 
@@ -117,13 +117,14 @@ def with_choice(
     server = next(s for s in system.servers if s.name == server_name)
     decision = next(d for d in solution.decisions if d.server == server_name)
     given = decision.allocation or Allocation()
-    chosen = {part.place: part.replicas for part in given.mix or (given,) if part.replicas}
+    chosen = {part.place: part.replicas for part in given.mix or (given,) if part.place}
     catalogue = Catalogue(system)
     cards = _Cards.of(catalogue, solution, server)
-    marked = [replace(o, chosen=chosen.get(o.place, 0)) for o in options]
-    best = min((o.value for o in marked if o.chosen), default=math.inf)
+    marked = [replace(o, chosen=chosen.get(o.place)) for o in options]
+    best = min((o.value for o in marked if o.chosen is not None), default=math.inf)
     return tuple(
-        o if o.chosen or o.reason else replace(o, lost=_why_lost(o, best, cards)) for o in marked
+        o if o.chosen is not None or o.reason else replace(o, lost=_why_lost(o, best, cards))
+        for o in marked
     )
 
 

@@ -231,8 +231,8 @@ def encode_explanation(options: Iterable[Option]) -> list[dict[str, Any]]:
 
 def _choice(option: Option) -> dict[str, Any]:
     """What a plan gives of an option, or why nothing; nothing where no plan was asked."""
-    choice = {"chosen": option.chosen, "lost": option.lost}
-    return {key: value for key, value in choice.items() if value}
+    choice = {"chosen": option.chosen, "lost": option.lost or None}
+    return {key: value for key, value in choice.items() if value is not None}
 
 
 def encode_remedies(remedies: Iterable[Remedy]) -> list[dict[str, Any]]:

@@ -260,8 +260,10 @@ def _option_row(option: Option, money: Money, *, ttft: bool) -> tuple[str, ...]:
 
 
 def _chosen(option: Option) -> str:
-    if option.chosen in (0, option.replicas):
-        return "yes" if option.chosen else ""
+    if option.chosen is None:
+        return ""
+    if option.chosen == option.replicas:
+        return "yes"
     return f"{option.chosen} of {option.replicas}"
 
 

@@ -145,6 +145,18 @@ def test_a_server_that_cannot_be_sized_gets_the_words_of_its_decision() -> None:
     assert str(error.value) == f"server 'a': UnknownClass: {decision.message}"
 
 
+def test_a_plan_marks_what_it_chose_for_a_server_without_a_load() -> None:
+    system = system_of([Demand("a", {"X": 1, "Y": 1})], accelerators(X=1, Y=5))
+    idle = replace(system.servers[0], current=Allocation(load=Load(0.0, 0)))
+    system = replace(system, servers=(idle,))
+    solution = optimize(system)
+    options = with_choice(explain(system, "a"), system, solution, "a")
+
+    assert solution.allocations["a"].replicas == 0
+    assert sum(option.chosen == 0 for option in options) == 1
+    assert [option.lost for option in options if option.chosen is None] == ["higher score"]
+
+
 ORDER = {"first": 1, "second": 2}
 
 
@@ -162,8 +174,8 @@ def test_a_plan_marks_its_choice_and_says_why_cheaper_ones_lost() -> None:
         for name in ("first", "second")
     }
 
-    assert shown["first"] == [("X", 2, ""), ("Y", 0, "higher score")]
+    assert shown["first"] == [("X", 2, ""), ("Y", None, "higher score")]
     (cheaper, chosen) = shown["second"]
-    assert cheaper[:2] == ("X", 0)
+    assert cheaper[:2] == ("X", None)
     assert cheaper[2].startswith("needs 2 cards of X, 0 left; they serve first (")
     assert chosen == ("Y", 2, "")

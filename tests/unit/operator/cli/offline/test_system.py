@@ -324,14 +324,16 @@ def test_system_data_that_makes_no_system(document: str, message: str, tmp_path:
 def test_without_an_optimizer_the_options_that_are_used_are_told(tmp_path: Path) -> None:
     told: list[str] = []
 
-    for manifests in ((accelerator(),), (accelerator(), optimizer("inferno"))):
+    server = manifest("Server", {**SERVER_SPEC, "name": "s", "class": "C"}, "s")
+    for manifests in ((server,), (server, optimizer("inferno")), (optimizer("inferno"),)):
         (tmp_path / "a.yaml").write_text("---\n".join(manifests))
         system = read_system([str(tmp_path)], remark=told.extend)
         assert system.options.saturation_policy is SaturationPolicy.HOLD
         assert system.options.hold_undecided
 
-    assert len(told) == 1
+    assert len(told) == 2
     assert told[0].startswith("there is no Optimizer, so the plan is made")
+    assert told[1] == "there is no Server, so there is nothing to decide"
 
 
 def server_of(load: str) -> str:
