@@ -41,7 +41,7 @@ class Option:
     not; the numbers of an excluded option are 0. `warnings` say why the numbers may not hold, see
     `caveats`; `origin` and `error_percent` are those of the performance data. `place` is
     `Allocation.place`; `placement` has the replicas with their cards, and `needs` their cards by
-    type. Of a plan, `chosen` are the replicas that the server gets of this option, 0 without a load;
+    type. Of a plan, `chosen` are the replicas that the server gets of this option (0 if idle);
     `lost` says why it does not get the option; see `with_choice`.
     """
 

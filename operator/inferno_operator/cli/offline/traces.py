@@ -16,7 +16,8 @@ from inferno_operator.runtime.files import decoded, read_bytes, write_bytes
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.replay.trace import Trace, with_lengths
 from inferno_optimizer.sizing.queueing import FloatArray
-from inferno_optimizer.suggestions import nearest
+from inferno_optimizer.suggestions import cut, nearest
+from inferno_optimizer.validation import MAX_COUNT
 
 STEPS = ("client", "start_s", "rate_per_s", "input_mean", "output_mean")
 """Columns of a file with a step of a client on each line."""
@@ -26,6 +27,9 @@ REQUESTS = ("arrival_s", "input_tokens", "output_tokens")
 
 REQUESTS_STEP_S = 60.0
 """Steps into which single requests are counted [s]."""
+
+MOST_STEPS = 1_000_000
+"""Most of these steps: nearly two years."""
 
 ONLY_CLIENT = "all"
 """The client of requests without one."""
@@ -182,7 +186,9 @@ def _number(origin: str, cells: Mapping[str, str], column: str) -> float:
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value >= 0):
-        raise InputError(f"{origin}: {column}: must be a number of at least 0, not {text!r}")
+        raise InputError(f"{origin}: {column}: must be a number of at least 0, not {cut(text)!r}")
+    if value > MAX_COUNT:
+        raise InputError(f"{origin}: {column}: must be at most {MAX_COUNT}, not {cut(text)!r}")
     return value
 
 
@@ -239,6 +245,11 @@ def _counted(rows: Sequence[TraceRow]) -> Trace:
     clients = list(dict.fromkeys(row.client for row in rows))
     step = np.array([int(row.time_s // REQUESTS_STEP_S) for row in rows])
     step -= step[0]  # times may be those of a calendar
+    if step[-1] > MOST_STEPS:
+        raise InputError(
+            f"{rows[-1].origin}: arrival_s: {rows[-1].time_s:g} is more than {MOST_STEPS} minutes"
+            f" after the first request; times are in seconds"
+        )
     column = np.array([clients.index(row.client) for row in rows])
     shape = (int(step.max()) + 1, len(clients))
 

@@ -37,6 +37,19 @@ BAD = {
     ),
     "infinite": (f"{HEADER}a,0,inf,1,1\n", "{path}:2: rate_per_s: must be a number of at least 0"),
     "no-lengths": (f"{HEADER}a,0,1,,1\n", "{path}:2: input_mean: must be a number of at least 0"),
+    "huge-rate": (
+        f"{HEADER}a,0,1e300,1,1\n",
+        "{path}:2: rate_per_s: must be at most 2147483647, not '1e300'",
+    ),
+    "huge-length": (
+        f"{HEADER}a,0,1,99999999999999999999,1\n",
+        "{path}:2: input_mean: must be at most 2147483647, not '99999999999999999999'",
+    ),
+    "a-long-text": (f"{HEADER}a,0,{'9' * 400},1,1\n", "{path}:2: rate_per_s: must be a number of"),
+    "years-of-requests": (
+        "arrival_s,input_tokens,output_tokens\n0,1,1\n1700000000,1,1\n",
+        "{path}:3: arrival_s: 1.7e+09 is more than 1000000 minutes after the first request",
+    ),
     "no-client": (f"{HEADER},0,1,1,1\n", "{path}:2: client: is empty"),
     "short-line": (f"{HEADER}a,0\n", "{path}:2: rate_per_s: must be a number of at least 0"),
     "gap": (
