@@ -317,7 +317,8 @@ def _delay(allocation: Allocation) -> str:
 
 
 def _ms(latency: float) -> str:
-    """A latency [ms] as text: four digits, or all before the point."""
+    """A latency [ms] as text: four digits, or all before the point; no less than a µs."""
+    latency = round(latency, 3)
     return f"{latency:.4g} ms" if latency < 9999.5 else f"{latency:.0f} ms"  # noqa: PLR2004 - four digits
 
 

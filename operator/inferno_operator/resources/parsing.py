@@ -19,7 +19,7 @@ from inferno_operator.resources.schema import Part
 from inferno_operator.resources.server import Server
 from inferno_operator.resources.service_class import ServiceClass
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.suggestions import listed, nearest
+from inferno_optimizer.suggestions import cut, listed, nearest
 
 Form = TypeVar("Form", bound=Part)
 
@@ -316,4 +316,5 @@ def _text(value: object) -> str:
     """Return a value of unknown type as text that fits into a line."""
     if value is None:
         return ""
-    return value if isinstance(value, str) and value.isprintable() else reprlib.repr(value)
+    is_plain = isinstance(value, str) and value.isprintable()
+    return cut(str(value) if is_plain else reprlib.repr(value))

@@ -76,7 +76,7 @@ class ServerSpec(Part):
     rules: ClassVar[tuple[Rule, ...]] = (
         *RULES,
         Rule(
-            "a schedule is for a measured load: add measure, or type the load",
+            "a schedule is for a measured load: add measure, or set the load by hand",
             "!has(self.schedule) || size(self.schedule) == 0 || has(self.measure)",
             lambda spec: not spec.schedule or spec.measure is not None,
         ),

@@ -167,7 +167,7 @@ def _read_json(text: str, origin: str) -> Iterator[Document]:
         place = f"{origin}:{error.lineno}:{error.colno}"
         raise InputError(f"{place}: not valid JSON: {error.msg}") from error
     except (InputError, ValueError, RecursionError) as error:  # such as a nesting that is too deep
-        raise InputError(f"{origin}: not valid JSON: {error}") from error
+        raise InputError(f"{origin}: not valid JSON: {_first_line(error)}") from error
 
 
 def _read_yaml(text: str, origin: str) -> Iterator[Document]:
@@ -221,4 +221,4 @@ def _position(line: int, column: int) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+    return str(error).partition("\n")[0].partition("; use sys.")[0]  # Python's advice on digits

@@ -17,7 +17,7 @@ from inferno_operator.cli.offline.manifests import count_others, read_documents
 from inferno_optimizer.errors import InputError, InvalidObjectsError, UnsupportedError
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Reason
-from inferno_optimizer.suggestions import alternatives
+from inferno_optimizer.suggestions import alternatives, cut
 from inferno_optimizer.system import System
 from inferno_optimizer.validation import UNMATCHED, Problem
 from inferno_optimizer.wire.codec import decode_system, ignored_keys, is_system
@@ -335,7 +335,7 @@ def _manifest(document: Document) -> Mapping[str, object]:
     kinds = [resource.kind for resource in SYSTEM_RESOURCES]
     if content["kind"] not in kinds:
         kind = str(content["kind"])
-        raise InputError(f"no kind is named {kind!r}{alternatives(kind, kinds)}")
+        raise InputError(f"no kind is named {cut(kind)!r}{alternatives(kind, kinds)}")
     return content
 
 
@@ -364,7 +364,7 @@ def _refuse_several(what: str, named: Iterable[tuple[str, str]], advice: str = "
         if name:
             first.setdefault(name, origin)
     if len(first) > 1:
-        given = ", ".join(f"{name} ({origin})" for name, origin in first.items())
+        given = ", ".join(f"{cut(name)} ({origin})" for name, origin in first.items())
         raise InputError(f"several {what}, where one system has one: {given}{advice}")
 
 

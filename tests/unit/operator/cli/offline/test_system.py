@@ -463,3 +463,23 @@ def test_one_cause_of_absurd_numbers_is_one_line_for_the_fleet(
 
     assert [line.partition(": ")[2].partition(" '")[0] for line in lines] == told
     assert all("; the same of " in line for line in lines)
+
+
+LONG = "x" * 100_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"apiVersion: {API_VERSION}\nkind: {LONG}\n",
+        f"apiVersion: {API_VERSION}\nkind: Server\nmetadata: {{name: {LONG}}}\n",
+        accelerator() + "---\n" + manifest("Server", {}, "s", LONG),
+        accelerator("a") + "---\n" + manifest("Accelerator", {"name": "B"}, "b", LONG),
+        accelerator(cost=0).replace("cost: 0", f"cost: {'9' * 5000}"),
+    ],
+)
+def test_a_long_text_is_not_shown_whole(text: str, tmp_path: Path) -> None:
+    refused = refusal(tmp_path, text)
+
+    assert len(refused) < 1000
+    assert "sys." not in refused
