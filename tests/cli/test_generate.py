@@ -126,7 +126,7 @@ def test_a_workload_that_two_servers_name_is_refused(file: Path) -> None:
 
     assert (refused.returncode, refused.stdout) == (2, b"")
     assert refused.stderr == (
-        b"inferno: Server llm/code: spec.workloads[1].name: 'chat-a' is that of"
+        b"inferno: Server llm/code: spec.workloads[1].name: 'chat-a' is the name of"
         b" Server llm/chat: spec.workloads[0] too\n"
     )
 

@@ -166,8 +166,8 @@ def test_the_variants_of_a_model_are_one_server_that_may_be_on_all_their_acceler
     assert found["Optimizer", "inferno"]["data"]["optimizer"]["heterogeneous"]
     assert notes == [
         (
-            "Server org-chat: minNumReplicas 2: that of all variants together: no accelerator has"
-            " one of its own"
+            "Server org-chat: minNumReplicas 2 is the sum of its variants: a Server has one minimum"
+            " for all its accelerators"
         ),
     ]
 
@@ -339,8 +339,8 @@ def test_thresholds_and_settings_are_told_and_foreign_config_maps_are_not(file: 
     assert notes == [
         "ConfigMap wva/wva-saturation-scaling-config: default: kvCacheThreshold: no counterpart",
         (
-            "ConfigMap wva/wva-variantautoscaling-config: PROMETHEUS_URL: settings of its"
-            " controller; those of ours are INFERNO_* variables"
+            "ConfigMap wva/wva-variantautoscaling-config: PROMETHEUS_URL: settings of the"
+            " WVA controller; this operator reads INFERNO_* variables"
         ),
     ]
 

@@ -222,7 +222,7 @@ def test_a_request_that_somebody_withdraws_is_not_waited_for(fleet: Scene, plugi
     _, errors = process.communicate(timeout=PATIENCE_S)
 
     assert process.returncode == 1
-    assert "somebody set spec.optimize to false before it was done" in errors
+    assert "spec.optimize was set to false before the optimization was done" in errors
 
 
 @pytest.mark.extended

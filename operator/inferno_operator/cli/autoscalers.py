@@ -217,7 +217,7 @@ def _refuse_shared(servers: Iterable[_Placed]) -> None:
             field = f"{_title(item.server)}: spec.workloads[{index}]"
             holder = holders.setdefault((item.namespace, _name(workload)), field)
             if holder != field:
-                raise InputError(f"{field}.name: {workload.name!r} is that of {holder} too")
+                raise InputError(f"{field}.name: {workload.name!r} is the name of {holder} too")
 
 
 def _title(server: Server) -> str:
@@ -297,8 +297,8 @@ def _labels(server: Server, index: int, workload: Workload) -> Mapping[str, str]
         labels["workload"] = fields[f"{path}.name"] = workload.name
         if [each.name for each in server.spec.workloads].count(workload.name) > 1:
             raise InputError(
-                f"{_title(server)}: {path}.name: {workload.name!r} is that of another item too, so"
-                " that an HPA cannot tell their metrics apart: use keda"
+                f"{_title(server)}: {path}.name: {workload.name!r} is the name of another"
+                " item too, so an HPA cannot tell their metrics apart: use keda"
             )
     for field, value in fields.items():
         if not LABEL_VALUE.fullmatch(value):

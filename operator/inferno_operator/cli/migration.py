@@ -413,15 +413,15 @@ class _NamespaceObjects:
         bounds = [placed.variant.least or 0 for placed in variants]
         if len(bounds) > 1 and any(bounds):
             self._tell(
-                f"Server {server}: minNumReplicas {sum(bounds)}: that of all variants together:"
-                " no accelerator has one of its own"
+                f"Server {server}: minNumReplicas {sum(bounds)} is the sum of its variants: a"
+                " Server has one minimum for all its accelerators"
             )
         if not self.settings.may_be_zero(self.namespace, model):
             return max(sum(bounds), 1)
         if not any(bounds):
             self._tell(
-                f"Server {server}: minNumReplicas 0: a Server that is measured at its engines keeps"
-                " one replica, for without any nobody sees a request"
+                f"Server {server}: minNumReplicas 0: the Server keeps one replica all the same,"
+                " because its engines measure the load"
             )
         return sum(bounds)
 

@@ -192,7 +192,7 @@ class _Reader:
         if window <= self._span.step_s:
             return window, []
         return window, [
-            f"{group.name}: scraped every {interval:.0f} s: rates are those of {window} s"
+            f"{group.name}: scraped every {interval:.0f} s, so each rate is a mean over {window} s"
         ]
 
     async def numbers(self, query: Query) -> Mapping[Values, Mapping[str, FloatArray]]:

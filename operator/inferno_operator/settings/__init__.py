@@ -236,13 +236,15 @@ def _dialect(environment: Mapping[str, str]) -> "Dialect | None":
     name = environment.get("INFERNO_MODEL_BOOSTER") or OFF
     if name != OFF and name not in DIALECTS:
         choices = ", ".join((OFF, *DIALECTS))
-        raise InputError(f"INFERNO_MODEL_BOOSTER: {name!r} is none of {choices}")
+        raise InputError(f"INFERNO_MODEL_BOOSTER: must be one of {choices}, not {name!r}")
     release = environment.get("INFERNO_MODEL_BOOSTER_RELEASE")
     if not release:
         return DIALECTS.get(name)
     if release not in RELEASES:
         choices = ", ".join(RELEASES)
-        raise InputError(f"INFERNO_MODEL_BOOSTER_RELEASE: {release!r} is none of {choices}")
+        raise InputError(
+            f"INFERNO_MODEL_BOOSTER_RELEASE: must be one of {choices}, not {release!r}"
+        )
     if name != KTHENA.name:
         raise InputError(
             "INFERNO_MODEL_BOOSTER_RELEASE: has no effect without INFERNO_MODEL_BOOSTER=kthena"

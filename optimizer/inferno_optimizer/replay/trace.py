@@ -64,7 +64,10 @@ class Trace:
             rows = np.repeat(np.arange(self.steps), int(finer))
             return replace(self._of(rows), step_s=step_s)
         if not longer.is_integer():
-            raise InputError(f"steps of {step_s:g} s do not fit into those of {self.step_s:g} s")
+            raise InputError(
+                f"steps of {step_s:g} s: take a multiple or a whole part of the"
+                f" {self.step_s:g} s of the trace"
+            )
         return self._in_groups(int(longer))
 
     def scaled(self, factor: float) -> "Trace":

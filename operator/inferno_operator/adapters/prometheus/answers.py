@@ -128,7 +128,7 @@ def _document(body: bytes) -> Mapping[str, Any]:
     except ValueError as error:
         raise UnusableError(f"the answer is not JSON: {quoted(body)}") from error
     if not isinstance(document, dict) or document.get("status") != "success":
-        raise UnusableError(f"the answer is not that of Prometheus: {error_text(body)}")
+        raise UnusableError(f"the answer is not from Prometheus: {error_text(body)}")
     return document
 
 

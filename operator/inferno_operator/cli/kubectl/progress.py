@@ -52,7 +52,8 @@ def progress(observation: Observation, requested: int) -> RequestProgress:
         return RequestProgress(RequestStage.FAILED, f"{Reason.INVALID_SPEC}: {observation.problem}")
     if not resource.spec.optimize:
         return RequestProgress(
-            RequestStage.WITHDRAWN, "somebody set spec.optimize to false before it was done"
+            RequestStage.WITHDRAWN,
+            "spec.optimize was set to false before the optimization was done",
         )
     return _under_way(optimized, requested)
 

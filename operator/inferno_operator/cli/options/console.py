@@ -12,7 +12,9 @@ Port = Annotated[
 
 OperatorNamespace = Annotated[
     str,
-    typer.Option(metavar="NAMESPACE", help="Where the operator runs, whose Lease says who leads."),
+    typer.Option(
+        metavar="NAMESPACE", help="Namespace of the operator; its Lease there names the leader."
+    ),
 ]
 
 Browser = Annotated[

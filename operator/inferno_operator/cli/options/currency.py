@@ -19,8 +19,8 @@ Currency = Annotated[
         "--currency",
         metavar="NAME",
         envvar="INFERNO_CURRENCY",
-        help="Show costs in this currency, such as EUR or $, of which a hundredth is a cent; JSON "
-        "and YAML stay in cents.",
+        help="Show costs in this currency, such as EUR or $ (100 cents each); JSON and YAML stay "
+        "in cents.",
     ),
 ]
 

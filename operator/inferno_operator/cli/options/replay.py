@@ -75,7 +75,7 @@ Truth = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Models as replicas really perform; policies believe those of the fleet.",
+        help="Models of how replicas really perform; policies use the Models of the fleet.",
         show_default=False,
     ),
 ]

@@ -440,7 +440,7 @@ def uncertain_data(origins: Iterable[str | None]) -> Iterator[str]:
     """Yield for how many servers the data are estimated, which no gap tells."""
     if estimated := sum(origin == "estimated" for origin in origins):
         servers = f"{estimated} server{'s' if estimated > 1 else ''}"
-        yield f"gap and latencies hold for exact data; those of {servers} are estimated: calibrate"
+        yield f"gap and latencies assume exact data; the data of {servers} are estimated: calibrate"
 
 
 def failed_steps(certificate: Certificate) -> Iterator[str]:

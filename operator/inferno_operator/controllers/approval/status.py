@@ -19,7 +19,7 @@ NOT_SIGNED = "NotSigned"
 """The reason of a Plan that the operator did not make."""
 
 STRANGER = (
-    "it has no signature of this operator, so it is not carried out: somebody else wrote or changed"
+    "it has no signature of this operator, so it is not carried out: another writer made or changed"
     " it, or the operator made it with another key, such as before an upgrade; the next"
     " optimization proposes what is still to be changed (set spec.optimize of its Optimizer)"
 )

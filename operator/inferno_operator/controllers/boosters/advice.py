@@ -140,7 +140,7 @@ def _of_workers(backend: ModelBackend) -> Iterator[Remark]:
         if type_ not in roles:
             yield path, f"is {type_}, but {backend.type} has only {' and '.join(roles)}: ignored"
         elif type_ in types[j + 1 :]:
-            yield path, f"is {type_}, as that of a later worker: only the last one is used"
+            yield path, f"is {type_}, and so is a later worker: only the last one is used"
 
 
 def _of_names(booster: Booster, backend: ModelBackend) -> Iterator[Remark]:

@@ -128,7 +128,8 @@ def trusted_data(model: Model, in_doubt: Doubts) -> tuple[PerformanceData, ...]:
 def warnings(model: Model, in_doubt: Doubts) -> list[str]:
     """Return what is said on a Model of its data that are in doubt."""
     return [
-        f"{place_of(accelerator, role)}: a replica is to carry {_told(doubt)} waits for a person"
+        f"{place_of(accelerator, role)}: with these data a replica carries {_told(doubt)} need"
+        " approval"
         for (name, accelerator, role), doubt in in_doubt.items()
         if name == model.spec.name
     ]
@@ -136,10 +137,12 @@ def warnings(model: Model, in_doubt: Doubts) -> list[str]:
 
 def _told(doubt: Doubt) -> str:
     if doubt.carries_more:
-        return "more than twice what it did in earlier plans; who would lose replicas by that"
+        return (
+            "more than twice what it did in earlier plans; Servers that would lose replicas by this"
+        )
     return (
-        "less than a quarter of what it did in earlier plans; who would cost more than twice as"
-        " much by that, and misses no target now,"
+        "less than a quarter of what it did in earlier plans; Servers that miss no target now and"
+        " would cost more than twice as much by this"
     )
 
 

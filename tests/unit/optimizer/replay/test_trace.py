@@ -22,7 +22,9 @@ def test_longer_steps_have_as_many_requests() -> None:
 
 
 def test_steps_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(InputError, match="steps of 70 s do not fit into those of 60 s"):
+    with pytest.raises(
+        InputError, match="steps of 70 s: take a multiple or a whole part of the 60 s of the trace"
+    ):
         trace([1.0]).every(70.0)
 
 

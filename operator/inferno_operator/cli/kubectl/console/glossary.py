@@ -109,9 +109,9 @@ OF_TABLES: Mapping[str, Mapping[str, str]] = {
         "PREDICTED": "What the last decision counts on, for the load that it was made for."
     },
     "SERVER": {
-        "BESIDE": "Accelerator on which the policies that are compared run the Server: that of the"
-        " beginning of its account.",
-        "HOURS": "Time that is counted: that in which the load was known.",
+        "BESIDE": "Accelerator on which the compared policies run the Server: its accelerator when"
+        " the account began.",
+        "HOURS": "Time in which the load was known.",
         "PAID": "Cost of what ran.",
         "STATIC-PEAK": "Cost of as many replicas as the highest load needed, all the time.",
         "HPA": "Cost with the Horizontal Pod Autoscaler at its best target, simulated.",

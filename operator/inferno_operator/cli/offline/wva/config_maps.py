@@ -197,5 +197,6 @@ def _add_plain(settings: WvaSettings, title: str, plain: Mapping[str, object]) -
     if rest:
         names = ", ".join(sorted(map(str, rest)))
         settings.notes.append(
-            f"{title}: {names}: settings of its controller; those of ours are INFERNO_* variables"
+            f"{title}: {names}: settings of the WVA controller; this operator reads INFERNO_*"
+            " variables"
         )

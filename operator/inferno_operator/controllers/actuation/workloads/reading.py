@@ -54,7 +54,7 @@ from inferno_optimizer.errors import InfernoError
 TRIES = 3
 """Failed writes in a row after which a Server is blocked."""
 
-UNKNOWN = "somebody whom the API server does not name"
+UNKNOWN = "an unknown writer"
 """Another writer of a number of replicas whom nobody knows."""
 
 KindName = tuple[str, str]

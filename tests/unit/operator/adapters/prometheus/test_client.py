@@ -578,7 +578,7 @@ async def test_a_server_without_tls_is_told_apart(server: PrometheusServer) -> N
         ),
         pytest.param(Reply(200, b""), RefusedError, "not JSON: an empty answer", id="empty"),
         pytest.param(
-            Reply(200, b"[1]"), RefusedError, "not that of Prometheus: '[1]'", id="other JSON"
+            Reply(200, b"[1]"), RefusedError, "not from Prometheus: '[1]'", id="other JSON"
         ),
         pytest.param(
             Reply(200, b"[" * 100_000), RefusedError, "the answer is not JSON", id="deep JSON"

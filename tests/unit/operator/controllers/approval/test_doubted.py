@@ -157,7 +157,10 @@ async def test_the_model_says_that_it_is_doubted() -> None:
 
         status = scene.cluster.objects["Model", Key("default", "m")]["status"]
         (told,) = (c["message"] for c in status["conditions"] if c["type"] == "Warnings")
-        assert "B: a replica is to carry more than twice what it did in earlier plans" in told
+        assert (
+            "B: with these data a replica carries more than twice what it did in earlier plans"
+            in told
+        )
 
 
 async def test_a_model_that_stays_is_not_blamed_where_only_the_load_falls() -> None:
@@ -355,7 +358,7 @@ async def test_who_would_be_far_dearer_than_by_what_was_known_waits_for_a_person
             assert "s would cost less than half with the trusted performance data" in message
             status = scene.cluster.objects["Model", Key("default", "m")]["status"]
             (told,) = (c["message"] for c in status["conditions"] if c["type"] == "Warnings")
-            assert "A: a replica is to carry less than a quarter of what it did" in told
+            assert "A: with these data a replica carries less than a quarter of what it did" in told
 
             scene.answer("inferno-1", "Approved")
             await scene.advance()

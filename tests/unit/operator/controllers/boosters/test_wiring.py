@@ -24,7 +24,7 @@ def test_a_dialect_is_asked_for_by_name(name: str) -> None:
 
 
 def test_an_unknown_dialect_is_named() -> None:
-    with pytest.raises(InputError, match="INFERNO_MODEL_BOOSTER: 'other' is none of off, kthena"):
+    with pytest.raises(InputError, match="INFERNO_MODEL_BOOSTER: must be one of off, kthena"):
         Settings.from_environment({"INFERNO_MODEL_BOOSTER": "other"})
 
 
@@ -41,7 +41,7 @@ def test_the_release_is_asked_for_by_name() -> None:
 @pytest.mark.parametrize(
     ("dialect", "release", "problem"),
     [
-        ("kthena", "v9", "'v9' is none of v0.1, v0.2, v0.3, v0.4, v1.0, later"),
+        ("kthena", "v9", "must be one of v0.1, v0.2, v0.3, v0.4, v1.0, later, not 'v9'"),
         ("matrixinfer", "v0.3", "has no effect without INFERNO_MODEL_BOOSTER=kthena"),
         ("off", "v0.3", "has no effect without INFERNO_MODEL_BOOSTER=kthena"),
     ],

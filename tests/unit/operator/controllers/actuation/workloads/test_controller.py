@@ -1044,7 +1044,7 @@ async def test_a_number_set_by_hand_stays_for_five_minutes_where_the_operator_ne
             await asyncio.sleep(60)
 
     assert (early, told["reason"]) == (3, "ForeignWriter")
-    assert (manager or "whom the API server does not name") in told["message"]
+    assert (manager or "an unknown writer") in told["message"]
     assert scene.replicas("a") == 2
 
 
