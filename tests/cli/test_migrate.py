@@ -446,7 +446,20 @@ def test_where_no_card_is_named_nothing_is_migrated_and_the_way_out_is_said(
     assert warning.startswith(f"warning: ScaledObject llm/chat-scaler: left out: {seen}")
     assert "amd.com/gpu.product-name" in warning
     assert "--accelerator" in warning
+    assert len(warning) < 400
     assert error.startswith("inferno: nothing was migrated: ")
+
+
+@pytest.mark.parametrize("cost", ["", "nan", "-3", "$2"])
+def test_annotations_that_say_nothing_are_told_or_count_as_absent(cost: str, file: Path) -> None:
+    asked = autoscaler("ScaledObject", {}, managed="true", model="")
+    asked["metadata"]["annotations"]["llm-d.ai/variant-cost"] = cost
+
+    objects, notes = migrated(write(file, asked, deployment()))
+
+    assert ("Server", "chat") in objects
+    assert any("no llm-d.ai/model-id" in note for note in notes)
+    assert any(f"llm-d.ai/variant-cost: {cost!r} is not a number" in note for note in notes)
 
 
 @pytest.mark.parametrize("placement", ["nodeSelector", "affinity"])

@@ -46,6 +46,7 @@ from inferno_operator.resources import (
     Workload,
     parse,
 )
+from inferno_operator.runtime.texts import listed
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import alternatives
 
@@ -59,6 +60,9 @@ DEFAULT_BATCH = 256
 
 ANY_LENGTH = 2**20
 """Tokens of a request up to which the largest batch is as large: that of WVA has no length."""
+
+LABELS_NAMED = 4
+"""How many labels of cards a message names."""
 
 LEAST_IMPORTANT = 100
 DEFAULT_CLASS = "Default"
@@ -454,7 +458,8 @@ def _why_nowhere(variant: Variant) -> str:
         if wanted
         else f"{where} has no nodeSelector"
     )
-    return f"{seen}: give {option}, or a nodeSelector with one of {', '.join(card_labels())}"
+    labels = listed(card_labels(), LABELS_NAMED)
+    return f"{seen}: give {option}, or a nodeSelector with one of {labels}"
 
 
 def _with_targets(first: ClassOfService, classes: Iterable[ClassOfService]) -> ClassOfService:

@@ -1,5 +1,6 @@
 """The variants that WVA scales: workloads that serve a model, each on one accelerator."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -194,7 +195,7 @@ def _of_autoscaler(
         title=title,
         namespace=metadata.namespace,
         workload=spec.scale_target_ref,
-        model=labels.get(MODEL_ID),
+        model=labels.get(MODEL_ID) or None,
         hint=labels.get(ACCELERATOR),
         cost=_cost(labels.get(COST), title, notes),
         least=least,
@@ -203,11 +204,16 @@ def _of_autoscaler(
 
 
 def _cost(text: str | None, title: str, notes: list[str]) -> float | None:
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        notes.append(f"{title}: {COST}: {text!r} is no number")
+    if text is None:
         return None
+    try:
+        cost = float(text)
+    except ValueError:
+        cost = math.nan
+    if math.isfinite(cost) and cost >= 0:
+        return cost
+    notes.append(f"{title}: {COST}: {text!r} is not a number of at least 0")
+    return None
 
 
 def _of_workload(content: Mapping[str, Any]) -> Variant:
