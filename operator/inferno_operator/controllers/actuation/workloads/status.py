@@ -17,6 +17,9 @@ from inferno_operator.resources import Condition, Workload
 from inferno_operator.resources.conditions import ACTUATED, NOT_FOUND, Verdict
 from inferno_operator.resources.workload_kinds import kind_of_workload
 
+CAUSES_NAMED = 8
+"""How many causes a message names; some have an identifier of their own for each pod."""
+
 
 def no_scale(workload: Workload) -> Verdict:
     """Return the verdict that a kind has no scale subresource."""
@@ -145,7 +148,11 @@ def progress_verdict(
 def pod_troubles(pods: Iterable[PodCounts]) -> str:
     """Return what hinders pods, to be said after what runs; "" if nothing does."""
     total = sum((Counter(counts.troubles) for counts in pods), Counter[str]())
-    return "".join(f"; not ready: {n} x {why}" for why, n in sorted(total.items()))
+    often = sorted(total.items(), key=lambda item: (-item[1], item[0]))
+    parts = [f"{n} x {why}" for why, n in often[:CAUSES_NAMED]]
+    if rest := sum(n for _, n in often[CAUSES_NAMED:]):
+        parts.append(f"{rest} for other causes")
+    return "".join(f"; not ready: {part}" for part in parts)
 
 
 def rollout_waits(workload: Workload, most: str, replicas: int) -> str:

@@ -11,6 +11,7 @@ from inferno_operator.controllers.actuation.pods import (
     describe_refusal,
     failures_since,
 )
+from inferno_operator.controllers.actuation.workloads.status import pod_troubles
 from inferno_operator.resources.pods import PodIndex, reduced
 from tests.unit.operator import objects
 
@@ -420,6 +421,15 @@ def test_a_pod_that_waits_says_what_for(cause: str) -> None:
     assert counted.troubles == {words: 1}
     assert counted.unscheduled == words.startswith("Unschedulable")
     assert counted.gated == words.startswith("gated")
+
+
+def test_of_many_causes_the_most_frequent_ones_are_named() -> None:
+    causes = {f"RunContainerError, pod {n}": 1 for n in range(200)}
+    told = pod_troubles([PodCounts(troubles={**causes, "CrashLoopBackOff, OOMKilled": 3})])
+
+    assert told.startswith("; not ready: 3 x CrashLoopBackOff, OOMKilled; not ready: 1 x Run")
+    assert told.endswith("; not ready: 193 for other causes")
+    assert len(told) < 1000
 
 
 def test_an_init_container_that_succeeded_at_last_is_no_trouble() -> None:
