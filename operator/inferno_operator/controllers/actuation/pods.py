@@ -231,7 +231,7 @@ def _slow_init(pod: Manifest) -> str:
         for each in pod.get("status", {}).get("initContainerStatuses", ())
         if not (each.get("ready") or _is_done(each))
     )
-    container = next(left, {})
+    container: Manifest = next(left, {})
     return (
         ""
         if container.get("started") and "running" in container["state"]
