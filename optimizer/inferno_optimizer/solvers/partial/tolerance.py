@@ -13,13 +13,6 @@ NEAR = 0.25
 NEAR_VALUE = 1e-4
 """The same of the value."""
 
-LEAST_SLACK = 0.2
-"""Part of the tolerance that later goals have where more than all of it is missing."""
-
-LEAST_SLACK_NEAR = 0.1
-"""The same where less is missing: a floor at what was reached leaves later plans hardly any room.
-With so little a level is within a thousandth of its bound."""
-
 
 @dataclass(frozen=True, slots=True)
 class GoalTolerance:
@@ -43,10 +36,9 @@ class GoalTolerance:
         return NEAR * self.share * bound
 
     def kept(self, goal: Goal, load: float, bound: float) -> float:
-        """What later goals keep of a load, where no more than the bound is possible."""
-        if goal.kind is GoalKind.HELD:  # what runs is no matter of tolerance
-            return load
-        tolerance = self.share * bound
-        if load < bound - tolerance:
-            return load - LEAST_SLACK * tolerance
-        return min(bound - tolerance, load - LEAST_SLACK_NEAR * tolerance)
+        """What later goals keep of a load: all but the tolerance, a share of the bound.
+
+        Later goals get the whole of it also where an earlier one is not at its bound: a floor close
+        to what was reached leaves their plans hardly any room. What runs is no matter of tolerance.
+        """
+        return load if goal.kind is GoalKind.HELD else load - self.share * bound
