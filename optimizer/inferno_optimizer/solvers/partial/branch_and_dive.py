@@ -1,30 +1,20 @@
-"""Columns of large cases are decided in a tree, and dives in its nodes make plans.
+"""Columns of large cases are decided in a tree, and dives in its nodes make plans."""
 
-Ejection chains improve the best plan of each dive, as far as the goal is a load.
-"""
-
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import count
 
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
-from inferno_optimizer.solvers.partial.chains import EjectionChains
-from inferno_optimizer.solvers.partial.core_dive import CoreDive
 from inferno_optimizer.solvers.partial.dive import Diver
-from inferno_optimizer.solvers.partial.goals import GoalKind, levels_before
+from inferno_optimizer.solvers.partial.goals import levels_before, raise_towards
 from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
 from inferno_optimizer.solvers.partial.large_neighbourhood import LargeNeighbourhoods
-from inferno_optimizer.solvers.partial.margins import FloorMargins, raised_towards
 from inferno_optimizer.solvers.partial.neighbourhood import part_of_cards
 from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex
 from inferno_optimizer.solvers.partial.rounding import roundings
-from inferno_optimizer.solvers.partial.splits import SOME
 from inferno_optimizer.solvers.partial.tree import Tree
-
-CHAINED = 0.05
-"""Share of the time that is left of a goal for ejection chains after each dive."""
 
 DECISIONS = 5
 """Decisions of the tree between two dives."""
@@ -38,9 +28,6 @@ LARGE = 5e-3
 ROUNDED = 0.2
 """How far above the floors a dive stays, as a part of the way to what was reached: whole replicas
 miss them by a little."""
-
-COMPARED = 0.4
-"""Share of the time that is left of a goal for a dive in the core."""
 
 DECIDED = 0.15
 """Share of the time of a goal in which the tree decides columns at first."""
@@ -72,7 +59,6 @@ class BranchAndDive:
     ) -> None:
         self._incumbent, self._problem = incumbent, incumbent.problem
         self._relaxation, self._parts = relaxation, parts
-        self._root = vertex
         self._seconds_left = seconds_left
         self.tree = Tree(self._problem, relaxation, vertex, tree_seconds_left)
         # A dive that has begun in time ends: half a dive is no plan.
@@ -83,8 +69,6 @@ class BranchAndDive:
             lambda: incumbent.worth,
             seconds_left,
         )
-        self._chains = _chains_for(incumbent, vertex)
-        self._margins = _margins_of(incumbent)
 
     @property
     def touched(self) -> BoolArray:
@@ -104,28 +88,6 @@ class BranchAndDive:
         """Offer what a dive from the root finds, before any decision."""
         self._dive_from(self.tree.best(0), PARTS[0])
 
-    def dive_in_core(self) -> None:
-        """Offer what is found below a dive that compares the columns of the largest cases."""
-        incumbent, ends_at = self._incumbent, self._seconds_left() * (1 - COMPARED)
-        dive = CoreDive(
-            self._problem,
-            incumbent.goal,
-            incumbent.floors,
-            self._root,
-            incumbent.near,
-            lambda: self._seconds_left() - ends_at,
-        )
-        forbidden = dive.decided(incumbent.worth)
-        if forbidden is None:
-            return
-        self._relaxation.keep(incumbent.floors)
-        vertex = self._relaxation.solve(self._seconds_left, forbidden, least=incumbent.worth)
-        if vertex is not None and vertex.missing <= SOME:
-            before = incumbent.worth
-            self._parts.solve_below(vertex, forbidden)
-            if incumbent.worth <= before:
-                self.offer_roundings(vertex)
-
     def dive_around(self) -> None:
         """Offer what a dive finds in which large cases of earlier goals stay in their columns.
 
@@ -136,7 +98,7 @@ class BranchAndDive:
         stays = levels_before(incumbent.goal, problem) & large
         if np.any(stays):
             forbidden = problem.columns_of(stays) & (incumbent.counts == 0)
-            floors = raised_towards(incumbent.floors, ROUNDED, incumbent.worth_of)
+            floors = raise_towards(incumbent.floors, ROUNDED, incumbent.worth_of)
             self._relaxation.keep(floors)
             self._dive(forbidden, PARTS[0])
 
@@ -160,10 +122,9 @@ class BranchAndDive:
 
     def _dive_from(self, forbidden: BoolArray | None, parts: int) -> list[IntArray]:
         """Offer the plans of a dive that stays above the floors; all of them."""
-        self._relaxation.keep(self._margins.raised())
-        plans = self._dive(forbidden, parts)
-        self._margins.learn(self._problem, plans)
-        return plans
+        incumbent = self._incumbent
+        self._relaxation.keep(raise_towards(incumbent.floors, ROUNDED, incumbent.was_reached))
+        return self._dive(forbidden, parts)
 
     def _branch(self) -> None:
         """Make the bound closer by a few decisions."""
@@ -196,35 +157,8 @@ class BranchAndDive:
         return roundings(self._problem, vertex, floors, level, self._seconds_left)
 
     def _offer_all(self, found: Iterable[IntArray]) -> list[IntArray]:
-        """Offer plans, and what a few ejection chains make of the best one; all of them."""
-        before, plans = self._incumbent.counts, [*found]
+        """Offer plans; all of them."""
+        plans = [*found]
         for plan in plans:
             self._incumbent.offer(plan)
-        counts = self._incumbent.counts
-        starts = plans if counts is before else [*plans, counts]
-        better = self.chain(starts, CHAINED) if starts else None
-        return plans if better is None else [*plans, better]
-
-    def chain(self, plans: Sequence[IntArray], share: float) -> IntArray | None:
-        """Offer what ejection chains make of the best plan in a share of the goal's time."""
-        if self._chains is None:
-            return None
-        ends_at = self._seconds_left() * (1 - share)
-        plan = self._chains.improved(plans, lambda: self._seconds_left() - ends_at)
-        self._incumbent.offer(plan)
-        return plan
-
-
-def _chains_for(incumbent: GoalIncumbent, vertex: Vertex) -> EjectionChains | None:
-    """Ejection chains for a goal; a value has none."""
-    if incumbent.goal.kind is GoalKind.VALUE:
-        return None
-    numbers = np.random.default_rng(len(incumbent.reached))
-    return EjectionChains(incumbent.problem, incumbent.goal, incumbent.floors, vertex, numbers)
-
-
-def _margins_of(incumbent: GoalIncumbent) -> FloorMargins:
-    """Margins of the floors at first: at least a part of the way to what was reached."""
-    floors = raised_towards(incumbent.floors, ROUNDED, incumbent.was_reached)
-    raised = {floor.goal: floor.load for floor in floors}
-    return FloorMargins(incumbent.floors, incumbent.reached, lambda floor: raised[floor.goal])
+        return plans

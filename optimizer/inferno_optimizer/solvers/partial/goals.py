@@ -1,7 +1,7 @@
 """What is maximized or minimized one after the other, and what later goals keep of it."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -80,6 +80,16 @@ class Floor:
     goal: Goal
     load: float
     whole: bool
+
+
+def raise_towards(
+    floors: tuple[Floor, ...], part: float, top: Callable[[Goal], float]
+) -> tuple[Floor, ...]:
+    """The floors a part of the way up to a top of each goal."""
+    return tuple(
+        replace(floor, load=floor.load + part * max(top(floor.goal) - floor.load, 0.0))
+        for floor in floors
+    )
 
 
 @dataclass(frozen=True, slots=True)

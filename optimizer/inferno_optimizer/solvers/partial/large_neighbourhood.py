@@ -34,9 +34,6 @@ SOLVED_AROUND = 0.2
 CLOSE, SOLVED_CLOSE = 50, 0.1
 """Cases that are open close to the vertex of a dive; share of the time that is left for them."""
 
-BELOW, SOLVED_BELOW = (150, 400), 0.6
-"""Cases that are open below a dive in the core, in turn; share of the time that is left."""
-
 BETWEEN = 2
 """Columns of a case that are open around a vertex, or between it and a plan."""
 
@@ -90,23 +87,6 @@ class LargeNeighbourhoods:
         least = least_of(self._problem, incumbent.floors)
         opening = around(self._problem, vertex, least, incumbent.matter, CLOSE, BETWEEN)
         self.solve(Opening(*opening), SOLVED_CLOSE)
-
-    def solve_below(self, vertex: Vertex, forbidden: BoolArray) -> None:
-        """Solve the small cases where columns of the large ones are decided.
-
-        The level of the goal has its columns or less of them, so that nearly each card can be made
-        free.
-        """
-        problem, incumbent = self._problem, self._incumbent
-        least = least_of(problem, incumbent.floors)
-        of_goal = problem.columns_of(problem.level == incumbent.goal.level) & (vertex.amounts > 0)
-        for cases in BELOW:
-            before = incumbent.worth
-            columns, counts = around(problem, vertex, least, incumbent.matter, cases, BETWEEN)
-            self.solve(Opening((columns & ~forbidden) | of_goal, counts), SOLVED_BELOW)
-            found = incumbent.worth > before  # else more of them hardly find a plan in time
-            if not found or incumbent.near_enough(vertex.bound) or self._seconds_left() <= 0:
-                return
 
     def meet(self, vertex: Vertex, share: float) -> None:
         """Solve the cases again of which the plan has other replicas than a vertex."""

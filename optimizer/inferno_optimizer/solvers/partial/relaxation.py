@@ -316,22 +316,6 @@ class Relaxation:
             least = floor.load / unit_of(self.problem, floor)
             self._solver.changeRowBounds(self._program.rows.first_floor + place, least, np.inf)
 
-    def price_missing(self, shares: FloatArray, floors: Mapping[Goal, float]) -> None:
-        """Let what is missing cost so much of the goal, so that there is always a solution.
-
-        Parameters
-        ----------
-        shares
-            Cost of a whole share of each case, shape (cases,).
-        floors
-            Cost of a unit of load of each floor with a sum.
-        """
-        program, must = self._program, self._program.rows.must
-        units = [floors[floor.goal] * unit_of(self.problem, floor) for floor in program.sums]
-        costs = np.append(shares[must], units) / program.scale
-        places = len(program.rows.holding) + np.arange(len(costs))
-        self._solver.changeColsCost(len(costs), places.astype(np.int32), costs)
-
     def basis(self) -> Basis:
         """Where the solver stands."""
         known = self._solver.getBasis()

@@ -1,8 +1,7 @@
 """The most load of a level of a program of rows, where a column is a row with all its replicas.
 
 The search of `exact` dives and exchanges around a first choice. Where large cases are much of a
-level, it ends far from the bound; column generation, the tree and the ejection chains of this
-package begin anew.
+level, it ends far from the bound; column generation and the tree of this package begin anew.
 """
 
 from collections.abc import Callable

@@ -2,8 +2,8 @@
 
 A small problem is solved at once. Of a larger one the linear relaxation proves a bound, and leaves
 few servers split: as many as there are types of cards and floors. Then, until the plan is near
-enough: a tree and dives decide their columns, ejection chains improve what these find, and a mixed
-integer program exchanges replicas of the cases that the multipliers say lose the least by a change.
+enough: a tree and dives decide their columns, and a mixed integer program exchanges replicas of the
+cases that the multipliers say lose the least by a change.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,12 @@ from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.partial.all_held import AllHeld
 from inferno_optimizer.solvers.partial.branch_and_dive import BranchAndDive
 from inferno_optimizer.solvers.partial.entirely import cheapest, takes_one_type
-from inferno_optimizer.solvers.partial.goals import Floor, GoalKind, served_entirely
+from inferno_optimizer.solvers.partial.goals import (
+    Floor,
+    GoalKind,
+    raise_towards,
+    served_entirely,
+)
 from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
 from inferno_optimizer.solvers.partial.large_neighbourhood import (
     LargeNeighbourhoods,
@@ -24,7 +29,6 @@ from inferno_optimizer.solvers.partial.large_neighbourhood import (
     offer_best,
     openings,
 )
-from inferno_optimizer.solvers.partial.margins import raised_towards
 from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex
 from inferno_optimizer.solvers.partial.rounding import WHOLE
 from inferno_optimizer.solvers.partial.tolerance import NEAR, GoalTolerance
@@ -32,8 +36,8 @@ from inferno_optimizer.solvers.partial.tree import Tree
 from inferno_optimizer.solvers.partial.warm_start import WarmStart
 
 HALF = 0.5
-"""Share of the time that is left of a goal for the program of rows, for ejection chains after all
-dives, and for each part that is solved again."""
+"""Share of the time that is left of a goal for the program of rows, and for each part that is
+solved again."""
 
 SEARCHED, SEARCHED_LAST = 0.7, 0.5
 """Share of the time of a goal in which columns are decided; then replicas are exchanged. The last
@@ -45,10 +49,6 @@ PROOF = 0.25
 FAR = 4
 """Tolerances that are missing of a load from which dives come first: programs around a vertex
 hardly find a plan then, and take the time."""
-
-VERY_FAR = 20
-"""Tolerances that are missing of the last load from which large cases are decided by comparing
-columns. Of other loads single cases are a small part, and later ones need the time more."""
 
 AROUND = 4
 """Nodes of the tree of which the surroundings are solved at most."""
@@ -157,7 +157,7 @@ class GoalStage:
         )
         searched = SEARCHED_LAST if incumbent.is_last else SEARCHED
         ends_at = self._seconds_left() * (1 - searched)
-        raised = raised_towards(incumbent.floors, 1.0, incumbent.worth_of)
+        raised = raise_towards(incumbent.floors, 1.0, incumbent.worth_of)
         # The search of the last level has no use for this bound, and needs the time.
         root = None if self._is_last_load else self._solved(relaxation, raised)
         proof = GoalProof(np.inf, incumbent.floors)
@@ -207,7 +207,8 @@ class GoalStage:
         search.offer_roundings(vertex)
         is_far = self._is_far(tree.bound)
         if is_far:
-            self._dive_at_first(search)
+            search.dive_around()
+            search.dive_first()
         if not search.branch_at_first() and not self._is_far(tree.bound):
             self._parts.solve_around(tree.vertices(AROUND), tree.bound)
         base = incumbent.counts
@@ -216,15 +217,6 @@ class GoalStage:
                 search.dive_around()
             base = search.decide()
         return base
-
-    def _dive_at_first(self, search: BranchAndDive) -> None:
-        """Dive in the core where very much of the last load is missing; else, or then, in all."""
-        incumbent, before = self._incumbent, self._incumbent.worth
-        if self._is_last_load and self._misses(search.tree.bound, VERY_FAR):
-            search.dive_in_core()
-        if incumbent.worth <= before:
-            search.dive_around()
-            search.dive_first()
 
     def _is_far(self, bound: float) -> bool:
         """Whether so much of a load is missing that plans around a vertex are hardly of use."""
@@ -242,10 +234,8 @@ class GoalStage:
         is_held = self._goal.kind is GoalKind.HELD  # of which later levels may take nothing
         if not is_held and not incumbent.is_last and not self._misses(bound, 1):
             self._kept_back = self._seconds_left() * (1 - REFINED)
-        if not incumbent.near_enough(bound):
-            if incumbent.is_last:
-                self._parts.meet(best, MET)
-            search.chain((incumbent.counts,), HALF)
+        if incumbent.is_last and not incumbent.near_enough(bound):
+            self._parts.meet(best, MET)
         goal, floors = self._goal, incumbent.floors
         for opening in openings(incumbent, goal, floors, best, base, search.touched):
             if self._seconds_left() <= self._kept_back or incumbent.near_enough(bound):

@@ -1,4 +1,4 @@
-"""Plans that miss the floor of a more important level by a little, and dives that learn from it."""
+"""Plans that miss the floor of a more important level by a little."""
 
 from typing import ClassVar
 
@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind, Reached
-from inferno_optimizer.solvers.partial.margins import FloorMargins
+from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.repair import fitted, is_kept, lifted
 from inferno_optimizer.system import Allocation, SaturationPolicy
@@ -174,28 +173,3 @@ def test_what_is_repaired_fits_and_keeps_all_floors(seed: int) -> None:
         assert np.all(repaired <= problem.most)
         assert all(is_kept(problem, floor, repaired) for floor in floors)
         assert np.bincount(problem.case[repaired > 0]).max() == 1
-
-
-def test_the_next_dive_stays_as_much_higher_as_the_last_one_missed(pair: ReplicaProblem) -> None:
-    reached = (Reached(FIRST, bound=80.0, has=60.0),)
-    margins = FloorMargins((floor_of(50.0),), reached, lambda floor: floor.load)
-
-    margins.learn(pair, [replicas(pair, 4, 6), replicas(pair, 3, 7)])
-
-    (floor,) = margins.raised()
-    assert floor.load == pytest.approx(50.0 + 0.005 + 10.0)  # the better one serves 40
-
-
-def test_no_margin_goes_beyond_what_is_proven_and_dives_without_a_plan_lower_it(
-    pair: ReplicaProblem,
-) -> None:
-    reached = (Reached(FIRST, bound=60.0, has=55.0),)
-    margins = FloorMargins((floor_of(50.0),), reached, lambda floor: floor.load)
-
-    margins.learn(pair, [replicas(pair, 0, 10)])
-    (highest,) = margins.raised()
-    margins.learn(pair, [])
-    (lower,) = margins.raised()
-
-    assert highest.load == pytest.approx(59.0)
-    assert lower.load == pytest.approx(54.5)
