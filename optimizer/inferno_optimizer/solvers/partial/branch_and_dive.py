@@ -8,7 +8,11 @@ import numpy as np
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.dive import Diver
-from inferno_optimizer.solvers.partial.goals import levels_before, raise_towards
+from inferno_optimizer.solvers.partial.goals import (
+    Goal,
+    levels_before,
+    raise_for_rounding,
+)
 from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
 from inferno_optimizer.solvers.partial.large_neighbourhood import LargeNeighbourhoods
 from inferno_optimizer.solvers.partial.neighbourhood import part_of_cards
@@ -24,10 +28,6 @@ PARTS = (5, 1, 3, 2, 10, 20)
 
 LARGE = 5e-3
 """Share of the cards of a type from which the first dive leaves a case where it is."""
-
-ROUNDED = 0.2
-"""How far above the floors a dive stays, as a part of the way to what was reached: whole replicas
-miss them by a little."""
 
 DECIDED = 0.15
 """Share of the time of a goal in which the tree decides columns at first."""
@@ -98,9 +98,7 @@ class BranchAndDive:
         stays = levels_before(incumbent.goal, problem) & large
         if np.any(stays):
             forbidden = problem.columns_of(stays) & (incumbent.counts == 0)
-            floors = raise_towards(incumbent.floors, ROUNDED, incumbent.worth_of)
-            self._relaxation.keep(floors)
-            self._dive(forbidden, PARTS[0])
+            self._dive_from(forbidden, PARTS[0], incumbent.worth_of)
 
     def decide(self) -> IntArray:
         """Decide columns of large cases, and dive; the best plan, if it does not keep a floor."""
@@ -120,10 +118,16 @@ class BranchAndDive:
             in_vain = 0 if incumbent.worth > before else in_vain + 1
         return base
 
-    def _dive_from(self, forbidden: BoolArray | None, parts: int) -> list[IntArray]:
-        """Offer the plans of a dive that stays above the floors; all of them."""
+    def _dive_from(
+        self,
+        forbidden: BoolArray | None,
+        parts: int,
+        top: Callable[[Goal], float] | None = None,
+    ) -> list[IntArray]:
+        """Offer the plans of a dive that stays above the floors, towards a top; all of them."""
         incumbent = self._incumbent
-        self._relaxation.keep(raise_towards(incumbent.floors, ROUNDED, incumbent.was_reached))
+        floors = raise_for_rounding(incumbent.floors, top or incumbent.bound_of)
+        self._relaxation.keep(floors)
         return self._dive(forbidden, parts)
 
     def _branch(self) -> None:

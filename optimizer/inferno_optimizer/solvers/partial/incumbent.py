@@ -55,10 +55,9 @@ class GoalIncumbent:
         """What the plan has of another goal."""
         return goal.worth(self.problem, self.counts)
 
-    def was_reached(self, goal: Goal) -> float:
-        """What was reached of a goal before this one in its turn, or later."""
-        reached = next(reached for reached in self.reached if reached.goal == goal)
-        return min(reached.bound, max(reached.has, self.worth_of(goal)))
+    def bound_of(self, goal: Goal) -> float:
+        """What is proven of a goal before this one."""
+        return next(reached.bound for reached in self.reached if reached.goal == goal)
 
     @property
     def has_all(self) -> bool:

@@ -19,7 +19,7 @@ from inferno_optimizer.solvers.partial.entirely import cheapest, takes_one_type
 from inferno_optimizer.solvers.partial.goals import (
     Floor,
     GoalKind,
-    raise_towards,
+    raise_to,
     served_entirely,
 )
 from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
@@ -157,7 +157,7 @@ class GoalStage:
         )
         searched = SEARCHED_LAST if incumbent.is_last else SEARCHED
         ends_at = self._seconds_left() * (1 - searched)
-        raised = raise_towards(incumbent.floors, 1.0, incumbent.worth_of)
+        raised = raise_to(incumbent.floors, incumbent.worth_of)
         # The search of the last level has no use for this bound, and needs the time.
         root = None if self._is_last_load else self._solved(relaxation, raised)
         proof = GoalProof(np.inf, incumbent.floors)
