@@ -16,10 +16,10 @@ from inferno_optimizer.system import System
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import JsonObject, fleet
 from tests.solvers.levels import Rows
-from tests.solvers.markets import heavy_tailed, mixed
+from tests.solvers.markets import drawn, heavy_tailed, mixed
 
 ACCELERATORS = 20
-NAME = re.compile(r"(?P<kind>[bohm])-(?P<servers>\d+)-(?P<demand>[\d.]+)")
+NAME = re.compile(r"(?P<kind>[bohmrg])-(?P<servers>\d+)-(?P<demand>[\d.]+)")
 
 LARGEST = (5.0, 60.0)
 """How many times its load a very large server has, evenly on a logarithmic scale."""
@@ -33,7 +33,8 @@ def save(name: str, seed: int, path: Path) -> int:
     name
         `KIND-SERVERS-DEMAND`: `b`, a fleet of the benchmarks; `o`, the same with half of the
         servers very large; `h`, loads with a heavy tail, and few types scarce; `m`, five classes,
-        and most cards of a few types.
+        and most cards of a few types; `r`, all of that drawn by the seed; `g`, a few giants, and
+        any number of cards of each type.
     seed
         Of the random choices.
     path
@@ -41,7 +42,9 @@ def save(name: str, seed: int, path: Path) -> int:
     """
     found = NAME.fullmatch(name)
     if found is None:
-        raise ValueError(f"{name}: not of the form KIND-SERVERS-DEMAND with a kind of b, o, h, m")
+        raise ValueError(
+            f"{name}: not of the form KIND-SERVERS-DEMAND with a kind of b, o, h, m, r, g"
+        )
     document = KINDS[found["kind"]](int(found["servers"]), seed, float(found["demand"]))
     program = _program(decode_system(document))
     names = [*Rows.__slots__, "stays"]
@@ -62,8 +65,25 @@ def _with_large_servers(servers: int, seed: int, demand: float) -> JsonObject:
     return document
 
 
+def _with_giants(servers: int, seed: int, demand: float) -> JsonObject:
+    document, random = _plain(servers, seed, demand), np.random.default_rng((seed, 4))
+    for server in document["system"]["serverData"]["servers"]:
+        if random.random() < 0.06:
+            server["currentAlloc"]["load"]["arrivalRate"] *= float(random.uniform(10, 50))
+    for item in document["system"]["capacityData"]["count"]:
+        item["count"] = max(1, int(item["count"] * math.exp(1.2 * random.standard_normal())))
+    return document
+
+
 KINDS: MappingProxyType[str, Callable[[int, int, float], JsonObject]] = MappingProxyType(
-    {"b": _plain, "o": _with_large_servers, "h": heavy_tailed, "m": mixed}
+    {
+        "b": _plain,
+        "o": _with_large_servers,
+        "h": heavy_tailed,
+        "m": mixed,
+        "r": drawn,
+        "g": _with_giants,
+    }
 )
 
 

@@ -1,4 +1,4 @@
-"""Two more kinds of fleets, which differ from those of the benchmarks in every respect.
+"""Three more kinds of fleets, which differ from those of the benchmarks in every respect.
 
 Loads, classes, sizes of models, batches, cards of a replica and the spread of the capacity: a
 solver that is tuned on one kind of fleet shows on another what it has learned by heart.
@@ -85,6 +85,11 @@ MIXED = Market(
 """Loads do not depend on the class, of which there are five; three types have most cards."""
 
 
+SIZES = (1, 2, 3, 7, 8, 13, 14, 30, 32, 49, 70, 90, 110, 180)
+LENGTHS = (64, 150, 300, 500, 900, 1500, 2500)
+"""What markets are drawn from."""
+
+
 def heavy_tailed(servers: int, seed: int, demand: float) -> JsonObject:
     """Loads with a Pareto tail, larger in more important classes."""
     random = np.random.default_rng((seed, 1))
@@ -99,6 +104,23 @@ def mixed(servers: int, seed: int, demand: float) -> JsonObject:
     kinds = random.choice(len(MIXED.shares), servers, p=MIXED.shares)
     rates = 40 * np.exp(1.4 * random.standard_normal(servers))
     return _document(MIXED, kinds, rates, demand, random)
+
+
+def drawn(servers: int, seed: int, demand: float) -> JsonObject:
+    """A market whose classes, models, lengths, loads and scarce cards are drawn as well."""
+    random = np.random.default_rng((seed, 3))
+    classes = int(random.integers(2, 6))
+    sizes = random.choice(SIZES, int(random.integers(3, 8)), replace=False)
+    market = Market(
+        priorities=sorted((random.choice(100, classes, replace=False) + 1).tolist()),
+        shares=random.dirichlet(np.full(classes, 3.0)).tolist(),
+        sizes=sorted(sizes.tolist()),
+        lengths=random.choice(LENGTHS, 4, replace=False).tolist(),
+        scarce=np.exp(1.5 * random.standard_normal(len(CARDS))).tolist(),
+    )
+    kinds = random.choice(classes, servers, p=market.shares)
+    rates = 30 * np.exp(random.uniform(0.5, 2.0) * random.standard_normal(servers))
+    return _document(market, kinds, np.minimum(rates, 20_000.0), demand, random)
 
 
 def _document(
