@@ -36,6 +36,7 @@ class History(Background):
         self._window_s = window_s
         self._began = time.monotonic()
         self.moments: dict[str, list[tuple[float, int, int]]] = {}
+        self.look()  # what is there at first, however late the thread begins
 
     def work(self) -> None:
         """Look five times a second."""

@@ -363,7 +363,7 @@ def follow(course: Course, fleet: Fleet, witness: Witness, operator: StartOperat
 @pytest.mark.usefixtures("witness")
 @pytest.mark.parametrize(
     ("decisions", "by_hand", "who"),
-    [((2,), 1, "'kubectl'"), ((2,), 0, "somebody"), ((2, 0, 2), 1, "somebody")],
+    [((2,), 1, "'kubectl'"), ((2,), 0, "an unknown writer"), ((2, 0, 2), 1, "an unknown writer")],
     ids=["to-one", "to-none", "after-none"],
 )
 def test_a_number_set_by_hand_is_told_and_not_fought_over(
