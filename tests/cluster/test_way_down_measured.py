@@ -163,7 +163,7 @@ class Scaled:
 
     def is_steady(self) -> bool:
         """Whether it is settled, and what the first minutes wanted more is gone."""
-        return self.is_settled() and self.history.unchanged_s > LONG_S
+        return self.is_settled() and self.history.unchanged_s > 1.2 * LONG_S
 
     def wait(self, seconds: float) -> None:
         """Let time pass."""
@@ -175,41 +175,45 @@ class Scaled:
         names = [sorted(self.motion.servers[mover.name].pods) for mover in self.movers]
         self.motion.lose(pod for pods in names for pod in pods[kept(len(pods)) :])
 
-    def wait_until_partial(self) -> None:
-        """Wait until each measurement says that pods do not report."""
+    def wait_until_partial(self) -> float:
+        """Wait until each measurement says that pods do not report; returns when they do.
+
+        What was decided before, for the load as it was, may still take replicas.
+        """
 
         def is_told(found: Mapping[str, tuple[str, str]]) -> bool:
             return all("ready pods report" in message for _, message in found.values())
 
         found = wait_until(self.told, is_told, "pods that do not report")
         assert {quality for quality, _ in found.values()} == {"Partial"}
+        return self.history.now
 
 
 @contextmanager
-def losing_pods(scaled: Scaled) -> Iterator[None]:
+def losing_pods(scaled: Scaled) -> Iterator[float]:
     """Discovery has one pod of each server for three windows."""
     scaled.lose(lambda _: 1)
-    scaled.wait_until_partial()
+    known = scaled.wait_until_partial()
     scaled.wait(3 * LONG_S)
-    yield
+    yield known
     scaled.motion.lose(())
 
 
 @contextmanager
-def coming_back_with_a_third(scaled: Scaled) -> Iterator[None]:
+def coming_back_with_a_third(scaled: Scaled) -> Iterator[float]:
     """Prometheus is killed, and comes back with a third of the pods of each server."""
     scaled.motion.prometheus.stop()
     scaled.wait(LONG_S / 2)
     scaled.lose(lambda pods: ceil(pods / 3))
     scaled.motion.prometheus.start()
-    scaled.wait_until_partial()
+    known = scaled.wait_until_partial()
     scaled.wait(3 * LONG_S)
-    yield
+    yield known
     scaled.motion.lose(())
 
 
 @contextmanager
-def measuring_another_model(scaled: Scaled) -> Iterator[None]:
+def measuring_another_model(scaled: Scaled) -> Iterator[float]:
     """Each server has a label of another model, which has little load, for a window or two."""
 
     def label(model_name: str | None = None) -> None:
@@ -227,11 +231,12 @@ def measuring_another_model(scaled: Scaled) -> Iterator[None]:
         8 * LONG_S,
     )
     scaled.wait(1.2 * scaled.window_s)
-    yield
+    yield begin
     label()
 
 
-Fault = Callable[[Scaled], AbstractContextManager[None]]
+Fault = Callable[[Scaled], AbstractContextManager[float]]
+"""It is going on inside of its context; tells since when it is known."""
 
 FAULTS: Mapping[str, Fault] = {
     "discovery loses pods": losing_pods,
@@ -268,8 +273,8 @@ def check(scaled: Scaled, fault: Fault, title: str) -> None:
     """Cause a fault and end it: nobody falls too far, and what the load needs comes back."""
     history = scaled.history
     needed, begin = history.latest(), history.now
-    with fault(scaled):
-        during = history.reductions_since(begin)
+    with fault(scaled) as known:
+        during = history.reductions_since(known)
     ended = history.now
     wait_until(
         history.serving,
