@@ -4,7 +4,8 @@
 
 A plugin is called again before what it gave expires; files are read again each minute. Requests
 wait for that only where the identity has expired. A request that is refused (HTTP 401) is sent once
-more if loading anew gives another identity.
+more if loading anew gives another identity. A read is sent again where the API server is busy and
+says when to come back (`Retry-After`).
 """
 
 import asyncio
@@ -54,6 +55,9 @@ KILLED_S = 5.0
 
 PRINTED_MIB = 1
 """What a plugin may print at most [MiB]."""
+
+BUSY_S = 30.0
+"""How long a busy API server is asked again before an answer begins [s]."""
 
 KEPT_S = 600.0
 """How long connections with an earlier certificate stay open [s]; longer than any watch."""
@@ -135,6 +139,7 @@ class Identity:
         # The client would read .netrc, and ask for the proxy, in a thread and for every request.
         configuration.client_session_kwargs = {"trust_env": False}
         configuration.proxy = configuration.proxy or _proxy(configuration.host)
+        configuration.client_go_retries = True  # reads wait as told: "storage is initializing"
         identity = cls(configuration, tls, due, expires, pair)
         if pair or configuration.cert_file:
             identity.open_connections(1)  # raises where the key is that of another certificate
@@ -598,7 +603,8 @@ class RenewingClient(ApiClient):
         headers = {name: text for name, text in header_params.items() if name.lower() != HEADER}
         if identity.token:
             headers[HEADER] = identity.token
-        return await super().call_api(method, url, headers, *arguments, **options)
+        async with asyncio.timeout(BUSY_S):
+            return await super().call_api(method, url, headers, *arguments, **options)
 
     async def _connect_as(self, identity: Identity) -> None:
         """Open connections with another certificate from now on; requests under way go on."""

@@ -11,12 +11,17 @@ from inferno_operator.resources import SYSTEM_RESOURCES, Plan, Resource
 from inferno_operator.resources.objects import kind_of
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.cache import Decode, ObjectDifference
+from inferno_operator.runtime.informer import RELIST
 from inferno_operator.runtime.informers import Informers
+from inferno_optimizer.errors import UnavailableError
 
 KINDS: Sequence[type[Resource]] = (*SYSTEM_RESOURCES, Plan)
 
 LISTED_S = 60.0
 """How long a page waits for the lists [s]."""
+
+RECOVERED_S = 2 * RELIST.limit
+"""How long a page waits for lists that failed, such as while an API server starts [s]."""
 
 
 class WatchedNamespace:
@@ -54,8 +59,9 @@ class WatchedNamespace:
             The person may not, or the objects are not known.
         """
         await self._session.check_rights(KINDS)
-        if self._objects.trouble:
-            raise self._objects.trouble
-        await self._objects.complete(LISTED_S)
+        trouble = self._objects.trouble
+        if trouble and not isinstance(trouble, UnavailableError):
+            raise trouble
+        await self._objects.complete(RECOVERED_S if trouble else LISTED_S)
         seen = (o for kind in KINDS for o in self._objects.observations(kind_of(kind)))
         return [observation for observation in seen if observation.deleted is None]

@@ -15,13 +15,14 @@ import trustme
 import yaml
 from aiohttp import web
 
+from inferno_operator.adapters.kubernetes import access
 from inferno_operator.adapters.kubernetes.access import ApiAccess, Kubeconfig
 from inferno_operator.adapters.kubernetes.api_server import ApiReader
 from inferno_operator.adapters.kubernetes.client import client
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import kind_of
 from inferno_operator.runtime.ports import UnauthenticatedError
-from inferno_optimizer.errors import InputError
+from inferno_optimizer.errors import InputError, UnavailableError
 from tests.unit.operator.background import serving
 
 VERSION = "client.authentication.k8s.io/v1"
@@ -50,11 +51,14 @@ class Api:
         What it takes.
     seen
         What it was sent.
+    busy
+        When to come back and the status, for each of the next requests.
     """
 
     def __init__(self, *good: str) -> None:
         self.good = set(good)
         self.seen: list[str] = []
+        self.busy: list[tuple[str, int]] = []
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         header = request.headers.get("Authorization", "")
@@ -62,6 +66,9 @@ class Api:
         names = [value for part in certificate.get("subject", ()) for (_, value) in part]
         known_by = header.removeprefix("Bearer ") or (names[-1] if names else "")
         self.seen.append(known_by)
+        if self.busy:
+            wait, status = self.busy.pop(0)
+            return web.json_response({}, status=status, headers={"Retry-After": wait})
         if known_by not in self.good:
             return web.json_response({"message": "Unauthorized"}, status=401)
         return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
@@ -253,6 +260,30 @@ async def test_a_plugin_that_fails_for_a_while_is_no_outage(
         plugin.give("t2", expires=clock() + timedelta(seconds=30))
         clock.later(6)
         await ask_until(reader, api, "t2")
+
+
+async def test_a_busy_api_server_is_asked_again(clock: Clock, plugin: Plugin) -> None:
+    api = Api("t1")
+    api.busy = [("0", 429), ("0", 503)]
+    plugin.give("t1")
+
+    async with connected_by(plugin, api, clock) as reader:
+        await ask(reader)
+
+    assert len(api.seen) == 3
+
+
+async def test_an_api_server_that_is_busy_for_long_is_not_waited_for(
+    clock: Clock, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = Api("t1")
+    api.busy = [("3600", 429)]
+    plugin.give("t1")
+    monkeypatch.setattr(access, "BUSY_S", 0.5)
+
+    async with connected_by(plugin, api, clock) as reader:
+        with pytest.raises(UnavailableError, match="the API server does not answer"):
+            await ask(reader)
 
 
 @pytest.mark.parametrize("is_refused", [True, False])

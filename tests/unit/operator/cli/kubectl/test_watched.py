@@ -15,6 +15,7 @@ from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.cache import Decode
 from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.ports import RejectedError
+from inferno_optimizer.errors import UnavailableError
 from tests.unit.operator.objects import server
 
 
@@ -76,6 +77,22 @@ async def test_why_objects_are_not_known_is_said() -> None:
 
         with pytest.raises(RejectedError, match="cannot watch"):
             await watched.objects()
+
+
+async def test_a_page_waits_for_an_api_server_that_has_just_started() -> None:
+    person = Person()
+    person.reader.add(server("S"))
+    person.reader.rejected["Server"] = UnavailableError("watch of servers: HTTP 429")
+    async with watched_by(person) as watched:
+        await asyncio.sleep(20)
+        with pytest.raises(UnavailableError, match=r"not known yet: servers: .*HTTP 429"):
+            await watched.objects()
+
+        page = asyncio.create_task(names(watched))
+        await asyncio.sleep(1)
+        del person.reader.rejected["Server"]
+
+        assert await page == ["S"]
 
 
 async def test_what_two_people_read_is_in_memory_once() -> None:
