@@ -11,7 +11,7 @@ import numpy as np
 from inferno_optimizer.capacity import cards_to_hand_out
 from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.solvers.exact.program import Program
+from inferno_optimizer.solvers.exact.program import weight_of
 from inferno_optimizer.system import System
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import JsonObject, fleet
@@ -47,8 +47,7 @@ def save(name: str, seed: int, path: Path) -> int:
         )
     document = KINDS[found["kind"]](int(found["servers"]), seed, float(found["demand"]))
     program = _program(decode_system(document))
-    names = [*Rows.__slots__, "stays"]
-    np.savez(path, **{name: getattr(program, name) for name in names})
+    np.savez(path, **{name: getattr(program, name) for name in Rows.__slots__})
     return len(program.case)
 
 
@@ -87,13 +86,23 @@ KINDS: MappingProxyType[str, Callable[[int, int, float], JsonObject]] = MappingP
 )
 
 
-def _program(system: System) -> Program:
-    """Return the rows that may be chosen, without those that another one beats."""
+def _program(system: System) -> Rows:
+    """Return the rows that may be chosen."""
     catalogue = Catalogue(system.by_name())
     candidates, undecided = size_servers(catalogue, catalogue.system.servers)
     cards = cards_to_hand_out(catalogue, undecided)
     capacity = np.array([cards[name] for name in candidates.types], dtype=np.int64)
-    room = capacity[candidates.pairs.type]
+    room, pairs = capacity[candidates.pairs.type], candidates.pairs
     rows = np.flatnonzero(candidates.usable & (candidates.cards <= room))
-    whole = Program.of(candidates, rows, capacity)
-    return whole.take(whole.undominated())
+    case = pairs.case[rows]
+    priority = np.array([case.priority for case in candidates.cases], dtype=np.int64)[case]
+    weight = np.array([weight_of(case) for case in candidates.cases], dtype=np.float64)[case]
+    return Rows(
+        case=case,
+        type=pairs.type[rows],
+        cards=candidates.cards[rows].astype(np.float64),
+        value=candidates.value[rows],
+        level=np.unique(priority, return_inverse=True)[1],
+        weight=weight,
+        capacity=capacity.astype(np.float64),
+    )

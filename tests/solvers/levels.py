@@ -31,7 +31,10 @@ WHOLE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of a program, as `inferno_optimizer.solvers.exact.program.Program` has them."""
+    """Rows of which each case gets one at most, sorted by case; shape (rows,) but for `capacity`.
+
+    `cards` of `type` is what a row takes; `level` and `weight` are those of its case.
+    """
 
     case: IntArray
     type: IntArray

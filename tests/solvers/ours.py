@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from inferno_optimizer.sizing.cards import Cards
 from inferno_optimizer.solvers.assignment import Timer
-from inferno_optimizer.solvers.exact.lexicographic import solve_by_levels
-from inferno_optimizer.solvers.exact.program import Program
-from inferno_optimizer.solvers.partial.rows import most_load
+from inferno_optimizer.solvers.partial.levels import solve_by_levels
+from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from tests.solvers.levels import Result, Rows, result_of
 
 NAME = f"Inferno {version('inferno-operator')}"
@@ -20,9 +20,32 @@ RESERVED = 0.1
 
 def solve_ours(path: Path, seconds: float) -> Result:
     """Solve the program in a file."""
-    with np.load(path) as arrays:
-        program = Program(**{name: arrays[name] for name in arrays.files})
-    start = time.perf_counter()
+    rows, start = Rows.load(path), time.perf_counter()
     timer = Timer(lambda: start + seconds - time.perf_counter(), RESERVED * seconds)
-    chosen = solve_by_levels(program, timer, level_search=most_load).plan
-    return result_of(Rows.load(path), chosen, time.perf_counter() - start)
+    outcome = solve_by_levels(problem_of(rows), timer, None, delayed=False)
+    return result_of(rows, outcome.counts > 0, time.perf_counter() - start)
+
+
+def problem_of(rows: Rows) -> ReplicaProblem:
+    """The problem whose columns are the rows, with one replica each."""
+    first, number = rows.starts, len(rows.case)
+    nothing, none = np.zeros(number), np.zeros(number, dtype=np.int64)
+    taken = np.flatnonzero(rows.cards > 0)
+    return ReplicaProblem(
+        case=np.cumsum(np.diff(rows.case, prepend=-1) != 0) - 1,
+        row=np.arange(number),
+        lot=none,
+        most=none + 1,
+        full=nothing + 1.0,
+        unit=rows.value,
+        fixed=nothing,
+        runs=none,
+        stands=none,
+        standing=nothing,
+        cards=Cards(taken, rows.type[taken], rows.cards[taken].astype(np.int64)),
+        cases=np.arange(len(first)),
+        level=rows.level[first],
+        weight=rows.weight[first],
+        held=np.zeros(len(first)),
+        capacity=rows.capacity.astype(np.int64),
+    )

@@ -96,12 +96,6 @@ class Candidates:
         """Number of cards of all replicas, of whatever type."""
         return self.pairs.cards * self.replicas
 
-    @property
-    def several_types(self) -> bool:
-        """Whether a usable row takes cards of several types."""
-        entries = np.bincount(self.needs.owner, minlength=len(self.usable))
-        return bool((entries[self.usable] > 1).any())
-
     def fitting(self, capacity: IntArray) -> IntArray:
         """Replicas of each row that fit into the capacity, shape (types,), if alone."""
         return self.needs.room(capacity, len(self.usable))

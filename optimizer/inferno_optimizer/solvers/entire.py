@@ -14,16 +14,13 @@ from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import CurvePoint, MarginalValue
 from inferno_optimizer.solvers.assignment import Assignment, Mix, Timer
 from inferno_optimizer.solvers.curve import CurveRecorder
-from inferno_optimizer.solvers.exact.lexicographic import solve_by_levels
-from inferno_optimizer.solvers.exact.program import Program
 from inferno_optimizer.solvers.greedy import entries_by_rank, serve
 from inferno_optimizer.solvers.heterogeneous.levels import solve_mixes
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.loads import added, loads_of, loads_wanted, priorities_of
-from inferno_optimizer.solvers.partial.levels import solve_by_levels as solve_partial_by_levels
+from inferno_optimizer.solvers.partial.levels import solve_by_levels
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.rows import most_load
 from inferno_optimizer.solvers.saturation import share_out
 
 
@@ -54,47 +51,21 @@ def unproven(candidates: Candidates, assignment: Assignment, *, out_of_time: boo
     return EntirePlan(assignment, most, -math.inf, tuple, out_of_time)
 
 
-def solve_single(
-    candidates: Candidates, capacity: IntArray, timer: Timer, recorder: CurveRecorder
-) -> EntirePlan:
-    """One row for each case."""
-    options = candidates.system.options
-    room = candidates.fitting(capacity)
-    rows = np.flatnonzero(candidates.usable & (candidates.replicas <= room))
-    if not len(rows):
-        return EntirePlan(_filled(candidates, capacity, rows), {}, 0.0, tuple, out_of_time=False)
-    program = Program.of(candidates, rows, capacity)
-    undominated = program.undominated()
-    rows = rows[undominated]
-    outcome = solve_by_levels(
-        program.take(undominated),
-        timer,
-        tolerance=options.priority_tolerance,
-        observe=recorder.observe if options.trace else None,
-        level_search=most_load,
-    )
-    priorities = priorities_of(candidates, candidates.pairs.case[rows])
-    return EntirePlan(
-        _filled(candidates, capacity, rows[outcome.plan]),
-        dict(zip(priorities, outcome.most_served.tolist(), strict=True)),
-        outcome.least_value,
-        lambda: outcome.one_more().described(priorities),
-        outcome.out_of_time,
-        recorder.curve(priorities, loads_of(candidates, ()), 0.0),
-        outcome.failures,
-    )
-
-
 def solve_whole(
     candidates: Candidates, capacity: IntArray, timer: Timer, recorder: CurveRecorder
 ) -> EntirePlan:
-    """One row for each case, where some take cards of several types.
+    """One row for each case.
 
-    Cases that need no replicas are not in the program; `_filled` serves them.
+    Cases that need no replicas are not in the problem; `_filled` serves them.
     """
-    problem = ReplicaProblem.whole(candidates, capacity)
-    tolerance = candidates.system.options.priority_tolerance
-    outcome = solve_partial_by_levels(problem, timer, tolerance, delayed=False)
+    problem, options = ReplicaProblem.whole(candidates, capacity), candidates.system.options
+    outcome = solve_by_levels(
+        problem,
+        timer,
+        options.priority_tolerance,
+        delayed=False,
+        observe=recorder.observe if options.trace else None,
+    )
     assignment = _filled(candidates, capacity, problem.row[outcome.counts > 0])
     priorities = priorities_of(candidates, problem.cases)
     most = dict(zip(priorities, outcome.most_served(), strict=True))
@@ -106,6 +77,7 @@ def solve_whole(
         lambda: outcome.one_more.described(priorities),
         outcome.out_of_time,
         recorder.curve(priorities, besides, value),
+        outcome.failures,
     )
 
 

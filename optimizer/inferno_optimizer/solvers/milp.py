@@ -23,7 +23,6 @@ from inferno_optimizer.solvers.entire import (
     EntirePlan,
     Solve,
     solve_mixed,
-    solve_single,
     solve_whole,
     unproven,
 )
@@ -212,7 +211,7 @@ class _Search:
             _at_most(plan.objective, plan.least_value),
             self._levels(plan.served, plan.most_served),
             plan.one_more,
-            failures=self.failures.texts,
+            failures=(*plan.failures, *self.failures.texts),
             objective=plan.objective,
         )
 
@@ -261,7 +260,7 @@ def _search_for(candidates: Candidates) -> tuple[Solve, float]:
     """The search for a plan, and its least time as a multiple of that of sizing."""
     if candidates.system.options.heterogeneous:
         return solve_mixed, MIXES
-    return (solve_whole if candidates.several_types else solve_single), 0.0
+    return solve_whole, 0.0
 
 
 def _stands(candidates: Candidates) -> bool:

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from inferno_optimizer.solvers.exact.program import Program
 from tests.solvers.__main__ import behind, is_as_good
 from tests.solvers.levels import TOLERANCE, Found, Rows, Stage, in_whole_numbers, solve_with
-from tests.unit.optimizer.programs import best_of_all, every_choice, random_program
+from tests.unit.optimizer.programs import best_of_all, every_choice, random_rows
 
 
 class BruteForce:
@@ -14,8 +13,8 @@ class BruteForce:
 
     name = "brute force"
 
-    def __init__(self, program: Program) -> None:
-        self._choices = list(every_choice(program))
+    def __init__(self, rows: Rows) -> None:
+        self._choices = list(every_choice(rows))
 
     def minimize(self, stage: Stage) -> Found:
         kept = [
@@ -29,12 +28,11 @@ class BruteForce:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_any_solver_serves_level_by_level_and_then_at_the_least_value(seed: int) -> None:
-    program = random_program(seed, cases=5)
-    rows = Rows(**{name: getattr(program, name) for name in Rows.__slots__})
+    rows = random_rows(seed, cases=5)
 
-    found = solve_with(BruteForce(program), rows, 60.0)
+    found = solve_with(BruteForce(rows), rows, 60.0)
 
-    served, value = best_of_all(program, rows.levels)
+    served, value = best_of_all(rows)
     assert found.served == pytest.approx(served / rows.loads(), rel=TOLERANCE)
     assert found.value <= value + 1e-9
 

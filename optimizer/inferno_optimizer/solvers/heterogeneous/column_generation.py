@@ -17,11 +17,13 @@ import numpy as np
 
 from inferno_optimizer.errors import SolverError
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.exact.prices import ROUNDING
 from inferno_optimizer.solvers.heterogeneous.cheapest import Mixes, cheapest_mixes
 from inferno_optimizer.solvers.heterogeneous.problem import MixProblem
 from inferno_optimizer.solvers.heterogeneous.settings import DEFAULTS, MixPriceSettings
 from inferno_optimizer.solvers.sparse import SparseMatrix
+
+ROUNDING = 4 * float(np.finfo(np.float64).eps)
+"""Error of a term of the bound, relative to the largest of its parts."""
 
 SCARCE = 1e-9
 """Price of a card, relative to the objective, that is rounding."""

@@ -18,7 +18,7 @@ from inferno_optimizer.solvers.assignment import (
     OneMoreCard,
     Timer,
 )
-from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.heterogeneous.covering import CoverInequalities
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 from inferno_optimizer.solvers.heterogeneous.problem import MixGoal, MixProblem

@@ -15,7 +15,7 @@ import pulp
 
 from inferno_optimizer.errors import SolverError
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.exact.branch_and_bound import (
+from inferno_optimizer.solvers.branch_and_bound import (
     ENGINES,
     SearchLimits,
     Start,

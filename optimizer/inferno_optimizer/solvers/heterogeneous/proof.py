@@ -10,7 +10,7 @@ import highspy
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram
 
 QUESTION = highspy.cb.HighsCallbackType.kCallbackMipUserSolution

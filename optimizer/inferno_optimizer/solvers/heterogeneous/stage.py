@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits, Watch
+from inferno_optimizer.solvers.branch_and_bound import SearchLimits, Watch
 from inferno_optimizer.solvers.heterogeneous.column_generation import MixPrices, best_prices
 from inferno_optimizer.solvers.heterogeneous.near import NearMixes
 from inferno_optimizer.solvers.heterogeneous.problem import MixProblem

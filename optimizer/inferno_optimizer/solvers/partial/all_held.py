@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.branch_and_dive import PARTS
 from inferno_optimizer.solvers.partial.dive import Diver

@@ -35,6 +35,11 @@ class Goal:
     kind: GoalKind
     level: int
 
+    def __str__(self) -> str:
+        if self.kind is GoalKind.VALUE:
+            return "value"
+        return f"{self.kind.value} load of priority class {self.level + 1}"
+
     def worth(self, problem: ReplicaProblem, counts: IntArray) -> float:
         """What replicas, shape (columns,), reach; a value with its sign changed."""
         if self.kind is GoalKind.VALUE:

@@ -4,6 +4,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.solvers.incumbent import UNKNOWN, ProgressObserver, SearchProgress
 from inferno_optimizer.solvers.partial.filling import filled
 from inferno_optimizer.solvers.partial.goals import (
     SLACK,
@@ -28,6 +29,8 @@ class GoalIncumbent:
         What is proven of the goals before.
     counts
         The plan to begin with: replicas of each column, shape (columns,).
+    observe
+        Is told of every better plan; None where nobody wants to know.
 
     Attributes
     ----------
@@ -42,9 +45,12 @@ class GoalIncumbent:
         floors: tuple[Floor, ...],
         reached: tuple[Reached, ...],
         counts: IntArray,
+        observe: ProgressObserver | None = None,
     ) -> None:
         self.problem, self.goal, self.floors, self.reached = problem, goal, floors, reached
         self.counts, self.near = counts, 0.0
+        self._observe = observe
+        self.report()
 
     @property
     def worth(self) -> float:
@@ -83,7 +89,8 @@ class GoalIncumbent:
 
     def near_enough(self, bound: float) -> bool:
         """Whether the plan is near to a bound; or has all, where all might be had of the last."""
-        if self.is_last and bound >= self.goal.most(self.problem) * (1 - SLACK):
+        is_load = self.is_last and self.goal.kind is not GoalKind.VALUE
+        if is_load and bound >= self.goal.most(self.problem) * (1 - SLACK):
             return self.has_all
         return self.worth >= bound - self.near
 
@@ -109,7 +116,18 @@ class GoalIncumbent:
         better = goal.worth(problem, counts) > self.worth
         if better:
             self.counts = counts
+            self.report()
         return better
+
+    def report(self, bound: float = -UNKNOWN) -> None:
+        """Tell the observer of the plan, and of what no plan exceeds."""
+        problem, goal = self.problem, self.goal
+        if self._observe is None or goal.kind not in (GoalKind.SERVED, GoalKind.VALUE):
+            return
+        served = problem.load(problem.served(self.counts))
+        level = None if goal.kind is GoalKind.VALUE else goal.level
+        value = float(problem.values(self.counts).sum())
+        self._observe(SearchProgress(level, served, value, -bound))
 
     def _fitted(self, counts: IntArray) -> IntArray | None:
         """A plan that takes too many cards with less of the level."""

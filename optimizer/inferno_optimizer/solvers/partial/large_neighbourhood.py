@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, least_of, levels_of
 from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent

@@ -11,6 +11,8 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import OneMoreCard, Timer
+from inferno_optimizer.solvers.failures import Failures
+from inferno_optimizer.solvers.incumbent import ProgressObserver
 from inferno_optimizer.solvers.partial.filling import filled
 from inferno_optimizer.solvers.partial.goals import (
     SLACK,
@@ -40,6 +42,7 @@ class Outcome:
     reached: tuple[Reached, ...]
     one_more: OneMoreCard
     out_of_time: bool
+    failures: tuple[str, ...] = ()
 
     def most_served(self) -> list[float]:
         """The most load that can be served of each level."""
@@ -58,6 +61,7 @@ def solve_by_levels(
     *,
     delayed: bool,
     small: int = SMALL,
+    observe: ProgressObserver | None = None,
 ) -> Outcome:
     """Solve a problem.
 
@@ -74,9 +78,12 @@ def solve_by_levels(
         As in `goals_of`.
     small
         Up to so many columns the problem is solved to the last digit.
+    observe
+        Is told of every improvement; None where nobody wants to know.
     """
     goals = tuple(goals_of(problem, delayed=delayed))
-    search = _GoalByGoal(problem, timer, tolerance, exact=len(problem.case) <= small)
+    exact = len(problem.case) <= small
+    search = _GoalByGoal(problem, timer, tolerance, observe, exact=exact)
     if not len(problem.case):
         return search.nothing(goals)
     for place, goal in enumerate(goals):
@@ -88,9 +95,15 @@ class _GoalByGoal:
     """The goals reached so far: a plan, and what later goals keep."""
 
     def __init__(
-        self, problem: ReplicaProblem, timer: Timer, tolerance: float | None, *, exact: bool
+        self,
+        problem: ReplicaProblem,
+        timer: Timer,
+        tolerance: float | None,
+        observe: ProgressObserver | None,
+        *,
+        exact: bool,
     ) -> None:
-        self._problem, self._timer = problem, timer
+        self._problem, self._timer, self._observe = problem, timer, observe
         self._tolerance = GoalTolerance.of(tolerance, exact=exact)
         self._counts = np.zeros(len(problem.case), dtype=np.int64)
         self._lots = np.ones_like(self._counts)
@@ -98,11 +111,20 @@ class _GoalByGoal:
         self._floors: tuple[Floor, ...] = ()
         self._reached: tuple[Reached, ...] = ()
         self._card_prices: dict[Goal, FloatArray] = {}
+        self._failures = Failures()
 
     def outcome(self) -> Outcome:
         """The plan and what is proven."""
         out_of_time = self._timer.to_search() <= 0
-        return Outcome(self._counts * self._lots, self._reached, self._one_more(), out_of_time)
+        counts, failures = self._counts * self._lots, self._failures
+        one_more = failures.attempt("value of one more card", self._one_more)
+        return Outcome(
+            counts,
+            self._reached,
+            one_more or OneMoreCard.unknown(len(self._problem.capacity)),
+            out_of_time,
+            failures.texts,
+        )
 
     def nothing(self, goals: tuple[Goal, ...]) -> Outcome:
         """The plan where no card can be given to anybody."""
@@ -126,14 +148,13 @@ class _GoalByGoal:
     def _proof(self, goal: Goal, seconds_left: Callable[[], float]) -> GoalProof:
         """Improve the plan as to a goal; what is proven."""
         problem, floors = self._problem, self._floors
-        incumbent = GoalIncumbent(problem, goal, floors, self._reached, self._counts)
+        incumbent = GoalIncumbent(problem, goal, floors, self._reached, self._counts, self._observe)
         stage = GoalStage(incumbent, self._tolerance, self._start, seconds_left)
-        if goal.kind is GoalKind.HELD:
-            stage.hold_all()
-        if goal.kind is GoalKind.VALUE or not incumbent.has_all:
-            proof = stage.maximize()
-        else:
-            proof = GoalProof(goal.most(problem), floors)
+        proof = self._failures.attempt(str(goal), stage.run)
+        if proof is None:  # nothing is proven where a step failed; the plan is the best so far
+            is_value = goal.kind is GoalKind.VALUE
+            proof = GoalProof(np.inf if is_value else goal.most(problem), floors)
+        incumbent.report(max(proof.bound, incumbent.worth))
         self._counts = incumbent.counts
         return proof
 
@@ -160,7 +181,8 @@ class _GoalByGoal:
         self._reached = (*self._reached, Reached(goal, bound, has, proof.floors))
         if goal.kind is GoalKind.VALUE:
             return
-        if has >= most * (1 - SLACK):
+        stays_whole = goal.kind is GoalKind.HELD or self._tolerance.keeps_whole
+        if stays_whole and has >= most * (1 - SLACK):
             self._floors = (*self._floors, Floor(goal, most, whole=True))
             return
         load = self._tolerance.kept(goal, has * (1 - SLACK), bound)

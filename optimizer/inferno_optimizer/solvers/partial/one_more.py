@@ -7,7 +7,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import NO_LEVEL, SMALLEST_GAIN, OneMoreCard, Timer
-from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.partial.goals import (
     SLACK,
     Floor,

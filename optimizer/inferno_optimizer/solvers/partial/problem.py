@@ -159,7 +159,7 @@ class ReplicaProblem(Columns):
             full=once.astype(np.float64),
             unit=candidates.value[rows],
             fixed=nothing,
-            runs=once * 0,
+            runs=candidates.stays[rows].astype(np.int64),
             stands=once * 0,
             standing=nothing,
             cards=replace(cards, count=cards.count * candidates.replicas[rows][cards.owner]),

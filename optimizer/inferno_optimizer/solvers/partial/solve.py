@@ -37,6 +37,8 @@ class PartialPlan:
         What one more card of each type is worth.
     out_of_time
         Whether the time ended first.
+    failures
+        Steps that ended with an error.
     """
 
     assignment: Assignment
@@ -46,6 +48,7 @@ class PartialPlan:
     least_value: float
     one_more: tuple[MarginalValue, ...]
     out_of_time: bool
+    failures: tuple[str, ...] = ()
 
 
 def solve_partial(candidates: Candidates, capacity: IntArray, timer: Timer) -> PartialPlan:
@@ -72,6 +75,7 @@ def solve_partial(candidates: Candidates, capacity: IntArray, timer: Timer) -> P
         least_value=min(outcome.least_value, value) + others,
         one_more=outcome.one_more.described(priorities),
         out_of_time=outcome.out_of_time,
+        failures=outcome.failures,
     )
 
 

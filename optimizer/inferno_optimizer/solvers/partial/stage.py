@@ -12,15 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.partial.all_held import AllHeld
 from inferno_optimizer.solvers.partial.branch_and_dive import BranchAndDive
-from inferno_optimizer.solvers.partial.entirely import cheapest, takes_one_type
 from inferno_optimizer.solvers.partial.goals import (
     Floor,
     GoalKind,
     raise_to,
-    served_entirely,
 )
 from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
 from inferno_optimizer.solvers.partial.large_neighbourhood import (
@@ -36,8 +34,7 @@ from inferno_optimizer.solvers.partial.tree import Tree
 from inferno_optimizer.solvers.partial.warm_start import WarmStart
 
 HALF = 0.5
-"""Share of the time that is left of a goal for the program of rows, and for each part that is
-solved again."""
+"""Share of the time that is left of a goal for each part that is solved again."""
 
 SEARCHED, SEARCHED_LAST = 0.7, 0.5
 """Share of the time of a goal in which columns are decided; then replicas are exchanged. The last
@@ -108,6 +105,14 @@ class GoalStage:
         self._kept_back = 0.0
         self._parts = LargeNeighbourhoods(incumbent, lambda: seconds_left() - self._kept_back)
 
+    def run(self) -> GoalProof:
+        """Improve the plan, unless it has all that there is; what is proven."""
+        if self._goal.kind is GoalKind.HELD:
+            self.hold_all()
+        if self._goal.kind is not GoalKind.VALUE and self._incumbent.has_all:
+            return GoalProof(self._goal.most(self._problem), self._incumbent.floors)
+        return self.maximize()
+
     def hold_all(self) -> None:
         """Look for a plan in which all of the level that runs is held, and most is served."""
         if self._incumbent.has_all:
@@ -127,27 +132,8 @@ class GoalStage:
             limits = SearchLimits(self._seconds_left(), 0.0)
             found = offer_best(incumbent, everything(incumbent), limits)
             return GoalProof(min(most, found.bound), incumbent.floors)
-        if goal.kind is GoalKind.VALUE and self._are_rows:
-            most = self._choose_rows()
-            if incumbent.worth >= most - self._tolerance.near(goal, most):
-                return GoalProof(most, incumbent.floors)
         proof = self._improve()
         return replace(proof, bound=min(most, proof.bound))
-
-    @property
-    def _are_rows(self) -> bool:
-        """Whether all is served entirely, and columns are rows with one type of cards each."""
-        entirely = served_entirely(self._problem, self._incumbent.floors)
-        return bool(np.all(entirely)) and takes_one_type(self._problem)
-
-    def _choose_rows(self) -> float:
-        """Improve the value in a program of rows; with its sign changed, what no plan exceeds."""
-        ends_at = HALF * self._seconds_left()
-        found, least = cheapest(
-            self._problem, self._incumbent.counts, lambda: self._seconds_left() - ends_at
-        )
-        self._incumbent.offer(found)
-        return -least
 
     def _improve(self) -> GoalProof:
         """Decide columns, round, and exchange replicas; what is proven."""

@@ -16,16 +16,21 @@ NEAR_VALUE = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class GoalTolerance:
-    """Share of the load of a level that later goals may take; nothing where all is `exact`."""
+    """Share of the load of a level that later goals may take; nothing where all is `exact`.
+
+    With `keeps_whole` nobody is left out of a level that is served entirely: only who asks for a
+    tolerance wants that.
+    """
 
     share: float
     exact: bool
+    keeps_whole: bool
 
     @classmethod
     def of(cls, wanted: float | None, *, exact: bool) -> "GoalTolerance":
         """What a person wants, or `GIVEN_UP`; never less than rounding."""
         by_default = SLACK if exact else GIVEN_UP
-        return cls(by_default if wanted is None else max(wanted, SLACK), exact)
+        return cls(by_default if wanted is None else max(wanted, SLACK), exact, not wanted)
 
     def near(self, goal: Goal, bound: float) -> float:
         """Distance from a bound that is near enough."""

@@ -6,7 +6,7 @@ import highspy
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.exact.branch_and_bound import FEASIBLE_POINT, SearchLimits
+from inferno_optimizer.solvers.branch_and_bound import FEASIBLE_POINT, SearchLimits
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.goals import (
     Floor,

@@ -5,25 +5,19 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import CurvePoint
 from inferno_optimizer.solvers.assignment import Timer
-from inferno_optimizer.solvers.exact.lexicographic import solve_by_levels
-from inferno_optimizer.solvers.exact.settings import ExactSettings, ProgramSizes
 from inferno_optimizer.solvers.incumbent import SearchProgress
+from inferno_optimizer.solvers.partial.levels import solve_by_levels
 from inferno_optimizer.system import System
 from inferno_optimizer.wire.codec import decode_solution, decode_system, encode_solution
 from tests.generate import fleet
+from tests.solvers.ours import problem_of
 from tests.tiers import sampled
-from tests.unit.optimizer.programs import random_program
-
-LARGE = ExactSettings(sizes=ProgramSizes(small=0, medium=0, large=0))
-PARTS = ExactSettings(sizes=ProgramSizes(small=0, medium=0))
-SMALL = ExactSettings()
-"""As large programs are solved: by exchanges, also by parts; and as small ones are."""
+from tests.unit.optimizer.programs import random_rows
 
 ROUNDING = 1e-6
 
@@ -124,19 +118,22 @@ def test_a_curve_survives_its_way_through_json() -> None:
     )
 
 
-@pytest.mark.parametrize("settings", [SMALL, LARGE, PARTS])
+@pytest.mark.parametrize("small", [0, 10_000])
 @pytest.mark.parametrize("readings", sampled([0, 1, 2, 3, 5, 8, 13, 21, 34, 55]))
-def test_wherever_time_ends_the_plan_is_at_least_the_incumbent(
-    readings: int, settings: ExactSettings
-) -> None:
-    program = random_program(5, cases=60)
-    clock, seen = jumping(readings), list[SearchProgress]()
+def test_wherever_time_ends_the_plan_is_at_least_the_incumbent(readings: int, small: int) -> None:
+    rows, seen = random_rows(5, cases=60), list[SearchProgress]()
+    clock = jumping(readings)
 
-    outcome = solve_by_levels(program, Timer(lambda: 20.0 - clock()), settings, 0.0, seen.append)
+    outcome = solve_by_levels(
+        problem_of(rows),
+        Timer(lambda: 20.0 - clock()),
+        0.0,
+        delayed=False,
+        small=small,
+        observe=seen.append,
+    )
 
-    levels = int(program.level.max()) + 1
-    served, best = program.served(outcome.plan, levels), max(tuple(p.served) for p in seen)
-    assert np.all(program.used(outcome.plan) <= program.capacity)
-    assert np.bincount(program.place[outcome.plan]).max() == 1
-    assert tuple(served + ROUNDING) >= best
-    assert float(program.value[outcome.plan].sum()) <= seen[-1].value + ROUNDING
+    plan, best = outcome.counts > 0, max(tuple(p.served) for p in seen)
+    assert rows.fits(plan)
+    assert tuple(rows.served(plan) + ROUNDING) >= best
+    assert float(rows.value[plan].sum()) <= seen[-1].value + ROUNDING

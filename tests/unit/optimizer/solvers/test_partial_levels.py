@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.solvers.assignment import Timer
-from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.levels import GIVEN_UP
 from inferno_optimizer.solvers.partial.all_held import AllHeld
 from inferno_optimizer.solvers.partial.filling import filled

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.partial.filling import filled
 from inferno_optimizer.solvers.partial.goals import Goal, GoalKind
 from inferno_optimizer.solvers.partial.neighbourhood import around, between

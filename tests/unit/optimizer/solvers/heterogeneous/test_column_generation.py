@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.heterogeneous.column_generation import best_prices
 from inferno_optimizer.solvers.heterogeneous.covering import CoverInequalities
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram

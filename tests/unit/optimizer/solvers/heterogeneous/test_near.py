@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.heterogeneous.column_generation import MixPrices, best_prices
 from inferno_optimizer.solvers.heterogeneous.near import NearMixes
 from inferno_optimizer.solvers.heterogeneous.problem import MixProblem

@@ -5,7 +5,7 @@ from concurrent.futures import wait
 import numpy as np
 import pytest
 
-from inferno_optimizer.solvers.exact.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.branch_and_bound import SearchLimits
 from inferno_optimizer.solvers.heterogeneous.covering import CoverInequalities
 from inferno_optimizer.solvers.heterogeneous.program import MixProgram
 from inferno_optimizer.solvers.heterogeneous.proof import Proof, concurrent

@@ -9,7 +9,7 @@ import pytest
 
 from inferno_optimizer.errors import SolverError
 from inferno_optimizer.sizing.queueing import FloatArray
-from inferno_optimizer.solvers.exact.branch_and_bound import (
+from inferno_optimizer.solvers.branch_and_bound import (
     Engine,
     SearchLimits,
     SearchResult,
