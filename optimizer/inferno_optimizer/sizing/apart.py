@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from inferno_optimizer.sizing.cards import Cards
 from inferno_optimizer.sizing.cases import Case, Catalogue
@@ -19,13 +18,11 @@ from inferno_optimizer.sizing.latencies import MEAN_FACTOR, PERCENTILES, Delay, 
 from inferno_optimizer.sizing.pairs import Pairs, build_pairs, integers
 from inferno_optimizer.sizing.prefill import PrefillModel
 from inferno_optimizer.sizing.prompt_cache import PromptCaches
-from inferno_optimizer.sizing.queueing import ArrayTable, Averages, FloatArray, IntArray
+from inferno_optimizer.sizing.queueing import ArrayTable, Averages, BoolArray, FloatArray, IntArray
 from inferno_optimizer.sizing.rates import HIGHEST_SHARE, LOWEST_SHARE, THROUGHPUT_SHARE
 from inferno_optimizer.sizing.replicas import ROUNDING, Replicas
 from inferno_optimizer.sizing.spread import Spread
 from inferno_optimizer.system import Allocation, PerformanceProfile, RoleProfile
-
-BoolArray = npt.NDArray[np.bool_]
 
 MORE_DECODE = 4
 """Up to so many times the fewest decode replicas are tried, to spare prefill replicas."""

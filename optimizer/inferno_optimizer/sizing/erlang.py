@@ -14,11 +14,8 @@ u = 0: Gauss-Legendre quadrature over the part that is not negligible then needs
 import math
 
 import numpy as np
-import numpy.typing as npt
 
-from inferno_optimizer.sizing.queueing import FloatArray
-
-BoolArray = npt.NDArray[np.bool_]
+from inferno_optimizer.sizing.queueing import BoolArray, FloatArray
 
 ROWS = 2**10
 """Tails computed at a time, so that their nodes fit into the CPU cache."""

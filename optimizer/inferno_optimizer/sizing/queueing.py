@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 DepartureIntervals = Callable[[slice, FloatArray], FloatArray]
 """1 / mu(n) [ms] of the queues `rows` with n requests in service.

@@ -5,9 +5,8 @@ from collections.abc import Callable
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.assignment import SolverResult
-from inferno_optimizer.solvers.beginnings import solve_greedy
+from inferno_optimizer.solvers.greedy import solve_greedy, solve_unlimited
 from inferno_optimizer.solvers.milp import solve_milp
-from inferno_optimizer.solvers.unlimited import solve_unlimited
 
 
 def solve(

@@ -14,14 +14,13 @@ from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import CurvePoint, MarginalValue
 from inferno_optimizer.solvers.assignment import Assignment, Mix, Timer
 from inferno_optimizer.solvers.curve import CurveRecorder
-from inferno_optimizer.solvers.greedy import entries_by_rank, serve
+from inferno_optimizer.solvers.greedy import entries_by_rank, serve, share_out
 from inferno_optimizer.solvers.heterogeneous.levels import solve_mixes
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.loads import added, loads_of, loads_wanted, priorities_of
 from inferno_optimizer.solvers.partial.levels import solve_by_levels
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.saturation import share_out
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from inferno_optimizer.sizing.candidates import Candidates
-from inferno_optimizer.sizing.queueing import ArrayTable, FloatArray, IntArray
+from inferno_optimizer.sizing.queueing import ArrayTable, BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment
-
-BoolArray = npt.NDArray[np.bool_]
 
 ROUNDING = 1e-9
 """Share of the largest value that is no saving."""

@@ -1,31 +1,98 @@
-"""Limited capacity, one server after the other: the order and the steps of the original.
+"""The plans in the order of the original: without limits, and one server after the other.
 
-See `assignment.md`, section "Greedy". The original computes in single precision, so regrets and
-values are compared in it: two that differ by the rounding of doubles are equal. Ties, which the
-original leaves to chance, go by name.
+See `assignment.md`, sections "Unlimited", "Greedy" and "Saturation policies". The original computes
+in single precision, so regrets and values are compared in it: two that differ by the rounding of
+doubles are equal. Ties, which the original leaves to chance, go by name.
+
+With `Hold` there are two beginnings: all are in line, or all stay where they run. What is served
+first decides what is left for others. From the order of the original alone servers move that could
+stay, and take cards with which others would be served.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from itertools import count, groupby
 
 import numpy as np
-import numpy.typing as npt
 
 from inferno_optimizer.sizing.candidates import Candidates
-from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, KeptReplicas
+from inferno_optimizer.sizing.queueing import BoolArray, IntArray
+from inferno_optimizer.solution import SolverStatus
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, KeptReplicas, SolverResult
+from inferno_optimizer.solvers.exchanges import exchanged, with_more_served
 from inferno_optimizer.solvers.ledger import Ledger
-from inferno_optimizer.solvers.running import Running
-from inferno_optimizer.solvers.saturation import share_out
+from inferno_optimizer.solvers.loads import is_better
+from inferno_optimizer.solvers.running import Running, rows_that_run
 from inferno_optimizer.solvers.swaps import without_swaps
 from inferno_optimizer.system import SaturationPolicy
 
-BoolArray = npt.NDArray[np.bool_]
-
 SAME_VALUE = float(np.finfo(np.float32).eps)
 """Values that differ by so little, relative, are the same."""
+
+MOST_CASES = 3_000
+"""Cases for which a second plan is made. For 10,000 servers it would take half as long again as the
+whole solver takes, and the operator would write their decisions so much later."""
+
+
+def solve_unlimited(candidates: Candidates) -> SolverResult:
+    """The candidate of least value for each case; of equal ones the cheapest replica."""
+    rows = np.full(len(candidates.cases), NO_ROW, dtype=np.int64)
+    ranked = candidates.ranked()
+    cases, first = np.unique(candidates.pairs.case[ranked], return_index=True)
+    rows[cases] = ranked[first]
+    assignment = Assignment.of_rows(candidates, rows)
+    objective = assignment.objective(candidates)
+    return SolverResult("unlimited", SolverStatus.OPTIMAL, assignment, bound=objective)
+
+
+def solve_greedy(
+    candidates: Candidates, capacity: IntArray, *, stand: bool = False
+) -> SolverResult:
+    """Serve the cases by rank; then share out what is left, as the saturation policy says.
+
+    If they are to `stand`, those of a priority that may stay as they are do, before the others
+    are served. With `Hold`, rows are exchanged at the end.
+    """
+    standing = candidates.stays & stand
+    if candidates.system.options.saturation_policy is SaturationPolicy.HOLD:
+        running = rows_that_run(candidates)
+        plan = begin(candidates, capacity, standing, running)
+        plan = exchanged(candidates, capacity, plan, running)
+        plan = filled_up(candidates, capacity, plan)
+    else:
+        plan = fill(candidates, capacity, serve_after_those_that_stand(standing))
+    return SolverResult("greedy", SolverStatus.FEASIBLE, plan)
+
+
+def begin(
+    candidates: Candidates, capacity: IntArray, standing: BoolArray, running: IntArray
+) -> Assignment:
+    """The plan that serves as many as it can, with `Hold`.
+
+    Parameters
+    ----------
+    candidates, capacity
+        The table, and the cards of each of its types.
+    standing
+        The rows that stand before others are served; shape (rows,).
+    running
+        The rows on which cases run, or -1; shape (cases,). If some are not served, the plan is the
+        one in which these stand, if that holds or serves more, for up to `MOST_CASES`.
+    """
+    cases = len(candidates.cases)
+    homes = np.zeros_like(standing)
+    homes[running[running != NO_ROW]] = cases <= MOST_CASES
+    ways = map(serve_after_those_that_stand, (standing, homes))
+    plans = (
+        with_more_served(candidates, capacity, plan)
+        for plan in fillings(candidates, capacity, ways)
+    )
+    plan = next(plans)
+    if not homes.any() or len(plan.served(candidates)) == cases:
+        return plan
+    calm = next(plans)
+    return calm if is_better(candidates, calm, plan, one_each=True) else plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,3 +268,79 @@ def serve(ledger: Ledger, entries: Iterable[Entry]) -> list[Entry]:
         else:
             unserved.append(entry)
     return unserved
+
+
+def share_out(ledger: Ledger, unserved: Sequence[Entry], policy: SaturationPolicy) -> None:
+    """Give what is left to unserved cases, which stand in the order in which they failed."""
+    _POLICIES[policy](ledger, unserved)
+
+
+def _nothing(_ledger: Ledger, _unserved: Sequence[Entry]) -> None:
+    """Leave it."""
+
+
+def _exhaustive(ledger: Ledger, unserved: Sequence[Entry]) -> None:
+    """One case after the other takes all it can of the first row of which a replica fits."""
+    for entry in unserved:
+        row = _first_with_room(ledger, entry)
+        if row is not None:
+            ledger.take(row, ledger.room(row))
+
+
+def _largest_share(ledger: Ledger, unserved: Sequence[Entry]) -> None:
+    """One case after the other adds what fits to what it holds, or moves where it gets more.
+
+    What runs on an accelerator without a usable row stays as it is, and what runs on several ones
+    until more of the load can be served on one.
+    """
+    for entry in unserved:
+        held = sorted(entry.rows, key=lambda row: ledger.given(row) == 0)
+        row = max(held, key=ledger.share)
+        if ledger.room(row) > 0 and ledger.share(row) > ledger.kept_share(entry.case):
+            ledger.take(row, ledger.room(row))
+
+
+def _round_robin(ledger: Ledger, unserved: Sequence[Entry]) -> None:
+    """One replica each in turn, of the row chosen first, until its type is used up."""
+    waiting = []
+    for entry in unserved:
+        row = _first_with_room(ledger, entry)
+        if row is not None:
+            ledger.take(row, 1)
+            waiting.append(row)
+    while waiting:
+        rounds = ledger.whole_rounds(waiting)
+        for row in waiting:
+            ledger.take(row, rounds)
+        waiting = [row for row in waiting if _take_one(ledger, row)]
+
+
+def _take_one(ledger: Ledger, row: int) -> bool:
+    """Give one replica of a row if there is room; whether there was."""
+    room = ledger.room(row) > 0
+    if room:
+        ledger.take(row, 1)
+    return room
+
+
+def _round_robin_by_priority(ledger: Ledger, unserved: Sequence[Entry]) -> None:
+    """Round robin in each priority group, the important ones first."""
+    for _, group in groupby(unserved, key=lambda entry: entry.priority):
+        _round_robin(ledger, list(group))
+
+
+def _first_with_room(ledger: Ledger, entry: Entry) -> int | None:
+    """The row that a case has, else its best row of which a replica fits."""
+    given = next((row for row in entry.rows if ledger.given(row) > 0), None)
+    if given is not None:
+        return given if ledger.room(given) > 0 else None
+    return next((row for row in entry.rows if ledger.room(row) > 0), None)
+
+
+_POLICIES: Mapping[SaturationPolicy, Callable[[Ledger, Sequence[Entry]], None]] = {
+    SaturationPolicy.NONE: _nothing,
+    SaturationPolicy.HOLD: _largest_share,
+    SaturationPolicy.PRIORITY_EXHAUSTIVE: _exhaustive,
+    SaturationPolicy.PRIORITY_ROUND_ROBIN: _round_robin_by_priority,
+    SaturationPolicy.ROUND_ROBIN: _round_robin,
+}

@@ -16,8 +16,6 @@ from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import Certificate, CurvePoint, Level, MarginalValue, SolverStatus
 from inferno_optimizer.solvers.assignment import Assignment, SolverResult, Timer
-from inferno_optimizer.solvers.beginnings import solve_greedy
-from inferno_optimizer.solvers.comparison import is_better, share_given_up
 from inferno_optimizer.solvers.curve import CurveRecorder
 from inferno_optimizer.solvers.entire import (
     EntirePlan,
@@ -27,11 +25,14 @@ from inferno_optimizer.solvers.entire import (
     unproven,
 )
 from inferno_optimizer.solvers.failures import Failures
+from inferno_optimizer.solvers.greedy import solve_greedy
 from inferno_optimizer.solvers.loads import (
+    is_better,
     levels_of,
     loads_served,
     loads_served_entirely,
     loads_wanted,
+    share_given_up,
 )
 from inferno_optimizer.solvers.pairs_and_mixes import (
     has_mixes_and_pairs,

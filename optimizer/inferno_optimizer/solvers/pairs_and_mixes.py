@@ -13,8 +13,12 @@ from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import MarginalValue, SolverStatus
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, SolverResult
-from inferno_optimizer.solvers.comparison import is_better_or_cheaper
-from inferno_optimizer.solvers.loads import levels_of, loads_served, loads_wanted
+from inferno_optimizer.solvers.loads import (
+    is_better_or_cheaper,
+    levels_of,
+    loads_served,
+    loads_wanted,
+)
 
 FIRST_OF_PAIRS, FEW_PAIRS = 0.3, 6
 """Share of the time of the search without mixes; and up to how many servers with roles apart each

@@ -10,13 +10,12 @@ from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import MarginalValue
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Timer, cost_kept
-from inferno_optimizer.solvers.greedy import at_most, entries_by_rank, hold, serve
+from inferno_optimizer.solvers.greedy import at_most, entries_by_rank, hold, serve, share_out
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.loads import added, loads_of, loads_served, priorities_of
 from inferno_optimizer.solvers.partial.levels import solve_by_levels
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.running import Running, lots_of
-from inferno_optimizer.solvers.saturation import share_out
 from inferno_optimizer.system import SaturationPolicy
 
 

@@ -6,8 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from inferno_optimizer.sizing.apart import BoolArray
-from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.sizing.queueing import BoolArray, IntArray
 from inferno_optimizer.system import Allocation, Load, Role, Target, Transfer
 from tests.tiers import extended
 from tests.unit.optimizer.apart_simulation import Pools, requests_of, simulate

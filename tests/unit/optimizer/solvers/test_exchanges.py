@@ -15,8 +15,7 @@ from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import Reason
 from inferno_optimizer.solvers.assignment import Assignment
-from inferno_optimizer.solvers.beginnings import solve_greedy
-from inferno_optimizer.solvers.greedy import fillings, serve_after_those_that_stand
+from inferno_optimizer.solvers.greedy import fillings, serve_after_those_that_stand, solve_greedy
 from inferno_optimizer.solvers.loads import loads_served_entirely
 from inferno_optimizer.solvers.running import rows_that_run
 from inferno_optimizer.system import Allocation, Options, SaturationPolicy, System
