@@ -60,6 +60,10 @@ class Goal:
         shares = problem.held if self.kind is GoalKind.HELD else np.ones(len(problem.cases))
         return float(problem.load(shares)[self.level])
 
+    def may_be_reached(self, problem: ReplicaProblem) -> bool:
+        """Whether there is something to search for: nothing is held where nothing runs."""
+        return self.kind is GoalKind.VALUE or self.most(problem) > 0
+
     def is_last(self, problem: ReplicaProblem) -> bool:
         """Whether no other load follows."""
         return self.level == problem.levels - 1 and self.kind is not GoalKind.HELD

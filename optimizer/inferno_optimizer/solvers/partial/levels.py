@@ -87,7 +87,7 @@ def solve_by_levels(
     if not len(problem.case):
         return search.nothing(goals)
     for place, goal in enumerate(goals):
-        search.reach(goal, ahead=len(goals) - place)
+        search.reach(goal, ahead=sum(each.may_be_reached(problem) for each in goals[place:]))
     return search.outcome()
 
 
