@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from inferno_optimizer.sizing.cards import Cards
-from inferno_optimizer.solvers.assignment import Timer
+from inferno_optimizer.solvers.budget import Budget
+from inferno_optimizer.solvers.milp import SCALE
 from inferno_optimizer.solvers.partial.levels import solve_by_levels
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from tests.solvers.levels import Result, Rows, result_of
@@ -21,8 +22,10 @@ RESERVED = 0.1
 def solve_ours(path: Path, seconds: float) -> Result:
     """Solve the program in a file."""
     rows, start = Rows.load(path), time.perf_counter()
-    timer = Timer(lambda: start + seconds - time.perf_counter(), RESERVED * seconds)
-    outcome = solve_by_levels(problem_of(rows), timer, None, delayed=False)
+    budget = Budget.of(SCALE * seconds, lambda: start + seconds - time.perf_counter())
+    outcome = solve_by_levels(
+        problem_of(rows), budget.without(RESERVED * seconds), None, delayed=False
+    )
     return result_of(rows, outcome.counts > 0, time.perf_counter() - start)
 
 

@@ -13,6 +13,7 @@ from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import CurvePoint, MarginalValue
 from inferno_optimizer.solvers.assignment import Assignment, Mix, Timer
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.curve import CurveRecorder
 from inferno_optimizer.solvers.greedy import entries_by_rank, serve, share_out
 from inferno_optimizer.solvers.heterogeneous.levels import solve_mixes
@@ -40,8 +41,8 @@ class EntirePlan:
     failures: tuple[str, ...] = ()
 
 
-Solve = Callable[[Candidates, IntArray, Timer, CurveRecorder], EntirePlan]
-"""A search, with the time that remains and what records its progress."""
+Solve = Callable[[Candidates, IntArray, Budget, CurveRecorder], EntirePlan]
+"""A search, with the work that remains and what records its progress."""
 
 
 def unproven(candidates: Candidates, assignment: Assignment, *, out_of_time: bool) -> EntirePlan:
@@ -51,7 +52,7 @@ def unproven(candidates: Candidates, assignment: Assignment, *, out_of_time: boo
 
 
 def solve_whole(
-    candidates: Candidates, capacity: IntArray, timer: Timer, recorder: CurveRecorder
+    candidates: Candidates, capacity: IntArray, budget: Budget, recorder: CurveRecorder
 ) -> EntirePlan:
     """One row for each case.
 
@@ -60,7 +61,7 @@ def solve_whole(
     problem, options = ReplicaProblem.whole(candidates, capacity), candidates.system.options
     outcome = solve_by_levels(
         problem,
-        timer,
+        budget,
         options.priority_tolerance,
         delayed=False,
         observe=recorder.observe if options.trace else None,
@@ -81,7 +82,7 @@ def solve_whole(
 
 
 def solve_mixed(
-    candidates: Candidates, capacity: IntArray, timer: Timer, recorder: CurveRecorder
+    candidates: Candidates, capacity: IntArray, budget: Budget, recorder: CurveRecorder
 ) -> EntirePlan:
     """A mix of rows for each case.
 
@@ -89,6 +90,8 @@ def solve_mixed(
     """
     table, options = MixTable.of(candidates, capacity), candidates.system.options
     observe = recorder.observe if options.trace else None
+    whole = budget.whole
+    timer = Timer(lambda: whole.seconds_left, whole.seconds_left - budget.seconds_left)
     outcome = solve_mixes(table, capacity, timer, options.priority_tolerance, observe)
     singles, mixes = table.given(outcome.plan)
     assignment = _filled(candidates, capacity, singles, mixes)

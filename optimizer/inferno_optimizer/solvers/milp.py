@@ -15,7 +15,8 @@ import numpy as np
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import Certificate, CurvePoint, Level, MarginalValue, SolverStatus
-from inferno_optimizer.solvers.assignment import Assignment, SolverResult, Timer
+from inferno_optimizer.solvers.assignment import Assignment, SolverResult
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.curve import CurveRecorder
 from inferno_optimizer.solvers.entire import (
     EntirePlan,
@@ -60,6 +61,14 @@ MIXES = 2.0
 """Least time for a search for mixes, as a multiple of the time that sizing took."""
 
 HALF = 0.5
+
+SCALE, WORK_PER_ROW = 0.8, 2e-5
+"""Work of a search for each second of the time limit, less so much for each row of the candidate
+table, which is sized, filled and decided on as well: a machine that is 1.4 times slower or busier
+than that of `budget.py` does all of it in time, and finds the same plan."""
+
+LEAST_WORK = 0.25
+"""Work of a search for each second of the time limit at least."""
 
 
 def solve_milp(
@@ -108,8 +117,9 @@ def _solve(
     greedy = solve_greedy(candidates, capacity, stand=_stands(candidates)).assignment
     sizing, filling = sized - start, clock() - sized  # what a search finds is filled up, too
     deadline = start + options.time_limit - DECISIONS * sizing - filling
-    timer = Timer(lambda: deadline - clock(), _reserved(candidates))
-    search = _Search(candidates, capacity, greedy, timer, CurveRecorder(clock), Failures())
+    budget = Budget.of(_work(candidates), lambda: deadline - clock())
+    budget = budget.without(_reserved(candidates))
+    search = _Search(candidates, capacity, greedy, budget, CurveRecorder(clock), Failures())
     if options.saturation_policy is SaturationPolicy.NONE:
         return search.entirely(sizing)
     return search.mixed(sizing) if options.heterogeneous else search.in_part()
@@ -122,21 +132,19 @@ class _Search:
     candidates: Candidates
     capacity: IntArray
     greedy: Assignment
-    timer: Timer
+    budget: Budget
     recorder: CurveRecorder
     failures: Failures
 
     def entirely(self, sizing: float) -> SolverResult:
         """The answer that serves servers entirely; sizing took so many seconds."""
-        plan = self._entire_plan(self.timer, sizing)
+        plan = self._entire_plan(self.budget, sizing)
         return self._completed(self._entire_answer(plan), plan)
 
     def mixed(self, sizing: float) -> SolverResult:
         """The same with mixes; or single rows, some in part, where these serve more."""
-        timer = self.timer
-        plan = self._entire_plan(
-            Timer(timer.seconds_left, timer.reserved + HALF * timer.to_search()), sizing
-        )
+        budget = self.budget
+        plan = self._entire_plan(budget.without(HALF * budget.seconds_left), sizing)
         answer = self._entire_answer(plan)
         if self._leaves_some(answer):
             single = self._partial_answer()
@@ -149,13 +157,13 @@ class _Search:
         """The answer with partial service."""
         return self._with_curve(self._partial_answer())
 
-    def _entire_plan(self, timer: Timer, sizing: float) -> EntirePlan:
+    def _entire_plan(self, budget: Budget, sizing: float) -> EntirePlan:
         """What a search finds; the plan of greedy where it fails, or where there is no time."""
         candidates, plan = self.candidates, None
         solve, least = _search_for(candidates)
-        if self.timer.to_search() > least * sizing:
+        if self.budget.seconds_left > least * sizing:
             plan = self.failures.attempt(
-                "search", lambda: solve(candidates, self.capacity, timer, self.recorder)
+                "search", lambda: solve(candidates, self.capacity, budget, self.recorder)
             )
         if plan is None:
             plan = unproven(candidates, self.greedy, out_of_time=not self.failures.texts)
@@ -189,9 +197,9 @@ class _Search:
     def _partial_answer(self) -> SolverResult:
         """An answer whose levels count partial service; that of greedy where nothing is better."""
         candidates, plan = self.candidates, None
-        if self.timer.to_search() > 0:
+        if not self.budget.is_over:
             plan = self.failures.attempt(
-                "search", lambda: solve_partial(candidates, self.capacity, self.timer)
+                "search", lambda: solve_partial(candidates, self.capacity, self.budget)
             )
         if plan is None:
             return self._greedy_in_part(loads_wanted(candidates))
@@ -268,6 +276,12 @@ def _stands(candidates: Candidates) -> bool:
     """Whether there is a plan already: most of the cases may stay as they are."""
     staying = np.unique(candidates.pairs.case[candidates.stays & candidates.usable])
     return len(staying) > HALF * len(candidates.cases)
+
+
+def _work(candidates: Candidates) -> float:
+    """Work of the search, in the units of `Budget`."""
+    limit = candidates.system.options.time_limit
+    return max(SCALE * limit - WORK_PER_ROW * len(candidates.pairs.case), LEAST_WORK * limit)
 
 
 def _reserved(candidates: Candidates) -> float:

@@ -3,12 +3,12 @@
 The relaxation serves the most with all that is held as a floor; plans close to it are offered.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.branch_and_dive import PARTS
 from inferno_optimizer.solvers.partial.dive import Diver
@@ -30,16 +30,14 @@ class AllHeld:
         The best plan of the goal to hold the level.
     start
         Where relaxations begin.
-    seconds_left
-        Time of the goal that remains.
+    budget
+        Work of the goal that remains.
     """
 
-    def __init__(
-        self, incumbent: GoalIncumbent, start: WarmStart, seconds_left: Callable[[], float]
-    ) -> None:
+    def __init__(self, incumbent: GoalIncumbent, start: WarmStart, budget: Budget) -> None:
         goal, problem = incumbent.goal, incumbent.problem
         self._incumbent, self._problem = incumbent, problem
-        self._start, self._seconds_left = start, seconds_left
+        self._start, self._budget = start, budget
         self._serve = Goal(GoalKind.SERVED, goal.level)
         self._floors = (*incumbent.floors, Floor(goal, goal.most(problem), whole=True))
 
@@ -51,7 +49,7 @@ class AllHeld:
         """Round the relaxation, dive in it, then solve more and more of the problem."""
         incumbent, goal, floors = self._incumbent, self._serve, self._floors
         relaxation = self._start.relaxation(self._problem, goal, floors, incumbent.counts)
-        vertex = self._start.solved(relaxation, self._seconds_left)
+        vertex = self._start.solved(relaxation, self._budget)
         if vertex is None or vertex.missing > WHOLE:
             return
         for plan in self._roundings(vertex):
@@ -59,7 +57,7 @@ class AllHeld:
                 return
         base, touched = self._dive(relaxation)
         for opening in openings(incumbent, goal, floors, vertex, base, touched):
-            if incumbent.has_all or self._seconds_left() <= 0:
+            if incumbent.has_all or self._budget.is_over:
                 return
             self._solve(opening)
 
@@ -67,7 +65,7 @@ class AllHeld:
         """Offer the plans of a dive; the last of them, and the cases that it decided."""
         incumbent, problem = self._incumbent, self._problem
         before = levels_before(incumbent.goal, problem)
-        diver = Diver(problem, relaxation, before, lambda: -np.inf, self._seconds_left)
+        diver = Diver(problem, relaxation, before, lambda: -np.inf, self._budget)
         base, no_columns = incumbent.counts, np.zeros(len(problem.case), dtype=np.bool_)
         for vertex in diver.dive(no_columns, PARTS[0]):
             for plan in self._roundings(vertex):
@@ -77,11 +75,13 @@ class AllHeld:
 
     def _roundings(self, vertex: Vertex) -> Iterator[IntArray]:
         level = self._serve.level
-        return roundings(self._problem, vertex, self._floors, level, self._seconds_left)
+        return roundings(self._problem, vertex, self._floors, level, self._budget)
 
     def _solve(self, opening: Opening) -> None:
         """Offer the first plan of an opening that has all."""
-        limits, known = SearchLimits(self._seconds_left(), np.inf), self._incumbent.counts
-        found = best_of(self._problem, self._serve, self._floors, opening, limits, known)
+        known = self._incumbent.counts
+        found = best_of(
+            self._problem, self._serve, self._floors, opening, known, self._budget, np.inf
+        )
         if found.counts is not None:
             self._incumbent.offer(found.counts)

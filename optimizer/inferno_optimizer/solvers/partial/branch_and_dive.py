@@ -6,6 +6,7 @@ from itertools import count
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.dive import Diver
 from inferno_optimizer.solvers.partial.goals import (
@@ -44,8 +45,8 @@ class BranchAndDive:
         The relaxation of the goal, and its best vertex: the root of the tree.
     parts
         Offers the best plans of whole replicas around a vertex.
-    tree_seconds_left, seconds_left
-        Time that remains for the tree, and for the goal.
+    for_tree, budget
+        Work that remains for the tree, and for the goal.
     """
 
     def __init__(
@@ -54,20 +55,20 @@ class BranchAndDive:
         relaxation: Relaxation,
         vertex: Vertex,
         parts: LargeNeighbourhoods,
-        tree_seconds_left: Callable[[], float],
-        seconds_left: Callable[[], float],
+        for_tree: Budget,
+        budget: Budget,
     ) -> None:
         self._incumbent, self._problem = incumbent, incumbent.problem
         self._relaxation, self._parts = relaxation, parts
-        self._seconds_left = seconds_left
-        self.tree = Tree(self._problem, relaxation, vertex, tree_seconds_left)
+        self._budget = budget
+        self.tree = Tree(self._problem, relaxation, vertex, for_tree)
         # A dive that has begun in time ends: half a dive is no plan.
         self._diver = Diver(
             self._problem,
             relaxation,
             levels_before(incumbent.goal, self._problem) | incumbent.has_floor,
             lambda: incumbent.worth,
-            seconds_left,
+            budget,
         )
 
     @property
@@ -78,8 +79,8 @@ class BranchAndDive:
     def branch_at_first(self) -> bool:
         """Decide columns before any dive; whether the plan is near enough to the bound then."""
         incumbent, tree = self._incumbent, self.tree
-        ends_at = self._seconds_left() * (1 - DECIDED)
-        while self._seconds_left() > ends_at and tree.branch(incumbent.worth, incumbent.near):
+        at_first = self._budget.part(DECIDED)
+        while not at_first.is_over and tree.branch(incumbent.worth, incumbent.near):
             if incumbent.near_enough(tree.bound):
                 return True
         return False
@@ -134,7 +135,7 @@ class BranchAndDive:
         """Make the bound closer by a few decisions."""
         incumbent, tree = self._incumbent, self.tree
         for _ in range(DECISIONS):
-            if tree.out_of_time or incumbent.near_enough(tree.bound):
+            if incumbent.near_enough(tree.bound):
                 return
             if not tree.branch(incumbent.worth, incumbent.near):
                 return
@@ -158,7 +159,7 @@ class BranchAndDive:
     def _roundings(self, vertex: Vertex) -> Iterable[IntArray]:
         incumbent = self._incumbent
         floors, level = incumbent.floors, incumbent.goal.level
-        return roundings(self._problem, vertex, floors, level, self._seconds_left)
+        return roundings(self._problem, vertex, floors, level, self._budget)
 
     def _offer_all(self, found: Iterable[IntArray]) -> list[IntArray]:
         """Offer plans; all of them."""

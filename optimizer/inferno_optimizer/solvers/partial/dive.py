@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex
@@ -56,8 +57,8 @@ class Diver:
         Cases that get whole replicas, too; shape (cases,).
     least
         How much of the goal the next dive must have, to be of use.
-    seconds_left
-        Time that remains.
+    budget
+        Work that remains.
     """
 
     def __init__(
@@ -66,11 +67,11 @@ class Diver:
         relaxation: Relaxation,
         whole: BoolArray,
         least: Callable[[], float],
-        seconds_left: Callable[[], float],
+        budget: Budget,
     ) -> None:
         self._problem, self._relaxation = problem, relaxation
         self._whole, self._least_of, self._least = whole, least, -np.inf
-        self._seconds_left, self._in_vain = seconds_left, 0
+        self._budget, self._in_vain = budget, 0
         self.touched = np.zeros(len(problem.cases), dtype=np.bool_)
 
     def dive(self, forbidden: BoolArray, parts: int) -> Iterator[Vertex]:
@@ -101,9 +102,7 @@ class Diver:
 
     def _solved(self, forbidden: BoolArray, fixed: dict[int, float] | None = None) -> Vertex | None:
         """The vertex without some columns; None where a floor is missed, or nothing is gained."""
-        vertex = self._relaxation.solve(
-            self._seconds_left, forbidden, fixed or {}, least=self._least
-        )
+        vertex = self._relaxation.solve(self._budget, forbidden, fixed or {}, least=self._least)
         return vertex if vertex is not None and vertex.missing <= SOME else None
 
     def _decided(
@@ -151,7 +150,7 @@ class Diver:
         problem, fixed = self._problem, dict[int, float]()
         allowed, at_once, failures = self._whole[problem.case], len(problem.case), 0
         for _ in range(SOLUTIONS):
-            if self._seconds_left() <= 0 or failures == TRIES:
+            if self._budget.is_over or failures == TRIES:
                 break
             amounts = vertex.amounts * problem.full
             part = np.abs(amounts - np.rint(amounts)) > WHOLE * np.maximum(amounts, 1.0)

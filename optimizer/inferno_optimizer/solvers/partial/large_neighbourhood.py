@@ -4,12 +4,12 @@ The parts lie around the incumbent, around a vertex of the relaxation, or betwee
 lose the least by a change, as the multipliers say, are open first.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.budget import PLAN, Budget
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, least_of, levels_of
 from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
@@ -51,19 +51,18 @@ class LargeNeighbourhoods:
     ----------
     incumbent
         The plan, its goal and the floors.
-    seconds_left
-        Time of the goal that remains.
+    budget
+        Work that remains.
     """
 
-    def __init__(self, incumbent: GoalIncumbent, seconds_left: Callable[[], float]) -> None:
+    def __init__(self, incumbent: GoalIncumbent, budget: Budget) -> None:
         self._incumbent, self._problem = incumbent, incumbent.problem
-        self._seconds_left = seconds_left
+        self._budget = budget
 
     def solve(self, opening: Opening, share: float) -> None:
-        """Offer the best plan of an opening that is found in a share of the goal's time."""
-        incumbent = self._incumbent
-        limits = SearchLimits(self._seconds_left() * share, incumbent.near * GAP)
-        offer_best(incumbent, opening, limits)
+        """Offer the best plan of an opening that is found with a share of the work that remains."""
+        gap = self._incumbent.near * GAP
+        offer_best(self._incumbent, opening, self._budget.part(share), gap)
 
     def solve_around(self, vertices: Sequence[Vertex], bound: float) -> None:
         """Solve the cases that a vertex splits or that lose little, until that helps no more.
@@ -105,7 +104,7 @@ class LargeNeighbourhoods:
         order = order[matter[order]]
         few, failures = EXCHANGED, 0
         numbers = np.random.default_rng(len(incumbent.reached))
-        while not incumbent.near_enough(bound) and self._seconds_left() > 0:
+        while not incumbent.near_enough(bound) and not self._budget.is_over:
             cases = self._some_cases(order, matter, few, numbers)
             columns = few_columns(problem, vertex, incumbent.counts) & cases[problem.case]
             before = incumbent.worth
@@ -130,10 +129,13 @@ class LargeNeighbourhoods:
         return cases
 
 
-def offer_best(incumbent: GoalIncumbent, opening: Opening, limits: SearchLimits) -> Found:
+def offer_best(
+    incumbent: GoalIncumbent, opening: Opening, budget: Budget, gap: float = 0.0
+) -> Found:
     """Offer the best plan of an opening; what was found."""
     goal, floors, known = incumbent.goal, incumbent.floors, incumbent.counts
-    found = best_of(incumbent.problem, goal, floors, opening, limits, known)
+    budget.spend(PLAN * len(known))
+    found = best_of(incumbent.problem, goal, floors, opening, known, budget, gap)
     if found.counts is not None:
         incumbent.offer(found.counts)
     return found

@@ -4,13 +4,13 @@ The driver of the search with partial service: it gives each goal its share of t
 reached is a floor for all goals after it. `stage.py` searches for one goal.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.assignment import OneMoreCard, Timer
+from inferno_optimizer.solvers.assignment import OneMoreCard
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.failures import Failures
 from inferno_optimizer.solvers.incumbent import ProgressObserver
 from inferno_optimizer.solvers.partial.filling import filled
@@ -56,7 +56,7 @@ class Outcome:
 
 def solve_by_levels(
     problem: ReplicaProblem,
-    timer: Timer,
+    budget: Budget,
     tolerance: float | None,
     *,
     delayed: bool,
@@ -69,8 +69,8 @@ def solve_by_levels(
     ----------
     problem
         Columns and cases.
-    timer
-        Time that remains; when it ends, the best plan so far is the answer.
+    budget
+        Work that remains; when it is done, the best plan so far is the answer.
     tolerance
         Share of the most load of a level that later goals may take; None means that of
         `GoalTolerance`, or nothing of a small problem.
@@ -83,7 +83,7 @@ def solve_by_levels(
     """
     goals = tuple(goals_of(problem, delayed=delayed))
     exact = len(problem.case) <= small
-    search = _GoalByGoal(problem, timer, tolerance, observe, exact=exact)
+    search = _GoalByGoal(problem, budget, tolerance, observe, exact=exact)
     if not len(problem.case):
         return search.nothing(goals)
     for place, goal in enumerate(goals):
@@ -97,13 +97,13 @@ class _GoalByGoal:
     def __init__(
         self,
         problem: ReplicaProblem,
-        timer: Timer,
+        budget: Budget,
         tolerance: float | None,
         observe: ProgressObserver | None,
         *,
         exact: bool,
     ) -> None:
-        self._problem, self._timer, self._observe = problem, timer, observe
+        self._problem, self._budget, self._observe = problem, budget, observe
         self._tolerance = GoalTolerance.of(tolerance, exact=exact)
         self._counts = np.zeros(len(problem.case), dtype=np.int64)
         self._lots = np.ones_like(self._counts)
@@ -115,14 +115,14 @@ class _GoalByGoal:
 
     def outcome(self) -> Outcome:
         """The plan and what is proven."""
-        out_of_time = self._timer.to_search() <= 0
+        is_over = self._budget.is_over
         counts, failures = self._counts * self._lots, self._failures
         one_more = failures.attempt("value of one more card", self._one_more)
         return Outcome(
             counts,
             self._reached,
             one_more or OneMoreCard.unknown(len(self._problem.capacity)),
-            out_of_time,
+            is_over,
             failures.texts,
         )
 
@@ -133,23 +133,22 @@ class _GoalByGoal:
         return Outcome(self._counts, reached, unknown, out_of_time=False)
 
     def reach(self, goal: Goal, ahead: int) -> None:
-        """Reach the most of a goal, in its share of the time."""
+        """Reach the most of a goal, in its share of the work."""
         if goal.kind is GoalKind.VALUE:
             self._take_whole_rows()
         shares = 1 if goal.kind is GoalKind.HELD else 2
-        ends_at = self._timer.to_search() * (1 - shares / (ahead + 1))
         if goal.kind is GoalKind.HELD:
             self._extend(goal)
-        proof = self._proof(goal, lambda: self._timer.to_search() - ends_at)
+        proof = self._proof(goal, self._budget.part(shares / (ahead + 1)))
         if proof.prices is not None:
             self._card_prices[goal] = proof.prices
         self._keep(goal, proof)
 
-    def _proof(self, goal: Goal, seconds_left: Callable[[], float]) -> GoalProof:
+    def _proof(self, goal: Goal, budget: Budget) -> GoalProof:
         """Improve the plan as to a goal; what is proven."""
         problem, floors = self._problem, self._floors
         incumbent = GoalIncumbent(problem, goal, floors, self._reached, self._counts, self._observe)
-        stage = GoalStage(incumbent, self._tolerance, self._start, seconds_left)
+        stage = GoalStage(incumbent, self._tolerance, self._start, budget)
         proof = self._failures.attempt(str(goal), stage.run)
         if proof is None:  # nothing is proven where a step failed; the plan is the best so far
             is_value = goal.kind is GoalKind.VALUE
@@ -197,14 +196,14 @@ class _GoalByGoal:
         cards = WorthOfCards(self._problem, self._counts, self._reached, self._floors)
         found = cards.by_prices(self._prices)
         if self._tolerance.exact and cards.plan_is_best():
-            cards.by_solving_again(self._timer, found)
+            cards.by_solving_again(self._budget.whole, found)
         return found
 
     def _prices(self, goal: Goal, floors: tuple[Floor, ...]) -> FloatArray | None:
         """What a card of each type is worth to a goal; None where there is no time to tell."""
         if goal not in self._card_prices:
             relaxation = self._start.relaxation(self._problem, goal, floors, self._counts)
-            vertex = relaxation.solve(self._timer.seconds_left)
+            vertex = relaxation.solve(self._budget.whole)
             if vertex is None:
                 return None
             self._card_prices[goal] = vertex.prices

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.assignment import NO_LEVEL, SMALLEST_GAIN, OneMoreCard, Timer
-from inferno_optimizer.solvers.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.assignment import NO_LEVEL, SMALLEST_GAIN, OneMoreCard
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.partial.goals import (
     SLACK,
     Floor,
@@ -67,20 +67,17 @@ class WorthOfCards:
             for reached in self.reached
         )
 
-    def by_solving_again(self, timer: Timer, found: OneMoreCard) -> None:
+    def by_solving_again(self, budget: Budget, found: OneMoreCard) -> None:
         """Tell what solving again with a card more of each type shows, if there is time for it."""
         types = len(self.problem.capacity)
         for card_type in range(types):
             capacity = self.problem.capacity + (np.arange(types) == card_type)
             grown = replace(self.problem, capacity=capacity)
-            ends_at = timer.seconds_left() * (1 - 1 / (types - card_type))
-            gain = self._gain(grown, timer, ends_at)
+            gain = self._gain(grown, budget.part(1 / (types - card_type)))
             if gain is not None:
                 found.tell(card_type, *gain)
 
-    def _gain(
-        self, problem: ReplicaProblem, timer: Timer, ends_at: float
-    ) -> tuple[int, float] | None:
+    def _gain(self, problem: ReplicaProblem, budget: Budget) -> tuple[int, float] | None:
         """The first level that serves more in another problem, or none, and how much better it is.
 
         None where there is no time to prove it, or where more is held, or served entirely.
@@ -88,8 +85,7 @@ class WorthOfCards:
         for goal, floors in self._goals():
             if not self._may_grow(goal, problem):
                 continue
-            seconds = timer.seconds_left() - ends_at
-            saved = self._saved(goal, floors, problem, seconds) if seconds > 0 else None
+            saved = None if budget.is_over else self._saved(goal, floors, problem, budget)
             if saved is None or goal.kind is GoalKind.VALUE:
                 return None if saved is None else (NO_LEVEL, saved)
             if saved > SMALLEST_GAIN:
@@ -100,13 +96,13 @@ class WorthOfCards:
         return goal.kind is GoalKind.VALUE or self._worth(goal) < goal.most(problem) * (1 - SLACK)
 
     def _saved(
-        self, goal: Goal, floors: tuple[Floor, ...], problem: ReplicaProblem, seconds: float
+        self, goal: Goal, floors: tuple[Floor, ...], problem: ReplicaProblem, budget: Budget
     ) -> float | None:
         """How much more of a goal another problem has; None where that is not proven in time."""
         before = self._worth(goal)
         matter = problem.columns_of(levels_of(goal, problem))
         opening = Opening(matter, np.zeros_like(self.counts))
-        best = best_of(problem, goal, floors, opening, SearchLimits(seconds, 0.0), self.counts)
+        best = best_of(problem, goal, floors, opening, self.counts, budget)
         after = before if best.counts is None else goal.worth(problem, best.counts)
         rounding = SOLVED * max(1.0, abs(before))
         if best.bound - after > rounding:

@@ -5,7 +5,7 @@ improve the solution, at the multipliers that it finds, follow, until there are 
 multipliers prove a bound at any time: that of a Lagrangian relaxation.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -13,6 +13,7 @@ import highspy
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.budget import PRICING, UNLIMITED, Budget
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.groups import rank_in_group
 from inferno_optimizer.solvers.partial.card_cuts import SIZES
@@ -31,9 +32,6 @@ TOO_MANY_STEPS = highspy.HighsModelStatus.kIterationLimit
 ENDED = (OPTIMAL, highspy.HighsModelStatus.kObjectiveBound)
 """How a run ends that tells multipliers. That there is less than is of use is then known of the
 columns of the program only: others may improve it."""
-
-UNLIMITED = 2**31 - 1
-"""Steps of HiGHS without a limit."""
 
 ROUNDS = 60
 """How often columns are added at most; the bound holds whenever it ends."""
@@ -180,18 +178,18 @@ class Relaxation:
 
     def solve(
         self,
-        seconds_left: Callable[[], float],
+        budget: Budget,
         forbidden: BoolArray | None = None,
         fixed: Mapping[int, float] = MappingProxyType({}),
         least: float = -np.inf,
         steps: int = UNLIMITED,
     ) -> Vertex | None:
-        """Solve it; None where there is no time or no solution.
+        """Solve it; None where too little work remains, or there is no solution.
 
         Parameters
         ----------
-        seconds_left
-            Time that remains.
+        budget
+            Work that remains.
         forbidden
             Columns that nobody has, shape (columns,).
         fixed
@@ -201,18 +199,18 @@ class Relaxation:
         steps
             Steps of HiGHS at most until columns are added; None where it needs more.
         """
-        self._solver.setOptionValue("simplex_iteration_limit", steps)
         self._solver.setOptionValue("objective_bound", -least / self._program.scale)
         self._bound(np.zeros_like(self._program.open) if forbidden is None else forbidden, fixed)
         best, vertex = np.inf, None
         for _ in range(ROUNDS):
-            if seconds_left() <= 0:
+            if budget.is_over:
                 break
-            status = self._run(seconds_left())
-            if status == TOO_MANY_STEPS:
+            status = budget.run_simplex(self._solver, steps)
+            if status == TOO_MANY_STEPS and not budget.is_over:
                 return None
             if status not in ENDED:
                 break
+            budget.spend(PRICING * len(self._program.matrix.values))
             solution = self._solver.getSolution()
             duals = np.asarray(solution.row_dual)
             reduced = self._program.cost - self._program.matrix.combined(duals)
@@ -226,13 +224,6 @@ class Relaxation:
                 break
             self._activate(new)
         return vertex
-
-    def _run(self, seconds: float) -> highspy.HighsModelStatus:
-        """Run the solver."""
-        self._solver.setOptionValue("time_limit", self._solver.getRunTime() + max(seconds, 0.0))
-        self._solver.run()
-        status: highspy.HighsModelStatus = self._solver.getModelStatus()
-        return status
 
     def _bound(self, forbidden: BoolArray, fixed: Mapping[int, float]) -> None:
         """Give each column its least and its largest amount."""

@@ -1,10 +1,11 @@
 """Whole replicas from a vertex of the relaxation: split cases get one column, others make room."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solvers.budget import PLAN, STEP, Budget
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.filling import Filling
 from inferno_optimizer.solvers.partial.goals import Floor, held_shares, least_of
@@ -40,14 +41,15 @@ def roundings(
     vertex: Vertex,
     floors: tuple[Floor, ...],
     level: int,
-    seconds_left: Callable[[], float],
+    budget: Budget,
 ) -> Iterator[IntArray]:
     """Plans close to a vertex, in which a level may have less than there."""
     least, held = least_of(problem, floors), held_shares(problem, floors)
-    plan = rounded(problem, vertex, least, held, problem.level == level, seconds_left)
+    budget.spend(2 * PLAN * len(problem.case))
+    plan = rounded(problem, vertex, least, held, problem.level == level, budget)
     if plan is not None:
         yield plan
-    if seconds_left() > 0:
+    if not budget.is_over:
         yield in_turn(problem, vertex)
 
 
@@ -57,7 +59,7 @@ def rounded(
     least: FloatArray,
     held: FloatArray,
     lowest: BoolArray,
-    seconds_left: Callable[[], float],
+    budget: Budget,
 ) -> IntArray | None:
     """A plan close to a vertex; None where none is found in time.
 
@@ -74,14 +76,15 @@ def rounded(
         Share that counts as held; shape (cases,).
     lowest
         Cases that may have less than at the vertex; shape (cases,).
-    seconds_left
-        Time that remains.
+    budget
+        Work that remains.
     """
     counts, split = whole_of(problem, vertex)
     fewest = np.ceil(least[problem.case] * problem.full * (1 - SLACK)).astype(np.int64)
     spare = problem.capacity - problem.used(np.where(lowest[problem.case], 0, counts))
     left, none = problem.capacity - problem.used(counts), np.zeros_like(fewest)
     for case in _largest_first(problem, vertex, split):
+        budget.spend(STEP * len(problem.case))
         column, replicas = _choice(problem, vertex, case, fewest, left, spare)
         if column is None:
             return None
@@ -97,8 +100,9 @@ def rounded(
     for _ in range(STEPS):
         if np.all(left >= 0):
             return counts
-        if seconds_left() <= 0:
+        if budget.is_over:
             return None
+        budget.spend(STEP * len(problem.case))
         card_type = int(np.argmin(left))
         if not (
             take_some(problem, counts, holding, lowest, card_type, int(-left[card_type]))

@@ -9,7 +9,8 @@ from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import MarginalValue
-from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Timer, cost_kept
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, cost_kept
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.greedy import at_most, entries_by_rank, hold, serve, share_out
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.loads import added, loads_of, loads_served, priorities_of
@@ -50,12 +51,12 @@ class PartialPlan:
     failures: tuple[str, ...] = ()
 
 
-def solve_partial(candidates: Candidates, capacity: IntArray, timer: Timer) -> PartialPlan:
+def solve_partial(candidates: Candidates, capacity: IntArray, budget: Budget) -> PartialPlan:
     """Serve as much as possible by priority, in part where cards are short, at the least value."""
     options, running = candidates.system.options, Running.of(candidates)
     problem = ReplicaProblem.of(candidates, capacity, running)
     outcome = solve_by_levels(
-        problem, timer, options.priority_tolerance, delayed=options.delayed_best_effort
+        problem, budget, options.priority_tolerance, delayed=options.delayed_best_effort
     )
     priorities = priorities_of(candidates, problem.cases)
     assignment = _assignment(candidates, capacity, problem, outcome.counts, running)

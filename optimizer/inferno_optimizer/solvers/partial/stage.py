@@ -6,13 +6,12 @@ enough: a tree and dives decide their columns, and a mixed integer program excha
 cases that the multipliers say lose the least by a change.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.partial.all_held import AllHeld
 from inferno_optimizer.solvers.partial.branch_and_dive import BranchAndDive
 from inferno_optimizer.solvers.partial.goals import (
@@ -86,8 +85,8 @@ class GoalStage:
         How near to its bound the goal has to be.
     start
         Where relaxations begin.
-    seconds_left
-        Time of the goal that remains.
+    budget
+        Work of the goal that remains.
     """
 
     def __init__(
@@ -95,15 +94,12 @@ class GoalStage:
         incumbent: GoalIncumbent,
         tolerance: GoalTolerance,
         start: WarmStart,
-        seconds_left: Callable[[], float],
+        budget: Budget,
     ) -> None:
         self._incumbent, self._problem, self._goal = incumbent, incumbent.problem, incumbent.goal
-        self._tolerance, self._start, self._seconds_left = tolerance, start, seconds_left
+        self._tolerance, self._start, self._budget = tolerance, start, budget
         self._is_last_load = incumbent.is_last and incumbent.goal.kind is not GoalKind.VALUE
-        more = PROOF * seconds_left() if self._is_last_load else 0.0
-        self._to_prove = lambda: seconds_left() + more
-        self._kept_back = 0.0
-        self._parts = LargeNeighbourhoods(incumbent, lambda: seconds_left() - self._kept_back)
+        self._to_prove = budget.part(1 + PROOF * self._is_last_load)
 
     def run(self) -> GoalProof:
         """Improve the plan, unless it has all that there is; what is proven."""
@@ -117,7 +113,7 @@ class GoalStage:
         """Look for a plan in which all of the level that runs is held, and most is served."""
         if self._incumbent.has_all:
             return
-        search = AllHeld(self._incumbent, self._start, self._seconds_left)
+        search = AllHeld(self._incumbent, self._start, self._budget)
         if self._tolerance.exact:
             search.solve_everything()
         else:
@@ -129,8 +125,7 @@ class GoalStage:
         if goal.kind is not GoalKind.VALUE:
             most = goal.most(self._problem)
         if self._tolerance.exact:
-            limits = SearchLimits(self._seconds_left(), 0.0)
-            found = offer_best(incumbent, everything(incumbent), limits)
+            found = offer_best(incumbent, everything(incumbent), self._budget)
             return GoalProof(min(most, found.bound), incumbent.floors)
         proof = self._improve()
         return replace(proof, bound=min(most, proof.bound))
@@ -142,7 +137,7 @@ class GoalStage:
             self._problem, self._goal, incumbent.floors, incumbent.counts
         )
         searched = SEARCHED_LAST if incumbent.is_last else SEARCHED
-        ends_at = self._seconds_left() * (1 - searched)
+        for_tree = self._budget.part(searched)
         raised = raise_to(incumbent.floors, incumbent.worth_of)
         # The search of the last level has no use for this bound, and needs the time.
         root = None if self._is_last_load else self._solved(relaxation, raised)
@@ -153,15 +148,9 @@ class GoalStage:
         if vertex is None:
             return proof
         incumbent.near = self._tolerance.near(self._goal, vertex.bound)
-        search = BranchAndDive(
-            incumbent,
-            relaxation,
-            vertex,
-            self._parts,
-            lambda: self._seconds_left() - ends_at,
-            self._seconds_left,
-        )
-        base = self._search(search, vertex)
+        parts = LargeNeighbourhoods(incumbent, self._budget)
+        search = BranchAndDive(incumbent, relaxation, vertex, parts, for_tree, self._budget)
+        base = self._search(search, parts, vertex)
         bound = min(proof.bound, search.tree.bound)
         self._refine(search, vertex, base, search.tree.bound if incumbent.is_last else bound)
         if self._is_last_load:
@@ -172,7 +161,7 @@ class GoalStage:
     def _solved(self, relaxation: Relaxation, floors: tuple[Floor, ...]) -> Vertex | None:
         """The best vertex that keeps floors; None where there is no time or none."""
         relaxation.keep(floors)
-        vertex = self._start.solved(relaxation, self._seconds_left)
+        vertex = self._start.solved(relaxation, self._budget)
         return None if vertex is None or vertex.missing > WHOLE else vertex
 
     def _proven(self, relaxation: Relaxation, known: float) -> float:
@@ -182,12 +171,14 @@ class GoalStage:
         if root is None or root.missing > WHOLE:
             return known
         tree = Tree(self._problem, relaxation, root, self._to_prove)
-        while not (tree.out_of_time or incumbent.near_enough(min(known, tree.bound))):
+        while not incumbent.near_enough(min(known, tree.bound)):
             if not tree.branch(incumbent.worth, incumbent.near):
                 break
         return min(known, tree.bound)
 
-    def _search(self, search: BranchAndDive, vertex: Vertex) -> IntArray:
+    def _search(
+        self, search: BranchAndDive, parts: LargeNeighbourhoods, vertex: Vertex
+    ) -> IntArray:
         """Round, solve around vertices, and dive; the best plan, if it does not keep a floor."""
         incumbent, tree = self._incumbent, search.tree
         search.offer_roundings(vertex)
@@ -196,7 +187,7 @@ class GoalStage:
             search.dive_around()
             search.dive_first()
         if not search.branch_at_first() and not self._is_far(tree.bound):
-            self._parts.solve_around(tree.vertices(AROUND), tree.bound)
+            parts.solve_around(tree.vertices(AROUND), tree.bound)
         base = incumbent.counts
         if self._misses(tree.bound, 1):  # else later levels need the time
             if not is_far:
@@ -215,16 +206,17 @@ class GoalStage:
 
     def _refine(self, search: BranchAndDive, root: Vertex, base: IntArray, bound: float) -> None:
         """Solve more and more of the problem again, until the plan is near enough to a bound."""
-        incumbent = self._incumbent
+        incumbent, budget = self._incumbent, self._budget
         best = search.tree.vertex or root
         is_held = self._goal.kind is GoalKind.HELD  # of which later levels may take nothing
         if not is_held and not incumbent.is_last and not self._misses(bound, 1):
-            self._kept_back = self._seconds_left() * (1 - REFINED)
+            budget = budget.part(REFINED)
+        parts = LargeNeighbourhoods(incumbent, budget)
         if incumbent.is_last and not incumbent.near_enough(bound):
-            self._parts.meet(best, MET)
+            parts.meet(best, MET)
         goal, floors = self._goal, incumbent.floors
         for opening in openings(incumbent, goal, floors, best, base, search.touched):
-            if self._seconds_left() <= self._kept_back or incumbent.near_enough(bound):
+            if budget.is_over or incumbent.near_enough(bound):
                 break
-            self._parts.solve(opening, HALF)
-            self._parts.exchange(root, bound)
+            parts.solve(opening, HALF)
+            parts.exchange(root, bound)

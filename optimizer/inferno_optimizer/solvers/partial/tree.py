@@ -6,11 +6,11 @@ no node of the tree exceeds, no plan does.
 """
 
 import heapq
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex
@@ -43,8 +43,8 @@ class Tree:
         The problem, and its relaxation.
     root
         The vertex of the relaxation.
-    seconds_left
-        Time of the search.
+    budget
+        Work of the search.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class Tree:
         problem: ReplicaProblem,
         relaxation: Relaxation,
         root: Vertex,
-        seconds_left: Callable[[], float],
+        budget: Budget,
     ) -> None:
         self._problem, self._relaxation = problem, relaxation
-        self._seconds_left = seconds_left
+        self._budget = budget
         self._nodes: list[_Node] = []
         self._count = 0
         self._push(root.bound, np.zeros(len(problem.case), dtype=np.bool_), root)
@@ -68,7 +68,7 @@ class Tree:
     @property
     def out_of_time(self) -> bool:
         """Whether the time of the search is over."""
-        return self._seconds_left() <= 0
+        return self._budget.is_over
 
     @property
     def vertex(self) -> Vertex | None:
@@ -85,11 +85,11 @@ class Tree:
         return nodes[place].forbidden if place < len(nodes) else None
 
     def branch(self, worth: float, near: float) -> bool:
-        """Decide a case in the node of the highest bound; whether any is worth it.
+        """Decide a case in the node of the highest bound; whether any is worth it, and in time.
 
         Nodes without a plan of some worth are dropped.
         """
-        if not self._nodes:
+        if not self._nodes or self.out_of_time:
             return False
         problem, node = self._problem, self._nodes[0]
         cards = worth_of_cards(problem, node.vertex)
@@ -105,7 +105,7 @@ class Tree:
         for columns in (others, one):
             forbidden = node.forbidden.copy()
             forbidden[columns] = True
-            vertex = self._relaxation.solve(self._seconds_left, forbidden)
+            vertex = self._relaxation.solve(self._budget, forbidden)
             bound = -node.order[0] if vertex is None else min(vertex.bound, -node.order[0])
             if bound >= worth:  # a plan of this worth may be better for a later goal
                 self._push(bound, forbidden, vertex or node.vertex)

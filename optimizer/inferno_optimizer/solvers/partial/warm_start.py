@@ -1,15 +1,14 @@
 """Where relaxations begin: at the columns and the basis of the one that was solved last."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.solvers.budget import UNLIMITED, Budget
 from inferno_optimizer.solvers.partial.goals import Floor, Goal
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import (
-    UNLIMITED,
     Basis,
     Relaxation,
     Start,
@@ -53,32 +52,32 @@ class WarmStart:
         start = replace(self._start, known=self._start.known | (counts > 0))
         return Relaxation(problem, goal, floors, start)
 
-    def solved(self, relaxation: Relaxation, seconds_left: Callable[[], float]) -> Vertex | None:
+    def solved(self, relaxation: Relaxation, budget: Budget) -> Vertex | None:
         """The best vertex; the next relaxation begins there."""
         many = int(np.count_nonzero(relaxation.matter)) >= self._many
-        vertex = relaxation.solve(seconds_left, steps=self._steps if many else UNLIMITED)
+        vertex = relaxation.solve(budget, steps=self._steps if many else UNLIMITED)
         if vertex is None and many:
-            vertex = _near_sample(relaxation, seconds_left)
+            vertex = _near_sample(relaxation, budget)
         if vertex is not None:
             basis = relaxation.basis()
             self._start = Start((vertex.amounts > 0) | basis.moved, basis)
         return vertex
 
 
-def _near_sample(relaxation: Relaxation, seconds_left: Callable[[], float]) -> Vertex | None:
-    """The best vertex, from that of a sample; None where there is no time."""
+def _near_sample(relaxation: Relaxation, budget: Budget) -> Vertex | None:
+    """The best vertex, from that of a sample; None where too little work remains."""
     sample = SampledProblem.of(relaxation.problem, relaxation.matter)
     sampled = sample.relaxation(relaxation.goal, relaxation.floors)
-    vertex = sampled.solve(seconds_left)
+    vertex = sampled.solve(budget)
     if vertex is None:
-        return relaxation.solve(seconds_left)
+        return relaxation.solve(budget)
     relaxation.begin_at(sample.start(sampled, vertex, relaxation))
     # Where all of a load can be had, its costs are of no use: most steps change nothing.
     if vertex.bound < relaxation.goal.most(sample.problem) * (1 - ALL):
-        found = relaxation.solve(seconds_left, steps=ENOUGH)
+        found = relaxation.solve(budget, steps=ENOUGH)
         if found is not None:
             return found
     relaxation.perturb(1.0)
-    found = relaxation.solve(seconds_left)
+    found = relaxation.solve(budget)
     relaxation.perturb(0.0)
     return found

@@ -6,7 +6,8 @@ import highspy
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.branch_and_bound import FEASIBLE_POINT, SearchLimits
+from inferno_optimizer.solvers.branch_and_bound import FEASIBLE_POINT
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.goals import (
     Floor,
@@ -45,8 +46,9 @@ def best_of(
     goal: Goal,
     floors: tuple[Floor, ...],
     opening: Opening,
-    limits: SearchLimits,
     known: IntArray,
+    budget: Budget,
+    gap: float = 0.0,
 ) -> Found:
     """The plan of an opening that reaches most of a goal and keeps the floors.
 
@@ -56,12 +58,12 @@ def best_of(
         What is maximized, and what is kept.
     opening
         Cases with an open column have nothing else.
-    limits
-        When to stop; the gap in units of the goal.
     known
         A plan that keeps the floors, from which to begin if it is one of the opening.
+    budget, gap
+        When to stop; the gap in units of the goal.
     """
-    return _Program(problem, goal, floors, opening).solve(limits, known)
+    return _Program(problem, goal, floors, opening).solve(known, budget, gap)
 
 
 @dataclass
@@ -114,15 +116,14 @@ class _Program:
         self._add_variables()
         self._add_constraints()
 
-    def solve(self, limits: SearchLimits, known: IntArray) -> Found:
+    def solve(self, known: IntArray, budget: Budget, gap: float) -> Found:
         """Run HiGHS."""
         solver = highspy.Highs()
         for option, setting in {
             "output_flag": False,
             "threads": 1,
             "mip_rel_gap": 0.0,
-            "mip_abs_gap": max(limits.gap, 0.0) / self._scale,
-            "time_limit": max(limits.seconds, 0.0),
+            "mip_abs_gap": max(gap, 0.0) / self._scale,
         }.items():
             solver.setOptionValue(option, setting)
         solver.passModel(self._model())
@@ -130,10 +131,10 @@ class _Program:
             start = highspy.HighsSolution()
             start.col_value = self._values(known)
             solver.setSolution(start)
-        solver.run()
+        status = budget.run_branch_and_bound(solver)
         info = solver.getInfo()
         bound = -info.mip_dual_bound * self._scale + self._fixed_worth
-        if solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
+        if status == highspy.HighsModelStatus.kInfeasible:
             return Found(None, -np.inf)
         if info.primal_solution_status != FEASIBLE_POINT:
             return Found(None, bound)

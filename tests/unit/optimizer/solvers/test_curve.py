@@ -9,7 +9,7 @@ import pytest
 
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import CurvePoint
-from inferno_optimizer.solvers.assignment import Timer
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.incumbent import SearchProgress
 from inferno_optimizer.solvers.partial.levels import solve_by_levels
 from inferno_optimizer.system import System
@@ -126,7 +126,7 @@ def test_wherever_time_ends_the_plan_is_at_least_the_incumbent(readings: int, sm
 
     outcome = solve_by_levels(
         problem_of(rows),
-        Timer(lambda: 20.0 - clock()),
+        Budget.of(20.0, lambda: 20.0 - clock()),
         0.0,
         delayed=False,
         small=small,

@@ -13,7 +13,8 @@ from inferno_optimizer.optimize import optimize
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import Solution
-from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, Timer
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.failures import Failures
 from inferno_optimizer.solvers.partial.solve import PartialPlan, solve_partial
 from inferno_optimizer.system import Options, SaturationPolicy, System
@@ -124,8 +125,8 @@ def test_a_search_that_ends_with_less_than_greedy_is_not_followed(
     system = tight(20, Options(saturation_policy=SaturationPolicy.HOLD))
     greedy = optimize(system)
 
-    def poor(candidates: Candidates, capacity: IntArray, timer: Timer) -> PartialPlan:
-        plan = solve_partial(candidates, capacity, timer)
+    def poor(candidates: Candidates, capacity: IntArray, budget: Budget) -> PartialPlan:
+        plan = solve_partial(candidates, capacity, budget)
         nothing = Assignment.of_rows(candidates, np.full(len(candidates.cases), NO_ROW))
         unserved = dict.fromkeys(plan.served, 0.0)
         return replace(plan, assignment=nothing, served=unserved, out_of_time=out_of_time)

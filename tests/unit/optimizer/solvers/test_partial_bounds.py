@@ -12,7 +12,7 @@ import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from inferno_optimizer.sizing.queueing import FloatArray
-from inferno_optimizer.solvers.assignment import Timer
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.partial.goals import GoalKind, Reached
 from inferno_optimizer.solvers.partial.levels import Outcome, solve_by_levels
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
@@ -89,9 +89,9 @@ def test_no_plan_exceeds_what_is_proven_wherever_the_search_ends(
     seed: int, tolerance: float | None, looks: int
 ) -> None:
     problem, number = problem_with(seed), count()
-    timer = Timer(lambda: 20.0 * (1 - next(number) / looks))
+    budget = Budget.of(20.0, lambda: 1.0 - next(number) / looks)
 
-    outcome = solve_by_levels(problem, timer, tolerance, delayed=False, small=0)
+    outcome = solve_by_levels(problem, budget, tolerance, delayed=False, small=0)
 
     assert exceeded(problem, outcome) == []
 
@@ -100,9 +100,9 @@ def test_no_plan_exceeds_what_is_proven_wherever_the_search_ends(
 @pytest.mark.parametrize("seed", [6, *extended(8)])
 def test_the_proof_of_a_level_is_about_plans_as_good_as_the_one_before_its_turn(seed: int) -> None:
     problem, number = problem_with(seed, priorities=3), count()
-    timer = Timer(lambda: 20.0 * (1 - next(number) / 600))
+    budget = Budget.of(20.0, lambda: 1.0 - next(number) / 600)
 
-    outcome = solve_by_levels(problem, timer, 0.02, delayed=False, small=0)
+    outcome = solve_by_levels(problem, budget, 0.02, delayed=False, small=0)
 
     served = [reached for reached in outcome.reached if reached.goal.kind is GoalKind.SERVED]
     floors = {floor.goal: floor.load for floor in served[2].floors}
@@ -118,7 +118,7 @@ def test_no_plan_exceeds_what_is_proven_of_a_small_problem_in_no_time(
 ) -> None:
     problem = problem_with(seed)
 
-    outcome = solve_by_levels(problem, Timer(lambda: seconds), None, delayed=False)
+    outcome = solve_by_levels(problem, Budget.of(seconds), None, delayed=False)
 
     assert exceeded(problem, outcome) == []
 

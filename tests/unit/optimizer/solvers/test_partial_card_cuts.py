@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.sizing.cards import Cards
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.partial.card_cuts import CardCuts
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind
 from inferno_optimizer.solvers.partial.relaxation import Basis, Relaxation, Start
@@ -49,10 +50,10 @@ def test_a_relaxation_may_begin_where_one_with_other_cuts_ended() -> None:
     floors = (Floor(served, 10.0, whole=False),)
     start = Start(np.zeros(len(problem.case), dtype=np.bool_), Basis.empty(problem))
     first = Relaxation(problem, served, floors, start)
-    first.solve(lambda: 10.0)
+    first.solve(Budget.of(10.0))
 
     again = Start(start.known, first.basis())
-    vertex = Relaxation(more, served, floors, again).solve(lambda: 10.0)
+    vertex = Relaxation(more, served, floors, again).solve(Budget.of(10.0))
 
     assert len(more.card_cuts.room) == len(sizes) > len(problem.card_cuts.room)
     assert vertex is not None
@@ -68,7 +69,7 @@ def test_the_relaxation_knows_how_many_replicas_of_four_cards_there_are(
     problem = problem_of(system_of(demands, units, {"x": cards}, EXHAUSTIVE))
     start = Start(np.zeros(len(problem.case), dtype=np.bool_), Basis.empty(problem))
 
-    vertex = Relaxation(problem, Goal(GoalKind.SERVED, 0), (), start).solve(lambda: 10.0)
+    vertex = Relaxation(problem, Goal(GoalKind.SERVED, 0), (), start).solve(Budget.of(10.0))
 
     assert vertex is not None
     assert vertex.bound == pytest.approx(replicas)

@@ -6,6 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.partial.dive import Diver
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
@@ -37,7 +38,7 @@ def market(seed: int, servers: int = 60, power: int = 3) -> ReplicaProblem:
 def first_level_kept(problem: ReplicaProblem, part: float) -> tuple[Floor, ...]:
     """The floor of a part of what the relaxation serves of the first level."""
     first = Goal(GoalKind.SERVED, 0)
-    vertex = relaxation_of(problem, first, ()).solve(lambda: SECONDS)
+    vertex = relaxation_of(problem, first, ()).solve(Budget.of(SECONDS))
     assert vertex is not None
     return (Floor(first, part * vertex.bound, whole=False),)
 
@@ -52,8 +53,9 @@ def test_a_dive_does_not_split_one_server_after_the_other_of_those_with_the_same
     cards = {"X": 100, "Z": 350}  # for one card each more or less, so that one server is split
     problem = problem_of(system_of(demands, accelerators(X=10, Z=12), cards, EXHAUSTIVE))
     relaxation, solutions = relaxation_of(problem, Goal(GoalKind.SERVED, 0), ()), count()
+    budget = Budget.of(SECONDS, lambda: SECONDS + 0 * next(solutions))
     nobody = np.zeros(len(problem.cases), dtype=np.bool_)
-    diver = Diver(problem, relaxation, nobody, lambda: 0.0, lambda: SECONDS + 0 * next(solutions))
+    diver = Diver(problem, relaxation, nobody, lambda: 0.0, budget)
 
     vertex = next(diver.dive(np.zeros(len(problem.case), dtype=np.bool_), 5), None)
 
@@ -70,7 +72,7 @@ def test_a_solution_with_enough_is_found_though_its_columns_are_not_in_the_progr
     problem = market(seed)
     floors = first_level_kept(problem, 0.97)
     relaxation = relaxation_of(problem, SECOND, floors)
-    root = relaxation.solve(lambda: SECONDS)
+    root = relaxation.solve(Budget.of(SECONDS))
     assert root is not None
     forbidden = np.zeros(len(problem.case), dtype=np.bool_)
     outside = np.flatnonzero(~relaxation.active)
@@ -78,10 +80,10 @@ def test_a_solution_with_enough_is_found_though_its_columns_are_not_in_the_progr
     largest = np.argsort(-problem.weight[cases], kind="stable")[:4]
     forbidden[np.isin(problem.case, cases[largest])] = True
     forbidden[outside[first[largest]]] = False
-    free = relaxation_of(problem, SECOND, floors).solve(lambda: SECONDS, forbidden)
+    free = relaxation_of(problem, SECOND, floors).solve(Budget.of(SECONDS), forbidden)
     assert free is not None
 
-    found = relaxation.solve(lambda: SECONDS, forbidden, least=0.9 * free.bound)
+    found = relaxation.solve(Budget.of(SECONDS), forbidden, least=0.9 * free.bound)
 
     assert free.missing == pytest.approx(0.0, abs=1e-9)
     assert found is not None

@@ -6,8 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from inferno_optimizer.solvers.assignment import Timer
-from inferno_optimizer.solvers.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.levels import GIVEN_UP
 from inferno_optimizer.solvers.partial.all_held import AllHeld
 from inferno_optimizer.solvers.partial.filling import filled
@@ -32,10 +31,9 @@ SECONDS = 20.0
 
 
 def solved_as_large(system: System) -> tuple[ReplicaProblem, Outcome]:
-    """A small system solved as if it were a large one; a clock that stands still."""
+    """A small system solved as if it were a large one."""
     problem = problem_of(system)
-    timer = Timer(lambda: SECONDS)
-    return problem, solve_by_levels(problem, timer, None, delayed=False, small=0)
+    return problem, solve_by_levels(problem, Budget.of(SECONDS), None, delayed=False, small=0)
 
 
 @pytest.mark.slow
@@ -79,7 +77,7 @@ def test_all_that_runs_is_held_on_cards_where_rounding_alone_does_not_find_that(
     first = filled(problem, nothing, everybody, only_hold=True)
     incumbent = GoalIncumbent(problem, Goal(GoalKind.HELD, 0), (), (), first)
 
-    AllHeld(incumbent, WarmStart(problem), lambda: SECONDS).search()
+    AllHeld(incumbent, WarmStart(problem), Budget.of(SECONDS)).search()
 
     assert problem.load(problem.holding(first)) < held * (1 - 1e-9)
     assert np.all(problem.used(incumbent.counts) <= problem.capacity)
@@ -93,7 +91,6 @@ def test_all_that_runs_is_held_on_cards_where_rounding_alone_does_not_find_that(
 @pytest.mark.parametrize("running", [True, *extended(False)], ids=["running", "from nothing"])
 def test_no_plan_that_keeps_the_floors_of_a_bound_exceeds_it(running: bool, fleets: int) -> None:
     random = Random(f"floors {running}")  # noqa: S311 - a repeatable choice, not a secret
-    limits = SearchLimits(SECONDS, 0.0)
     proven = 0
     for _ in range(fleets):
         fleet = random_fleet(random, 12, running=running)
@@ -103,7 +100,12 @@ def test_no_plan_that_keeps_the_floors_of_a_bound_exceeds_it(running: bool, flee
         everything = Opening(np.ones(len(problem.case), np.bool_), np.zeros_like(outcome.counts))
         for reached in outcome.reached:
             found = best_of(
-                problem, reached.goal, reached.floors, everything, limits, outcome.counts
+                problem,
+                reached.goal,
+                reached.floors,
+                everything,
+                outcome.counts,
+                Budget.of(SECONDS),
             )
             if found.counts is not None:
                 most = reached.goal.worth(problem, found.counts)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from inferno_optimizer.solvers.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.partial.filling import filled
 from inferno_optimizer.solvers.partial.goals import Goal, GoalKind
 from inferno_optimizer.solvers.partial.neighbourhood import around, between
@@ -19,7 +19,7 @@ SERVED = Goal(GoalKind.SERVED, 0)
 
 def vertex_of(problem: ReplicaProblem) -> Vertex:
     start = Start(np.zeros(len(problem.case), dtype=np.bool_), Basis.empty(problem))
-    vertex = Relaxation(problem, SERVED, (), start).solve(lambda: 10.0)
+    vertex = Relaxation(problem, SERVED, (), start).solve(Budget.of(10.0))
     assert vertex is not None
     return vertex
 
@@ -53,7 +53,7 @@ def test_to_solve_them_again_mends_a_plan_that_no_single_change_does() -> None:
     assert filled(problem, crossed, everything, only_hold=False).tolist() == crossed.tolist()
 
     opening = Opening(between(problem, vertex, crossed, most=1), crossed)
-    found = best_of(problem, SERVED, (), opening, SearchLimits(10.0, 0.0), crossed)
+    found = best_of(problem, SERVED, (), opening, crossed, Budget.of(10.0))
 
     assert found.counts is not None
     assert SERVED.worth(problem, crossed) == 80
@@ -70,7 +70,7 @@ def test_around_a_vertex_only_the_server_that_it_splits_is_open() -> None:
 
     columns, counts = around(problem, vertex, least, matter, cases=0, most=1)
     opening = Opening(columns, counts)
-    found = best_of(problem, SERVED, (), opening, SearchLimits(10.0, 0.0), nothing)
+    found = best_of(problem, SERVED, (), opening, nothing, Budget.of(10.0))
 
     assert vertex.bound == 120
     assert np.unique(problem.case[columns]).shape == (1,)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Vertex
@@ -22,7 +23,7 @@ def problem_with(demands: list[Demand], capacity: dict[str, int]) -> ReplicaProb
 def solved(problem: ReplicaProblem, goal: Goal, floors: tuple[Floor, ...] = ()) -> Vertex:
     """The best vertex of a goal."""
     nothing = np.zeros(len(problem.case), dtype=np.int64)
-    vertex = WarmStart(problem).relaxation(problem, goal, floors, nothing).solve(lambda: 60.0)
+    vertex = WarmStart(problem).relaxation(problem, goal, floors, nothing).solve(Budget.of(60.0))
     assert vertex is not None
     return vertex
 

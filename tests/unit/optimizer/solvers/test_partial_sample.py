@@ -5,6 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Relaxation
@@ -49,7 +50,7 @@ def near_sample(relaxation: Relaxation) -> Relaxation:
     """The same relaxation, from where that of a sample ends."""
     sample = SampledProblem.of(relaxation.problem, relaxation.matter, LARGE, SAMPLED)
     sampled = sample.relaxation(relaxation.goal, relaxation.floors)
-    vertex = sampled.solve(lambda: SECONDS)
+    vertex = sampled.solve(Budget.of(SECONDS))
     assert vertex is not None
     relaxation.begin_at(sample.start(sampled, vertex, relaxation))
     return relaxation
@@ -61,7 +62,7 @@ def floors_before(problem: ReplicaProblem, goal: Goal) -> tuple[Floor, ...]:
         return ()
     first = Goal(GoalKind.SERVED, 0)
     whole = Floor(HELD, HELD.most(problem), whole=True)
-    best = cold(problem, first, (whole,)).solve(lambda: SECONDS)
+    best = cold(problem, first, (whole,)).solve(Budget.of(SECONDS))
     assert best is not None
     return whole, Floor(first, 0.99 * best.bound, whole=False)
 
@@ -70,25 +71,25 @@ def floors_before(problem: ReplicaProblem, goal: Goal) -> tuple[Floor, ...]:
 def test_a_relaxation_proves_the_same_from_a_sample_in_fewer_steps(goal: Goal) -> None:
     problem = market(1)
     floors = floors_before(problem, goal)
-    best = cold(problem, goal, floors).solve(lambda: SECONDS)
+    best = cold(problem, goal, floors).solve(Budget.of(SECONDS))
     assert best is not None
 
-    found = near_sample(cold(problem, goal, floors)).solve(lambda: SECONDS, steps=STEPS)
+    found = near_sample(cold(problem, goal, floors)).solve(Budget.of(SECONDS), steps=STEPS)
 
     assert found is not None
     assert found.bound == pytest.approx(best.bound)
-    assert cold(problem, goal, floors).solve(lambda: SECONDS, steps=STEPS) is None
+    assert cold(problem, goal, floors).solve(Budget.of(SECONDS), steps=STEPS) is None
 
 
 @pytest.mark.parametrize("goal", [HELD, SECOND, VALUE])
 def test_a_start_that_may_take_a_sample_proves_what_each_other_one_proves(goal: Goal) -> None:
     problem = market(2)
     floors = floors_before(problem, goal)
-    best = cold(problem, goal, floors).solve(lambda: SECONDS)
+    best = cold(problem, goal, floors).solve(Budget.of(SECONDS))
     nothing = np.zeros(len(problem.case), dtype=np.int64)
     start = WarmStart(problem, many=SERVERS // 2, steps=0)
 
-    found = start.solved(start.relaxation(problem, goal, floors, nothing), lambda: SECONDS)
+    found = start.solved(start.relaxation(problem, goal, floors, nothing), Budget.of(SECONDS))
 
     assert best is not None
     assert found is not None

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from inferno_optimizer.solvers.assignment import Timer
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.incumbent import SearchProgress
 from inferno_optimizer.solvers.partial.levels import Outcome, solve_by_levels
 from tests.solvers.levels import Rows
@@ -26,9 +26,8 @@ def solve(
 ) -> Outcome:
     """Search, or solve the program of all columns where it has few enough."""
     observe = None if told is None else told.append
-    timer = Timer(lambda: 60.0)
     return solve_by_levels(
-        problem_of(rows), timer, tolerance, delayed=False, small=small, observe=observe
+        problem_of(rows), Budget.of(60.0), tolerance, delayed=False, small=small, observe=observe
     )
 
 
@@ -131,7 +130,7 @@ def test_by_default_a_class_gives_up_nine_of_ten_thousand_requests(
 def test_without_any_time_the_first_plan_is_the_answer() -> None:
     rows = random_rows(1, cases=300)
 
-    outcome = solve_by_levels(problem_of(rows), Timer(lambda: 0.0), None, delayed=False, small=0)
+    outcome = solve_by_levels(problem_of(rows), Budget.of(0.0), None, delayed=False, small=0)
 
     assert rows.fits(outcome.counts > 0)
     assert outcome.counts.any()

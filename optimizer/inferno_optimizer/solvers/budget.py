@@ -1,0 +1,132 @@
+"""The work that a search may still do, counted so that it ends at the same place on any machine.
+
+The unit is a second of the machine on which the costs were measured, while nothing else ran. What
+HiGHS does is counted in steps of the simplex method, or looks at its limits, and coefficients of
+its program; all else by the size of arrays. The wall clock is the last stop only.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import highspy
+
+UNLIMITED = 2**31 - 1
+"""Steps of HiGHS without a limit."""
+
+LINEAR, LINEAR_STEP = 1.4e-7, 2.4e-9
+"""A linear program, and a step of its solution; for each coefficient."""
+
+MIXED, LOOK = 2e-6, 3.3e-6
+"""A mixed integer program, and what HiGHS does from one look at its limits to the next; for each
+coefficient. It tells of no steps before the end."""
+
+PRICING, PLAN, STEP = 3e-8, 6e-7, 1.5e-8
+"""To price all columns, for each coefficient; to complete a plan, and to change one case of it, for
+each column."""
+
+FOREVER = 1e9
+"""Seconds that are no limit."""
+
+LOOKS = highspy.cb.HighsCallbackType.kCallbackMipInterrupt
+
+
+@dataclass(slots=True)
+class _Account:
+    """What all parts of a budget spend from."""
+
+    left: float
+    seconds_left: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A part of the work that remains; what is spent of it is spent of all of it.
+
+    It is over when its work is done, or when its time ends.
+    """
+
+    _account: _Account
+    _kept: float = 0.0
+    _kept_seconds: float = 0.0
+
+    @classmethod
+    def of(cls, units: float, seconds_left: Callable[[], float] = lambda: FOREVER) -> "Budget":
+        """So much work, in the time that remains."""
+        return cls(_Account(units, seconds_left))
+
+    @property
+    def left(self) -> float:
+        """Units of work that remain; negative when more was spent."""
+        return self._account.left - self._kept
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the time ends."""
+        return self._account.seconds_left() - self._kept_seconds
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no work remains, or no time."""
+        return self.left <= 0 or self.seconds_left <= 0
+
+    @property
+    def whole(self) -> "Budget":
+        """All that remains, of which this is a part."""
+        return Budget(self._account)
+
+    def part(self, share: float) -> "Budget":
+        """A share of the work that remains.
+
+        Where the time would end before the work is done, parts that come first get more of it, but
+        not all: a share of a half has three quarters of the time.
+        """
+        others = max(1 - share, 0.0) ** 2 * self.seconds_left
+        return Budget(
+            self._account, self._kept + (1 - share) * self.left, self._kept_seconds + others
+        )
+
+    def without(self, seconds: float) -> "Budget":
+        """The same, but for work that takes so many seconds, and the time for it."""
+        return Budget(self._account, self._kept + seconds, self._kept_seconds + seconds)
+
+    def spend(self, units: float) -> None:
+        """Tell of work that is done."""
+        self._account.left -= units
+
+    def run_simplex(
+        self, solver: highspy.Highs, steps: int = UNLIMITED
+    ) -> highspy.HighsModelStatus:
+        """Solve a linear program, in so many steps at most."""
+        size = solver.getNumNz()
+        affordable = (self.left - LINEAR * size) / (LINEAR_STEP * max(size, 1))
+        steps = int(min(steps, max(affordable, 0) + 1))
+        solver.setOptionValue("simplex_iteration_limit", steps)
+        solver.setOptionValue("time_limit", solver.getRunTime() + max(self.seconds_left, 0.0))
+        solver.run()
+        taken = solver.getInfo().simplex_iteration_count
+        self.spend(size * (LINEAR + LINEAR_STEP * taken))
+        status: highspy.HighsModelStatus = solver.getModelStatus()
+        return status
+
+    def run_branch_and_bound(self, solver: highspy.Highs) -> highspy.HighsModelStatus:
+        """Solve a mixed integer program."""
+        size = solver.getNumNz()
+        self.spend(size * MIXED)
+
+        def look(_kind: object, _text: str, _known: object, reply: _Reply, _: object) -> None:
+            reply.user_interrupt = self.left <= 0
+            self.spend(size * LOOK)
+
+        solver.setOptionValue("time_limit", max(self.seconds_left, 0.0))
+        solver.setCallback(look, None)
+        solver.startCallback(LOOKS)
+        solver.run()
+        status: highspy.HighsModelStatus = solver.getModelStatus()
+        return status
+
+
+class _Reply(Protocol):
+    """What HiGHS is told when it looks at its limits."""
+
+    user_interrupt: bool
