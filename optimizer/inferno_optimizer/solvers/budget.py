@@ -1,12 +1,13 @@
 """The work that a search may still do, counted so that it ends at the same place on any machine.
 
 The unit is a second of the machine on which the costs were measured, while nothing else ran. What
-HiGHS does is counted in steps of the simplex method, or looks at its limits, and coefficients of
-its program; all else by the size of arrays. The wall clock is the last stop only.
+HiGHS does is counted in steps of the simplex method and coefficients of its program; all else by
+the size of arrays. The wall clock is the last stop only.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import Protocol
 
 import highspy
@@ -17,9 +18,12 @@ UNLIMITED = 2**31 - 1
 LINEAR, LINEAR_STEP = 1.4e-7, 2.4e-9
 """A linear program, and a step of its solution; for each coefficient."""
 
-MIXED, LOOK = 2e-6, 3.3e-6
-"""A mixed integer program, and what HiGHS does from one look at its limits to the next; for each
-coefficient. It tells of no steps before the end."""
+MIXED, MIXED_STEP = 3e-6, 2.1e-4
+"""A mixed integer program, for each coefficient, and a step of all its relaxations."""
+
+LOOK = 6e-6
+"""What HiGHS does in a mixed integer program from one look at its limits to the next, for each
+coefficient: it tells of its steps at the end only."""
 
 PRICING, PLAN, STEP = 3e-8, 6e-7, 1.5e-8
 """To price all columns, for each coefficient; to complete a plan, and to change one case of it, for
@@ -111,17 +115,17 @@ class Budget:
 
     def run_branch_and_bound(self, solver: highspy.Highs) -> highspy.HighsModelStatus:
         """Solve a mixed integer program."""
-        size = solver.getNumNz()
-        self.spend(size * MIXED)
+        size, looks = solver.getNumNz(), count(1)
+        affordable = (self.left - size * MIXED) / (size * LOOK) if size else 0.0
 
         def look(_kind: object, _text: str, _known: object, reply: _Reply, _: object) -> None:
-            reply.user_interrupt = self.left <= 0
-            self.spend(size * LOOK)
+            reply.user_interrupt = next(looks) > affordable
 
         solver.setOptionValue("time_limit", max(self.seconds_left, 0.0))
         solver.setCallback(look, None)
         solver.startCallback(LOOKS)
         solver.run()
+        self.spend(size * MIXED + solver.getInfo().simplex_iteration_count * MIXED_STEP)
         status: highspy.HighsModelStatus = solver.getModelStatus()
         return status
 
