@@ -99,6 +99,7 @@ class GoalStage:
         self._incumbent, self._problem, self._goal = incumbent, incumbent.problem, incumbent.goal
         self._tolerance, self._start, self._budget = tolerance, start, budget
         self._is_last_load = incumbent.is_last and incumbent.goal.kind is not GoalKind.VALUE
+        self._parts = LargeNeighbourhoods(incumbent, budget)
         self._to_prove = budget.part(1 + PROOF * self._is_last_load)
 
     def run(self) -> GoalProof:
@@ -148,9 +149,8 @@ class GoalStage:
         if vertex is None:
             return proof
         incumbent.near = self._tolerance.near(self._goal, vertex.bound)
-        parts = LargeNeighbourhoods(incumbent, self._budget)
-        search = BranchAndDive(incumbent, relaxation, vertex, parts, for_tree, self._budget)
-        base = self._search(search, parts, vertex)
+        search = BranchAndDive(incumbent, relaxation, vertex, self._parts, for_tree, self._budget)
+        base = self._search(search, vertex)
         bound = min(proof.bound, search.tree.bound)
         self._refine(search, vertex, base, search.tree.bound if incumbent.is_last else bound)
         if self._is_last_load:
@@ -176,9 +176,7 @@ class GoalStage:
                 break
         return min(known, tree.bound)
 
-    def _search(
-        self, search: BranchAndDive, parts: LargeNeighbourhoods, vertex: Vertex
-    ) -> IntArray:
+    def _search(self, search: BranchAndDive, vertex: Vertex) -> IntArray:
         """Round, solve around vertices, and dive; the best plan, if it does not keep a floor."""
         incumbent, tree = self._incumbent, search.tree
         search.offer_roundings(vertex)
@@ -187,7 +185,7 @@ class GoalStage:
             search.dive_around()
             search.dive_first()
         if not search.branch_at_first() and not self._is_far(tree.bound):
-            parts.solve_around(tree.vertices(AROUND), tree.bound)
+            self._parts.solve_around(tree.vertices(AROUND), tree.bound)
         base = incumbent.counts
         if self._misses(tree.bound, 1):  # else later levels need the time
             if not is_far:
