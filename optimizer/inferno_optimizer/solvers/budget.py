@@ -15,17 +15,17 @@ import highspy
 UNLIMITED = 2**31 - 1
 """Steps of HiGHS without a limit."""
 
-LINEAR, LINEAR_STEP = 1.4e-7, 2.4e-9
-"""A linear program, and a step of its solution; for each coefficient."""
+LINEAR, LINEAR_STEP, FACTOR = 4e-8, 3e-5, 1e-9
+"""A linear program, for each coefficient; a step of its solution, and that for each coefficient."""
 
-MIXED, MIXED_STEP = 3e-6, 2.1e-4
+MIXED, MIXED_STEP = 3e-6, 1.7e-4
 """A mixed integer program, for each coefficient, and a step of all its relaxations."""
 
 LOOK = 6e-6
 """What HiGHS does in a mixed integer program from one look at its limits to the next, for each
 coefficient: it tells of its steps at the end only."""
 
-PRICING, PLAN, STEP = 3e-8, 6e-7, 1.5e-8
+PRICING, PLAN, STEP = 2e-8, 4e-7, 1e-8
 """To price all columns, for each coefficient; to complete a plan, and to change one case of it, for
 each column."""
 
@@ -103,13 +103,14 @@ class Budget:
     ) -> highspy.HighsModelStatus:
         """Solve a linear program, in so many steps at most."""
         size = solver.getNumNz()
-        affordable = (self.left - LINEAR * size) / (LINEAR_STEP * max(size, 1))
+        step = LINEAR_STEP + FACTOR * size
+        affordable = (self.left - LINEAR * size) / step
         steps = int(min(steps, max(affordable, 0) + 1))
         solver.setOptionValue("simplex_iteration_limit", steps)
         solver.setOptionValue("time_limit", solver.getRunTime() + max(self.seconds_left, 0.0))
         solver.run()
         taken = solver.getInfo().simplex_iteration_count
-        self.spend(size * (LINEAR + LINEAR_STEP * taken))
+        self.spend(LINEAR * size + step * taken)
         status: highspy.HighsModelStatus = solver.getModelStatus()
         return status
 

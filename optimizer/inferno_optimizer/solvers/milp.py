@@ -62,7 +62,7 @@ MIXES = 2.0
 
 HALF = 0.5
 
-SCALE, WORK_PER_ROW = 0.8, 2e-5
+SCALE, WORK_PER_ROW = 0.95, 2e-5
 """Work of a search for each second of the time limit, less so much for each row of the candidate
 table, which is sized, filled and decided on as well: a machine that is 1.4 times slower or busier
 than that of `budget.py` does all of it in time, and finds the same plan."""

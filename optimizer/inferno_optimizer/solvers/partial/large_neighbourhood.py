@@ -24,7 +24,7 @@ from inferno_optimizer.solvers.partial.neighbourhood import (
 from inferno_optimizer.solvers.partial.relaxation import Vertex
 from inferno_optimizer.solvers.partial.whole_replicas import Found, Opening, best_of
 
-EXCHANGED, SPREAD, PATIENCE = 30, 10, 6
+EXCHANGED, SPREAD, PATIENCE = 120, 10, 6
 """Cases that exchange replicas at first, among so many times as many; how often in vain before
 they are twice as many."""
 

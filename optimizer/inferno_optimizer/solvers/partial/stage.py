@@ -35,7 +35,7 @@ from inferno_optimizer.solvers.partial.warm_start import WarmStart
 HALF = 0.5
 """Share of the time that is left of a goal for each part that is solved again."""
 
-SEARCHED, SEARCHED_LAST = 0.7, 0.5
+SEARCHED, SEARCHED_LAST = 0.3, 0.5
 """Share of the time of a goal in which columns are decided; then replicas are exchanged. The last
 level and the value leave more time for cases that are solved again."""
 

@@ -81,15 +81,13 @@ def test_with_cards_for_all_no_bound_is_above_the_sum_of_the_least_values(seed: 
 
 
 @pytest.mark.parametrize("seed", range(8, 12))
-def test_a_level_that_hardly_fits_is_served_entirely_in_spite_of_a_large_tolerance(
-    seed: int,
-) -> None:
+def test_a_level_that_hardly_fits_is_served_entirely_in_spite_of_the_tolerance(seed: int) -> None:
     rows = random_rows(seed, cases=30, levels=2)
     first = np.zeros(len(rows.case), dtype=np.bool_)
     first[rows.starts] = rows.level[rows.starts] == 0
     used = np.bincount(rows.type[first], rows.cards[first], len(rows.capacity))
 
-    outcome = solve(replace(rows, capacity=np.ceil(1.1 * used)), tolerance=0.3)
+    outcome = solve(replace(rows, capacity=np.ceil(1.1 * used)))
 
     assert rows.served(outcome.counts > 0)[0] == rows.loads()[0]
 
