@@ -103,7 +103,9 @@ def formulate(
             program += entire[case] <= served[case] + ROUNDING
 
     def load(of: Goal) -> pulp.LpAffineExpression:
-        shares = {GoalKind.HELD: held, GoalKind.ENTIRE: entire}.get(of.kind, dict(enumerate(served)))
+        shares = {GoalKind.HELD: held, GoalKind.ENTIRE: entire}.get(
+            of.kind, dict(enumerate(served))
+        )
         cases = np.flatnonzero(problem.level == of.level).tolist()
         return total(float(problem.weight[i]) * shares[i] for i in cases if i in shares)
 

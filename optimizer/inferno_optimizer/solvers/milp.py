@@ -199,7 +199,7 @@ class _Search:
         candidates, plan = self.candidates, None
         if not self.budget.is_over:
             plan = self.failures.attempt(
-                "search", lambda: solve_partial(candidates, self.capacity, self.budget)
+                "search", lambda: solve_partial(candidates, self.capacity, self.budget, self.greedy)
             )
         if plan is None:
             return self._greedy_in_part(loads_wanted(candidates))

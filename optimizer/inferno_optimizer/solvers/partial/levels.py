@@ -62,6 +62,7 @@ def solve_by_levels(
     delayed: bool,
     small: int = SMALL,
     observe: ProgressObserver | None = None,
+    known: IntArray | None = None,
 ) -> Outcome:
     """Solve a problem.
 
@@ -80,10 +81,12 @@ def solve_by_levels(
         Up to so many columns the problem is solved to the last digit.
     observe
         Is told of every improvement; None where nobody wants to know.
+    known
+        A plan that fits, so that the answer is no worse: replicas of each column.
     """
     goals = tuple(goals_of(problem, delayed=delayed))
     exact = len(problem.case) <= small
-    search = _GoalByGoal(problem, budget, tolerance, observe, exact=exact)
+    search = _GoalByGoal(problem, budget, tolerance, observe, known, exact=exact)
     if not len(problem.case):
         return search.nothing(goals)
     for place, goal in enumerate(goals):
@@ -100,6 +103,7 @@ class _GoalByGoal:
         budget: Budget,
         tolerance: float | None,
         observe: ProgressObserver | None,
+        known: IntArray | None,
         *,
         exact: bool,
     ) -> None:
@@ -107,6 +111,7 @@ class _GoalByGoal:
         self._tolerance = GoalTolerance.of(tolerance, exact=exact)
         self._counts = np.zeros(len(problem.case), dtype=np.int64)
         self._lots = np.ones_like(self._counts)
+        self._known = known
         self._start = WarmStart(problem)
         self._floors: tuple[Floor, ...] = ()
         self._reached: tuple[Reached, ...] = ()
@@ -134,7 +139,7 @@ class _GoalByGoal:
 
     def reach(self, goal: Goal, ahead: int) -> None:
         """Reach the most of a goal, in its share of the work."""
-        if goal.kind is GoalKind.VALUE:
+        if goal.kind is not GoalKind.HELD:
             self._take_whole_rows()
         shares = 1 if goal.kind is GoalKind.HELD else 2
         if goal.kind is GoalKind.HELD:
@@ -148,6 +153,8 @@ class _GoalByGoal:
         """Improve the plan as to a goal; what is proven."""
         problem, floors = self._problem, self._floors
         incumbent = GoalIncumbent(problem, goal, floors, self._reached, self._counts, self._observe)
+        if self._known is not None:
+            incumbent.offer(self._known // self._lots)
         stage = GoalStage(incumbent, self._tolerance, self._start, budget)
         proof = self._failures.attempt(str(goal), stage.run)
         if proof is None:  # nothing is proven where a step failed; the plan is the best so far
@@ -169,7 +176,7 @@ class _GoalByGoal:
         """From now on cases of levels that are served entirely have all of a column or none."""
         problem, cases = self._problem, served_entirely(self._problem, self._floors)
         of_cases = problem.columns_of(cases)
-        self._lots = np.where(of_cases, problem.full, 1.0).astype(np.int64)
+        self._lots *= np.where(of_cases, problem.full, 1.0).astype(np.int64)
         self._counts = np.where(of_cases, self._counts > 0, self._counts).astype(np.int64)
         self._problem = problem.entirely(cases)
 

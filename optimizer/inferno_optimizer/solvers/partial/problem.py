@@ -19,7 +19,13 @@ from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.moves import penalty_shares
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.assignment import NO_ROW, KeptReplicas, cost_kept, share_kept
+from inferno_optimizer.solvers.assignment import (
+    NO_ROW,
+    Assignment,
+    KeptReplicas,
+    cost_kept,
+    share_kept,
+)
 from inferno_optimizer.solvers.exact.program import BoolArray, weight_of
 from inferno_optimizer.solvers.partial.card_cuts import CardCuts
 from inferno_optimizer.solvers.running import Lot, Running, lots_of
@@ -192,6 +198,12 @@ class ReplicaProblem(Columns):
             standing=np.where(of_cases, 0.0, self.standing),
             cards=replace(cards, count=cards.count * lots[cards.owner]),
         )
+
+    def counts_of(self, plan: Assignment) -> IntArray:
+        """Replicas of each column that a plan has of a row; shape (columns,)."""
+        case = self.cases[self.case]
+        chosen = self.serves & (plan.rows[case] == self.row)
+        return np.where(chosen, np.minimum(plan.replicas[case], self.most), 0)
 
     def of_cases(self, cases: BoolArray, capacity: IntArray) -> "ReplicaProblem":
         """The problem of some cases, shape (cases,), alone with these cards of each type."""

@@ -51,12 +51,21 @@ class PartialPlan:
     failures: tuple[str, ...] = ()
 
 
-def solve_partial(candidates: Candidates, capacity: IntArray, budget: Budget) -> PartialPlan:
-    """Serve as much as possible by priority, in part where cards are short, at the least value."""
+def solve_partial(
+    candidates: Candidates, capacity: IntArray, budget: Budget, known: Assignment
+) -> PartialPlan:
+    """Serve as much as possible by priority, in part where cards are short, at the least value.
+
+    The answer is no worse than a known plan, but for what that keeps as it is.
+    """
     options, running = candidates.system.options, Running.of(candidates)
     problem = ReplicaProblem.of(candidates, capacity, running)
     outcome = solve_by_levels(
-        problem, budget, options.priority_tolerance, delayed=options.delayed_best_effort
+        problem,
+        budget,
+        options.priority_tolerance,
+        delayed=options.delayed_best_effort,
+        known=problem.counts_of(known),
     )
     priorities = priorities_of(candidates, problem.cases)
     assignment = _assignment(candidates, capacity, problem, outcome.counts, running)

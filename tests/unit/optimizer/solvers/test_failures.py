@@ -125,8 +125,10 @@ def test_a_search_that_ends_with_less_than_greedy_is_not_followed(
     system = tight(20, Options(saturation_policy=SaturationPolicy.HOLD))
     greedy = optimize(system)
 
-    def poor(candidates: Candidates, capacity: IntArray, budget: Budget) -> PartialPlan:
-        plan = solve_partial(candidates, capacity, budget)
+    def poor(
+        candidates: Candidates, capacity: IntArray, budget: Budget, known: Assignment
+    ) -> PartialPlan:
+        plan = solve_partial(candidates, capacity, budget, known)
         nothing = Assignment.of_rows(candidates, np.full(len(candidates.cases), NO_ROW))
         unserved = dict.fromkeys(plan.served, 0.0)
         return replace(plan, assignment=nothing, served=unserved, out_of_time=out_of_time)
