@@ -11,7 +11,7 @@ import numpy as np
 from inferno_optimizer.capacity import cards_to_hand_out
 from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.solvers.exact.program import weight_of
+from inferno_optimizer.solvers.loads import weight_of
 from inferno_optimizer.system import System
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import JsonObject, fleet

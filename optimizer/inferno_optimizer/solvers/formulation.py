@@ -10,7 +10,7 @@ reached are floors. The search needs programs in milliseconds and hands arrays t
 this one is written to a file for somebody else's solver, and goes to CBC where HiGHS fails.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,37 +92,48 @@ def formulate(
         program += total(count * amount[j] for j, count in needs) <= room
 
     served = [total(float(problem.served_share[j]) * amount[j] for j in mine) for mine in of_case]
-    held, entire = dict[int, pulp.LpVariable](), dict[int, pulp.LpVariable]()
-    for case, mine in enumerate(of_case):
-        if problem.held[case] > 0:
-            held[case] = add(f"held_{case}", 0, float(problem.held[case]))
-            program += held[case] <= total(amount[j] / float(problem.full[j]) for j in mine)
-    if any(each.kind is GoalKind.ENTIRE for each in (goal, *(floor.goal for floor in floors))):
-        for case in range(len(of_case)):
-            entire[case] = add(f"entire_{case}", 0, 1, "Integer")
+    shares = {kind: dict(enumerate(served)) for kind in GoalKind}
+    kinds = {goal.kind, *(floor.goal.kind for floor in floors)}
+    shares[GoalKind.HELD] = {
+        case: add(f"held_{case}", 0, float(problem.held[case]))
+        for case in np.flatnonzero(problem.held > 0).tolist()
+    }
+    for case, held in shares[GoalKind.HELD].items():
+        program += held <= total(amount[j] / float(problem.full[j]) for j in of_case[case])
+    if GoalKind.ENTIRE in kinds:
+        cases = range(len(of_case))
+        entire = {case: add(f"entire_{case}", 0, 1, "Integer") for case in cases}
+        for case in cases:
             program += entire[case] <= served[case] + ROUNDING
+        shares[GoalKind.ENTIRE] = entire
 
-    def load(of: Goal) -> pulp.LpAffineExpression:
-        shares = {GoalKind.HELD: held, GoalKind.ENTIRE: entire}.get(
-            of.kind, dict(enumerate(served))
-        )
-        cases = np.flatnonzero(problem.level == of.level).tolist()
-        return total(float(problem.weight[i]) * shares[i] for i in cases if i in shares)
-
-    for floor in floors:
-        if not floor.whole:
-            program += load(floor.goal) >= floor.load * (1 - ROUNDING)
-    for kind in GoalKind:
-        least = least_shares(problem, floors, kind)
-        shares = {GoalKind.HELD: held}.get(kind, dict(enumerate(served)))
-        for case in np.flatnonzero(least > 0).tolist():
-            program += shares[case] >= float(least[case]) * (1 - ROUNDING)
-
+    _keep_floors(program, problem, floors, shares)
     if goal.kind is GoalKind.VALUE:
         costs = [problem.fixed[j] * chosen[j] + problem.unit[j] * replicas[j] for j in columns]
-        program.setObjective(
-            total(costs + [float(problem.standing[j]) * variable for j, variable in stands.items()])
-        )
+        standing = [float(problem.standing[j]) * variable for j, variable in stands.items()]
+        program.setObjective(total(costs + standing))
     else:
-        program.setObjective(-load(goal))
+        program.setObjective(-_load(problem, goal, shares))
     return Formulation(program, problem, replicas, stands)
+
+
+Shares = Mapping[GoalKind, Mapping[int, pulp.LpAffineExpression]]
+"""Share of each case that is held, served, or served entirely."""
+
+
+def _keep_floors(
+    program: pulp.LpProblem, problem: ReplicaProblem, floors: tuple[Floor, ...], shares: Shares
+) -> None:
+    for floor in floors:
+        if not floor.whole:
+            program += _load(problem, floor.goal, shares) >= floor.load * (1 - ROUNDING)
+    for kind in GoalKind:
+        least = least_shares(problem, floors, kind)
+        for case in np.flatnonzero(least > 0).tolist():
+            program += shares[kind][case] >= float(least[case]) * (1 - ROUNDING)
+
+
+def _load(problem: ReplicaProblem, goal: Goal, shares: Shares) -> pulp.LpAffineExpression:
+    """The load of a level that a goal counts."""
+    cases, share = np.flatnonzero(problem.level == goal.level).tolist(), shares[goal.kind]
+    return pulp.lpSum(float(problem.weight[case]) * share[case] for case in cases if case in share)

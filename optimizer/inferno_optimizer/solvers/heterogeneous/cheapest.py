@@ -14,8 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from inferno_optimizer.sizing.demands import ROUNDING
-from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.groups import rank_in_group
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.groups import rank_in_group
 from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
 from inferno_optimizer.solvers.heterogeneous.settings import DEFAULTS, CoverSettings

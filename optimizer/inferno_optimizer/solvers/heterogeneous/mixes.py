@@ -16,9 +16,9 @@ import numpy as np
 from inferno_optimizer.sizing.candidates import NO_PAIR, Candidates
 from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.moves import PENALTY_SHARE
-from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW, Mix
-from inferno_optimizer.solvers.exact.program import BoolArray, weight_of
+from inferno_optimizer.solvers.loads import weight_of
 
 
 @dataclass(frozen=True)

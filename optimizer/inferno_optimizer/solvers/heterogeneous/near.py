@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.heterogeneous.cheapest import Cheapest, Mixes, cheapest_mixes
 from inferno_optimizer.solvers.heterogeneous.column_generation import MixPrices
 from inferno_optimizer.solvers.heterogeneous.covering import CoverInequalities

@@ -6,8 +6,8 @@ from enum import Enum
 
 import numpy as np
 
-from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
+from inferno_optimizer.solvers.levels import GIVEN_UP
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 
 SLACK = 1e-9
@@ -170,3 +170,45 @@ def levels_before(goal: Goal, problem: ReplicaProblem) -> BoolArray:
     """Cases that only goals before this one serve."""
     before: BoolArray = (problem.level < goal.level) | (goal.kind is GoalKind.VALUE)
     return before
+
+
+NEAR = 0.25
+"""Share of the tolerance within which whole replicas are near enough to what is proven."""
+
+NEAR_VALUE = 1e-4
+"""The same of the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoalTolerance:
+    """Share of the load of a level that later goals may take; nothing where all is `exact`.
+
+    With `keeps_whole` nobody is left out of a level that is served entirely: only who asks for a
+    tolerance wants that.
+    """
+
+    share: float
+    exact: bool
+    keeps_whole: bool
+
+    @classmethod
+    def of(cls, wanted: float | None, *, exact: bool) -> "GoalTolerance":
+        """What a person wants, or `GIVEN_UP`; never less than rounding."""
+        by_default = SLACK if exact else GIVEN_UP
+        return cls(by_default if wanted is None else max(wanted, SLACK), exact, not wanted)
+
+    def near(self, goal: Goal, bound: float) -> float:
+        """Distance from a bound that is near enough."""
+        if self.exact or not np.isfinite(bound):
+            return 0.0
+        if goal.kind is GoalKind.VALUE:
+            return NEAR_VALUE * max(abs(bound), 1.0)
+        return NEAR * self.share * bound
+
+    def kept(self, goal: Goal, load: float, bound: float) -> float:
+        """What later goals keep of a load: all but the tolerance, a share of the bound.
+
+        Later goals get the whole of it also where an earlier one is not at its bound: a floor close
+        to what was reached leaves their plans hardly any room. What runs is no matter of tolerance.
+        """
+        return load if goal.kind is GoalKind.HELD else load - self.share * bound

@@ -2,10 +2,8 @@
 
 import numpy as np
 
-from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.exact.program import BoolArray
+from inferno_optimizer.sizing.queueing import BoolArray, IntArray
 from inferno_optimizer.solvers.incumbent import UNKNOWN, ProgressObserver, SearchProgress
-from inferno_optimizer.solvers.partial.filling import filled
 from inferno_optimizer.solvers.partial.goals import (
     SLACK,
     Floor,
@@ -15,7 +13,7 @@ from inferno_optimizer.solvers.partial.goals import (
     levels_of,
 )
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.repair import fitted, is_kept, lifted
+from inferno_optimizer.solvers.partial.rounding import filled, fitted, is_kept, lifted
 
 
 class GoalIncumbent:

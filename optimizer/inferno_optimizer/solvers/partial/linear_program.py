@@ -11,9 +11,7 @@ import highspy
 import numpy as np
 
 from inferno_optimizer.sizing.demands import ROUNDING
-from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solvers.exact.program import BoolArray
-from inferno_optimizer.solvers.partial.card_cuts import SIZES
+from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.partial.goals import (
     Floor,
     Goal,
@@ -23,7 +21,7 @@ from inferno_optimizer.solvers.partial.goals import (
     served_entirely,
     with_sum,
 )
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.partial.problem import SIZES, ReplicaProblem
 from inferno_optimizer.solvers.sparse import Entries, SparseMatrix
 
 MISSING = 1e6

@@ -18,7 +18,7 @@ from inferno_optimizer.sizing.cards import Cards
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.moves import penalty_shares
-from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import (
     NO_ROW,
     Assignment,
@@ -26,10 +26,81 @@ from inferno_optimizer.solvers.assignment import (
     cost_kept,
     share_kept,
 )
-from inferno_optimizer.solvers.exact.program import BoolArray, weight_of
-from inferno_optimizer.solvers.partial.card_cuts import CardCuts
+from inferno_optimizer.solvers.loads import weight_of
 from inferno_optimizer.solvers.running import Lot, Running, lots_of
 from inferno_optimizer.system import SaturationPolicy
+
+SIZES = 8
+"""Sizes of replicas by which the cards of a type are divided: the most frequent ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardCuts:
+    """Inequalities: the sum of factors times replicas is at most the room.
+
+    Attributes
+    ----------
+    type, size, room
+        Type of the cards that are divided, by what, and what is left of them; shape (cuts,).
+    place
+        Place of each among `SIZES` cuts of each type, which there are at most; shape (cuts,).
+    cut, column, factor
+        The entries that are not 0; shape (entries,).
+    """
+
+    type: IntArray
+    size: IntArray
+    room: FloatArray
+    place: IntArray
+    cut: IntArray
+    column: IntArray
+    factor: FloatArray
+
+    @classmethod
+    def of(cls, cards: Cards, capacity: IntArray) -> "CardCuts":
+        """The cuts of each type of which there are not whole multiples of the usual sizes."""
+        sizes = [
+            (card_type, size, card_type * SIZES + place)
+            for card_type, room in enumerate(capacity.tolist())
+            for place, size in enumerate(_usual_sizes(cards.count[cards.type == card_type]))
+            if room % size
+        ]
+        types, divisors, places = np.array(sizes, dtype=np.int64).reshape(-1, 3).T
+        cuts, columns, factors = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]
+        for cut, (card_type, size, _) in enumerate(sizes):
+            of_type = cards.type == card_type
+            factor = _rounded(cards.count[of_type], size, int(capacity[card_type]))
+            some = factor > 0
+            cuts.append(np.full(np.count_nonzero(some), cut))
+            columns.append(cards.owner[of_type][some])
+            factors.append(factor[some])
+        return cls(
+            types,
+            divisors,
+            (capacity[types] // divisors).astype(np.float64),
+            places,
+            np.concatenate(cuts),
+            np.concatenate(columns),
+            np.concatenate(factors),
+        )
+
+    def per_card(self, prices: FloatArray, types: int) -> FloatArray:
+        """What prices of the cuts are for a card of each type; shape (types,)."""
+        return np.bincount(self.type, prices / self.size, types).astype(np.float64)
+
+
+def _usual_sizes(counts: IntArray) -> list[int]:
+    """The most frequent numbers of cards above 1, in their order."""
+    sizes, often = np.unique(counts[counts > 1], return_counts=True)
+    return sorted(sizes[np.argsort(-often, kind="stable")][:SIZES].tolist())
+
+
+def _rounded(counts: IntArray, size: int, room: int) -> FloatArray:
+    """Factors of replicas with these numbers of cards, after the division by a size."""
+    rest = (room % size) / size
+    above = np.maximum((counts % size) / size - rest, 0.0)
+    factors: FloatArray = counts // size + above / (1 - rest)
+    return factors
 
 
 @dataclass(frozen=True)

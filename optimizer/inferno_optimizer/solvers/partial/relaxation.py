@@ -12,14 +12,12 @@ from types import MappingProxyType
 import highspy
 import numpy as np
 
-from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.budget import PRICING, UNLIMITED, Budget
-from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.groups import rank_in_group
-from inferno_optimizer.solvers.partial.card_cuts import SIZES
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind, with_sum
 from inferno_optimizer.solvers.partial.linear_program import KINDS, LinearProgram, unit_of
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.partial.problem import SIZES, ReplicaProblem
 
 IMPROVES = 1e-7
 """Reduced cost, relative to the largest of the objective, below which a column improves."""

@@ -1,16 +1,315 @@
 """Whole replicas from a vertex of the relaxation: split cases get one column, others make room."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.budget import PLAN, STEP, Budget
-from inferno_optimizer.solvers.exact.program import BoolArray
-from inferno_optimizer.solvers.partial.filling import Filling
-from inferno_optimizer.solvers.partial.goals import Floor, held_shares, least_of
+from inferno_optimizer.solvers.partial.goals import Floor, GoalKind, held_shares, least_of
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Vertex
+
+MORE = 1e-9
+"""Share by which a case must gain to move to another column."""
+
+ENOUGH = 1e-6
+"""Part of a replica that can be done without."""
+
+SMALLEST = 1e-12
+"""Part of the cards that counts as such."""
+
+
+class Filling:
+    """A plan, and the cards that it leaves.
+
+    Parameters
+    ----------
+    problem, counts
+        The plan: replicas of each column, shape (columns,). It is not changed.
+    """
+
+    def __init__(self, problem: ReplicaProblem, counts: IntArray) -> None:
+        self._problem = problem
+        self.counts = counts.copy()
+        self._left: list[int] = (problem.capacity - problem.used(counts)).tolist()
+        self._first: list[int] = np.searchsorted(
+            problem.case, np.arange(len(problem.cases) + 1)
+        ).tolist()
+        self._needs = problem.needs
+        self._most: list[int] = problem.most.tolist()
+        self._full: list[float] = problem.full.tolist()
+
+    def hold(self, cases: Iterable[int]) -> None:
+        """Give each case that has nothing what runs of it, as far as it fits."""
+        for case in cases:
+            columns = range(self._first[case], self._first[case + 1])
+            if any(self.counts[column] for column in columns):
+                continue
+            for column in columns:
+                runs = int(self._problem.runs[column])
+                if runs:
+                    self._give(column, min(runs, self._room(column)))
+
+    def serve(self, cases: Iterable[int]) -> None:
+        """Give each case all that fits, where that serves more of it than now."""
+        may_gain, moved = self._may_gain(), False
+        for case in cases:
+            if moved or may_gain[case]:  # who moves leaves cards to all that follow
+                moved |= self._serve(case)
+
+    def _may_gain(self) -> list[bool]:
+        """Whether more of each case would be served by what is left, or less where cards go."""
+        problem, entries = self._problem, self._problem.cards
+        case, types = problem.case[entries.owner], len(self._left)
+        taken = entries.count * self.counts[entries.owner]
+        own = np.bincount(case * types + entries.type, taken, len(problem.cases) * types)
+        cards = np.array(self._left)[entries.type] + own[case * types + entries.type]
+        room = problem.most.astype(np.float64)
+        np.minimum.at(room, entries.owner, cards // entries.count)
+        best = np.zeros(len(problem.cases))
+        np.maximum.at(best, problem.case, room * problem.served_share)
+        share = np.bincount(problem.case, self.counts / problem.full, len(problem.cases))
+        gain: list[bool] = ((share < 1 - MORE) & (best > share + MORE)).tolist()
+        return gain
+
+    def follow(self, case: int, column: int, share: float, loss: FloatArray) -> None:
+        """Give a case a share of a column, or as much as fits of the one that loses the least."""
+        wanted = self._replicas(column, share)
+        if column < 0 or self._room(column) < wanted:
+            columns = range(self._first[case], self._first[case + 1])
+            fitting = [
+                (min(self._room(c), self._replicas(c, share)) / self._full[c], -loss[c], -c)
+                for c in columns
+            ]
+            column = -max(fitting, default=(0.0, 0.0, 1))[2]
+            wanted = self._replicas(column, share)
+        if column >= 0:
+            self._give(column, min(wanted, self._room(column)))
+
+    def _replicas(self, column: int, share: float) -> int:
+        """Whole replicas that carry a share of a column's case."""
+        return math.ceil(share * self._full[column] - ENOUGH)
+
+    def _serve(self, case: int) -> bool:
+        """Give a case all that fits, if it gains; whether it moves and leaves cards to others."""
+        columns = range(self._first[case], self._first[case + 1])
+        before = {column: int(self.counts[column]) for column in columns if self.counts[column]}
+        share = sum(count / self._full[column] for column, count in before.items())
+        if share >= 1 - MORE:
+            return False
+        for column, count in before.items():
+            self._give(column, -count)
+        rooms = [(self._room(c) / self._full[c], c) for c in columns if self._problem.serves[c]]
+        best, column = max(rooms, key=lambda room: (room[0], -room[1]), default=(0.0, -1))
+        if best > share + MORE:
+            self._give(column, self._room(column))
+            return bool(before)
+        for column, count in before.items():
+            self._give(column, count)
+        return False
+
+    def _room(self, column: int) -> int:
+        rooms = [self._left[card_type] // count for card_type, count in self._needs[column]]
+        return max(min([self._most[column], *rooms]), 0)
+
+    def _give(self, column: int, replicas: int) -> None:
+        self.counts[column] += replicas
+        for card_type, count in self._needs[column]:
+            self._left[card_type] -= replicas * count
+
+
+def filled(
+    problem: ReplicaProblem, counts: IntArray, cases: BoolArray, *, only_hold: bool
+) -> IntArray:
+    """The plan with what is left given to some cases, the most load for the cards first."""
+    filling = Filling(problem, counts)
+    order = _by_load_for_cards(problem)
+    order = order[cases[order]]
+    if only_hold:
+        filling.hold(order.tolist())
+    else:
+        filling.serve(order.tolist())
+    return filling.counts
+
+
+def _by_load_for_cards(problem: ReplicaProblem) -> IntArray:
+    """Cases by level; in a level those first that serve the most load for their cards."""
+    part = np.full(len(problem.case), 0.0)
+    entries = problem.cards
+    capacity = np.maximum(problem.capacity, 1)[entries.type]
+    needs: FloatArray = entries.count * problem.full[entries.owner] / capacity
+    np.maximum.at(part, entries.owner, needs)
+    least = np.full(len(problem.cases), np.inf)
+    np.minimum.at(least, problem.case, part)
+    worth = problem.weight / np.maximum(least, SMALLEST)
+    return np.lexsort((np.arange(len(worth)), -worth, problem.level))
+
+
+LIFTS = 50
+"""How often a case is given more replicas, for each floor, at most."""
+
+TRIED = 5
+"""Steps after which a floor is given up that would be missed after all of them at this pace."""
+
+
+def is_kept(problem: ReplicaProblem, floor: Floor, counts: IntArray) -> bool:
+    """Whether a plan keeps a floor, but for rounding."""
+    return _missing(problem, floor, counts) <= _rounding(floor)
+
+
+def _rounding(floor: Floor) -> float:
+    """Load that a plan may miss of a floor."""
+    return WHOLE * max(floor.load, 1.0)
+
+
+def _missing(problem: ReplicaProblem, floor: Floor, counts: IntArray) -> float:
+    """Load that a plan misses of a floor; below 0 where it has more."""
+    return floor.load - floor.goal.worth(problem, counts)
+
+
+def lifted(
+    problem: ReplicaProblem, counts: IntArray, floors: tuple[Floor, ...], level: int
+) -> IntArray | None:
+    """The plan with more replicas for the floors that it misses; None if that is not possible.
+
+    Less important levels make room for each of the floors, at first the one whose load is
+    maximized. What a floor in between loses by that, it gets back when its turn comes.
+
+    Parameters
+    ----------
+    problem, counts
+        The plan: replicas of each column, shape (columns,). It is not changed.
+    floors
+        What is to be kept, the most important ones first.
+    level
+        The one whose load is maximized.
+    """
+    counts = counts.copy()
+    least = least_of(problem, floors)[problem.case] * problem.full
+    fewest = np.ceil(least * (1 - SLACK)).astype(np.int64)
+    holding = fewest_held(problem, fewest, held_shares(problem, floors))
+    of_level = problem.level == level
+    for floor in floors:
+        lower = problem.level >= min(floor.goal.level + 1, level)
+        donors = ((of_level, holding), (lower, holding), (of_level, fewest), (lower, fewest))
+        if not _reach(problem, counts, floor, donors):
+            return None
+    return counts if all(is_kept(problem, floor, counts) for floor in floors) else None
+
+
+def _reach(
+    problem: ReplicaProblem,
+    counts: IntArray,
+    floor: Floor,
+    donors: tuple[tuple[BoolArray, IntArray], ...],
+) -> bool:
+    """Give one case after the other what a floor needs; whether the plan keeps it then.
+
+    A floor that the steps would not reach at the pace of the first ones is given up: of 10,000
+    servers, steps in vain took up to 11 s.
+    """
+    lower, fewest = donors[-1]
+    first = missing = _missing(problem, floor, counts)
+    for step in range(LIFTS):
+        if missing <= _rounding(floor):
+            return True
+        if step >= TRIED and missing * step > (first - missing) * (LIFTS - step):
+            return False
+        others = np.where(lower[problem.case], fewest, counts)
+        if not (_lift(problem, counts, floor, others) and _make_room(problem, counts, donors)):
+            return False
+        missing = _missing(problem, floor, counts)
+    return missing <= _rounding(floor)
+
+
+def fitted(
+    problem: ReplicaProblem, counts: IntArray, floors: tuple[Floor, ...], level: int
+) -> IntArray | None:
+    """The plan with less of a level, so that it fits; None if that does not suffice."""
+    counts = counts.copy()
+    least = least_of(problem, floors)[problem.case] * problem.full
+    fewest = np.ceil(least * (1 - SLACK)).astype(np.int64)
+    holding = fewest_held(problem, fewest, held_shares(problem, floors))
+    of_level = problem.level == level
+    fits = _make_room(problem, counts, ((of_level, holding), (of_level, fewest)))
+    return counts if fits else None
+
+
+def _lift(problem: ReplicaProblem, counts: IntArray, floor: Floor, fewest: IntArray) -> bool:
+    """Give a case what a floor needs, in any of its columns, for the smallest part of the cards.
+
+    There is room for it once all others have the fewest replicas.
+    """
+    missing = _missing(problem, floor, counts)
+    share = floor.goal.shares(problem, counts)[problem.case]
+    weight = problem.weight[problem.case]
+    wanted = np.ceil((share + missing / weight) * problem.full * (1 - SLACK))
+    room = counts + _room(problem, np.minimum(counts, fewest))
+    replicas = np.minimum(np.minimum(wanted, problem.most), room).astype(np.int64)
+    gain = weight * (replicas / problem.full - share)
+    columns = np.flatnonzero(_may_have(problem, floor) & (gain > SLACK * floor.load))
+    if not len(columns):
+        return False
+    cards = replicas * _part_of_cards(problem) - _part_of_case(problem, counts)[problem.case]
+    useful = np.minimum(gain, missing) / np.maximum(cards, SLACK)
+    best = int(columns[np.argmax(useful[columns])])
+    counts[problem.case == problem.case[best]] = 0
+    counts[best] = replicas[best]
+    return True
+
+
+def _room(problem: ReplicaProblem, counts: IntArray) -> IntArray:
+    """Replicas of each column for which a plan leaves the cards; shape (columns,)."""
+    left, entries = problem.capacity - problem.used(counts), problem.cards
+    room = problem.most.copy()
+    np.minimum.at(room, entries.owner, np.maximum(left[entries.type], 0) // entries.count)
+    return room
+
+
+def _may_have(problem: ReplicaProblem, floor: Floor) -> BoolArray:
+    """Columns that a floor counts: of its level, and of what is held also what is kept."""
+    goal = floor.goal
+    if floor.whole or goal.kind is GoalKind.ENTIRE:
+        return np.zeros(len(problem.case), dtype=np.bool_)
+    counted = problem.serves | (goal.kind is GoalKind.HELD)
+    of_goal: BoolArray = counted & (problem.level[problem.case] == goal.level)
+    return of_goal
+
+
+def _part_of_case(problem: ReplicaProblem, counts: IntArray) -> FloatArray:
+    """Part of the cards of its types that each case takes; shape (cases,)."""
+    part = counts * _part_of_cards(problem)
+    return np.bincount(problem.case, part, len(problem.cases)).astype(np.float64)
+
+
+def _part_of_cards(problem: ReplicaProblem) -> FloatArray:
+    """Part of the cards of its types that a replica of each column takes; shape (columns,)."""
+    entries = problem.cards
+    part = entries.count / np.maximum(problem.capacity, 1)[entries.type]
+    return np.bincount(entries.owner, part, len(problem.case)).astype(np.float64)
+
+
+def _make_room(
+    problem: ReplicaProblem, counts: IntArray, donors: tuple[tuple[BoolArray, IntArray], ...]
+) -> bool:
+    """Take replicas until the plan fits; whether it does.
+
+    The first donors that have any beyond the fewest that go with them give the next ones.
+    """
+    left = problem.capacity - problem.used(counts)
+    while np.any(left < 0):
+        card_type = int(np.argmin(left))
+        missing = int(-left[card_type])
+        if not any(
+            take_some(problem, counts, fewest, cases, card_type, missing)
+            for cases, fewest in donors
+        ):
+            return False
+        left = problem.capacity - problem.used(counts)
+    return True
+
 
 WHOLE = 1e-6
 """Distance from a whole number up to which replicas are whole."""

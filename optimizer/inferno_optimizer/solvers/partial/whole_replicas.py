@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 import highspy
 import numpy as np
 
-from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.branch_and_bound import FEASIBLE_POINT
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.exact.program import BoolArray
 from inferno_optimizer.solvers.partial.goals import (
     Floor,
     Goal,

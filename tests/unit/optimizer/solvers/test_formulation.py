@@ -8,7 +8,7 @@ import pulp
 import pytest
 
 from inferno_optimizer.errors import SolverError
-from inferno_optimizer.solvers.branch_and_bound import SearchLimits
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.formulation import Formulation, formulate
 from inferno_optimizer.solvers.partial.goals import Floor, GoalKind, goals_of
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
@@ -16,7 +16,7 @@ from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
 from inferno_optimizer.system import SaturationPolicy
 from tests.unit.optimizer.solvers.partial_plans import problem_of, random_fleet, with_policy
 
-AMPLE = SearchLimits(30.0, 0.0)
+AMPLE = Budget.of(30.0)
 
 
 def random_problem(seed: int, policy: SaturationPolicy) -> ReplicaProblem:
@@ -34,7 +34,7 @@ def test_each_goal_has_the_same_optimum(
     nothing = np.zeros(len(problem.case), dtype=np.int64)
     everything = Opening(np.ones(len(problem.case), dtype=np.bool_), nothing)
     for goal in goals_of(problem, delayed=delayed):
-        found = best_of(problem, goal, floors, everything, AMPLE, nothing).counts
+        found = best_of(problem, goal, floors, everything, nothing, AMPLE).counts
 
         program = formulate(problem, goal, floors).program
         program.solve(pulp.HiGHS(msg=False, gapRel=0.0))

@@ -8,12 +8,12 @@ import pytest
 
 from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.levels import GIVEN_UP
-from inferno_optimizer.solvers.partial.all_held import AllHeld
-from inferno_optimizer.solvers.partial.filling import filled
 from inferno_optimizer.solvers.partial.goals import Goal, GoalKind
 from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
 from inferno_optimizer.solvers.partial.levels import Outcome, solve_by_levels
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.partial.rounding import filled
+from inferno_optimizer.solvers.partial.stage import AllHeld
 from inferno_optimizer.solvers.partial.warm_start import WarmStart
 from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
 from inferno_optimizer.system import Allocation, SaturationPolicy, System

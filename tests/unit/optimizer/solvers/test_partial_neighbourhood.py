@@ -3,11 +3,11 @@
 import numpy as np
 
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.partial.filling import filled
 from inferno_optimizer.solvers.partial.goals import Goal, GoalKind
-from inferno_optimizer.solvers.partial.neighbourhood import around, between
+from inferno_optimizer.solvers.partial.large_neighbourhood import around, between
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Basis, Relaxation, Start, Vertex
+from inferno_optimizer.solvers.partial.rounding import filled
 from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
 from inferno_optimizer.system import SaturationPolicy
 from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy

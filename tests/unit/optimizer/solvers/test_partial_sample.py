@@ -9,8 +9,7 @@ from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Relaxation
-from inferno_optimizer.solvers.partial.sample import SampledProblem
-from inferno_optimizer.solvers.partial.warm_start import WarmStart
+from inferno_optimizer.solvers.partial.warm_start import SampledProblem, WarmStart
 from inferno_optimizer.system import Allocation, SaturationPolicy
 from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy
 from tests.unit.optimizer.systems import Demand, accelerators, system_of

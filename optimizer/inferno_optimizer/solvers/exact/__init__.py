@@ -1,1 +1,0 @@
-"""One accelerator for each server, exactly."""
