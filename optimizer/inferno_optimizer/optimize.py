@@ -1,18 +1,21 @@
 """The entry point of the library: `optimize` takes a System and returns a Solution."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from inferno_optimizer.capacity import capacity_use, cards_to_hand_out, held_cost
 from inferno_optimizer.caveats import warned
 from inferno_optimizer.decisions import decide, size_servers
+from inferno_optimizer.errors import InputError
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.solution import Certificate, Solution
+from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.solution import Certificate, Decision, Solution
 from inferno_optimizer.solvers import solve
 from inferno_optimizer.solvers.assignment import SolverResult
+from inferno_optimizer.solvers.formulation import formulate_least_value
 from inferno_optimizer.system import System
 
 Clock = Callable[[], float]
@@ -35,11 +38,7 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
     """
     start = clock()
     catalogue = Catalogue(system.by_name())
-    candidates, undecided = size_servers(
-        catalogue, catalogue.system.servers, rates=system.options.heterogeneous
-    )
-    cards = cards_to_hand_out(catalogue, undecided)
-    capacity = np.array([cards[t] for t in candidates.types], dtype=np.int64)
+    candidates, undecided, capacity = _sized(catalogue)
     sized = clock()
     answer = solve(candidates, capacity, clock, start)
     assigned = clock()
@@ -64,6 +63,34 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
         ),
         held_cost=held_cost(system, decisions),
     )
+
+
+def write_program(system: System, solution: Solution, path: str) -> None:
+    """Write a program for any solver (LP format): the least value that serves as much.
+
+    It has no mixes of accelerators.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written.
+    """
+    candidates, _, capacity = _sized(Catalogue(system.by_name()))
+    served = {level.priority: level.served for level in solution.certificate.levels}
+    program = formulate_least_value(candidates, capacity, served)
+    try:
+        program.writeLP(path)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+
+
+def _sized(catalogue: Catalogue) -> tuple[Candidates, Sequence[Decision], IntArray]:
+    """The candidates of all servers, those without any, and the cards of each type."""
+    candidates, undecided = size_servers(
+        catalogue, catalogue.system.servers, rates=catalogue.system.options.heterogeneous
+    )
+    cards = cards_to_hand_out(catalogue, undecided)
+    return candidates, undecided, np.array([cards[t] for t in candidates.types], dtype=np.int64)
 
 
 def _certificate(

@@ -72,6 +72,14 @@ CurvePlot = Annotated[
         help="Draw how the exact solver improved the plan (SVG); -o json prints it too.",
     ),
 ]
+LinearProgram = Annotated[
+    Path | None,
+    typer.Option(
+        "--write-lp",
+        metavar="FILE",
+        help="Write a program for any solver: the least cost that serves as much as the plan.",
+    ),
+]
 Lenient = Annotated[
     bool, typer.Option("--lenient", help="Warn of unknown fields, and go on without them.")
 ]

@@ -17,9 +17,14 @@ import numpy as np
 import pulp
 
 from inferno_optimizer.errors import SolverError
+from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.solvers.assignment import NO_ROW
+from inferno_optimizer.solvers.loads import loads_of, loads_wanted, priorities_of
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind, least_shares
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.running import Running
+from inferno_optimizer.system import SaturationPolicy
 
 ROUNDING = 1e-9
 """Relative: what a sum may be below what it has to be."""
@@ -115,6 +120,31 @@ def formulate(
     else:
         program.setObjective(-_load(problem, goal, shares))
     return Formulation(program, problem, replicas, stands)
+
+
+def formulate_least_value(
+    candidates: Candidates, capacity: IntArray, served: Mapping[int, float]
+) -> pulp.LpProblem:
+    """Formulate the least value that serves so much load of each priority [requests/min]."""
+    if candidates.system.options.saturation_policy is SaturationPolicy.NONE:
+        problem = ReplicaProblem.whole(candidates, capacity)
+    else:
+        problem = ReplicaProblem.of(candidates, capacity, Running.of(candidates))
+    others = np.setdiff1d(candidates.pairs.case[candidates.usable], problem.cases)
+    wanted, besides = loads_wanted(candidates), loads_of(candidates, others.tolist())
+    floors = tuple(
+        Floor(Goal(GoalKind.SERVED, level), load - besides[priority], whole=False)
+        for level, priority in enumerate(priorities_of(candidates, problem.cases))
+        for load in (served.get(priority, wanted[priority]),)
+    )
+    accelerators = [accelerator.name for accelerator in candidates.system.accelerators]
+
+    def name(column: int) -> str:
+        row, case = int(problem.row[column]), int(problem.cases[problem.case[column]])
+        on = "as_it_is" if row == NO_ROW else accelerators[candidates.pairs.accelerator[row]]
+        return f"{column}_{candidates.cases[case].server.name}_{on}"
+
+    return formulate(problem, Goal(GoalKind.VALUE, problem.levels - 1), floors, name).program
 
 
 Shares = Mapping[GoalKind, Mapping[int, pulp.LpAffineExpression]]

@@ -12,6 +12,7 @@ from inferno_operator.cli.console import (
     CurvePlot,
     Format,
     Lenient,
+    LinearProgram,
     Output,
     TimeLimit,
     examples,
@@ -40,6 +41,7 @@ app = typer.Typer()
         "kubectl get inferno -o yaml | inferno optimize - -o json",
         "inferno optimize samples/fleet --set 'server.*.load.arrivalRate*=1.5'",
         "inferno optimize samples/fleet --fail-on unserved --fail-on 'gap>0.01'",
+        "inferno optimize samples/fleet --write-lp plan.lp",
         "inferno optimize samples/fleet --set accelerator.B200.type=B200 "
         "--set accelerator.B200.cost=100 --set capacity.B200=8 --set 'model.*.B200=H100' "
         "--set 'model.*.B200.alpha*=0.5'",
@@ -52,6 +54,7 @@ def optimize(  # noqa: PLR0913 - an argument for each option
     time_limit: TimeLimit = 30.0,
     *,
     curve: CurvePlot = None,
+    write_lp: LinearProgram = None,
     fail_on: FailOn = [],  # noqa: B006 - typer reads it and never changes it
     words: Filter = "",
     sort: Sort = "",
@@ -66,7 +69,7 @@ def optimize(  # noqa: PLR0913 - an argument for each option
     from inferno_operator.cli.drawing.curve import draw
     from inferno_operator.cli.tables.order import RowOrder
     from inferno_optimizer.explain.changes import parse_change
-    from inferno_optimizer.optimize import optimize
+    from inferno_optimizer.optimize import optimize, write_program
     from inferno_optimizer.wire.what_if import apply_changes
 
     checks, rows = checks_of(fail_on), RowOrder.asked(words, sort)
@@ -79,6 +82,8 @@ def optimize(  # noqa: PLR0913 - an argument for each option
         solution = optimize(system)
     if curve is not None:
         write(curve, draw(solution.certificate))
+    if write_lp is not None:
+        write_program(system, solution, str(write_lp))
     if changes:
         before = solution
         with working("optimizing with what is changed"):

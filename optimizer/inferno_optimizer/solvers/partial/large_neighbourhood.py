@@ -60,7 +60,7 @@ def few_columns(
 def between(problem: ReplicaProblem, vertex: Vertex, counts: IntArray, most: int) -> BoolArray:
     """Columns of the cases in which a plan and a vertex differ: what both have, and a few more.
 
-    See `assignment.md`, section "Partial service", and its source [8].
+    See `assignment.md`, section "Exact: one problem, one search", and its source [8].
     """
     differs = np.abs(vertex.amounts * problem.full - counts) > WHOLE
     cases = np.zeros(len(problem.cases), dtype=np.bool_)
@@ -79,7 +79,7 @@ def around(
 ) -> tuple[BoolArray, IntArray]:
     """Columns of the cases that a vertex splits and of a few that lose little; what others have.
 
-    See `assignment.md`, section "Partial service", and its source [9].
+    See `assignment.md`, section "Exact: one problem, one search", and its source [9].
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Partial service in arrays: each case takes replicas of a column, cards within the capacity.
+"""The problem in arrays: each case takes replicas of a column, cards within the capacity.
 
-See `assignment.md`, section "Partial service". A column is a usable row of the candidate table;
-or, with the policy `Hold`, what runs now on accelerators without a usable row. Levels are the
-priorities in use, the most important first.
+See `assignment.md`, section "Exact: one problem, one search". A column is a usable row of the
+candidate table; or, with the policy `Hold`, what runs now on accelerators without a usable row.
+Levels are the priorities in use, the most important first.
 """
 
 from collections import Counter

@@ -1,19 +1,22 @@
 """The program that is there to be read has the same best plans as the one that is solved."""
 
 import sys
+from pathlib import Path
 from random import Random
 
+import highspy
 import numpy as np
 import pulp
 import pytest
 
-from inferno_optimizer.errors import SolverError
+from inferno_optimizer.errors import InputError, SolverError
+from inferno_optimizer.optimize import optimize, write_program
 from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.formulation import Formulation, formulate
 from inferno_optimizer.solvers.partial.goals import Floor, GoalKind, goals_of
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
-from inferno_optimizer.system import SaturationPolicy
+from inferno_optimizer.system import Options, SaturationPolicy
 from tests.unit.optimizer.solvers.partial_plans import problem_of, random_fleet, with_policy
 
 AMPLE = Budget.of(30.0)
@@ -73,3 +76,29 @@ def test_where_cbc_is_not_installed_the_error_says_what_to_install(
 
     with pytest.raises(SolverError, match=r"HiGHS failed.*install inferno-operator\[cbc\]"):
         served(0)[1].solve_with_cbc(1.0)
+
+
+@pytest.mark.parametrize("policy", [SaturationPolicy.NONE, SaturationPolicy.PRIORITY_EXHAUSTIVE])
+def test_the_file_for_another_solver_has_the_least_value_of_the_plan(
+    policy: SaturationPolicy, tmp_path: Path
+) -> None:
+    fleet = random_fleet(Random(3), 6, running=False)  # noqa: S311 - repeatable, no secret
+    system, path = fleet.system(with_policy(policy)), tmp_path / "plan.lp"
+    solution = optimize(system)
+
+    write_program(system, solution, str(path))
+
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.readModel(str(path))
+    solver.run()
+    least = solver.getInfo().objective_function_value
+    assert least == pytest.approx(solution.certificate.objective, abs=1e-3)
+    assert "s0_" in path.read_text()
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    system = random_fleet(Random(3), 2, running=False).system(Options(milp=True))  # noqa: S311
+
+    with pytest.raises(InputError, match=r"missing/plan.lp: No such file"):
+        write_program(system, optimize(system), str(tmp_path / "missing" / "plan.lp"))
