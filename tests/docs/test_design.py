@@ -75,4 +75,4 @@ def test_a_citation_of_what_does_not_exist_is_dead(text: str) -> None:
 
 
 def test_a_citation_of_a_section_that_exists_is_not() -> None:
-    assert not list(dead('See `assignment.md`, section "Partial service".'))
+    assert not list(dead('See `assignment.md`, section "Greedy".'))

@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from inferno_optimizer.errors import SolverError
 from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.partial.branch_and_dive import PARTS, BranchAndDive, Tree
 from inferno_optimizer.solvers.partial.dive import Diver
+from inferno_optimizer.solvers.partial.formulation import formulate
 from inferno_optimizer.solvers.partial.goals import (
     NEAR,
     Floor,
@@ -197,10 +199,21 @@ class GoalStage:
         if goal.kind is not GoalKind.VALUE:
             most = goal.most(self._problem)
         if self._tolerance.exact:
-            found = offer_best(incumbent, everything(incumbent), self._budget)
-            return GoalProof(min(most, found.bound), incumbent.floors)
+            return GoalProof(min(most, self._solve_everything()), incumbent.floors)
         proof = self._improve()
         return replace(proof, bound=min(most, proof.bound))
+
+    def _solve_everything(self) -> float:
+        """Offer the best plan of all; what no plan exceeds. Where HiGHS fails, CBC finds it."""
+        incumbent = self._incumbent
+        try:
+            return offer_best(incumbent, everything(incumbent), self._budget).bound
+        except SolverError:
+            program = formulate(self._problem, self._goal, incumbent.floors)
+            counts = program.solve_with_cbc(self._budget.seconds_left)
+        if counts is not None:
+            incumbent.offer(counts)
+        return np.inf
 
     def _improve(self) -> GoalProof:
         """Decide columns, round, and exchange replicas; what is proven."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import highspy
 import numpy as np
 
+from inferno_optimizer.errors import SolverError
 from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.branch_and_bound import FEASIBLE_POINT
 from inferno_optimizer.solvers.budget import Budget
@@ -22,6 +23,14 @@ HALF = 0.5
 
 ROUNDING = 1e-9
 """Relative: what a sum may be below what it has to be."""
+
+
+FAILURES = (
+    highspy.HighsModelStatus.kModelError,
+    highspy.HighsModelStatus.kPresolveError,
+    highspy.HighsModelStatus.kSolveError,
+    highspy.HighsModelStatus.kPostsolveError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +68,11 @@ def best_of(
         Cases with an open column have nothing else.
     known
         A plan that keeps the floors, from which to begin if it is one of the opening.
+
+    Raises
+    ------
+    SolverError
+        HiGHS fails.
     budget, gap
         When to stop; the gap in units of the goal.
     """
@@ -131,6 +145,8 @@ class _Program:
             start.col_value = self._values(known)
             solver.setSolution(start)
         status = budget.run_branch_and_bound(solver)
+        if status in FAILURES:
+            raise SolverError(f"HiGHS fails: {status.name}")
         info = solver.getInfo()
         bound = -info.mip_dual_bound * self._scale + self._fixed_worth
         if status == highspy.HighsModelStatus.kInfeasible:

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 from random import Random
+from typing import NoReturn
 
 import highspy
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from inferno_optimizer.errors import InputError, SolverError
 from inferno_optimizer.optimize import optimize, write_program
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.formulation import Formulation, formulate
+from inferno_optimizer.solvers.partial.formulation import Formulation, formulate
 from inferno_optimizer.solvers.partial.goals import Floor, GoalKind, goals_of
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
@@ -67,6 +68,22 @@ def test_cbc_finds_the_same_plan(seed: int) -> None:
     assert counts is not None
     assert np.all(problem.used(counts) <= problem.capacity)
     assert problem.load(problem.served(counts))[0] == pytest.approx(most)
+
+
+def test_where_highs_fails_the_plan_is_that_of_cbc(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = random_fleet(Random(3), 4, running=False).system(Options(milp=True))  # noqa: S311
+    expected = optimize(system)
+
+    def fail(*_: object) -> NoReturn:
+        raise SolverError("out of order")
+
+    monkeypatch.setattr("inferno_optimizer.solvers.partial.large_neighbourhood.best_of", fail)
+    plan = optimize(system)
+
+    assert plan.certificate.objective == pytest.approx(expected.certificate.objective)
+    assert [level.served for level in plan.certificate.levels] == pytest.approx(
+        [level.served for level in expected.certificate.levels]
+    )
 
 
 def test_where_cbc_is_not_installed_the_error_says_what_to_install(
