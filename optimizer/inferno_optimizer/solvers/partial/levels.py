@@ -215,6 +215,7 @@ class _GoalByGoal:
         self._tolerance = GoalTolerance.of(tolerance, exact=exact)
         self._counts = np.zeros(len(problem.case), dtype=np.int64)
         self._lots = np.ones_like(self._counts)
+        self._entire = np.zeros(len(problem.cases), dtype=np.bool_)
         self._known = known
         self._start = WarmStart(problem)
         self._floors: tuple[Floor, ...] = ()
@@ -243,11 +244,12 @@ class _GoalByGoal:
 
     def reach(self, goal: Goal, ahead: int) -> None:
         """Reach the most of a goal, in its share of the work."""
-        if goal.kind is not GoalKind.HELD:
-            self._take_whole_rows()
-        shares = 1 if goal.kind is GoalKind.HELD else 2
         if goal.kind is GoalKind.HELD:
+            shares = 1
             self._extend(goal)
+        else:
+            shares = 2
+            self._take_whole_rows()
         proof = self._proof(goal, self._budget.part(shares / (ahead + 1)))
         if proof.prices is not None:
             self._card_prices[goal] = proof.prices
@@ -279,7 +281,9 @@ class _GoalByGoal:
     def _take_whole_rows(self) -> None:
         """From now on cases of levels that are served entirely have all of a column or none."""
         problem, cases = self._problem, served_entirely(self._problem, self._floors)
-        of_cases = problem.columns_of(cases)
+        if np.array_equal(cases, self._entire):  # a new problem would count its cards again
+            return
+        self._entire, of_cases = cases, problem.columns_of(cases)
         self._lots *= np.where(of_cases, problem.full, 1.0).astype(np.int64)
         self._counts = np.where(of_cases, self._counts > 0, self._counts).astype(np.int64)
         self._problem = problem.entirely(cases)

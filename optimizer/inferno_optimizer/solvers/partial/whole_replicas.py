@@ -24,7 +24,6 @@ HALF = 0.5
 ROUNDING = 1e-9
 """Relative: what a sum may be below what it has to be."""
 
-
 FAILURES = (
     highspy.HighsModelStatus.kModelError,
     highspy.HighsModelStatus.kPresolveError,
@@ -68,13 +67,13 @@ def best_of(
         Cases with an open column have nothing else.
     known
         A plan that keeps the floors, from which to begin if it is one of the opening.
+    budget, gap
+        When to stop; the gap in units of the goal.
 
     Raises
     ------
     SolverError
         HiGHS fails.
-    budget, gap
-        When to stop; the gap in units of the goal.
     """
     return _Program(problem, goal, floors, opening).solve(known, budget, gap)
 
