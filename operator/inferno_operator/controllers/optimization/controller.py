@@ -65,7 +65,7 @@ class OptimizationController:
         self._objects = informers.subscribe(kinds, self._object_changed, listed=self._listed)
         if stateful:
             context = replace(context, source=Mirrored(self._objects))
-        self._urgent = context.urgent
+        self._memories = context.memories
         self.queue: WorkQueue[Key] = WorkQueue(partial(reconcile, context=context))
         self._wakes: WorkQueue[Key] = WorkQueue(partial(wake, context=context))
         self._synchronization: Synchronization | None = None
@@ -84,7 +84,7 @@ class OptimizationController:
         for observation in self._objects.observations(OPTIMIZER, namespace):
             resource, key = observation.resource, observation.reference.key
             if isinstance(resource, Optimizer) and resource.spec.interval is not None:
-                self._urgent.add(key)
+                self._memories[namespace].urgent.add(key.name)
                 self.queue.add(key)
 
     def wake(self, namespace: str) -> None:

@@ -7,7 +7,7 @@ they are written when they differ by more than a share, and not twice within a m
 
 import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from operator import itemgetter
 from typing import Any
 
@@ -21,11 +21,6 @@ QUIET = timedelta(minutes=1)
 """How long numbers stay as they are written."""
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-
-
-def recent(written: Mapping[str, datetime], now: datetime) -> dict[str, datetime]:
-    """Return the entries that are not older than `QUIET`, whichever way the clock was set."""
-    return {uid: time for uid, time in written.items() if abs(now - time) < QUIET}
 
 
 def is_same_placement(before: Manifest, after: Manifest) -> bool:

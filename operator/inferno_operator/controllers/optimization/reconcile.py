@@ -7,13 +7,13 @@ the decisions on the objects of the namespace, or it only writes the Optimizer's
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
 from inferno_operator.controllers.optimization import status
 from inferno_operator.controllers.optimization.changes import Update, plan_troubles, plan_updates
 from inferno_operator.controllers.optimization.held import with_held_rates
+from inferno_operator.controllers.optimization.memory import Memory, calm_servers
 from inferno_operator.controllers.optimization.nodes import (
     Nodes,
     Placed,
@@ -21,7 +21,6 @@ from inferno_operator.controllers.optimization.nodes import (
     solve_on_nodes,
     spanning,
 )
-from inferno_operator.controllers.optimization.noise import recent
 from inferno_operator.controllers.optimization.permission import (
     ApproveAll,
     Approver,
@@ -43,18 +42,8 @@ from inferno_operator.controllers.optimization.remembered import (
 from inferno_operator.controllers.optimization.schedule import ScheduleStep, next_step
 from inferno_operator.controllers.optimization.snapshot import Snapshot, build_system
 from inferno_operator.controllers.optimization.source import ObjectSource
-from inferno_operator.controllers.optimization.stabilization import (
-    RecentPlans,
-    after_plan,
-    before_plan,
-    calm_servers,
-    fewest_replicas,
-    moves,
-    with_destinations,
-)
 from inferno_operator.controllers.optimization.wake_changes import (
     is_asleep,
-    with_woken,
     without_room,
 )
 from inferno_operator.resources import Optimizer, Resource, Server
@@ -67,7 +56,6 @@ from inferno_operator.runtime.updates import Writer
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.placement import Node
-from inferno_optimizer.solution import Decision, Solution
 from inferno_optimizer.surplus import keep_roles, with_surplus
 from inferno_optimizer.system import System
 
@@ -97,15 +85,8 @@ class Context:
     locks, writes
         Of each namespace: held during an optimization; and while updates are decided from the
         newest objects and written, which is short.
-    woken
-        Decisions for Servers that got their first replica during an optimization, by namespace
-        and uid, until an optimization has seen them.
-    urgent
-        Optimizers that do not wait for their interval.
-    written
-        When the numbers of each Server were written last, by uid.
-    recent
-        The last plans for the Servers of each namespace, by uid.
+    memories
+        What is known from earlier plans, by namespace.
     remembered
         What the statuses of Models and Accelerators said last, by namespace.
     """
@@ -124,10 +105,7 @@ class Context:
     writes: defaultdict[str, asyncio.Lock] = field(
         default_factory=lambda: defaultdict(asyncio.Lock)
     )
-    woken: defaultdict[str, dict[str, Decision]] = field(default_factory=lambda: defaultdict(dict))
-    urgent: set[Key] = field(default_factory=set)
-    written: dict[str, datetime] = field(default_factory=dict)
-    recent: dict[str, Mapping[str, RecentPlans]] = field(default_factory=dict)
+    memories: defaultdict[str, Memory] = field(default_factory=lambda: defaultdict(Memory))
     remembered: dict[str, Statuses] = field(default_factory=dict)
 
     @property
@@ -138,11 +116,12 @@ class Context:
 
 async def reconcile(key: Key, context: Context) -> ReconcileResult:
     """Do what an Optimizer requests; a failure is written on its status and retried later."""
-    is_urgent = key in context.urgent
-    context.urgent.discard(key)
+    urgent = context.memories[key.namespace].urgent
+    is_urgent = key.name in urgent
+    urgent.discard(key.name)
     outcome = await _reconcile(key, context, is_urgent=is_urgent)
     if outcome.failed and is_urgent:
-        context.urgent.add(key)
+        urgent.add(key.name)
     return outcome
 
 
@@ -226,29 +205,38 @@ async def _optimize(
     resources = readable(observations)
     every = [*resources, *still_running(observations)]
     snapshot = build_system(every, optimizer, context.time_limit)
-    snapshot = _calm(_held(snapshot, objects, resources, context), key, resources, context)
-    placed = await _solved(snapshot.system, nodes, key, resources, context)
+    snapshot = _held(snapshot, objects, resources, context)
+    memory, servers = context.memories[key.namespace], calm_servers(resources)
+    memory.observe(servers, context.steady())
+    snapshot = replace(snapshot, system=memory.set_destinations(snapshot.system, servers))
+    placed = await _solved(snapshot.system, nodes, resources, memory, context)
+    solution = placed.solution
     async with context.writes[key.namespace]:
         _must_be_same(observation, observe(Optimizer, await context.cluster.get(OPTIMIZER, key)))
-        observations, solution = await _up_to_date(observations, placed.solution, key, context)
-        updates = _updates(observations, snapshot, solution, key, context)
+        observations, woken = await _read_woken(observations, memory, context)
+        lately = memory.written_lately(context.steady())
+        moved = memory.find_moves(calm_servers(readable(observations)), solution, context.steady())
+        updates = plan_updates(observations, snapshot, solution, lately, moved)
         context.remembered[key.namespace] = remembered_after(
             remembered, observations, updates, (resource for resource, _ in snapshot.excluded)
         )
-        crowded = _crowded(observations, updates, snapshot, key, context)
+        waiting = woken
+        if woken:  # others grow on what is left beside those
+            updates = _without_changes(updates, woken)
+            waiting |= without_room(observations, updates, snapshot.system)
         permission = await context.approver.permit(
             Optimization(
                 optimizer,
                 observations,
-                [replace(u, spec=None) if u.reference.uid in crowded else u for u in updates],
+                _without_changes(updates, waiting),
                 snapshot,
                 solution,
                 step.is_requested,
             )
         )
-        permitted = [u for u in permission.updates if u.reference.uid not in crowded]
+        permitted = [u for u in permission.updates if u.reference.uid not in waiting]
         await writer.write_all(permitted, status.digest(observation, permitted))
-        note_numbers(permitted, context)
+        memory.note_written(numbered(permitted), context.steady())
         await context.approver.written(permission)
     troubles = [*placed.problems, *plan_troubles(observations, snapshot)]
     done = status.optimized(observation, solution, context.now(), troubles, permission.message)
@@ -271,84 +259,48 @@ def _held(
     return replace(snapshot, system=system)
 
 
-def _calm(
-    snapshot: Snapshot, key: Key, resources: Sequence[Resource], context: Context
-) -> Snapshot:
-    """Return a snapshot in which Servers that move or moved lately stay where they are."""
-    servers, before = calm_servers(resources), context.recent.get(key.namespace, {})
-    recent = context.recent[key.namespace] = before_plan(before, servers, context.steady())
-    return replace(snapshot, system=with_destinations(snapshot.system, recent, servers))
-
-
 async def _solved(
     system: System,
     nodes: Sequence[Node],
-    key: Key,
     resources: Sequence[Resource],
+    memory: Memory,
     context: Context,
 ) -> Placed:
     """Solve; measured Servers keep replicas until fewer were enough for some time."""
     servers, where = calm_servers(resources), Nodes(nodes, spanning(resources))
     placed = await solve_on_nodes(system, where, context.optimizer)
-    before = context.recent[key.namespace]
-    recent = after_plan(before, servers, placed.solution, context.steady())
-    context.recent[key.namespace] = recent
-    calm = with_surplus(system, placed.solution, fewest_replicas(recent, servers))
+    memory.note_plan(servers, placed.solution, context.steady())
+    calm = with_surplus(system, placed.solution, memory.fewest_replicas(servers))
     calm = keep_roles(system, calm)
     if calm is placed.solution or not are_placed(system, where, calm):
         return placed
     return replace(placed, solution=calm)
 
 
-async def _up_to_date(
-    observations: Sequence[Observation], solution: Solution, key: Key, context: Context
-) -> tuple[Sequence[Observation], Solution]:
-    """Return the objects and the solution, with what Servers got while it was computed."""
-    woken = context.woken[key.namespace]
-    if not woken:
-        return observations, solution
-    slept = [o for o in observations if o.reference.uid in woken and is_asleep(o)]
+async def _read_woken(
+    observations: Sequence[Observation], memory: Memory, context: Context
+) -> tuple[Sequence[Observation], frozenset[str]]:
+    """Return the objects with those Servers as they are now that woke since they were read.
+
+    The plan was made without them: they keep what they got, and the next plan counts them.
+    """
+    slept = [o for o in observations if o.reference.uid in memory.woken and is_asleep(o)]
     manifests = [await context.cluster.get(o.reference.kind, o.reference.key) for o in slept]
-    newest = {
+    woken = {
         o.reference.uid: o for o in (observe(Server, m) for m in manifests) if not is_asleep(o)
     }
-    context.woken[key.namespace] = {uid: woken[uid] for uid in newest}
-    return with_woken(observations, newest, solution, woken)
+    memory.woken = set(woken)
+    return [woken.get(o.reference.uid, o) for o in observations], frozenset(woken)
 
 
-def _crowded(
-    observations: Sequence[Observation],
-    updates: Sequence[Update],
-    snapshot: Snapshot,
-    key: Key,
-    context: Context,
-) -> frozenset[str]:
-    """Return the uids of Servers that wait for the next plan: others woke on their cards."""
-    if not context.woken[key.namespace]:
-        return frozenset()
-    return without_room(observations, updates, snapshot.system)
+def _without_changes(updates: Iterable[Update], uids: Container[str]) -> list[Update]:
+    """Return the updates, which leave the spec of some Servers as it is."""
+    return [replace(u, spec=None) if u.reference.uid in uids else u for u in updates]
 
 
-def _updates(
-    observations: Sequence[Observation],
-    snapshot: Snapshot,
-    solution: Solution,
-    key: Key,
-    context: Context,
-) -> list[Update]:
-    """Return the updates of all objects, but no numbers of Servers that got others a moment ago."""
-    kept = recent(context.written, context.steady())
-    context.written.clear()
-    context.written.update(kept)
-    servers = calm_servers(readable(observations))
-    moved = moves(context.recent[key.namespace], servers, solution, context.steady())
-    return plan_updates(observations, snapshot, solution, kept, moved)
-
-
-def note_numbers(updates: Iterable[Update], context: Context) -> None:
-    """Note whose numbers were written now."""
-    now = context.steady()
-    context.written.update({u.reference.uid: now for u in updates if u.spec is not None})
+def numbered(updates: Iterable[Update]) -> Iterator[str]:
+    """Yield the uids of Servers whose numbers are written."""
+    return (update.reference.uid for update in updates if update.spec is not None)
 
 
 async def clear_request(reference: Reference, cluster: Cluster) -> None:

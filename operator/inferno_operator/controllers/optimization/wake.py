@@ -9,7 +9,7 @@ from itertools import filterfalse
 
 from inferno_operator.controllers.optimization.nodes import Nodes, solve_on_nodes, spanning
 from inferno_operator.controllers.optimization.permission import Optimization
-from inferno_operator.controllers.optimization.reconcile import OPTIMIZER, Context, note_numbers
+from inferno_operator.controllers.optimization.reconcile import OPTIMIZER, Context, numbered
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.controllers.optimization.wake_changes import (
@@ -19,7 +19,7 @@ from inferno_operator.controllers.optimization.wake_changes import (
     waking_system,
     waking_updates,
 )
-from inferno_operator.resources import Optimizer, Server
+from inferno_operator.resources import Optimizer
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import Observation, observe, readable, still_running
 from inferno_operator.runtime.ports import GoneError
@@ -71,15 +71,10 @@ async def _wake(optimizer: Optimizer, where: Nodes, key: Key, context: Context) 
     permission = await context.approver.permit_additions(
         Optimization(optimizer, observations, updates, snapshot, solution, is_requested=False)
     )
-    decisions = {decision.server: decision for decision in solution.decisions}
-    got = {u.reference.uid for u in permission.updates}
-    context.woken[key.namespace] |= {
-        observation.reference.uid: decisions[server.spec.name]
-        for observation in observations
-        if observation.reference.uid in got and isinstance(server := observation.resource, Server)
-    }
+    memory, given = context.memories[key.namespace], [*numbered(permission.updates)]
+    memory.woken.update(given)
     await context.writer.write_all([*permission.updates, *waiting_updates(observations, solution)])
-    note_numbers(permission.updates, context)
+    memory.note_written(given, context.steady())
     for update in permission.updates:
         logger.info("%s wakes: %s", update.reference, update.main.message)
 

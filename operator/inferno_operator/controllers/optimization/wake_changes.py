@@ -2,11 +2,11 @@
 
 An optimization may take minutes, and those who wait for a first replica should not. So they get it
 from the greedy solver, on cards that nobody has. The optimization that runs meanwhile was computed
-without them: it leaves what they got, and what does not fit beside it. All functions are pure.
+without them: what they got stays, and so does what does not fit beside it. All functions are pure.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from inferno_operator.controllers.optimization.changes import VALID, Update, server_update
@@ -16,7 +16,7 @@ from inferno_operator.resources import DESIRED_ALLOC, Server, ServerAllocation
 from inferno_operator.resources.objects import Manifest
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.solution import Decision, Solution
+from inferno_optimizer.solution import Solution
 from inferno_optimizer.system import System
 
 
@@ -89,29 +89,6 @@ def waiting_updates(observations: Iterable[Observation], solution: Solution) -> 
                 decision, message=f"requests wait for a first replica: {decision.message}"
             )
             yield replace(server_update(observation, waiting), spec=None)
-
-
-def with_woken(
-    observations: Iterable[Observation],
-    newest: Mapping[str, Observation],
-    solution: Solution,
-    woken: Mapping[str, Decision],
-) -> tuple[Sequence[Observation], Solution]:
-    """Return the objects and the solution with what Servers got while it was computed.
-
-    Parameters
-    ----------
-    observations, solution
-        What was read, and the answer to it.
-    newest
-        The objects that were written meanwhile, by uid.
-    woken
-        What they got, by uid.
-    """
-    got = {woken[uid].server: woken[uid] for uid in newest}
-    decisions = tuple(got.get(d.server, d) for d in solution.decisions)
-    current = [newest.get(o.reference.uid, o) for o in observations]
-    return current, replace(solution, decisions=decisions)
 
 
 def without_room(

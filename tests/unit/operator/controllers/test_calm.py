@@ -9,14 +9,8 @@ import pytest
 
 from inferno_operator.controllers.measurement.load import measured_server, with_planned_load
 from inferno_operator.controllers.measurement.lookahead import Lookahead
+from inferno_operator.controllers.optimization.memory import Memory
 from inferno_operator.controllers.optimization.snapshot import build_system
-from inferno_operator.controllers.optimization.stabilization import (
-    RecentPlans,
-    after_plan,
-    before_plan,
-    fewest_replicas,
-    with_destinations,
-)
 from inferno_operator.resources import Measured, Resource, Server
 from inferno_operator.resources.objects import Key
 from inferno_optimizer.optimize import optimize
@@ -58,7 +52,7 @@ class Loop:
         self._key = Key("default", "s")
         self._lookahead = Lookahead(CYCLE_S)
         self._measured: Measured | None = None
-        self._recent: dict[str, RecentPlans] = {}
+        self._memory = Memory()
         self._solutions: dict[tuple[str, bool], tuple[System, Solution]] = {}
 
     def step(self, elapsed: float, rate: float) -> Allocation:
@@ -70,20 +64,20 @@ class Loop:
         newest = with_planned_load(newest, self._server, self._measured, None, now)
         self._measured = newest
         servers = [measured_server(self._server, newest)]
-        recent = before_plan(self._recent, servers, now)
-        system, solution = self._solved(servers[0], recent)
-        self._recent = after_plan(recent, servers, solution, now)
-        calm = with_surplus(system, solution, fewest_replicas(self._recent, servers))
+        self._memory.observe(servers, now)
+        system, solution = self._solved(servers[0])
+        self._memory.note_plan(servers, solution, now)
+        calm = with_surplus(system, solution, self._memory.fewest_replicas(servers))
         decided = calm.allocations["S"]
         self._carry_out(decided)
         return decided
 
-    def _solved(self, server: Server, recent: dict[str, RecentPlans]) -> tuple[System, Solution]:
+    def _solved(self, server: Server) -> tuple[System, Solution]:
         """Solve; what was solved before is remembered."""
-        key = server.model_dump_json(), recent[server.metadata.uid].moved is None
+        key = server.model_dump_json(), self._memory.plans[server.metadata.uid].moved is None
         if key not in self._solutions:
             system = build_system([*self._others, server]).system
-            system = with_destinations(system, recent, [server])
+            system = self._memory.set_destinations(system, [server])
             self._solutions[key] = system, optimize(system)
         return self._solutions[key]
 

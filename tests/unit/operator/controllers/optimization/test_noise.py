@@ -14,7 +14,6 @@ from inferno_operator.controllers.optimization.noise import (
     is_close_message,
     is_rewording,
     is_same_placement,
-    recent,
 )
 from inferno_operator.controllers.optimization.ports import TypedLoads
 from inferno_operator.controllers.optimization.reconcile import Context, reconcile
@@ -166,10 +165,3 @@ def test_messages_with_other_numbers_say_the_same() -> None:
     assert not is_close_message(first, first.replace("60.5", "70"))
     assert not is_rewording(first, first.replace("60.5", "70"))
     assert is_rewording(first, first.replace("expect", "fear"))
-
-
-def test_numbers_are_recent_for_a_minute_whichever_way_the_clock_is_set() -> None:
-    second = timedelta(seconds=1)
-    written = {"a": NOW - 59 * second, "b": NOW - 60 * second, "c": NOW + 3600 * second}
-
-    assert recent(written, NOW) == {"a": NOW - 59 * second}

@@ -113,7 +113,7 @@ async def test_what_is_urgent_does_not_wait_for_the_interval_once() -> None:
     context = Context(cluster, OnDemand(cluster), solver, lambda: NOW, lambda: NOW)
     await reconcile(INFERNO, context)
 
-    context.urgent.add(INFERNO)
+    context.memories["default"].urgent.add("inferno")
     outcomes = [await reconcile(INFERNO, context) for _ in range(2)]
 
     assert len(solver.systems) == 2
@@ -126,18 +126,17 @@ async def test_what_is_urgent_is_so_after_a_failure_too() -> None:
     await reconcile(INFERNO, context)
     solver.failures = [UnavailableError("busy")]
 
-    context.urgent.add(INFERNO)
+    context.memories["default"].urgent.add("inferno")
     outcome = await reconcile(INFERNO, context)
 
     assert outcome.failed
-    assert context.urgent == {INFERNO}
+    assert context.memories["default"].urgent == {"inferno"}
 
 
 async def test_what_is_urgent_does_not_concern_who_has_no_interval() -> None:
     cluster, solver = scene(optimizer(optimize=False)), FakeOptimizer()
-    context = Context(
-        cluster, OnDemand(cluster), solver, lambda: NOW, lambda: NOW, urgent={INFERNO}
-    )
+    context = Context(cluster, OnDemand(cluster), solver, lambda: NOW, lambda: NOW)
+    context.memories["default"].urgent.add("inferno")
 
     await reconcile(INFERNO, context)
 

@@ -286,4 +286,4 @@ async def test_a_server_that_needs_approval_does_not_wake() -> None:
     await wake(INFERNO, context)
 
     assert decided(cluster, "s") == 0
-    assert not context.woken["default"]
+    assert not context.memories["default"].woken

@@ -9,15 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_operator.controllers.optimization.allocations import desired_allocation
-from inferno_operator.controllers.optimization.stabilization import (
-    RecentPlans,
-    after_plan,
-    before_plan,
-    calm_servers,
-    fewest_replicas,
-    moves,
-    with_destinations,
-)
+from inferno_operator.controllers.optimization.memory import Memory, calm_servers
 from inferno_operator.resources import Server, ServerStatus
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import Decision, Reason, Solution
@@ -62,6 +54,13 @@ def plan(replicas: int, accelerator: str = "A") -> Solution:
     return Solution((decision,), nothing.certificate, ())
 
 
+def memory_of(server: Server, now: datetime = NOW) -> Memory:
+    """What an operator knows that has just started."""
+    memory = Memory()
+    memory.observe([server], now)
+    return memory
+
+
 class Operator:
     """Plans again and again, and writes what it decides."""
 
@@ -71,12 +70,12 @@ class Operator:
         self.accelerator = "A"
         self.destination = ""
         self._rate = 60.0
-        self._recent: dict[str, RecentPlans] = {}
+        self._memory = Memory()
         self._status: dict[str, datetime] = {}
 
     def restart(self) -> None:
         """Forget what only the process knew."""
-        self._recent = {}
+        self._memory = Memory()
 
     def plans(self, seconds: float, wanted: int, accelerator: str = "A", rate: float = 60.0) -> int:
         """Return the fewest replicas after a plan that wants so many for a load."""
@@ -85,13 +84,14 @@ class Operator:
             s.model_copy(update={"status": ServerStatus(moved=self._status.get(s.metadata.uid))})
             for s in [subject(self.standing, self.accelerator, self._rate, **self._spec)]
         ]
-        recent = before_plan(self._recent, servers, now)
+        memory, newest = self._memory, plan(wanted, accelerator)
+        memory.observe(servers, now)
         (self.destination,) = (
-            s.destination for s in with_destinations(system(rate), recent, servers).servers
+            s.destination for s in memory.set_destinations(system(rate), servers).servers
         )
-        self._status |= moves(recent, servers, plan(wanted, accelerator), now)
-        self._recent = after_plan(recent, servers, plan(wanted, accelerator), now)
-        self.standing = max(fewest_replicas(self._recent, servers)["S"], wanted)
+        self._status |= memory.find_moves(servers, newest, now)
+        memory.note_plan(servers, newest, now)
+        self.standing = max(memory.fewest_replicas(servers)["S"], wanted)
         self.accelerator, self._rate = accelerator, rate
         return self.standing
 
@@ -176,13 +176,14 @@ def plan_apart(prefill: int, decode: int) -> Solution:
 def after(before: objects.Manifest, newest: Solution) -> tuple[int, str]:
     """The fewest replicas after a plan, and where the Server is to stay once it stands."""
     server = subject(desiredAlloc=before)
-    recent = before_plan({}, [server], NOW)
-    moved = moves(recent, [server], newest, NOW).get(server.metadata.uid)
-    fewest = fewest_replicas(after_plan(recent, [server], newest, NOW), [server])["S"]
+    memory = memory_of(server)
+    moved = memory.find_moves([server], newest, NOW).get(server.metadata.uid)
+    memory.note_plan([server], newest, NOW)
+    fewest = memory.fewest_replicas([server])["S"]
     stands = subject(desiredAlloc=desired_allocation(newest.decisions[0].allocation)).model_copy(
         update={"status": ServerStatus(moved=moved)}
     )
-    settled = with_destinations(SYSTEM, before_plan({}, [stands], NOW), [stands])
+    settled = memory_of(stands).set_destinations(SYSTEM, [stands])
     return fewest, settled.servers[0].destination
 
 
@@ -234,8 +235,8 @@ def test_a_first_pod_that_was_ready_at_once_does_not_end_a_move(*, typed: bool) 
 
     found = []
     for seconds in (2, 59, 60):
-        recent = before_plan({}, [moves_to_b], NOW + timedelta(seconds=seconds))
-        found += [s.destination for s in with_destinations(SYSTEM, recent, [moves_to_b]).servers]
+        memory = memory_of(moves_to_b, NOW + timedelta(seconds=seconds))
+        found += [s.destination for s in memory.set_destinations(SYSTEM, [moves_to_b]).servers]
 
     assert found == ["B", "B", ""]
 
@@ -275,9 +276,8 @@ def test_a_server_that_outgrows_the_loads_of_its_move_may_move_at_once(*, restar
 
 def test_a_server_that_grows_while_it_wakes_wakes_where_it_was_to() -> None:
     asleep = subject(0, "A", 1.0).model_copy(update={"status": ServerStatus(last_accelerator="A")})
-    recent = before_plan({}, [asleep], NOW)
 
-    (woken,) = with_destinations(system(600.0), recent, [asleep]).servers
+    (woken,) = memory_of(asleep).set_destinations(system(600.0), [asleep]).servers
 
     assert woken.destination == asleep.wakes_on
 
@@ -319,3 +319,13 @@ def test_never_fewer_than_a_plan_of_the_window_wanted(moves: list[tuple[float, i
         assert found >= min(max(recent), before)
         assert found <= max(before, wanted)
         assert found >= min(before, 0.75 * before - 1)
+
+
+def test_numbers_stay_for_a_minute_whichever_way_the_clock_is_set() -> None:
+    memory, second = Memory(), timedelta(seconds=1)
+    memory.note_written(["a"], NOW - 59 * second)
+    memory.note_written(["b"], NOW - 60 * second)
+    memory.note_written(["c"], NOW + 3600 * second)
+
+    assert memory.written_lately(NOW) == {"a"}
+    assert memory.written_lately(NOW + second) == set()
