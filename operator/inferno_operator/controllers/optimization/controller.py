@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 from inferno_operator.controllers.optimization.optimizer_sync import (
@@ -20,7 +19,7 @@ from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.finalizers import clean_up, release
 from inferno_operator.runtime.informer import Area
 from inferno_operator.runtime.informers import Informers
-from inferno_operator.runtime.work_queue import WorkQueue
+from inferno_operator.runtime.work_queue import ReconcileResult, WorkQueue
 from inferno_optimizer.errors import InfernoError
 
 CHECK_SECONDS = 30.0
@@ -31,9 +30,15 @@ RELEASE_SECONDS = 15.0
 
 OPTIMIZER = kind_of(Optimizer)
 
-"""What an optimization writes to the spec of a Server."""
-
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is to be done for an Optimizer: to reconcile it, or to wake Servers beside that."""
+
+    key: Key
+    wakes: bool = False
 
 
 class OptimizationController:
@@ -65,9 +70,8 @@ class OptimizationController:
         self._objects = informers.subscribe(kinds, self._object_changed, listed=self._listed)
         if stateful:
             context = replace(context, source=Mirrored(self._objects))
-        self._memories = context.memories
-        self.queue: WorkQueue[Key] = WorkQueue(partial(reconcile, context=context))
-        self._wakes: WorkQueue[Key] = WorkQueue(partial(wake, context=context))
+        self._context = context
+        self.queue: WorkQueue[Work] = WorkQueue(self._do)
         self._synchronization: Synchronization | None = None
         if store is not None:
             self._synchronization = Synchronization(
@@ -84,15 +88,15 @@ class OptimizationController:
         for observation in self._objects.observations(OPTIMIZER, namespace):
             resource, key = observation.resource, observation.reference.key
             if isinstance(resource, Optimizer) and resource.spec.interval is not None:
-                self._memories[namespace].urgent.add(key.name)
-                self.queue.add(key)
+                self._context.memories[namespace].urgent.add(key.name)
+                self.queue.add(Work(key))
 
     def wake(self, namespace: str) -> None:
         """Give Servers that are wanted a replica, beside the optimization that runs; then plan."""
         for observation in self._objects.observations(OPTIMIZER, namespace):
             resource = observation.resource
             if isinstance(resource, Optimizer) and resource.spec.interval is not None:
-                self._wakes.add(observation.reference.key)
+                self.queue.add(Work(observation.reference.key, wakes=True))
         self.plan_now(namespace)
 
     async def run(self) -> None:
@@ -106,7 +110,6 @@ class OptimizationController:
 
     async def stop(self) -> None:
         """Stop reconciling, and remove the finalizers of this operator from all objects."""
-        await self._wakes.close()
         await self.queue.close()
         if self._synchronization is None:
             return
@@ -118,6 +121,9 @@ class OptimizationController:
         except (InfernoError, TimeoutError) as error:
             logger.warning("some objects keep their finalizer until the next start: %s", error)
 
+    async def _do(self, work: Work) -> ReconcileResult:
+        return await (wake if work.wakes else reconcile)(work.key, self._context)
+
     def _object_changed(self, difference: ObjectDifference) -> None:
         if difference.place.kind == OPTIMIZER:
             self._optimizer_changed(difference)
@@ -128,7 +134,7 @@ class OptimizationController:
         """Request a reconcile of this generation; the operator's writes do not change it."""
         metadata: dict[str, Any] = (difference.after or difference.before or {})["metadata"]
         version = metadata["uid"], metadata["generation"], difference.after is None
-        self.queue.add(difference.place.key, version)
+        self.queue.add(Work(difference.place.key), version)
 
     def _listed(self, area: Area) -> None:
         del area
