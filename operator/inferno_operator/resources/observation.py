@@ -1,10 +1,12 @@
 """An object as it was read: parsed, or with the problem of its spec."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Generic, TypeGuard, cast
 
 from pydantic import ValidationError
+from typing_extensions import TypeVar
 
 from inferno_operator.resources import (
     ManifestError,
@@ -17,33 +19,36 @@ from inferno_operator.resources import (
 from inferno_operator.resources.objects import Key, Manifest, Reference, kind_of
 from inferno_operator.resources.running import remains_of
 
+Observed_co = TypeVar("Observed_co", bound=Resource, covariant=True, default=Resource)
+Kind = TypeVar("Kind", bound=Resource)
+
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class Observation:
+class Observation(Generic[Observed_co]):
     """An object; if its spec is invalid, `resource` is None, and `problem` has the reason.
 
     `deleted` is the time at which its deletion was requested; `remains` is what runs of a Server
     whose spec is invalid, if that can be read.
     """
 
-    kind: type[Resource]
+    kind: type[Observed_co]
     reference: Reference
     generation: int
     status: Status
-    resource: Resource | None
+    resource: Observed_co | None
     problem: str = ""
     finalizers: tuple[str, ...] = ()
     deleted: datetime | None = None
     remains: Server | None = None
 
 
-def observe(kind: type[Resource], manifest: Manifest) -> Observation:
+def observe(kind: type[Kind], manifest: Manifest) -> Observation[Kind]:
     """Parse an object; an invalid spec is not raised, but stored in the observation."""
-    resource: Resource | None
+    resource: Kind | None
     status: Status
     remains = None
     try:
-        resource = parse(manifest)
+        resource = cast("Kind", parse(manifest))  # `kind` names what it says itself
     except ManifestError as error:
         metadata = Metadata.model_validate(manifest["metadata"])
         status = _readable_status(kind, manifest.get("status", {}))
@@ -77,6 +82,16 @@ def _readable_status(kind: type[Resource], fields: Manifest) -> Status:
         return status.model_validate({k: v for k, v in fields.items() if k not in wrong})
     except ValidationError:
         return status()
+
+
+def is_of(observation: Observation, kind: type[Kind]) -> TypeGuard[Observation[Kind]]:
+    """Whether an object is of a kind."""
+    return observation.kind is kind
+
+
+def of_kind(observations: Iterable[Observation], kind: type[Kind]) -> Iterator[Observation[Kind]]:
+    """Yield the objects of a kind."""
+    return (o for o in observations if is_of(o, kind))
 
 
 def readable(observations: Iterable[Observation]) -> list[Resource]:
