@@ -34,12 +34,6 @@ from inferno_operator.controllers.optimization.ports import (
     SystemOptimizer,
     TypedLoads,
 )
-from inferno_operator.controllers.optimization.remembered import (
-    NO_STATUSES,
-    Statuses,
-    remembered_after,
-    with_remembered,
-)
 from inferno_operator.controllers.optimization.schedule import ScheduleStep, next_step
 from inferno_operator.controllers.optimization.snapshot import Snapshot, build_system
 from inferno_operator.controllers.optimization.source import ObjectSource
@@ -106,8 +100,6 @@ class Context:
         When the numbers of each Server were written last, by uid.
     recent
         The last plans for the Servers of each namespace, by uid.
-    remembered
-        What the statuses of Models and Accelerators said last, by namespace.
     """
 
     cluster: Cluster
@@ -128,7 +120,6 @@ class Context:
     urgent: set[Key] = field(default_factory=set)
     written: dict[str, datetime] = field(default_factory=dict)
     recent: dict[str, Mapping[str, RecentPlans]] = field(default_factory=dict)
-    remembered: dict[str, Statuses] = field(default_factory=dict)
 
     @property
     def writer(self) -> Writer:
@@ -219,10 +210,7 @@ async def _optimize(
         observation = await _write_status(observation, step.update, writer)
     nodes = await context.machines.nodes(key.namespace)
     objects = await context.source.objects(key.namespace)
-    remembered = context.remembered.get(key.namespace, NO_STATUSES)
-    observations: Sequence[Observation] = with_remembered(
-        await context.loads.with_loads(objects), remembered
-    )
+    observations: Sequence[Observation] = await context.loads.with_loads(objects)
     resources = readable(observations)
     every = [*resources, *still_running(observations)]
     snapshot = build_system(every, optimizer, context.time_limit)
@@ -232,9 +220,6 @@ async def _optimize(
         _must_be_same(observation, observe(Optimizer, await context.cluster.get(OPTIMIZER, key)))
         observations, solution = await _up_to_date(observations, placed.solution, key, context)
         updates = _updates(observations, snapshot, solution, key, context)
-        context.remembered[key.namespace] = remembered_after(
-            remembered, observations, updates, (resource for resource, _ in snapshot.excluded)
-        )
         crowded = _crowded(observations, updates, snapshot, key, context)
         permission = await context.approver.permit(
             Optimization(
