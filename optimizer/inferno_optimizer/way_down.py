@@ -72,12 +72,21 @@ class WayDown:
         """Return the fewest replicas of one kind that may be left of these; one may always go."""
         return max(replicas - max(1, floor(replicas * self.share)), 0)
 
-    def numbers(self, before: int, after: int) -> list[int]:
-        """Return the numbers of replicas in between, one for each window."""
-        found = []
-        while (fewest := self.fewest(before)) > after:
-            found.append(before := fewest)
-        return found
+    def numbers(self, kinds: Sequence[tuple[int, int]]) -> list[int]:
+        """Return the numbers of all replicas in between, one for each window.
+
+        Parameters
+        ----------
+        kinds
+            The replicas of each kind before and after: those of one role.
+        """
+        found: list[int] = []
+        left = [before for before, _ in kinds]
+        while True:
+            left = [max(self.fewest(n), last) for n, (_, last) in zip(left, kinds, strict=True)]
+            if all(n == last for n, (_, last) in zip(left, kinds, strict=True)):
+                return found
+            found.append(sum(left))
 
     def recent(
         self, reductions: Iterable[StepDown[Place]], now_s: float

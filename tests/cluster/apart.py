@@ -26,9 +26,6 @@ def documents(itl: int, cards: Mapping[str, int], **spec: object) -> Iterator[Ma
             own["count"] = [{"type": name, "count": count} for name, count in cards.items()]
         elif kind == "Optimizer":
             own["optimize"] = True
-            own["guard"] = dict.fromkeys(
-                ("maxServedLoadDecreasePercent", "maxReplicasDecreasePercent"), 100
-            )
         elif kind == "Server":
             if own["name"] != "documents":
                 continue

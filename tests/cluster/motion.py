@@ -122,7 +122,6 @@ def manifests(movers: list[Mover], cards: Mapping[str, int], interval: int) -> I
         yield from _server(mover, "Free" if number % 2 else "Premium")
     spec = {
         "interval": interval,
-        "guard": {"maxServedLoadDecreasePercent": 100, "maxReplicasDecreasePercent": 100},
         "data": {"optimizer": {"unlimited": False, "milpSolver": True}},
     }
     yield objects.manifest("Optimizer", spec, name="inferno")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from inferno_operator.controllers.optimization.replica_rates import replica_rates
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.resources import Resource, parse
+from inferno_optimizer.explain.rates import rates
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import System
 from tests.cluster.motion import MEAN_TOKENS, Motion, Mover, PodTimes, manifests, moving
@@ -70,10 +70,10 @@ def doubled() -> System:
 
 def served(system: System, replicas: Mapping[str, int]) -> dict[str, float]:
     """Return the load that replicas serve within the targets, by class [requests/min]."""
-    rates = replica_rates(system, set(replicas), {"A100"})
+    replica = rates(system).replica
     totals = dict.fromkeys((server.service_class for server in system.servers), 0.0)
     for server in system.servers:
-        carried = replicas[server.name] * rates[server.name, "A100"]
+        carried = replicas[server.name] * replica[server.name, "A100"]
         totals[server.service_class] += min(carried, 60 * AFTER)
     return totals
 

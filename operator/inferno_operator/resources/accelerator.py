@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from inferno_operator.resources.base import AGE, READY, Column, Resource, Status
+from inferno_operator.resources.base import AGE, READY, Column, Resource
 from inferno_operator.resources.schema import (
     BoundedInteger,
     Fraction,
@@ -14,6 +14,7 @@ from inferno_operator.resources.schema import (
     Part,
     PositiveInteger,
     Quantity,
+    Rule,
     ShortText,
 )
 
@@ -48,6 +49,15 @@ class NodeSelection(Part):
 class AcceleratorSpec(Part):
     """What an accelerator is and costs."""
 
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "type and multiplicity do not change, as replicas run on these cards: make a new"
+            " Accelerator",
+            "self.type == oldSelf.type && self.multiplicity == oldSelf.multiplicity",
+            lambda _: True,
+        ),
+    )
+
     name: NonEmptyText
     """Name that models and servers refer to, such as 2xA100."""
     type: NonEmptyText
@@ -65,15 +75,6 @@ class AcceleratorSpec(Part):
     nodes: NodeSelection | None = None
     """Which nodes have its cards, for a Capacity with fromNodes; absent: those whose labels name
     the type, in the manner of the usual vendors and clouds."""
-
-
-class AcceleratorStatus(Status):
-    """What the operator says about an Accelerator."""
-
-    type: str = ""
-    """Type of card that plans count for it; empty before the first one."""
-    multiplicity: NonNegativeInteger = 0
-    """Cards that plans count for it."""
 
 
 class Accelerator(Resource):
@@ -94,4 +95,3 @@ class Accelerator(Resource):
     )
 
     spec: AcceleratorSpec
-    status: AcceleratorStatus = AcceleratorStatus()

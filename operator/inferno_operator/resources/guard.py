@@ -34,11 +34,6 @@ class Guard(Part):
 
     max_cost_increase_percent: Annotated[Number | None, Field(ge=0)] = None
     """Largest increase of the cost of all Servers [%]; absent means no limit."""
-    max_replicas_decrease_percent: Percent | None = None
-    """Largest share of the replicas that is taken away [%]; absent means 50, 100 no limit."""
-    max_served_load_decrease_percent: Percent | None = None
-    """Largest share of the load that is not served any more [%]; absent means 50, 100 no limit.
-    Below 100, no Server under load loses its last replica."""
     max_servers_changed: NonNegativeInteger | None = None
     """Most Servers that change; absent means no limit."""
     freeze: Annotated[Items[Freeze], Field(max_length=MAX_WINDOWS)] = ()

@@ -1,6 +1,9 @@
 """Model: how fast a language model runs on each accelerator."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+from pydantic.config import JsonDict
 
 from inferno_operator.resources.allocation import ErrorPercent, Origin
 from inferno_operator.resources.base import AGE, READY, Column, Resource, Status
@@ -107,6 +110,11 @@ class PerformanceData(Part):
             "!has(self.role) || self.role == 'Both' || has(self.stepParms)",
             lambda data: data.role == "Both" or data.step_parms is not None,
         ),
+        Rule(
+            "accCount does not change, as replicas run on these cards: make a new Accelerator",
+            "self.accCount == oldSelf.accCount",
+            lambda _: True,
+        ),
     )
 
     acc: ShortText
@@ -158,6 +166,13 @@ class Transfer(Part):
     """Time for each token of its prompt [ms]."""
 
 
+BY_PLACE: JsonDict = {
+    "x-kubernetes-list-type": "map",
+    "x-kubernetes-list-map-keys": ["acc", "role"],
+}
+"""Schema of a list whose items the API server finds again: their rules know what they were."""
+
+
 class ModelSpec(Part):
     """A model and its performance data."""
 
@@ -169,7 +184,7 @@ class ModelSpec(Part):
     typed_error_percent: ErrorPercent = 20
     """Error of configured times that plans assume with calibrate: Use, for accelerators without
     measurements; of others they take the upper confidence [percent]."""
-    data: Items[PerformanceData] = ()
+    data: Annotated[Items[PerformanceData], Field(json_schema_extra=BY_PLACE)] = ()
     """Performance data, one item per accelerator and role."""
     transfer: Transfer | None = None
     """How long it takes to hand a prompt over to a Decode replica; absent means no time."""
@@ -277,31 +292,9 @@ class CalibratedData(Part):
     """Parameters of the third generation, if they fit better."""
 
 
-class ReplicaCards(Part):
-    """What plans count for a replica on one accelerator."""
-
-    acc: ShortText
-    """The accelerator's spec.name."""
-    role: Literal["Both", "Prefill", "Decode"] = "Both"
-    """What the replica does."""
-    acc_count: PositiveInteger
-    """Accelerators that it needs."""
-    type: str = ""
-    """Type of card that plans count for the accelerator; it stays without the Accelerator."""
-    multiplicity: NonNegativeInteger = 0
-    """Cards that plans count for the accelerator."""
-
-
 class ModelStatus(Status):
     """What the operator says about a Model."""
 
-    replica_cards: Items[ReplicaCards] = ()
-    """What plans count for its replicas, one item per accelerator and role; empty before the first
-    plan."""
-    performance: Items[PerformanceData] = ()
-    """Performance data that plans trust, one item per accelerator and role: those of spec, with
-    what calibration found; but as they were before, where by those of now a replica carries more
-    than twice as much or less than a quarter, and no person has approved a Plan since."""
     calibration: Items[CalibratedData] = ()
     """Parameters from measurements, one item per accelerator. Those for calibrate: Use stay after
     a refusal, as they were before."""

@@ -78,7 +78,7 @@ class Reduction(Part):
     replicas: NonNegativeInteger
     """Replicas of these Servers that run."""
     replicas_taken: Number
-    """Replicas that are taken away; where other cards take over, in replicas of what runs."""
+    """Replicas that are taken away; none of a Server that moves."""
     load: Number
     """Load of these Servers [requests/min]."""
     load_lost: Number
@@ -86,9 +86,6 @@ class Reduction(Part):
     [requests/min]."""
     emptied: Annotated[Items[NonEmptyText], Field(max_length=MAX_EMPTIED)] = ()
     """Servers that lose all replicas under load, the first of them by name."""
-    doubted: Annotated[Items[NonEmptyText], Field(max_length=MAX_EMPTIED)] = ()
-    """Servers that lose replicas and would not be served then by the performance data that are
-    trusted (`status.performance` of their Models), the first of them by name."""
 
 
 class PlanTotals(Part):
@@ -104,9 +101,6 @@ class PlanTotals(Part):
     """Cards that all Servers take by the Plan, by type; none where capacity is ignored."""
     reduction: Reduction | None = None
     """What is taken away; absent if there are no such Servers."""
-    inflated: Annotated[Items[NonEmptyText], Field(max_length=MAX_EMPTIED)] = ()
-    """Servers that become more than twice as dear as they have to by the performance data that are
-    trusted (`status.performance` of their Models), the first of them by name."""
 
 
 class PlanSpec(Part):

@@ -9,7 +9,6 @@ from pydantic import Field
 from inferno_operator.resources.allocation import MAX_ACCELERATORS, ServerAllocation
 from inferno_operator.resources.base import AGE, READY, Column, Resource, Status
 from inferno_operator.resources.measurement import Measure, Measured
-from inferno_operator.resources.model import ReplicaCards
 from inferno_operator.resources.model_booster import ModelBoosterRef
 from inferno_operator.resources.recurrence import MAX_WINDOWS, RecurringWindow
 from inferno_operator.resources.savings import Savings
@@ -29,9 +28,6 @@ from inferno_operator.resources.workload import RULES, RecordedWorkload, Workloa
 
 CURRENT_ALLOC, DESIRED_ALLOC = "currentAlloc", "desiredAlloc"
 """Names of the fields of the spec that the operator writes."""
-
-REPLICA_CARDS = "replicaCards"
-"""Name of the field of the status that goes when nothing runs."""
 
 MAX_COUNTED = 2 * MAX_ACCELERATORS
 """Most workloads of a Server: those that it names, and those that it named before."""
@@ -127,13 +123,6 @@ class MeasuredLeadTime(Part):
     """The pods that this was measured of."""
 
 
-class HeldCards(ReplicaCards):
-    """What plans count for a replica that a server has or gets."""
-
-    model: NonEmptyText
-    """The model's spec.name."""
-
-
 class ServedReplicas(Part):
     """Replicas on one accelerator, of one role."""
 
@@ -174,9 +163,6 @@ class ServerStatus(Status):
     """What was measured; absent without spec.measure."""
     moved: Time | None = None
     """When it was decided last that a measured server goes to another accelerator."""
-    replica_cards: Items[HeldCards] = ()
-    """What plans count for its replicas, one item per accelerator and role; it stays where the
-    Model or the Accelerator is deleted. Absent where no replicas follow from the decisions."""
     last_accelerator: str = ""
     """Accelerator of the last replica before the server had none; it wakes there."""
     savings: Savings | None = None

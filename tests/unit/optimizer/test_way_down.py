@@ -28,8 +28,9 @@ def test_half_of_the_replicas_may_go_and_one_in_any_case(replicas: int, fewest: 
 
 
 def test_the_numbers_on_the_way_down_are_those_of_one_window_each() -> None:
-    assert HALF.numbers(17, 1) == [9, 5, 3, 2]
-    assert HALF.numbers(2, 1) == HALF.numbers(4, 2) == HALF.numbers(1, 9) == []
+    assert HALF.numbers([(17, 1)]) == [9, 5, 3, 2]
+    assert HALF.numbers([(2, 1)]) == HALF.numbers([(4, 2)]) == HALF.numbers([(1, 9)]) == []
+    assert HALF.numbers([(5, 5), (8, 1)]) == [9, 7]
 
 
 @pytest.mark.parametrize(("percent", "fewest"), [(0, 9), (10, 9), (25, 8), (50, 5), (99, 1)])

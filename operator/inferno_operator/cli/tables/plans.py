@@ -105,9 +105,6 @@ def change_parts(
     yield summary(plan, money)
     yield from filter(None, [shrinkage(plan, labels)])
     yield from _taken(spec.totals.reduction)
-    if spec.totals.inflated:
-        names = ", ".join(spec.totals.inflated)
-        yield f"less than half as dear by the performance data that plans trusted before: {names}"
 
 
 def state_line(plan: Plan) -> str:
@@ -182,9 +179,6 @@ def _taken(reduction: Reduction | None) -> Iterator[str]:
         yield f"{lost:g} of {load:g} requests/min are not served any more"
     if reduction.emptied:
         yield f"under load without a replica: {', '.join(reduction.emptied)}"
-    if reduction.doubted:
-        names = ", ".join(reduction.doubted)
-        yield f"not served by the performance data that plans trusted before: {names}"
 
 
 def why(plan: Plan) -> str:

@@ -7,8 +7,7 @@ from datetime import datetime
 from inferno_operator.controllers.approval.contents import StoredDecision
 from inferno_operator.controllers.approval.guard import hold_of
 from inferno_operator.controllers.approval.proposal import Proposal
-from inferno_operator.controllers.approval.reduction import priority_of, standing
-from inferno_operator.controllers.approval.totals import totals_of
+from inferno_operator.controllers.approval.totals import priority_of, standing, totals_of
 from inferno_operator.controllers.optimization.permission import Optimization
 from inferno_operator.controllers.optimization.placements import cards_of, placements, replicas
 from inferno_operator.resources import Server
@@ -31,14 +30,13 @@ def additions(optimization: Optimization, proposal: Proposal, now: datetime) -> 
     catalogue = Catalogue(optimization.snapshot.system)
     resources = readable(optimization.observations)
     servers = {r.metadata.name: r for r in resources if isinstance(r, Server)}
-    waiting = proposal.spec.totals.inflated
-    adding = [d for d in proposal.decisions if _only_adds(d) and d.server not in waiting]
+    adding = [d for d in proposal.decisions if _only_adds(d)]
     adding.sort(key=lambda d: (priority_of(servers[d.server], catalogue), d.server))
     if not optimization.optimizer.spec.data.optimizer.unlimited:
         unreadable = still_running(optimization.observations)
         free = _free_cards([*servers.values(), *unreadable], catalogue)
         adding = _fitting(adding, servers, catalogue, free)
-    totals = totals_of(adding, resources, optimization.snapshot, ())
+    totals = totals_of(adding, resources, catalogue, ())
     if not adding or hold_of(optimization.optimizer, totals, now) is not None:
         return frozenset()
     return frozenset(decision.server for decision in adding)

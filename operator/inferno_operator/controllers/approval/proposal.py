@@ -17,9 +17,8 @@ from inferno_operator.controllers.approval.contents import (
     pack_decisions,
 )
 from inferno_operator.controllers.approval.inputs import inputs_digest
-from inferno_operator.controllers.approval.reduction import standing
 from inferno_operator.controllers.approval.seal import plan_digest
-from inferno_operator.controllers.approval.totals import totals_of
+from inferno_operator.controllers.approval.totals import standing, totals_of
 from inferno_operator.controllers.optimization.changes import Update
 from inferno_operator.controllers.optimization.permission import Optimization
 from inferno_operator.controllers.optimization.placements import placements, replicas
@@ -29,12 +28,14 @@ from inferno_operator.resources import (
     MAX_VIA,
     Count,
     Guard,
+    Placement,
     PlanSpec,
     PlanStep,
     Server,
 )
 from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.system import Role
 from inferno_optimizer.way_down import WayDown
 from inferno_optimizer.wire.codec import encode_system
 
@@ -86,7 +87,7 @@ def proposal_of(optimization: Optimization) -> Proposal | None:
         else decision.step
         for decision in decisions
     }
-    return Proposal(_spec(optimization, steps, decisions), steps, decisions)
+    return Proposal(_spec(optimization, steps, decisions, catalogue), steps, decisions)
 
 
 def _in_steps(step: PlanStep, way_down: WayDown) -> PlanStep:
@@ -94,8 +95,13 @@ def _in_steps(step: PlanStep, way_down: WayDown) -> PlanStep:
     before, after = replicas(step.before), replicas(step.after)
     if any(n > before.get(place, 0) for place, n in after.items()):
         return step
-    via = way_down.numbers(sum(before.values()), sum(after.values()))
+    pairs = ((_of_role(step.before, role), _of_role(step.after, role)) for role in Role)
+    via = way_down.numbers([pair for pair in pairs if pair[0]])
     return step.model_copy(update={"via": tuple(via[:MAX_VIA])}) if via else step
+
+
+def _of_role(placed: Iterable[Placement], role: Role) -> int:
+    return sum(placement.replicas for placement in placed if placement.role == role)
 
 
 def is_undecided(update: Update) -> bool:
@@ -120,13 +126,14 @@ def _spec(
     optimization: Optimization,
     steps: Mapping[str, PlanStep],
     decisions: Sequence[StoredDecision],
+    catalogue: Catalogue,
 ) -> PlanSpec:
-    system, resources = optimization.snapshot.system, readable(optimization.observations)
-    inputs, stored = pack(encode_system(system)), pack_decisions(decisions)
+    resources = readable(optimization.observations)
+    inputs, stored = pack(encode_system(catalogue.system)), pack_decisions(decisions)
     digest = inputs_digest(resources, optimization.optimizer)
     ordered = in_order(steps.values())
     listed = _listed(ordered)
-    totals = totals_of(decisions, resources, optimization.snapshot, _cards(optimization))
+    totals = totals_of(decisions, resources, catalogue, _cards(optimization))
     spec = PlanSpec(
         optimizer=optimization.optimizer.metadata.name,
         digest=UNSEALED,

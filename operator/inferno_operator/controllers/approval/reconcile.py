@@ -37,7 +37,7 @@ from inferno_operator.controllers.approval.transitions import (
     replaced,
     written,
 )
-from inferno_operator.controllers.optimization.changes import Update, trusted_update
+from inferno_operator.controllers.optimization.changes import Update
 from inferno_operator.controllers.optimization.ports import Loads
 from inferno_operator.controllers.optimization.snapshot import build_system
 from inferno_operator.controllers.optimization.source import ObjectSource
@@ -201,8 +201,7 @@ async def _carry_out_with(
         return None
     if plan.status.phase != "Approved":
         observation = await store.write(observation, status.approved(observation, by))
-    updates = [*_decisions(checked, plan, objects), *_trusted(plan, objects)]
-    await _write(observation, updates, context)
+    await _write(observation, list(_decisions(checked, plan, objects)), context)
     logger.info("%s: written on %d Servers by %s", observation.reference, len(checked), by)
     after = written(observation, plan, optimizer.spec.mode, by, context.now())
     await store.write(observation, after)
@@ -229,15 +228,14 @@ def _checked(
         return status.finished(observation, "Failed", error.reason, str(error), now)
     if wrong := contradiction(plan.spec, decisions):
         return status.finished(observation, "Failed", "Contradiction", wrong, now)
-    snapshot = build_system(resources, optimizer)
-    system = snapshot.system
+    system = build_system(resources, optimizer).system
     cards, catalogue = plan.spec.totals.cards, Catalogue(system)
     servers = [*(r for r in resources if isinstance(r, Server)), *still_running(objects)]
     needed = [] if system.options.unlimited else cards_then(decisions, servers, catalogue)
     missing = missing_cards([*cards, *needed], system.capacity)
     if change := moved_load(decisions, resources) or missing:
         return status.superseded(observation, f"{CHANGED}: {change}", now)
-    totals = totals_of(decisions, resources, snapshot, cards)
+    totals = totals_of(decisions, resources, catalogue, cards)
     hold = None if plan.status.approval else hold_of(optimizer, totals, now)
     return status.waiting(observation, hold, absences(plan, objects)) if hold else decisions
 
@@ -249,12 +247,6 @@ def _decisions(
     servers = {o.reference.key.name: o for o in objects if o.kind is Server}
     name = plan.metadata.name if plan.status.approval else ""
     yield from (d.update(servers[d.server], name) for d in decisions if d.server in servers)
-
-
-def _trusted(plan: Plan, objects: Sequence[Observation]) -> Iterator[Update]:
-    """Yield the updates of Models that a person trusts, who has approved what follows from them."""
-    if plan.status.approval is not None:
-        yield from filter(None, map(trusted_update, objects))
 
 
 async def _write(observation: Observation, updates: Sequence[Update], context: Context) -> None:

@@ -8,8 +8,6 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from inferno_operator.controllers.optimization.allocations import desired_allocation
-from inferno_operator.controllers.optimization.counted_cards import CardsOfReplicas
-from inferno_operator.controllers.optimization.doubt import trusted_data, warnings
 from inferno_operator.controllers.optimization.noise import (
     is_close,
     is_close_message,
@@ -20,13 +18,8 @@ from inferno_operator.controllers.optimization.placements import placements, rep
 from inferno_operator.controllers.optimization.snapshot import KINDS, Snapshot
 from inferno_operator.resources import (
     DESIRED_ALLOC,
-    REPLICA_CARDS,
-    Accelerator,
-    AcceleratorStatus,
     ApprovedDecision,
     Capacity,
-    Model,
-    ModelStatus,
     Placement,
     Resource,
     ServedReplicas,
@@ -191,23 +184,17 @@ def _remembered(observation: Observation, spec: Manifest | None) -> Manifest:
     A field that an apply leaves out would be removed, such as the approval of another decision.
     """
     status, before = observation.status, _desired(observation).get("accelerator")
-    if isinstance(status, AcceleratorStatus) and status.type:
-        return AcceleratorStatus(type=status.type, multiplicity=status.multiplicity).to_json()
-    if isinstance(status, ModelStatus):
-        cards, trusted = status.replica_cards, status.performance
-        return _filled(ModelStatus, replica_cards=cards, performance=trusted)
     if not isinstance(status, ServerStatus):
         return {}
     sleeps = spec is not None and not spec[DESIRED_ALLOC]["accelerator"]
     last = (before if sleeps else "") or status.last_accelerator
     desired = _desired(observation) if spec is None else spec[DESIRED_ALLOC]
-    return _filled(
-        ServerStatus,
-        moved=status.moved,
-        replica_cards=status.replica_cards,
-        last_accelerator=last,
-        approved=status.approved if _is_approved(status, desired) else None,
-    )
+    fields: Mapping[str, object] = {
+        "moved": status.moved,
+        "last_accelerator": last,
+        "approved": status.approved if _is_approved(status, desired) else None,
+    }
+    return ServerStatus.model_validate({n: v for n, v in fields.items() if v}).to_json()
 
 
 def _is_approved(status: ServerStatus, desired: Manifest) -> bool:
@@ -228,11 +215,6 @@ def approve(update: Update, plan: str, placed: Iterable[Placement]) -> Update:
     )
     status = ServerStatus(approved=approved).to_json()
     return replace(update, extra_status={**update.extra_status, **status})
-
-
-def _filled(kind: type[Status], **fields: object) -> Manifest:
-    """The JSON of a status with those of the fields that are not empty."""
-    return kind.model_validate({name: value for name, value in fields.items() if value}).to_json()
 
 
 def _desired(observation: Observation) -> Manifest:
@@ -262,8 +244,6 @@ class _Plan:
     ) -> None:
         self._moved = moved
         self._decisions = {decision.server: decision for decision in solution.decisions}
-        self._in_doubt = snapshot.in_doubt
-        self._cards = CardsOfReplicas(snapshot.system)
         self._excluded = {id(resource): problem for resource, problem in snapshot.excluded}
         self._problems: dict[tuple[str, str], list[Problem]] = defaultdict(list)
         for problem in snapshot.problems:
@@ -280,38 +260,11 @@ class _Plan:
         """The update of one object."""
         if observation.kind is Server:
             moved = self._moved.get(observation.reference.uid)
-            decision = self._decision(observation)
-            update = server_update(observation, decision, moved)
-            return self._of_server(update, observation.resource, decision)
+            return server_update(observation, self._decision(observation), moved)
         verdict = self._verdict(observation)
-        verdicts = (*_warnings(self._told(observation.resource)), verdict)
-        status = self._counted(observation.resource)
-        return Update.of(observation, verdicts, active=verdict.holds is True, extra_status=status)
-
-    def _of_server(self, update: Update, server: Resource | None, decision: Decision) -> Update:
-        """The update of a Server, with the cards that its replicas count as."""
-        if not isinstance(server, Server):
-            return update
-        cards = self._cards.of_server(server, decision.allocation)
-        status = _filled(ServerStatus, replica_cards=cards)
-        others = {k: v for k, v in update.extra_status.items() if k != REPLICA_CARDS}
-        return replace(update, extra_status={**others, **status})
-
-    def _counted(self, resource: Resource | None) -> Manifest:
-        """The status of an Accelerator or a Model of the system: the cards that they count as."""
-        if id(resource) in self._excluded:
-            return {}
-        if isinstance(resource, Model):
-            cards, trusted = self._cards.of_model(resource), trusted_data(resource, self._in_doubt)
-            return _filled(ModelStatus, replica_cards=cards, performance=trusted)
-        if isinstance(resource, Accelerator):
-            return self._cards.of_accelerator(resource).to_json()
-        return {}
-
-    def _told(self, resource: Resource | None) -> list[str]:
-        """What may not be meant in a resource, as such or beside what it said before."""
-        before = warnings(resource, self._in_doubt) if isinstance(resource, Model) else []
-        return [*_caveats(resource), *self._absurd(resource), *before]
+        told = [*_caveats(observation.resource), *self._absurd(observation.resource)]
+        verdicts = (*_warnings(told), verdict)
+        return Update.of(observation, verdicts, active=verdict.holds is True)
 
     def _absurd(self, resource: Resource | None) -> Iterator[str]:
         """What number of a resource is absurd for its unit."""
@@ -360,19 +313,6 @@ def _joined(problems: Sequence[Problem]) -> str:
         f"{f'{problem.part}: ' if problem.part else ''}{problem.field}: {problem.message}"
         for problem in problems
     )
-
-
-def trusted_update(observation: Observation) -> Update | None:
-    """The update of a Model whose data are trusted as they are; None if nothing is to be trusted.
-
-    Before its first plan it has no condition, and everything is trusted then.
-    """
-    model, ready = observation.resource, observation.status.condition(READY)
-    if not isinstance(model, Model) or ready is None:
-        return None
-    trusted = ModelStatus(performance=trusted_data(model, {})).to_json()
-    update = Update.of(observation, (Verdict.of(ready),), active=observation.status.active)
-    return replace(update, extra_status={**update.extra_status, **trusted})
 
 
 def excluded_decision(server: str, problem: Problem) -> Decision:

@@ -5,20 +5,19 @@ needed as carry what these carry: of faster ones fewer. By their number alone, a
 its targets would stay on what has become the wrong accelerator, or lose by a move to slower ones.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
 from inferno_operator.controllers.optimization.allocations import placed_current
 from inferno_operator.controllers.optimization.placements import placements
-from inferno_operator.controllers.optimization.replica_rates import (
-    ReplicaRates,
-    carried,
-    replica_rates,
-)
 from inferno_operator.resources import Server, ServerAllocation
+from inferno_optimizer.explain.rates import rates
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import System
+
+ReplicaRates = Mapping[tuple[str, str], float]
+"""What a replica carries [requests/min], by spec.name of a Server and by place, see `place_of`."""
 
 SPARE = 1e-6
 """Share of what replicas carry that is not asked for: rounding must not ask for one more."""
@@ -73,8 +72,11 @@ def _kept(system: System, held: Mapping[str, Server]) -> Mapping[str, float]:
     cards = {
         p.accelerator for found in wholes.values() for whole in found for p in placements(whole)
     }
-    rates = replica_rates(system, held.keys(), cards)
-    known = {name: _least(name, found, rates) for name, found in wholes.items()}
+    replica = _replica_rates(system, held.keys(), cards)
+    known = {
+        name: min((_carried(whole, name, replica) for whole in found), default=0.0)
+        for name, found in wholes.items()
+    }
     return {name: rate * (1.0 - SPARE) for name, rate in known.items() if rate > 0}
 
 
@@ -88,6 +90,29 @@ def _wholes(server: Server, catalogue: Catalogue) -> Iterator[ServerAllocation]:
         yield decided
 
 
-def _least(name: str, wholes: Iterable[ServerAllocation], rates: ReplicaRates) -> float:
-    """The least that any of them carries [requests/min]; 0 if that is not known."""
-    return min((carried(whole, name, rates) for whole in wholes), default=0.0)
+def _replica_rates(
+    system: System, servers: Container[str], accelerators: Container[str]
+) -> ReplicaRates:
+    """What a replica of Servers under load carries; none where it misses the targets.
+
+    That a Server keeps its accelerator does not count. Roles count on all accelerators, as they
+    need each other.
+    """
+    asked = [replace(s, keep_accelerator=False) for s in system.servers if s.name in servers]
+    models = {server.model for server in asked}
+    profiles = [p for p in system.profiles if p.model in models and p.accelerator in accelerators]
+    roles = [role for role in system.roles if role.model in models]
+    small = replace(system, servers=tuple(asked), profiles=tuple(profiles), roles=tuple(roles))
+    return rates(small).replica
+
+
+def _carried(whole: ServerAllocation, server: str, replica: ReplicaRates) -> float:
+    """What the replicas of a Server carry [requests/min], 0 for those of unknown speed."""
+    if whole.roles is not None:
+        return min(
+            part.num_replicas * replica.get((server, place), 0.0)
+            for place, part in whole.roles.by_place.items()
+        )
+    return sum(
+        part.num_replicas * replica.get((server, part.accelerator), 0.0) for part in whole.parts
+    )

@@ -13,8 +13,6 @@ from inferno_optimizer import system as core
 
 PERCENT = 100.0
 
-Profile = core.PerformanceProfile | core.RoleProfile
-
 Place = tuple[str, str, core.Role]
 """A model, an accelerator, and what replicas do there."""
 
@@ -62,19 +60,6 @@ def effective(model: Model) -> tuple[PerformanceData, ...]:
 def place_of_data(model: Model, data: PerformanceData) -> Place:
     """Return where performance data of a model are about."""
     return model.spec.name, data.acc, core.Role(data.role)
-
-
-def place_of_profile(profile: Profile) -> Place:
-    """Return where a profile is about."""
-    role = profile.role if isinstance(profile, core.RoleProfile) else core.Role.BOTH
-    return profile.model, profile.accelerator, role
-
-
-def profile_of(model: Model, data: PerformanceData) -> Profile:
-    """Return performance data of a model as a profile."""
-    if data.role != "Both" and data.step_parms is not None:
-        return _role(model, data, data.step_parms)
-    return _whole(model.spec.name, data)
 
 
 def _role(model: Model, data: PerformanceData, steps: StepParms) -> core.RoleProfile:

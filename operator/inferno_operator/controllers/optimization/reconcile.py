@@ -33,12 +33,6 @@ from inferno_operator.controllers.optimization.ports import (
     SystemOptimizer,
     TypedLoads,
 )
-from inferno_operator.controllers.optimization.remembered import (
-    NO_STATUSES,
-    Statuses,
-    remembered_after,
-    with_remembered,
-)
 from inferno_operator.controllers.optimization.schedule import ScheduleStep, next_step
 from inferno_operator.controllers.optimization.snapshot import Snapshot, build_system
 from inferno_operator.controllers.optimization.source import ObjectSource
@@ -87,8 +81,6 @@ class Context:
         newest objects and written, which is short.
     memories
         What is known from earlier plans, by namespace.
-    remembered
-        What the statuses of Models and Accelerators said last, by namespace.
     """
 
     cluster: Cluster
@@ -106,7 +98,6 @@ class Context:
         default_factory=lambda: defaultdict(asyncio.Lock)
     )
     memories: defaultdict[str, Memory] = field(default_factory=lambda: defaultdict(Memory))
-    remembered: dict[str, Statuses] = field(default_factory=dict)
 
     @property
     def writer(self) -> Writer:
@@ -198,10 +189,7 @@ async def _optimize(
         observation = await _write_status(observation, step.update, writer)
     nodes = await context.machines.nodes(key.namespace)
     objects = await context.source.objects(key.namespace)
-    remembered = context.remembered.get(key.namespace, NO_STATUSES)
-    observations: Sequence[Observation] = with_remembered(
-        await context.loads.with_loads(objects), remembered
-    )
+    observations: Sequence[Observation] = await context.loads.with_loads(objects)
     resources = readable(observations)
     every = [*resources, *still_running(observations)]
     snapshot = build_system(every, optimizer, context.time_limit)
@@ -217,9 +205,6 @@ async def _optimize(
         lately = memory.written_lately(context.steady())
         moved = memory.find_moves(calm_servers(readable(observations)), solution, context.steady())
         updates = plan_updates(observations, snapshot, solution, lately, moved)
-        context.remembered[key.namespace] = remembered_after(
-            remembered, observations, updates, (resource for resource, _ in snapshot.excluded)
-        )
         waiting = woken
         if woken:  # others grow on what is left beside those
             updates = _without_changes(updates, woken)

@@ -2,16 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TypeVar
 
 from inferno_operator.controllers.optimization.allocations import allocation_of, placed_current
-from inferno_operator.controllers.optimization.cards_in_use import (
-    problems_of,
-    still_counted,
-)
-from inferno_operator.controllers.optimization.doubt import Doubts, doubted
 from inferno_operator.controllers.optimization.profiles import profiles, roles
 from inferno_operator.controllers.optimization.shared_workloads import (
     Shared,
@@ -61,14 +56,12 @@ class Snapshot:
 
     `problems` are the problems of the system; `excluded` are objects that are not part of the
     system, each with the reason: an older object has the same name, or a Server has no load, or
-    names a workload of an older one. `in_doubt` are the profiles of the system that are not
-    trusted.
+    names a workload of an older one.
     """
 
     system: core.System
     problems: tuple[Problem, ...]
     excluded: tuple[tuple[Resource, Problem], ...]
-    in_doubt: Doubts = field(default_factory=dict)
 
 
 def build_system(
@@ -114,16 +107,14 @@ def build_system(
         for server in _only(Server, (resource for resource, _ in excluded))
     ]
     servers = tuple(_server(s, catalogue, wakes=wakes) for s in _only(Server, loaded))
-    newest = replace(system, servers=servers)
-    cards = _only(Accelerator, loaded), tuple(_only(Model, loaded))
-    all_servers = tuple(_only(Server, in_order))
-    system = counted = still_counted(newest, *cards, all_servers, left_out)
-    if system.options.hold_undecided:
-        system = replace(system, held=cards_of_servers(Catalogue(system), left_out))
-    system = replace(system, held_cost=sum(server.current.cost for server in left_out))
-    problems = (*find_problems(system), *problems_of(newest, counted))
-    in_doubt = doubted(system, _only(Model, loaded))
-    return Snapshot(system, problems, tuple(excluded), in_doubt)
+    holds = system.options.hold_undecided
+    system = replace(
+        system,
+        servers=servers,
+        held=cards_of_servers(catalogue, left_out) if holds else {},
+        held_cost=sum(server.current.cost for server in left_out),
+    )
+    return Snapshot(system, tuple(find_problems(system)), tuple(excluded))
 
 
 def _only(kind: type[Kind], resources: Iterable[Resource]) -> Iterator[Kind]:

@@ -194,8 +194,11 @@ DISTURBANCES = {
     ),
     "replicas are to take four cards": Mistake(
         lambda s: has_data(s, SLOW, {**FAST, "accCount": 4}),
-        "B: accCount: it was 1 and is 4 now, and what runs does not fit into the Capacity",
-        ARRIVES,
+        # The API server refuses it. In a Model made anew, B is too small for the Server: it turns
+        # back to A, where all have stayed. Plans counted 1 card as before, and it arrived.
+        "Actuated 6 x A",
+        TURNS_BACK,
+        has_data,
     ),
     "the new cards get the type of the old ones": Mistake(
         lambda s: s.change("Accelerator", "b", type="A"),
@@ -203,9 +206,13 @@ DISTURBANCES = {
         ARRIVES,
     ),
     "the times of the new cards lose three digits": Mistake(
+        # The Plan waited for a person. Now it is carried out by what the Model says, also on the
+        # way down: all leave A when one serves on B that is to carry a thousand times as much.
         lambda s: has_data(s, SLOW, {**FAST, "alpha": 0.4995}),
-        "s would not be served with the trusted performance data",
-        ARRIVES,
+        "Allocated 1 x B",
+        (0, 1),
+        has_data,
+        least=2,
     ),
     "the data of the new cards are deleted": Mistake(
         lambda s: has_data(s, SLOW), "Actuated 6 x A", TURNS_BACK, has_data

@@ -1,4 +1,4 @@
-"""The guard on the way down: what a plan takes away waits for a person, also without a guard."""
+"""What a plan takes away, in numbers and in steps, and what of it waits for a person."""
 
 import math
 
@@ -60,15 +60,10 @@ def test_what_is_added_elsewhere_makes_up_for_nothing() -> None:
     assert (found.replicas, found.replicas_taken) == (9, 7)
 
 
-def test_faster_replicas_count_as_many_as_they_replace() -> None:
-    """8 on A carry 480/min as do 8/3 on B; 3 on B carry 9/8 of it, so nothing is taken."""
-    found = reduction(serving("S", 8, 8), *FAST)
-
-    assert found.replicas_taken == 0
-
-    found = reduction(serving("S", 8, 3), *FAST)  # 150/min take 1 on B, which is worth 3 on A
-
-    assert found.replicas_taken == pytest.approx(8 - 3, abs=0.01)
+def test_a_move_takes_nothing_as_replicas_stay_until_the_new_ones_serve() -> None:
+    """8 on A carry 480/min as do 8/3 on B; 150/min take 1 on B."""
+    assert reduction(serving("S", 8, 8), *FAST).replicas_taken == 0
+    assert reduction(serving("S", 8, 3), *FAST).replicas_taken == 0
 
 
 def test_servers_for_which_only_a_number_is_written_have_nothing_to_lose() -> None:
@@ -121,28 +116,29 @@ async def carried_out(scene: Scene, **optimizer: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("runs", "wanted", "phase"),
-    [(6, 3, "Acting"), (7, 3, "Proposed"), (3, 1, "Acting"), (4, 1, "Proposed"), (1, 7, "Acting")],
-    ids=["half", "more than half", "two of three", "three of four", "on the way up"],
+    ("runs", "wanted", "via"),
+    [(6, 3, []), (7, 3, [4]), (3, 1, [2]), (4, 1, [2]), (8, 1, [4, 2]), (1, 7, [])],
+    ids=["half", "more than half", "two of three", "three of four", "most", "on the way up"],
 )
-async def test_more_than_half_of_the_replicas_waits_for_a_person(
-    runs: int, wanted: int, phase: str
+async def test_more_than_half_of_the_replicas_goes_in_steps(
+    runs: int, wanted: int, via: list[int]
 ) -> None:
     async with scene_of(serving("S", runs, wanted)) as scene:
-        assert await carried_out(scene) == phase
-        assert scene.desired() == ({} if phase == "Proposed" else {"s": wanted})
+        assert await carried_out(scene) == "Acting"
+        (step,) = scene.plans()["inferno-1"]["spec"]["steps"]
+        assert (scene.desired(), step.get("via", [])) == ({"s": wanted}, via)
 
 
-async def test_the_condition_names_the_numbers_and_the_command() -> None:
-    async with scene_of(serving("S", 9, 3), serving("T", 7, 2)) as scene:
-        await carried_out(scene)
+async def test_the_condition_names_the_servers_and_the_command() -> None:
+    async with scene_of(serving("S", 1, 1), serving("T", 1, 1), objects.capacity(0)) as scene:
+        assert await carried_out(scene) == "Proposed"
 
         reason, message = scene.told("inferno-1")
         assert reason == "BeyondGuard"
         assert message == (
-            "11 of 16 replicas are taken away (69 %), spec.guard.maxReplicasDecreasePercent is 50"
-            " by default; review: kubectl inferno diff inferno-1; approve: kubectl inferno approve"
-            " inferno-1; reject: kubectl inferno reject inferno-1"
+            "s, t would lose the last replica under load, spec.guard.maxDecreasePercent is 50;"
+            " review: kubectl inferno diff inferno-1; approve: kubectl inferno approve inferno-1;"
+            " reject: kubectl inferno reject inferno-1"
         )
         (event,) = (e for e in scene.cluster.events if e.about.kind.kind == "Plan")
         assert event.message == message
@@ -152,7 +148,7 @@ async def test_the_condition_names_the_numbers_and_the_command() -> None:
         scene.answer("inferno-1", "Approved")
         await scene.advance()
 
-        assert scene.desired() == {"s": 3, "t": 2}
+        assert scene.desired() == {"s": 0, "t": 0}
 
 
 async def test_the_last_replica_under_load_waits_for_a_person() -> None:
@@ -176,35 +172,25 @@ async def test_a_capacity_that_is_gone_takes_no_server_out_of_service() -> None:
 
 
 @pytest.mark.parametrize(
-    ("guard", "phase"),
+    ("guard", "via"),
     [
-        ({"maxReplicasDecreasePercent": 100}, "Acting"),
-        ({"maxReplicasDecreasePercent": 90}, "Acting"),
-        ({"maxReplicasDecreasePercent": 80}, "Proposed"),
-        ({"maxServedLoadDecreasePercent": 100}, "Proposed"),
-        ({"maxCostIncreasePercent": 30}, "Proposed"),
+        ({}, [4, 2]),
+        ({"maxDecreasePercent": 25}, [6, 5, 4, 3, 2]),
+        ({"maxDecreasePercent": 100}, []),
     ],
     ids=str,
 )
-async def test_what_is_written_in_the_guard_counts(guard: Manifest, phase: str) -> None:
-    async with scene_of(serving("S", 7, 1)) as scene:
-        assert await carried_out(scene, guard=guard) == phase
+async def test_the_share_in_the_guard_counts(guard: Manifest, via: list[int]) -> None:
+    async with scene_of(serving("S", 8, 1)) as scene:
+        assert await carried_out(scene, guard=guard) == "Acting"
+        (step,) = scene.plans()["inferno-1"]["spec"]["steps"]
+        assert step.get("via", []) == via
 
 
-async def test_a_written_limit_is_exact_also_for_few_replicas() -> None:
-    async with scene_of(serving("S", 2, 1)) as scene:
-        assert await carried_out(scene, guard={"maxReplicasDecreasePercent": 0}) == "Proposed"
-
-
-async def test_load_that_is_given_up_can_be_allowed() -> None:
-    async with scene_of(serving("S", 1, 1)) as scene:
-        scene.cluster.add(objects.capacity(0))
-        allowed = {"maxServedLoadDecreasePercent": 100}
-        scene.write_optimizer(guard=allowed)
-        await scene.optimize()
-        await scene.advance()
-
-        assert scene.desired() in ({"s": 0}, {})
+async def test_the_last_replica_goes_where_the_rule_is_switched_off() -> None:
+    async with scene_of(serving("S", 1, 1), objects.capacity(0)) as scene:
+        assert await carried_out(scene, guard={"maxDecreasePercent": 100}) == "Acting"
+        assert scene.desired() == {"s": 0}
 
 
 @pytest.mark.extended
@@ -227,22 +213,23 @@ async def test_a_day_of_a_small_namespace_waits_for_nobody() -> None:
         assert scene.desired() == {"s": 1, "t": 1}
 
 
-async def test_without_plans_the_reduction_is_held_and_it_says_so() -> None:
+async def test_without_plans_the_last_replica_is_held_and_it_says_so() -> None:
     cluster = MortalCluster()
     cluster.unserved.add("Plan")
-    async with scene_of(serving("S", 7, 1), cluster=cluster) as scene:
+    async with scene_of(serving("S", 1, 1), objects.capacity(0), cluster=cluster) as scene:
         scene.write_optimizer()
         await scene.optimize()
 
         assert scene.desired() == {}
-        assert "not carried out: 6 of 7 replicas are taken away" in scene.optimized()
+        assert "not carried out: s would lose the last replica under load" in scene.optimized()
         assert "not recorded as Plans" in scene.optimized()
 
-        scene.change("Server", "s", currentAlloc=objects.running(7, 4))
+        scene.cluster.add(objects.capacity(1))
+        scene.change("Server", "s", currentAlloc=objects.running(7, 1))
         scene.change("Optimizer", "inferno", optimize=True)
         await scene.optimize()
 
-        assert scene.desired() == {"s": 4}
+        assert scene.desired() == {"s": 1}
 
 
 @pytest.mark.parametrize(
@@ -255,7 +242,7 @@ async def test_without_plans_the_reduction_is_held_and_it_says_so() -> None:
         (14, {}, {}),
         (20, {"mode": "Approve"}, {}),
         (20, {"guard": {"maxServersChanged": 1}}, {}),
-        (20, {"guard": {"maxCostIncreasePercent": 0}}, {}),
+        (20, {"guard": {"maxServersChanged": 2, "maxCostIncreasePercent": 0}}, {}),
         (20, {"guard": {"freeze": [{"start": "0 11 * * *", "duration": "2h"}]}}, {}),
     ],
     ids=str,
@@ -265,7 +252,8 @@ async def test_who_only_gets_replicas_on_free_cards_does_not_wait_with_the_other
 ) -> None:
     async with scene_of(serving("S", 12, 1), serving("T", 1, 3), serving("U", 1, 2)) as scene:
         scene.cluster.add(objects.capacity(cards))
-        assert await carried_out(scene, **optimizer) == "Proposed"
+        guard = {"guard": {"maxServersChanged": 2}}
+        assert await carried_out(scene, **{**guard, **optimizer}) == "Proposed"
         assert scene.desired() == desired
         assert ("do not wait" in scene.optimized()) is bool(desired)
 
@@ -290,7 +278,7 @@ async def test_nobody_gets_cards_of_a_server_that_nobody_can_read_before_others_
         unreadable = {"currentAlloc": objects.running(3, 3), "maxBatchSize": -1}
         scene.cluster.add(objects.server("X", spec=unreadable))
 
-        assert await carried_out(scene) == "Proposed"
+        assert await carried_out(scene, guard={"maxServersChanged": 1}) == "Proposed"
         assert scene.desired() == desired
 
 
@@ -303,7 +291,7 @@ async def test_in_mode_recommend_nothing_waits() -> None:
 @pytest.mark.parametrize("percent", [-1, 101, "half"])
 def test_a_limit_is_a_percentage(percent: object) -> None:
     manifest = objects.optimizer()
-    manifest["spec"]["guard"] = {"maxReplicasDecreasePercent": percent}
+    manifest["spec"]["guard"] = {"maxDecreasePercent": percent}
 
-    with pytest.raises(ManifestError, match="maxReplicasDecreasePercent"):
+    with pytest.raises(ManifestError, match="maxDecreasePercent"):
         parse(manifest)

@@ -93,36 +93,6 @@ def test_a_server_may_be_apart_where_it_names_workloads_of_both_roles() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "spec", "said"),
-    [
-        ("L40S", {"multiplicity": 2}, "it was 1 x L40S and is 2 x L40S now"),
-        ("H100", {"type": "L40S"}, "it was 1 x H100 and is 1 x L40S now"),
-    ],
-    ids=["prefill on more cards", "decode on other cards"],
-)
-def test_roles_that_run_hold_the_cards_that_they_held(
-    name: str, spec: dict[str, object], said: str
-) -> None:
-    """The Capacity has just those that the pair holds: by the edit it would lose a role."""
-    sample = list(yaml.safe_load_all((ROOT / "samples/apart/fleet.yaml").read_text()))
-    shared = [m for m in sample if m["kind"] in ("Accelerator", "Model", "ServiceClass")]
-    for each in shared:
-        if each["spec"]["name"] == name:
-            each["status"] = {"type": name, "multiplicity": 1}
-            each["spec"].update(spec)
-    counts = [{"type": "L40S", "count": 2}, {"type": "H100", "count": 3}]
-    capacity = {**shared[0], "kind": "Capacity", "spec": {"count": counts}}
-
-    found = build_system(map(parse, (*shared, capacity, yaml.safe_load(MANIFEST))))
-
-    assert {(a.name, a.type, a.multiplicity) for a in found.system.accelerators} == {
-        ("L40S", "L40S", 1),
-        ("H100", "H100", 1),
-    }
-    assert any(said in problem.message for problem in found.problems)
-
-
 def test_cold_prefill_replicas_reach_the_optimizer_over_the_wire_too() -> None:
     manifest = yaml.safe_load(MANIFEST)
     manifest["spec"]["currentAlloc"]["roles"]["prefill"]["coldReplicas"] = 1
