@@ -13,12 +13,11 @@ from typing import Any
 import yaml
 
 from inferno_operator.cli.kubectl.console.leader import SeenLeader
-from inferno_operator.controllers.approval.proposal import proposal_of
-from inferno_operator.controllers.approval.seal import Seal, spec_manifest
-from inferno_operator.controllers.optimization.changes import Update, plan_updates
-from inferno_operator.controllers.optimization.permission import Optimization
-from inferno_operator.controllers.optimization.snapshot import Snapshot, build_system
-from inferno_operator.controllers.optimization.status import optimized
+from inferno_operator.controllers.planning.ports import Optimization
+from inferno_operator.controllers.planning.proposal import Seal, proposal_of, spec_manifest
+from inferno_operator.controllers.planning.snapshot import Snapshot, build_system
+from inferno_operator.controllers.planning.status import optimized
+from inferno_operator.controllers.planning.updates import Update, plan_updates
 from inferno_operator.resources import API_VERSION, RESOURCES, Optimizer, Phase, Plan, Server
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import Observation, observe, readable

@@ -10,8 +10,6 @@ from inferno_operator.adapters.prometheus.client import PrometheusClient
 from inferno_operator.controllers.actuation.controller import ActuationController
 from inferno_operator.controllers.actuation.workloads.controller import WorkloadController
 from inferno_operator.controllers.actuation.workloads.supply import Supply
-from inferno_operator.controllers.approval.controller import PlansController
-from inferno_operator.controllers.approval.ports import KeySource
 from inferno_operator.controllers.boosters.controller import BoosterController
 from inferno_operator.controllers.calibration.controller import CalibrationController
 from inferno_operator.controllers.calibration.replicas import (
@@ -22,12 +20,19 @@ from inferno_operator.controllers.calibration.replicas import (
 from inferno_operator.controllers.capacity.controller import CapacityController
 from inferno_operator.controllers.measurement.controller import MeasurementController
 from inferno_operator.controllers.measurement.history import PastRates
-from inferno_operator.controllers.optimization.controller import OptimizationController
-from inferno_operator.controllers.optimization.ports import Machines, SystemOptimizer
-from inferno_operator.controllers.optimization.reconcile import Context
-from inferno_operator.controllers.optimization.server_check import ServerCheck
-from inferno_operator.controllers.optimization.snapshot import build_system
-from inferno_operator.controllers.optimization.source import OnDemand
+from inferno_operator.controllers.planning.controller import (
+    OptimizationController,
+    PlansController,
+    ServerCheck,
+)
+from inferno_operator.controllers.planning.ports import (
+    Context,
+    KeySource,
+    Machines,
+    OnDemand,
+    SystemOptimizer,
+)
+from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.controllers.savings.controller import SavingsController
 from inferno_operator.engines.catalogue import catalogue_with
 from inferno_operator.engines.demand import DemandSurvey

@@ -30,8 +30,7 @@ from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, Statefu
 from inferno_operator.adapters.prometheus import client as prometheus
 from inferno_operator.composition import Components, compose
 from inferno_operator.controllers.actuation.publication.controller import Publication
-from inferno_operator.controllers.approval.ports import KeySource
-from inferno_operator.controllers.optimization.ports import SystemOptimizer
+from inferno_operator.controllers.planning.ports import KeySource, SystemOptimizer
 from inferno_operator.logs import configure
 from inferno_operator.resources import RESOURCES
 from inferno_operator.resources.dialects import DIALECTS, Dialect

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from inferno_operator.adapters.kubernetes.api_server import ApiServer
-from inferno_operator.controllers.optimization.reconcile import clear_request
+from inferno_operator.controllers.planning.reconcile import clear_request
 from inferno_operator.resources import (
     API_VERSION,
     RESOURCES,

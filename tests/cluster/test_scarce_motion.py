@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources import Resource, parse
 from inferno_optimizer.explain.rates import rates
 from inferno_optimizer.optimize import optimize

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources import Resource
 from inferno_operator.resources.parsing import SYSTEM_RESOURCES, parse
 from inferno_optimizer.system import System

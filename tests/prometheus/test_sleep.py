@@ -12,9 +12,8 @@ import pytest
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.measurement.controller import MeasurementController
-from inferno_operator.controllers.optimization.controller import OptimizationController
-from inferno_operator.controllers.optimization.reconcile import Context
-from inferno_operator.controllers.optimization.source import OnDemand
+from inferno_operator.controllers.planning.controller import OptimizationController
+from inferno_operator.controllers.planning.ports import Context, OnDemand
 from inferno_operator.engines.catalogue import built_in
 from inferno_operator.engines.demand import DemandSurvey
 from inferno_operator.engines.series_groups import RateWindows

@@ -8,9 +8,8 @@ from typing import Any, Self
 
 from inferno_operator.cli.headroom import Headroom, headrooms, measured_headrooms
 from inferno_operator.controllers.measurement.load import with_last_good
-from inferno_operator.controllers.optimization.allocations import priced_current
-from inferno_operator.controllers.optimization.placements import Label, plain
-from inferno_operator.controllers.optimization.snapshot import KINDS, build_system
+from inferno_operator.controllers.planning.allocations import Label, plain, priced_current
+from inferno_operator.controllers.planning.snapshot import KINDS, build_system
 from inferno_operator.resources import (
     CURRENT_ALLOC,
     DESIRED_ALLOC,

@@ -7,10 +7,9 @@ from functools import partial
 from typing import Any
 
 from inferno_operator.controllers.actuation.decision import UNDECIDED
-from inferno_operator.controllers.optimization.allocations import priced_current
-from inferno_operator.controllers.optimization.changes import Update, plan_updates
-from inferno_operator.controllers.optimization.placements import Label, plain
-from inferno_operator.controllers.optimization.snapshot import Snapshot
+from inferno_operator.controllers.planning.allocations import Label, plain, priced_current
+from inferno_operator.controllers.planning.snapshot import Snapshot
+from inferno_operator.controllers.planning.updates import Update, plan_updates
 from inferno_operator.resources import (
     DESIRED_ALLOC,
     Allocation,

@@ -14,7 +14,7 @@ from tests.controlplane.waiting import wait_until
 from tests.deployment.rendering import OVERLAYS, kustomize
 from tests.deployment.run import Cluster
 from tests.plugin import Plugin
-from tests.unit.operator.controllers.approval.test_proposal import made
+from tests.unit.operator.controllers.planning.test_proposal import made
 
 TEAM = "team"
 ROLES = ("view", "edit", "admin", "inferno-optimize", "inferno-approve")

@@ -6,12 +6,12 @@ from typing import Literal
 
 from inferno_operator.cli.kubectl.absent import no_such
 from inferno_operator.cli.options.durations import duration_of
-from inferno_operator.controllers.approval.contents import (
+from inferno_operator.controllers.planning.proposal import (
     UnreadablePlanError,
     contradiction,
+    plan_digest,
     unpack_decisions,
 )
-from inferno_operator.controllers.approval.seal import plan_digest
 from inferno_operator.resources import Plan
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import Observation

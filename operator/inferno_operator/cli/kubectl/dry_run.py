@@ -9,9 +9,9 @@ from inferno_operator.controllers.measurement.load import (
     with_last_good,
     with_scheduled_replicas,
 )
-from inferno_operator.controllers.optimization.held import with_held_rates
-from inferno_operator.controllers.optimization.memory import calm_servers
-from inferno_operator.controllers.optimization.snapshot import Snapshot, build_system
+from inferno_operator.controllers.planning.memory import calm_servers
+from inferno_operator.controllers.planning.snapshot import Snapshot, build_system
+from inferno_operator.controllers.planning.stages import with_held_rates
 from inferno_operator.resources import Optimizer, Server
 from inferno_operator.resources.observation import Observation, readable, still_running
 from inferno_optimizer.explain.changes import parse_change

@@ -228,7 +228,7 @@ def _system_of_manifests(
     loads: "Mapping[str, Load]",
     doubt: Remark,
 ) -> System:
-    from inferno_operator.controllers.optimization.snapshot import build_system
+    from inferno_operator.controllers.planning.snapshot import build_system
     from inferno_operator.resources import Optimizer
     from inferno_operator.resources.caveats import caveats
 
@@ -256,7 +256,7 @@ def _system_of_manifests(
 
 def _origins(parsed: "Iterable[tuple[Resource, Document]]") -> dict[tuple[str, str], Document]:
     """Where each object stands, and each count of cards; by kind and name, as problems say them."""
-    from inferno_operator.controllers.optimization.snapshot import KINDS, Named
+    from inferno_operator.controllers.planning.snapshot import KINDS, Named
     from inferno_operator.resources import Capacity
 
     origins: dict[tuple[str, str], Document] = {}

@@ -6,8 +6,8 @@ from functools import partial
 
 from inferno_operator.cli.options.currency import Money
 from inferno_operator.cli.tables.solution import PlannedReplicas
-from inferno_operator.controllers.optimization.placements import Label, parts_by_role, plain
-from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.controllers.planning.allocations import Label, parts_by_role, plain
+from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources import (
     Allocation,
     PlanStep,

@@ -12,8 +12,8 @@ from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.tables.cluster import Labels, band_cell
 from inferno_operator.cli.tables.solution import BAND, Part, TextTable, grouped
 from inferno_operator.cli.tables.top import age
-from inferno_operator.controllers.approval.status import NOT_SIGNED, how_to_answer
-from inferno_operator.controllers.optimization.placements import Label, plain
+from inferno_operator.controllers.planning.allocations import Label, plain
+from inferno_operator.controllers.planning.plan_status import NOT_SIGNED, how_to_answer
 from inferno_operator.resources import Placement, Plan, PlanStep, Reduction
 from inferno_optimizer.system import Role, place_of
 

@@ -10,7 +10,7 @@ from inferno_operator.cli.overview import overview, overview_document
 from inferno_operator.cli.tables.rich import rich_text
 from inferno_operator.cli.tables.solution import cards_table, csv_text
 from inferno_operator.cli.tables.top import LATE, age, servers_table, top_parts
-from inferno_operator.controllers.optimization.status import optimized
+from inferno_operator.controllers.planning.status import optimized
 from tests.unit.operator.objects import (
     NOW,
     accelerator,

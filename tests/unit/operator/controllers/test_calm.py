@@ -9,8 +9,8 @@ import pytest
 
 from inferno_operator.controllers.measurement.load import measured_server, with_planned_load
 from inferno_operator.controllers.measurement.lookahead import Lookahead
-from inferno_operator.controllers.optimization.memory import Memory
-from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.controllers.planning.memory import Memory
+from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources import Measured, Resource, Server
 from inferno_operator.resources.objects import Key
 from inferno_optimizer.optimize import optimize

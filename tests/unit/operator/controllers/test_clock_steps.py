@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from inferno_operator.controllers.optimization.reconcile import Context, reconcile
-from inferno_operator.controllers.optimization.source import OnDemand
+from inferno_operator.controllers.planning.ports import Context, OnDemand
+from inferno_operator.controllers.planning.reconcile import reconcile
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.steady_clock import SteadyClock

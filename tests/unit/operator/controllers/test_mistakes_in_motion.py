@@ -10,13 +10,13 @@ import pytest
 
 from inferno_operator.controllers.actuation.controller import ActuationController
 from inferno_operator.controllers.actuation.workloads.controller import WorkloadController
-from inferno_operator.controllers.approval.controller import PlansController
-from inferno_operator.controllers.optimization.controller import OptimizationController
-from inferno_operator.controllers.optimization.ports import TypedLoads
-from inferno_operator.controllers.optimization.reconcile import Context
-from inferno_operator.controllers.optimization.server_check import ServerCheck
-from inferno_operator.controllers.optimization.snapshot import build_system
-from inferno_operator.controllers.optimization.source import OnDemand
+from inferno_operator.controllers.planning.controller import (
+    OptimizationController,
+    PlansController,
+    ServerCheck,
+)
+from inferno_operator.controllers.planning.ports import Context, OnDemand, TypedLoads
+from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources.objects import Key, Kind, Manifest, kind_of
 from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster, FakeOptimizer
 from inferno_operator.runtime.informers import Informers

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources import (
     API_VERSION,
     Accelerator,

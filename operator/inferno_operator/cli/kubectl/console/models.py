@@ -22,8 +22,7 @@ from inferno_operator.cli.tables.cluster import (
 from inferno_operator.cli.tables.measurement import number
 from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_operator.cli.tables.top import age, condition_parts
-from inferno_operator.controllers.optimization.allocations import priced_current
-from inferno_operator.controllers.optimization.placements import Label
+from inferno_operator.controllers.planning.allocations import Label, priced_current
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.resources import CalibratedData, Model, PerformanceData, Server
 from inferno_operator.resources.conditions import CALIBRATED

@@ -7,7 +7,7 @@ from datetime import datetime
 from sys import intern
 from typing import NamedTuple
 
-from inferno_operator.controllers.approval.contents import UnreadablePlanError, inflate
+from inferno_operator.controllers.planning.proposal import UnreadablePlanError, inflate
 from inferno_operator.resources import Plan, Server, ServerSpec
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.system import Allocation, System

@@ -5,8 +5,8 @@ from datetime import datetime
 
 from inferno_operator.cli.kubectl.answer import in_order
 from inferno_operator.cli.options.currency import Money
-from inferno_operator.controllers.approval.inputs import inputs_digest
-from inferno_operator.controllers.optimization.source import READ
+from inferno_operator.controllers.planning.ports import READ
+from inferno_operator.controllers.planning.proposal import inputs_digest
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.resources import (
     Certificate,

@@ -25,7 +25,7 @@ from inferno_operator.cli.tables.measurement import comparison_parts
 from inferno_operator.cli.tables.solution import option_parts, saved_work_parts
 from inferno_operator.cli.tables.top import condition_parts
 from inferno_operator.cli.tables.what_if import remedy_parts
-from inferno_operator.controllers.optimization.allocations import priced_current
+from inferno_operator.controllers.planning.allocations import priced_current
 from inferno_operator.pages.charts import Chart, Named, limit_chart
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.pages.svg import Frame

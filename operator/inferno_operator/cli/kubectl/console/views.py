@@ -25,7 +25,7 @@ from inferno_operator.cli.tables.plans import (
     summary,
 )
 from inferno_operator.cli.tables.solution import Part
-from inferno_operator.controllers.approval.status import how_to_answer
+from inferno_operator.controllers.planning.plan_status import how_to_answer
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.resources import Plan, Server
 from inferno_operator.resources.observation import Observation, readable

@@ -10,8 +10,8 @@ import pytest
 
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
 from inferno_operator.adapters.optimizers.remote import MARGIN, RemoteOptimizer
-from inferno_operator.controllers.optimization.reconcile import Context, reconcile
-from inferno_operator.controllers.optimization.source import OnDemand
+from inferno_operator.controllers.planning.ports import Context, OnDemand
+from inferno_operator.controllers.planning.reconcile import reconcile
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.fakes import FakeCluster
 from tests.memory import peak_mib

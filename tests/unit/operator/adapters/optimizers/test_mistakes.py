@@ -15,10 +15,8 @@ from inferno_operator.adapters.optimizers.endpoint import Endpoint
 from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, StatefulRemoteOptimizer
 from inferno_operator.controllers.actuation.decision import wanted
 from inferno_operator.controllers.actuation.publication.published import publish
-from inferno_operator.controllers.optimization.controller import OptimizationController
-from inferno_operator.controllers.optimization.ports import SystemOptimizer
-from inferno_operator.controllers.optimization.reconcile import Context
-from inferno_operator.controllers.optimization.source import OnDemand
+from inferno_operator.controllers.planning.controller import OptimizationController
+from inferno_operator.controllers.planning.ports import Context, OnDemand, SystemOptimizer
 from inferno_operator.resources import RESOURCES, Server
 from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.resources.observation import observe

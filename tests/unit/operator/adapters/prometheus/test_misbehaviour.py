@@ -20,8 +20,9 @@ from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import SERVER, MeasuredServers
 from inferno_operator.controllers.measurement.reconcile import Context, reconcile
-from inferno_operator.controllers.optimization import reconcile as optimization
-from inferno_operator.controllers.optimization.source import OnDemand
+from inferno_operator.controllers.planning.ports import Context as PlanningContext
+from inferno_operator.controllers.planning.ports import OnDemand
+from inferno_operator.controllers.planning.reconcile import reconcile as optimize_namespace
 from inferno_operator.engines.catalogue import built_in
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Server
@@ -120,12 +121,12 @@ class World:
             self._servers.note(observe(Server, manifest))
         await reconcile(self._context)
         for namespace in NAMESPACES:
-            context = optimization.Context(
+            context = PlanningContext(
                 self.cluster, OnDemand(self.cluster), FakeOptimizer(), self.now, self.now
             )
             request = self.cluster.objects["Optimizer", Key(namespace, "inferno")]
             self.cluster.add({**request, "spec": {**request["spec"], "optimize": True}})
-            await optimization.reconcile(Key(namespace, "inferno"), context)
+            await optimize_namespace(Key(namespace, "inferno"), context)
 
     def servers(self, namespace: str = "") -> dict[Key, Manifest]:
         return {

@@ -3,12 +3,12 @@
 import pytest
 
 from inferno_operator.cli.kubectl.answer import check_text
-from inferno_operator.controllers.approval.seal import plan_digest
+from inferno_operator.controllers.planning.proposal import plan_digest
 from inferno_operator.resources import Plan, parse
 from inferno_operator.resources.objects import Key
 from inferno_optimizer.errors import InputError
-from tests.unit.operator.controllers.approval.test_forged import desired
-from tests.unit.operator.controllers.approval.test_proposal import made
+from tests.unit.operator.controllers.planning.test_forged import desired
+from tests.unit.operator.controllers.planning.test_proposal import made
 from tests.unit.operator.objects import Manifest
 
 PLACE = Key("default", "inferno-1")

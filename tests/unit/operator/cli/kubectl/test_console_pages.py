@@ -42,8 +42,8 @@ from inferno_operator.cli.options.currency import CENTS, Money, money_of
 from inferno_operator.cli.tables.cluster import with_current
 from inferno_operator.cli.tables.solution import TextTable, first_table, name_of
 from inferno_operator.cli.tables.top import duration
-from inferno_operator.controllers.approval.contents import pack
-from inferno_operator.controllers.approval.status import how_to_answer
+from inferno_operator.controllers.planning.plan_status import how_to_answer
+from inferno_operator.controllers.planning.proposal import pack
 from inferno_operator.pages.charts import Chart
 from inferno_operator.pages.svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
 from inferno_operator.resources import (

@@ -15,7 +15,7 @@ from inferno_operator.controllers.actuation.current import (
 from inferno_operator.controllers.actuation.decision import Wanted
 from inferno_operator.controllers.actuation.targets import ScaledObjects, revision
 from inferno_operator.controllers.actuation.workloads.supply import Supply
-from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources import ModelBoosterRef, Server, Status, parse
 from inferno_operator.resources.dialects import DIALECTS
 from tests.unit.operator import objects

@@ -19,7 +19,7 @@ from inferno_operator.controllers.measurement.load import (
     with_planned_load,
     with_scheduled_replicas,
 )
-from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources import Load, Measure, Measured, MeasuredReplicas, Server, Target
 from inferno_operator.resources.objects import Manifest
 from inferno_optimizer.optimize import optimize

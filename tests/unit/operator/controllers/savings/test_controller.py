@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.controllers.savings.controller import SavingsController
 from inferno_operator.controllers.savings.reconcile import WRITE_STEPS
 from inferno_operator.resources import Measured, Server

@@ -14,7 +14,7 @@ from inferno_operator.controllers.actuation.workloads.controller import Workload
 from inferno_operator.controllers.actuation.workloads.reconcile import Context, reconcile
 from inferno_operator.controllers.actuation.workloads.supply import Supply
 from inferno_operator.controllers.actuation.workloads.world import WorkloadObjects
-from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources import Optimizer
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.objects import EVENTS, POD, Key, Kind, kind_of

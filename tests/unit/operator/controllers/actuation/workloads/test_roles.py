@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from inferno_operator.controllers.actuation.workloads.controller import WorkloadController
-from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.dialects import DIALECTS
 from inferno_operator.resources.objects import Key

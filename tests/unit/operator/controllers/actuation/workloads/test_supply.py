@@ -3,7 +3,7 @@
 from collections import Counter
 
 from inferno_operator.controllers.actuation.workloads.supply import Supply
-from inferno_operator.controllers.optimization.snapshot import build_system
+from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources import Server, parse
 from inferno_operator.resources.observation import readable
 from tests.unit.operator import objects

@@ -1,1 +1,0 @@
-"""The optimization controller: an Optimizer requests, and every Server gets a decision."""

@@ -1,0 +1,548 @@
+"""Watch Optimizers, Plans and what they are decided from, and ask for reconciles."""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Protocol
+
+from inferno_operator.controllers.planning.plan_store import FOLLOWED, PlanStore
+from inferno_operator.controllers.planning.plans import PlanApprover, PlanContext, reconcile_plans
+from inferno_operator.controllers.planning.ports import (
+    OPTIMIZER,
+    PLAN,
+    SERVER,
+    Context,
+    KeySource,
+    Loads,
+    Mirrored,
+    ObjectSource,
+)
+from inferno_operator.controllers.planning.reconcile import reconcile
+from inferno_operator.controllers.planning.snapshot import build_system, named_only
+from inferno_operator.controllers.planning.updates import (
+    Update,
+    excluded_decision,
+    server_update,
+)
+from inferno_operator.controllers.planning.waking import wake
+from inferno_operator.resources import (
+    DESIRED_ALLOC,
+    SYSTEM_RESOURCES,
+    Capacity,
+    Condition,
+    Optimizer,
+    Server,
+)
+from inferno_operator.resources.conditions import ALLOCATED, READY, WARNINGS, Verdict
+from inferno_operator.resources.objects import Key, Manifest, Now, kind_of
+from inferno_operator.resources.observation import Observation, readable
+from inferno_operator.runtime.cache import ObjectDifference, generation_of
+from inferno_operator.runtime.finalizers import FINALIZER, clean_up, hold, release
+from inferno_operator.runtime.informer import Area
+from inferno_operator.runtime.informers import Informers, Subscription
+from inferno_operator.runtime.ports import Cluster, FieldManager
+from inferno_operator.runtime.updates import Writer
+from inferno_operator.runtime.work_queue import ReconcileResult, WorkQueue
+from inferno_optimizer.errors import InfernoError
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.solution import Decision, Reason
+from inferno_optimizer.system import System
+
+KINDS = tuple(map(kind_of, SYSTEM_RESOURCES))
+"""The kinds of objects that are held until the optimizer has their deletion."""
+
+PATIENCE = timedelta(seconds=10)
+"""How long a deleted object waits until the optimizer has the change.
+
+The optimizer may not answer, or work on a longer request. It gets what it missed later, with
+everything else that differs; and if it never answers, the object must go nevertheless.
+"""
+
+logger = logging.getLogger(__name__)
+
+
+class StatefulOptimizer(Protocol):
+    """An optimizer that stores the system it is sent."""
+
+    async def replace(self, system: System) -> None:
+        """Make this system the only content of the optimizer."""
+
+
+class Synchronization:
+    """Sends namespaces that change to the optimizer, and releases deleted objects in time.
+
+    It has a queue for each of the two, so a request that hangs does not delay a release.
+
+    Parameters
+    ----------
+    mirrored
+        The objects of the kinds in `KINDS`.
+    optimizer
+        What stores them.
+    loads
+        Knows measured loads.
+    cluster, now
+        Where finalizers are written, and the time of day.
+    """
+
+    def __init__(
+        self,
+        mirrored: Subscription,
+        optimizer: StatefulOptimizer,
+        loads: Loads,
+        cluster: Cluster,
+        now: Now,
+    ) -> None:
+        self._mirrored = mirrored
+        self._optimizer = optimizer
+        self._loads = loads
+        self._cluster = cluster
+        self._now = now
+        self._queues: tuple[WorkQueue[str], ...] = (
+            WorkQueue(self.synchronize),
+            WorkQueue(self.release_overdue),
+        )
+
+    def add(self, namespace: str) -> None:
+        """Ask for a namespace to be sent, and for what is overdue to be released."""
+        for queue in self._queues:
+            queue.add(namespace)
+
+    async def close(self) -> None:
+        """End all work."""
+        await asyncio.gather(*(queue.close() for queue in self._queues))
+
+    def objects(self, namespace: str) -> list[Observation]:
+        """Return all objects of a namespace, including those that are being deleted."""
+        return [o for kind in KINDS for o in self._mirrored.observations(kind, namespace)]
+
+    async def synchronize(self, namespace: str) -> ReconcileResult:
+        """Send the objects of a namespace, then release those that are deleted."""
+        try:
+            objects = [o for o in self.objects(namespace) if o.kind is not Optimizer]
+            await hold(objects, self._cluster)
+            deleted = [o for o, _ in _held_back(objects)]
+            if not deleted and self._mirrored.namespaces() != {namespace}:
+                return (
+                    ReconcileResult.SETTLED
+                )  # it stores one namespace; each is sent with its request
+            present = await self._loads.with_loads([o for o in objects if o.deleted is None])
+            await self._optimizer.replace(build_system(readable(present)).system)
+            await release(deleted, self._cluster)
+        except InfernoError as error:
+            logger.warning("namespace %s: the optimizer is not up to date: %s", namespace, error)
+            return ReconcileResult.FAILED
+        return ReconcileResult.SETTLED
+
+    async def release_overdue(self, namespace: str) -> ReconcileResult:
+        """Release the objects that have waited for the optimizer long enough."""
+        now, objects = self._now(), self.objects(namespace)
+        due = [(o, since + PATIENCE - now) for o, since in _held_back(objects)]
+        try:
+            await release((o for o, wait in due if wait <= timedelta(0)), self._cluster)
+        except InfernoError as error:
+            logger.warning("namespace %s: objects keep the finalizer: %s", namespace, error)
+            return ReconcileResult.FAILED
+        waits = [wait.total_seconds() for _, wait in due if wait > timedelta(0)]
+        return ReconcileResult.due_after(min(waits, default=None))
+
+
+def _held_back(objects: Iterable[Observation]) -> list[tuple[Observation, datetime]]:
+    """Deleted objects that only the finalizer keeps, with the time of their deletion."""
+    return [(o, o.deleted) for o in objects if o.deleted is not None and FINALIZER in o.finalizers]
+
+
+CHECK_SECONDS = 30.0
+"""Seconds between two comparisons of the contents of a stateful optimizer with the mirror."""
+
+RELEASE_SECONDS = 15.0
+"""Seconds that the removal of finalizers may take when the operator stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is to be done for an Optimizer: to reconcile it, or to wake Servers beside that."""
+
+    key: Key
+    wakes: bool = False
+
+
+class OptimizationController:
+    """Reconciles Optimizers, and keeps the contents of a stateful optimizer up to date.
+
+    Parameters
+    ----------
+    context
+        The context of reconciles; in stateful mode its source is replaced by a mirror.
+    informers
+        What watches.
+    stateful
+        Whether objects of all kinds are mirrored instead of read on demand.
+    store
+        The optimizer, if it stores the objects that it is sent; requires stateful mode.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        informers: Informers,
+        *,
+        stateful: bool = False,
+        store: StatefulOptimizer | None = None,
+    ) -> None:
+        self._cluster = context.cluster
+        self._namespaces = informers.namespaces
+        kinds = KINDS if stateful else (OPTIMIZER,)
+        self._objects = informers.subscribe(kinds, self._object_changed, listed=self._listed)
+        if stateful:
+            context = replace(context, source=Mirrored(self._objects))
+        self._context = context
+        self.queue: WorkQueue[Work] = WorkQueue(self._do)
+        self._synchronization: Synchronization | None = None
+        if store is not None:
+            self._synchronization = Synchronization(
+                self._objects, store, context.loads, context.cluster, context.now
+            )
+
+    def unready(self) -> str:
+        """Return what is missing until Optimizers can be reconciled; "" if nothing is."""
+        unready = self._objects.unready()
+        return unready and f"not watching yet: {unready}"
+
+    def plan_now(self, namespace: str) -> None:
+        """Optimize a namespace that is optimized regularly, without waiting for the interval."""
+        for observation in self._objects.observations(OPTIMIZER, namespace):
+            resource, key = observation.resource, observation.reference.key
+            if isinstance(resource, Optimizer) and resource.spec.interval is not None:
+                self._context.memories[namespace].urgent.add(key.name)
+                self.queue.add(Work(key))
+
+    def wake(self, namespace: str) -> None:
+        """Give Servers that are wanted a replica, beside the optimization that runs; then plan."""
+        for observation in self._objects.observations(OPTIMIZER, namespace):
+            resource = observation.resource
+            if isinstance(resource, Optimizer) and resource.spec.interval is not None:
+                self.queue.add(Work(observation.reference.key, wakes=True))
+        self.plan_now(namespace)
+
+    async def run(self) -> None:
+        """Watch objects until cancelled."""
+        foreign = SYSTEM_RESOURCES if self._synchronization is None else (Optimizer,)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(clean_up(foreign, self._namespaces, self._cluster))
+            group.create_task(self._objects.run())
+            if self._synchronization is not None:
+                group.create_task(self._check())
+
+    async def stop(self) -> None:
+        """Stop reconciling, and remove the finalizers of this operator from all objects."""
+        await self.queue.close()
+        if self._synchronization is None:
+            return
+        await self._synchronization.close()
+        objects = self._synchronization.objects("")
+        try:
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await release(objects, self._cluster)
+        except (InfernoError, TimeoutError) as error:
+            logger.warning("some objects keep their finalizer until the next start: %s", error)
+
+    async def _do(self, work: Work) -> ReconcileResult:
+        return await (wake if work.wakes else reconcile)(work.key, self._context)
+
+    def _object_changed(self, difference: ObjectDifference) -> None:
+        if difference.place.kind == OPTIMIZER:
+            self._optimizer_changed(difference)
+        elif self._objects.is_complete and _is_input(difference):
+            self._synchronize(difference.place.key.namespace)
+
+    def _optimizer_changed(self, difference: ObjectDifference) -> None:
+        """Request a reconcile of this generation; the operator's writes do not change it."""
+        metadata: dict[str, Any] = (difference.after or difference.before or {})["metadata"]
+        version = metadata["uid"], metadata["generation"], difference.after is None
+        self.queue.add(Work(difference.place.key), version)
+
+    def _listed(self, area: Area) -> None:
+        del area
+        if not self._objects.is_complete:
+            return
+        logger.info("operator ready; watching %s", ", ".join(self._namespaces) or "all namespaces")
+        self._synchronize_all()
+
+    def _synchronize_all(self) -> None:
+        for namespace in self._objects.namespaces():
+            self._synchronize(namespace)
+
+    def _synchronize(self, namespace: str) -> None:
+        if self._synchronization is not None:
+            self._synchronization.add(namespace)
+
+    async def _check(self) -> None:
+        """Compare the contents of a stateful optimizer regularly: it may have been restarted."""
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            self._synchronize_all()
+
+
+def _is_input(difference: ObjectDifference) -> bool:
+    """Whether an input of optimizations changed, not only a decision or a report."""
+    return difference.concerns(_input)
+
+
+def _input(manifest: Manifest) -> tuple[object, ...]:
+    metadata = manifest["metadata"]
+    spec = {k: v for k, v in (manifest.get("spec") or {}).items() if k != DESIRED_ALLOC}
+    names = "uid", "finalizers", "deletionTimestamp"
+    counted = manifest.get("status", {}).get("counted")  # of a Capacity
+    return (spec, counted, *(metadata.get(name) for name in names))
+
+
+WRONG_NAMES = frozenset({Reason.UNKNOWN_CLASS, Reason.UNKNOWN_MODEL, Reason.NO_TARGET})
+"""Reasons that follow from names alone, whatever the load and the cards are."""
+
+TAKEN = ("name", "modelBooster", "workloads")
+"""Fields of a Server that are invalid where an older one has the same."""
+
+
+def check_names(observations: Iterable[Observation]) -> Iterator[Update]:
+    """Yield the updates of Servers with wrong names, and of those whose names are right again."""
+    all_objects = list(observations)
+    resources = [
+        r for r in readable(all_objects) if not isinstance(r, Capacity)
+    ]  # may be uncounted
+    servers = tuple(named_only(resource) for resource in resources if isinstance(resource, Server))
+    snapshot = build_system(resources)
+    taken = {id(resource): p for resource, p in snapshot.excluded if p.field in TAKEN}
+    catalogue = Catalogue(replace(snapshot.system, servers=servers))
+    for observation in all_objects:
+        server, allocated = observation.resource, observation.status.condition(ALLOCATED)
+        if not isinstance(server, Server):
+            continue
+        case = catalogue.case(named_only(server))
+        if problem := taken.get(id(server)):
+            yield server_update(observation, excluded_decision(server.spec.name, problem))
+        elif isinstance(case, Decision) and case.reason in WRONG_NAMES:
+            yield server_update(observation, case)
+        elif allocated is not None and _names_were_wrong(allocated):
+            yield _corrected(observation, allocated)
+
+
+def _names_were_wrong(allocated: Condition) -> bool:
+    """Whether a condition speaks of wrong names."""
+    field = allocated.message.partition(": ")[0]
+    is_taken = allocated.reason == Reason.INVALID_SPEC and field in TAKEN
+    return is_taken or allocated.reason in WRONG_NAMES
+
+
+def _corrected(observation: Observation, allocated: Condition) -> Update:
+    """Return the update of a Server that waits for a decision since its names are right."""
+    message = "references are valid again; waiting for the next optimization"
+    ready = Verdict(READY, holds=None, reason="NotOptimized", message=message)
+    stays = Verdict(ALLOCATED, holds=False, reason=allocated.reason, message=allocated.message)
+    return Update.of(observation, (ready, stays), active=observation.status.active)
+
+
+NO_OPTIMIZER = Verdict(
+    READY,
+    holds=None,
+    reason="NoOptimizer",
+    message="no Optimizer in this namespace: the last decision stays in force;"
+    " create an Optimizer to resume planning",
+)
+DUE = replace(
+    NO_OPTIMIZER,
+    reason="NotOptimized",
+    message="there is an Optimizer again; waiting for the next optimization",
+)
+
+
+def check_planned(observations: Iterable[Observation], *, has_optimizer: bool) -> Iterator[Update]:
+    """Yield the updates of Servers with a decision for which nobody plans, or somebody does again.
+
+    Parameters
+    ----------
+    observations
+        The Servers of a namespace.
+    has_optimizer
+        Whether there is an Optimizer in it.
+    """
+    for observation in observations:
+        ready, allocated = map(observation.status.condition, (READY, ALLOCATED))
+        is_told = ready is not None and ready.reason == NO_OPTIMIZER.reason
+        if allocated is not None and is_told is has_optimizer:
+            yield _update(observation, DUE if has_optimizer else NO_OPTIMIZER)
+
+
+def _update(observation: Observation, ready: Verdict) -> Update:
+    """Return the update of a Server whose decision stays as it is."""
+    conditions = map(observation.status.condition, (WARNINGS, ALLOCATED))
+    stay = (Verdict.of(condition) for condition in conditions if condition)
+    return Update.of(observation, (ready, *stay), active=observation.status.active)
+
+
+SETTLE_SECONDS = 1.0
+"""How long other changes are awaited [s]: Servers are often applied together with their classes."""
+
+NAMES = "name", "class", "model", "modelBooster", "workloads"
+
+
+class ServerCheck:
+    """Checks the names of Servers when one is new, is gone, or names something else than before.
+
+    Servers are also checked when their namespace gets its first Optimizer or loses its last one.
+
+    Parameters
+    ----------
+    cluster, informers, source
+        Where Servers are written and watched, and where all objects are read.
+    now
+        The time of day.
+    locks
+        Allow one writer of conditions per namespace at a time.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        informers: Informers,
+        source: ObjectSource,
+        now: Now,
+        locks: defaultdict[str, asyncio.Lock],
+    ) -> None:
+        self._source = source
+        self._writer = Writer(cluster, FieldManager.DECISIONS, now)
+        self._locks = locks
+        self._objects = informers.subscribe([SERVER, OPTIMIZER], self._changed, listed=self._listed)
+        self.queue: WorkQueue[str] = WorkQueue(self._check, settle=SETTLE_SECONDS)
+
+    async def run(self) -> None:
+        """Watch objects until cancelled."""
+        await self._objects.run()
+
+    async def stop(self) -> None:
+        """Stop checking."""
+        await self.queue.close()
+
+    def _changed(self, difference: ObjectDifference) -> None:
+        """Ask for a check if a Server or an Optimizer changed in a way that matters."""
+        namespace = difference.place.key.namespace
+        if difference.place.kind == SERVER:
+            if _is_due(difference):
+                self.queue.add(namespace)
+        elif self._objects.is_complete and difference.concerns(_is_there):
+            self.queue.add(namespace)
+
+    def _listed(self, area: Area) -> None:
+        """Ask for a check of the namespaces that have lost their Optimizer meanwhile."""
+        del area
+        if self._objects.is_complete:
+            for namespace in self._objects.namespaces():
+                if not self._has_optimizer(namespace):
+                    self.queue.add(namespace)
+
+    def _has_optimizer(self, namespace: str) -> bool:
+        optimizers = self._objects.observations(OPTIMIZER, namespace)
+        return any(optimizer.deleted is None for optimizer in optimizers)
+
+    async def _check(self, namespace: str) -> ReconcileResult:
+        try:
+            async with self._locks[namespace]:
+                observations = await self._source.objects(namespace)
+                await self._writer.write_all(self._updates(namespace, observations))
+        except InfernoError as error:
+            logger.warning("namespace %s: Servers are not checked: %s", namespace, error)
+            return ReconcileResult.FAILED
+        return ReconcileResult.SETTLED
+
+    def _updates(self, namespace: str, observations: Sequence[Observation]) -> list[Update]:
+        """Return what to write; of a Server with wrong names nothing else is said."""
+        servers = [observation for observation in observations if observation.kind is Server]
+        planned = check_planned(servers, has_optimizer=self._has_optimizer(namespace))
+        updates = {update.reference: update for update in (*planned, *check_names(observations))}
+        return list(updates.values())
+
+
+def _is_due(difference: ObjectDifference) -> bool:
+    """Whether a Server has other names than before, is gone, or has no condition yet."""
+    if not difference.concerns(_names):
+        return False
+    server = difference.after
+    return difference.before is not None or server is None or not _is_reported(server)
+
+
+def _is_there(optimizer: Manifest) -> tuple[object, ...]:
+    """Return which Optimizer it is, and whether it is deleted."""
+    return optimizer["metadata"].get("uid"), optimizer["metadata"].get("deletionTimestamp")
+
+
+def _names(server: Manifest) -> tuple[object, ...]:
+    """Return what a Server names, and which one it is."""
+    spec = server.get("spec") or {}
+    return server["metadata"].get("uid"), *(spec.get(name) for name in NAMES)
+
+
+def _is_reported(server: Manifest) -> bool:
+    """Whether a Server has the condition Allocated."""
+    conditions = server.get("status", {}).get("conditions", ())
+    return any(condition["type"] == ALLOCATED for condition in conditions)
+
+
+class PlansController:
+    """Drives Plans to their end.
+
+    Parameters
+    ----------
+    cluster, informers
+        The API server, and what watches it.
+    source, loads
+        Give what optimizations decide from.
+    now
+        The time of day.
+    key
+        Gives the key with which the operator signs its Plans.
+
+    Attributes
+    ----------
+    approver
+        Where optimizations ask what they may write.
+    locks
+        Allow one writer of decisions per namespace at a time.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        informers: Informers,
+        source: ObjectSource,
+        loads: Loads,
+        now: Now,
+        key: KeySource,
+    ) -> None:
+        self._objects = informers.subscribe(FOLLOWED, self._changed)
+        store = PlanStore(self._objects, cluster, now, key)
+        self.approver = PlanApprover(store, now)
+        self.locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self.writes: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        context = PlanContext(cluster, store, source, loads, now, self.locks, self.writes)
+        self.queue: WorkQueue[str] = WorkQueue(partial(reconcile_plans, context=context))
+
+    async def run(self) -> None:
+        """Watch objects until cancelled."""
+        await self._objects.run()
+
+    async def stop(self) -> None:
+        """Stop reconciling."""
+        await self.queue.close()
+
+    def _changed(self, difference: ObjectDifference) -> None:
+        """Ask for a reconcile; Servers are looked at when a Plan asks for it.
+
+        The status of an Optimizer changes nothing for Plans.
+        """
+        kind = difference.place.kind
+        if kind == PLAN or (kind == OPTIMIZER and difference.concerns(generation_of)):
+            self.queue.add(difference.place.key.namespace)

@@ -1,0 +1,218 @@
+"""Calm plans: reductions wait until fewer is enough for some time, and moves pay for themselves.
+
+Plans follow measured loads, which fall and rise again. So a measured Server keeps the most
+replicas that any plan of its window gave it on its accelerator, as long as nobody else gets their
+cards. And a Server that moves to another accelerator stays there for a while, unless it is not
+served there or outgrows the loads by which the move was judged; one with a load entered by
+hand, until it has arrived. `Memory` is all that an operator knows from earlier plans.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from inferno_operator.controllers.planning.allocations import placements
+from inferno_operator.resources import Resource, Server, ServerAllocation
+from inferno_optimizer import system as core
+from inferno_optimizer.sizing.moves import outgrows
+from inferno_optimizer.solution import Solution
+from inferno_optimizer.surplus import kept_replicas, payback_s
+from inferno_optimizer.system import System
+
+QUIET = timedelta(minutes=1)
+"""How long numbers stay as they are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastPlan:
+    """The replicas that the targets of a Server took in a plan, where, and when."""
+
+    time: datetime
+    place: str
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecentPlans:
+    """The plans of a Server within its window, and its last move.
+
+    Attributes
+    ----------
+    plans
+        The plans of its window, the oldest first.
+    place
+        That of the decision that stands, see `ServerAllocation.place`; "" without one.
+    moved
+        When that became another one; None if it has not, as far as is known.
+    moved_for
+        The load for which it did [requests/min]; after a start of the operator, that of the
+        decision that stands. 0 if it is not known.
+    """
+
+    plans: Sequence[PastPlan] = ()
+    place: str = ""
+    moved: datetime | None = None
+    moved_for: float = 0.0
+
+
+@dataclass(slots=True)
+class Memory:
+    """What an operator knows of a namespace from its earlier plans; lost when it ends.
+
+    Attributes
+    ----------
+    plans
+        The last plans for each Server, by uid.
+    written
+        When the numbers of each Server were written last, by uid.
+    woken
+        The uids of Servers that got their first replica, until an optimization has read that.
+    urgent
+        Names of Optimizers that do not wait for their interval.
+    """
+
+    plans: dict[str, RecentPlans] = field(default_factory=dict)
+    written: dict[str, datetime] = field(default_factory=dict)
+    woken: set[str] = field(default_factory=set)
+    urgent: set[str] = field(default_factory=set)
+
+    def observe(self, servers: Iterable[Server], now: datetime) -> None:
+        """Note where Servers are before a plan, and forget what is too old to matter.
+
+        Of a Server of which nothing is known, the standing decision counts as a plan of now, or
+        what runs without one: an operator that has just started does not know since when less is
+        enough. When it has moved is in its status.
+        """
+        known = self.plans
+        self.plans = {
+            s.metadata.uid: _up_to_date(known.get(s.metadata.uid), s, now) for s in servers
+        }
+
+    def set_destinations(self, system: System, servers: Iterable[Server]) -> System:
+        """Return the system with the destinations of Servers that must not be turned elsewhere now.
+
+        They have not paid for their last move yet and have not outgrown it, or they wake.
+        """
+        planned = {server.name: server for server in system.servers}
+        goals = {
+            s.spec.name: _goal(s, self.plans[s.metadata.uid], planned[s.spec.name])
+            for s in servers
+            if s.spec.name in planned
+        }
+        return replace(
+            system,
+            servers=tuple(
+                replace(s, destination=goal) if (goal := goals.get(s.name)) else s
+                for s in system.servers
+            ),
+        )
+
+    def note_plan(self, servers: Iterable[Server], solution: Solution, now: datetime) -> None:
+        """Note what a plan gives to Servers."""
+        allocations = solution.allocations
+        for server in servers:
+            uid, newest = server.metadata.uid, allocations.get(server.spec.name)
+            if newest is not None:
+                plan, known = PastPlan(now, newest.place, newest.replicas), self.plans[uid]
+                self.plans[uid] = replace(known, plans=(*known.plans, plan))
+
+    def fewest_replicas(self, servers: Iterable[Server]) -> dict[str, int]:
+        """Return the fewest replicas of each Server on the accelerator of its newest plan."""
+        return {
+            server.spec.name: _fewest(server, self.plans[server.metadata.uid].plans)
+            for server in servers
+            if self.plans[server.metadata.uid].plans
+        }
+
+    def find_moves(
+        self, servers: Iterable[Server], solution: Solution, now: datetime
+    ) -> dict[str, datetime]:
+        """Return when Servers have moved last by uid, if a plan is carried out now."""
+        allocations, times = solution.allocations, {}
+        for server in servers:
+            before, newest = self.plans[server.metadata.uid], allocations.get(server.spec.name)
+            moved = newest is not None and _is_move(before.place, newest.place)
+            time = now if moved else before.moved
+            if time is not None:
+                times[server.metadata.uid] = time
+        return times
+
+    def written_lately(self, now: datetime) -> frozenset[str]:
+        """Return the uids of Servers whose numbers stay, whichever way the clock was set."""
+        self.written = {u: t for u, t in self.written.items() if abs(now - t) < QUIET}
+        return frozenset(self.written)
+
+    def note_written(self, uids: Iterable[str], now: datetime) -> None:
+        """Note whose numbers were written now."""
+        self.written.update(dict.fromkeys(uids, now))
+
+
+def calm_servers(resources: Iterable[Resource]) -> list[Server]:
+    """Return the Servers whose plans are to be calm: with measured loads, or replicas that move."""
+    servers = (resource for resource in resources if isinstance(resource, Server))
+    return [server for server in servers if server.spec.measure or server.names_workloads]
+
+
+def _goal(server: Server, recent: RecentPlans, planned: core.Server) -> str:
+    if server.spec.measure is None and (recent.moved is None or _has_arrived(server)):
+        return ""
+    if recent.moved is None:
+        return server.wakes_on
+    outgrown = outgrows(planned.load.arrival_rate, recent.moved_for, planned.load_spread)
+    return "" if outgrown else recent.place
+
+
+def _has_arrived(server: Server) -> bool:
+    """Whether a Server runs where it was decided, and nowhere else."""
+    decided, runs = server.spec.desired_alloc, server.spec.current_alloc
+    return _places(decided) == _places(runs)
+
+
+def _places(whole: ServerAllocation | None) -> set[str]:
+    """The accelerators that have replicas, or those of both roles."""
+    if whole is not None and whole.roles is not None:
+        return {whole.place}
+    return {placement.accelerator for placement in placements(whole)}
+
+
+def _is_move(before: str, after: str) -> bool:
+    """Whether something runs before and after it, on another accelerator or in other roles."""
+    return bool(before and after) and before != after
+
+
+def _up_to_date(recent: RecentPlans | None, server: Server, now: datetime) -> RecentPlans:
+    standing, window = _standing(server), timedelta(seconds=server.window_seconds)
+    payback = timedelta(seconds=payback_s(server.lead_seconds))
+    place = standing.place if standing and standing.num_replicas else ""
+    if recent is None:
+        plans = (PastPlan(now, place, standing.num_replicas),) if standing else ()
+        recent = RecentPlans(plans, place, server.status.moved, _rate(standing))
+    moved, moved_for = recent.moved, recent.moved_for
+    if _is_move(recent.place, place):
+        moved, moved_for = now, _rate(standing)
+    return RecentPlans(
+        tuple(plan for plan in recent.plans if abs(now - plan.time) < window),
+        place,
+        moved if moved is not None and abs(now - moved) < payback else None,
+        moved_for,
+    )
+
+
+def _rate(allocation: ServerAllocation | None) -> float:
+    """The arrival rate that an allocation is for [requests/min]; 0 without one."""
+    return allocation.load.arrival_rate if allocation and allocation.load else 0.0
+
+
+def _fewest(server: Server, plans: Sequence[PastPlan]) -> int:
+    standing, newest = _standing(server), plans[-1]
+    if server.spec.measure is None:  # what is entered by hand counts at once
+        return 0
+    if standing is None or standing.mix or standing.place != newest.place:
+        return 0
+    most = max(plan.replicas for plan in plans if plan.place == newest.place)
+    return int(kept_replicas(standing.num_replicas, most))
+
+
+def _standing(server: Server) -> ServerAllocation | None:
+    """Return what was decided last for a Server; what runs if nothing was decided yet."""
+    return server.spec.desired_alloc or server.spec.current_alloc

@@ -1,0 +1,252 @@
+"""Say on a Plan what becomes of it, and why it waits for a person; pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from inferno_operator.controllers.planning.updates import Update
+from inferno_operator.resources import Guard, Optimizer, Phase, PlanStatus, PlanTotals
+from inferno_operator.resources.conditions import Verdict
+from inferno_operator.resources.objects import Manifest
+from inferno_operator.resources.observation import Observation
+from inferno_optimizer.errors import InfernoError
+
+NAMED = 3
+"""How many Servers a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why a Plan waits; `until` is the time after which it does not wait by itself, if any."""
+
+    reason: str
+    message: str
+    until: datetime | None = None
+
+
+def hold_of(optimizer: Optimizer, totals: PlanTotals, now: datetime) -> Hold | None:
+    """Return why a plan of an Optimizer waits for approval; None if it is to be carried out.
+
+    In mode Recommend nothing waits: only `desiredAlloc` is written.
+    """
+    if optimizer.spec.mode == "Recommend":
+        return None
+    if optimizer.spec.mode == "Approve":
+        return Hold("AwaitsApproval", "the Optimizer has mode Approve")
+    guard = optimizer.spec.guard or Guard()
+    if problems := list(_beyond(guard, totals)):
+        return Hold("BeyondGuard", "; ".join(problems))
+    end = max(filter(None, (window.end(now) for window in guard.freeze)), default=None)
+    if end is None:
+        return None
+    until = end.strftime("%Y-%m-%d %H:%M UTC")
+    return Hold("Frozen", f"plans are frozen until {until} (spec.guard.freeze)", end)
+
+
+def _beyond(guard: Guard, totals: PlanTotals) -> Iterator[str]:
+    """Return by how much a plan is beyond the limits."""
+    most = guard.max_servers_changed
+    if most is not None and totals.servers > most:
+        yield f"{totals.servers} Servers change, spec.guard.maxServersChanged is {most}"
+    limit, before, after = guard.max_cost_increase_percent, totals.cost_before, totals.cost_after
+    if limit is not None and after > before * (1 + limit / 100):
+        percent = f"{100 * (after / before - 1):.1f} %" if before > 0 else "from nothing"
+        yield (
+            f"the cost rises from {before:g} to {after:g} cents/hour ({percent}),"
+            f" spec.guard.maxCostIncreasePercent is {limit:g}"
+        )
+    emptied = totals.reduction.emptied if totals.reduction else ()
+    if emptied and guard.way_down.share < 1:
+        named = ", ".join(emptied[:NAMED]) + ", ..." * (len(emptied) > NAMED)
+        yield (
+            f"{named} would lose the last replica under load,"
+            f" spec.guard.maxDecreasePercent is {100 * guard.way_down.share:g}"
+        )
+
+
+CARRIED_OUT = "CarriedOut"
+"""The type of the condition of a Plan."""
+
+NOT_SIGNED = "NotSigned"
+"""The reason of a Plan that the operator did not make."""
+
+STRANGER = (
+    "it has no signature of this operator, so it is not carried out: another writer made or changed"
+    " it, or the operator made it with another key, such as before an upgrade; the next"
+    " optimization proposes what is still to be changed (set spec.optimize of its Optimizer)"
+)
+"""What is said on a Plan that the operator did not make."""
+
+UNSCALED = "the operator scales none of these Servers"
+"""Why a Plan is only written whose Servers name no workloads, or are published."""
+
+"""How many Servers a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Servers of a Plan that run what was decided, of how many, and why others do not yet.
+
+    `gone` are those that were deleted meanwhile, `unscaled` those that the operator does not scale.
+    """
+
+    arrived: int
+    servers: int
+    others: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    unscaled: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all have arrived that are still there and that the operator scales."""
+        return self.arrived + len(self.gone) + len(self.unscaled) >= self.servers
+
+
+def how_to_answer(name: str) -> str:
+    """Return what a person does with a Plan of this name that waits."""
+    return (
+        f"review: kubectl inferno diff {name}; approve: kubectl inferno approve {name};"
+        f" reject: kubectl inferno reject {name}"
+    )
+
+
+def waiting(observation: Observation, hold: Hold, absences: Sequence[str] = ()) -> Update:
+    """Return the update of a Plan that waits for a person; `absences` say what does not exist."""
+    shown = [*absences[:NAMED], *(["..."] if len(absences) > NAMED else [])]
+    how = how_to_answer(observation.reference.key.name)
+    message = "; ".join((hold.message, *shown, how))
+    verdict = Verdict(CARRIED_OUT, holds=False, reason=hold.reason, message=message)
+    return _update(observation, "Proposed", verdict)
+
+
+def approved(observation: Observation, by: str) -> Update:
+    """Return the update of a Plan that was approved, and is not written yet."""
+    verdict = Verdict(CARRIED_OUT, holds=None, reason="Approved", message=f"approved by {by}")
+    return _update(observation, "Approved", verdict, by=by)
+
+
+def not_written(observation: Observation, error: InfernoError) -> Update:
+    """Return the update of a Plan whose decisions the API server refuses."""
+    verdict = Verdict(CARRIED_OUT, holds=False, reason="NotWritten", message=str(error))
+    return _update(observation, "Approved", verdict)
+
+
+def acting(observation: Observation, by: str, arrivals: Arrivals) -> Update:
+    """Return the update of a Plan whose decisions are written on the Servers."""
+    message = f"{arrivals.arrived} of {arrivals.servers} Servers run what was decided"
+    if arrivals.others:
+        message += f"; not yet: {_named(arrivals.others)}"
+    message += _unscaled(arrivals) + _gone(arrivals)
+    verdict = Verdict(CARRIED_OUT, holds=None, reason="Acting", message=message)
+    return _update(observation, "Acting", verdict, by=by, arrived=arrivals.arrived)
+
+
+def done(observation: Observation, by: str, arrivals: Arrivals, now: datetime) -> Update:
+    """Return the update of a Plan whose Servers run what was decided, or that is only written."""
+    count = arrivals.arrived
+    if not count and not arrivals.unscaled:
+        why = f"its Servers were deleted: {_named(arrivals.gone)}; their replicas stay as they are"
+        return superseded(observation, why, now)
+    if not count:
+        message = _written(len(arrivals.unscaled), UNSCALED) + _gone(arrivals)
+        verdict = Verdict(CARRIED_OUT, holds=True, reason="Written", message=message)
+        return _update(observation, "Written", verdict, by=by, arrived=0, finished=now)
+    message = f"{_count(count, 'Server')} {'runs' if count == 1 else 'run'} what was decided"
+    message += _unscaled(arrivals) + _gone(arrivals)
+    verdict = Verdict(CARRIED_OUT, holds=True, reason="Done", message=message)
+    return _update(observation, "Done", verdict, by=by, arrived=count, finished=now)
+
+
+def recommended(observation: Observation, by: str, decisions: int, now: datetime) -> Update:
+    """Return the update of a Plan that is only a recommendation, and is written."""
+    message = _written(decisions, "in mode Recommend the operator scales nothing")
+    verdict = Verdict(CARRIED_OUT, holds=True, reason="Recommended", message=message)
+    return _update(observation, "Written", verdict, by=by, arrived=0, finished=now)
+
+
+def _written(decisions: int, why: str) -> str:
+    """Return that decisions are written as desiredAlloc, and why nothing follows from them."""
+    return f"written: {_count(decisions, 'decision')}; {why}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + "s" * (number != 1)
+
+
+def finished(
+    observation: Observation, phase: Phase, reason: str, message: str, now: datetime, by: str = ""
+) -> Update:
+    """Return the update of a Plan that is not carried out, or not to its end."""
+    verdict = Verdict(CARRIED_OUT, holds=False, reason=reason, message=message)
+    return _update(observation, phase, verdict, by=by, finished=now)
+
+
+def unreadable(observation: Observation, now: datetime) -> Update:
+    """Return the update of a Plan whose spec cannot be read."""
+    return finished(observation, "Failed", "Unreadable", observation.problem, now)
+
+
+def stranger(observation: Observation, now: datetime) -> Update:
+    """Return the update of a Plan that the operator did not make."""
+    return finished(observation, "Superseded", NOT_SIGNED, STRANGER, now)
+
+
+def superseded(observation: Observation, why: str, now: datetime) -> Update:
+    """Return the update of a Plan that something newer replaces.
+
+    How far it got is unknown if it was being carried out: that is no reason for a warning.
+    """
+    before = observation.status
+    is_acting = isinstance(before, PlanStatus) and before.phase == "Acting"
+    holds = None if is_acting else False
+    verdict = Verdict(CARRIED_OUT, holds, reason="Superseded", message=why)
+    return _update(observation, "Superseded", verdict, finished=now)
+
+
+def acting_for(observation: Observation, now: datetime) -> timedelta:
+    """Return for how long a Plan has been in its phase Acting."""
+    condition = observation.status.condition(CARRIED_OUT)
+    return now - condition.last_transition_time if condition else timedelta()
+
+
+def _named(servers: Sequence[str]) -> str:
+    return ", ".join(servers[:NAMED]) + ", ..." * (len(servers) > NAMED)
+
+
+def _unscaled(arrivals: Arrivals) -> str:
+    """Return which decisions are only written; "" without any."""
+    if not arrivals.unscaled:
+        return ""
+    servers = _count(len(arrivals.unscaled), "Server")
+    return f"; written, not scaled by the operator: {servers} ({_named(arrivals.unscaled)})"
+
+
+def _gone(arrivals: Arrivals) -> str:
+    """Return what is said of Servers that were deleted; "" without any."""
+    if not arrivals.gone:
+        return ""
+    return f"; deleted meanwhile: {_named(arrivals.gone)}; their replicas stay as they are"
+
+
+def _update(
+    observation: Observation,
+    phase: Phase,
+    verdict: Verdict,
+    *,
+    by: str = "",
+    arrived: int | None = None,
+    finished: datetime | None = None,
+) -> Update:
+    """Return an update with all fields of the status that the operator owns."""
+    before = observation.status
+    kept = before if isinstance(before, PlanStatus) else PlanStatus()
+    status = PlanStatus(
+        phase=phase,
+        by=by or kept.by,
+        arrived=kept.arrived if arrived is None else arrived,
+        finished=finished,
+    )
+    extra: Manifest = {
+        key: value for key, value in status.to_json().items() if value not in ("", None)
+    }
+    return Update.of(observation, (verdict,), active=finished is None, extra_status=extra)

@@ -1,0 +1,772 @@
+"""From an optimization to a Plan, and back: its decisions, inputs and totals; pure.
+
+A Plan is out of date if its inputs changed: the specs of the objects of the namespace, without
+what the operator writes there itself, and the parameters of the Optimizer. A digest of these is
+compared. Two inputs change all the time, so they are not part of the digest: the measured load of
+each Server that the Plan changes has to stay within a tolerance, and the cards that the Plan takes
+have to be there.
+"""
+
+import binascii
+import gzip
+import hashlib
+import hmac
+import json
+import zlib
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from weakref import WeakValueDictionary
+
+from pydantic import TypeAdapter, ValidationError
+
+from inferno_operator.controllers.actuation.decision import UNDECIDED
+from inferno_operator.controllers.planning.allocations import (
+    cards_of,
+    cards_of_placements,
+    is_whole,
+    placements,
+    priced_current,
+    replicas,
+)
+from inferno_operator.controllers.planning.ports import Optimization
+from inferno_operator.controllers.planning.status import certificate_of
+from inferno_operator.controllers.planning.updates import Update, approve, spec_change
+from inferno_operator.resources import (
+    CURRENT_ALLOC,
+    DESIRED_ALLOC,
+    DIGITS,
+    MAX_EMPTIED,
+    MAX_STEPS,
+    MAX_VIA,
+    Allocation,
+    Count,
+    DecidedVerdict,
+    Guard,
+    Load,
+    Optimizer,
+    Placement,
+    Plan,
+    PlanDecision,
+    PlanSpec,
+    PlanStep,
+    PlanTotals,
+    Reduction,
+    Resource,
+    Server,
+    ServerAllocation,
+    moved,
+)
+from inferno_operator.resources.conditions import ALLOCATED, Verdict
+from inferno_operator.resources.objects import Key, Manifest
+from inferno_operator.resources.observation import Observation, readable
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.solution import Reason
+from inferno_optimizer.system import Role
+from inferno_optimizer.way_down import WayDown
+from inferno_optimizer.wire.codec import encode_system
+
+PREFIX = "hmac-sha256:"
+
+MARKS = ("digest", "signature")
+"""The fields of a spec that are computed from all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Signs Plans, and recognizes those that it signed.
+
+    Parameters
+    ----------
+    key
+        Bytes that only operators of this cluster know.
+    """
+
+    key: bytes
+
+    def signature(self, place: Key, optimizer: str, digest: str) -> str:
+        """Return the signature of a Plan of an Optimizer, with this digest at this place."""
+        text = json.dumps([place.namespace, place.name, optimizer, digest])
+        return PREFIX + hmac.new(self.key, text.encode(), hashlib.sha256).hexdigest()
+
+    def signed(self, plan: Plan) -> bool:
+        """Whether the operator signed the digest that a Plan has."""
+        place = Key(plan.metadata.namespace, plan.metadata.name)
+        expected = self.signature(place, optimizer_of(plan), plan.spec.digest)
+        return hmac.compare_digest(expected.encode(), plan.spec.signature.encode())
+
+
+class DigestCheck:
+    """Compares the digests that Plans have with those of what they say.
+
+    That is done once for each spec that was read: it takes milliseconds for a plan of a thousand
+    Servers, and a reconcile looks at its Plans several times.
+    """
+
+    def __init__(self) -> None:
+        self._right: WeakValueDictionary[str, PlanSpec] = WeakValueDictionary()
+        """The specs whose digest is right, by uid of the Plan, as long as others keep them."""
+
+    def is_right(self, plan: Plan) -> bool:
+        """Whether a Plan has the digest of what it says."""
+        uid, spec = plan.metadata.uid, plan.spec
+        if self._right.get(uid) is spec:
+            return True
+        if plan_digest(spec) != spec.digest:
+            return False
+        self._right[uid] = spec
+        return True
+
+
+def optimizer_of(plan: Plan) -> str:
+    """Return the uid of the Optimizer that a Plan is of; "" if it is not told."""
+    owners = plan.metadata.owner_references
+    return owners[0].uid if owners else ""
+
+
+def is_of(plan: Plan, optimizer: Optimizer) -> bool:
+    """Whether a Plan is of this Optimizer, and not of an earlier one of the same name."""
+    return optimizer_of(plan) == optimizer.metadata.uid
+
+
+def plan_digest(spec: PlanSpec) -> str:
+    """Return the digest of everything that a Plan says."""
+    text = spec_manifest(spec)
+    return digest_of({key: value for key, value in text.items() if key not in MARKS})
+
+
+def spec_manifest(spec: PlanSpec) -> Manifest:
+    """Return the spec as it is written, without empty fields."""
+    return {key: value for key, value in spec.to_json().items() if value not in ("", 0)}
+
+
+def digest_of(document: object) -> str:
+    """Return the digest of a JSON document."""
+    text = json.dumps(_plain(document), separators=(",", ":"), sort_keys=True)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _plain(value: object) -> object:
+    """Return a document without negative zeros, which an API server does not keep."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value + 0.0 if isinstance(value, float) else value
+
+
+MAX_INPUTS = 512 * 1024
+"""Largest snapshot of the inputs [characters of base64]."""
+
+MAX_DECISIONS = 640 * 1024
+"""Largest decisions [characters of base64]; an object has at most 1.5 MiB."""
+
+MAX_LISTED = 256 * 1024
+"""Largest list of changes [characters of JSON]."""
+
+MAX_UNPACKED = 32 * 1024 * 1024
+"""Largest decisions before they are compressed [bytes]: a small text can unpack to anything."""
+
+CENT = 10.0**-DIGITS
+"""Largest error of a number that is written."""
+
+GZIP = 31
+"""`wbits` of zlib for one member of gzip."""
+
+DECISIONS = TypeAdapter(tuple[PlanDecision, ...])
+
+
+class UnreadablePlanError(InputError):
+    """The decisions of a Plan cannot be read: they are left out, or were damaged."""
+
+    reason = "Unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDecision:
+    """A decision for one Server, as it is written when the Plan is carried out.
+
+    `load` is the load of the Server that it was decided for, as in `currentAlloc`, or None;
+    `before` and `cost_before` [cents/hour] are what there was before.
+    """
+
+    server: str
+    spec: Manifest
+    verdicts: tuple[Verdict, ...]
+    active: bool
+    load: Manifest | None
+    before: tuple[Placement, ...] = ()
+    cost_before: float = 0.0
+
+    @classmethod
+    def of(
+        cls, observation: Observation, update: Update, before: ServerAllocation | None
+    ) -> "StoredDecision":
+        """Return the decision in the update of a Server, which changes its spec."""
+        server = observation.resource
+        current = server.spec.current_alloc if isinstance(server, Server) else None
+        return cls(
+            update.reference.key.name,
+            update.spec or {},
+            update.verdicts,
+            update.active,
+            current.load.to_json() if current and current.load else None,
+            placements(before),
+            cost_of(before),
+        )
+
+    @property
+    def allocated(self) -> Verdict:
+        """The verdict Allocated."""
+        return self.verdicts[-1]
+
+    @property
+    def after(self) -> ServerAllocation:
+        """What is decided."""
+        return ServerAllocation.model_validate(self.spec[DESIRED_ALLOC])
+
+    @property
+    def step(self) -> PlanStep:
+        """The change as a Plan lists it."""
+        verdict, after = self.allocated, self.after
+        return PlanStep(
+            server=self.server,
+            before=self.before,
+            after=placements(after),
+            cost_change=round(cost_of(after) - self.cost_before, DIGITS),
+            reason=verdict.reason,
+            message="" if verdict.reason == Reason.ALLOCATED else verdict.message,
+            origin=after.origin,
+            error_percent=after.error_percent,
+        )
+
+    def update(self, observation: Observation, approved: str = "") -> Update:
+        """Return the update that writes the decision on the Server as it is now.
+
+        `approved` is the name of its Plan if a person approved that.
+        """
+        server = observation.resource
+        spec = spec_change(server, self.spec[DESIRED_ALLOC]) if server else None
+        update = Update.of(observation, self.verdicts, active=self.active, spec=spec)
+        return approve(update, approved, placements(self.after)) if approved else update
+
+
+def cost_of(allocation: Allocation | None) -> float:
+    """Return the cost of an allocation [cents/hour]."""
+    return (allocation.cost if allocation else None) or 0.0
+
+
+def in_order(steps: Iterable[PlanStep]) -> list[PlanStep]:
+    """Return steps as a Plan lists them: those with the largest change of cost first."""
+    return sorted(steps, key=lambda step: (-abs(step.cost_change), step.server))
+
+
+def pack(document: object) -> str:
+    """Return a JSON document as gzip and base64; the same document gives the same text."""
+    return _compressed(_text(document))
+
+
+def _text(document: object) -> bytes:
+    """Return a JSON document as a Plan has it; the same document gives the same bytes."""
+    text = json.dumps(document, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+    return text.encode()
+
+
+def _compressed(text: bytes) -> str:
+    return b64encode(gzip.compress(text, mtime=0)).decode()
+
+
+def inflate(packed: str, limit: int = MAX_UNPACKED) -> bytes:
+    """Return what `pack` compressed, without ever having more than `limit` bytes of it.
+
+    Raises
+    ------
+    UnreadablePlanError
+        The text is damaged, or larger.
+    """
+    decoder = zlib.decompressobj(GZIP)
+    try:
+        text = decoder.decompress(b64decode(packed, validate=True), limit)
+    except (binascii.Error, zlib.error, ValueError) as error:
+        raise UnreadablePlanError(f"its contents cannot be read: {error}") from error
+    if decoder.unconsumed_tail:
+        raise UnreadablePlanError(f"its contents are larger than {limit // 1024} KiB")
+    if not decoder.eof or decoder.unused_data:
+        raise UnreadablePlanError("its contents cannot be read: they do not end where they should")
+    return text
+
+
+def pack_decisions(decisions: Iterable[StoredDecision]) -> str:
+    """Return decisions in compressed form; "" if they are larger than what is ever unpacked."""
+    text = _text([_document(decision) for decision in decisions])
+    return _compressed(text) if len(text) < MAX_UNPACKED else ""
+
+
+def unpack_decisions(packed: str) -> tuple[StoredDecision, ...]:
+    """Return the decisions of `pack_decisions`, each of them checked.
+
+    Raises
+    ------
+    UnreadablePlanError
+        They are left out, damaged, or none that can be carried out.
+    """
+    if not packed:
+        raise UnreadablePlanError("its decisions are left out, because there are too many")
+    try:
+        decisions = DECISIONS.validate_json(inflate(packed), by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise UnreadablePlanError(_told(error)) from error
+    if len({decision.server for decision in decisions}) < len(decisions):
+        raise UnreadablePlanError("its decisions cannot be read: a Server has more than one")
+    return tuple(map(_decision, decisions))
+
+
+def _told(error: ValidationError) -> str:
+    """Return the first thing that is wrong with decisions, in one line."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"its decisions cannot be read: {where}: {first['msg']}"
+
+
+def _document(decision: StoredDecision) -> Manifest:
+    verdicts = [
+        DecidedVerdict.json_of(type=v.type, holds=v.holds, reason=v.reason, message=v.message)
+        for v in decision.verdicts
+    ]
+    return PlanDecision.json_of(
+        server=decision.server,
+        spec=decision.spec,
+        verdicts=verdicts,
+        active=decision.active,
+        load=decision.load,
+        before=[placement.to_json() for placement in decision.before],
+        cost_before=decision.cost_before,
+    )
+
+
+def _decision(written: PlanDecision) -> StoredDecision:
+    return StoredDecision(
+        written.server,
+        written.spec.to_json(),
+        tuple(Verdict(v.type, v.holds, v.reason, v.message) for v in written.verdicts),
+        written.active,
+        written.load.to_json() if written.load else None,
+        written.before,
+        written.cost_before,
+    )
+
+
+def contradiction(spec: PlanSpec, decisions: Sequence[StoredDecision]) -> str:
+    """Return what a Plan says that its decisions do not; "" if it says what they do."""
+    steps = in_order(decision.step for decision in decisions)
+    listed = steps[: len(spec.steps)]
+    for step, decided in zip(spec.steps, listed, strict=False):
+        if step.model_copy(update={"via": decided.via}) != decided:
+            return f"what it says about Server {step.server} differs from its decisions"
+    if (len(spec.steps), spec.steps_omitted) != (len(listed), len(steps) - len(listed)):
+        return f"it lists other Servers than the {len(steps)} that its decisions are about"
+    totals, change = spec.totals, sum(step.cost_change for step in steps)
+    if totals.servers != len(steps):
+        return f"its totals count {totals.servers} Servers, its decisions {len(steps)}"
+    if abs(totals.cost_after - totals.cost_before - change) > CENT * (1 + len(steps)):
+        return f"its totals show another change of cost than its decisions, {change:+.2f}"
+    return ""
+
+
+def inputs_digest(resources: Iterable[Resource], optimizer: Optimizer) -> str:
+    """Return the digest of what an optimization decides from.
+
+    Parameters
+    ----------
+    resources
+        The objects of the namespace, in any order; Optimizers among them are ignored.
+    optimizer
+        The Optimizer whose parameters are used.
+    """
+    objects = sorted(
+        ([r.kind, r.metadata.name, _inputs(r)] for r in resources if _is_input(r)),
+        key=lambda item: item[:2],
+    )
+    parameters = optimizer.spec.data.optimizer.model_dump(mode="json")
+    return digest_of([parameters, objects])
+
+
+def moved_load(decisions: Iterable[StoredDecision], resources: Iterable[Resource]) -> str:
+    """Return which measured Server has another load than its decision was made for; "" if none.
+
+    Servers that are not measured have their load in the digest.
+    """
+    servers = {r.metadata.name: r for r in resources if isinstance(r, Server)}
+    for decision in decisions:
+        server = servers.get(decision.server)
+        if server is None or server.spec.measure is None or decision.load is None:
+            continue
+        current = server.spec.current_alloc
+        if current is None or current.load is None:
+            return f"Server {decision.server} is not measured any more"
+        if change := moved(Load.model_validate(decision.load), current.load):
+            return f"Server {decision.server}: {change}"
+    return ""
+
+
+def missing_cards(needed: Iterable[Count], capacity: Mapping[str, int]) -> str:
+    """Return which type has fewer cards than a Plan takes; "" if none.
+
+    Parameters
+    ----------
+    needed
+        The cards that all Servers take by the Plan.
+    capacity
+        The cards that there are now, by type.
+    """
+    for cards in needed:
+        available = capacity.get(cards.type, 0)
+        if cards.count > available:
+            return f"there are {available} cards of type {cards.type}, and it takes {cards.count}"
+    return ""
+
+
+def _is_input(resource: Resource) -> bool:
+    return not isinstance(resource, Optimizer)
+
+
+def _inputs(resource: Resource) -> Manifest:
+    """Return the spec of an object without what the operator writes there."""
+    spec = resource.spec.to_json()
+    if not isinstance(resource, Server):
+        return spec
+    current = resource.spec.current_alloc
+    kept = {k: v for k, v in spec.items() if k not in (DESIRED_ALLOC, CURRENT_ALLOC)}
+    if current is None:
+        return kept
+    typed: dict[str, object] = {}
+    if resource.spec.measure is None:
+        typed["load"] = current.load.to_json() if current.load else None
+    if not resource.names_workloads:
+        typed["runs"] = [[part.accelerator, part.num_replicas] for part in current.parts]
+    return {**kept, "typed": typed}
+
+
+def totals_of(
+    decisions: Sequence[StoredDecision],
+    resources: Iterable[Resource],
+    catalogue: Catalogue,
+    cards: Iterable[Count],
+) -> PlanTotals:
+    """Return what decisions come to.
+
+    Parameters
+    ----------
+    decisions
+        Those of a Plan.
+    resources
+        All objects of the namespace, as they are now.
+    catalogue
+        The system of these objects.
+    cards
+        The cards that all Servers take then.
+    """
+    servers = [resource for resource in resources if isinstance(resource, Server)]
+    costs = {s.metadata.name: cost_of(standing(s, catalogue)) for s in servers}
+    before = sum(costs.values())
+    change = sum(cost_of(d.after) - costs.get(d.server, d.cost_before) for d in decisions)
+    return PlanTotals(
+        servers=len(decisions),
+        cost_before=round(before, DIGITS),
+        cost_after=round(before + change, DIGITS),
+        cards=tuple(cards),
+        reduction=_reduction_of(decisions, servers, catalogue),
+    )
+
+
+def cards_then(
+    decisions: Sequence[StoredDecision], servers: Iterable[Server], catalogue: Catalogue
+) -> Sequence[Count]:
+    """Return the cards that all Servers take with decisions, of the types that these need more of.
+
+    Other Servers may have got cards after the Plan was made, such as one that woke.
+
+    Parameters
+    ----------
+    decisions
+        Those of a Plan.
+    servers
+        All Servers of the namespace, as they are now.
+    catalogue
+        The system of these objects.
+    """
+    by_name = {decision.server: decision for decision in decisions}
+    taken: Counter[str] = Counter()
+    growing: set[str] = set()
+    for server in servers:
+        before = cards_of(_holds(server, catalogue), server, catalogue)
+        decision = by_name.get(server.metadata.name)
+        after = cards_of(decision.after, server, catalogue) if decision else before
+        taken.update(after)
+        growing |= {card for card, count in after.items() if count > before.get(card, 0)}
+    return [Count(type=card, count=taken[card]) for card in sorted(growing)]
+
+
+def standing(server: Server, catalogue: Catalogue) -> ServerAllocation | None:
+    """Return what was decided before, or what runs if nothing was.
+
+    A decision that was cleared because none was possible left what runs as it is.
+    """
+    desired, allocated = server.spec.desired_alloc, server.status.condition(ALLOCATED)
+    is_cleared = not placements(desired) and allocated is not None and allocated.reason in UNDECIDED
+    if desired is None or is_cleared:
+        return priced_current(server, catalogue)
+    return desired
+
+
+def priority_of(server: Server, catalogue: Catalogue) -> int:
+    """Return the priority of the class of a Server; 1 is the most important."""
+    return catalogue.priority(server.spec.service_class)
+
+
+def _holds(server: Server, catalogue: Catalogue) -> ServerAllocation | None:
+    """Return what an optimization leaves to a Server: what runs, if none can be decided."""
+    allocated = server.status.condition(ALLOCATED)
+    if allocated is None or allocated.reason not in UNDECIDED:
+        return standing(server, catalogue)
+    return server.spec.current_alloc if catalogue.system.options.hold_undecided else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A decision for a Server that is in service, and the replicas that run and that will."""
+
+    server: Server
+    decision: StoredDecision
+    before: Sequence[Placement]
+    after: Sequence[Placement]
+
+    @property
+    def taken(self) -> int:
+        """How many replicas go; none where others come: those that serve stay until these do."""
+        now, then = replicas(self.before), replicas(self.after)
+        if self.after and any(n > now.get(place, 0) for place, n in then.items()):
+            return 0
+        return max(_count(self.before) - _count(self.after), 0)
+
+    @property
+    def load_lost(self) -> float:
+        """The load that is not served then [requests/min]."""
+        if not is_whole(self.after):
+            return _load_of(self.server)
+        if self.decision.allocated.reason == Reason.ALLOCATED:
+            return 0.0
+        return _load_of(self.server) * self.taken / _count(self.before)
+
+
+def _reduction_of(
+    decisions: Sequence[StoredDecision], servers: Sequence[Server], catalogue: Catalogue
+) -> Reduction | None:
+    """Return what decisions take away; None if no Server is in service."""
+    by_name = {server.metadata.name: server for server in servers}
+    running = {s.metadata.name: _running(s, catalogue) for s in servers if s.is_actuated}
+    if not running:
+        return None
+    changes = [
+        _Change(by_name[d.server], d, before, placements(d.after))
+        for d in decisions
+        if (before := running.get(d.server))
+    ]
+    gained = _gained(decisions, by_name, catalogue)
+    losses = [c for c in changes if c.load_lost > 0 and not _is_displaced(c, gained, catalogue)]
+    return Reduction(
+        replicas=sum(map(_count, running.values())),
+        replicas_taken=sum(change.taken for change in changes),
+        load=round(sum(_load_of(by_name[n]) for n, placed in running.items() if placed), DIGITS),
+        load_lost=round(sum(change.load_lost for change in losses), DIGITS),
+        emptied=_emptied(losses),
+    )
+
+
+def _running(server: Server, catalogue: Catalogue) -> Sequence[Placement]:
+    """Return the replicas that run; where the operator does not see them, those decided before."""
+    runs = server.spec.current_alloc if server.names_workloads else standing(server, catalogue)
+    return placements(runs)
+
+
+def _emptied(losses: Iterable[_Change]) -> tuple[str, ...]:
+    """Return the Servers with load that nothing serves then, as many as a Plan names.
+
+    A role alone serves nothing: the last replica of prefill is as needed as that of decode.
+    """
+    emptied = sorted(change.decision.server for change in losses if not is_whole(change.after))
+    return tuple(emptied[:MAX_EMPTIED])
+
+
+def _load_of(server: Server) -> float:
+    """Return the load of a Server [requests/min]."""
+    current = server.spec.current_alloc
+    return max(current.load.arrival_rate, 0.0) if current and current.load else 0.0
+
+
+def _count(placed: Iterable[Placement]) -> int:
+    return sum(placement.replicas for placement in placed)
+
+
+def _gained(
+    decisions: Iterable[StoredDecision], servers: Mapping[str, Server], catalogue: Catalogue
+) -> Mapping[str, int]:
+    """Return the most important priority that gets more cards, by type of card."""
+    gained: dict[str, int] = {}
+    for decision in decisions:
+        server = servers.get(decision.server)
+        if server is None:
+            continue
+        before, after = (
+            cards_of_placements(placed, server, catalogue)
+            for placed in (decision.before, placements(decision.after))
+        )
+        for card in after:
+            if after[card] > before.get(card, 0):
+                priority = priority_of(server, catalogue)
+                gained[card] = min(gained.get(card, priority), priority)
+    return gained
+
+
+def _is_displaced(change: _Change, gained: Mapping[str, int], catalogue: Catalogue) -> bool:
+    """Whether a more important Server gets cards of a type that a Server runs on."""
+    priority = priority_of(change.server, catalogue)
+    cards = cards_of_placements(change.before, change.server, catalogue)
+    return any(gained.get(card, priority) < priority for card in cards)
+
+
+UNSEALED = "-"
+"""The digest of a Plan until all that it says is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The changes that an optimization decided.
+
+    Parameters
+    ----------
+    spec
+        The spec of the Plan.
+    steps
+        All changes by name of the Server object, also those that the spec does not list.
+    decisions
+        The decisions that these changes are about.
+    """
+
+    spec: PlanSpec
+    steps: Mapping[str, PlanStep]
+    decisions: Sequence[StoredDecision]
+
+
+def proposal_of(optimization: Optimization) -> Proposal | None:
+    """Return the changes that an optimization decided; None if no Server changes.
+
+    A Server changes if it gets another accelerator or number of replicas, which is what actuation
+    carries out. Other numbers of a decision are no change: batch sizes and latencies follow
+    measured loads, which move all the time. Neither is that no decision was possible: what runs
+    then stays as it is.
+    """
+    catalogue = Catalogue(optimization.snapshot.system)
+    pairs = list(zip(optimization.observations, optimization.updates, strict=True))
+    decisions = list(_changes(pairs, catalogue))
+    if not decisions:
+        return None
+    way_down = (optimization.optimizer.spec.guard or Guard()).way_down
+    scaled = {
+        o.reference.key.name
+        for o in optimization.observations
+        if isinstance(o.resource, Server) and o.resource.is_actuated
+    }
+    steps = {
+        decision.server: _in_steps(decision.step, way_down)
+        if decision.server in scaled
+        else decision.step
+        for decision in decisions
+    }
+    return Proposal(_spec(optimization, steps, decisions, catalogue), steps, decisions)
+
+
+def _in_steps(step: PlanStep, way_down: WayDown) -> PlanStep:
+    """Return a step with the replicas in between, where a Server only loses replicas."""
+    before, after = replicas(step.before), replicas(step.after)
+    if any(n > before.get(place, 0) for place, n in after.items()):
+        return step
+    pairs = ((_of_role(step.before, role), _of_role(step.after, role)) for role in Role)
+    via = way_down.numbers([pair for pair in pairs if pair[0]])
+    return step.model_copy(update={"via": tuple(via[:MAX_VIA])}) if via else step
+
+
+def _of_role(placed: Iterable[Placement], role: Role) -> int:
+    return sum(placement.replicas for placement in placed if placement.role == role)
+
+
+def is_undecided(update: Update) -> bool:
+    """Whether no decision was possible for a Server."""
+    return update.main.reason in UNDECIDED
+
+
+def _changes(
+    pairs: Iterable[tuple[Observation, Update]], catalogue: Catalogue
+) -> Iterator[StoredDecision]:
+    """Return the decisions that change Servers."""
+    for observation, update in pairs:
+        server = observation.resource
+        if not isinstance(server, Server) or update.spec is None or is_undecided(update):
+            continue
+        decision = StoredDecision.of(observation, update, standing(server, catalogue))
+        if replicas(decision.before) != replicas(placements(decision.after)):
+            yield decision
+
+
+def _spec(
+    optimization: Optimization,
+    steps: Mapping[str, PlanStep],
+    decisions: Sequence[StoredDecision],
+    catalogue: Catalogue,
+) -> PlanSpec:
+    resources = readable(optimization.observations)
+    inputs, stored = pack(encode_system(catalogue.system)), pack_decisions(decisions)
+    digest = inputs_digest(resources, optimization.optimizer)
+    ordered = in_order(steps.values())
+    listed = _listed(ordered)
+    totals = totals_of(decisions, resources, catalogue, _cards(optimization))
+    spec = PlanSpec(
+        optimizer=optimization.optimizer.metadata.name,
+        digest=UNSEALED,
+        inputs_digest=digest,
+        totals=totals,
+        steps=tuple(listed),
+        steps_omitted=len(ordered) - len(listed),
+        decisions=stored if len(stored) <= MAX_DECISIONS else "",
+        inputs=inputs if len(inputs) <= MAX_INPUTS else "",
+        omitted=_omitted(len(inputs), len(stored)),
+        certificate=certificate_of(optimization.solution.certificate),
+    )
+    return spec.model_copy(update={"digest": plan_digest(spec)})
+
+
+def _listed(steps: Sequence[PlanStep]) -> Sequence[PlanStep]:
+    """Return the first steps, as many as a Plan lists."""
+    sizes = accumulate(len(json.dumps(step.to_json())) for step in steps[:MAX_STEPS])
+    return steps[: sum(size <= MAX_LISTED for size in sizes)]
+
+
+def _omitted(inputs: int, decisions: int) -> str:
+    """Return what is left out of a Plan, because it is too large."""
+    sizes = (("inputs", inputs, MAX_INPUTS), ("decisions", decisions, MAX_DECISIONS))
+    return "; ".join(
+        f"{name}: {size // 1024} KiB are more than {limit // 1024} KiB"
+        for name, size, limit in sizes
+        if size > limit
+    ) or ("" if decisions else f"decisions: they are more than {MAX_UNPACKED // 1024} KiB")
+
+
+def _cards(optimization: Optimization) -> Sequence[Count]:
+    """Return the cards that the Servers take; none if the optimization ignored capacity."""
+    if optimization.optimizer.spec.data.optimizer.unlimited:
+        return ()
+    uses = optimization.solution.capacity
+    return [Count(type=use.type, count=use.used) for use in uses if use.used]

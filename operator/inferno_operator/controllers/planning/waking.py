@@ -1,0 +1,218 @@
+"""Give Servers without replicas their first one at once, beside an optimization that runs.
+
+An optimization may take minutes, and those who wait for a first replica should not. So they get it
+from the greedy solver, on cards that nobody has. The optimization that runs meanwhile was computed
+without them: what they got stays, and so does what does not fit beside it.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import filterfalse
+
+from inferno_operator.controllers.planning.allocations import cards_of
+from inferno_operator.controllers.planning.nodes import Nodes, solve_on_nodes, spanning
+from inferno_operator.controllers.planning.ports import OPTIMIZER, Context, OnDemand, Optimization
+from inferno_operator.controllers.planning.snapshot import Snapshot, build_system
+from inferno_operator.controllers.planning.updates import VALID, Update, numbered, server_update
+from inferno_operator.resources import DESIRED_ALLOC, Optimizer, Server, ServerAllocation
+from inferno_operator.resources.objects import Key, Manifest
+from inferno_operator.resources.observation import Observation, observe, readable, still_running
+from inferno_operator.runtime.ports import GoneError
+from inferno_operator.runtime.work_queue import ReconcileResult
+from inferno_optimizer.errors import InfernoError
+from inferno_optimizer.optimize import optimize
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.solution import Solution
+from inferno_optimizer.system import System
+
+logger = logging.getLogger(__name__)
+
+
+def is_asleep(observation: Observation) -> bool:
+    """Whether it is a Server that sleeps."""
+    return isinstance(observation.resource, Server) and observation.resource.sleeps
+
+
+def is_wanted(observation: Observation) -> bool:
+    """Whether requests wait for a Server that has no replica."""
+    server = observation.resource
+    if not isinstance(server, Server) or not server.sleeps:
+        return False
+    measured = server.status.measured
+    return bool(measured and measured.demand and measured.demand.requests)
+
+
+def waking_system(snapshot: Snapshot, observations: Sequence[Observation]) -> System:
+    """Return the system of the wanted Servers alone; all that others have or were given is held.
+
+    Parameters
+    ----------
+    snapshot
+        The whole namespace.
+    observations
+        Its objects, as they are now.
+    """
+    catalogue = Catalogue(snapshot.system)
+    goals = {
+        server.spec.name: server.wakes_on
+        for observation in observations
+        if is_wanted(observation) and isinstance(server := observation.resource, Server)
+    }
+    held: Counter[str] = Counter()
+    for observation in observations:
+        server = _server_of(observation)
+        if server is not None and not is_wanted(observation):
+            held += _most_cards(server, catalogue)
+    return replace(
+        snapshot.system,
+        servers=tuple(
+            replace(server, destination=goals[server.name])
+            for server in snapshot.system.servers
+            if server.name in goals
+        ),
+        held=held,
+        held_cost=0.0,
+        options=replace(snapshot.system.options, milp=False, heterogeneous=False),
+    )
+
+
+def waking_updates(observations: Iterable[Observation], solution: Solution) -> list[Update]:
+    """Return an update of each object; only those of Servers that get a replica change anything."""
+    given = {d.server: d for d in solution.decisions if d.allocation and d.allocation.replicas}
+    return [
+        server_update(observation, given[server.spec.name])
+        if isinstance(server := observation.resource, Server) and server.spec.name in given
+        else Update.of(observation, (VALID,), active=True)
+        for observation in observations
+    ]
+
+
+def waiting_updates(observations: Iterable[Observation], solution: Solution) -> Iterator[Update]:
+    """Yield an update of each wanted Server that gets no replica: its conditions say why."""
+    refused = {d.server: d for d in solution.decisions if not d.allocation}
+    for observation in filter(is_wanted, observations):
+        server = observation.resource
+        if isinstance(server, Server) and (decision := refused.get(server.spec.name)):
+            waiting = replace(
+                decision, message=f"requests wait for a first replica: {decision.message}"
+            )
+            yield replace(server_update(observation, waiting), spec=None)
+
+
+def without_room(
+    observations: Sequence[Observation], updates: Sequence[Update], system: System
+) -> frozenset[str]:
+    """Return the uids of Servers whose growth does not fit, the least important ones first."""
+    if system.options.unlimited:
+        return frozenset()
+    catalogue = Catalogue(system)
+    free = Counter(system.capacity)
+    growth: list[tuple[int, str, Counter[str]]] = []
+    for observation, update in zip(observations, updates, strict=True):
+        server = _server_of(observation)
+        if server is None:
+            continue
+        before = _standing_cards(server, update, catalogue)
+        after = before if update.spec is None else _decided_cards(server, update.spec, catalogue)
+        free.subtract(after)
+        more = after.copy()
+        more.subtract(before)
+        growth.append(
+            (catalogue.priority(server.spec.service_class), observation.reference.uid, more)
+        )
+    growth.sort(key=lambda entry: entry[:2], reverse=True)
+    left_out: set[str] = set()
+    while crowded := next((g for g in growth if _lacks(g[2], free)), None):
+        free.update(crowded[2])  # others may have counted on what it was to leave
+        left_out.add(crowded[1])
+        growth.remove(crowded)
+    return frozenset(left_out)
+
+
+def _lacks(more: Counter[str], free: Counter[str]) -> bool:
+    """Whether there are too few of the cards that a Server gets more of."""
+    return any(count > 0 and free[card] < 0 for card, count in more.items())
+
+
+def _server_of(observation: Observation) -> Server | None:
+    """Return a Server; what runs of it, if nobody can read its spec as a whole."""
+    resource = observation.resource
+    return resource if isinstance(resource, Server) else observation.remains
+
+
+def _most_cards(server: Server, catalogue: Catalogue) -> Counter[str]:
+    """The cards that a Server has or was given: the larger number of each type."""
+    spec = server.spec
+    given = (spec.desired_alloc, spec.current_alloc)
+    desired, current = (cards_of(each, server, catalogue) for each in given)
+    return desired | current
+
+
+def _standing_cards(server: Server, update: Update, catalogue: Catalogue) -> Counter[str]:
+    """The cards that a Server was given; if none can be decided, those that it may have too."""
+    if not update.active:
+        return _most_cards(server, catalogue)
+    given = server.spec.desired_alloc or server.spec.current_alloc
+    return cards_of(given, server, catalogue)
+
+
+def _decided_cards(server: Server, spec: Manifest, catalogue: Catalogue) -> Counter[str]:
+    """The cards that a Server has by a change of its spec."""
+    given = ServerAllocation.model_validate(spec[DESIRED_ALLOC])
+    return cards_of(given, server, catalogue)
+
+
+class Greedy:
+    """Solves small systems in this process, in milliseconds."""
+
+    async def optimize(self, system: System) -> Solution:
+        """Solve a system."""
+        return optimize(system)
+
+
+async def wake(key: Key, context: Context) -> ReconcileResult:
+    """Give all Servers that are wanted a replica, if cards are free and nobody has to approve."""
+    try:
+        observation = observe(Optimizer, await context.cluster.get(OPTIMIZER, key))
+        optimizer = observation.resource
+        if isinstance(optimizer, Optimizer) and observation.deleted is None:
+            nodes = await context.machines.nodes(key.namespace)
+            async with context.writes[key.namespace]:
+                await _wake(optimizer, Nodes(nodes), key, context)
+    except GoneError:
+        return ReconcileResult.SETTLED
+    except InfernoError as error:
+        logger.warning("Optimizer %s: a Server does not wake yet: %s", key, error)
+        return ReconcileResult.FAILED
+    return ReconcileResult.SETTLED
+
+
+async def _wake(optimizer: Optimizer, where: Nodes, key: Key, context: Context) -> None:
+    observations = await _objects(key.namespace, context)
+    if not any(map(is_wanted, observations)):
+        return
+    resources = readable(observations)
+    running = [*resources, *still_running(observations)]
+    snapshot = build_system(running, optimizer, context.time_limit)
+    system = waking_system(snapshot, observations)
+    placed = await solve_on_nodes(system, Nodes(where.nodes, spanning(resources)), Greedy())
+    solution = placed.solution
+    updates = waking_updates(observations, solution)
+    permission = await context.approver.permit_additions(
+        Optimization(optimizer, observations, updates, snapshot, solution, is_requested=False)
+    )
+    memory, given = context.memories[key.namespace], [*numbered(permission.updates)]
+    memory.woken.update(given)
+    await context.writer.write_all([*permission.updates, *waiting_updates(observations, solution)])
+    memory.note_written(given, context.steady())
+    for update in permission.updates:
+        logger.info("%s wakes: %s", update.reference, update.main.message)
+
+
+async def _objects(namespace: str, context: Context) -> Sequence[Observation]:
+    """Return the objects as the API server has them, and what waits for Servers that sleep."""
+    objects = await OnDemand(context.cluster).objects(namespace)
+    asleep, others = filter(is_asleep, objects), filterfalse(is_asleep, objects)
+    return [*others, *context.loads.with_known_loads([*asleep])]

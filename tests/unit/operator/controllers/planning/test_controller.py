@@ -1,0 +1,160 @@
+"""What the optimization controller watches, and what it asks for then."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from inferno_operator.controllers.planning.controller import OptimizationController
+from inferno_operator.controllers.planning.ports import Context, Mirrored, OnDemand
+from inferno_operator.resources import RESOURCES
+from inferno_operator.resources.objects import Key, kind_of
+from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
+from inferno_operator.runtime.finalizers import FINALIZER
+from inferno_operator.runtime.informers import Informers
+from inferno_optimizer.errors import UnavailableError
+from inferno_optimizer.system import System
+from tests.controlplane.waiting import PATIENCE_S
+from tests.unit.operator.background import in_background, started
+from tests.unit.operator.objects import (
+    NOW,
+    Manifest,
+    optimizer,
+    server,
+    system,
+)
+
+SCENE = (*system(4), server("S"))
+
+
+class FakeKeeper(FakeOptimizer):
+    """Remembers which servers it was sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[list[str]] = []
+
+    async def replace(self, system: System) -> None:
+        self.told.append([server.name for server in system.servers])
+
+
+def cluster_of(*manifests: Manifest) -> FakeCluster:
+    cluster = FakeCluster()
+    for manifest in manifests:
+        cluster.add(manifest)
+    return cluster
+
+
+@asynccontextmanager
+async def running(
+    cluster: FakeCluster, *, keeper: FakeKeeper | None = None, stateful: bool = False
+) -> AsyncGenerator[OptimizationController]:
+    context = Context(
+        cluster, OnDemand(cluster), keeper or FakeOptimizer(), lambda: NOW, lambda: NOW
+    )
+    controller = OptimizationController(
+        context, Informers(cluster), stateful=stateful, store=keeper
+    )
+    async with started(controller):
+        yield controller
+
+
+async def until(cluster: FakeCluster, met: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not met():
+            await cluster.something_changed()
+
+
+def is_allocated(cluster: FakeCluster, name: str) -> bool:
+    spec = cluster.objects["Server", Key("default", name)]["spec"]
+    return bool(spec.get("desiredAlloc", {}).get("numReplicas"))
+
+
+def is_asked(cluster: FakeCluster) -> bool:
+    asked: bool = cluster.objects["Optimizer", Key("default", "inferno")]["spec"]["optimize"]
+    return asked
+
+
+@pytest.mark.parametrize("stateful", [False, True])
+async def test_a_request_that_is_there_and_one_that_comes_are_carried_out(stateful: bool) -> None:
+    cluster = cluster_of(*SCENE, optimizer())
+
+    async with running(cluster, stateful=stateful):
+        await until(cluster, lambda: is_allocated(cluster, "s") and not is_asked(cluster))
+        cluster.add(server("T"))
+        cluster.add(optimizer())
+        await until(cluster, lambda: is_allocated(cluster, "t") and not is_asked(cluster))
+
+    assert is_allocated(cluster, "s")
+
+
+@pytest.mark.parametrize("ask", [OptimizationController.plan_now, OptimizationController.wake])
+async def test_a_namespace_is_planned_now_if_it_is_planned_regularly(
+    ask: Callable[[OptimizationController, str], None],
+) -> None:
+    regular = optimizer(optimize=False)
+    cluster = cluster_of(*SCENE, {**regular, "spec": {**regular["spec"], "interval": 3600}})
+
+    async with running(cluster) as controller:
+        await until(cluster, lambda: is_allocated(cluster, "s"))
+        cluster.add(server("T"))
+        ask(controller, "other")
+        ask(controller, "default")
+        await until(cluster, lambda: is_allocated(cluster, "t"))
+
+    assert is_allocated(cluster, "s")
+
+
+async def test_it_is_not_ready_before_it_watches_and_says_why() -> None:
+    cluster = cluster_of(*SCENE, optimizer(optimize=False))
+    cluster.unserved.add("Optimizer")
+
+    async with running(cluster) as controller:
+        assert "not known yet: optimizers" in controller.unready()
+        cluster.unserved.clear()
+        await until(cluster, lambda: "status Optimizer inferno" in cluster.writes)
+
+        assert not controller.unready()
+
+
+async def test_without_a_keeper_nothing_is_held() -> None:
+    cluster = cluster_of(*SCENE, optimizer())
+
+    async with running(cluster, stateful=True):
+        await until(cluster, lambda: not is_asked(cluster))
+
+    metadata = [stored["metadata"] for stored in cluster.objects.values()]
+    assert not any(item.get("finalizers") for item in metadata)
+
+
+async def test_a_keeper_gets_what_changes_and_objects_are_let_go_at_the_end() -> None:
+    cluster, keeper = cluster_of(*SCENE), FakeKeeper()
+    server_s = cluster.objects["Server", Key("default", "s")]
+
+    async with running(cluster, keeper=keeper, stateful=True):
+        await until(cluster, lambda: bool(server_s["metadata"].get("finalizers")))
+        assert server_s["metadata"]["finalizers"] == [FINALIZER]
+
+    assert cluster.objects["Server", Key("default", "s")]["metadata"]["finalizers"] == []
+
+
+async def test_a_mirror_that_misses_something_says_what_and_why() -> None:
+    cluster = cluster_of(*SCENE)
+    cluster.unserved.add("Server")
+    objects = Informers(cluster).subscribe(map(kind_of, RESOURCES))
+    mirror = Mirrored(objects, patience=0.01)
+    async with in_background(objects.run()):
+        with pytest.raises(UnavailableError, match=r"not known yet: servers: .*no such kind"):
+            await mirror.objects("default")
+
+
+async def test_an_object_that_cannot_be_read_is_mirrored_with_its_problem() -> None:
+    cluster = cluster_of({**server("S"), "spec": {}})
+    objects = Informers(cluster).subscribe(map(kind_of, RESOURCES))
+    mirror = Mirrored(objects)
+    async with in_background(objects.run()):
+        (seen,) = await mirror.objects("default")
+
+    assert seen.resource is None
+    assert seen.problem
