@@ -9,9 +9,7 @@ from inferno_operator.controllers.measurement.load import (
     with_last_good,
     with_scheduled_replicas,
 )
-from inferno_operator.controllers.planning.memory import calm_servers
-from inferno_operator.controllers.planning.snapshot import Snapshot, build_system
-from inferno_operator.controllers.planning.stages import with_held_rates
+from inferno_operator.controllers.planning.snapshot import Inputs, Snapshot, take_snapshot
 from inferno_operator.resources import Optimizer, Server
 from inferno_operator.resources.observation import Observation, readable, still_running
 from inferno_optimizer.explain.changes import parse_change
@@ -64,8 +62,7 @@ def decide(
         with_last_good(with_scheduled_replicas(r, time)) if isinstance(r, Server) else r
         for r in known
     ]
-    snapshot = build_system([*resources, *still_running(observations)], chosen, time_limit)
-    servers, unmeasured = calm_servers(resources), calm_servers(known)
-    held = with_held_rates(snapshot.system, servers, unmeasured, time)
-    changed, idle = apply_changes(held, map(parse_change, changes))
+    running = [*resources, *still_running(observations)]
+    snapshot = take_snapshot(Inputs(running, chosen, time_limit, typed=known, now=time))
+    changed, idle = apply_changes(snapshot.system, map(parse_change, changes))
     return DryRun(chosen, replace(snapshot, system=changed), optimize(changed), idle)

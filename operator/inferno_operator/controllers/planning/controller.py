@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Protocol
 
+from inferno_operator.controllers.planning.conversions import named_only
 from inferno_operator.controllers.planning.plan_store import FOLLOWED, PlanStore
 from inferno_operator.controllers.planning.plans import PlanApprover, PlanContext, reconcile_plans
 from inferno_operator.controllers.planning.ports import (
@@ -22,7 +23,7 @@ from inferno_operator.controllers.planning.ports import (
     ObjectSource,
 )
 from inferno_operator.controllers.planning.reconcile import reconcile
-from inferno_operator.controllers.planning.snapshot import build_system, named_only
+from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.controllers.planning.updates import (
     Update,
     excluded_decision,

@@ -23,8 +23,7 @@ from inferno_operator.controllers.planning.ports import (
     Context,
     Optimization,
 )
-from inferno_operator.controllers.planning.snapshot import Snapshot, build_system
-from inferno_operator.controllers.planning.stages import with_held_rates
+from inferno_operator.controllers.planning.snapshot import Inputs, take_snapshot
 from inferno_operator.controllers.planning.updates import (
     Update,
     numbered,
@@ -46,6 +45,8 @@ from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.placement import Node
 from inferno_optimizer.surplus import keep_roles, with_surplus
 from inferno_optimizer.system import System
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +147,6 @@ def rival(observation: Observation, others: Iterable[Observation]) -> Optimizer 
     return None if oldest is None or oldest.metadata.name == own else oldest
 
 
-logger = logging.getLogger(__name__)
-
-
 async def reconcile(key: Key, context: Context) -> ReconcileResult:
     """Do what an Optimizer requests; a failure is written on its status and retried later."""
     urgent = context.memories[key.namespace].urgent
@@ -234,14 +232,19 @@ async def _optimize(
     nodes = await context.machines.nodes(key.namespace)
     objects = await context.source.objects(key.namespace)
     observations: Sequence[Observation] = await context.loads.with_loads(objects)
-    resources = readable(observations)
-    every = [*resources, *still_running(observations)]
-    snapshot = build_system(every, optimizer, context.time_limit)
-    snapshot = _held(snapshot, objects, resources, context)
-    memory, servers = context.memories[key.namespace], calm_servers(resources)
-    memory.observe(servers, context.steady())
-    snapshot = replace(snapshot, system=memory.set_destinations(snapshot.system, servers))
-    placed = await _solved(snapshot.system, nodes, resources, memory, context)
+    resources, memory = readable(observations), context.memories[key.namespace]
+    memory.observe(calm_servers(resources), context.steady())
+    snapshot = take_snapshot(
+        Inputs(
+            [*resources, *still_running(observations)],
+            optimizer,
+            context.time_limit,
+            readable(objects),
+            memory,
+            context.now(),
+        )
+    )
+    placed = await _solve(snapshot.system, nodes, resources, memory, context)
     solution = placed.solution
     async with context.writes[key.namespace]:
         _must_be_same(observation, observe(Optimizer, await context.cluster.get(OPTIMIZER, key)))
@@ -276,19 +279,7 @@ async def _optimize(
     logger.info("%s: %s", observation.reference, done.main.message)
 
 
-def _held(
-    snapshot: Snapshot,
-    objects: Sequence[Observation],
-    resources: Sequence[Resource],
-    context: Context,
-) -> Snapshot:
-    """Return a snapshot in which Servers keep what their replicas carry, wherever they go."""
-    servers, unmeasured = calm_servers(resources), calm_servers(readable(objects))
-    system = with_held_rates(snapshot.system, servers, unmeasured, context.now())
-    return replace(snapshot, system=system)
-
-
-async def _solved(
+async def _solve(
     system: System,
     nodes: Sequence[Node],
     resources: Sequence[Resource],

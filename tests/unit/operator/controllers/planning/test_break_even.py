@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from inferno_operator.controllers.planning.snapshot import break_even_seconds
+from inferno_operator.controllers.planning.conversions import break_even_seconds
 
 
 @pytest.mark.parametrize(("priority", "seconds"), [(1, 2120.0), (100, 140.0)])

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from inferno_operator.controllers.measurement.load import measured_server, with_planned_load
-from inferno_operator.controllers.planning.snapshot import build_system
-from inferno_operator.controllers.planning.stages import with_held_rates
+from inferno_operator.controllers.planning.snapshot import Inputs, take_snapshot
 from inferno_operator.resources import Measured, Resource, Server
 from inferno_operator.resources.measurement import Quality
 from inferno_optimizer.optimize import optimize
@@ -54,8 +53,7 @@ def system_of(
         time=NOW, quality=quality, arrival_rate=rate, avg_out_tokens=1, misses_targets=missed
     )
     loaded = measured_server(subject, with_planned_load(found, subject, None, None, NOW))
-    system = build_system([*rest, loaded]).system
-    return with_held_rates(system, [loaded], [subject], NOW)
+    return take_snapshot(Inputs([*rest, loaded], typed=[subject], now=NOW)).system
 
 
 def decided(

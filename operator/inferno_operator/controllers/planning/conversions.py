@@ -1,0 +1,444 @@
+"""From objects to the numbers that a system is made of; pure."""
+
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping
+from datetime import timedelta
+from math import inf
+from typing import TypeVar
+
+from inferno_operator.controllers.planning.allocations import allocation_of, placed_current
+from inferno_operator.resources import (
+    Accelerator,
+    CalibratedData,
+    Capacity,
+    Measured,
+    Model,
+    OptimizerParameters,
+    PerformanceData,
+    PrefillParms,
+    Resource,
+    Server,
+    ServerAllocation,
+    ServiceClass,
+    StepParms,
+    Target,
+)
+from inferno_operator.resources.conditions import COUNTED
+from inferno_optimizer import system as core
+from inferno_optimizer.errors import UnavailableError
+from inferno_optimizer.forecast import spread_over
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.surplus import payback_s
+from inferno_optimizer.system import LOWEST_PRIORITY
+from inferno_optimizer.validation import Problem
+
+Kind = TypeVar("Kind", bound=Resource)
+
+ObjectName = tuple[str, ...]
+"""What identifies an object that Servers name."""
+
+Shared = Mapping[str, Problem]
+"""Accelerators on which the replicas are those of an older Server, with what is wrong."""
+
+
+def shared_workloads(servers: Iterable[Server]) -> Mapping[int, Shared]:
+    """Return what each of some Servers shares with an older one, by its id(); most share nothing.
+
+    Parameters
+    ----------
+    servers
+        The Servers of a namespace, the oldest first.
+    """
+    holders: dict[ObjectName, Server] = {}
+    shared: dict[int, Shared] = {}
+    for server in servers:
+        found = [(acc, holders.setdefault(name, server), name) for acc, name in _named(server)]
+        others = {acc: _problem(server, h, name) for acc, h, name in found if h is not server}
+        if others:
+            shared[id(server)] = others
+    return shared
+
+
+def without_shared(server: Server, shared: Container[str]) -> Server:
+    """Return a Server with what runs of it on accelerators that it shares with no older one."""
+    current = server.spec.current_alloc
+    if current is None:
+        return server
+    own = tuple(part for part in current.parts if part.accelerator not in shared)
+    runs = ServerAllocation(
+        accelerator=own[0].accelerator if own else "",
+        num_replicas=sum(part.num_replicas for part in own),
+        mix=own,
+    )
+    return server.model_copy(
+        update={"spec": server.spec.model_copy(update={"current_alloc": runs})}
+    )
+
+
+def _named(server: Server) -> Iterator[tuple[str, ObjectName]]:
+    """The accelerators of a Server, each with what its replicas are of."""
+    reference = server.spec.model_booster
+    if reference is None:
+        yield from ((w.accelerator, w.object_name) for w in server.spec.workloads)
+        return
+    for backend in reference.backends:
+        name = reference.booster_of(backend)
+        yield backend.accelerator, (reference.dialect, "ModelBooster", name)
+
+
+def _problem(server: Server, older: Server, named: ObjectName) -> Problem:
+    kind, name = named[1:3]
+    message = (
+        f"Server {older.metadata.name!r} names {kind} {name!r} already: each workload runs"
+        f" one server; name another one, or delete one of the two Servers"
+    )
+    field = "modelBooster" if server.spec.model_booster else "workloads"
+    return Problem("server", server.spec.name, field, message)
+
+
+WAITING_COST = 3000.0
+"""What a waiting request of the most important class costs [cents/hour]: an hour of a person."""
+
+
+def break_even_seconds(lead_s: float, rate: float, cost: float, priority: int) -> float:
+    """Return the idle time that costs as much as a cold start [s].
+
+    Parameters
+    ----------
+    lead_s
+        Time until a new replica serves [s].
+    rate
+        Mean rate of arrivals [requests/s].
+    cost
+        Of a replica [cents/hour].
+    priority
+        Of the class, 1 to 100; 1 is the most important.
+    """
+    if cost <= 0:
+        return inf
+    waiting = lead_s * (1 + rate * lead_s / 2)
+    weight = (LOWEST_PRIORITY + 1 - priority) / LOWEST_PRIORITY
+    return lead_s + WAITING_COST * weight / cost * waiting
+
+
+def may_sleep(server: Server, cost: float, priority: int) -> bool:
+    """Return whether a measured Server may have no replica now; one that sleeps may go on.
+
+    Parameters
+    ----------
+    server
+        The Server, with what was measured last.
+    cost
+        Of a replica [cents/hour].
+    priority
+        Of its class, 1 to 100.
+    """
+    measured = server.status.measured
+    seen = measured.demand if measured else None
+    if server.sleeps:
+        return seen is None or not seen.requests
+    if server.spec.measure is None or server.spec.measure.demand is None:
+        return False
+    if measured is None or seen is None or seen.idle_since is None or not _is_small(server):
+        return False
+    rate = (seen.mean_rate or 0.0) / 60
+    needed = break_even_seconds(server.lead_seconds, rate, cost, priority)
+    return needed < inf and _idle(measured) >= timedelta(seconds=needed)
+
+
+def _is_small(server: Server) -> bool:
+    """Whether one replica is all that was decided: others go first, one after the other."""
+    desired = server.spec.desired_alloc
+    return desired is not None and desired.num_replicas <= 1
+
+
+def _idle(measured: Measured) -> timedelta:
+    since = measured.demand.idle_since if measured.demand else None
+    return measured.time - since if since else timedelta()
+
+
+PERCENT = 100.0
+
+Place = tuple[str, str, core.Role]
+"""A model, an accelerator, and what replicas do there."""
+
+TIMES = frozenset({"alpha", "beta", "gamma", "delta", "kappa", "u"})
+"""Parameters that are times."""
+
+
+def profiles(models: Iterable[Model]) -> tuple[core.PerformanceProfile, ...]:
+    """Return the profiles of models; of several for one accelerator, the last one is used."""
+    return tuple(
+        {
+            place_of_data(model, data): _whole(model.spec.name, data)
+            for model in models
+            for data in effective(model)
+            if data.role == "Both"
+        }.values()
+    )
+
+
+def roles(models: Iterable[Model]) -> tuple[core.RoleProfile, ...]:
+    """Return the profiles of the roles of models; of several for one role, the last one is used."""
+    return tuple(
+        {
+            place_of_data(model, data): _role(model, data, data.step_parms)
+            for model in models
+            for data in effective(model)
+            if data.role != "Both" and data.step_parms is not None
+        }.values()
+    )
+
+
+def effective(model: Model) -> tuple[PerformanceData, ...]:
+    """Return the data as plans compute with them, one item per accelerator and role.
+
+    Only those of whole replicas are calibrated.
+    """
+    return tuple(
+        {
+            place_of_data(model, data): _calibrated(model, data) if data.role == "Both" else data
+            for data in model.spec.data
+        }.values()
+    )
+
+
+def place_of_data(model: Model, data: PerformanceData) -> Place:
+    """Return where performance data of a model are about."""
+    return model.spec.name, data.acc, core.Role(data.role)
+
+
+def _role(model: Model, data: PerformanceData, steps: StepParms) -> core.RoleProfile:
+    transfer = model.spec.transfer
+    return core.RoleProfile(
+        model=model.spec.name,
+        accelerator=data.acc,
+        role=core.Role(data.role),
+        parameters=_steps(steps),
+        max_batch_size=data.max_batch_size,
+        at_tokens=data.at_tokens,
+        accelerator_count=max(data.acc_count, 1),
+        max_tokens=data.max_tokens or 0,
+        max_sequences=data.max_num_seqs or 0,
+        origin=data.origin or "",
+        error_percent=data.error_percent or 0.0,
+        transfer=core.Transfer(transfer.per_request_ms, transfer.per_token_ms)
+        if transfer and data.role == "Prefill"
+        else core.Transfer(),
+    )
+
+
+def _calibrated(model: Model, data: PerformanceData) -> PerformanceData:
+    """The data with calibrated parameters, if the model asks for them and there are any.
+
+    They are those of the upper confidence. Typed parameters get an error as well: else an
+    accelerator would seem faster because nobody measured it.
+    """
+    if model.spec.calibrate != "Use":
+        return data
+    calibrated = next((row for row in model.status.calibration if row.acc == data.acc), None)
+    measured = _measured(data, calibrated) if calibrated else None
+    if measured is None:
+        return _slower(data, 1 + model.spec.typed_error_percent / PERCENT)
+    return data.model_copy(update=measured)
+
+
+def _measured(data: PerformanceData, calibrated: CalibratedData) -> Mapping[str, object] | None:
+    """The fields of the data that calibrated parameters replace; None if none do.
+
+    The first generation has no prefill time of its own, so it takes only alpha and beta. The
+    others become the fourth generation if the steps fit, else the second one; but configured steps
+    are not replaced by lines, which hold only for the lengths that they were measured with.
+    """
+    decode, steps = calibrated.decode_parms, calibrated.step_parms
+    distance = calibrated.decode.residual if calibrated.decode else None
+    origin: dict[str, object] = {
+        "origin": "measured",
+        "error_percent": None if distance is None else min(PERCENT * distance, PERCENT),
+    }
+    if data.alpha is not None:
+        return {"alpha": decode.alpha, "beta": decode.beta, **origin} if decode else None
+    if steps is None and (decode is None or data.step_parms is not None):
+        return None
+    lines = None if steps else (decode, calibrated.prefill_parms)
+    decode, prefill = lines or (None, None)
+    return {
+        "decode_parms": decode,
+        "prefill_parms": prefill,
+        "perf_parms": None,
+        "step_parms": steps,
+        **origin,
+    }
+
+
+def _slower(data: PerformanceData, factor: float) -> PerformanceData:
+    """The data with all times longer by a factor."""
+    parts = ("decode_parms", "prefill_parms", "perf_parms", "step_parms")
+    times = {name: value * factor for name in ("alpha", "beta") if (value := getattr(data, name))}
+    longer = {
+        name: part.model_copy(update={n: v * factor for n, v in part if n in TIMES})
+        for name in parts
+        if (part := getattr(data, name))
+    }
+    return data.model_copy(update={**times, **longer})
+
+
+def _whole(model: str, data: PerformanceData) -> core.PerformanceProfile:
+    return core.PerformanceProfile(
+        model=model,
+        accelerator=data.acc,
+        parameters=_parameters(data),
+        max_batch_size=data.max_batch_size,
+        at_tokens=data.at_tokens,
+        accelerator_count=max(data.acc_count, 1),
+        max_tokens=data.max_tokens or 0,
+        max_sequences=data.max_num_seqs or 0,
+        origin=data.origin or "",
+        error_percent=data.error_percent or 0.0,
+    )
+
+
+def _parameters(data: PerformanceData) -> core.PerformanceParameters:
+    """Performance parameters of the generation that the data have."""
+    if data.step_parms:
+        return _steps(data.step_parms)
+    if data.perf_parms:
+        budget = data.perf_parms
+        return core.TokenBudgetParameters(budget.alpha, budget.beta, budget.gamma)
+    if data.decode_parms:
+        decode, prefill = data.decode_parms, data.prefill_parms or PrefillParms(gamma=0, delta=0)
+        return core.PrefillDecodeParameters(decode.alpha, decode.beta, prefill.gamma, prefill.delta)
+    return core.DecodeParameters(data.alpha or 0.0, data.beta or 0.0)
+
+
+def _steps(steps: StepParms) -> core.StepParameters:
+    return core.StepParameters(
+        alpha=steps.alpha,
+        kappa=steps.kappa,
+        delta=steps.delta,
+        u=steps.u,
+        ahead=steps.ahead,
+        budget=steps.budget,
+        overhead=steps.overhead,
+        min_input_tokens=steps.min_in_tokens,
+        max_input_tokens=steps.max_in_tokens,
+        min_output_tokens=steps.min_out_tokens,
+        max_output_tokens=steps.max_out_tokens,
+    )
+
+
+def only(kind: type[Kind], resources: Iterable[Resource]) -> Iterator[Kind]:
+    """The resources of one kind."""
+    return (resource for resource in resources if isinstance(resource, kind))
+
+
+def convert_accelerator(resource: Accelerator) -> core.Accelerator:
+    """Return an accelerator as solvers have it."""
+    spec = resource.spec
+    return core.Accelerator(spec.name, spec.type, spec.cost, spec.multiplicity)
+
+
+def convert_class(resource: ServiceClass) -> core.ServiceClass:
+    """Return a service class as solvers have it."""
+    targets = {target.model: _target(target) for target in resource.spec.data}
+    spec = resource.spec
+    return core.ServiceClass(spec.name, spec.priority, targets, spec.min_replicas)
+
+
+def _target(part: Target) -> core.Target:
+    return core.Target(
+        itl_ms=part.slo_itl or 0.0,
+        wait_ms=part.slo_ttw or 0.0,
+        tokens_per_second=part.slo_tps or 0.0,
+        ttft_ms=part.slo_ttft or 0.0,
+        wait_percentile=part.slo_ttw_percentile or 0.0,
+        ttft_percentile=part.slo_ttft_percentile or 0.0,
+        itl_percentile=part.slo_itl_percentile or 0.0,
+    )
+
+
+def convert_server(resource: Server, catalogue: Catalogue, *, wakes: bool = False) -> core.Server:
+    """The server; it has no replica only if plans are made again without a request."""
+    spec, current = resource.spec, placed_current(resource, catalogue)
+    return core.Server(
+        name=spec.name,
+        service_class=spec.service_class,
+        model=spec.model,
+        current=allocation_of(current) if current else core.Allocation(),
+        keep_accelerator=spec.keep_accelerator,
+        min_replicas=_least(resource, catalogue, wakes=wakes),
+        max_batch_size=spec.max_batch_size,
+        max_queue_size=spec.max_queue_size,
+        accelerators=_accelerators_of(resource),
+        load_spread=spread_over(payback_s(resource.lead_seconds)) if spec.measure else 0.0,
+        prefill_accelerators=_accelerators_of(resource, core.Role.PREFILL),
+        decode_accelerators=_accelerators_of(resource, core.Role.DECODE),
+    )
+
+
+def named_only(resource: Server) -> core.Server:
+    """A Server with its names alone: without a load, and without anything that runs."""
+    spec = resource.spec
+    return core.Server(spec.name, spec.service_class, spec.model)
+
+
+def _accelerators_of(server: Server, role: core.Role = core.Role.BOTH) -> tuple[str, ...]:
+    """The accelerators for which a Server names a workload or a backend; none if it names none."""
+    spec = server.spec
+    if spec.model_booster is not None:
+        backends = spec.model_booster.backends
+        return tuple(backend.accelerator for backend in backends if backend.role == role)
+    return tuple(w.accelerator for w in spec.workloads if w.role == role)
+
+
+def _least(resource: Server, catalogue: Catalogue, *, wakes: bool) -> int:
+    """The fewest replicas; one at least of a Server that is measured and may not sleep."""
+    spec = resource.spec
+    if spec.measure is None:
+        return spec.min_num_replicas
+    priority = catalogue.priority(spec.service_class)
+    runs = spec.desired_alloc or spec.current_alloc
+    cost = catalogue.unit_cost(spec.model, runs.accelerator) if runs else 0.0
+    rests = wakes and may_sleep(resource, cost, priority)
+    return max(spec.min_num_replicas, 0 if rests else 1)
+
+
+def count_cards(resources: Iterable[Capacity]) -> Mapping[str, int]:
+    """The cards by type; of several Capacity objects that are to be counted, the oldest is."""
+    declared: Counter[str] = Counter()
+    counting: Capacity | None = None
+    for resource in resources:
+        for count in resource.spec.count:
+            declared[count.type] += count.count
+        if resource.spec.from_nodes:
+            counting = counting or resource
+    cards = dict(declared) if counting is None else _counted(counting, declared)
+    return dict(sorted(cards.items()))
+
+
+def _counted(capacity: Capacity, declared: Mapping[str, int]) -> dict[str, int]:
+    """The counted cards by type, and not more than are declared where any are."""
+    if capacity.is_uncounted:
+        counted = capacity.status.condition(COUNTED)
+        why = counted.message if counted else "see its condition Counted"
+        raise UnavailableError(f"Capacity {capacity.metadata.name!r} is not counted yet: {why}")
+    return {
+        cards.type: min(cards.available, declared.get(cards.type, cards.available))
+        for cards in capacity.status.counted
+    }
+
+
+def convert_options(parameters: OptimizerParameters | None, time_limit: float) -> core.Options:
+    """The options of an Optimizer; without one, those of an Optimizer that sets none."""
+    parameters = parameters or OptimizerParameters()
+    return core.Options(
+        unlimited=parameters.unlimited,
+        heterogeneous=parameters.heterogeneous,
+        milp=parameters.milp_solver,
+        saturation_policy=parameters.saturation_policy,
+        delayed_best_effort=parameters.delayed_best_effort,
+        hold_undecided=parameters.hold_undecided,
+        no_swaps=True,
+        time_limit=time_limit,
+        priority_tolerance=parameters.priority_tolerance,
+    )
