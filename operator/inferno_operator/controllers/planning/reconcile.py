@@ -76,77 +76,6 @@ class ScheduleStep:
         return self.resource is not None and self.resource.spec.optimize
 
 
-def next_step(
-    observation: Observation,
-    others: Iterable[Observation],
-    now: datetime,
-    *,
-    is_urgent: bool = False,
-) -> ScheduleStep:
-    """Decide the next step for an Optimizer.
-
-    Parameters
-    ----------
-    observation
-        The Optimizer.
-    others
-        All Optimizers of its namespace.
-    now
-        The time.
-    is_urgent
-        Whether an Optimizer with an interval does not wait for it.
-    """
-    resource = observation.resource
-    if not isinstance(resource, Optimizer):
-        return ScheduleStep(status.unreadable(observation))
-    other = rival(observation, others)
-    if other is not None:
-        update = status.refused(observation, other.metadata.name)
-        return ScheduleStep(update, again_after=other.spec.interval)
-    waits, interval = seconds_until_due(observation, now), resource.spec.interval
-    if waits and is_urgent:
-        waits = 0.0
-    if waits != 0:
-        return ScheduleStep(status.settled(observation), again_after=waits, interval=interval)
-    return ScheduleStep(status.working(observation), resource, interval, interval)
-
-
-def seconds_until_due(observation: Observation, now: datetime) -> float | None:
-    """Return the seconds until an optimization is due; None if none is requested.
-
-    A request by `spec.optimize` does not wait for the interval; the next interval begins after
-    it. If the last optimization is in the future, the clock was set back: then one is due at
-    once, as the time since the last one is not known.
-    """
-    resource, before = observation.resource, observation.status
-    if not isinstance(resource, Optimizer):
-        return None
-    if resource.spec.optimize:
-        return 0.0
-    if resource.spec.interval is None:
-        return None
-    last = before.last_optimization if isinstance(before, OptimizerStatus) else None
-    if last is None:
-        return 0.0
-    if last.time > now:
-        return 0.0
-    due = last.time + timedelta(seconds=resource.spec.interval)
-    return max(0.0, (due - now).total_seconds())
-
-
-def rival(observation: Observation, others: Iterable[Observation]) -> Optimizer | None:
-    """Return the oldest Optimizer with an interval, unless it is this one: it alone optimizes.
-
-    Two Optimizers would overwrite each other's decisions for the same Servers: a request to one is
-    undone at the next interval of the other.
-    """
-    resources = [o.resource for o in (observation, *others) if o.deleted is None]
-    regular = [r for r in resources if isinstance(r, Optimizer) and r.spec.interval is not None]
-    oldest = min(regular, key=lambda r: r.age, default=None)
-    own = observation.reference.key.name
-    return None if oldest is None or oldest.metadata.name == own else oldest
-
-
 async def reconcile(key: Key, context: Context) -> ReconcileResult:
     """Do what an Optimizer requests; a failure is written on its status and retried later."""
     urgent = context.memories[key.namespace].urgent
@@ -221,56 +150,58 @@ async def _attempt(
 async def _optimize(
     observation: Observation, step: ScheduleStep, optimizer: Optimizer, context: Context
 ) -> None:
-    """Read the objects, solve, write the results on every object, and then clear the request.
+    """Observe, solve, propose, write what may be written, and report; then clear the request.
 
     Decisions that wait for approval are not written; they are in the Plan that is recorded.
     """
-    key, writer = observation.reference.key, context.writer
+    key, writer, memory = (
+        observation.reference.key,
+        context.writer,
+        context.memories[observation.reference.key.namespace],
+    )
     context.observer.started(key)
     if step.is_requested:  # an optimization at an interval is only reported when it is done
         observation = await _write_status(observation, step.update, writer)
+
     nodes = await context.machines.nodes(key.namespace)
-    objects = await context.source.objects(key.namespace)
-    observations: Sequence[Observation] = await context.loads.with_loads(objects)
-    resources, memory = readable(observations), context.memories[key.namespace]
+    typed = await context.source.objects(key.namespace)
+    objects = await context.loads.with_loads(typed)
+    resources = readable(objects)
     memory.observe(calm_servers(resources), context.steady())
     snapshot = take_snapshot(
         Inputs(
-            [*resources, *still_running(observations)],
+            [*resources, *still_running(objects)],
             optimizer,
             context.time_limit,
-            readable(objects),
+            readable(typed),
             memory,
             context.now(),
         )
     )
+
     placed = await _solve(snapshot.system, nodes, resources, memory, context)
     solution = placed.solution
-    async with context.writes[key.namespace]:
+
+    async with context.writes[key.namespace]:  # from here, nobody else decides for the namespace
         _must_be_same(observation, observe(Optimizer, await context.cluster.get(OPTIMIZER, key)))
-        observations, woken = await _read_woken(observations, memory, context)
+        objects, woken = await _read_woken(objects, memory, context)
         lately = memory.written_lately(context.steady())
-        moved = memory.find_moves(calm_servers(readable(observations)), solution, context.steady())
-        updates = plan_updates(observations, snapshot, solution, lately, moved)
+        moved = memory.find_moves(calm_servers(readable(objects)), solution, context.steady())
+        updates = plan_updates(objects, snapshot, solution, lately, moved)
         waiting = woken
         if woken:  # others grow on what is left beside those
             updates = _without_changes(updates, woken)
-            waiting |= without_room(observations, updates, snapshot.system)
+            waiting |= without_room(objects, updates, snapshot.system)
+        proposed = _without_changes(updates, waiting)
         permission = await context.approver.permit(
-            Optimization(
-                optimizer,
-                observations,
-                _without_changes(updates, waiting),
-                snapshot,
-                solution,
-                step.is_requested,
-            )
+            Optimization(optimizer, objects, proposed, snapshot, solution, step.is_requested)
         )
         permitted = [u for u in permission.updates if u.reference.uid not in waiting]
         await writer.write_all(permitted, status.digest(observation, permitted))
         memory.note_written(numbered(permitted), context.steady())
         await context.approver.written(permission)
-    troubles = [*placed.problems, *plan_troubles(observations, snapshot)]
+
+    troubles = [*placed.problems, *plan_troubles(objects, snapshot)]
     done = status.optimized(observation, solution, context.now(), troubles, permission.message)
     observation = await _write_status(observation, done, writer)
     if step.is_requested:
@@ -286,7 +217,7 @@ async def _solve(
     memory: Memory,
     context: Context,
 ) -> Placed:
-    """Solve; measured Servers keep replicas until fewer were enough for some time."""
+    """Solve; measured Servers keep replicas until fewer have been enough for some time."""
     servers, where = calm_servers(resources), Nodes(nodes, spanning(resources))
     placed = await solve_on_nodes(system, where, context.optimizer)
     memory.note_plan(servers, placed.solution, context.steady())
@@ -342,3 +273,74 @@ def _must_be_same(observation: Observation, newest: Observation) -> None:
     before, after = ((o.reference.uid, o.generation, o.deleted) for o in (observation, newest))
     if before != after:
         raise StaleError(f"{observation.reference} changed during the optimization")
+
+
+def next_step(
+    observation: Observation,
+    others: Iterable[Observation],
+    now: datetime,
+    *,
+    is_urgent: bool = False,
+) -> ScheduleStep:
+    """Decide the next step for an Optimizer.
+
+    Parameters
+    ----------
+    observation
+        The Optimizer.
+    others
+        All Optimizers of its namespace.
+    now
+        The time.
+    is_urgent
+        Whether an Optimizer with an interval does not wait for it.
+    """
+    resource = observation.resource
+    if not isinstance(resource, Optimizer):
+        return ScheduleStep(status.unreadable(observation))
+    other = rival(observation, others)
+    if other is not None:
+        update = status.refused(observation, other.metadata.name)
+        return ScheduleStep(update, again_after=other.spec.interval)
+    waits, interval = seconds_until_due(observation, now), resource.spec.interval
+    if waits and is_urgent:
+        waits = 0.0
+    if waits != 0:
+        return ScheduleStep(status.settled(observation), again_after=waits, interval=interval)
+    return ScheduleStep(status.working(observation), resource, interval, interval)
+
+
+def seconds_until_due(observation: Observation, now: datetime) -> float | None:
+    """Return the seconds until an optimization is due; None if none is requested.
+
+    A request by `spec.optimize` does not wait for the interval; the next interval begins after
+    it. If the last optimization is in the future, the clock was set back: then one is due at
+    once, as the time since the last one is not known.
+    """
+    resource, before = observation.resource, observation.status
+    if not isinstance(resource, Optimizer):
+        return None
+    if resource.spec.optimize:
+        return 0.0
+    if resource.spec.interval is None:
+        return None
+    last = before.last_optimization if isinstance(before, OptimizerStatus) else None
+    if last is None:
+        return 0.0
+    if last.time > now:
+        return 0.0
+    due = last.time + timedelta(seconds=resource.spec.interval)
+    return max(0.0, (due - now).total_seconds())
+
+
+def rival(observation: Observation, others: Iterable[Observation]) -> Optimizer | None:
+    """Return the oldest Optimizer with an interval, unless it is this one: it alone optimizes.
+
+    Two Optimizers would overwrite each other's decisions for the same Servers: a request to one is
+    undone at the next interval of the other.
+    """
+    resources = [o.resource for o in (observation, *others) if o.deleted is None]
+    regular = [r for r in resources if isinstance(r, Optimizer) and r.spec.interval is not None]
+    oldest = min(regular, key=lambda r: r.age, default=None)
+    own = observation.reference.key.name
+    return None if oldest is None or oldest.metadata.name == own else oldest
