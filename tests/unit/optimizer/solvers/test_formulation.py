@@ -10,8 +10,8 @@ import numpy as np
 import pulp
 import pytest
 
-from inferno_optimizer.errors import InputError, SolverError
-from inferno_optimizer.optimize import optimize, write_program
+from inferno_optimizer.errors import SolverError
+from inferno_optimizer.optimize import formulate_lp, optimize
 from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.partial.formulation import Formulation, formulate
 from inferno_optimizer.solvers.partial.goals import Floor, GoalKind, goals_of
@@ -103,7 +103,7 @@ def test_the_file_for_another_solver_has_the_least_value_of_the_plan(
     system, path = fleet.system(with_policy(policy)), tmp_path / "plan.lp"
     solution = optimize(system)
 
-    write_program(system, solution, str(path))
+    path.write_text(formulate_lp(system, solution))
 
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)
@@ -112,10 +112,3 @@ def test_the_file_for_another_solver_has_the_least_value_of_the_plan(
     least = solver.getInfo().objective_function_value
     assert least == pytest.approx(solution.certificate.objective, abs=1e-3)
     assert "s0_" in path.read_text()
-
-
-def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    system = random_fleet(Random(3), 2, running=False).system(Options(milp=True))  # noqa: S311
-
-    with pytest.raises(InputError, match=r"missing/plan.lp: No such file"):
-        write_program(system, optimize(system), str(tmp_path / "missing" / "plan.lp"))
