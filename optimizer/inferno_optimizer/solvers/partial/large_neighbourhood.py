@@ -16,7 +16,7 @@ from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Vertex
 from inferno_optimizer.solvers.partial.rounding import SLACK, WHOLE, whole_of
-from inferno_optimizer.solvers.partial.whole_replicas import Found, Opening, best_of
+from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
 
 COLUMNS = 6
 """Columns of a case at most: the ones that lose the least."""
@@ -154,8 +154,13 @@ class LargeNeighbourhoods:
 
     def solve(self, opening: Opening, share: float) -> None:
         """Offer the best plan of an opening that is found with a share of the work that remains."""
-        gap = self._incumbent.near * GAP
-        offer_best(self._incumbent, opening, self._budget.part(share), gap)
+        incumbent, budget = self._incumbent, self._budget.part(share)
+        goal, floors, known = incumbent.goal, incumbent.floors, incumbent.counts
+        budget.spend(PLAN * len(known))
+        gap = incumbent.near * GAP
+        found = best_of(self._problem, goal, floors, opening, known, budget, gap)
+        if found.counts is not None:
+            incumbent.offer(found.counts)
 
     def solve_around(self, vertices: Sequence[Vertex], bound: float) -> None:
         """Solve the cases that a vertex splits or that lose little, until that helps no more.
@@ -220,18 +225,6 @@ class LargeNeighbourhoods:
             some = among[: few * SPREAD]
             cases[numbers.choice(some, min(few // 2, len(some)), replace=False)] = True
         return cases
-
-
-def offer_best(
-    incumbent: GoalIncumbent, opening: Opening, budget: Budget, gap: float = 0.0
-) -> Found:
-    """Offer the best plan of an opening; what was found."""
-    goal, floors, known = incumbent.goal, incumbent.floors, incumbent.counts
-    budget.spend(PLAN * len(known))
-    found = best_of(incumbent.problem, goal, floors, opening, known, budget, gap)
-    if found.counts is not None:
-        incumbent.offer(found.counts)
-    return found
 
 
 def everything(incumbent: GoalIncumbent) -> Opening:

@@ -30,13 +30,12 @@ from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
 from inferno_optimizer.solvers.partial.large_neighbourhood import (
     LargeNeighbourhoods,
     everything,
-    offer_best,
     openings,
 )
 from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex
 from inferno_optimizer.solvers.partial.rounding import WHOLE, roundings
 from inferno_optimizer.solvers.partial.warm_start import WarmStart
-from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
+from inferno_optimizer.solvers.partial.whole_replicas import Found, Opening, best_of
 
 
 class AllHeld:
@@ -61,7 +60,7 @@ class AllHeld:
 
     def solve_everything(self) -> None:
         """Solve all columns at once."""
-        self._solve(everything(self._incumbent))
+        solve_everything(self._incumbent, self._serve, self._floors, self._budget, np.inf)
 
     def search(self) -> None:
         """Round the relaxation, dive in it, then solve more and more of the problem."""
@@ -103,6 +102,25 @@ class AllHeld:
         )
         if found.counts is not None:
             self._incumbent.offer(found.counts)
+
+
+def solve_everything(
+    incumbent: GoalIncumbent,
+    goal: Goal,
+    floors: tuple[Floor, ...],
+    budget: Budget,
+    gap: float = 0.0,
+) -> float:
+    """Offer the best plan of all columns; what no plan exceeds. Where HiGHS fails, CBC finds it."""
+    problem, known = incumbent.problem, incumbent.counts
+    try:
+        found = best_of(problem, goal, floors, everything(incumbent), known, budget, gap)
+    except SolverError:
+        counts = formulate(problem, goal, floors).solve_with_cbc(budget.seconds_left)
+        found = Found(counts, np.inf)
+    if found.counts is not None:
+        incumbent.offer(found.counts)
+    return found.bound
 
 
 HALF = 0.5
@@ -199,21 +217,10 @@ class GoalStage:
         if goal.kind is not GoalKind.VALUE:
             most = goal.most(self._problem)
         if self._tolerance.exact:
-            return GoalProof(min(most, self._solve_everything()), incumbent.floors)
+            bound = solve_everything(incumbent, goal, incumbent.floors, self._budget)
+            return GoalProof(min(most, bound), incumbent.floors)
         proof = self._improve()
         return replace(proof, bound=min(most, proof.bound))
-
-    def _solve_everything(self) -> float:
-        """Offer the best plan of all; what no plan exceeds. Where HiGHS fails, CBC finds it."""
-        incumbent = self._incumbent
-        try:
-            return offer_best(incumbent, everything(incumbent), self._budget).bound
-        except SolverError:
-            program = formulate(self._problem, self._goal, incumbent.floors)
-            counts = program.solve_with_cbc(self._budget.seconds_left)
-        if counts is not None:
-            incumbent.offer(counts)
-        return np.inf
 
     def _improve(self) -> GoalProof:
         """Decide columns, round, and exchange replicas; what is proven."""

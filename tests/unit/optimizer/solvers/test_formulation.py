@@ -3,7 +3,6 @@
 import sys
 from pathlib import Path
 from random import Random
-from typing import NoReturn
 
 import highspy
 import numpy as np
@@ -70,20 +69,27 @@ def test_cbc_finds_the_same_plan(seed: int) -> None:
     assert problem.load(problem.served(counts))[0] == pytest.approx(most)
 
 
-def test_where_highs_fails_the_plan_is_that_of_cbc(monkeypatch: pytest.MonkeyPatch) -> None:
-    system = random_fleet(Random(3), 4, running=False).system(Options(milp=True))  # noqa: S311
+@pytest.mark.parametrize("policy", [SaturationPolicy.NONE, SaturationPolicy.HOLD])
+@pytest.mark.parametrize("seed", [3, 4, 8])
+def test_where_highs_fails_the_plan_is_that_of_cbc(
+    seed: int, policy: SaturationPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = random_fleet(Random(seed), 4, running=True)  # noqa: S311 - repeatable, no secret
+    system = fleet.system(with_policy(policy))
     expected = optimize(system)
 
-    def fail(*_: object) -> NoReturn:
-        raise SolverError("out of order")
+    def fail(*_: object) -> highspy.HighsModelStatus:
+        return highspy.HighsModelStatus.kSolveError
 
-    monkeypatch.setattr("inferno_optimizer.solvers.partial.large_neighbourhood.best_of", fail)
+    monkeypatch.setattr(Budget, "run_branch_and_bound", fail)
     plan = optimize(system)
 
     assert plan.certificate.objective == pytest.approx(expected.certificate.objective)
     assert [level.served for level in plan.certificate.levels] == pytest.approx(
         [level.served for level in expected.certificate.levels]
     )
+    of_cards = "value of one more card: "  # which CBC does not tell
+    assert [text for text in plan.certificate.failures if not text.startswith(of_cards)] == []
 
 
 def test_where_cbc_is_not_installed_the_error_says_what_to_install(
