@@ -16,7 +16,7 @@ from inferno_optimizer.solvers.partial.formulation import Formulation, formulate
 from inferno_optimizer.solvers.partial.goals import Floor, GoalKind, goals_of
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
-from inferno_optimizer.system import Options, SaturationPolicy
+from inferno_optimizer.system import SaturationPolicy
 from tests.unit.optimizer.solvers.partial_plans import problem_of, random_fleet, with_policy
 
 AMPLE = Budget.of(30.0)
