@@ -16,13 +16,16 @@ from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import Certificate, Decision, Solution
 from inferno_optimizer.solvers import solve
 from inferno_optimizer.solvers.assignment import SolverResult
+from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
 from inferno_optimizer.solvers.partial.formulation import formulate_least_value
 from inferno_optimizer.system import System
 
 Clock = Callable[[], float]
 
 
-def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
+def optimize(
+    system: System, clock: Clock = time.perf_counter, params: SolveParams = DEFAULTS
+) -> Solution:
     """Decide the accelerator, the number of replicas and the batch size of every server.
 
     Parameters
@@ -31,6 +34,8 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
         The servers, their loads and targets, and the capacity; it is not changed.
     clock
         A monotonic clock [s].
+    params
+        Of the search.
 
     Raises
     ------
@@ -41,7 +46,7 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
     catalogue = Catalogue(system.by_name())
     candidates, undecided, capacity = _sized(catalogue)
     sized = clock()
-    answer = solve(candidates, capacity, clock, start)
+    answer = solve(candidates, capacity, clock, start, params)
     assigned = clock()
     used = answer.assignment.used(candidates)
     decided = decide(candidates, answer.assignment, np.maximum(capacity - used, 0))

@@ -58,7 +58,10 @@ def solve_whole(
 
     Cases that need no replicas are not in the problem; `_filled` serves them.
     """
-    problem, options = ReplicaProblem.whole(candidates, capacity), candidates.system.options
+    problem, options = (
+        ReplicaProblem.whole(candidates, capacity, budget.params),
+        candidates.system.options,
+    )
     outcome = solve_by_levels(
         problem,
         budget,

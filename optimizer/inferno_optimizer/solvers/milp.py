@@ -40,39 +40,17 @@ from inferno_optimizer.solvers.pairs_and_mixes import (
     solve_pairs_and_mixes,
     without_bounds,
 )
+from inferno_optimizer.solvers.params import SolveParams
 from inferno_optimizer.solvers.partial.solve import PartialPlan, solve_partial, total_value
 from inferno_optimizer.system import SaturationPolicy
 
-ROUNDING = 1e-12
-"""Relative distance of an objective from its bound that counts as 0: it is rounding."""
-
-OPTIMAL = 1e-4
-"""Gap up to which a plan counts as optimal, as is usual with MILP solvers."""
-
-PRICES, PRICES_SECONDS, PRICES_PER_ROW = 0.07, 0.14, 5e-5
-"""Time kept for the worth of one more card: this share of the time limit at most, or these seconds
-and so many more for each row of the candidate table."""
-
-DECISIONS = 1.2
-"""Time kept for the decisions, as a multiple of the time that sizing took: both go through all
-servers, and a busy machine slows both down alike."""
-
-MIXES = 2.0
-"""Least time for a search for mixes, as a multiple of the time that sizing took."""
-
-HALF = 0.5
-
-SCALE, WORK_PER_ROW = 1.3, 2e-5
-"""Work of a search for each second of the time limit, less so much for each row of the candidate
-table, which is sized, filled and decided on as well. It is a little more than a quiet machine does
-in time, so that the important classes, which come first, have the same work on a busy one."""
-
-LEAST_WORK = 0.25
-"""Work of a search for each second of the time limit at least."""
-
 
 def solve_milp(
-    candidates: Candidates, capacity: IntArray, clock: Callable[[], float], start: float
+    candidates: Candidates,
+    capacity: IntArray,
+    clock: Callable[[], float],
+    start: float,
+    params: SolveParams,
 ) -> SolverResult:
     """Serve as much as possible by priority at the least value, within the time limit from `start`.
 
@@ -81,7 +59,7 @@ def solve_milp(
     """
 
     def solve(some: Candidates, cards: IntArray) -> SolverResult:
-        return _solve(some, cards, clock, start)
+        return _solve(some, cards, clock, start, params)
 
     if has_mixes_and_pairs(candidates):
         answer = solve_pairs_and_mixes(candidates, capacity, solve)
@@ -109,17 +87,23 @@ def _with_new_rows(
 
 
 def _solve(
-    candidates: Candidates, capacity: IntArray, clock: Callable[[], float], start: float
+    candidates: Candidates,
+    capacity: IntArray,
+    clock: Callable[[], float],
+    start: float,
+    params: SolveParams,
 ) -> SolverResult:
     """The answer; the worth of one more card counts no rows that only this card makes possible."""
     options = candidates.system.options
     sized = clock()
-    greedy = solve_greedy(candidates, capacity, stand=_stands(candidates)).assignment
+    greedy = solve_greedy(
+        candidates, capacity, params, stand=_stands(candidates, params)
+    ).assignment
     sizing, filling = sized - start, clock() - sized  # what a search finds is filled up, too
-    deadline = start + options.time_limit - DECISIONS * sizing - filling
-    budget = Budget.of(_work(candidates), lambda: deadline - clock())
-    budget = budget.without(_reserved(candidates))
-    search = _Search(candidates, capacity, greedy, budget, CurveRecorder(clock), Failures())
+    deadline = start + options.time_limit - params.decisions * sizing - filling
+    budget = Budget.of(_work(candidates, params), lambda: deadline - clock(), params)
+    budget = budget.without(_reserved(candidates, params))
+    search = _Search(candidates, capacity, greedy, budget, CurveRecorder(clock), Failures(), params)
     if options.saturation_policy is SaturationPolicy.NONE:
         return search.entirely(sizing)
     return search.mixed(sizing) if options.heterogeneous else search.in_part()
@@ -135,6 +119,7 @@ class _Search:
     budget: Budget
     recorder: CurveRecorder
     failures: Failures
+    params: SolveParams
 
     def entirely(self, sizing: float) -> SolverResult:
         """The answer that serves servers entirely; sizing took so many seconds."""
@@ -144,12 +129,14 @@ class _Search:
     def mixed(self, sizing: float) -> SolverResult:
         """The same with mixes; or single rows, some in part, where these serve more."""
         budget = self.budget
-        plan = self._entire_plan(budget.without(HALF * budget.seconds_left), sizing)
+        plan = self._entire_plan(
+            budget.without(self.params.mixes_share * budget.seconds_left), sizing
+        )
         answer = self._entire_answer(plan)
         if self._leaves_some(answer):
             single = self._partial_answer()
             plans = single.assignment, answer.assignment
-            if is_better(self.candidates, *plans, one_each=True):
+            if is_better(self.candidates, *plans, self.params, one_each=True):
                 return self._with_curve(without_bounds(self.candidates, single))
         return self._completed(answer, plan)
 
@@ -160,7 +147,7 @@ class _Search:
     def _entire_plan(self, budget: Budget, sizing: float) -> EntirePlan:
         """What a search finds; the plan of greedy where it fails, or where there is no time."""
         candidates, plan = self.candidates, None
-        solve, least = _search_for(candidates)
+        solve, least = _search_for(candidates, self.params)
         if self.budget.seconds_left > least * sizing:
             plan = self.failures.attempt(
                 "search", lambda: solve(candidates, self.capacity, budget, self.recorder)
@@ -176,14 +163,14 @@ class _Search:
             "milp",
             SolverStatus.TIME_LIMIT if plan.out_of_time else SolverStatus.FEASIBLE,
             assignment,
-            _at_most(assignment.objective(candidates), plan.least_value),
+            _at_most(assignment.objective(candidates), plan.least_value, self.params),
             self._levels(loads_served_entirely(candidates, assignment), plan.most_served),
         )
-        if _distance(candidates, answer) <= OPTIMAL:
+        if _distance(candidates, answer) <= self.params.optimal:
             return replace(answer, status=SolverStatus.OPTIMAL)
         if assignment is self.greedy or self._is_near(answer):
             return answer
-        if not is_better(candidates, self.greedy, assignment):
+        if not is_better(candidates, self.greedy, assignment, self.params):
             return answer
         served = loads_served_entirely(candidates, self.greedy)
         levels = self._levels(served, plan.most_served)
@@ -191,7 +178,7 @@ class _Search:
 
     def _is_near(self, answer: SolverResult) -> bool:
         """Whether no plan serves more than the answer by what counts."""
-        given_up = share_given_up(self.candidates)
+        given_up = share_given_up(self.candidates, self.params)
         return all(level.gap <= given_up for level in answer.levels)
 
     def _partial_answer(self) -> SolverResult:
@@ -204,11 +191,11 @@ class _Search:
         if plan is None:
             return self._greedy_in_part(loads_wanted(candidates))
         answer = self._answer_in_part(plan)
-        proven = _distance(candidates, answer) <= OPTIMAL
+        proven = _distance(candidates, answer) <= self.params.optimal
         # That none is stopped for an equal one is not proven: the plan may hold less for it.
         may_hold_less = candidates.system.options.saturation_policy is SaturationPolicy.HOLD
         in_doubt = may_hold_less or not proven
-        if in_doubt and is_better(candidates, self.greedy, plan.assignment):
+        if in_doubt and is_better(candidates, self.greedy, plan.assignment, self.params):
             return replace(self._greedy_in_part(plan.most_served), status=answer.status)
         return replace(answer, status=SolverStatus.OPTIMAL) if proven else answer
 
@@ -217,7 +204,7 @@ class _Search:
             "milp",
             SolverStatus.TIME_LIMIT if plan.out_of_time else SolverStatus.FEASIBLE,
             plan.assignment,
-            _at_most(plan.objective, plan.least_value),
+            _at_most(plan.objective, plan.least_value, self.params),
             self._levels(plan.served, plan.most_served),
             plan.one_more,
             failures=(*plan.failures, *self.failures.texts),
@@ -265,36 +252,39 @@ class _Search:
         return replace(answer, curve=curve if is_told else (*curve, end))
 
 
-def _search_for(candidates: Candidates) -> tuple[Solve, float]:
+def _search_for(candidates: Candidates, params: SolveParams) -> tuple[Solve, float]:
     """The search for a plan, and its least time as a multiple of that of sizing."""
     if candidates.system.options.heterogeneous:
-        return solve_mixed, MIXES
+        return solve_mixed, params.mixes
     return solve_whole, 0.0
 
 
-def _stands(candidates: Candidates) -> bool:
+def _stands(candidates: Candidates, params: SolveParams) -> bool:
     """Whether there is a plan already: most of the cases may stay as they are."""
     staying = np.unique(candidates.pairs.case[candidates.stays & candidates.usable])
-    return len(staying) > HALF * len(candidates.cases)
+    return len(staying) > params.most_stand * len(candidates.cases)
 
 
-def _work(candidates: Candidates) -> float:
+def _work(candidates: Candidates, params: SolveParams) -> float:
     """Work of the search, in the units of `Budget`."""
     limit = candidates.system.options.time_limit
-    return max(SCALE * limit - WORK_PER_ROW * len(candidates.pairs.case), LEAST_WORK * limit)
+    rows = len(candidates.pairs.case)
+    work = params.work_per_second * limit - params.work_per_row * rows
+    return max(work, params.least_work_per_second * limit)
 
 
-def _reserved(candidates: Candidates) -> float:
+def _reserved(candidates: Candidates, params: SolveParams) -> float:
     """Seconds that the search leaves for what one more card is worth."""
-    takes = PRICES_SECONDS + PRICES_PER_ROW * len(candidates.pairs.case)
-    return min(PRICES * candidates.system.options.time_limit, takes)
+    rows = len(candidates.pairs.case)
+    takes = params.prices_seconds + params.prices_seconds_per_row * rows
+    return min(params.prices_share * candidates.system.options.time_limit, takes)
 
 
-def _at_most(objective: float, bound: float) -> float | None:
+def _at_most(objective: float, bound: float, params: SolveParams) -> float | None:
     """The bound of an objective, free of rounding; None where nothing is proven."""
     if not math.isfinite(bound):
         return None
-    is_rounding = objective - bound <= ROUNDING * max(abs(objective), 1.0)
+    is_rounding = objective - bound <= params.same * max(abs(objective), 1.0)
     return objective if is_rounding else bound
 
 

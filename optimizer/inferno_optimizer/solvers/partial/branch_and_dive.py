@@ -27,9 +27,6 @@ from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex
 from inferno_optimizer.solvers.partial.rounding import roundings
 
-SMALL = 0.5
-"""Part of the distance that is near enough, below which a case is not worth a decision."""
-
 
 @dataclass(order=True, slots=True)
 class _Node:
@@ -100,7 +97,7 @@ class Tree:
         problem, node = self._problem, self._nodes[0]
         cards = worth_of_cards(problem, node.vertex)
         split = split_in_order(problem, node.vertex, cards)
-        if not len(split) or cards[split[0]] < SMALL * near:
+        if not len(split) or cards[split[0]] < problem.params.least_worth * near:
             return False
         heapq.heappop(self._nodes)
         case = int(split[0])
@@ -120,19 +117,6 @@ class Tree:
     def _push(self, bound: float, forbidden: BoolArray, vertex: Vertex) -> None:
         self._count += 1
         heapq.heappush(self._nodes, _Node((-bound, self._count), forbidden, vertex))
-
-
-DECISIONS = 5
-"""Decisions of the tree between two dives."""
-
-PARTS = (5, 1, 3, 2, 10, 20)
-"""Dive after dive, one of so many parts of the split cases is decided at a time."""
-
-LARGE = 5e-3
-"""Share of the cards of a type from which the first dive leaves a case where it is."""
-
-DECIDED = 0.15
-"""Share of the time of a goal in which the tree decides columns at first."""
 
 
 class BranchAndDive:
@@ -160,6 +144,7 @@ class BranchAndDive:
         budget: Budget,
     ) -> None:
         self._incumbent, self._problem = incumbent, incumbent.problem
+        self._params = self._problem.params
         self._relaxation, self._parts = relaxation, parts
         self._budget = budget
         self.tree = Tree(self._problem, relaxation, vertex, for_tree)
@@ -180,7 +165,7 @@ class BranchAndDive:
     def branch_at_first(self) -> bool:
         """Decide columns before any dive; whether the plan is near enough to the bound then."""
         incumbent, tree = self._incumbent, self.tree
-        at_first = self._budget.part(DECIDED)
+        at_first = self._budget.part(self._params.tree_first)
         while not at_first.is_over and tree.branch(incumbent.worth, incumbent.near):
             if incumbent.near_enough(tree.bound):
                 return True
@@ -188,7 +173,7 @@ class BranchAndDive:
 
     def dive_first(self) -> None:
         """Offer what a dive from the root finds, before any decision."""
-        self._dive_from(self.tree.best(0), PARTS[0])
+        self._dive_from(self.tree.best(0), self._params.dive_parts[0])
 
     def dive_around(self) -> None:
         """Offer what a dive finds in which large cases of earlier goals stay in their columns.
@@ -196,25 +181,26 @@ class BranchAndDive:
         There is always such a plan, whatever the floors are.
         """
         incumbent, problem = self._incumbent, self._problem
-        large = part_of_cards(problem, incumbent.counts) > LARGE
+        large = part_of_cards(problem, incumbent.counts) > self._params.large_case
         stays = levels_before(incumbent.goal, problem) & large
         if np.any(stays):
             forbidden = problem.columns_of(stays) & (incumbent.counts == 0)
-            self._dive_from(forbidden, PARTS[0], incumbent.worth_of)
+            self._dive_from(forbidden, self._params.dive_parts[0], incumbent.worth_of)
 
     def decide(self) -> IntArray:
         """Decide columns of large cases, and dive; the best plan, if it does not keep a floor."""
         incumbent, tree = self._incumbent, self.tree
         base, best, in_vain = incumbent.counts, -np.inf, 0
+        all_parts = self._params.dive_parts
         for number in count():
             self._relaxation.keep(incumbent.floors)
             self._branch()
-            place, parts = divmod(number, len(PARTS))
+            place, parts = divmod(number, len(all_parts))
             forbidden, before = tree.best(place), incumbent.worth
-            done = in_vain == len(PARTS) or incumbent.near_enough(tree.bound)
+            done = in_vain == len(all_parts) or incumbent.near_enough(tree.bound)
             if done or tree.out_of_time:
                 break
-            for plan in self._dive_from(forbidden, PARTS[parts]):
+            for plan in self._dive_from(forbidden, all_parts[parts]):
                 worth = incumbent.goal.worth(self._problem, plan)
                 base, best = (plan, worth) if worth > best else (base, best)
             in_vain = 0 if incumbent.worth > before else in_vain + 1
@@ -228,14 +214,16 @@ class BranchAndDive:
     ) -> list[IntArray]:
         """Offer the plans of a dive that stays above the floors, towards a top; all of them."""
         incumbent = self._incumbent
-        floors = raise_for_rounding(incumbent.floors, top or incumbent.bound_of)
+        floors = raise_for_rounding(
+            incumbent.floors, top or incumbent.bound_of, self._params.above_floor
+        )
         self._relaxation.keep(floors)
         return self._dive(forbidden, parts)
 
     def _branch(self) -> None:
         """Make the bound closer by a few decisions."""
         incumbent, tree = self._incumbent, self.tree
-        for _ in range(DECISIONS):
+        for _ in range(self._params.tree_decisions):
             if incumbent.near_enough(tree.bound):
                 return
             if not tree.branch(incumbent.worth, incumbent.near):

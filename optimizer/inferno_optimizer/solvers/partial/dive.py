@@ -18,13 +18,6 @@ from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex
-from inferno_optimizer.solvers.partial.rounding import WHOLE
-
-SOME = 1e-7
-"""Share of a case from which a column has some of it; or from which a share is missing."""
-
-SIZE = 1e-2
-"""Part of the worth of all cards that each type has for the order of decisions."""
 
 
 def split_cases(problem: ReplicaProblem, vertex: Vertex) -> IntArray:
@@ -34,7 +27,12 @@ def split_cases(problem: ReplicaProblem, vertex: Vertex) -> IntArray:
 
 def split_in_order(problem: ReplicaProblem, vertex: Vertex, worth: FloatArray) -> IntArray:
     """Cases with several columns, those first that are worth the most; `worth` is by case."""
-    several = np.bincount(problem.case[vertex.amounts > SOME], minlength=len(problem.cases)) > 1
+    several = (
+        np.bincount(
+            problem.case[vertex.amounts > problem.params.some], minlength=len(problem.cases)
+        )
+        > 1
+    )
     cases = np.flatnonzero(several)
     return cases[np.argsort(-worth[cases], kind="stable")]
 
@@ -50,7 +48,11 @@ def _worth_of_columns(problem: ReplicaProblem, vertex: Vertex) -> FloatArray:
     entries = problem.cards
     cards = problem.full[entries.owner] * entries.count
     worth = np.abs(vertex.prices)
-    some = SIZE * (worth @ problem.capacity + 1.0) / np.maximum(problem.capacity, 1)
+    some = (
+        problem.params.type_worth
+        * (worth @ problem.capacity + 1.0)
+        / np.maximum(problem.capacity, 1)
+    )
     paid = (worth + some)[entries.type] * cards
     return np.bincount(entries.owner, paid, len(vertex.amounts)).astype(np.float64)
 
@@ -79,33 +81,20 @@ def others_of_alike(problem: ReplicaProblem, vertex: Vertex, case: int) -> BoolA
     These are not split, and can have as much of the same cards as the case has of each of its
     columns. Types differ in what a card is worth, so that what is worth the same is the same.
     """
-    worth = _worth_of_columns(problem, vertex)
+    worth, some = _worth_of_columns(problem, vertex), problem.params.some
     alike = np.ones(len(problem.cases), dtype=np.bool_)
-    for column in np.flatnonzero((problem.case == case) & (vertex.amounts > SOME)).tolist():
-        same = np.abs(worth - worth[column]) <= SOME * worth[column]
+    for column in np.flatnonzero((problem.case == case) & (vertex.amounts > some)).tolist():
+        same = np.abs(worth - worth[column]) <= some * worth[column]
         alike &= np.bincount(problem.case[same], minlength=len(alike)) > 0
     return _others_of(problem, vertex, alike)
 
 
 def _others_of(problem: ReplicaProblem, vertex: Vertex, cases: BoolArray) -> BoolArray:
     """Columns that cases do not have, of those among some that are not split; (columns,)."""
-    some = vertex.amounts > SOME
+    some = vertex.amounts > problem.params.some
     one = np.bincount(problem.case[some], minlength=len(problem.cases)) == 1
     return problem.columns_of(one & cases) & ~some
 
-
-TURNS = 12
-"""How often a dive turns back at most."""
-
-TRIES, SOLUTIONS = 6, 25
-"""Numbers of cases that get whole replicas in vain, and in all, before the rest does without."""
-
-IN_VAIN = 4
-"""Decisions in turn that lose nothing, after which cases with the same choice stay. Sooner, a dive
-among few large servers has less room for later decisions."""
-
-NOTHING = 1e-9
-"""Share of a bound that is none."""
 
 Path = list[tuple[Vertex, BoolArray]]
 """Vertices on the way, and what is forbidden in each."""
@@ -134,7 +123,7 @@ class Diver:
         least: Callable[[], float],
         budget: Budget,
     ) -> None:
-        self._problem, self._relaxation = problem, relaxation
+        self._problem, self._relaxation, self._params = problem, relaxation, problem.params
         self._whole, self._least_of, self._least = whole, least, -np.inf
         self._budget, self._in_vain = budget, 0
         self.touched = np.zeros(len(problem.cases), dtype=np.bool_)
@@ -150,7 +139,7 @@ class Diver:
             One of so many parts of the split cases is decided at a time.
         """
         path: Path = []
-        turns, self._least, self._in_vain = TURNS, self._least_of(), 0
+        turns, self._least, self._in_vain = self._params.dive_turns, self._least_of(), 0
         vertex = self._solved(forbidden)
         while vertex is not None:
             split = split_cases(self._problem, vertex)
@@ -168,7 +157,7 @@ class Diver:
     def _solved(self, forbidden: BoolArray, fixed: dict[int, float] | None = None) -> Vertex | None:
         """The vertex without some columns; None where a floor is missed, or nothing is gained."""
         vertex = self._relaxation.solve(self._budget, forbidden, fixed or {}, least=self._least)
-        return vertex if vertex is not None and vertex.missing <= SOME else None
+        return vertex if vertex is not None and vertex.missing <= self._params.some else None
 
     def _decided(
         self, vertex: Vertex, forbidden: BoolArray, split: IntArray, parts: int
@@ -181,7 +170,7 @@ class Diver:
             for columns in (stay, decided) if len(cases) == 1 else (stay,):
                 found = self._solved(columns)
                 if found is not None:
-                    loses = found.bound < vertex.bound - NOTHING * abs(vertex.bound)
+                    loses = found.bound < vertex.bound - self._params.rounding * abs(vertex.bound)
                     self._in_vain = 0 if loses else self._in_vain + 1
                     return found, columns
             cases = cases[: len(cases) // 2]
@@ -190,7 +179,7 @@ class Diver:
     def _others(self, vertex: Vertex, case: int) -> BoolArray:
         """Columns that cases lose that stay once one is decided; shape (columns,)."""
         larger = others_of_larger(self._problem, vertex, case)
-        if self._in_vain < IN_VAIN:
+        if self._in_vain < self._params.dive_idle:
             return larger
         return larger | others_of_alike(self._problem, vertex, case)
 
@@ -212,13 +201,13 @@ class Diver:
 
     def _with_whole(self, vertex: Vertex, forbidden: BoolArray) -> Vertex:
         """The same with whole replicas of some cases, of as many at once as possible."""
-        problem, fixed = self._problem, dict[int, float]()
+        problem, fixed, params = self._problem, dict[int, float](), self._params
         allowed, at_once, failures = self._whole[problem.case], len(problem.case), 0
-        for _ in range(SOLUTIONS):
-            if self._budget.is_over or failures == TRIES:
+        for _ in range(params.dive_whole):
+            if self._budget.is_over or failures == params.dive_whole_failures:
                 break
             amounts = vertex.amounts * problem.full
-            part = np.abs(amounts - np.rint(amounts)) > WHOLE * np.maximum(amounts, 1.0)
+            part = np.abs(amounts - np.rint(amounts)) > params.whole * np.maximum(amounts, 1.0)
             columns = np.flatnonzero(part & allowed)
             if not len(columns):
                 break

@@ -26,9 +26,6 @@ from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.system import SaturationPolicy
 
-ROUNDING = 1e-9
-"""Relative: what a sum may be below what it has to be."""
-
 
 @dataclass(frozen=True, slots=True)
 class Formulation:
@@ -63,7 +60,7 @@ class Formulation:
             return None
         counts = np.rint([each.varValue or 0.0 for each in self.replicas]).astype(np.int64)
         for column, variable in self.stands.items():
-            if variable.varValue > ROUNDING:
+            if variable.varValue > self.problem.params.rounding:
                 counts[column] = self.problem.stands[column]
         return counts
 
@@ -109,7 +106,7 @@ def formulate(
         cases = range(len(of_case))
         entire = {case: add(f"entire_{case}", 0, 1, "Integer") for case in cases}
         for case in cases:
-            program += entire[case] <= served[case] + ROUNDING
+            program += entire[case] <= served[case] + problem.params.rounding
         shares[GoalKind.ENTIRE] = entire
 
     _keep_floors(program, problem, floors, shares)
@@ -156,11 +153,13 @@ def _keep_floors(
 ) -> None:
     for floor in floors:
         if not floor.whole:
-            program += _load(problem, floor.goal, shares) >= floor.load * (1 - ROUNDING)
+            program += _load(problem, floor.goal, shares) >= floor.load * (
+                1 - problem.params.rounding
+            )
     for kind in GoalKind:
         least = least_shares(problem, floors, kind)
         for case in np.flatnonzero(least > 0).tolist():
-            program += shares[kind][case] >= float(least[case]) * (1 - ROUNDING)
+            program += shares[kind][case] >= float(least[case]) * (1 - problem.params.rounding)
 
 
 def _load(problem: ReplicaProblem, goal: Goal, shares: Shares) -> pulp.LpAffineExpression:

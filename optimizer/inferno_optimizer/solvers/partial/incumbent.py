@@ -5,7 +5,6 @@ import numpy as np
 from inferno_optimizer.sizing.queueing import BoolArray, IntArray
 from inferno_optimizer.solvers.incumbent import UNKNOWN, ProgressObserver, SearchProgress
 from inferno_optimizer.solvers.partial.goals import (
-    SLACK,
     Floor,
     Goal,
     GoalKind,
@@ -66,7 +65,7 @@ class GoalIncumbent:
     @property
     def has_all(self) -> bool:
         """Whether there is no more of the goal to have."""
-        return self.worth >= self.goal.most(self.problem) * (1 - SLACK)
+        return self.worth >= self.goal.most(self.problem) * (1 - self.problem.params.rounding)
 
     @property
     def is_last(self) -> bool:
@@ -88,7 +87,7 @@ class GoalIncumbent:
     def near_enough(self, bound: float) -> bool:
         """Whether the plan is near to a bound; or has all, where all might be had of the last."""
         is_load = self.is_last and self.goal.kind is not GoalKind.VALUE
-        if is_load and bound >= self.goal.most(self.problem) * (1 - SLACK):
+        if is_load and bound >= self.goal.most(self.problem) * (1 - self.problem.params.rounding):
             return self.has_all
         return self.worth >= bound - self.near
 

@@ -9,17 +9,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
-from inferno_optimizer.solvers.budget import PLAN, Budget
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.groups import rank_in_group
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, least_of, levels_of
 from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.relaxation import Vertex
-from inferno_optimizer.solvers.partial.rounding import SLACK, WHOLE, whole_of
+from inferno_optimizer.solvers.partial.rounding import whole_of
 from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
-
-COLUMNS = 6
-"""Columns of a case at most: the ones that lose the least."""
 
 
 def by_loss(
@@ -33,7 +30,7 @@ def by_loss(
     loss = np.maximum(vertex.lost, 0.0)
     loss = np.where(shares[problem.case] > 0, loss, loss / problem.full)
     fewer = np.maximum(vertex.share, 0.0)[problem.case] / problem.full
-    spare = (shares > least * (1 + SLACK))[problem.case]
+    spare = (shares > least * (1 + problem.params.rounding))[problem.case]
     loss = np.where(counts > 0, np.where(spare, fewer, np.inf), loss)
     entries = problem.cards
     case, loss = problem.case[entries.owner], loss[entries.owner]
@@ -46,9 +43,7 @@ def by_loss(
     return distinct[np.argsort(seen)]
 
 
-def few_columns(
-    problem: ReplicaProblem, vertex: Vertex, counts: IntArray, most: int = COLUMNS
-) -> BoolArray:
+def few_columns(problem: ReplicaProblem, vertex: Vertex, counts: IntArray, most: int) -> BoolArray:
     """The columns of each case that lose the least, and those that it has or that run."""
     loss: FloatArray = np.where((counts > 0) | (problem.runs > 0), -np.inf, vertex.lost)
     order = np.lexsort((loss, problem.case))
@@ -62,10 +57,10 @@ def between(problem: ReplicaProblem, vertex: Vertex, counts: IntArray, most: int
 
     See `assignment.md`, section "Exact: one problem, one search", and its source [8].
     """
-    differs = np.abs(vertex.amounts * problem.full - counts) > WHOLE
+    differs = np.abs(vertex.amounts * problem.full - counts) > problem.params.whole
     cases = np.zeros(len(problem.cases), dtype=np.bool_)
     cases[problem.case[differs]] = True
-    few = few_columns(problem, vertex, counts, most) | (vertex.amounts > SLACK)
+    few = few_columns(problem, vertex, counts, most) | (vertex.amounts > problem.params.rounding)
     return few & problem.columns_of(cases)
 
 
@@ -93,7 +88,7 @@ def around(
     counts, some = whole_of(problem, vertex)
     order = by_loss(problem, vertex, counts, least)
     some[order[matter[order]][:cases]] = True
-    few = few_columns(problem, vertex, counts, most) | (vertex.amounts > SLACK)
+    few = few_columns(problem, vertex, counts, most) | (vertex.amounts > problem.params.rounding)
     return few & problem.columns_of(some & matter), counts
 
 
@@ -117,26 +112,6 @@ def short_first(problem: ReplicaProblem, counts: IntArray, level: int) -> IntArr
     return short[np.argsort(-missing[short], kind="stable")]
 
 
-EXCHANGED, SPREAD, PATIENCE = 120, 10, 6
-"""Cases that exchange replicas at first, among so many times as many; how often in vain before
-they are twice as many."""
-
-SOLVED_AROUND = 0.2
-"""Share of the time that is left of a goal for the surroundings of each vertex."""
-
-CLOSE, SOLVED_CLOSE = 50, 0.1
-"""Cases that are open close to the vertex of a dive; share of the time that is left for them."""
-
-BETWEEN = 2
-"""Columns of a case that are open around a vertex, or between it and a plan."""
-
-OPEN = (150, 500, 2_000)
-"""Cases that are open in the mixed integer program, in turn, until the plan is near enough."""
-
-GAP = 0.5
-"""Part of the distance that is near enough at which the mixed integer program ends."""
-
-
 class LargeNeighbourhoods:
     """Improves an incumbent by solving parts of its problem again.
 
@@ -150,14 +125,15 @@ class LargeNeighbourhoods:
 
     def __init__(self, incumbent: GoalIncumbent, budget: Budget) -> None:
         self._incumbent, self._problem = incumbent, incumbent.problem
+        self._params = self._problem.params
         self._budget = budget
 
     def solve(self, opening: Opening, share: float) -> None:
         """Offer the best plan of an opening that is found with a share of the work that remains."""
         incumbent, budget = self._incumbent, self._budget.part(share)
         goal, floors, known = incumbent.goal, incumbent.floors, incumbent.counts
-        budget.spend(PLAN * len(known))
-        gap = incumbent.near * GAP
+        budget.spend(self._params.plan * len(known))
+        gap = incumbent.near * self._params.near_part
         found = best_of(self._problem, goal, floors, opening, known, budget, gap)
         if found.counts is not None:
             incumbent.offer(found.counts)
@@ -167,28 +143,41 @@ class LargeNeighbourhoods:
 
         All others are as in the vertex; of the last level also as in the plan.
         """
-        incumbent = self._incumbent
+        incumbent, params = self._incumbent, self._params
         matter, least = incumbent.matter, least_of(self._problem, incumbent.floors)
         for vertex in vertices:
             before = incumbent.worth
-            opening = Opening(*around(self._problem, vertex, least, matter, OPEN[0], BETWEEN))
-            self.solve(opening, SOLVED_AROUND)
+            columns, counts = around(
+                self._problem,
+                vertex,
+                least,
+                matter,
+                params.open_cases[0],
+                params.open_columns_around,
+            )
+            self.solve(Opening(columns, counts), params.around)
             if incumbent.is_last and not incumbent.near_enough(bound):
-                self.meet(vertex, SOLVED_AROUND)
+                self.meet(vertex, params.around)
             if incumbent.worth < before + incumbent.near or incumbent.near_enough(bound):
                 return
 
     def solve_close(self, vertex: Vertex) -> None:
         """Solve the few cases that lose the least by a change from a vertex that splits no case."""
-        incumbent = self._incumbent
-        least = least_of(self._problem, incumbent.floors)
-        opening = around(self._problem, vertex, least, incumbent.matter, CLOSE, BETWEEN)
-        self.solve(Opening(*opening), SOLVED_CLOSE)
+        incumbent, params = self._incumbent, self._params
+        columns, counts = around(
+            self._problem,
+            vertex,
+            least_of(self._problem, incumbent.floors),
+            incumbent.matter,
+            params.close_cases,
+            params.open_columns_around,
+        )
+        self.solve(Opening(columns, counts), params.close)
 
     def meet(self, vertex: Vertex, share: float) -> None:
         """Solve the cases again of which the plan has other replicas than a vertex."""
         problem, incumbent = self._problem, self._incumbent
-        columns = between(problem, vertex, incumbent.counts, BETWEEN)
+        columns = between(problem, vertex, incumbent.counts, self._params.open_columns_around)
         columns &= problem.columns_of(incumbent.matter)
         self.solve(Opening(columns, incumbent.counts), share)
 
@@ -200,15 +189,18 @@ class LargeNeighbourhoods:
         matter[problem.case[incumbent.counts > 0]] = True
         order = by_loss(problem, vertex, incumbent.counts, least_of(problem, incumbent.floors))
         order = order[matter[order]]
-        few, failures = EXCHANGED, 0
+        few, failures = self._params.exchanged, 0
         numbers = np.random.default_rng(len(incumbent.reached))
         while not incumbent.near_enough(bound) and not self._budget.is_over:
             cases = self._some_cases(order, matter, few, numbers)
-            columns = few_columns(problem, vertex, incumbent.counts) & cases[problem.case]
+            columns = (
+                few_columns(problem, vertex, incumbent.counts, self._params.open_columns)
+                & cases[problem.case]
+            )
             before = incumbent.worth
             self.solve(Opening(columns, incumbent.counts), 1.0)
             failures = 0 if incumbent.worth > before else failures + 1
-            if failures == PATIENCE:
+            if failures == self._params.exchange_patience:
                 few, failures = few * 2, 0
                 if few > len(order):
                     return
@@ -220,9 +212,11 @@ class LargeNeighbourhoods:
         problem, incumbent = self._problem, self._incumbent
         cases = np.zeros(len(problem.cases), dtype=np.bool_)
         largest = largest_first(problem, incumbent.counts, matter)
-        short = short_first(problem, incumbent.counts, incumbent.goal.level)[:EXCHANGED]
+        short = short_first(problem, incumbent.counts, incumbent.goal.level)[
+            : self._params.exchanged
+        ]
         for among in (order, largest, short):
-            some = among[: few * SPREAD]
+            some = among[: few * self._params.exchanged_among]
             cases[numbers.choice(some, min(few // 2, len(some)), replace=False)] = True
         return cases
 
@@ -261,12 +255,12 @@ def openings(
     matter = incumbent.matter
     order = by_loss(problem, vertex, base, least_of(problem, floors))
     order = order[matter[order]]
-    for most in OPEN:
+    for most in problem.params.open_cases:
         counts = incumbent.counts
         centre = base if incumbent.worth_of(goal) < goal.worth(problem, base) else counts
         cases = touched.copy()
         cases[order[:most]] = True
-        few = few_columns(problem, vertex, centre + counts)
+        few = few_columns(problem, vertex, centre + counts, problem.params.open_columns)
         yield Opening(few & cases[problem.case], centre)
         if most >= len(order):
             break

@@ -15,7 +15,6 @@ from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.failures import Failures
 from inferno_optimizer.solvers.incumbent import ProgressObserver
 from inferno_optimizer.solvers.partial.goals import (
-    SLACK,
     Floor,
     Goal,
     GoalKind,
@@ -31,9 +30,6 @@ from inferno_optimizer.solvers.partial.rounding import filled
 from inferno_optimizer.solvers.partial.stage import GoalProof, GoalStage
 from inferno_optimizer.solvers.partial.warm_start import WarmStart
 from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
-
-SOLVED = 1e-6
-"""Relative distance of a goal from what is proven up to which nothing better is left."""
 
 PRICED = (GoalKind.SERVED, GoalKind.VALUE)
 """Goals to which a card has a price."""
@@ -76,7 +72,8 @@ class WorthOfCards:
     def plan_is_best(self) -> bool:
         """Whether it is proven of every goal that no plan has more of it."""
         return all(
-            reached.bound - self._worth(reached.goal) <= SOLVED * max(1.0, abs(reached.bound))
+            reached.bound - self._worth(reached.goal)
+            <= self.problem.params.solved * max(1.0, abs(reached.bound))
             for reached in self.reached
         )
 
@@ -106,7 +103,9 @@ class WorthOfCards:
         return None
 
     def _may_grow(self, goal: Goal, problem: ReplicaProblem) -> bool:
-        return goal.kind is GoalKind.VALUE or self._worth(goal) < goal.most(problem) * (1 - SLACK)
+        return goal.kind is GoalKind.VALUE or self._worth(goal) < goal.most(problem) * (
+            1 - problem.params.rounding
+        )
 
     def _saved(
         self, goal: Goal, floors: tuple[Floor, ...], problem: ReplicaProblem, budget: Budget
@@ -117,7 +116,7 @@ class WorthOfCards:
         opening = Opening(matter, np.zeros_like(self.counts))
         best = best_of(problem, goal, floors, opening, self.counts, budget)
         after = before if best.counts is None else goal.worth(problem, best.counts)
-        rounding = SOLVED * max(1.0, abs(before))
+        rounding = problem.params.solved * max(1.0, abs(before))
         if best.bound - after > rounding:
             return None
         return after - before if after - before > rounding else 0.0
@@ -132,10 +131,6 @@ class WorthOfCards:
 
     def _worth(self, goal: Goal) -> float:
         return goal.worth(self.problem, self.counts)
-
-
-SMALL = 1_500
-"""Up to so many columns the mixed integer program has all of them, to the last digit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +159,6 @@ def solve_by_levels(
     tolerance: float | None,
     *,
     delayed: bool,
-    small: int = SMALL,
     observe: ProgressObserver | None = None,
     known: IntArray | None = None,
 ) -> Outcome:
@@ -181,15 +175,13 @@ def solve_by_levels(
         `GoalTolerance`, or nothing of a small problem.
     delayed
         As in `goals_of`.
-    small
-        Up to so many columns the problem is solved to the last digit.
     observe
         Is told of every improvement; None where nobody wants to know.
     known
         A plan that fits, so that the answer is no worse: replicas of each column.
     """
     goals = tuple(goals_of(problem, delayed=delayed))
-    exact = len(problem.case) <= small
+    exact = len(problem.case) <= problem.params.small
     search = _GoalByGoal(problem, budget, tolerance, observe, known, exact=exact)
     if not len(problem.case):
         return search.nothing(goals)
@@ -212,7 +204,7 @@ class _GoalByGoal:
         exact: bool,
     ) -> None:
         self._problem, self._budget, self._observe = problem, budget, observe
-        self._tolerance = GoalTolerance.of(tolerance, exact=exact)
+        self._tolerance = GoalTolerance.of(tolerance, problem.params, exact=exact)
         self._counts = np.zeros(len(problem.case), dtype=np.int64)
         self._lots = np.ones_like(self._counts)
         self._entire = np.zeros(len(problem.cases), dtype=np.bool_)
@@ -295,11 +287,12 @@ class _GoalByGoal:
         self._reached = (*self._reached, Reached(goal, bound, has, proof.floors))
         if goal.kind is GoalKind.VALUE:
             return
+        rounding = self._problem.params.rounding
         stays_whole = goal.kind is GoalKind.HELD or self._tolerance.keeps_whole
-        if stays_whole and has >= most * (1 - SLACK):
+        if stays_whole and has >= most * (1 - rounding):
             self._floors = (*self._floors, Floor(goal, most, whole=True))
             return
-        load = self._tolerance.kept(goal, has * (1 - SLACK), bound)
+        load = self._tolerance.kept(goal, has * (1 - rounding), bound)
         if load > 0:
             self._floors = (*self._floors, Floor(goal, load, whole=False))
 

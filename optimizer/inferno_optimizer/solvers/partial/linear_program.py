@@ -21,11 +21,8 @@ from inferno_optimizer.solvers.partial.goals import (
     served_entirely,
     with_sum,
 )
-from inferno_optimizer.solvers.partial.problem import SIZES, ReplicaProblem
+from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.sparse import Entries, SparseMatrix
-
-MISSING = 1e6
-"""What a share that is missing costs, where the largest part of the objective is 1."""
 
 KINDS = [*GoalKind]
 """The order of the floors in a basis."""
@@ -101,7 +98,7 @@ class LinearProgram:
         cases, types = len(problem.cases), len(problem.capacity)
         first = 3 * cases + types
         cuts = first + problem.card_cuts.place
-        floors = first + types * SIZES + self._floor_keys()
+        floors = first + types * problem.params.cut_sizes + self._floor_keys()
         parts = (rows.cases, cases + rows.least, 2 * cases + rows.holding)
         return np.concatenate((*parts, 3 * cases + np.arange(types), cuts, floors))
 
@@ -286,11 +283,11 @@ class LinearProgram:
         count = len(rows.must)
         one = (np.arange(count), rows.must_at, np.ones(count))
         missing = SparseMatrix.of((count, rows.count), [one])
-        _add(solver, missing, np.full(count, MISSING), self.least[rows.must])
+        _add(solver, missing, np.full(count, problem.params.missing_cost), self.least[rows.must])
         count = len(floors)
         one = (np.arange(count), rows.first_floor + np.arange(count), np.ones(count))
         missing = SparseMatrix.of((count, rows.count), [one])
-        _add(solver, missing, np.full(count, MISSING), np.full(count, np.inf))
+        _add(solver, missing, np.full(count, problem.params.missing_cost), np.full(count, np.inf))
         self.activate(solver, columns, self.limit)
         return solver
 

@@ -13,26 +13,17 @@ import highspy
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
-from inferno_optimizer.solvers.budget import PRICING, UNLIMITED, Budget
+from inferno_optimizer.solvers.budget import UNLIMITED, Budget
 from inferno_optimizer.solvers.groups import rank_in_group
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind, with_sum
 from inferno_optimizer.solvers.partial.linear_program import KINDS, LinearProgram, unit_of
-from inferno_optimizer.solvers.partial.problem import SIZES, ReplicaProblem
-
-IMPROVES = 1e-7
-"""Reduced cost, relative to the largest of the objective, below which a column improves."""
-
-PER_CASE = 3
-"""Columns of a case that are added at a time: the ones that improve the most."""
+from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 
 OPTIMAL = highspy.HighsModelStatus.kOptimal
 TOO_MANY_STEPS = highspy.HighsModelStatus.kIterationLimit
 ENDED = (OPTIMAL, highspy.HighsModelStatus.kObjectiveBound)
 """How a run ends that tells multipliers. That there is less than is of use is then known of the
 columns of the program only: others may improve it."""
-
-ROUNDS = 60
-"""How often columns are added at most; the bound holds whenever it ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +75,7 @@ class Basis:
     def empty(cls, problem: ReplicaProblem) -> "Basis":
         """All columns at 0."""
         cases, floors = len(problem.cases), len(KINDS) * problem.levels
-        of_cards = len(problem.capacity) * (1 + SIZES)
+        of_cards = len(problem.capacity) * (1 + problem.params.cut_sizes)
         rows = np.full(3 * cases + of_cards + floors, BASIC)
         columns = np.zeros(2 * cases + len(problem.case) + floors, dtype=np.int64)
         return cls(rows, columns, cases, len(problem.case))
@@ -199,8 +190,8 @@ class Relaxation:
         """
         self._solver.setOptionValue("objective_bound", -least / self._program.scale)
         self._bound(np.zeros_like(self._program.open) if forbidden is None else forbidden, fixed)
-        best, vertex = np.inf, None
-        for _ in range(ROUNDS):
+        best, vertex, params = np.inf, None, self.problem.params
+        for _ in range(params.pricing_rounds):
             if budget.is_over:
                 break
             status = budget.run_simplex(self._solver, steps)
@@ -208,11 +199,16 @@ class Relaxation:
                 return None
             if status not in ENDED:
                 break
-            budget.spend(PRICING * len(self._program.matrix.values))
+            budget.spend(params.pricing * len(self._program.matrix.values))
             solution = self._solver.getSolution()
             duals = np.asarray(solution.row_dual)
             reduced = self._program.cost - self._program.matrix.combined(duals)
-            outside = self._program.open & ~self._active & ~self._forbidden & (reduced < -IMPROVES)
+            outside = (
+                self._program.open
+                & ~self._active
+                & ~self._forbidden
+                & (reduced < -params.reduced_cost)
+            )
             new = self._most_promising(reduced, outside)
             if status == OPTIMAL:
                 objective = self._solver.getInfo().objective_function_value
@@ -354,7 +350,7 @@ class Relaxation:
         columns = np.flatnonzero(outside)
         case = self.problem.case[columns]
         order = np.lexsort((reduced[columns], case))
-        return columns[order][rank_in_group(case[order]) < PER_CASE]
+        return columns[order][rank_in_group(case[order]) < self.problem.params.columns_per_case]
 
     def _vertex(
         self,

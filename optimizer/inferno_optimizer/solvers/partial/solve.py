@@ -59,7 +59,7 @@ def solve_partial(
     The answer is no worse than a known plan, but for what that keeps as it is.
     """
     options, running = candidates.system.options, Running.of(candidates)
-    problem = ReplicaProblem.of(candidates, capacity, running)
+    problem = ReplicaProblem.of(candidates, capacity, running, budget.params)
     outcome = solve_by_levels(
         problem,
         budget,
@@ -150,7 +150,7 @@ def _give(
     if row != NO_ROW:
         ledger.hold(row, count if most is None else min(count, most))
         return
-    parts = lots_of(running.parts[case])[int(problem.lot[column])].times(count)
+    parts = lots_of(running.parts[case], problem.params)[int(problem.lot[column])].times(count)
     ledger.keep(case, parts if most is None else tuple(at_most(most, parts)))
 
 

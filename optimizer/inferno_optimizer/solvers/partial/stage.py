@@ -14,11 +14,10 @@ import numpy as np
 from inferno_optimizer.errors import SolverError
 from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.partial.branch_and_dive import PARTS, BranchAndDive, Tree
+from inferno_optimizer.solvers.partial.branch_and_dive import BranchAndDive, Tree
 from inferno_optimizer.solvers.partial.dive import Diver
 from inferno_optimizer.solvers.partial.formulation import formulate
 from inferno_optimizer.solvers.partial.goals import (
-    NEAR,
     Floor,
     Goal,
     GoalKind,
@@ -33,7 +32,7 @@ from inferno_optimizer.solvers.partial.large_neighbourhood import (
     openings,
 )
 from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex
-from inferno_optimizer.solvers.partial.rounding import WHOLE, roundings
+from inferno_optimizer.solvers.partial.rounding import roundings
 from inferno_optimizer.solvers.partial.warm_start import WarmStart
 from inferno_optimizer.solvers.partial.whole_replicas import Found, Opening, best_of
 
@@ -67,7 +66,7 @@ class AllHeld:
         incumbent, goal, floors = self._incumbent, self._serve, self._floors
         relaxation = self._start.relaxation(self._problem, goal, floors, incumbent.counts)
         vertex = self._start.solved(relaxation, self._budget)
-        if vertex is None or vertex.missing > WHOLE:
+        if vertex is None or vertex.missing > self._problem.params.whole:
             return
         for plan in self._roundings(vertex):
             if incumbent.offer(plan) and incumbent.has_all:
@@ -84,7 +83,7 @@ class AllHeld:
         before = levels_before(incumbent.goal, problem)
         diver = Diver(problem, relaxation, before, lambda: -np.inf, self._budget)
         base, no_columns = incumbent.counts, np.zeros(len(problem.case), dtype=np.bool_)
-        for vertex in diver.dive(no_columns, PARTS[0]):
+        for vertex in diver.dive(no_columns, problem.params.dive_parts[0]):
             for plan in self._roundings(vertex):
                 base = plan
                 incumbent.offer(plan)
@@ -121,31 +120,6 @@ def solve_everything(
     if found.counts is not None:
         incumbent.offer(found.counts)
     return found.bound
-
-
-HALF = 0.5
-"""Share of the time that is left of a goal for each part that is solved again."""
-
-SEARCHED, SEARCHED_LAST = 0.3, 0.5
-"""Share of the time of a goal in which columns are decided; then replicas are exchanged. The last
-level and the value leave more time for cases that are solved again."""
-
-PROOF = 0.25
-"""Part of the time of the last level for which its proof may go on; it is that of the value."""
-
-FAR = 4
-"""Tolerances that are missing of a load from which dives come first: programs around a vertex
-hardly find a plan then, and take the time."""
-
-AROUND = 4
-"""Nodes of the tree of which the surroundings are solved at most."""
-
-REFINED = 0.3
-"""Share of the time that is left of a load for parts that are solved again, where no more than a
-tolerance is missing and others follow: these may take as much."""
-
-MET = 0.7
-"""Share of the time that is left of the last level for columns between a vertex and the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +163,10 @@ class GoalStage:
     ) -> None:
         self._incumbent, self._problem, self._goal = incumbent, incumbent.problem, incumbent.goal
         self._tolerance, self._start, self._budget = tolerance, start, budget
+        self._params = self._problem.params
         self._is_last_load = incumbent.is_last and incumbent.goal.kind is not GoalKind.VALUE
         self._parts = LargeNeighbourhoods(incumbent, budget)
-        self._to_prove = budget.part(1 + PROOF * self._is_last_load)
+        self._to_prove = budget.part(1 + self._params.proof * self._is_last_load)
 
     def run(self) -> GoalProof:
         """Improve the plan, unless it has all that there is; what is proven."""
@@ -228,7 +203,8 @@ class GoalStage:
         relaxation = self._start.relaxation(
             self._problem, self._goal, incumbent.floors, incumbent.counts
         )
-        searched = SEARCHED_LAST if incumbent.is_last else SEARCHED
+        params = self._params
+        searched = params.searched_last if incumbent.is_last else params.searched
         for_tree = self._budget.part(searched)
         raised = raise_to(incumbent.floors, incumbent.worth_of)
         # The search of the last level has no use for this bound, and needs the time.
@@ -253,13 +229,13 @@ class GoalStage:
         """The best vertex that keeps floors; None where there is no time or none."""
         relaxation.keep(floors)
         vertex = self._start.solved(relaxation, self._budget)
-        return None if vertex is None or vertex.missing > WHOLE else vertex
+        return None if vertex is None or vertex.missing > self._problem.params.whole else vertex
 
     def _proven(self, relaxation: Relaxation, known: float) -> float:
         """A bound of the plans that keep what was reached, by decisions on their relaxation."""
         incumbent = self._incumbent
         root = None if incumbent.near_enough(known) else relaxation.solve(self._to_prove)
-        if root is None or root.missing > WHOLE:
+        if root is None or root.missing > self._problem.params.whole:
             return known
         tree = Tree(self._problem, relaxation, root, self._to_prove)
         while not incumbent.near_enough(min(known, tree.bound)):
@@ -276,7 +252,7 @@ class GoalStage:
             search.dive_around()
             search.dive_first()
         if not search.branch_at_first() and not self._is_far(tree.bound):
-            self._parts.solve_around(tree.vertices(AROUND), tree.bound)
+            self._parts.solve_around(tree.vertices(self._params.surroundings), tree.bound)
         base = incumbent.counts
         if self._misses(tree.bound, 1):  # else later levels need the time
             if not is_far:
@@ -286,12 +262,12 @@ class GoalStage:
 
     def _is_far(self, bound: float) -> bool:
         """Whether so much of a load is missing that plans around a vertex are hardly of use."""
-        return self._goal.kind is not GoalKind.VALUE and self._misses(bound, FAR)
+        return self._goal.kind is not GoalKind.VALUE and self._misses(bound, self._params.far)
 
     def _misses(self, bound: float, tolerances: float) -> bool:
         """Whether so many tolerances are missing to a bound."""
         incumbent = self._incumbent
-        return incumbent.worth < bound - tolerances * incumbent.near / NEAR
+        return incumbent.worth < bound - tolerances * incumbent.near / self._params.near
 
     def _refine(self, search: BranchAndDive, root: Vertex, base: IntArray, bound: float) -> None:
         """Solve more and more of the problem again, until the plan is near enough to a bound."""
@@ -299,13 +275,13 @@ class GoalStage:
         best = search.tree.vertex or root
         is_held = self._goal.kind is GoalKind.HELD  # of which later levels may take nothing
         if not is_held and not incumbent.is_last and not self._misses(bound, 1):
-            budget = budget.part(REFINED)
+            budget = budget.part(self._params.refined)
         parts = LargeNeighbourhoods(incumbent, budget)
         if incumbent.is_last and not incumbent.near_enough(bound):
-            parts.meet(best, MET)
+            parts.meet(best, self._params.between_last)
         goal, floors = self._goal, incumbent.floors
         for opening in openings(incumbent, goal, floors, best, base, search.touched):
             if budget.is_over or incumbent.near_enough(bound):
                 break
-            parts.solve(opening, HALF)
+            parts.solve(opening, self._params.part_again)
             parts.exchange(root, bound)

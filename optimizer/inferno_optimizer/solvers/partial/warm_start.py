@@ -17,12 +17,6 @@ from inferno_optimizer.solvers.partial.relaxation import (
     Vertex,
 )
 
-LARGE, CASES = 500, 1_500
-"""Cases of a sample that stand for themselves only, the largest ones; and all of them."""
-
-COLUMNS = 2
-"""Columns of each case to begin with: the best ones at the prices of the sample."""
-
 
 @dataclass(frozen=True, slots=True)
 class SampledProblem:
@@ -41,19 +35,15 @@ class SampledProblem:
     cases: BoolArray
 
     @classmethod
-    def of(
-        cls, problem: ReplicaProblem, matter: BoolArray, large: int = LARGE, most: int = CASES
-    ) -> "SampledProblem":
+    def of(cls, problem: ReplicaProblem, matter: BoolArray) -> "SampledProblem":
         """A sample of the cases that matter, and one case of each level.
 
         Parameters
         ----------
         problem, matter
             The whole, and the cases that a goal or a floor counts; shape (cases,).
-        large, most
-            Cases that stand for themselves only, the largest ones; and about as many as there are.
         """
-        stands_for = _stands_for(problem, matter, large, most)
+        stands_for = _stands_for(problem, matter)
         cases = stands_for > 0
         alone = problem.of_cases(cases, problem.capacity)
         times = stands_for[cases]
@@ -95,7 +85,7 @@ class SampledProblem:
         order = np.lexsort((-gain, problem.case))
         rank = rank_in_group(problem.case[order])
         known = np.zeros(len(order), dtype=np.bool_)
-        known[order[rank < COLUMNS]] = True
+        known[order[rank < problem.params.sample_columns]] = True
         known[of_sample] |= sampled.basis().moved | (vertex.amounts > 0)
         best = order[rank == 0]
         case = problem.case[best]
@@ -161,8 +151,9 @@ def _per_share(relaxation: Relaxation, vertex: Vertex) -> tuple[FloatArray, Floa
     return weight * held[level], slope
 
 
-def _stands_for(problem: ReplicaProblem, matter: BoolArray, large: int, most: int) -> IntArray:
+def _stands_for(problem: ReplicaProblem, matter: BoolArray) -> IntArray:
     """For how many cases each one stands, 0 where it is not in the sample; shape (cases,)."""
+    large, most = problem.params.sample_large, problem.params.sample
     size = np.where(matter, _smallest_part(problem), -1.0)
     order = np.argsort(-size, kind="stable")
     others = order[large : np.count_nonzero(matter)]
@@ -185,19 +176,6 @@ def _smallest_part(problem: ReplicaProblem) -> FloatArray:
     return np.where(np.isfinite(least), least, -1.0)
 
 
-MANY = 3_000
-"""Cases from which a relaxation begins near that of a sample, unless it is solved in few steps."""
-
-STEPS = 1_000
-"""Steps of HiGHS until columns are added that are few."""
-
-ENOUGH = 4_000
-"""Steps that suffice from the basis of a sample, unless many of them change nothing."""
-
-ALL = 1e-6
-"""Share of a load that may be missing where all of it can be had."""
-
-
 class WarmStart:
     """Where the next relaxation begins.
 
@@ -205,14 +183,12 @@ class WarmStart:
     ----------
     problem
         The columns that relaxations may have.
-    many, steps
-        Cases from which a sample says where to begin, if so few steps of HiGHS do not suffice.
     """
 
-    def __init__(self, problem: ReplicaProblem, many: int = MANY, steps: int = STEPS) -> None:
+    def __init__(self, problem: ReplicaProblem) -> None:
         nothing = np.zeros(len(problem.case), dtype=np.bool_)
         self._start = Start(nothing, Basis.empty(problem))
-        self._many, self._steps = many, steps
+        self._params = problem.params
 
     def relaxation(
         self, problem: ReplicaProblem, goal: Goal, floors: tuple[Floor, ...], counts: IntArray
@@ -223,8 +199,8 @@ class WarmStart:
 
     def solved(self, relaxation: Relaxation, budget: Budget) -> Vertex | None:
         """The best vertex; the next relaxation begins there."""
-        many = int(np.count_nonzero(relaxation.matter)) >= self._many
-        vertex = relaxation.solve(budget, steps=self._steps if many else UNLIMITED)
+        many = int(np.count_nonzero(relaxation.matter)) >= self._params.sampled_from
+        vertex = relaxation.solve(budget, steps=self._params.few_steps if many else UNLIMITED)
         if vertex is None and many:
             vertex = _near_sample(relaxation, budget)
         if vertex is not None:
@@ -235,6 +211,7 @@ class WarmStart:
 
 def _near_sample(relaxation: Relaxation, budget: Budget) -> Vertex | None:
     """The best vertex, from that of a sample; None where too little work remains."""
+    params = relaxation.problem.params
     sample = SampledProblem.of(relaxation.problem, relaxation.matter)
     sampled = sample.relaxation(relaxation.goal, relaxation.floors)
     vertex = sampled.solve(budget)
@@ -242,8 +219,8 @@ def _near_sample(relaxation: Relaxation, budget: Budget) -> Vertex | None:
         return relaxation.solve(budget)
     relaxation.begin_at(sample.start(sampled, vertex, relaxation))
     # Where all of a load can be had, its costs are of no use: most steps change nothing.
-    if vertex.bound < relaxation.goal.most(sample.problem) * (1 - ALL):
-        found = relaxation.solve(budget, steps=ENOUGH)
+    if vertex.bound < relaxation.goal.most(sample.problem) * (1 - params.solved):
+        found = relaxation.solve(budget, steps=params.sample_steps)
         if found is not None:
             return found
     relaxation.perturb(1.0)

@@ -19,11 +19,6 @@ from inferno_optimizer.solvers.partial.goals import (
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.sparse import Entries, SparseMatrix
 
-HALF = 0.5
-
-ROUNDING = 1e-9
-"""Relative: what a sum may be below what it has to be."""
-
 FAILURES = (
     highspy.HighsModelStatus.kModelError,
     highspy.HighsModelStatus.kPresolveError,
@@ -208,7 +203,9 @@ class _Program:
         problem, columns = self._problem, self._open
         stands = problem.stands[columns]
         usual = problem.fixed[columns] + problem.unit[columns] * stands
-        differs = np.abs(usual - problem.standing[columns]) > ROUNDING * np.maximum(usual, 1.0)
+        differs = np.abs(usual - problem.standing[columns]) > problem.params.rounding * np.maximum(
+            usual, 1.0
+        )
         apart: BoolArray = (stands > 0) & differs & (stands <= problem.most[columns])
         return apart
 
@@ -269,7 +266,7 @@ class _Program:
         ):
             rows = np.arange(len(sharing))
             add(
-                np.full(len(sharing), -ROUNDING),
+                np.full(len(sharing), -problem.params.rounding),
                 np.full(len(sharing), np.inf),
                 *self._shares(sharing, share),
                 (rows, shares, np.full(len(sharing), -1.0)),
@@ -283,7 +280,7 @@ class _Program:
         problem = self._problem
         least = np.maximum.reduce([least_shares(problem, self._floors, kind) for kind in kinds])
         cases = self._cases[least[self._cases] > 0]
-        lower = least[cases] * (1 - ROUNDING)
+        lower = least[cases] * (1 - problem.params.rounding)
         self._constraints.add(lower, np.full(len(cases), np.inf), *self._shares(cases, share))
 
     def _add_cards(self) -> None:
@@ -366,7 +363,7 @@ class _Program:
         """The plan of a solution."""
         counts = self._fixed.copy()
         counts[self._open] = np.rint(values[self._replicas]).astype(np.int64)
-        standing = self._open[self._standing][values[self._stand] > HALF]
+        standing = self._open[self._standing][np.rint(values[self._stand]) > 0]
         counts[standing] = self._problem.stands[standing]
         return counts
 

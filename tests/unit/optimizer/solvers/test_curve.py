@@ -18,6 +18,7 @@ from tests.generate import fleet
 from tests.solvers.ours import problem_of
 from tests.tiers import sampled
 from tests.unit.optimizer.programs import random_rows
+from tests.unit.optimizer.solvers.partial_plans import tuned
 
 ROUNDING = 1e-6
 
@@ -125,11 +126,10 @@ def test_wherever_time_ends_the_plan_is_at_least_the_incumbent(readings: int, sm
     clock = jumping(readings)
 
     outcome = solve_by_levels(
-        problem_of(rows),
+        tuned(problem_of(rows), small=small),
         Budget.of(20.0, lambda: 20.0 - clock()),
         0.0,
         delayed=False,
-        small=small,
         observe=seen.append,
     )
 
