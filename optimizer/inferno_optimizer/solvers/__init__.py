@@ -5,8 +5,8 @@ from collections.abc import Callable
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.assignment import SolverResult
+from inferno_optimizer.solvers.exact import solve_exact
 from inferno_optimizer.solvers.greedy import solve_greedy, solve_unlimited
-from inferno_optimizer.solvers.milp import solve_milp
 from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
 
 
@@ -36,5 +36,5 @@ def solve(
     if options.unlimited:
         return solve_unlimited(candidates)
     if options.milp:
-        return solve_milp(candidates, capacity, clock, start, params)
+        return solve_exact(candidates, capacity, clock, start, params)
     return solve_greedy(candidates, capacity, params)

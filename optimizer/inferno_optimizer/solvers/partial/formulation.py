@@ -24,7 +24,6 @@ from inferno_optimizer.solvers.loads import loads_of, loads_wanted, priorities_o
 from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind, least_shares
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.running import Running
-from inferno_optimizer.system import SaturationPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +122,7 @@ def formulate_least_value(
     candidates: Candidates, capacity: IntArray, served: Mapping[int, float]
 ) -> pulp.LpProblem:
     """Formulate the least value that serves so much load of each priority [requests/min]."""
-    if candidates.system.options.saturation_policy is SaturationPolicy.NONE:
-        problem = ReplicaProblem.whole(candidates, capacity)
-    else:
-        problem = ReplicaProblem.of(candidates, capacity, Running.of(candidates))
+    problem = ReplicaProblem.of(candidates, capacity, Running.of(candidates))
     others = np.setdiff1d(candidates.pairs.case[candidates.usable], problem.cases)
     wanted, besides = loads_wanted(candidates), loads_of(candidates, others.tolist())
     floors = tuple(

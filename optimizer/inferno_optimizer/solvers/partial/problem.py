@@ -179,6 +179,8 @@ class ReplicaProblem(Columns):
         Cards of each type; shape (types,).
     params
         Of the search.
+    all_or_nothing
+        Whether a replica of a column stands for all those of its row.
     """
 
     cases: IntArray
@@ -187,6 +189,7 @@ class ReplicaProblem(Columns):
     held: FloatArray
     capacity: IntArray
     params: SolveParams = DEFAULTS
+    all_or_nothing: bool = False
 
     @classmethod
     def of(
@@ -196,7 +199,10 @@ class ReplicaProblem(Columns):
         running: Running,
         params: SolveParams = DEFAULTS,
     ) -> "ReplicaProblem":
-        """The problem of the cases that need replicas."""
+        """The problem of the cases that need replicas: with the policy `None`, of whole rows."""
+        policy = candidates.system.options.saturation_policy
+        if policy is SaturationPolicy.NONE:
+            return cls.whole(candidates, capacity, params)
         pairs = candidates.pairs
         rows = np.flatnonzero(candidates.usable & (candidates.replicas > 0))
         free = pairs.case[np.flatnonzero(candidates.usable & (candidates.replicas == 0))]
@@ -205,7 +211,6 @@ class ReplicaProblem(Columns):
         chosen = [candidates.cases[case] for case in cases.tolist()]
         priority = np.array([case.priority for case in chosen], dtype=np.int64)
         columns = _rows(candidates, capacity, running, rows, cases)
-        policy = candidates.system.options.saturation_policy
         if policy is SaturationPolicy.HOLD:
             columns = columns.followed_by(_kept(capacity, running, cases, params))
         columns = columns.by_case()
@@ -256,6 +261,7 @@ class ReplicaProblem(Columns):
             held=np.zeros(len(cases)),
             capacity=capacity,
             params=params,
+            all_or_nothing=True,
         )
 
     def entirely(self, cases: BoolArray) -> "ReplicaProblem":
@@ -306,6 +312,7 @@ class ReplicaProblem(Columns):
             held=self.held[cases],
             capacity=capacity,
             params=self.params,
+            all_or_nothing=self.all_or_nothing,
         )
 
     @property

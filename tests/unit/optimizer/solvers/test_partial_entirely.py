@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import LinearConstraint, milp
 
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.partial.levels import solve_by_levels
+from inferno_optimizer.solvers.exact import solve_goals
 from inferno_optimizer.system import Allocation, SaturationPolicy
 from tests.unit.optimizer.oracles import value
 from tests.unit.optimizer.solvers.partial_plans import problem_of, tuned, with_policy
@@ -67,7 +67,7 @@ def test_where_all_are_served_plan_and_bound_are_those_of_whole_rows(
     problem, runs = problem_of(system), sum(demand.current.cost for demand in demands)
     least = least_value(demands) + runs
 
-    outcome = solve_by_levels(tuned(problem, small=0), Budget.of(20.0), None, delayed=False)
+    outcome = solve_goals(tuned(problem, small=0), Budget.of(20.0), None, delayed=False)
 
     assert np.all(problem.served(outcome.counts) == 1)
     found = float(problem.values(outcome.counts).sum())
@@ -93,6 +93,6 @@ def test_where_the_last_level_might_be_served_entirely_that_is_looked_for() -> N
     options = with_policy(SaturationPolicy.PRIORITY_EXHAUSTIVE)
     problem = problem_of(system_of(demands, accelerators(**COSTS), cards, options))
 
-    outcome = solve_by_levels(tuned(problem, small=0), Budget.of(20.0), None, delayed=False)
+    outcome = solve_goals(tuned(problem, small=0), Budget.of(20.0), None, delayed=False)
 
     assert np.all(problem.served(outcome.counts) == 1)

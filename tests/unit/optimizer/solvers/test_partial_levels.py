@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.solvers.budget import Budget
+from inferno_optimizer.solvers.exact import Outcome, solve_goals
 from inferno_optimizer.solvers.params import DEFAULTS
 from inferno_optimizer.solvers.partial.goals import Goal, GoalKind
 from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
-from inferno_optimizer.solvers.partial.levels import Outcome, solve_by_levels
 from inferno_optimizer.solvers.partial.problem import ReplicaProblem
 from inferno_optimizer.solvers.partial.rounding import filled
 from inferno_optimizer.solvers.partial.stage import AllHeld
@@ -34,9 +34,7 @@ SECONDS = 20.0
 def solved_as_large(system: System) -> tuple[ReplicaProblem, Outcome]:
     """A small system solved as if it were a large one."""
     problem = problem_of(system)
-    return problem, solve_by_levels(
-        tuned(problem, small=0), Budget.of(SECONDS), None, delayed=False
-    )
+    return problem, solve_goals(tuned(problem, small=0), Budget.of(SECONDS), None, delayed=False)
 
 
 @pytest.mark.slow

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.solvers.budget import Budget
+from inferno_optimizer.solvers.exact import Outcome, solve_goals
 from inferno_optimizer.solvers.incumbent import SearchProgress
-from inferno_optimizer.solvers.partial.levels import Outcome, solve_by_levels
 from tests.solvers.levels import Rows
 from tests.solvers.ours import problem_of
 from tests.tiers import extended, sampled
@@ -28,7 +28,7 @@ def solve(
     """Search, or solve the program of all columns where it has few enough."""
     observe = None if told is None else told.append
     problem = tuned(problem_of(rows), small=small)
-    return solve_by_levels(problem, Budget.of(60.0), tolerance, delayed=False, observe=observe)
+    return solve_goals(problem, Budget.of(60.0), tolerance, delayed=False, observe=observe)
 
 
 @cache
@@ -128,7 +128,7 @@ def test_by_default_a_class_gives_up_nine_of_ten_thousand_requests(
 def test_without_any_time_the_first_plan_is_the_answer() -> None:
     rows = random_rows(1, cases=300)
 
-    outcome = solve_by_levels(tuned(problem_of(rows), small=0), Budget.of(0.0), None, delayed=False)
+    outcome = solve_goals(tuned(problem_of(rows), small=0), Budget.of(0.0), None, delayed=False)
 
     assert rows.fits(outcome.counts > 0)
     assert outcome.counts.any()
