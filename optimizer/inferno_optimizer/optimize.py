@@ -16,8 +16,8 @@ from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import Certificate, Decision, Solution
 from inferno_optimizer.solvers import solve
 from inferno_optimizer.solvers.assignment import SolverResult
+from inferno_optimizer.solvers.formulation import formulate_least_value
 from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
-from inferno_optimizer.solvers.partial.formulation import formulate_least_value
 from inferno_optimizer.system import System
 
 Clock = Callable[[], float]

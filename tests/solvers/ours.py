@@ -10,7 +10,7 @@ from inferno_optimizer.sizing.cards import Cards
 from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.exact import solve_goals
 from inferno_optimizer.solvers.params import DEFAULTS
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.problem import ReplicaProblem
 from tests.solvers.levels import Result, Rows, result_of
 
 NAME = f"Inferno {version('inferno-operator')}"

@@ -28,6 +28,17 @@ from inferno_optimizer.solvers.assignment import (
 from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.curve import CurveRecorder
 from inferno_optimizer.solvers.failures import Failures
+from inferno_optimizer.solvers.goal_incumbent import GoalIncumbent
+from inferno_optimizer.solvers.goal_search import GoalProof, GoalStage
+from inferno_optimizer.solvers.goals import (
+    Floor,
+    Goal,
+    GoalKind,
+    GoalTolerance,
+    Reached,
+    goals_of,
+    served_entirely,
+)
 from inferno_optimizer.solvers.greedy import (
     at_most,
     entries_by_rank,
@@ -51,23 +62,12 @@ from inferno_optimizer.solvers.loads import (
     priorities_of,
     share_given_up,
 )
+from inferno_optimizer.solvers.one_more_card import WorthOfCards
 from inferno_optimizer.solvers.pairs_and_mixes import has_mixes_and_pairs, solve_pairs_and_mixes
 from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
-from inferno_optimizer.solvers.partial.goals import (
-    Floor,
-    Goal,
-    GoalKind,
-    GoalTolerance,
-    Reached,
-    goals_of,
-    served_entirely,
-)
-from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.rounding import filled
-from inferno_optimizer.solvers.partial.stage import GoalProof, GoalStage
-from inferno_optimizer.solvers.partial.warm_start import WarmStart
-from inferno_optimizer.solvers.partial.worth_of_cards import WorthOfCards
+from inferno_optimizer.solvers.problem import ReplicaProblem
+from inferno_optimizer.solvers.relaxation import WarmStart
+from inferno_optimizer.solvers.rounding import filled
 from inferno_optimizer.solvers.running import Running, lots_of
 from inferno_optimizer.system import SaturationPolicy
 

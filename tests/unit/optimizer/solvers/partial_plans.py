@@ -13,7 +13,7 @@ from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Solution
 from inferno_optimizer.solvers.params import DEFAULTS
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.problem import ReplicaProblem
 from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.system import Accelerator, Allocation, Options, SaturationPolicy, System
 from tests.unit.optimizer.oracles import value

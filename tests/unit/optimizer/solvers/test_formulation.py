@@ -12,10 +12,10 @@ import pytest
 from inferno_optimizer.errors import SolverError
 from inferno_optimizer.optimize import formulate_lp, optimize
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.partial.formulation import Formulation, formulate
-from inferno_optimizer.solvers.partial.goals import Floor, GoalKind, goals_of
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
+from inferno_optimizer.solvers.formulation import Formulation, formulate
+from inferno_optimizer.solvers.goals import Floor, GoalKind, goals_of
+from inferno_optimizer.solvers.neighbourhoods import Opening, best_of
+from inferno_optimizer.solvers.problem import ReplicaProblem
 from inferno_optimizer.system import SaturationPolicy
 from tests.unit.optimizer.solvers.partial_plans import problem_of, random_fleet, with_policy
 

@@ -14,10 +14,10 @@ import numpy as np
 from inferno_optimizer.errors import SolverError
 from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.partial.branch_and_dive import BranchAndDive, Tree
-from inferno_optimizer.solvers.partial.dive import Diver
-from inferno_optimizer.solvers.partial.formulation import formulate
-from inferno_optimizer.solvers.partial.goals import (
+from inferno_optimizer.solvers.diving import BranchAndDive, Diver, Tree
+from inferno_optimizer.solvers.formulation import formulate
+from inferno_optimizer.solvers.goal_incumbent import GoalIncumbent
+from inferno_optimizer.solvers.goals import (
     Floor,
     Goal,
     GoalKind,
@@ -25,16 +25,16 @@ from inferno_optimizer.solvers.partial.goals import (
     levels_before,
     raise_to,
 )
-from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
-from inferno_optimizer.solvers.partial.large_neighbourhood import (
+from inferno_optimizer.solvers.neighbourhoods import (
+    Found,
     LargeNeighbourhoods,
+    Opening,
+    best_of,
     everything,
     openings,
 )
-from inferno_optimizer.solvers.partial.relaxation import Relaxation, Vertex
-from inferno_optimizer.solvers.partial.rounding import roundings
-from inferno_optimizer.solvers.partial.warm_start import WarmStart
-from inferno_optimizer.solvers.partial.whole_replicas import Found, Opening, best_of
+from inferno_optimizer.solvers.relaxation import Relaxation, Vertex, WarmStart
+from inferno_optimizer.solvers.rounding import roundings
 
 
 class AllHeld:

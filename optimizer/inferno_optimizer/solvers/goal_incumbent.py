@@ -3,16 +3,16 @@
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import BoolArray, IntArray
-from inferno_optimizer.solvers.incumbent import UNKNOWN, ProgressObserver, SearchProgress
-from inferno_optimizer.solvers.partial.goals import (
+from inferno_optimizer.solvers.goals import (
     Floor,
     Goal,
     GoalKind,
     Reached,
     levels_of,
 )
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.rounding import filled, fitted, is_kept, lifted
+from inferno_optimizer.solvers.incumbent import UNKNOWN, ProgressObserver, SearchProgress
+from inferno_optimizer.solvers.problem import ReplicaProblem
+from inferno_optimizer.solvers.rounding import filled, fitted, is_kept, lifted
 
 
 class GoalIncumbent:

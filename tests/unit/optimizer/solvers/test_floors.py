@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.rounding import fitted, is_kept, lifted
+from inferno_optimizer.solvers.goals import Floor, Goal, GoalKind
+from inferno_optimizer.solvers.problem import ReplicaProblem
+from inferno_optimizer.solvers.rounding import fitted, is_kept, lifted
 from inferno_optimizer.system import Allocation, SaturationPolicy
 from tests.tiers import sampled
 from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy

@@ -12,9 +12,9 @@ import numpy as np
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import NO_LEVEL, SMALLEST_GAIN, OneMoreCard
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind, Reached, levels_of
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
+from inferno_optimizer.solvers.goals import Floor, Goal, GoalKind, Reached, levels_of
+from inferno_optimizer.solvers.neighbourhoods import Opening, best_of
+from inferno_optimizer.solvers.problem import ReplicaProblem
 
 PRICED = (GoalKind.SERVED, GoalKind.VALUE)
 """Goals to which a card has a price."""

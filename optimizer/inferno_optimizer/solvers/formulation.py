@@ -20,9 +20,9 @@ from inferno_optimizer.errors import SolverError
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW
+from inferno_optimizer.solvers.goals import Floor, Goal, GoalKind, least_shares
 from inferno_optimizer.solvers.loads import loads_of, loads_wanted, priorities_of
-from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind, least_shares
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.problem import ReplicaProblem
 from inferno_optimizer.solvers.running import Running
 
 

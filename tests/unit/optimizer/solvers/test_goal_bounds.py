@@ -14,8 +14,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.exact import Outcome, solve_goals
-from inferno_optimizer.solvers.partial.goals import GoalKind, Reached
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.goals import GoalKind, Reached
+from inferno_optimizer.solvers.problem import ReplicaProblem
 from inferno_optimizer.system import SaturationPolicy
 from tests.tiers import extended
 from tests.unit.optimizer.solvers.partial_plans import problem_of, tuned, with_policy

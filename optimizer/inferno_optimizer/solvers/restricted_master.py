@@ -12,7 +12,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
-from inferno_optimizer.solvers.partial.goals import (
+from inferno_optimizer.solvers.goals import (
     Floor,
     Goal,
     GoalKind,
@@ -21,7 +21,7 @@ from inferno_optimizer.solvers.partial.goals import (
     served_entirely,
     with_sum,
 )
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.problem import ReplicaProblem
 from inferno_optimizer.solvers.sparse import Entries, SparseMatrix
 
 KINDS = [*GoalKind]

@@ -8,14 +8,14 @@ import pytest
 
 from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.exact import Outcome, solve_goals
+from inferno_optimizer.solvers.goal_incumbent import GoalIncumbent
+from inferno_optimizer.solvers.goal_search import AllHeld
+from inferno_optimizer.solvers.goals import Goal, GoalKind
+from inferno_optimizer.solvers.neighbourhoods import Opening, best_of
 from inferno_optimizer.solvers.params import DEFAULTS
-from inferno_optimizer.solvers.partial.goals import Goal, GoalKind
-from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.rounding import filled
-from inferno_optimizer.solvers.partial.stage import AllHeld
-from inferno_optimizer.solvers.partial.warm_start import WarmStart
-from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
+from inferno_optimizer.solvers.problem import ReplicaProblem
+from inferno_optimizer.solvers.relaxation import WarmStart
+from inferno_optimizer.solvers.rounding import filled
 from inferno_optimizer.system import Allocation, SaturationPolicy, System
 from tests.tiers import extended
 from tests.unit.optimizer.solvers.partial_plans import (

@@ -3,12 +3,11 @@
 import numpy as np
 
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.partial.goals import Goal, GoalKind
-from inferno_optimizer.solvers.partial.large_neighbourhood import around, between
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.relaxation import Basis, Relaxation, Start, Vertex
-from inferno_optimizer.solvers.partial.rounding import filled
-from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
+from inferno_optimizer.solvers.goals import Goal, GoalKind
+from inferno_optimizer.solvers.neighbourhoods import Opening, around, best_of, between
+from inferno_optimizer.solvers.problem import ReplicaProblem
+from inferno_optimizer.solvers.relaxation import Basis, Relaxation, Start, Vertex
+from inferno_optimizer.solvers.rounding import filled
 from inferno_optimizer.system import SaturationPolicy
 from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy
 from tests.unit.optimizer.systems import Demand, accelerators, system_of

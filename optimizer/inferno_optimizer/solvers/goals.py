@@ -8,7 +8,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.params import SolveParams
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.problem import ReplicaProblem
 
 
 class GoalKind(Enum):

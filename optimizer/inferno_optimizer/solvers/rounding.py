@@ -7,9 +7,9 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.partial.goals import Floor, GoalKind, held_shares, least_of
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.relaxation import Vertex
+from inferno_optimizer.solvers.goals import Floor, GoalKind, held_shares, least_of
+from inferno_optimizer.solvers.problem import ReplicaProblem
+from inferno_optimizer.solvers.relaxation import Vertex
 
 
 class Filling:

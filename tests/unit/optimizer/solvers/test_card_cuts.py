@@ -9,10 +9,10 @@ import pytest
 
 from inferno_optimizer.sizing.cards import Cards
 from inferno_optimizer.solvers.budget import Budget
+from inferno_optimizer.solvers.goals import Floor, Goal, GoalKind
 from inferno_optimizer.solvers.params import DEFAULTS
-from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind
-from inferno_optimizer.solvers.partial.problem import CardCuts
-from inferno_optimizer.solvers.partial.relaxation import Basis, Relaxation, Start
+from inferno_optimizer.solvers.problem import CardCuts
+from inferno_optimizer.solvers.relaxation import Basis, Relaxation, Start
 from inferno_optimizer.system import Accelerator, SaturationPolicy
 from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy
 from tests.unit.optimizer.systems import Demand, system_of
