@@ -9,6 +9,7 @@ Capacity that is too short is an answer, not an error. See `assignment.md`, sect
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -29,7 +30,7 @@ from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.curve import CurveRecorder
 from inferno_optimizer.solvers.failures import Failures
 from inferno_optimizer.solvers.goal_incumbent import GoalIncumbent
-from inferno_optimizer.solvers.goal_search import GoalProof, GoalStage
+from inferno_optimizer.solvers.goal_search import GoalProof, search_goal
 from inferno_optimizer.solvers.goals import (
     Floor,
     Goal,
@@ -264,8 +265,8 @@ class _GoalByGoal:
         goal = incumbent.goal
         shares = 1 if goal.kind is GoalKind.HELD else 2
         budget = self._budget.part(shares / (ahead + 1))
-        stage = GoalStage(incumbent, self._tolerance, self._start, budget)
-        proof = self._failures.attempt(str(goal), stage.run)
+        search = partial(search_goal, incumbent, self._tolerance, self._start, budget)
+        proof = self._failures.attempt(str(goal), search)
         if proof is None:
             is_value = goal.kind is GoalKind.VALUE
             proof = GoalProof(np.inf if is_value else goal.most(self._problem), self._floors)

@@ -99,7 +99,9 @@ class GoalIncumbent:
         """
         problem, goal = self.problem, self.goal
         if np.any(problem.used(counts) > problem.capacity):
-            fits = None if goal.kind is GoalKind.VALUE else self._fitted(counts)
+            fits = None
+            if goal.kind is not GoalKind.VALUE:
+                fits = fitted(problem, counts, self.floors, goal.level)
             if fits is None:
                 return False
             counts = fits
@@ -125,10 +127,6 @@ class GoalIncumbent:
         level = None if goal.kind is GoalKind.VALUE else goal.level
         value = float(problem.values(self.counts).sum())
         self._observe(SearchProgress(level, served, value, -bound))
-
-    def _fitted(self, counts: IntArray) -> IntArray | None:
-        """A plan that takes too many cards with less of the level."""
-        return fitted(self.problem, counts, self.floors, self.goal.level)
 
     def _lifted(self, counts: IntArray) -> IntArray | None:
         """A plan that misses a floor with more replicas for it; None if there is none better."""

@@ -6,13 +6,12 @@ enough: a tree and dives decide their columns, and a mixed integer program excha
 cases that the multipliers say lose the least by a change.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from inferno_optimizer.errors import SolverError
-from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.diving import BranchAndDive, Diver, Tree
 from inferno_optimizer.solvers.formulation import formulate
@@ -28,7 +27,6 @@ from inferno_optimizer.solvers.goals import (
 from inferno_optimizer.solvers.neighbourhoods import (
     Found,
     LargeNeighbourhoods,
-    Opening,
     best_of,
     everything,
     openings,
@@ -37,70 +35,84 @@ from inferno_optimizer.solvers.relaxation import Relaxation, Vertex, WarmStart
 from inferno_optimizer.solvers.rounding import roundings
 
 
-class AllHeld:
-    """The search for a plan that holds all of a level.
+@dataclass(frozen=True, slots=True)
+class GoalProof:
+    """What is proven of a goal.
+
+    Attributes
+    ----------
+    bound, floors
+        No plan that keeps the floors has more.
+    prices
+        What a card of each type is worth to the goal, shape (types,); None where that is unknown.
+    """
+
+    bound: float
+    floors: tuple[Floor, ...]
+    prices: FloatArray | None = None
+
+
+def search_goal(
+    incumbent: GoalIncumbent, tolerance: GoalTolerance, start: WarmStart, budget: Budget
+) -> GoalProof:
+    """Improve the plan of a goal, unless it has all that there is; what is proven.
 
     Parameters
     ----------
     incumbent
-        The best plan of the goal to hold the level.
+        The plan to begin with, its goal and the floors.
+    tolerance
+        How near to its bound the goal has to be.
     start
         Where relaxations begin.
     budget
         Work of the goal that remains.
     """
+    goal, floors = incumbent.goal, incumbent.floors
+    if goal.kind is GoalKind.HELD and not incumbent.has_all:
+        hold_all(incumbent, start, budget, exact=tolerance.exact)
+    most = np.inf if goal.kind is GoalKind.VALUE else goal.most(incumbent.problem)
+    if goal.kind is not GoalKind.VALUE and incumbent.has_all:
+        return GoalProof(most, floors)
+    if tolerance.exact:
+        bound = solve_everything(incumbent, goal, floors, budget)
+        return GoalProof(min(most, bound), floors)
+    proof = _GoalSearch(incumbent, tolerance, start, budget).improve()
+    return replace(proof, bound=min(most, proof.bound))
 
-    def __init__(self, incumbent: GoalIncumbent, start: WarmStart, budget: Budget) -> None:
-        goal, problem = incumbent.goal, incumbent.problem
-        self._incumbent, self._problem = incumbent, problem
-        self._start, self._budget = start, budget
-        self._serve = Goal(GoalKind.SERVED, goal.level)
-        self._floors = (*incumbent.floors, Floor(goal, goal.most(problem), whole=True))
 
-    def solve_everything(self) -> None:
-        """Solve all columns at once."""
-        solve_everything(self._incumbent, self._serve, self._floors, self._budget, np.inf)
+def hold_all(incumbent: GoalIncumbent, start: WarmStart, budget: Budget, *, exact: bool) -> None:
+    """Look for a plan in which all of a level that runs is held, and most of it is served.
 
-    def search(self) -> None:
-        """Round the relaxation, dive in it, then solve more and more of the problem."""
-        incumbent, goal, floors = self._incumbent, self._serve, self._floors
-        relaxation = self._start.relaxation(self._problem, goal, floors, incumbent.counts)
-        vertex = self._start.solved(relaxation, self._budget)
-        if vertex is None or vertex.missing > self._problem.params.whole:
+    If it is not to be `exact`, round the relaxation, dive in it, then solve more and more of the
+    problem.
+    """
+    held, problem = incumbent.goal, incumbent.problem
+    goal = Goal(GoalKind.SERVED, held.level)
+    floors = (*incumbent.floors, Floor(held, held.most(problem), whole=True))
+    if exact:
+        solve_everything(incumbent, goal, floors, budget, np.inf)
+        return
+    relaxation = start.relaxation(problem, goal, floors, incumbent.counts)
+    root = start.solved(relaxation, budget)
+    if root is None or root.missing > problem.params.whole:
+        return
+    for plan in roundings(problem, root, floors, goal.level, budget):
+        if incumbent.offer(plan) and incumbent.has_all:
             return
-        for plan in self._roundings(vertex):
-            if incumbent.offer(plan) and incumbent.has_all:
-                return
-        base, touched = self._dive(relaxation)
-        for opening in openings(incumbent, goal, floors, vertex, base, touched):
-            if incumbent.has_all or self._budget.is_over:
-                return
-            self._solve(opening)
-
-    def _dive(self, relaxation: Relaxation) -> tuple[IntArray, BoolArray]:
-        """Offer the plans of a dive; the last of them, and the cases that it decided."""
-        incumbent, problem = self._incumbent, self._problem
-        before = levels_before(incumbent.goal, problem)
-        diver = Diver(problem, relaxation, before, lambda: -np.inf, self._budget)
-        base, no_columns = incumbent.counts, np.zeros(len(problem.case), dtype=np.bool_)
-        for vertex in diver.dive(no_columns, problem.params.dive_parts[0]):
-            for plan in self._roundings(vertex):
-                base = plan
-                incumbent.offer(plan)
-        return base, diver.touched
-
-    def _roundings(self, vertex: Vertex) -> Iterator[IntArray]:
-        level = self._serve.level
-        return roundings(self._problem, vertex, self._floors, level, self._budget)
-
-    def _solve(self, opening: Opening) -> None:
-        """Offer the first plan of an opening that has all."""
-        known = self._incumbent.counts
-        found = best_of(
-            self._problem, self._serve, self._floors, opening, known, self._budget, np.inf
-        )
+    diver = Diver(problem, relaxation, levels_before(held, problem), lambda: -np.inf, budget)
+    base, no_columns = incumbent.counts, np.zeros(len(problem.case), dtype=np.bool_)
+    for vertex in diver.dive(no_columns, problem.params.dive_parts[0]):
+        for plan in roundings(problem, vertex, floors, goal.level, budget):
+            base = plan
+            incumbent.offer(plan)
+    for opening in openings(incumbent, goal, floors, root, base, diver.touched):
+        if incumbent.has_all or budget.is_over:
+            return
+        known = incumbent.counts
+        found = best_of(problem, goal, floors, opening, known, budget, np.inf)
         if found.counts is not None:
-            self._incumbent.offer(found.counts)
+            incumbent.offer(found.counts)
 
 
 def solve_everything(
@@ -122,37 +134,8 @@ def solve_everything(
     return found.bound
 
 
-@dataclass(frozen=True, slots=True)
-class GoalProof:
-    """What is proven of a goal.
-
-    Attributes
-    ----------
-    bound, floors
-        No plan that keeps the floors has more.
-    prices
-        What a card of each type is worth to the goal, shape (types,); None where that is unknown.
-    """
-
-    bound: float
-    floors: tuple[Floor, ...]
-    prices: FloatArray | None = None
-
-
-class GoalStage:
-    """The search for one goal.
-
-    Parameters
-    ----------
-    incumbent
-        The plan to begin with, its goal and the floors.
-    tolerance
-        How near to its bound the goal has to be.
-    start
-        Where relaxations begin.
-    budget
-        Work of the goal that remains.
-    """
+class _GoalSearch:
+    """The search for one goal of a large problem."""
 
     def __init__(
         self,
@@ -165,100 +148,67 @@ class GoalStage:
         self._tolerance, self._start, self._budget = tolerance, start, budget
         self._params = self._problem.params
         self._is_last_load = incumbent.is_last and incumbent.goal.kind is not GoalKind.VALUE
-        self._parts = LargeNeighbourhoods(incumbent, budget)
-        self._to_prove = budget.part(1 + self._params.proof * self._is_last_load)
 
-    def run(self) -> GoalProof:
-        """Improve the plan, unless it has all that there is; what is proven."""
-        if self._goal.kind is GoalKind.HELD:
-            self.hold_all()
-        if self._goal.kind is not GoalKind.VALUE and self._incumbent.has_all:
-            return GoalProof(self._goal.most(self._problem), self._incumbent.floors)
-        return self.maximize()
-
-    def hold_all(self) -> None:
-        """Look for a plan in which all of the level that runs is held, and most is served."""
-        if self._incumbent.has_all:
-            return
-        search = AllHeld(self._incumbent, self._start, self._budget)
-        if self._tolerance.exact:
-            search.solve_everything()
-        else:
-            search.search()
-
-    def maximize(self) -> GoalProof:
-        """Improve the plan as to the goal; what is proven."""
-        incumbent, goal, most = self._incumbent, self._goal, np.inf
-        if goal.kind is not GoalKind.VALUE:
-            most = goal.most(self._problem)
-        if self._tolerance.exact:
-            bound = solve_everything(incumbent, goal, incumbent.floors, self._budget)
-            return GoalProof(min(most, bound), incumbent.floors)
-        proof = self._improve()
-        return replace(proof, bound=min(most, proof.bound))
-
-    def _improve(self) -> GoalProof:
-        """Decide columns, round, and exchange replicas; what is proven."""
-        incumbent = self._incumbent
+    def improve(self) -> GoalProof:
+        """Bound, then improve until the plan is near enough; what is proven."""
+        incumbent, params, budget = self._incumbent, self._params, self._budget
         relaxation = self._start.relaxation(
             self._problem, self._goal, incumbent.floors, incumbent.counts
         )
-        params = self._params
         searched = params.searched_last if incumbent.is_last else params.searched
-        for_tree = self._budget.part(searched)
+        for_tree, to_prove = budget.part(searched), budget.part(1 + params.proof)
+
+        # Bound: of the plans that keep what was reached, and where the search begins, of those
+        # that keep the floors. The last level has no use for the first, and needs the time.
         raised = raise_to(incumbent.floors, incumbent.worth_of)
-        # The search of the last level has no use for this bound, and needs the time.
-        root = None if self._is_last_load else self._solved(relaxation, raised)
-        proof = GoalProof(np.inf, incumbent.floors)
-        if root is not None:
-            proof = GoalProof(root.bound, raised)
-        vertex = self._solved(relaxation, incumbent.floors)
+        root = None if self._is_last_load else self._solve(relaxation, raised)
+        bound = np.inf if root is None else root.bound
+        vertex = self._solve(relaxation, incumbent.floors)
         if vertex is None:
-            return proof
+            return GoalProof(bound, incumbent.floors if root is None else raised)
         incumbent.near = self._tolerance.near(self._goal, vertex.bound)
-        search = BranchAndDive(incumbent, relaxation, vertex, self._parts, for_tree, self._budget)
-        base = self._search(search, vertex)
-        bound = min(proof.bound, search.tree.bound)
-        self._refine(search, vertex, base, search.tree.bound if incumbent.is_last else bound)
-        if self._is_last_load:
-            relaxation.keep(raised)
-            bound = self._proven(relaxation, bound)
-        return GoalProof(max(bound, incumbent.worth), raised, vertex.prices)
 
-    def _solved(self, relaxation: Relaxation, floors: tuple[Floor, ...]) -> Vertex | None:
-        """The best vertex that keeps floors; None where there is no time or none."""
-        relaxation.keep(floors)
-        vertex = self._start.solved(relaxation, self._budget)
-        return None if vertex is None or vertex.missing > self._problem.params.whole else vertex
-
-    def _proven(self, relaxation: Relaxation, known: float) -> float:
-        """A bound of the plans that keep what was reached, by decisions on their relaxation."""
-        incumbent = self._incumbent
-        root = None if incumbent.near_enough(known) else relaxation.solve(self._to_prove)
-        if root is None or root.missing > self._problem.params.whole:
-            return known
-        tree = Tree(self._problem, relaxation, root, self._to_prove)
-        while not incumbent.near_enough(min(known, tree.bound)):
-            if not tree.branch(incumbent.worth, incumbent.near):
-                break
-        return min(known, tree.bound)
-
-    def _search(self, search: BranchAndDive, vertex: Vertex) -> IntArray:
-        """Round, solve around vertices, and dive; the best plan, if it does not keep a floor."""
-        incumbent, tree = self._incumbent, search.tree
+        # Improve: round, solve around vertices, and dive in the nodes of the tree.
+        parts = LargeNeighbourhoods(incumbent, budget)
+        search = BranchAndDive(incumbent, relaxation, vertex, parts, for_tree, budget)
+        tree = search.tree
         search.offer_roundings(vertex)
         is_far = self._is_far(tree.bound)
         if is_far:
             search.dive_around()
             search.dive_first()
         if not search.branch_at_first() and not self._is_far(tree.bound):
-            self._parts.solve_around(tree.vertices(self._params.surroundings), tree.bound)
+            parts.solve_around(tree.vertices(params.surroundings), tree.bound)
         base = incumbent.counts
         if self._misses(tree.bound, 1):  # else later levels need the time
             if not is_far:
                 search.dive_around()
             base = search.decide()
-        return base
+        bound = min(bound, tree.bound)
+        self._refine(search, vertex, base, tree.bound if incumbent.is_last else bound)
+
+        if self._is_last_load:
+            relaxation.keep(raised)
+            bound = self._prove(relaxation, bound, to_prove)
+        return GoalProof(max(bound, incumbent.worth), raised, vertex.prices)
+
+    def _solve(self, relaxation: Relaxation, floors: tuple[Floor, ...]) -> Vertex | None:
+        """The best vertex that keeps floors; None where there is no time or none."""
+        relaxation.keep(floors)
+        vertex = self._start.solved(relaxation, self._budget)
+        return None if vertex is None or vertex.missing > self._params.whole else vertex
+
+    def _prove(self, relaxation: Relaxation, known: float, budget: Budget) -> float:
+        """A bound of the plans that keep what was reached, by decisions on their relaxation."""
+        incumbent = self._incumbent
+        root = None if incumbent.near_enough(known) else relaxation.solve(budget)
+        if root is None or root.missing > self._params.whole:
+            return known
+        tree = Tree(self._problem, relaxation, root, budget)
+        while not incumbent.near_enough(min(known, tree.bound)):
+            if not tree.branch(incumbent.worth, incumbent.near):
+                break
+        return min(known, tree.bound)
 
     def _is_far(self, bound: float) -> bool:
         """Whether so much of a load is missing that plans around a vertex are hardly of use."""

@@ -9,7 +9,7 @@ import pytest
 from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.exact import Outcome, solve_goals
 from inferno_optimizer.solvers.goal_incumbent import GoalIncumbent
-from inferno_optimizer.solvers.goal_search import AllHeld
+from inferno_optimizer.solvers.goal_search import hold_all
 from inferno_optimizer.solvers.goals import Goal, GoalKind
 from inferno_optimizer.solvers.neighbourhoods import Opening, best_of
 from inferno_optimizer.solvers.params import DEFAULTS
@@ -78,7 +78,7 @@ def test_all_that_runs_is_held_on_cards_where_rounding_alone_does_not_find_that(
     first = filled(problem, nothing, everybody, only_hold=True)
     incumbent = GoalIncumbent(problem, Goal(GoalKind.HELD, 0), (), (), first)
 
-    AllHeld(incumbent, WarmStart(problem), Budget.of(SECONDS)).search()
+    hold_all(incumbent, WarmStart(problem), Budget.of(SECONDS), exact=False)
 
     assert problem.load(problem.holding(first)) < held * (1 - 1e-9)
     assert np.all(problem.used(incumbent.counts) <= problem.capacity)
