@@ -1,10 +1,14 @@
-"""A dive: from a vertex of the relaxation down to one that splits no case.
+"""A tree in which columns of large cases are decided, and dives in its nodes that make plans.
 
-Split cases get the column that they have most of, the largest first, and those that are as large
-and not split keep theirs. The relaxation is solved again after each decision, so that all smaller
-ones make up for it. Where it cannot keep the floors, fewer cases are decided at a time, at last one
-without those that are as large; if that is too many, the dive turns back: the case loses that
-column instead, or the one that was decided before it.
+The tree takes the node of the best bound first [A. H. Land, A. G. Doig, *An automatic method of
+solving discrete programming problems*, Econometrica 28 (1960) 497-520]. A dive goes from a vertex
+of the relaxation down to one that splits no case [R. Sadykov, F. Vanderbeck, A. Pessoa, I. Tahiri,
+E. Uchoa, *Primal heuristics for branch and price: the assets of diving methods*, INFORMS Journal on
+Computing 31 (2019) 251-267]. Split cases get the column that they have most of, the largest first,
+and those that are as large and not split keep theirs. The relaxation is solved again after each
+decision, so that all smaller ones make up for it. Where it cannot keep the floors, fewer cases are
+decided at a time, at last one without those that are as large; if that is too many, the dive turns
+back: the case loses that column instead, or the one that was decided before it.
 
 Where several decisions in turn lose nothing, many cases have the same choice, and each of them is
 split in place of the last one: they keep their columns, too.
@@ -151,26 +155,26 @@ class Diver:
         """
         path: Path = []
         turns, self._least, self._in_vain = self._params.dive_turns, self._least_of(), 0
-        vertex = self._solved(forbidden)
+        vertex = self._solve(forbidden)
         while vertex is not None:
             split = split_cases(self._problem, vertex)
             self.touched[split] = True
             if not len(split):
                 yield vertex
-                yield self._with_whole(vertex, forbidden)
+                yield self._make_whole(vertex, forbidden)
                 return
             path.append((vertex, forbidden))
-            vertex, forbidden = self._decided(vertex, forbidden, split, parts)
+            vertex, forbidden = self._decide(vertex, forbidden, split, parts)
             while vertex is None and path and turns > 0:
                 turns -= 1
-                vertex, forbidden = self._turned(*path.pop())
+                vertex, forbidden = self._turn_back(*path.pop())
 
-    def _solved(self, forbidden: BoolArray, fixed: dict[int, float] | None = None) -> Vertex | None:
+    def _solve(self, forbidden: BoolArray, fixed: dict[int, float] | None = None) -> Vertex | None:
         """The vertex without some columns; None where a floor is missed, or nothing is gained."""
         vertex = self._relaxation.solve(self._budget, forbidden, fixed or {}, least=self._least)
         return vertex if vertex is not None and vertex.missing <= self._params.some else None
 
-    def _decided(
+    def _decide(
         self, vertex: Vertex, forbidden: BoolArray, split: IntArray, parts: int
     ) -> tuple[Vertex | None, BoolArray]:
         """The vertex where as many cases as possible have only the column they have most of."""
@@ -179,7 +183,7 @@ class Diver:
             decided = self._with_main_columns(vertex, forbidden, cases)
             stay = decided | self._others(vertex, cases[-1])
             for columns in (stay, decided) if len(cases) == 1 else (stay,):
-                found = self._solved(columns)
+                found = self._solve(columns)
                 if found is not None:
                     loses = found.bound < vertex.bound - self._params.rounding * abs(vertex.bound)
                     self._in_vain = 0 if loses else self._in_vain + 1
@@ -203,14 +207,14 @@ class Diver:
             decided[other_columns(self._problem, vertex, case)] = True
         return decided
 
-    def _turned(self, vertex: Vertex, forbidden: BoolArray) -> tuple[Vertex | None, BoolArray]:
+    def _turn_back(self, vertex: Vertex, forbidden: BoolArray) -> tuple[Vertex | None, BoolArray]:
         """The vertex where the largest split case cannot have the column that it has most of."""
         case = int(split_cases(self._problem, vertex)[0])
         other = forbidden.copy()
         other[main_column(self._problem, vertex, case)] = True
-        return self._solved(other), other
+        return self._solve(other), other
 
-    def _with_whole(self, vertex: Vertex, forbidden: BoolArray) -> Vertex:
+    def _make_whole(self, vertex: Vertex, forbidden: BoolArray) -> Vertex:
         """The same with whole replicas of some cases, of as many at once as possible."""
         problem, fixed, params = self._problem, dict[int, float](), self._params
         allowed, at_once, failures = self._whole[problem.case], len(problem.case), 0
@@ -225,7 +229,7 @@ class Diver:
             self.touched[problem.case[columns]] = True
             order = np.argsort(-problem.weight[problem.case[columns]], kind="stable")
             columns = columns[order][:at_once]
-            found, more = self._with_these_whole(forbidden, fixed, columns, amounts[columns])
+            found, more = self._make_these_whole(forbidden, fixed, columns, amounts[columns])
             if found is not None:
                 vertex, fixed, at_once = found, more, 2 * at_once
                 continue
@@ -235,7 +239,7 @@ class Diver:
             at_once = max(len(columns) // 2, 1)
         return vertex
 
-    def _with_these_whole(
+    def _make_these_whole(
         self,
         forbidden: BoolArray,
         fixed: dict[int, float],
@@ -246,7 +250,7 @@ class Diver:
         for replicas in (np.rint(amounts), np.ceil(amounts), np.floor(amounts)):
             shares = (replicas / self._problem.full[columns]).tolist()
             more = {**fixed, **dict(zip(columns.tolist(), shares, strict=True))}
-            found = self._solved(forbidden, more)
+            found = self._solve(forbidden, more)
             if found is not None:
                 return found, more
         return None, fixed

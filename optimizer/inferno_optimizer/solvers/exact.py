@@ -68,7 +68,7 @@ from inferno_optimizer.solvers.pairs_and_mixes import has_mixes_and_pairs, solve
 from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
 from inferno_optimizer.solvers.problem import ReplicaProblem
 from inferno_optimizer.solvers.relaxation import WarmStart
-from inferno_optimizer.solvers.rounding import filled
+from inferno_optimizer.solvers.rounding import fill_columns
 from inferno_optimizer.solvers.running import Running, lots_of
 from inferno_optimizer.system import SaturationPolicy
 
@@ -238,8 +238,8 @@ class _GoalByGoal:
         problem = self._problem
         if goal.kind is GoalKind.HELD:
             of_level = problem.level == goal.level
-            counts = filled(problem, self._counts, of_level, only_hold=True)
-            self._counts = filled(problem, counts, of_level, only_hold=False)
+            counts = fill_columns(problem, self._counts, of_level, only_hold=True)
+            self._counts = fill_columns(problem, counts, of_level, only_hold=False)
             return
         cases = served_entirely(problem, self._floors)
         if np.array_equal(cases, self._entire):  # a new problem would count its cards again

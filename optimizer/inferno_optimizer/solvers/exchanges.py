@@ -1,8 +1,10 @@
 """Other rows for several servers of a plan at a time: more are served, or the value falls.
 
 The greedy solver takes nothing back: a server that comes late gets nothing, or stays on dear cards,
-where one that came before it would give up cards for little. See `assignment.md`, section
-"Exchanges".
+where one that came before it would give up cards for little. A server that takes a row lets others
+move, which let others move [F. Glover, *Ejection chains, reference structures and alternating path
+methods for traveling salesman problems*, Discrete Applied Mathematics 65 (1996) 223-253]. See
+`assignment.md`, section "Exchanges".
 """
 
 from collections.abc import Collection, Iterable
@@ -16,7 +18,7 @@ from inferno_optimizer.solvers.assignment import NO_ROW, Assignment
 from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
 
 
-def with_more_served(
+def serve_more(
     candidates: Candidates, capacity: IntArray, plan: Assignment, params: SolveParams = DEFAULTS
 ) -> Assignment:
     """The plan after the first exchanges that serve more; who is served entirely stays so."""
@@ -25,7 +27,7 @@ def with_more_served(
     return exchanges.plan()
 
 
-def exchanged(
+def exchange_rows(
     candidates: Candidates,
     capacity: IntArray,
     plan: Assignment,

@@ -1,4 +1,7 @@
-"""The incumbent of a goal: the best plan so far. Here, and nowhere else, is a plan accepted."""
+"""The incumbent of a goal: the best plan so far. Here, and nowhere else, is a plan accepted.
+
+The word is that of branch and bound [L. A. Wolsey, *Integer Programming*, 1998, chapter 7].
+"""
 
 import numpy as np
 
@@ -12,7 +15,7 @@ from inferno_optimizer.solvers.goals import (
 )
 from inferno_optimizer.solvers.incumbent import UNKNOWN, ProgressObserver, SearchProgress
 from inferno_optimizer.solvers.problem import ReplicaProblem
-from inferno_optimizer.solvers.rounding import filled, fitted, is_kept, lifted
+from inferno_optimizer.solvers.rounding import fill_columns, is_kept, lift_to_floors, make_fit
 
 
 class GoalIncumbent:
@@ -101,14 +104,14 @@ class GoalIncumbent:
         if np.any(problem.used(counts) > problem.capacity):
             fits = None
             if goal.kind is not GoalKind.VALUE:
-                fits = fitted(problem, counts, self.floors, goal.level)
+                fits = make_fit(problem, counts, self.floors, goal.level)
             if fits is None:
                 return False
             counts = fits
         if goal.kind is not GoalKind.VALUE:
-            counts = filled(problem, counts, levels_of(goal, problem), only_hold=False)
+            counts = fill_columns(problem, counts, levels_of(goal, problem), only_hold=False)
         if not all(is_kept(problem, floor, counts) for floor in self.floors):
-            repaired = self._lifted(counts)
+            repaired = self._repair(counts)
             if repaired is None:
                 return False
             counts = repaired
@@ -128,12 +131,12 @@ class GoalIncumbent:
         value = float(problem.values(self.counts).sum())
         self._observe(SearchProgress(level, served, value, -bound))
 
-    def _lifted(self, counts: IntArray) -> IntArray | None:
+    def _repair(self, counts: IntArray) -> IntArray | None:
         """A plan that misses a floor with more replicas for it; None if there is none better."""
         problem, goal = self.problem, self.goal
         if goal.kind is GoalKind.VALUE or goal.worth(problem, counts) <= self.worth:
             return None
-        repaired = lifted(problem, counts, self.floors, goal.level)
+        repaired = lift_to_floors(problem, counts, self.floors, goal.level)
         if repaired is None or goal.worth(problem, repaired) <= self.worth:
             return None
-        return filled(problem, repaired, levels_of(goal, problem), only_hold=False)
+        return fill_columns(problem, repaired, levels_of(goal, problem), only_hold=False)

@@ -1,9 +1,11 @@
-"""The search for one goal, and what it proves.
+"""The search for one goal: bound, improve until near, prove.
 
 A small problem is solved at once. Of a larger one the linear relaxation proves a bound, and leaves
 few servers split: as many as there are types of cards and floors. Then, until the plan is near
 enough: a tree and dives decide their columns, and a mixed integer program exchanges replicas of the
-cases that the multipliers say lose the least by a change.
+cases that lose the least by a change, as the multipliers say. That is branch and price [C. Barnhart
+et al., *Branch-and-price: column generation for solving huge integer programs*, Operations Research
+46 (1998) 316-329], with columns that are all known: pricing looks through them.
 """
 
 from dataclasses import dataclass, replace
@@ -27,9 +29,9 @@ from inferno_optimizer.solvers.goals import (
 from inferno_optimizer.solvers.neighbourhoods import (
     Found,
     LargeNeighbourhoods,
-    best_of,
-    everything,
+    open_everything,
     openings,
+    solve_opening,
 )
 from inferno_optimizer.solvers.relaxation import Relaxation, Vertex, WarmStart
 from inferno_optimizer.solvers.rounding import roundings
@@ -94,7 +96,7 @@ def hold_all(incumbent: GoalIncumbent, start: WarmStart, budget: Budget, *, exac
         solve_everything(incumbent, goal, floors, budget, np.inf)
         return
     relaxation = start.relaxation(problem, goal, floors, incumbent.counts)
-    root = start.solved(relaxation, budget)
+    root = start.solve(relaxation, budget)
     if root is None or root.missing > problem.params.whole:
         return
     for plan in roundings(problem, root, floors, goal.level, budget):
@@ -110,7 +112,7 @@ def hold_all(incumbent: GoalIncumbent, start: WarmStart, budget: Budget, *, exac
         if incumbent.has_all or budget.is_over:
             return
         known = incumbent.counts
-        found = best_of(problem, goal, floors, opening, known, budget, np.inf)
+        found = solve_opening(problem, goal, floors, opening, known, budget, np.inf)
         if found.counts is not None:
             incumbent.offer(found.counts)
 
@@ -125,7 +127,7 @@ def solve_everything(
     """Offer the best plan of all columns; what no plan exceeds. Where HiGHS fails, CBC finds it."""
     problem, known = incumbent.problem, incumbent.counts
     try:
-        found = best_of(problem, goal, floors, everything(incumbent), known, budget, gap)
+        found = solve_opening(problem, goal, floors, open_everything(incumbent), known, budget, gap)
     except SolverError:
         counts = formulate(problem, goal, floors).solve_with_cbc(budget.seconds_left)
         found = Found(counts, np.inf)
@@ -195,7 +197,7 @@ class _GoalSearch:
     def _solve(self, relaxation: Relaxation, floors: tuple[Floor, ...]) -> Vertex | None:
         """The best vertex that keeps floors; None where there is no time or none."""
         relaxation.keep(floors)
-        vertex = self._start.solved(relaxation, self._budget)
+        vertex = self._start.solve(relaxation, self._budget)
         return None if vertex is None or vertex.missing > self._params.whole else vertex
 
     def _prove(self, relaxation: Relaxation, known: float, budget: Budget) -> float:

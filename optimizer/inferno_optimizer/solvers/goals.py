@@ -1,4 +1,9 @@
-"""What is maximized or minimized one after the other, and what later goals keep of it."""
+"""What is maximized or minimized one after the other, and what later goals keep of it.
+
+This is the method of lexicographic optimization, in which a goal may be given up within a tolerance
+[M. Ehrgott, *Multicriteria Optimization*, 2005, chapter 5; F. M. Waltz, *An engineering approach:
+hierarchical optimization criteria*, IEEE Transactions on Automatic Control 12 (1967) 179-180].
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

@@ -1,4 +1,13 @@
-"""Whole replicas: the columns that are open as a mixed integer program, all others as they are."""
+"""Large neighbourhood search: parts of the problem are solved again, all others are as they are.
+
+A part is a restricted mixed integer program of the columns that are open [P. Shaw, *Using
+constraint programming and local search methods to solve vehicle routing problems*, CP 1998]. The
+parts lie around the incumbent, around a vertex of the relaxation (RENS) [T. Berthold, *RENS: the
+optimal rounding*, Mathematical Programming Computation 6 (2014) 33-54], or between both (RINS)
+[E. Danna, E. Rothberg, C. Le Pape, *Exploring relaxation induced neighborhoods to improve MIP
+solutions*, Mathematical Programming 102 (2005) 71-90]. Cases that lose the least by a change, as
+the multipliers say, are open first.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +32,7 @@ from inferno_optimizer.solvers.goals import (
 from inferno_optimizer.solvers.groups import rank_in_group
 from inferno_optimizer.solvers.problem import ReplicaProblem
 from inferno_optimizer.solvers.relaxation import Vertex
-from inferno_optimizer.solvers.rounding import whole_of
+from inferno_optimizer.solvers.rounding import keep_whole
 from inferno_optimizer.solvers.sparse import Entries, SparseMatrix
 
 FAILURES = (
@@ -50,7 +59,7 @@ class Found:
     bound: float
 
 
-def best_of(
+def solve_opening(
     problem: ReplicaProblem,
     goal: Goal,
     floors: tuple[Floor, ...],
@@ -388,7 +397,7 @@ class _Program:
         return values
 
 
-def by_loss(
+def order_by_loss(
     problem: ReplicaProblem, vertex: Vertex, counts: IntArray, least: FloatArray
 ) -> IntArray:
     """The cases, those first that lose the least by a small change; of each type in turn.
@@ -421,7 +430,7 @@ def few_columns(problem: ReplicaProblem, vertex: Vertex, counts: IntArray, most:
     return few & np.isfinite(vertex.lost)
 
 
-def between(problem: ReplicaProblem, vertex: Vertex, counts: IntArray, most: int) -> BoolArray:
+def open_between(problem: ReplicaProblem, vertex: Vertex, counts: IntArray, most: int) -> BoolArray:
     """Columns of the cases in which a plan and a vertex differ: what both have, and a few more.
 
     See `assignment.md`, section "Exact: one problem, one search", and its source [8].
@@ -433,7 +442,7 @@ def between(problem: ReplicaProblem, vertex: Vertex, counts: IntArray, most: int
     return few & problem.columns_of(cases)
 
 
-def around(
+def open_around(
     problem: ReplicaProblem,
     vertex: Vertex,
     least: FloatArray,
@@ -454,8 +463,8 @@ def around(
     cases, most
         How many cases that are not split are open, and columns of each.
     """
-    counts, some = whole_of(problem, vertex)
-    order = by_loss(problem, vertex, counts, least)
+    counts, some = keep_whole(problem, vertex)
+    order = order_by_loss(problem, vertex, counts, least)
     some[order[matter[order]][:cases]] = True
     few = few_columns(problem, vertex, counts, most) | (vertex.amounts > problem.params.rounding)
     return few & problem.columns_of(some & matter), counts
@@ -468,13 +477,13 @@ def part_of_cards(problem: ReplicaProblem, counts: IntArray) -> FloatArray:
     return np.bincount(problem.case[entries.owner], part, len(problem.cases)).astype(np.float64)
 
 
-def largest_first(problem: ReplicaProblem, counts: IntArray, matter: BoolArray) -> IntArray:
+def order_largest_first(problem: ReplicaProblem, counts: IntArray, matter: BoolArray) -> IntArray:
     """The cases, those first that matter and have the largest part of the cards of a type."""
     parts = np.where(matter, part_of_cards(problem, counts), 0.0)
     return np.argsort(-parts, kind="stable")
 
 
-def short_first(problem: ReplicaProblem, counts: IntArray, level: int) -> IntArray:
+def order_short_first(problem: ReplicaProblem, counts: IntArray, level: int) -> IntArray:
     """Cases of a level that are not served entirely, those first that miss the most load."""
     missing = problem.weight * (1 - problem.served(counts))
     short = np.flatnonzero((missing > 0) & (problem.level == level))
@@ -503,7 +512,7 @@ class LargeNeighbourhoods:
         goal, floors, known = incumbent.goal, incumbent.floors, incumbent.counts
         budget.spend(self._params.plan * len(known))
         gap = incumbent.near * self._params.near_part
-        found = best_of(self._problem, goal, floors, opening, known, budget, gap)
+        found = solve_opening(self._problem, goal, floors, opening, known, budget, gap)
         if found.counts is not None:
             incumbent.offer(found.counts)
 
@@ -516,7 +525,7 @@ class LargeNeighbourhoods:
         matter, least = incumbent.matter, least_of(self._problem, incumbent.floors)
         for vertex in vertices:
             before = incumbent.worth
-            columns, counts = around(
+            columns, counts = open_around(
                 self._problem,
                 vertex,
                 least,
@@ -533,7 +542,7 @@ class LargeNeighbourhoods:
     def solve_close(self, vertex: Vertex) -> None:
         """Solve the few cases that lose the least by a change from a vertex that splits no case."""
         incumbent, params = self._incumbent, self._params
-        columns, counts = around(
+        columns, counts = open_around(
             self._problem,
             vertex,
             least_of(self._problem, incumbent.floors),
@@ -546,7 +555,7 @@ class LargeNeighbourhoods:
     def meet(self, vertex: Vertex, share: float) -> None:
         """Solve the cases again of which the plan has other replicas than a vertex."""
         problem, incumbent = self._problem, self._incumbent
-        columns = between(problem, vertex, incumbent.counts, self._params.open_columns_around)
+        columns = open_between(problem, vertex, incumbent.counts, self._params.open_columns_around)
         columns &= problem.columns_of(incumbent.matter)
         self.solve(Opening(columns, incumbent.counts), share)
 
@@ -556,7 +565,9 @@ class LargeNeighbourhoods:
         matter = levels_of(incumbent.goal, problem)
         # Less important ones may have what it takes.
         matter[problem.case[incumbent.counts > 0]] = True
-        order = by_loss(problem, vertex, incumbent.counts, least_of(problem, incumbent.floors))
+        order = order_by_loss(
+            problem, vertex, incumbent.counts, least_of(problem, incumbent.floors)
+        )
         order = order[matter[order]]
         few, failures = self._params.exchanged, 0
         numbers = np.random.default_rng(len(incumbent.reached))
@@ -580,8 +591,8 @@ class LargeNeighbourhoods:
         """A few cases that lose little, that are large, or that are short; shape (cases,)."""
         problem, incumbent = self._problem, self._incumbent
         cases = np.zeros(len(problem.cases), dtype=np.bool_)
-        largest = largest_first(problem, incumbent.counts, matter)
-        short = short_first(problem, incumbent.counts, incumbent.goal.level)[
+        largest = order_largest_first(problem, incumbent.counts, matter)
+        short = order_short_first(problem, incumbent.counts, incumbent.goal.level)[
             : self._params.exchanged
         ]
         for among in (order, largest, short):
@@ -590,7 +601,7 @@ class LargeNeighbourhoods:
         return cases
 
 
-def everything(incumbent: GoalIncumbent) -> Opening:
+def open_everything(incumbent: GoalIncumbent) -> Opening:
     """All columns that matter to a goal."""
     problem = incumbent.problem
     nothing = np.zeros(len(problem.case), dtype=np.int64)
@@ -622,7 +633,7 @@ def openings(
     """
     problem = incumbent.problem
     matter = incumbent.matter
-    order = by_loss(problem, vertex, base, least_of(problem, floors))
+    order = order_by_loss(problem, vertex, base, least_of(problem, floors))
     order = order[matter[order]]
     for most in problem.params.open_cases:
         counts = incumbent.counts

@@ -1,7 +1,7 @@
 """What one more card of each type is worth.
 
 The multipliers of the linear relaxation estimate it [A. M. Geoffrion, *Lagrangean relaxation for
-integer programming*, 1974]; a small problem whose plan is the best is solved again with each.
+integer programming*, Mathematical Programming Study 2 (1974) 82-114]; a small problem whose plan is the best is solved again with each.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import NO_LEVEL, SMALLEST_GAIN, OneMoreCard
 from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.goals import Floor, Goal, GoalKind, Reached, levels_of
-from inferno_optimizer.solvers.neighbourhoods import Opening, best_of
+from inferno_optimizer.solvers.neighbourhoods import Opening, solve_opening
 from inferno_optimizer.solvers.problem import ReplicaProblem
 
 PRICED = (GoalKind.SERVED, GoalKind.VALUE)
@@ -99,7 +99,7 @@ class WorthOfCards:
         before = self._worth(goal)
         matter = problem.columns_of(levels_of(goal, problem))
         opening = Opening(matter, np.zeros_like(self.counts))
-        best = best_of(problem, goal, floors, opening, self.counts, budget)
+        best = solve_opening(problem, goal, floors, opening, self.counts, budget)
         after = before if best.counts is None else goal.worth(problem, best.counts)
         rounding = problem.params.solved * max(1.0, abs(before))
         if best.bound - after > rounding:

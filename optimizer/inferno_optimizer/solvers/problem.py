@@ -2,7 +2,10 @@
 
 See `assignment.md`, section "Exact: one problem, one search". A column is a usable row of the
 candidate table; or, with the policy `Hold`, what runs now on accelerators without a usable row.
-Levels are the priorities in use, the most important first.
+Levels are the priorities in use, the most important first. It is a generalized assignment problem
+[S. Martello, P. Toth, *Knapsack Problems*, 1990, chapter 7], whose capacities are sharpened by
+mixed integer rounding [H. Marchand, L. A. Wolsey, *Aggregation and mixed integer rounding to solve
+MIPs*, Operations Research 49 (2001) 363-371].
 """
 
 from collections import Counter

@@ -1,8 +1,12 @@
 """The linear relaxation of a goal: columns with amounts from 0 to 1, by column generation.
 
-HiGHS gets the columns of the last goal and of the known plan. Those of all others that would
-improve the solution, at the multipliers that it finds, follow, until there are none. The
-multipliers prove a bound at any time: that of a Lagrangian relaxation.
+The restricted master gets the columns of the last goal and of the known plan. Pricing adds those of
+all others with a negative reduced cost, at the multipliers that HiGHS finds, until there are none.
+The multipliers prove a bound at any time: that of a Lagrangian relaxation [A. M. Geoffrion,
+*Lagrangean relaxation for integer programming*, Mathematical Programming Study 2 (1974) 82-114].
+
+A relaxation begins at the columns and the basis of the one that was solved last; one of many cases
+at those of a sample.
 """
 
 from collections.abc import Mapping
@@ -18,7 +22,7 @@ from inferno_optimizer.solvers.budget import UNLIMITED, Budget
 from inferno_optimizer.solvers.goals import Floor, Goal, GoalKind, with_sum
 from inferno_optimizer.solvers.groups import rank_in_group
 from inferno_optimizer.solvers.problem import ReplicaProblem
-from inferno_optimizer.solvers.restricted_master import KINDS, LinearProgram, unit_of
+from inferno_optimizer.solvers.restricted_master import KINDS, RestrictedMaster, unit_of
 
 OPTIMAL = highspy.HighsModelStatus.kOptimal
 TOO_MANY_STEPS = highspy.HighsModelStatus.kIterationLimit
@@ -158,7 +162,7 @@ class Relaxation:
         start: Start,
     ) -> None:
         self.problem, self.goal, self.floors = problem, goal, floors
-        self._program = program = LinearProgram(problem, goal, floors)
+        self._program = program = RestrictedMaster(problem, goal, floors)
         self._active = (start.known | self._first_of_each_case()) & program.open
         self._order = np.flatnonzero(self._active)
         self._forbidden = np.zeros_like(program.open)
@@ -561,7 +565,7 @@ class WarmStart:
         start = replace(self._start, known=self._start.known | (counts > 0))
         return Relaxation(problem, goal, floors, start)
 
-    def solved(self, relaxation: Relaxation, budget: Budget) -> Vertex | None:
+    def solve(self, relaxation: Relaxation, budget: Budget) -> Vertex | None:
         """The best vertex; the next relaxation begins there."""
         many = int(np.count_nonzero(relaxation.matter)) >= self._params.sampled_from
         vertex = relaxation.solve(budget, steps=self._params.few_steps if many else UNLIMITED)

@@ -1,8 +1,9 @@
-"""The rows and columns of the linear relaxation of a goal, as HiGHS gets them.
+"""The restricted master: rows and columns of the linear relaxation of a goal, as HiGHS gets them.
 
 A column has an amount from 0 to its limit, a share of its case. There is a row for each case, for
 what a case must have, for what is held of it, for each type of card, for each cut of these, and for
-each floor with a sum.
+each floor with a sum. HiGHS has some of the columns at first [G. Desaulniers, J. Desrosiers, M. M.
+Solomon, *Column Generation*, 2005, chapter 1]; `relaxation.py` finds the others.
 """
 
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ class _Rows:
     count: int
 
 
-class LinearProgram:
+class RestrictedMaster:
     """The program of a goal that keeps floors.
 
     Parameters

@@ -1,4 +1,10 @@
-"""Whole replicas from a vertex of the relaxation: split cases get one column, others make room."""
+"""Whole replicas from a vertex of the relaxation: split cases get one column, others make room.
+
+A vertex splits as many cases at most as there are rows for cards and floors, so that to round it is
+near the best [J. F. Benders, J. A. E. E. van Nunen, *A property of assignment type mixed integer
+linear programming problems*, Operations Research Letters 2 (1983) 47-52]. What does not fit, or
+misses a floor, is repaired; what is left is given to those that can use it.
+"""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -112,7 +118,7 @@ class Filling:
             self._left[card_type] -= replicas * count
 
 
-def filled(
+def fill_columns(
     problem: ReplicaProblem, counts: IntArray, cases: BoolArray, *, only_hold: bool
 ) -> IntArray:
     """The plan with what is left given to some cases, the most load for the cards first."""
@@ -154,7 +160,7 @@ def _missing(problem: ReplicaProblem, floor: Floor, counts: IntArray) -> float:
     return floor.load - floor.goal.worth(problem, counts)
 
 
-def lifted(
+def lift_to_floors(
     problem: ReplicaProblem, counts: IntArray, floors: tuple[Floor, ...], level: int
 ) -> IntArray | None:
     """The plan with more replicas for the floors that it misses; None if that is not possible.
@@ -212,7 +218,7 @@ def _reach(
     return missing <= _rounding(problem, floor)
 
 
-def fitted(
+def make_fit(
     problem: ReplicaProblem, counts: IntArray, floors: tuple[Floor, ...], level: int
 ) -> IntArray | None:
     """The plan with less of a level, so that it fits; None if that does not suffice."""
@@ -301,7 +307,7 @@ def _make_room(
     return True
 
 
-def whole_of(problem: ReplicaProblem, vertex: Vertex) -> tuple[IntArray, BoolArray]:
+def keep_whole(problem: ReplicaProblem, vertex: Vertex) -> tuple[IntArray, BoolArray]:
     """Replicas of the cases that are not split, and which cases are."""
     amounts, whole = vertex.amounts * problem.full, problem.params.whole
     counts = np.rint(amounts).astype(np.int64)
@@ -322,14 +328,14 @@ def roundings(
     """Plans close to a vertex, in which a level may have less than there."""
     least, held = least_of(problem, floors), held_shares(problem, floors)
     budget.spend(2 * problem.params.plan * len(problem.case))
-    plan = rounded(problem, vertex, least, held, problem.level == level, budget)
+    plan = round_vertex(problem, vertex, least, held, problem.level == level, budget)
     if plan is not None:
         yield plan
     if not budget.is_over:
-        yield in_turn(problem, vertex)
+        yield follow_vertex(problem, vertex)
 
 
-def rounded(
+def round_vertex(
     problem: ReplicaProblem,
     vertex: Vertex,
     least: FloatArray,
@@ -355,7 +361,7 @@ def rounded(
     budget
         Work that remains.
     """
-    counts, split = whole_of(problem, vertex)
+    counts, split = keep_whole(problem, vertex)
     fewest = np.ceil(least[problem.case] * problem.full * (1 - problem.params.rounding)).astype(
         np.int64
     )
@@ -393,13 +399,13 @@ def rounded(
     return None
 
 
-def in_turn(problem: ReplicaProblem, vertex: Vertex) -> IntArray:
+def follow_vertex(problem: ReplicaProblem, vertex: Vertex) -> IntArray:
     """A plan that follows a vertex case by case, the important ones first; it always fits.
 
     In a level the split cases come last, the largest first: others may then lose cards to them
     that are less important.
     """
-    counts, split = whole_of(problem, vertex)
+    counts, split = keep_whole(problem, vertex)
     filling = Filling(problem, np.zeros_like(counts))
     share = np.bincount(problem.case, vertex.amounts, len(problem.cases))
     column = np.full(len(problem.cases), -1)

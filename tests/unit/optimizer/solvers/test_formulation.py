@@ -14,7 +14,7 @@ from inferno_optimizer.optimize import formulate_lp, optimize
 from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.formulation import Formulation, formulate
 from inferno_optimizer.solvers.goals import Floor, GoalKind, goals_of
-from inferno_optimizer.solvers.neighbourhoods import Opening, best_of
+from inferno_optimizer.solvers.neighbourhoods import Opening, solve_opening
 from inferno_optimizer.solvers.problem import ReplicaProblem
 from inferno_optimizer.system import SaturationPolicy
 from tests.unit.optimizer.solvers.partial_plans import problem_of, random_fleet, with_policy
@@ -37,7 +37,7 @@ def test_each_goal_has_the_same_optimum(
     nothing = np.zeros(len(problem.case), dtype=np.int64)
     everything = Opening(np.ones(len(problem.case), dtype=np.bool_), nothing)
     for goal in goals_of(problem, delayed=delayed):
-        found = best_of(problem, goal, floors, everything, nothing, AMPLE).counts
+        found = solve_opening(problem, goal, floors, everything, nothing, AMPLE).counts
 
         program = formulate(problem, goal, floors).program
         program.solve(pulp.HiGHS(msg=False, gapRel=0.0))

@@ -11,11 +11,11 @@ from inferno_optimizer.solvers.exact import Outcome, solve_goals
 from inferno_optimizer.solvers.goal_incumbent import GoalIncumbent
 from inferno_optimizer.solvers.goal_search import hold_all
 from inferno_optimizer.solvers.goals import Goal, GoalKind
-from inferno_optimizer.solvers.neighbourhoods import Opening, best_of
+from inferno_optimizer.solvers.neighbourhoods import Opening, solve_opening
 from inferno_optimizer.solvers.params import DEFAULTS
 from inferno_optimizer.solvers.problem import ReplicaProblem
 from inferno_optimizer.solvers.relaxation import WarmStart
-from inferno_optimizer.solvers.rounding import filled
+from inferno_optimizer.solvers.rounding import fill_columns
 from inferno_optimizer.system import Allocation, SaturationPolicy, System
 from tests.tiers import extended
 from tests.unit.optimizer.solvers.partial_plans import (
@@ -75,7 +75,7 @@ def test_all_that_runs_is_held_on_cards_where_rounding_alone_does_not_find_that(
 
     problem = problem_of(system_of(demands, accelerators(X=1, Y=1, Z=1), cards, options))
     everybody, nothing = np.ones(8, dtype=np.bool_), np.zeros_like(problem.case)
-    first = filled(problem, nothing, everybody, only_hold=True)
+    first = fill_columns(problem, nothing, everybody, only_hold=True)
     incumbent = GoalIncumbent(problem, Goal(GoalKind.HELD, 0), (), (), first)
 
     hold_all(incumbent, WarmStart(problem), Budget.of(SECONDS), exact=False)
@@ -100,7 +100,7 @@ def test_no_plan_that_keeps_the_floors_of_a_bound_exceeds_it(running: bool, flee
 
         everything = Opening(np.ones(len(problem.case), np.bool_), np.zeros_like(outcome.counts))
         for reached in outcome.reached:
-            found = best_of(
+            found = solve_opening(
                 problem,
                 reached.goal,
                 reached.floors,

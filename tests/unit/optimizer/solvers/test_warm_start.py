@@ -90,7 +90,7 @@ def test_a_start_that_may_take_a_sample_proves_what_each_other_one_proves(goal: 
     nothing = np.zeros(len(problem.case), dtype=np.int64)
     start = WarmStart(problem)
 
-    found = start.solved(start.relaxation(problem, goal, floors, nothing), Budget.of(SECONDS))
+    found = start.solve(start.relaxation(problem, goal, floors, nothing), Budget.of(SECONDS))
 
     assert best is not None
     assert found is not None
