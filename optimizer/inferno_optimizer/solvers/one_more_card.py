@@ -1,7 +1,8 @@
 """What one more card of each type is worth.
 
 The multipliers of the linear relaxation estimate it [A. M. Geoffrion, *Lagrangean relaxation for
-integer programming*, Mathematical Programming Study 2 (1974) 82-114]; a small problem whose plan is the best is solved again with each.
+integer programming*, Mathematical Programming Study 2 (1974) 82-114]; a small problem whose plan is
+the best is solved again with each.
 """
 
 from collections.abc import Callable
