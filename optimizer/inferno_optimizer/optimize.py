@@ -2,26 +2,30 @@
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from inferno_optimizer.capacity import capacity_use, cards_to_hand_out, held_cost
 from inferno_optimizer.caveats import warned
 from inferno_optimizer.decisions import decide, size_servers
-from inferno_optimizer.errors import InputError
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import Certificate, Decision, Solution
 from inferno_optimizer.solvers import solve
 from inferno_optimizer.solvers.assignment import SolverResult
-from inferno_optimizer.solvers.partial.formulation import formulate_least_value
+from inferno_optimizer.solvers.formulation import formulate_least_value
+from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
 from inferno_optimizer.system import System
 
 Clock = Callable[[], float]
 
 
-def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
+def optimize(
+    system: System, clock: Clock = time.perf_counter, params: SolveParams = DEFAULTS
+) -> Solution:
     """Decide the accelerator, the number of replicas and the batch size of every server.
 
     Parameters
@@ -30,6 +34,8 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
         The servers, their loads and targets, and the capacity; it is not changed.
     clock
         A monotonic clock [s].
+    params
+        Of the search.
 
     Raises
     ------
@@ -40,7 +46,7 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
     catalogue = Catalogue(system.by_name())
     candidates, undecided, capacity = _sized(catalogue)
     sized = clock()
-    answer = solve(candidates, capacity, clock, start)
+    answer = solve(candidates, capacity, clock, start, params)
     assigned = clock()
     used = answer.assignment.used(candidates)
     decided = decide(candidates, answer.assignment, np.maximum(capacity - used, 0))
@@ -65,23 +71,18 @@ def optimize(system: System, clock: Clock = time.perf_counter) -> Solution:
     )
 
 
-def write_program(system: System, solution: Solution, path: str) -> None:
-    """Write a program for any solver (LP format): the least value that serves as much.
+def formulate_lp(system: System, solution: Solution) -> str:
+    """Return a program for any solver (LP format): the least value that serves as much.
 
     It has no mixes of accelerators.
-
-    Raises
-    ------
-    InputError
-        The file cannot be written.
     """
     candidates, _, capacity = _sized(Catalogue(system.by_name()))
     served = {level.priority: level.served for level in solution.certificate.levels}
     program = formulate_least_value(candidates, capacity, served)
-    try:
-        program.writeLP(path)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
+    with TemporaryDirectory() as folder:  # PuLP writes files only
+        file = Path(folder) / "program.lp"
+        program.writeLP(str(file))
+        return file.read_text()
 
 
 def _sized(catalogue: Catalogue) -> tuple[Candidates, Sequence[Decision], IntArray]:

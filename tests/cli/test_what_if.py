@@ -48,6 +48,23 @@ def test_several_changes_are_made_together() -> None:
     assert lines[3].startswith("Fine: not enough cards: it takes 3 x G2 (cards of G2: 3, left 0)")
 
 
+def test_the_program_for_another_solver_is_that_of_the_changed_system(tmp_path: Path) -> None:
+    same, more = tmp_path / "same.lp", tmp_path / "more.lp"
+
+    run("optimize", TROUBLES, "--write-lp", same)
+    run("optimize", TROUBLES, "--write-lp", more, "--set", "capacity.G2=3")
+
+    assert more.read_text().count("<= 3\n") > same.read_text().count("<= 3\n")
+
+
+def test_a_program_that_cannot_be_written_is_named_before_anything_is_printed(
+    tmp_path: Path,
+) -> None:
+    printed = inferno("optimize", TROUBLES, "--write-lp", tmp_path / "missing" / "plan.lp")
+
+    assert_refused(printed, "missing/plan.lp: No such file")
+
+
 def test_a_fleet_that_grows_needs_other_accelerators() -> None:
     before = json.loads(run("optimize", FLEET, "-o", "json"))
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from inferno_optimizer.sizing.cards import Cards
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.milp import SCALE
-from inferno_optimizer.solvers.partial.levels import solve_by_levels
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.exact import solve_goals
+from inferno_optimizer.solvers.params import DEFAULTS
+from inferno_optimizer.solvers.problem import ReplicaProblem
 from tests.solvers.levels import Result, Rows, result_of
 
 NAME = f"Inferno {version('inferno-operator')}"
@@ -22,10 +22,9 @@ RESERVED = 0.1
 def solve_ours(path: Path, seconds: float) -> Result:
     """Solve the program in a file."""
     rows, start = Rows.load(path), time.perf_counter()
-    budget = Budget.of(SCALE * seconds, lambda: start + seconds - time.perf_counter())
-    outcome = solve_by_levels(
-        problem_of(rows), budget.without(RESERVED * seconds), None, delayed=False
-    )
+    work = DEFAULTS.work_per_second * seconds
+    budget = Budget.of(work, lambda: start + seconds - time.perf_counter())
+    outcome = solve_goals(problem_of(rows), budget.without(RESERVED * seconds), None, delayed=False)
     return result_of(rows, outcome.counts > 0, time.perf_counter() - start)
 
 

@@ -77,7 +77,8 @@ LinearProgram = Annotated[
     typer.Option(
         "--write-lp",
         metavar="FILE",
-        help="Write a program for any solver: the least cost that serves as much as the plan.",
+        help="Write a program for any solver: the least cost that serves as much as the plan, "
+        "with what --set changes.",
     ),
 ]
 Lenient = Annotated[

@@ -12,22 +12,10 @@ from typing import Protocol
 
 import highspy
 
+from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
+
 UNLIMITED = 2**31 - 1
 """Steps of HiGHS without a limit."""
-
-LINEAR, LINEAR_STEP, FACTOR = 4e-8, 3e-5, 1e-9
-"""A linear program, for each coefficient; a step of its solution, and that for each coefficient."""
-
-MIXED, MIXED_STEP = 3e-6, 1.7e-4
-"""A mixed integer program, for each coefficient, and a step of all its relaxations."""
-
-LOOK = 6e-6
-"""What HiGHS does in a mixed integer program from one look at its limits to the next, for each
-coefficient: it tells of its steps at the end only."""
-
-PRICING, PLAN, STEP = 2e-8, 4e-7, 1e-8
-"""To price all columns, for each coefficient; to complete a plan, and to change one case of it, for
-each column."""
 
 FOREVER = 1e9
 """Seconds that are no limit."""
@@ -41,6 +29,7 @@ class _Account:
 
     left: float
     seconds_left: Callable[[], float]
+    params: SolveParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +44,19 @@ class Budget:
     _kept_seconds: float = 0.0
 
     @classmethod
-    def of(cls, units: float, seconds_left: Callable[[], float] = lambda: FOREVER) -> "Budget":
+    def of(
+        cls,
+        units: float,
+        seconds_left: Callable[[], float] = lambda: FOREVER,
+        params: SolveParams = DEFAULTS,
+    ) -> "Budget":
         """So much work, in the time that remains."""
-        return cls(_Account(units, seconds_left))
+        return cls(_Account(units, seconds_left, params))
+
+    @property
+    def params(self) -> SolveParams:
+        """Of the search."""
+        return self._account.params
 
     @property
     def left(self) -> float:
@@ -102,22 +101,22 @@ class Budget:
         self, solver: highspy.Highs, steps: int = UNLIMITED
     ) -> highspy.HighsModelStatus:
         """Solve a linear program, in so many steps at most."""
-        size = solver.getNumNz()
-        step = LINEAR_STEP + FACTOR * size
-        affordable = (self.left - LINEAR * size) / step
+        size, params = solver.getNumNz(), self.params
+        step = params.linear_step + params.linear_step_coefficient * size
+        affordable = (self.left - params.linear * size) / step
         steps = int(min(steps, max(affordable, 0) + 1))
         solver.setOptionValue("simplex_iteration_limit", steps)
         solver.setOptionValue("time_limit", solver.getRunTime() + max(self.seconds_left, 0.0))
         solver.run()
         taken = solver.getInfo().simplex_iteration_count
-        self.spend(LINEAR * size + step * taken)
+        self.spend(params.linear * size + step * taken)
         status: highspy.HighsModelStatus = solver.getModelStatus()
         return status
 
     def run_branch_and_bound(self, solver: highspy.Highs) -> highspy.HighsModelStatus:
         """Solve a mixed integer program."""
-        size, looks = solver.getNumNz(), count(1)
-        affordable = (self.left - size * MIXED) / (size * LOOK) if size else 0.0
+        size, looks, params = solver.getNumNz(), count(1), self.params
+        affordable = (self.left - size * params.mixed) / (size * params.mixed_look) if size else 0.0
 
         def look(_kind: object, _text: str, _known: object, reply: _Reply, _: object) -> None:
             reply.user_interrupt = next(looks) > affordable
@@ -126,7 +125,8 @@ class Budget:
         solver.setCallback(look, None)
         solver.startCallback(LOOKS)
         solver.run()
-        self.spend(size * MIXED + solver.getInfo().simplex_iteration_count * MIXED_STEP)
+        steps = solver.getInfo().simplex_iteration_count
+        self.spend(size * params.mixed + steps * params.mixed_step)
         status: highspy.HighsModelStatus = solver.getModelStatus()
         return status
 

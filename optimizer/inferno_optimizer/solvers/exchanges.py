@@ -1,8 +1,10 @@
 """Other rows for several servers of a plan at a time: more are served, or the value falls.
 
 The greedy solver takes nothing back: a server that comes late gets nothing, or stays on dear cards,
-where one that came before it would give up cards for little. See `assignment.md`, section
-"Exchanges".
+where one that came before it would give up cards for little. A server that takes a row lets others
+move, which let others move [F. Glover, *Ejection chains, reference structures and alternating path
+methods for traveling salesman problems*, Discrete Applied Mathematics 65 (1996) 223-253]. See
+`assignment.md`, section "Exchanges".
 """
 
 from collections.abc import Collection, Iterable
@@ -13,35 +15,24 @@ import numpy as np
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import ArrayTable, BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment
-
-ROUNDING = 1e-9
-"""Share of the largest value that is no saving."""
-
-MOST_TRIES = 50_000
-"""Rows that are tried in a plan, those that save most first, which takes 3 s at most: on 20
-accelerators, 3,000 servers try 43,000, and 10,000 servers have 95 % of what 100,000 would save."""
+from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
 
 
-MOST_RETURNS = 200
-"""Moves that are tried to be taken back at a time, those that cost most first: 0.1 s for 10,000
-servers."""
-
-LONGEST_RETURN = 12
-"""Servers that move for one that returns, at most."""
-
-FIRST_TRIES = 500
-"""Rows that are tried before two plans are compared: 10,000 servers would take seconds for all."""
-
-
-def with_more_served(candidates: Candidates, capacity: IntArray, plan: Assignment) -> Assignment:
+def serve_more(
+    candidates: Candidates, capacity: IntArray, plan: Assignment, params: SolveParams = DEFAULTS
+) -> Assignment:
     """The plan after the first exchanges that serve more; who is served entirely stays so."""
-    exchanges = _Exchanges(candidates, capacity, plan, FIRST_TRIES)
+    exchanges = _Exchanges(candidates, capacity, plan, params, params.first_tries)
     exchanges.serve()
     return exchanges.plan()
 
 
-def exchanged(
-    candidates: Candidates, capacity: IntArray, plan: Assignment, running: IntArray
+def exchange_rows(
+    candidates: Candidates,
+    capacity: IntArray,
+    plan: Assignment,
+    running: IntArray,
+    params: SolveParams = DEFAULTS,
 ) -> Assignment:
     """The plan after exchanges that serve more, and then those that save something.
 
@@ -50,7 +41,7 @@ def exchanged(
     run stay on their rows, `running` of shape (cases,), where that fits and serves them. Servers
     with several rows keep them, as do those whose row takes several types of cards.
     """
-    exchanges = _Exchanges(candidates, capacity, plan)
+    exchanges = _Exchanges(candidates, capacity, plan, params, params.tries)
     homes = exchanges.places_of(running)
     exchanges.serve()
     while exchanges.save() or exchanges.take_back(homes):
@@ -110,16 +101,17 @@ class _Exchanges:
         candidates: Candidates,
         capacity: IntArray,
         plan: Assignment,
-        most_tries: int = MOST_TRIES,
+        params: SolveParams,
+        most_tries: int,
     ) -> None:
-        self._candidates, self._plan = candidates, plan
+        self._candidates, self._plan, self._params = candidates, plan, params
         self._stopped, self._served = _stopped(candidates, plan), plan.served(candidates)
         """Cases that run and have nothing, and those that have all that they need."""
         self._rows = _rows_to_take(candidates, capacity, plan, self._stopped)
         pairs = candidates.pairs
         self._case, self._type = pairs.case[self._rows], pairs.type[self._rows]
         self._cards, self._value = candidates.cards[self._rows], candidates.value[self._rows]
-        self._least = ROUNDING * float(np.abs(self._value).max(initial=0.0))
+        self._least = params.rounding * float(np.abs(self._value).max(initial=0.0))
         self._left = capacity - plan.used(candidates)
         self._now = np.full(len(candidates.cases), NO_ROW)
         chosen = np.isin(self._rows, plan.rows[self._served])
@@ -213,7 +205,7 @@ class _Exchanges:
         """
         moved, saved = self._moved(homes)
         dear = np.argsort(-saved, kind="stable")[: (saved > self._least).sum()]
-        first = moved[dear[:MOST_RETURNS]].tolist()
+        first = moved[dear[: self._params.returns]].tolist()
         returned = [self._return(case, homes) for case in first if self._now[case] != homes[case]]
         return self._return_all(homes) or any(returned)
 
@@ -245,7 +237,7 @@ class _Exchanges:
             moves, lack = self._moves_off(int(lacking[0])), -int(left[lacking[0]])
             possible = moves.fitting(left) | (homes[moves.case] == moves.row)
             best = moves.cheapest(possible, self._case[rows].tolist(), lack, np.inf)
-            if best is None or len(rows) > LONGEST_RETURN:
+            if best is None or len(rows) > self._params.longest_return:
                 return False
             rows.append(int(moves.row[best]))
             left = self._left_with(np.array(rows))

@@ -1,6 +1,8 @@
 """The plans in the order of the original: without limits, and one server after the other.
 
-See `assignment.md`, sections "Unlimited", "Greedy" and "Saturation policies". The original computes
+Whoever loses most by its next best row is served first, as in the heuristic for the generalized
+assignment problem [S. Martello, P. Toth, *Knapsack Problems*, 1990, section 7.4]. See
+`assignment.md`, sections "Unlimited", "Greedy" and "Saturation policies". The original computes
 in single precision, so regrets and values are compared in it: two that differ by the rounding of
 doubles are equal. Ties, which the original leaves to chance, go by name.
 
@@ -20,19 +22,16 @@ from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import BoolArray, IntArray
 from inferno_optimizer.solution import SolverStatus
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, KeptReplicas, SolverResult
-from inferno_optimizer.solvers.exchanges import exchanged, with_more_served
+from inferno_optimizer.solvers.exchanges import exchange_rows, serve_more
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.loads import is_better
+from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
 from inferno_optimizer.solvers.running import Running, rows_that_run
-from inferno_optimizer.solvers.swaps import without_swaps
+from inferno_optimizer.solvers.swaps import undo_swaps
 from inferno_optimizer.system import SaturationPolicy
 
 SAME_VALUE = float(np.finfo(np.float32).eps)
 """Values that differ by so little, relative, are the same."""
-
-MOST_CASES = 3_000
-"""Cases for which a second plan is made. For 10,000 servers it would take half as long again as the
-whole solver takes, and the operator would write their decisions so much later."""
 
 
 def solve_unlimited(candidates: Candidates) -> SolverResult:
@@ -47,7 +46,11 @@ def solve_unlimited(candidates: Candidates) -> SolverResult:
 
 
 def solve_greedy(
-    candidates: Candidates, capacity: IntArray, *, stand: bool = False
+    candidates: Candidates,
+    capacity: IntArray,
+    params: SolveParams = DEFAULTS,
+    *,
+    stand: bool = False,
 ) -> SolverResult:
     """Serve the cases by rank; then share out what is left, as the saturation policy says.
 
@@ -57,16 +60,20 @@ def solve_greedy(
     standing = candidates.stays & stand
     if candidates.system.options.saturation_policy is SaturationPolicy.HOLD:
         running = rows_that_run(candidates)
-        plan = begin(candidates, capacity, standing, running)
-        plan = exchanged(candidates, capacity, plan, running)
-        plan = filled_up(candidates, capacity, plan)
+        plan = begin(candidates, capacity, standing, running, params)
+        plan = exchange_rows(candidates, capacity, plan, running, params)
+        plan = fill_up(candidates, capacity, plan)
     else:
         plan = fill(candidates, capacity, serve_after_those_that_stand(standing))
     return SolverResult("greedy", SolverStatus.FEASIBLE, plan)
 
 
 def begin(
-    candidates: Candidates, capacity: IntArray, standing: BoolArray, running: IntArray
+    candidates: Candidates,
+    capacity: IntArray,
+    standing: BoolArray,
+    running: IntArray,
+    params: SolveParams = DEFAULTS,
 ) -> Assignment:
     """The plan that serves as many as it can, with `Hold`.
 
@@ -78,21 +85,21 @@ def begin(
         The rows that stand before others are served; shape (rows,).
     running
         The rows on which cases run, or -1; shape (cases,). If some are not served, the plan is the
-        one in which these stand, if that holds or serves more, for up to `MOST_CASES`.
+        one in which these stand, if that holds or serves more, for up to `second_plan` cases.
     """
     cases = len(candidates.cases)
     homes = np.zeros_like(standing)
-    homes[running[running != NO_ROW]] = cases <= MOST_CASES
+    homes[running[running != NO_ROW]] = cases <= params.second_plan
     ways = map(serve_after_those_that_stand, (standing, homes))
     plans = (
-        with_more_served(candidates, capacity, plan)
+        serve_more(candidates, capacity, plan, params)
         for plan in fillings(candidates, capacity, ways)
     )
     plan = next(plans)
     if not homes.any() or len(plan.served(candidates)) == cases:
         return plan
     calm = next(plans)
-    return calm if is_better(candidates, calm, plan, one_each=True) else plan
+    return calm if is_better(candidates, calm, plan, params, one_each=True) else plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +159,10 @@ def fillings(
                 share_out(ledger, unserved, policy)
         share_out(ledger, waiting, policy)
         plan = ledger.assignment()
-        yield without_swaps(candidates, plan) if options.avoids_swaps else plan
+        yield undo_swaps(candidates, plan) if options.avoids_swaps else plan
 
 
-def filled_up(candidates: Candidates, capacity: IntArray, plan: Assignment) -> Assignment:
+def fill_up(candidates: Candidates, capacity: IntArray, plan: Assignment) -> Assignment:
     """The plan, with what exchanges left for those that have less than they need.
 
     First, those that run and have nothing hold what runs, the important ones before others.

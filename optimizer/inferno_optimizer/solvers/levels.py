@@ -19,12 +19,6 @@ from inferno_optimizer.solvers.incumbent import Incumbent
 SLACK = 1e-9
 """Relative difference of loads that is rounding."""
 
-GIVEN_UP = 9e-4
-"""Share of the most load of a level that later goals may take in a larger problem, unless a person
-wants another one. Servers come in lumps: to keep the last requests may take most cards of the rest.
-In `m-1000-2` (seed 2), where 5e-4 of the fourth level may go, 8 s serve 37 % of the fifth, and 49 %
-with this."""
-
 SOLVED = 1e-6
 """Relative distance of a value from its bound up to which the plan counts as the best one."""
 

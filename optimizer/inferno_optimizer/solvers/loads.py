@@ -12,11 +12,8 @@ from inferno_optimizer.sizing.cases import Case
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solution import Level
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment, share_kept
-from inferno_optimizer.solvers.levels import GIVEN_UP
+from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
 from inferno_optimizer.solvers.running import Running
-
-ROUNDING = 1e-12
-"""Relative distance that is rounding."""
 
 
 def weight_of(case: Case) -> float:
@@ -90,7 +87,12 @@ def levels_of(
 
 
 def is_better(
-    candidates: Candidates, one: Assignment, another: Assignment, *, one_each: bool = False
+    candidates: Candidates,
+    one: Assignment,
+    another: Assignment,
+    params: SolveParams = DEFAULTS,
+    *,
+    one_each: bool = False,
 ) -> bool:
     """Whether the first of two plans holds or serves more by priority, in part or entirely.
 
@@ -98,7 +100,8 @@ def is_better(
     replica of each case holds counts before all that is held of a level, so that none is stopped
     for an equal one that has several: searches for mixes do not see to that.
     """
-    given_up, running = share_given_up(candidates) * (1 + ROUNDING), Running.of(candidates)
+    given_up = share_given_up(candidates, params) * (1 + params.same)
+    running = Running.of(candidates)
     reached, others = (_reached(candidates, running, p, one_each) for p in (one, another))
     for load, other in zip(reached, others, strict=True):
         if abs(load - other) > given_up * max(load, other):
@@ -131,6 +134,6 @@ def is_better_or_cheaper(candidates: Candidates, one: Assignment, another: Assig
     return cheaper and not is_better(candidates, another, one, one_each=True)
 
 
-def share_given_up(candidates: Candidates) -> float:
+def share_given_up(candidates: Candidates, params: SolveParams) -> float:
     """Share of the load of a priority that later goals may take."""
-    return max(GIVEN_UP, candidates.system.options.priority_tolerance or 0.0)
+    return max(params.tolerance, candidates.system.options.priority_tolerance or 0.0)

@@ -22,10 +22,8 @@ from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW, KeptReplicas, share_kept
+from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
 from inferno_optimizer.system import Allocation, SaturationPolicy
-
-LOTS = 256
-"""What may stay of a mix, in so many ways at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +113,14 @@ class Lot:
         return tuple(replace(part, replicas=count * part.replicas) for part in self.parts)
 
 
-def lots_of(parts: tuple[KeptReplicas, ...]) -> list[Lot]:
+def lots_of(parts: tuple[KeptReplicas, ...], params: SolveParams = DEFAULTS) -> list[Lot]:
     """What may stay of what runs: each replica of one part, or a number of each of several.
 
     The first has all of several parts. Of many replicas only some numbers are tried.
     """
     if len(parts) == 1:
         return [Lot((replace(parts[0], replicas=1),), parts[0].replicas)]
-    steps = int(LOTS ** (1 / len(parts))) - 1
+    steps = int(params.lots ** (1 / len(parts))) - 1
     numbers = (
         sorted({ceil(part.replicas * step / steps) for step in range(steps + 1)}, reverse=True)
         for part in parts

@@ -32,7 +32,7 @@ class _Change:
     peers: tuple[int, int]
 
 
-def without_swaps(candidates: Candidates, plan: Assignment) -> Assignment:
+def undo_swaps(candidates: Candidates, plan: Assignment) -> Assignment:
     """Give replicas back to cases that run and are short, from equal cases on the same cards.
 
     Only those give that run there too and get more, or that run nothing, and only what they get

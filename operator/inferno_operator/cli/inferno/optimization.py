@@ -69,7 +69,7 @@ def optimize(  # noqa: PLR0913 - an argument for each option
     from inferno_operator.cli.drawing.curve import draw
     from inferno_operator.cli.tables.order import RowOrder
     from inferno_optimizer.explain.changes import parse_change
-    from inferno_optimizer.optimize import optimize, write_program
+    from inferno_optimizer.optimize import formulate_lp, optimize
     from inferno_optimizer.wire.what_if import apply_changes
 
     checks, rows = checks_of(fail_on), RowOrder.asked(words, sort)
@@ -82,12 +82,13 @@ def optimize(  # noqa: PLR0913 - an argument for each option
         solution = optimize(system)
     if curve is not None:
         write(curve, draw(solution.certificate))
-    if write_lp is not None:
-        write_program(system, solution, str(write_lp))
+    before = solution
     if changes:
-        before = solution
         with working("optimizing with what is changed"):
             solution = optimize(changed)
+    if write_lp is not None:
+        write(write_lp, formulate_lp(changed, solution))
+    if changes:
         _show_comparison(output, changes, changed, before, solution, rows, money)
     else:
         _show_solution(output, system, solution, rows, money)

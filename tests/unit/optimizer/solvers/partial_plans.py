@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,8 @@ from inferno_optimizer.capacity import cards_to_hand_out
 from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Solution
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.params import DEFAULTS
+from inferno_optimizer.solvers.problem import ReplicaProblem
 from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.system import Accelerator, Allocation, Options, SaturationPolicy, System
 from tests.unit.optimizer.oracles import value
@@ -183,3 +185,8 @@ def problem_of(system: System) -> ReplicaProblem:
     cards = cards_to_hand_out(catalogue, undecided)
     capacity = np.array([cards[name] for name in candidates.types], dtype=np.int64)
     return ReplicaProblem.of(candidates, capacity, Running.of(candidates))
+
+
+def tuned(problem: ReplicaProblem, **changes: Any) -> ReplicaProblem:  # noqa: ANN401 - of any field
+    """A problem that is searched with other numbers."""
+    return replace(problem, params=replace(DEFAULTS, **changes))

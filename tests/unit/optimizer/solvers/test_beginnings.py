@@ -5,18 +5,17 @@ from functools import partial
 from random import Random
 
 import numpy as np
-import pytest
 
 from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers import greedy
 from inferno_optimizer.solvers.assignment import NO_ROW
-from inferno_optimizer.solvers.exchanges import exchanged, with_more_served
-from inferno_optimizer.solvers.greedy import begin, fill, filled_up, serve, solve_greedy
+from inferno_optimizer.solvers.exchanges import exchange_rows, serve_more
+from inferno_optimizer.solvers.greedy import begin, fill, fill_up, serve, solve_greedy
 from inferno_optimizer.solvers.loads import is_better
+from inferno_optimizer.solvers.params import SolveParams
 from inferno_optimizer.solvers.running import rows_that_run
 from inferno_optimizer.system import Allocation, Options, SaturationPolicy, System
 from inferno_optimizer.wire.codec import decode_system
@@ -45,16 +44,15 @@ def test_servers_stay_where_they_run_if_more_are_served_so() -> None:
     assert found == {"a": ("X", 2), "b": ("Y", 2), "c": ("Z", 2)}
 
 
-def test_a_fleet_that_is_too_large_is_planned_from_the_line(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(greedy, "MOST_CASES", 5)
+def test_a_fleet_that_is_too_large_is_planned_from_the_line() -> None:
+    params = SolveParams(second_plan=5)
     random = Random(3)  # noqa: S311 - a repeatable choice, not a secret
     for _ in range(FLEETS // 10):
         candidates, capacity = table(random_fleet(random, 6, running=True).system(HOLD))
-        line = with_more_served(candidates, capacity, fill(candidates, capacity, serve))
+        line = serve_more(candidates, capacity, fill(candidates, capacity, serve))
 
-        plan = begin(candidates, capacity, candidates.stays & False, rows_that_run(candidates))
+        nobody = candidates.stays & False
+        plan = begin(candidates, capacity, nobody, rows_that_run(candidates), params)
 
         assert plan.rows.tolist() == line.rows.tolist()
 
@@ -64,7 +62,7 @@ def test_the_better_beginning_never_holds_or_serves_less_than_the_line() -> None
     more = 0
     for _ in range(FLEETS):
         candidates, capacity = table(random_fleet(random, 6, running=True).system(HOLD))
-        line = with_more_served(candidates, capacity, fill(candidates, capacity, serve))
+        line = serve_more(candidates, capacity, fill(candidates, capacity, serve))
         plan = begin(candidates, capacity, candidates.stays & False, rows_that_run(candidates))
 
         assert not is_better(candidates, line, plan, one_each=True)
@@ -85,8 +83,8 @@ def test_a_second_beginning_and_returns_take_half_as_many_operations_more_at_mos
 def from_the_line(candidates: Candidates, capacity: IntArray) -> None:
     """The plan of one beginning, of which nothing is taken back."""
     nowhere = np.full(len(candidates.cases), NO_ROW)
-    plan = exchanged(candidates, capacity, fill(candidates, capacity, serve), nowhere)
-    filled_up(candidates, capacity, plan)
+    plan = exchange_rows(candidates, capacity, fill(candidates, capacity, serve), nowhere)
+    fill_up(candidates, capacity, plan)
 
 
 def generated(demand: float) -> list[System]:

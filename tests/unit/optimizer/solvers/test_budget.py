@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.solvers import milp
 from inferno_optimizer.solvers.budget import Budget
+from inferno_optimizer.solvers.params import SolveParams
 from inferno_optimizer.solvers.sparse import SparseMatrix
 from inferno_optimizer.system import SaturationPolicy
 from inferno_optimizer.wire.codec import decode_system
@@ -114,14 +114,14 @@ def jumping() -> Callable[[], float]:
 
 @pytest.mark.parametrize("policy", [SaturationPolicy.PRIORITY_EXHAUSTIVE, SaturationPolicy.HOLD])
 def test_a_fleet_gets_the_same_plan_whatever_the_clock_says(
-    policy: SaturationPolicy, monkeypatch: pytest.MonkeyPatch
+    policy: SaturationPolicy,
 ) -> None:
     # The work of a second, and a minute for it: HiGHS looks at the time of the machine.
-    monkeypatch.setattr(milp, "_work", lambda _: 1.0)
+    params = SolveParams(work_per_second=1 / 60, least_work_per_second=1 / 60)
     system = decode_system(fleet(150, 20, seed=4, demand=1.8))
     options = replace(system.options, milp=True, saturation_policy=policy, time_limit=60.0)
     system = replace(system, options=options)
-    plans = [optimize(system, clock=clock()) for clock in (still, jumping)]
+    plans = [optimize(system, clock(), params) for clock in (still, jumping)]
 
     assert plans[0].allocations == plans[1].allocations
     assert plans[0].certificate.levels == plans[1].certificate.levels

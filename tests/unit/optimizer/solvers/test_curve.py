@@ -10,14 +10,15 @@ import pytest
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import CurvePoint
 from inferno_optimizer.solvers.budget import Budget
+from inferno_optimizer.solvers.exact import solve_goals
 from inferno_optimizer.solvers.incumbent import SearchProgress
-from inferno_optimizer.solvers.partial.levels import solve_by_levels
 from inferno_optimizer.system import System
 from inferno_optimizer.wire.codec import decode_solution, decode_system, encode_solution
 from tests.generate import fleet
 from tests.solvers.ours import problem_of
 from tests.tiers import sampled
 from tests.unit.optimizer.programs import random_rows
+from tests.unit.optimizer.solvers.partial_plans import tuned
 
 ROUNDING = 1e-6
 
@@ -124,12 +125,11 @@ def test_wherever_time_ends_the_plan_is_at_least_the_incumbent(readings: int, sm
     rows, seen = random_rows(5, cases=60), list[SearchProgress]()
     clock = jumping(readings)
 
-    outcome = solve_by_levels(
-        problem_of(rows),
+    outcome = solve_goals(
+        tuned(problem_of(rows), small=small),
         Budget.of(20.0, lambda: 20.0 - clock()),
         0.0,
         delayed=False,
-        small=small,
         observe=seen.append,
     )
 

@@ -4,19 +4,17 @@ import itertools
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.sizing.candidates import Candidates
-from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solution import Solution
+from inferno_optimizer.solvers import exact
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment
-from inferno_optimizer.solvers.budget import Budget
+from inferno_optimizer.solvers.exact import FoundPlan
 from inferno_optimizer.solvers.failures import Failures
-from inferno_optimizer.solvers.partial.solve import PartialPlan, solve_partial
 from inferno_optimizer.system import Options, SaturationPolicy, System
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import fleet
@@ -125,15 +123,15 @@ def test_a_search_that_ends_with_less_than_greedy_is_not_followed(
     system = tight(20, Options(saturation_policy=SaturationPolicy.HOLD))
     greedy = optimize(system)
 
-    def poor(
-        candidates: Candidates, capacity: IntArray, budget: Budget, known: Assignment
-    ) -> PartialPlan:
-        plan = solve_partial(candidates, capacity, budget, known)
-        nothing = Assignment.of_rows(candidates, np.full(len(candidates.cases), NO_ROW))
+    def poor(*given: Any) -> FoundPlan:  # noqa: ANN401 - as the search gets it
+        plan = search(*given)
+        rows = np.full_like(plan.assignment.rows, NO_ROW)
+        nothing = Assignment(rows, np.zeros_like(rows))
         unserved = dict.fromkeys(plan.served, 0.0)
         return replace(plan, assignment=nothing, served=unserved, out_of_time=out_of_time)
 
-    monkeypatch.setattr("inferno_optimizer.solvers.milp.solve_partial", poor)
+    search = exact._search_rows  # noqa: SLF001 - nothing else makes a search end with less
+    monkeypatch.setattr(exact, "_search_rows", poor)
     plan = optimize(replace(system, options=replace(system.options, milp=True)))
 
     assert served(system, plan) == served(system, greedy)

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.solvers.budget import Budget
+from inferno_optimizer.solvers.exact import Outcome, solve_goals
 from inferno_optimizer.solvers.incumbent import SearchProgress
-from inferno_optimizer.solvers.partial.levels import Outcome, solve_by_levels
 from tests.solvers.levels import Rows
 from tests.solvers.ours import problem_of
 from tests.tiers import extended, sampled
 from tests.unit.optimizer.programs import best_of_all, random_rows
+from tests.unit.optimizer.solvers.partial_plans import tuned
 
 EVERYTHING = 10**6
 """As many columns as a program of all columns may have: it is solved to the last digit."""
@@ -26,9 +27,8 @@ def solve(
 ) -> Outcome:
     """Search, or solve the program of all columns where it has few enough."""
     observe = None if told is None else told.append
-    return solve_by_levels(
-        problem_of(rows), Budget.of(60.0), tolerance, delayed=False, small=small, observe=observe
-    )
+    problem = tuned(problem_of(rows), small=small)
+    return solve_goals(problem, Budget.of(60.0), tolerance, delayed=False, observe=observe)
 
 
 @cache
@@ -128,7 +128,7 @@ def test_by_default_a_class_gives_up_nine_of_ten_thousand_requests(
 def test_without_any_time_the_first_plan_is_the_answer() -> None:
     rows = random_rows(1, cases=300)
 
-    outcome = solve_by_levels(problem_of(rows), Budget.of(0.0), None, delayed=False, small=0)
+    outcome = solve_goals(tuned(problem_of(rows), small=0), Budget.of(0.0), None, delayed=False)
 
     assert rows.fits(outcome.counts > 0)
     assert outcome.counts.any()

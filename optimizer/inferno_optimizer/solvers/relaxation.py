@@ -1,8 +1,12 @@
 """The linear relaxation of a goal: columns with amounts from 0 to 1, by column generation.
 
-HiGHS gets the columns of the last goal and of the known plan. Those of all others that would
-improve the solution, at the multipliers that it finds, follow, until there are none. The
-multipliers prove a bound at any time: that of a Lagrangian relaxation.
+The restricted master gets the columns of the last goal and of the known plan. Pricing adds those of
+all others with a negative reduced cost, at the multipliers that HiGHS finds, until there are none.
+The multipliers prove a bound at any time: that of a Lagrangian relaxation [A. M. Geoffrion,
+*Lagrangean relaxation for integer programming*, Mathematical Programming Study 2 (1974) 82-114].
+
+A relaxation begins at the columns and the basis of the one that was solved last; one of many cases
+at those of a sample.
 """
 
 from collections.abc import Mapping
@@ -12,27 +16,19 @@ from types import MappingProxyType
 import highspy
 import numpy as np
 
+from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
-from inferno_optimizer.solvers.budget import PRICING, UNLIMITED, Budget
+from inferno_optimizer.solvers.budget import UNLIMITED, Budget
+from inferno_optimizer.solvers.goals import Floor, Goal, GoalKind, with_sum
 from inferno_optimizer.solvers.groups import rank_in_group
-from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind, with_sum
-from inferno_optimizer.solvers.partial.linear_program import KINDS, LinearProgram, unit_of
-from inferno_optimizer.solvers.partial.problem import SIZES, ReplicaProblem
-
-IMPROVES = 1e-7
-"""Reduced cost, relative to the largest of the objective, below which a column improves."""
-
-PER_CASE = 3
-"""Columns of a case that are added at a time: the ones that improve the most."""
+from inferno_optimizer.solvers.problem import ReplicaProblem
+from inferno_optimizer.solvers.restricted_master import KINDS, RestrictedMaster, unit_of
 
 OPTIMAL = highspy.HighsModelStatus.kOptimal
 TOO_MANY_STEPS = highspy.HighsModelStatus.kIterationLimit
 ENDED = (OPTIMAL, highspy.HighsModelStatus.kObjectiveBound)
 """How a run ends that tells multipliers. That there is less than is of use is then known of the
 columns of the program only: others may improve it."""
-
-ROUNDS = 60
-"""How often columns are added at most; the bound holds whenever it ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +80,7 @@ class Basis:
     def empty(cls, problem: ReplicaProblem) -> "Basis":
         """All columns at 0."""
         cases, floors = len(problem.cases), len(KINDS) * problem.levels
-        of_cards = len(problem.capacity) * (1 + SIZES)
+        of_cards = len(problem.capacity) * (1 + problem.params.cut_sizes)
         rows = np.full(3 * cases + of_cards + floors, BASIC)
         columns = np.zeros(2 * cases + len(problem.case) + floors, dtype=np.int64)
         return cls(rows, columns, cases, len(problem.case))
@@ -166,7 +162,7 @@ class Relaxation:
         start: Start,
     ) -> None:
         self.problem, self.goal, self.floors = problem, goal, floors
-        self._program = program = LinearProgram(problem, goal, floors)
+        self._program = program = RestrictedMaster(problem, goal, floors)
         self._active = (start.known | self._first_of_each_case()) & program.open
         self._order = np.flatnonzero(self._active)
         self._forbidden = np.zeros_like(program.open)
@@ -199,8 +195,8 @@ class Relaxation:
         """
         self._solver.setOptionValue("objective_bound", -least / self._program.scale)
         self._bound(np.zeros_like(self._program.open) if forbidden is None else forbidden, fixed)
-        best, vertex = np.inf, None
-        for _ in range(ROUNDS):
+        best, vertex, params = np.inf, None, self.problem.params
+        for _ in range(params.pricing_rounds):
             if budget.is_over:
                 break
             status = budget.run_simplex(self._solver, steps)
@@ -208,11 +204,16 @@ class Relaxation:
                 return None
             if status not in ENDED:
                 break
-            budget.spend(PRICING * len(self._program.matrix.values))
+            budget.spend(params.pricing * len(self._program.matrix.values))
             solution = self._solver.getSolution()
             duals = np.asarray(solution.row_dual)
             reduced = self._program.cost - self._program.matrix.combined(duals)
-            outside = self._program.open & ~self._active & ~self._forbidden & (reduced < -IMPROVES)
+            outside = (
+                self._program.open
+                & ~self._active
+                & ~self._forbidden
+                & (reduced < -params.reduced_cost)
+            )
             new = self._most_promising(reduced, outside)
             if status == OPTIMAL:
                 objective = self._solver.getInfo().objective_function_value
@@ -354,7 +355,7 @@ class Relaxation:
         columns = np.flatnonzero(outside)
         case = self.problem.case[columns]
         order = np.lexsort((reduced[columns], case))
-        return columns[order][rank_in_group(case[order]) < PER_CASE]
+        return columns[order][rank_in_group(case[order]) < self.problem.params.columns_per_case]
 
     def _vertex(
         self,
@@ -383,3 +384,214 @@ class Relaxation:
         return Vertex(
             amounts, bound * scale, lost * scale, share, -types * scale, floor_prices, missing
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SampledProblem:
+    """The problem of a sample.
+
+    Attributes
+    ----------
+    problem, whole
+        The problem of the sample, whose small cases stand for several, and that of all.
+    cases
+        Which cases of the whole belong to it, shape (cases,).
+    """
+
+    problem: ReplicaProblem
+    whole: ReplicaProblem
+    cases: BoolArray
+
+    @classmethod
+    def of(cls, problem: ReplicaProblem, matter: BoolArray) -> "SampledProblem":
+        """A sample of the cases that matter, and one case of each level.
+
+        Parameters
+        ----------
+        problem, matter
+            The whole, and the cases that a goal or a floor counts; shape (cases,).
+        """
+        stands_for = _stands_for(problem, matter)
+        cases = stands_for > 0
+        alone = problem.of_cases(cases, problem.capacity)
+        times = stands_for[cases]
+        of_column = times[alone.case]
+        several = replace(
+            alone,
+            most=alone.most * of_column,
+            full=alone.full * of_column,
+            runs=alone.runs * of_column,
+            stands=alone.stands * of_column,
+            weight=alone.weight * times,
+        )
+        return cls(several, problem, cases)
+
+    def relaxation(self, goal: Goal, floors: tuple[Floor, ...]) -> Relaxation:
+        """That of the sample, whose floors are as large a part of all load as in the whole."""
+        nothing = np.zeros(len(self.problem.case), dtype=np.bool_)
+        part = tuple(replace(floor, load=self._part(floor)) for floor in floors)
+        return Relaxation(self.problem, goal, part, Start(nothing, Basis.empty(self.problem)))
+
+    def _part(self, floor: Floor) -> float:
+        most = floor.goal.most(self.whole)
+        return floor.load * floor.goal.most(self.problem) / most if most > 0 else floor.load
+
+    def start(self, sampled: Relaxation, vertex: Vertex, whole: Relaxation) -> Start:
+        """Where the relaxation of all begins: the columns that are the best at the same prices.
+
+        Parameters
+        ----------
+        sampled, vertex
+            The relaxation of the sample, and its best vertex.
+        whole
+            The relaxation of all.
+        """
+        problem, of_sample = self.whole, self.whole.columns_of(self.cases)
+        basis = Basis.empty(problem).with_part(sampled.basis(), self.cases, of_sample)
+        offers = Offers.of(whole, vertex)
+        gain = offers.gain
+        order = np.lexsort((-gain, problem.case))
+        rank = rank_in_group(problem.case[order])
+        known = np.zeros(len(order), dtype=np.bool_)
+        known[order[rank < problem.params.sample_columns]] = True
+        known[of_sample] |= sampled.basis().moved | (vertex.amounts > 0)
+        best = order[rank == 0]
+        case = problem.case[best]
+        taken = np.isfinite(gain[best]) & ((gain[best] > 0) | whole.must[case])
+        best = best[taken & whole.matter[case] & ~self.cases[case]]
+        case, holds = problem.case[best], offers.holds_all[best]
+        basis = basis.with_columns(case, best, offers.tight[best], case[holds])
+        return Start(known & np.isfinite(gain), basis)
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """What each column gains at prices, as much as is best of it; arrays of shape (columns,).
+
+    Attributes
+    ----------
+    gain
+        Of the goal; minus infinity where the relaxation does not have the column.
+    tight
+        What ends there at its limit, as `Basis.with_columns` has it: a part of what there may be
+        is best where more costs more than it serves.
+    holds_all
+        Whether it counts what is held, and all that runs is.
+    """
+
+    gain: FloatArray
+    tight: IntArray
+    holds_all: BoolArray
+
+    @classmethod
+    def of(cls, relaxation: Relaxation, vertex: Vertex) -> "Offers":
+        """At the prices of a vertex, which may be that of another relaxation."""
+        problem = relaxation.problem
+        held, slope = _per_share(relaxation, vertex)
+        runs = np.where(relaxation.holds, problem.held, 0.0)[problem.case]
+        per_amount = np.minimum(runs * problem.full, 1.0)
+        limit, least = problem.most / problem.full, relaxation.least
+        to_hold = np.divide(runs, per_amount, out=np.zeros_like(runs), where=per_amount > 0)
+        wanted = np.where(slope < 0, np.maximum(least, to_hold), limit)
+        amount = np.minimum(wanted, limit)
+        holding = np.minimum(per_amount * amount, runs)
+        tight = np.where(amount >= limit, 0, np.where(least >= to_hold, 1, 2))
+        gain = np.where(relaxation.open, slope * amount + held * holding, -np.inf)
+        return cls(gain, tight, (runs > 0) & (holding >= runs * (1 - ROUNDING)))
+
+
+def _per_share(relaxation: Relaxation, vertex: Vertex) -> tuple[FloatArray, FloatArray]:
+    """What a share that is held of each column gains; and an amount of it, without that."""
+    problem, goal = relaxation.problem, relaxation.goal
+    prices = dict(vertex.floor_prices)
+    held, served = np.zeros(problem.levels), np.zeros(problem.levels)
+    if goal.kind is not GoalKind.VALUE:
+        prices[goal] = prices.get(goal, 0.0) + 1.0
+    for of, price in prices.items():
+        (held if of.kind is GoalKind.HELD else served)[of.level] += price
+    level, weight = problem.level[problem.case], problem.weight[problem.case]
+    slope = np.where(problem.serves, weight * served[level], 0.0)
+    if goal.kind is GoalKind.VALUE:
+        slope -= problem.least_value * problem.full
+    entries = problem.cards
+    cards = entries.count * problem.full[entries.owner]
+    slope -= np.bincount(entries.owner, vertex.prices[entries.type] * cards, len(slope))
+    return weight * held[level], slope
+
+
+def _stands_for(problem: ReplicaProblem, matter: BoolArray) -> IntArray:
+    """For how many cases each one stands, 0 where it is not in the sample; shape (cases,)."""
+    large, most = problem.params.sample_large, problem.params.sample
+    size = np.where(matter, _smallest_part(problem), -1.0)
+    order = np.argsort(-size, kind="stable")
+    others = order[large : np.count_nonzero(matter)]
+    others = others[np.argsort(problem.level[others], kind="stable")]
+    each = max(-(-len(others) // (most - large)), 1)
+    stands_for = np.zeros(len(problem.cases), dtype=np.int64)
+    stands_for[np.unique(problem.level, return_index=True)[1]] = 1
+    stands_for[others[each // 2 :: each]] = each
+    stands_for[order[:large]] = 1
+    return stands_for
+
+
+def _smallest_part(problem: ReplicaProblem) -> FloatArray:
+    """Part of the cards of a type that each case takes at least, shape (cases,); else minus 1."""
+    entries, capacity = problem.cards, np.maximum(problem.capacity, 1)
+    part = problem.most[entries.owner] * entries.count / capacity[entries.type]
+    of_column = np.bincount(entries.owner, part, len(problem.case))
+    least = np.full(len(problem.cases), np.inf)
+    np.minimum.at(least, problem.case, of_column)
+    return np.where(np.isfinite(least), least, -1.0)
+
+
+class WarmStart:
+    """Where the next relaxation begins.
+
+    Parameters
+    ----------
+    problem
+        The columns that relaxations may have.
+    """
+
+    def __init__(self, problem: ReplicaProblem) -> None:
+        nothing = np.zeros(len(problem.case), dtype=np.bool_)
+        self._start = Start(nothing, Basis.empty(problem))
+        self._params = problem.params
+
+    def relaxation(
+        self, problem: ReplicaProblem, goal: Goal, floors: tuple[Floor, ...], counts: IntArray
+    ) -> Relaxation:
+        """The relaxation of a goal, which begins with the columns of a plan, too."""
+        start = replace(self._start, known=self._start.known | (counts > 0))
+        return Relaxation(problem, goal, floors, start)
+
+    def solve(self, relaxation: Relaxation, budget: Budget) -> Vertex | None:
+        """The best vertex; the next relaxation begins there."""
+        many = int(np.count_nonzero(relaxation.matter)) >= self._params.sampled_from
+        vertex = relaxation.solve(budget, steps=self._params.few_steps if many else UNLIMITED)
+        if vertex is None and many:
+            vertex = _near_sample(relaxation, budget)
+        if vertex is not None:
+            basis = relaxation.basis()
+            self._start = Start((vertex.amounts > 0) | basis.moved, basis)
+        return vertex
+
+
+def _near_sample(relaxation: Relaxation, budget: Budget) -> Vertex | None:
+    """The best vertex, from that of a sample; None where too little work remains."""
+    params = relaxation.problem.params
+    sample = SampledProblem.of(relaxation.problem, relaxation.matter)
+    sampled = sample.relaxation(relaxation.goal, relaxation.floors)
+    vertex = sampled.solve(budget)
+    if vertex is None:
+        return relaxation.solve(budget)
+    relaxation.begin_at(sample.start(sampled, vertex, relaxation))
+    # Where all of a load can be had, its costs are of no use: most steps change nothing.
+    if vertex.bound < relaxation.goal.most(sample.problem) * (1 - params.solved):
+        found = relaxation.solve(budget, steps=params.sample_steps)
+        if found is not None:
+            return found
+    relaxation.perturb(1.0)
+    found = relaxation.solve(budget)
+    relaxation.perturb(0.0)
+    return found

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.partial.dive import others_of_alike, others_of_larger
-from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.relaxation import Vertex
-from inferno_optimizer.solvers.partial.warm_start import WarmStart
+from inferno_optimizer.solvers.diving import others_of_alike, others_of_larger
+from inferno_optimizer.solvers.goals import Floor, Goal, GoalKind
+from inferno_optimizer.solvers.problem import ReplicaProblem
+from inferno_optimizer.solvers.relaxation import Vertex, WarmStart
 from inferno_optimizer.system import Allocation, SaturationPolicy
 from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy
 from tests.unit.optimizer.systems import Demand, accelerators, system_of

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.relaxation import Relaxation
-from inferno_optimizer.solvers.partial.warm_start import SampledProblem, WarmStart
+from inferno_optimizer.solvers.goals import Floor, Goal, GoalKind
+from inferno_optimizer.solvers.problem import ReplicaProblem
+from inferno_optimizer.solvers.relaxation import Relaxation, SampledProblem, WarmStart
 from inferno_optimizer.system import Allocation, SaturationPolicy
-from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy
+from tests.unit.optimizer.solvers.partial_plans import problem_of, tuned, with_policy
 from tests.unit.optimizer.systems import Demand, accelerators, system_of
 
 EXHAUSTIVE = with_policy(SaturationPolicy.PRIORITY_EXHAUSTIVE)
@@ -37,7 +36,10 @@ def market(seed: int) -> ReplicaProblem:
         demands.append(demand)
         if priority == 1:
             cards[random.choice("XYZ")] += min(needs.values())
-    return problem_of(system_of(demands, accelerators(X=10, Y=12, Z=15), cards, EXHAUSTIVE))
+    problem = problem_of(system_of(demands, accelerators(X=10, Y=12, Z=15), cards, EXHAUSTIVE))
+    return tuned(
+        problem, sample_large=LARGE, sample=SAMPLED, sampled_from=SERVERS // 2, few_steps=0
+    )
 
 
 def cold(problem: ReplicaProblem, goal: Goal, floors: tuple[Floor, ...]) -> Relaxation:
@@ -47,7 +49,7 @@ def cold(problem: ReplicaProblem, goal: Goal, floors: tuple[Floor, ...]) -> Rela
 
 def near_sample(relaxation: Relaxation) -> Relaxation:
     """The same relaxation, from where that of a sample ends."""
-    sample = SampledProblem.of(relaxation.problem, relaxation.matter, LARGE, SAMPLED)
+    sample = SampledProblem.of(relaxation.problem, relaxation.matter)
     sampled = sample.relaxation(relaxation.goal, relaxation.floors)
     vertex = sampled.solve(Budget.of(SECONDS))
     assert vertex is not None
@@ -86,9 +88,9 @@ def test_a_start_that_may_take_a_sample_proves_what_each_other_one_proves(goal: 
     floors = floors_before(problem, goal)
     best = cold(problem, goal, floors).solve(Budget.of(SECONDS))
     nothing = np.zeros(len(problem.case), dtype=np.int64)
-    start = WarmStart(problem, many=SERVERS // 2, steps=0)
+    start = WarmStart(problem)
 
-    found = start.solved(start.relaxation(problem, goal, floors, nothing), Budget.of(SECONDS))
+    found = start.solve(start.relaxation(problem, goal, floors, nothing), Budget.of(SECONDS))
 
     assert best is not None
     assert found is not None
@@ -99,7 +101,7 @@ def test_a_sample_stands_for_the_load_of_all() -> None:
     problem = market(3)
     everybody = np.ones(SERVERS, dtype=np.bool_)
 
-    sample = SampledProblem.of(problem, everybody, LARGE, SAMPLED)
+    sample = SampledProblem.of(problem, everybody)
 
     assert np.count_nonzero(sample.cases) == pytest.approx(SAMPLED, abs=4)
     assert sample.problem.weight.sum() == pytest.approx(problem.weight.sum(), rel=0.1)

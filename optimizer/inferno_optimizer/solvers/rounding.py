@@ -1,4 +1,10 @@
-"""Whole replicas from a vertex of the relaxation: split cases get one column, others make room."""
+"""Whole replicas from a vertex of the relaxation: split cases get one column, others make room.
+
+A vertex splits as many cases at most as there are rows for cards and floors, so that to round it is
+near the best [J. F. Benders, J. A. E. E. van Nunen, *A property of assignment type mixed integer
+linear programming problems*, Operations Research Letters 2 (1983) 47-52]. What does not fit, or
+misses a floor, is repaired; what is left is given to those that can use it.
+"""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -6,19 +12,10 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
-from inferno_optimizer.solvers.budget import PLAN, STEP, Budget
-from inferno_optimizer.solvers.partial.goals import Floor, GoalKind, held_shares, least_of
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.relaxation import Vertex
-
-MORE = 1e-9
-"""Share by which a case must gain to move to another column."""
-
-ENOUGH = 1e-6
-"""Part of a replica that can be done without."""
-
-SMALLEST = 1e-12
-"""Part of the cards that counts as such."""
+from inferno_optimizer.solvers.budget import Budget
+from inferno_optimizer.solvers.goals import Floor, GoalKind, held_shares, least_of
+from inferno_optimizer.solvers.problem import ReplicaProblem
+from inferno_optimizer.solvers.relaxation import Vertex
 
 
 class Filling:
@@ -71,7 +68,8 @@ class Filling:
         best = np.zeros(len(problem.cases))
         np.maximum.at(best, problem.case, room * problem.served_share)
         share = np.bincount(problem.case, self.counts / problem.full, len(problem.cases))
-        gain: list[bool] = ((share < 1 - MORE) & (best > share + MORE)).tolist()
+        more = problem.params.rounding
+        gain: list[bool] = ((share < 1 - more) & (best > share + more)).tolist()
         return gain
 
     def follow(self, case: int, column: int, share: float, loss: FloatArray) -> None:
@@ -90,20 +88,20 @@ class Filling:
 
     def _replicas(self, column: int, share: float) -> int:
         """Whole replicas that carry a share of a column's case."""
-        return math.ceil(share * self._full[column] - ENOUGH)
+        return math.ceil(share * self._full[column] - self._problem.params.whole)
 
     def _serve(self, case: int) -> bool:
         """Give a case all that fits, if it gains; whether it moves and leaves cards to others."""
         columns = range(self._first[case], self._first[case + 1])
         before = {column: int(self.counts[column]) for column in columns if self.counts[column]}
         share = sum(count / self._full[column] for column, count in before.items())
-        if share >= 1 - MORE:
+        if share >= 1 - self._problem.params.rounding:
             return False
         for column, count in before.items():
             self._give(column, -count)
         rooms = [(self._room(c) / self._full[c], c) for c in columns if self._problem.serves[c]]
         best, column = max(rooms, key=lambda room: (room[0], -room[1]), default=(0.0, -1))
-        if best > share + MORE:
+        if best > share + self._problem.params.rounding:
             self._give(column, self._room(column))
             return bool(before)
         for column, count in before.items():
@@ -120,7 +118,7 @@ class Filling:
             self._left[card_type] -= replicas * count
 
 
-def filled(
+def fill_columns(
     problem: ReplicaProblem, counts: IntArray, cases: BoolArray, *, only_hold: bool
 ) -> IntArray:
     """The plan with what is left given to some cases, the most load for the cards first."""
@@ -143,25 +141,18 @@ def _by_load_for_cards(problem: ReplicaProblem) -> IntArray:
     np.maximum.at(part, entries.owner, needs)
     least = np.full(len(problem.cases), np.inf)
     np.minimum.at(least, problem.case, part)
-    worth = problem.weight / np.maximum(least, SMALLEST)
+    worth = problem.weight / np.maximum(least, problem.params.same)
     return np.lexsort((np.arange(len(worth)), -worth, problem.level))
-
-
-LIFTS = 50
-"""How often a case is given more replicas, for each floor, at most."""
-
-TRIED = 5
-"""Steps after which a floor is given up that would be missed after all of them at this pace."""
 
 
 def is_kept(problem: ReplicaProblem, floor: Floor, counts: IntArray) -> bool:
     """Whether a plan keeps a floor, but for rounding."""
-    return _missing(problem, floor, counts) <= _rounding(floor)
+    return _missing(problem, floor, counts) <= _rounding(problem, floor)
 
 
-def _rounding(floor: Floor) -> float:
+def _rounding(problem: ReplicaProblem, floor: Floor) -> float:
     """Load that a plan may miss of a floor."""
-    return WHOLE * max(floor.load, 1.0)
+    return problem.params.whole * max(floor.load, 1.0)
 
 
 def _missing(problem: ReplicaProblem, floor: Floor, counts: IntArray) -> float:
@@ -169,7 +160,7 @@ def _missing(problem: ReplicaProblem, floor: Floor, counts: IntArray) -> float:
     return floor.load - floor.goal.worth(problem, counts)
 
 
-def lifted(
+def lift_to_floors(
     problem: ReplicaProblem, counts: IntArray, floors: tuple[Floor, ...], level: int
 ) -> IntArray | None:
     """The plan with more replicas for the floors that it misses; None if that is not possible.
@@ -188,7 +179,7 @@ def lifted(
     """
     counts = counts.copy()
     least = least_of(problem, floors)[problem.case] * problem.full
-    fewest = np.ceil(least * (1 - SLACK)).astype(np.int64)
+    fewest = np.ceil(least * (1 - problem.params.rounding)).astype(np.int64)
     holding = fewest_held(problem, fewest, held_shares(problem, floors))
     of_level = problem.level == level
     for floor in floors:
@@ -211,26 +202,29 @@ def _reach(
     servers, steps in vain took up to 11 s.
     """
     lower, fewest = donors[-1]
+    steps = problem.params.lifts
     first = missing = _missing(problem, floor, counts)
-    for step in range(LIFTS):
-        if missing <= _rounding(floor):
+    for step in range(steps):
+        if missing <= _rounding(problem, floor):
             return True
-        if step >= TRIED and missing * step > (first - missing) * (LIFTS - step):
+        if step >= problem.params.lifts_tried and missing * step > (first - missing) * (
+            steps - step
+        ):
             return False
         others = np.where(lower[problem.case], fewest, counts)
         if not (_lift(problem, counts, floor, others) and _make_room(problem, counts, donors)):
             return False
         missing = _missing(problem, floor, counts)
-    return missing <= _rounding(floor)
+    return missing <= _rounding(problem, floor)
 
 
-def fitted(
+def make_fit(
     problem: ReplicaProblem, counts: IntArray, floors: tuple[Floor, ...], level: int
 ) -> IntArray | None:
     """The plan with less of a level, so that it fits; None if that does not suffice."""
     counts = counts.copy()
     least = least_of(problem, floors)[problem.case] * problem.full
-    fewest = np.ceil(least * (1 - SLACK)).astype(np.int64)
+    fewest = np.ceil(least * (1 - problem.params.rounding)).astype(np.int64)
     holding = fewest_held(problem, fewest, held_shares(problem, floors))
     of_level = problem.level == level
     fits = _make_room(problem, counts, ((of_level, holding), (of_level, fewest)))
@@ -245,15 +239,17 @@ def _lift(problem: ReplicaProblem, counts: IntArray, floor: Floor, fewest: IntAr
     missing = _missing(problem, floor, counts)
     share = floor.goal.shares(problem, counts)[problem.case]
     weight = problem.weight[problem.case]
-    wanted = np.ceil((share + missing / weight) * problem.full * (1 - SLACK))
+    wanted = np.ceil((share + missing / weight) * problem.full * (1 - problem.params.rounding))
     room = counts + _room(problem, np.minimum(counts, fewest))
     replicas = np.minimum(np.minimum(wanted, problem.most), room).astype(np.int64)
     gain = weight * (replicas / problem.full - share)
-    columns = np.flatnonzero(_may_have(problem, floor) & (gain > SLACK * floor.load))
+    columns = np.flatnonzero(
+        _may_have(problem, floor) & (gain > problem.params.rounding * floor.load)
+    )
     if not len(columns):
         return False
     cards = replicas * _part_of_cards(problem) - _part_of_case(problem, counts)[problem.case]
-    useful = np.minimum(gain, missing) / np.maximum(cards, SLACK)
+    useful = np.minimum(gain, missing) / np.maximum(cards, problem.params.rounding)
     best = int(columns[np.argmax(useful[columns])])
     counts[problem.case == problem.case[best]] = 0
     counts[best] = replicas[best]
@@ -311,26 +307,13 @@ def _make_room(
     return True
 
 
-WHOLE = 1e-6
-"""Distance from a whole number up to which replicas are whole."""
-
-SLACK = 1e-9
-"""Share that is none."""
-
-FORBIDDEN = 1e15
-"""A loss that is taken only where there is no other."""
-
-STEPS = 1_000
-"""How often room is made at most."""
-
-
-def whole_of(problem: ReplicaProblem, vertex: Vertex) -> tuple[IntArray, BoolArray]:
+def keep_whole(problem: ReplicaProblem, vertex: Vertex) -> tuple[IntArray, BoolArray]:
     """Replicas of the cases that are not split, and which cases are."""
-    amounts = vertex.amounts * problem.full
+    amounts, whole = vertex.amounts * problem.full, problem.params.whole
     counts = np.rint(amounts).astype(np.int64)
-    some = vertex.amounts > SLACK
+    some = vertex.amounts > problem.params.rounding
     split = np.zeros(len(problem.cases), dtype=np.bool_)
-    split[problem.case[some & (np.abs(amounts - counts) > WHOLE * np.maximum(counts, 1))]] = True
+    split[problem.case[some & (np.abs(amounts - counts) > whole * np.maximum(counts, 1))]] = True
     split |= np.bincount(problem.case[some], minlength=len(split)) > 1
     return np.where(some & ~split[problem.case], counts, 0), split
 
@@ -344,15 +327,15 @@ def roundings(
 ) -> Iterator[IntArray]:
     """Plans close to a vertex, in which a level may have less than there."""
     least, held = least_of(problem, floors), held_shares(problem, floors)
-    budget.spend(2 * PLAN * len(problem.case))
-    plan = rounded(problem, vertex, least, held, problem.level == level, budget)
+    budget.spend(2 * problem.params.plan * len(problem.case))
+    plan = round_vertex(problem, vertex, least, held, problem.level == level, budget)
     if plan is not None:
         yield plan
     if not budget.is_over:
-        yield in_turn(problem, vertex)
+        yield follow_vertex(problem, vertex)
 
 
-def rounded(
+def round_vertex(
     problem: ReplicaProblem,
     vertex: Vertex,
     least: FloatArray,
@@ -378,12 +361,14 @@ def rounded(
     budget
         Work that remains.
     """
-    counts, split = whole_of(problem, vertex)
-    fewest = np.ceil(least[problem.case] * problem.full * (1 - SLACK)).astype(np.int64)
+    counts, split = keep_whole(problem, vertex)
+    fewest = np.ceil(least[problem.case] * problem.full * (1 - problem.params.rounding)).astype(
+        np.int64
+    )
     spare = problem.capacity - problem.used(np.where(lowest[problem.case], 0, counts))
     left, none = problem.capacity - problem.used(counts), np.zeros_like(fewest)
     for case in _largest_first(problem, vertex, split):
-        budget.spend(STEP * len(problem.case))
+        budget.spend(problem.params.plan_step * len(problem.case))
         column, replicas = _choice(problem, vertex, case, fewest, left, spare)
         if column is None:
             return None
@@ -396,12 +381,12 @@ def rounded(
         )
     left = problem.capacity - problem.used(counts)
     holding = fewest_held(problem, fewest, held)
-    for _ in range(STEPS):
+    for _ in range(problem.params.room_steps):
         if np.all(left >= 0):
             return counts
         if budget.is_over:
             return None
-        budget.spend(STEP * len(problem.case))
+        budget.spend(problem.params.plan_step * len(problem.case))
         card_type = int(np.argmin(left))
         if not (
             take_some(problem, counts, holding, lowest, card_type, int(-left[card_type]))
@@ -414,13 +399,13 @@ def rounded(
     return None
 
 
-def in_turn(problem: ReplicaProblem, vertex: Vertex) -> IntArray:
+def follow_vertex(problem: ReplicaProblem, vertex: Vertex) -> IntArray:
     """A plan that follows a vertex case by case, the important ones first; it always fits.
 
     In a level the split cases come last, the largest first: others may then lose cards to them
     that are less important.
     """
-    counts, split = whole_of(problem, vertex)
+    counts, split = keep_whole(problem, vertex)
     filling = Filling(problem, np.zeros_like(counts))
     share = np.bincount(problem.case, vertex.amounts, len(problem.cases))
     column = np.full(len(problem.cases), -1)
@@ -429,9 +414,9 @@ def in_turn(problem: ReplicaProblem, vertex: Vertex) -> IntArray:
     place = np.zeros(len(problem.cases), dtype=np.int64)
     splits = _largest_first(problem, vertex, split)
     place[splits] = np.arange(len(splits)) + 1
-    loss = np.where(np.isfinite(vertex.lost), vertex.lost, FORBIDDEN)
+    loss = np.where(np.isfinite(vertex.lost), vertex.lost, problem.params.forbidden_loss)
     for case in np.lexsort((place, problem.level)).tolist():
-        if share[case] > SLACK:
+        if share[case] > problem.params.rounding:
             filling.follow(case, int(column[case]), min(float(share[case]), 1.0), loss)
     return filling.counts
 
@@ -464,7 +449,7 @@ def _choice(
     ]
     if not len(columns):
         return None, 0
-    whole = (share * problem.full[columns] + WHOLE).astype(np.int64)
+    whole = (share * problem.full[columns] + problem.params.whole).astype(np.int64)
     replicas = np.minimum(np.maximum(whole, fewest[columns]), problem.most[columns])
     place = np.full(len(problem.case), -1)
     place[columns] = np.arange(len(columns))
@@ -473,16 +458,18 @@ def _choice(
     needs = problem.cards.count[placed] * replicas[at]
     missing = needs - np.maximum(left[card_type], 0)
     too_many = needs > np.maximum(spare[card_type], 0)
-    paid = np.maximum(vertex.prices[card_type], SLACK) * np.maximum(missing, 0)
+    paid = np.maximum(vertex.prices[card_type], problem.params.rounding) * np.maximum(missing, 0)
     loss = np.maximum(vertex.lost[columns], 0.0) + np.bincount(at, paid, len(columns))
-    loss[at[too_many]] += FORBIDDEN
+    loss[at[too_many]] += problem.params.forbidden_loss
     best = int(np.argmin(loss))
     return int(columns[best]), int(replicas[best])
 
 
 def fewest_held(problem: ReplicaProblem, fewest: IntArray, held: FloatArray) -> IntArray:
     """Replicas of each column that a case must have, or that hold a share; shape (columns,)."""
-    holds = np.ceil(held[problem.case] * problem.full * (1 - SLACK)).astype(np.int64)
+    holds = np.ceil(held[problem.case] * problem.full * (1 - problem.params.rounding)).astype(
+        np.int64
+    )
     return np.maximum(fewest, holds)
 
 
@@ -529,7 +516,7 @@ def _move_one(
     movable[problem.case[on_type]] = True
     share = np.bincount(problem.case, counts / problem.full, len(problem.cases))
     wanted = np.maximum(
-        np.ceil(share[problem.case] * problem.full - WHOLE).astype(np.int64), fewest
+        np.ceil(share[problem.case] * problem.full - problem.params.whole).astype(np.int64), fewest
     )
     room = np.full(len(problem.case), np.iinfo(np.int64).max)
     near = movable[problem.case[entries.owner]]

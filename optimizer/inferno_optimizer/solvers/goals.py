@@ -1,4 +1,9 @@
-"""What is maximized or minimized one after the other, and what later goals keep of it."""
+"""What is maximized or minimized one after the other, and what later goals keep of it.
+
+This is the method of lexicographic optimization, in which a goal may be given up within a tolerance
+[M. Ehrgott, *Multicriteria Optimization*, 2005, chapter 5; F. M. Waltz, *An engineering approach:
+hierarchical optimization criteria*, IEEE Transactions on Automatic Control 12 (1967) 179-180].
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -7,16 +12,8 @@ from enum import Enum
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
-from inferno_optimizer.solvers.levels import GIVEN_UP
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-
-SLACK = 1e-9
-"""What later goals may take from the load of a level, relative: room for rounding."""
-
-
-ROUNDED = 2e-4
-"""Share of a load by which a dive stays above its floor: plans of whole replicas miss floors by
-1e-5 to 4e-4."""
+from inferno_optimizer.solvers.params import SolveParams
+from inferno_optimizer.solvers.problem import ReplicaProblem
 
 
 class GoalKind(Enum):
@@ -97,11 +94,11 @@ class Floor:
 
 
 def raise_for_rounding(
-    floors: tuple[Floor, ...], top: Callable[[Goal], float]
+    floors: tuple[Floor, ...], top: Callable[[Goal], float], share: float
 ) -> tuple[Floor, ...]:
-    """The floors a little higher, half of the way to a top of each goal at most."""
+    """The floors higher by a share, half of the way to a top of each goal at most."""
     return tuple(
-        replace(floor, load=floor.load + min(ROUNDED * floor.load, room / 2))
+        replace(floor, load=floor.load + min(share * floor.load, room / 2))
         for floor in floors
         for room in (max(top(floor.goal) - floor.load, 0.0),)
     )
@@ -172,13 +169,6 @@ def levels_before(goal: Goal, problem: ReplicaProblem) -> BoolArray:
     return before
 
 
-NEAR = 0.25
-"""Share of the tolerance within which whole replicas are near enough to what is proven."""
-
-NEAR_VALUE = 1e-4
-"""The same of the value."""
-
-
 @dataclass(frozen=True, slots=True)
 class GoalTolerance:
     """Share of the load of a level that later goals may take; nothing where all is `exact`.
@@ -190,20 +180,22 @@ class GoalTolerance:
     share: float
     exact: bool
     keeps_whole: bool
+    params: SolveParams
 
     @classmethod
-    def of(cls, wanted: float | None, *, exact: bool) -> "GoalTolerance":
-        """What a person wants, or `GIVEN_UP`; never less than rounding."""
-        by_default = SLACK if exact else GIVEN_UP
-        return cls(by_default if wanted is None else max(wanted, SLACK), exact, not wanted)
+    def of(cls, wanted: float | None, params: SolveParams, *, exact: bool) -> "GoalTolerance":
+        """What a person wants, or that of the search; never less than rounding."""
+        by_default = params.rounding if exact else params.tolerance
+        share = by_default if wanted is None else max(wanted, params.rounding)
+        return cls(share, exact, not wanted, params)
 
     def near(self, goal: Goal, bound: float) -> float:
         """Distance from a bound that is near enough."""
         if self.exact or not np.isfinite(bound):
             return 0.0
         if goal.kind is GoalKind.VALUE:
-            return NEAR_VALUE * max(abs(bound), 1.0)
-        return NEAR * self.share * bound
+            return self.params.near_value * max(abs(bound), 1.0)
+        return self.params.near * self.share * bound
 
     def kept(self, goal: Goal, load: float, bound: float) -> float:
         """What later goals keep of a load: all but the tolerance, a share of the bound.

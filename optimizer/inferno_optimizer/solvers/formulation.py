@@ -20,14 +20,10 @@ from inferno_optimizer.errors import SolverError
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW
+from inferno_optimizer.solvers.goals import Floor, Goal, GoalKind, least_shares
 from inferno_optimizer.solvers.loads import loads_of, loads_wanted, priorities_of
-from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind, least_shares
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.problem import ReplicaProblem
 from inferno_optimizer.solvers.running import Running
-from inferno_optimizer.system import SaturationPolicy
-
-ROUNDING = 1e-9
-"""Relative: what a sum may be below what it has to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +59,7 @@ class Formulation:
             return None
         counts = np.rint([each.varValue or 0.0 for each in self.replicas]).astype(np.int64)
         for column, variable in self.stands.items():
-            if variable.varValue > ROUNDING:
+            if variable.varValue > self.problem.params.rounding:
                 counts[column] = self.problem.stands[column]
         return counts
 
@@ -109,7 +105,7 @@ def formulate(
         cases = range(len(of_case))
         entire = {case: add(f"entire_{case}", 0, 1, "Integer") for case in cases}
         for case in cases:
-            program += entire[case] <= served[case] + ROUNDING
+            program += entire[case] <= served[case] + problem.params.rounding
         shares[GoalKind.ENTIRE] = entire
 
     _keep_floors(program, problem, floors, shares)
@@ -126,10 +122,7 @@ def formulate_least_value(
     candidates: Candidates, capacity: IntArray, served: Mapping[int, float]
 ) -> pulp.LpProblem:
     """Formulate the least value that serves so much load of each priority [requests/min]."""
-    if candidates.system.options.saturation_policy is SaturationPolicy.NONE:
-        problem = ReplicaProblem.whole(candidates, capacity)
-    else:
-        problem = ReplicaProblem.of(candidates, capacity, Running.of(candidates))
+    problem = ReplicaProblem.of(candidates, capacity, Running.of(candidates))
     others = np.setdiff1d(candidates.pairs.case[candidates.usable], problem.cases)
     wanted, besides = loads_wanted(candidates), loads_of(candidates, others.tolist())
     floors = tuple(
@@ -156,11 +149,13 @@ def _keep_floors(
 ) -> None:
     for floor in floors:
         if not floor.whole:
-            program += _load(problem, floor.goal, shares) >= floor.load * (1 - ROUNDING)
+            program += _load(problem, floor.goal, shares) >= floor.load * (
+                1 - problem.params.rounding
+            )
     for kind in GoalKind:
         least = least_shares(problem, floors, kind)
         for case in np.flatnonzero(least > 0).tolist():
-            program += shares[kind][case] >= float(least[case]) * (1 - ROUNDING)
+            program += shares[kind][case] >= float(least[case]) * (1 - problem.params.rounding)
 
 
 def _load(problem: ReplicaProblem, goal: Goal, shares: Shares) -> pulp.LpAffineExpression:

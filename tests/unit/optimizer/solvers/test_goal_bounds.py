@@ -13,12 +13,12 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.partial.goals import GoalKind, Reached
-from inferno_optimizer.solvers.partial.levels import Outcome, solve_by_levels
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
+from inferno_optimizer.solvers.exact import Outcome, solve_goals
+from inferno_optimizer.solvers.goals import GoalKind, Reached
+from inferno_optimizer.solvers.problem import ReplicaProblem
 from inferno_optimizer.system import SaturationPolicy
 from tests.tiers import extended
-from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy
+from tests.unit.optimizer.solvers.partial_plans import problem_of, tuned, with_policy
 from tests.unit.optimizer.systems import Demand, accelerators, system_of
 
 EXHAUSTIVE = with_policy(SaturationPolicy.PRIORITY_EXHAUSTIVE)
@@ -91,7 +91,7 @@ def test_no_plan_exceeds_what_is_proven_wherever_the_search_ends(
     problem, number = problem_with(seed), count()
     budget = Budget.of(20.0, lambda: 1.0 - next(number) / looks)
 
-    outcome = solve_by_levels(problem, budget, tolerance, delayed=False, small=0)
+    outcome = solve_goals(tuned(problem, small=0), budget, tolerance, delayed=False)
 
     assert exceeded(problem, outcome) == []
 
@@ -102,7 +102,7 @@ def test_the_proof_of_a_level_is_about_plans_as_good_as_the_one_before_its_turn(
     problem, number = problem_with(seed, priorities=3), count()
     budget = Budget.of(20.0, lambda: 1.0 - next(number) / 600)
 
-    outcome = solve_by_levels(problem, budget, 0.02, delayed=False, small=0)
+    outcome = solve_goals(tuned(problem, small=0), budget, 0.02, delayed=False)
 
     served = [reached for reached in outcome.reached if reached.goal.kind is GoalKind.SERVED]
     floors = {floor.goal: floor.load for floor in served[2].floors}
@@ -118,7 +118,7 @@ def test_no_plan_exceeds_what_is_proven_of_a_small_problem_in_no_time(
 ) -> None:
     problem = problem_with(seed)
 
-    outcome = solve_by_levels(problem, Budget.of(seconds), None, delayed=False)
+    outcome = solve_goals(problem, Budget.of(seconds), None, delayed=False)
 
     assert exceeded(problem, outcome) == []
 

@@ -7,10 +7,10 @@ import pytest
 from scipy.optimize import LinearConstraint, milp
 
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.partial.levels import solve_by_levels
+from inferno_optimizer.solvers.exact import solve_goals
 from inferno_optimizer.system import Allocation, SaturationPolicy
 from tests.unit.optimizer.oracles import value
-from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy
+from tests.unit.optimizer.solvers.partial_plans import problem_of, tuned, with_policy
 from tests.unit.optimizer.systems import Demand, accelerators, system_of
 
 COSTS, CARDS = {"X": 10, "Y": 17, "Z": 23}, {"X": 600, "Y": 500, "Z": 400}
@@ -67,7 +67,7 @@ def test_where_all_are_served_plan_and_bound_are_those_of_whole_rows(
     problem, runs = problem_of(system), sum(demand.current.cost for demand in demands)
     least = least_value(demands) + runs
 
-    outcome = solve_by_levels(problem, Budget.of(20.0), None, delayed=False, small=0)
+    outcome = solve_goals(tuned(problem, small=0), Budget.of(20.0), None, delayed=False)
 
     assert np.all(problem.served(outcome.counts) == 1)
     found = float(problem.values(outcome.counts).sum())
@@ -93,6 +93,6 @@ def test_where_the_last_level_might_be_served_entirely_that_is_looked_for() -> N
     options = with_policy(SaturationPolicy.PRIORITY_EXHAUSTIVE)
     problem = problem_of(system_of(demands, accelerators(**COSTS), cards, options))
 
-    outcome = solve_by_levels(problem, Budget.of(20.0), None, delayed=False, small=0)
+    outcome = solve_goals(tuned(problem, small=0), Budget.of(20.0), None, delayed=False)
 
     assert np.all(problem.served(outcome.counts) == 1)

@@ -3,12 +3,16 @@
 import numpy as np
 
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.partial.goals import Goal, GoalKind
-from inferno_optimizer.solvers.partial.large_neighbourhood import around, between
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.relaxation import Basis, Relaxation, Start, Vertex
-from inferno_optimizer.solvers.partial.rounding import filled
-from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
+from inferno_optimizer.solvers.goals import Goal, GoalKind
+from inferno_optimizer.solvers.neighbourhoods import (
+    Opening,
+    open_around,
+    open_between,
+    solve_opening,
+)
+from inferno_optimizer.solvers.problem import ReplicaProblem
+from inferno_optimizer.solvers.relaxation import Basis, Relaxation, Start, Vertex
+from inferno_optimizer.solvers.rounding import fill_columns
 from inferno_optimizer.system import SaturationPolicy
 from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy
 from tests.unit.optimizer.systems import Demand, accelerators, system_of
@@ -40,7 +44,7 @@ def test_only_servers_that_differ_are_open_with_what_both_have() -> None:
     vertex, crossed = vertex_of(problem), np.where(problem.full == 8, 4, 0)
     crossed[problem.case == 2] = 4
 
-    columns = between(problem, vertex, crossed, most=1)
+    columns = open_between(problem, vertex, crossed, most=1)
 
     assert columns.tolist() == (problem.case < 2).tolist()
 
@@ -50,10 +54,10 @@ def test_to_solve_them_again_mends_a_plan_that_no_single_change_does() -> None:
     vertex, crossed = vertex_of(problem), np.where(problem.full == 8, 4, 0)
     crossed[problem.case == 2] = 4
     everything = np.ones(len(problem.cases), dtype=np.bool_)
-    assert filled(problem, crossed, everything, only_hold=False).tolist() == crossed.tolist()
+    assert fill_columns(problem, crossed, everything, only_hold=False).tolist() == crossed.tolist()
 
-    opening = Opening(between(problem, vertex, crossed, most=1), crossed)
-    found = best_of(problem, SERVED, (), opening, crossed, Budget.of(10.0))
+    opening = Opening(open_between(problem, vertex, crossed, most=1), crossed)
+    found = solve_opening(problem, SERVED, (), opening, crossed, Budget.of(10.0))
 
     assert found.counts is not None
     assert SERVED.worth(problem, crossed) == 80
@@ -68,14 +72,14 @@ def test_around_a_vertex_only_the_server_that_it_splits_is_open() -> None:
     vertex, nothing = vertex_of(problem), np.zeros(len(problem.case), dtype=np.int64)
     least, matter = np.zeros(3), np.ones(3, dtype=np.bool_)
 
-    columns, counts = around(problem, vertex, least, matter, cases=0, most=1)
+    columns, counts = open_around(problem, vertex, least, matter, cases=0, most=1)
     opening = Opening(columns, counts)
-    found = best_of(problem, SERVED, (), opening, nothing, Budget.of(10.0))
+    found = solve_opening(problem, SERVED, (), opening, nothing, Budget.of(10.0))
 
     assert vertex.bound == 120
     assert np.unique(problem.case[columns]).shape == (1,)
     assert counts.sum() == 8  # four X of one server, four Z
     assert found.counts is not None
     assert SERVED.worth(problem, found.counts) == 120
-    wider, _ = around(problem, vertex, least, matter, cases=3, most=2)
+    wider, _ = open_around(problem, vertex, least, matter, cases=3, most=2)
     assert np.unique(problem.case[wider]).tolist() == [0, 1, 2]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.rounding import fitted, is_kept, lifted
+from inferno_optimizer.solvers.goals import Floor, Goal, GoalKind
+from inferno_optimizer.solvers.problem import ReplicaProblem
+from inferno_optimizer.solvers.rounding import is_kept, lift_to_floors, make_fit
 from inferno_optimizer.system import Allocation, SaturationPolicy
 from tests.tiers import sampled
 from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy
@@ -46,7 +46,7 @@ def test_a_less_important_server_makes_room_for_a_floor_and_gives_no_more(
 ) -> None:
     plan = replicas(pair, 5, 5)
 
-    repaired = lifted(pair, plan, (floor_of(70.0),), level=1)
+    repaired = lift_to_floors(pair, plan, (floor_of(70.0),), level=1)
 
     assert repaired is not None
     assert repaired.tolist() == [7, 3]
@@ -54,7 +54,7 @@ def test_a_less_important_server_makes_room_for_a_floor_and_gives_no_more(
 
 
 def test_a_floor_that_takes_more_cards_than_there_are_is_not_kept(pair: ReplicaProblem) -> None:
-    assert lifted(pair, replicas(pair, 5, 5), (floor_of(81.0),), level=1) is None
+    assert lift_to_floors(pair, replicas(pair, 5, 5), (floor_of(81.0),), level=1) is None
 
 
 def test_a_plan_with_too_many_cards_has_less_of_the_level_whose_load_is_maximized(
@@ -62,7 +62,7 @@ def test_a_plan_with_too_many_cards_has_less_of_the_level_whose_load_is_maximize
 ) -> None:
     plan = replicas(pair, 7, 5)
 
-    fits = fitted(pair, plan, (floor_of(70.0),), level=1)
+    fits = make_fit(pair, plan, (floor_of(70.0),), level=1)
 
     assert fits is not None
     assert fits.tolist() == [7, 3]
@@ -72,8 +72,8 @@ def test_a_plan_with_too_many_cards_has_less_of_the_level_whose_load_is_maximize
 def test_a_plan_does_not_fit_where_the_level_has_fewer_cards_than_are_missing(
     pair: ReplicaProblem,
 ) -> None:
-    assert fitted(pair, replicas(pair, 8, 3), (floor_of(80.0),), level=0) is not None
-    assert fitted(pair, replicas(pair, 11, 0), (floor_of(80.0),), level=1) is None
+    assert make_fit(pair, replicas(pair, 8, 3), (floor_of(80.0),), level=0) is not None
+    assert make_fit(pair, replicas(pair, 11, 0), (floor_of(80.0),), level=1) is None
 
 
 class CountedGoal(Goal):
@@ -96,7 +96,7 @@ def test_a_floor_that_is_out_of_reach_at_the_pace_of_the_first_steps_is_given_up
     CountedGoal.asked.clear()
     floor = Floor(CountedGoal(GoalKind.SERVED, 0), 10.0 * servers, whole=False)
 
-    repaired = lifted(problem, counts, (floor,), level=1)
+    repaired = lift_to_floors(problem, counts, (floor,), level=1)
 
     assert (repaired is not None) == is_kept_after
     assert max(CountedGoal.asked) == pytest.approx(10.0 * (servers if is_kept_after else 5))
@@ -115,7 +115,7 @@ def test_what_runs_is_given_up_only_where_nobody_else_has_any(loads: tuple[float
     )
     held = Floor(Goal(GoalKind.HELD, 1), loads[0], whole=False)
 
-    repaired = lifted(problem, replicas(problem, 0, 5, 5), (floor_of(30.0), held), level=1)
+    repaired = lift_to_floors(problem, replicas(problem, 0, 5, 5), (floor_of(30.0), held), level=1)
 
     assert repaired is not None
     assert repaired.tolist() == [3, 5, 2]
@@ -133,7 +133,7 @@ def test_a_server_moves_to_a_type_on_which_it_is_served_better() -> None:
     counts = np.zeros(len(problem.case), dtype=np.int64)
     counts[on_x], counts[problem.case == 1] = 6, 9
 
-    repaired = lifted(problem, counts, (floor_of(80.0),), level=1)
+    repaired = lift_to_floors(problem, counts, (floor_of(80.0),), level=1)
 
     assert repaired is not None
     assert repaired[on_x] == 0
@@ -166,7 +166,7 @@ def test_what_is_repaired_fits_and_keeps_all_floors(seed: int) -> None:
         for goal, load in zip((FIRST, SECOND), most, strict=True)
     )
 
-    repaired = lifted(problem, counts, floors, level=2)
+    repaired = lift_to_floors(problem, counts, floors, level=2)
 
     if repaired is not None:
         assert np.all(problem.used(repaired) <= problem.capacity)

@@ -1,19 +1,21 @@
-"""The incumbent of a goal: the best plan so far. Here, and nowhere else, is a plan accepted."""
+"""The incumbent of a goal: the best plan so far. Here, and nowhere else, is a plan accepted.
+
+The word is that of branch and bound [L. A. Wolsey, *Integer Programming*, 1998, chapter 7].
+"""
 
 import numpy as np
 
 from inferno_optimizer.sizing.queueing import BoolArray, IntArray
-from inferno_optimizer.solvers.incumbent import UNKNOWN, ProgressObserver, SearchProgress
-from inferno_optimizer.solvers.partial.goals import (
-    SLACK,
+from inferno_optimizer.solvers.goals import (
     Floor,
     Goal,
     GoalKind,
     Reached,
     levels_of,
 )
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.rounding import filled, fitted, is_kept, lifted
+from inferno_optimizer.solvers.incumbent import UNKNOWN, ProgressObserver, SearchProgress
+from inferno_optimizer.solvers.problem import ReplicaProblem
+from inferno_optimizer.solvers.rounding import fill_columns, is_kept, lift_to_floors, make_fit
 
 
 class GoalIncumbent:
@@ -66,7 +68,7 @@ class GoalIncumbent:
     @property
     def has_all(self) -> bool:
         """Whether there is no more of the goal to have."""
-        return self.worth >= self.goal.most(self.problem) * (1 - SLACK)
+        return self.worth >= self.goal.most(self.problem) * (1 - self.problem.params.rounding)
 
     @property
     def is_last(self) -> bool:
@@ -88,7 +90,7 @@ class GoalIncumbent:
     def near_enough(self, bound: float) -> bool:
         """Whether the plan is near to a bound; or has all, where all might be had of the last."""
         is_load = self.is_last and self.goal.kind is not GoalKind.VALUE
-        if is_load and bound >= self.goal.most(self.problem) * (1 - SLACK):
+        if is_load and bound >= self.goal.most(self.problem) * (1 - self.problem.params.rounding):
             return self.has_all
         return self.worth >= bound - self.near
 
@@ -100,14 +102,16 @@ class GoalIncumbent:
         """
         problem, goal = self.problem, self.goal
         if np.any(problem.used(counts) > problem.capacity):
-            fits = None if goal.kind is GoalKind.VALUE else self._fitted(counts)
+            fits = None
+            if goal.kind is not GoalKind.VALUE:
+                fits = make_fit(problem, counts, self.floors, goal.level)
             if fits is None:
                 return False
             counts = fits
         if goal.kind is not GoalKind.VALUE:
-            counts = filled(problem, counts, levels_of(goal, problem), only_hold=False)
+            counts = fill_columns(problem, counts, levels_of(goal, problem), only_hold=False)
         if not all(is_kept(problem, floor, counts) for floor in self.floors):
-            repaired = self._lifted(counts)
+            repaired = self._repair(counts)
             if repaired is None:
                 return False
             counts = repaired
@@ -127,16 +131,12 @@ class GoalIncumbent:
         value = float(problem.values(self.counts).sum())
         self._observe(SearchProgress(level, served, value, -bound))
 
-    def _fitted(self, counts: IntArray) -> IntArray | None:
-        """A plan that takes too many cards with less of the level."""
-        return fitted(self.problem, counts, self.floors, self.goal.level)
-
-    def _lifted(self, counts: IntArray) -> IntArray | None:
+    def _repair(self, counts: IntArray) -> IntArray | None:
         """A plan that misses a floor with more replicas for it; None if there is none better."""
         problem, goal = self.problem, self.goal
         if goal.kind is GoalKind.VALUE or goal.worth(problem, counts) <= self.worth:
             return None
-        repaired = lifted(problem, counts, self.floors, goal.level)
+        repaired = lift_to_floors(problem, counts, self.floors, goal.level)
         if repaired is None or goal.worth(problem, repaired) <= self.worth:
             return None
-        return filled(problem, repaired, levels_of(goal, problem), only_hold=False)
+        return fill_columns(problem, repaired, levels_of(goal, problem), only_hold=False)

@@ -7,21 +7,22 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.levels import GIVEN_UP
-from inferno_optimizer.solvers.partial.goals import Goal, GoalKind
-from inferno_optimizer.solvers.partial.incumbent import GoalIncumbent
-from inferno_optimizer.solvers.partial.levels import Outcome, solve_by_levels
-from inferno_optimizer.solvers.partial.problem import ReplicaProblem
-from inferno_optimizer.solvers.partial.rounding import filled
-from inferno_optimizer.solvers.partial.stage import AllHeld
-from inferno_optimizer.solvers.partial.warm_start import WarmStart
-from inferno_optimizer.solvers.partial.whole_replicas import Opening, best_of
+from inferno_optimizer.solvers.exact import Outcome, solve_goals
+from inferno_optimizer.solvers.goal_incumbent import GoalIncumbent
+from inferno_optimizer.solvers.goal_search import hold_all
+from inferno_optimizer.solvers.goals import Goal, GoalKind
+from inferno_optimizer.solvers.neighbourhoods import Opening, solve_opening
+from inferno_optimizer.solvers.params import DEFAULTS
+from inferno_optimizer.solvers.problem import ReplicaProblem
+from inferno_optimizer.solvers.relaxation import WarmStart
+from inferno_optimizer.solvers.rounding import fill_columns
 from inferno_optimizer.system import Allocation, SaturationPolicy, System
 from tests.tiers import extended
 from tests.unit.optimizer.solvers.partial_plans import (
     problem_of,
     random_fleet,
     reached_by,
+    tuned,
     with_policy,
 )
 from tests.unit.optimizer.systems import Demand, accelerators, system_of
@@ -33,7 +34,7 @@ SECONDS = 20.0
 def solved_as_large(system: System) -> tuple[ReplicaProblem, Outcome]:
     """A small system solved as if it were a large one."""
     problem = problem_of(system)
-    return problem, solve_by_levels(problem, Budget.of(SECONDS), None, delayed=False, small=0)
+    return problem, solve_goals(tuned(problem, small=0), Budget.of(SECONDS), None, delayed=False)
 
 
 @pytest.mark.slow
@@ -74,10 +75,10 @@ def test_all_that_runs_is_held_on_cards_where_rounding_alone_does_not_find_that(
 
     problem = problem_of(system_of(demands, accelerators(X=1, Y=1, Z=1), cards, options))
     everybody, nothing = np.ones(8, dtype=np.bool_), np.zeros_like(problem.case)
-    first = filled(problem, nothing, everybody, only_hold=True)
+    first = fill_columns(problem, nothing, everybody, only_hold=True)
     incumbent = GoalIncumbent(problem, Goal(GoalKind.HELD, 0), (), (), first)
 
-    AllHeld(incumbent, WarmStart(problem), Budget.of(SECONDS)).search()
+    hold_all(incumbent, WarmStart(problem), Budget.of(SECONDS), exact=False)
 
     assert problem.load(problem.holding(first)) < held * (1 - 1e-9)
     assert np.all(problem.used(incumbent.counts) <= problem.capacity)
@@ -99,7 +100,7 @@ def test_no_plan_that_keeps_the_floors_of_a_bound_exceeds_it(running: bool, flee
 
         everything = Opening(np.ones(len(problem.case), np.bool_), np.zeros_like(outcome.counts))
         for reached in outcome.reached:
-            found = best_of(
+            found = solve_opening(
                 problem,
                 reached.goal,
                 reached.floors,
@@ -123,5 +124,5 @@ def test_a_large_server_that_the_relaxation_splits_is_decided() -> None:
     problem, outcome = solved_as_large(system)
 
     served = next(r for r in outcome.reached if r.goal.kind.value == "served")
-    assert served.goal.worth(problem, outcome.counts) == pytest.approx(3003, rel=GIVEN_UP)
-    assert served.bound == pytest.approx(3003, rel=2 * GIVEN_UP)
+    assert served.goal.worth(problem, outcome.counts) == pytest.approx(3003, rel=DEFAULTS.tolerance)
+    assert served.bound == pytest.approx(3003, rel=2 * DEFAULTS.tolerance)

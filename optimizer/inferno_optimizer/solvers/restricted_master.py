@@ -1,8 +1,9 @@
-"""The rows and columns of the linear relaxation of a goal, as HiGHS gets them.
+"""The restricted master: rows and columns of the linear relaxation of a goal, as HiGHS gets them.
 
 A column has an amount from 0 to its limit, a share of its case. There is a row for each case, for
 what a case must have, for what is held of it, for each type of card, for each cut of these, and for
-each floor with a sum.
+each floor with a sum. HiGHS has some of the columns at first [G. Desaulniers, J. Desrosiers, M. M.
+Solomon, *Column Generation*, 2005, chapter 1]; `relaxation.py` finds the others.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import numpy as np
 
 from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
-from inferno_optimizer.solvers.partial.goals import (
+from inferno_optimizer.solvers.goals import (
     Floor,
     Goal,
     GoalKind,
@@ -21,11 +22,8 @@ from inferno_optimizer.solvers.partial.goals import (
     served_entirely,
     with_sum,
 )
-from inferno_optimizer.solvers.partial.problem import SIZES, ReplicaProblem
+from inferno_optimizer.solvers.problem import ReplicaProblem
 from inferno_optimizer.solvers.sparse import Entries, SparseMatrix
-
-MISSING = 1e6
-"""What a share that is missing costs, where the largest part of the objective is 1."""
 
 KINDS = [*GoalKind]
 """The order of the floors in a basis."""
@@ -51,7 +49,7 @@ class _Rows:
     count: int
 
 
-class LinearProgram:
+class RestrictedMaster:
     """The program of a goal that keeps floors.
 
     Parameters
@@ -101,7 +99,7 @@ class LinearProgram:
         cases, types = len(problem.cases), len(problem.capacity)
         first = 3 * cases + types
         cuts = first + problem.card_cuts.place
-        floors = first + types * SIZES + self._floor_keys()
+        floors = first + types * problem.params.cut_sizes + self._floor_keys()
         parts = (rows.cases, cases + rows.least, 2 * cases + rows.holding)
         return np.concatenate((*parts, 3 * cases + np.arange(types), cuts, floors))
 
@@ -286,11 +284,11 @@ class LinearProgram:
         count = len(rows.must)
         one = (np.arange(count), rows.must_at, np.ones(count))
         missing = SparseMatrix.of((count, rows.count), [one])
-        _add(solver, missing, np.full(count, MISSING), self.least[rows.must])
+        _add(solver, missing, np.full(count, problem.params.missing_cost), self.least[rows.must])
         count = len(floors)
         one = (np.arange(count), rows.first_floor + np.arange(count), np.ones(count))
         missing = SparseMatrix.of((count, rows.count), [one])
-        _add(solver, missing, np.full(count, MISSING), np.full(count, np.inf))
+        _add(solver, missing, np.full(count, problem.params.missing_cost), np.full(count, np.inf))
         self.activate(solver, columns, self.limit)
         return solver
 

@@ -9,9 +9,10 @@ import pytest
 
 from inferno_optimizer.sizing.cards import Cards
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.partial.goals import Floor, Goal, GoalKind
-from inferno_optimizer.solvers.partial.problem import CardCuts
-from inferno_optimizer.solvers.partial.relaxation import Basis, Relaxation, Start
+from inferno_optimizer.solvers.goals import Floor, Goal, GoalKind
+from inferno_optimizer.solvers.params import DEFAULTS
+from inferno_optimizer.solvers.problem import CardCuts
+from inferno_optimizer.solvers.relaxation import Basis, Relaxation, Start
 from inferno_optimizer.system import Accelerator, SaturationPolicy
 from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy
 from tests.unit.optimizer.systems import Demand, system_of
@@ -25,7 +26,7 @@ def test_every_number_of_replicas_that_fits_keeps_the_cuts() -> None:
         counts = np.array([random.choice((1, 2, 3, 4, 6, 8)) for _ in range(4)])
         room = random.randint(1, 20)
         cards = Cards(np.arange(4), np.zeros(4, dtype=np.int64), counts)
-        cuts = CardCuts.of(cards, np.array([room]))
+        cuts = CardCuts.of(cards, np.array([room]), DEFAULTS.cut_sizes)
         factors = np.zeros((len(cuts.room), 4))
         factors[cuts.cut, cuts.column] = cuts.factor
 

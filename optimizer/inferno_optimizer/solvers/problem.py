@@ -2,7 +2,10 @@
 
 See `assignment.md`, section "Exact: one problem, one search". A column is a usable row of the
 candidate table; or, with the policy `Hold`, what runs now on accelerators without a usable row.
-Levels are the priorities in use, the most important first.
+Levels are the priorities in use, the most important first. It is a generalized assignment problem
+[S. Martello, P. Toth, *Knapsack Problems*, 1990, chapter 7], whose capacities are sharpened by
+mixed integer rounding [H. Marchand, L. A. Wolsey, *Aggregation and mixed integer rounding to solve
+MIPs*, Operations Research 49 (2001) 363-371].
 """
 
 from collections import Counter
@@ -27,11 +30,9 @@ from inferno_optimizer.solvers.assignment import (
     share_kept,
 )
 from inferno_optimizer.solvers.loads import weight_of
+from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
 from inferno_optimizer.solvers.running import Lot, Running, lots_of
 from inferno_optimizer.system import SaturationPolicy
-
-SIZES = 8
-"""Sizes of replicas by which the cards of a type are divided: the most frequent ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class CardCuts:
     type, size, room
         Type of the cards that are divided, by what, and what is left of them; shape (cuts,).
     place
-        Place of each among `SIZES` cuts of each type, which there are at most; shape (cuts,).
+        Place of each among the cuts of each type, which there are at most; shape (cuts,).
     cut, column, factor
         The entries that are not 0; shape (entries,).
     """
@@ -57,12 +58,12 @@ class CardCuts:
     factor: FloatArray
 
     @classmethod
-    def of(cls, cards: Cards, capacity: IntArray) -> "CardCuts":
-        """The cuts of each type of which there are not whole multiples of the usual sizes."""
+    def of(cls, cards: Cards, capacity: IntArray, most: int) -> "CardCuts":
+        """The cuts of each type by the usual sizes, so many at most, of which it is no multiple."""
         sizes = [
-            (card_type, size, card_type * SIZES + place)
+            (card_type, size, card_type * most + place)
             for card_type, room in enumerate(capacity.tolist())
-            for place, size in enumerate(_usual_sizes(cards.count[cards.type == card_type]))
+            for place, size in enumerate(_usual_sizes(cards.count[cards.type == card_type], most))
             if room % size
         ]
         types, divisors, places = np.array(sizes, dtype=np.int64).reshape(-1, 3).T
@@ -89,10 +90,10 @@ class CardCuts:
         return np.bincount(self.type, prices / self.size, types).astype(np.float64)
 
 
-def _usual_sizes(counts: IntArray) -> list[int]:
+def _usual_sizes(counts: IntArray, most: int) -> list[int]:
     """The most frequent numbers of cards above 1, in their order."""
     sizes, often = np.unique(counts[counts > 1], return_counts=True)
-    return sorted(sizes[np.argsort(-often, kind="stable")][:SIZES].tolist())
+    return sorted(sizes[np.argsort(-often, kind="stable")][:most].tolist())
 
 
 def _rounded(counts: IntArray, size: int, room: int) -> FloatArray:
@@ -179,6 +180,10 @@ class ReplicaProblem(Columns):
         Share of what the case needs that its present replicas carry, at most 1.
     capacity
         Cards of each type; shape (types,).
+    params
+        Of the search.
+    all_or_nothing
+        Whether a replica of a column stands for all those of its row.
     """
 
     cases: IntArray
@@ -186,10 +191,21 @@ class ReplicaProblem(Columns):
     weight: FloatArray
     held: FloatArray
     capacity: IntArray
+    params: SolveParams = DEFAULTS
+    all_or_nothing: bool = False
 
     @classmethod
-    def of(cls, candidates: Candidates, capacity: IntArray, running: Running) -> "ReplicaProblem":
-        """The problem of the cases that need replicas."""
+    def of(
+        cls,
+        candidates: Candidates,
+        capacity: IntArray,
+        running: Running,
+        params: SolveParams = DEFAULTS,
+    ) -> "ReplicaProblem":
+        """The problem of the cases that need replicas: with the policy `None`, of whole rows."""
+        policy = candidates.system.options.saturation_policy
+        if policy is SaturationPolicy.NONE:
+            return cls.whole(candidates, capacity, params)
         pairs = candidates.pairs
         rows = np.flatnonzero(candidates.usable & (candidates.replicas > 0))
         free = pairs.case[np.flatnonzero(candidates.usable & (candidates.replicas == 0))]
@@ -198,9 +214,8 @@ class ReplicaProblem(Columns):
         chosen = [candidates.cases[case] for case in cases.tolist()]
         priority = np.array([case.priority for case in chosen], dtype=np.int64)
         columns = _rows(candidates, capacity, running, rows, cases)
-        policy = candidates.system.options.saturation_policy
         if policy is SaturationPolicy.HOLD:
-            columns = columns.followed_by(_kept(capacity, running, cases))
+            columns = columns.followed_by(_kept(capacity, running, cases, params))
         columns = columns.by_case()
         return cls(
             **columns.arrays(),
@@ -210,10 +225,13 @@ class ReplicaProblem(Columns):
             weight=np.array([weight_of(case) for case in chosen], dtype=np.float64),
             held=running.held(policy)[cases],
             capacity=capacity,
+            params=params,
         )
 
     @classmethod
-    def whole(cls, candidates: Candidates, capacity: IntArray) -> "ReplicaProblem":
+    def whole(
+        cls, candidates: Candidates, capacity: IntArray, params: SolveParams = DEFAULTS
+    ) -> "ReplicaProblem":
         """The problem where a case gets all that a row takes or nothing, at the value of the row.
 
         A column has one replica, which stands for all those of its row.
@@ -245,6 +263,8 @@ class ReplicaProblem(Columns):
             weight=np.array([weight_of(case) for case in chosen], dtype=np.float64),
             held=np.zeros(len(cases)),
             capacity=capacity,
+            params=params,
+            all_or_nothing=True,
         )
 
     def entirely(self, cases: BoolArray) -> "ReplicaProblem":
@@ -294,6 +314,8 @@ class ReplicaProblem(Columns):
             weight=self.weight[cases],
             held=self.held[cases],
             capacity=capacity,
+            params=self.params,
+            all_or_nothing=self.all_or_nothing,
         )
 
     @property
@@ -349,7 +371,7 @@ class ReplicaProblem(Columns):
     @cached_property
     def card_cuts(self) -> CardCuts:
         """What whole replicas cannot use of the capacity."""
-        return CardCuts.of(self.cards, self.capacity)
+        return CardCuts.of(self.cards, self.capacity, self.params.cut_sizes)
 
     @cached_property
     def by_type(self) -> list[tuple[IntArray, IntArray]]:
@@ -423,13 +445,13 @@ def _stays(candidates: Candidates, rows: IntArray) -> tuple[BoolArray, BoolArray
     return alone, nothing
 
 
-def _kept(capacity: IntArray, running: Running, cases: IntArray) -> Columns:
+def _kept(capacity: IntArray, running: Running, cases: IntArray, params: SolveParams) -> Columns:
     """A column for each lot of what is kept as it is."""
     numbered = [
         (place, number, lot)
         for place, case in enumerate(cases.tolist())
         if case in running.parts
-        for number, lot in enumerate(lots_of(running.parts[case]))
+        for number, lot in enumerate(lots_of(running.parts[case], params))
     ]
     places, numbers, lots = zip(*numbered, strict=True) if numbered else ((), (), ())
     cards = _cards(lots)

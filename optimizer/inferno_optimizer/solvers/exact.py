@@ -1,0 +1,699 @@
+"""Limited capacity, exactly: the story of a search, from its first plan to the certificate.
+
+For each server there is at most one row, a part of one, or a mix; cards within the capacity.
+Priority by priority the served load is made as large as it can be, then the total value as small as
+it can be: lexicographic optimization [M. Ehrgott, *Multicriteria Optimization*, 2005, chapter 5].
+Capacity that is too short is an answer, not an error. See `assignment.md`, section "The problem".
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from inferno_optimizer.sizing.candidates import Candidates
+from inferno_optimizer.sizing.demands import ROUNDING
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.solution import Certificate, CurvePoint, Level, MarginalValue, SolverStatus
+from inferno_optimizer.solvers.assignment import (
+    NO_ROW,
+    Assignment,
+    Mix,
+    OneMoreCard,
+    SolverResult,
+    Timer,
+    cost_kept,
+)
+from inferno_optimizer.solvers.budget import Budget
+from inferno_optimizer.solvers.curve import CurveRecorder
+from inferno_optimizer.solvers.failures import Failures
+from inferno_optimizer.solvers.goal_incumbent import GoalIncumbent
+from inferno_optimizer.solvers.goal_search import GoalProof, search_goal
+from inferno_optimizer.solvers.goals import (
+    Floor,
+    Goal,
+    GoalKind,
+    GoalTolerance,
+    Reached,
+    goals_of,
+    served_entirely,
+)
+from inferno_optimizer.solvers.greedy import (
+    at_most,
+    entries_by_rank,
+    hold,
+    serve,
+    share_out,
+    solve_greedy,
+)
+from inferno_optimizer.solvers.heterogeneous.levels import solve_mixes
+from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
+from inferno_optimizer.solvers.incumbent import ProgressObserver
+from inferno_optimizer.solvers.ledger import Ledger
+from inferno_optimizer.solvers.loads import (
+    added,
+    is_better,
+    levels_of,
+    loads_of,
+    loads_served,
+    loads_served_entirely,
+    loads_wanted,
+    priorities_of,
+    share_given_up,
+)
+from inferno_optimizer.solvers.one_more_card import WorthOfCards
+from inferno_optimizer.solvers.pairs_and_mixes import has_mixes_and_pairs, solve_pairs_and_mixes
+from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
+from inferno_optimizer.solvers.problem import ReplicaProblem
+from inferno_optimizer.solvers.relaxation import WarmStart
+from inferno_optimizer.solvers.rounding import fill_columns
+from inferno_optimizer.solvers.running import Running, lots_of
+from inferno_optimizer.system import SaturationPolicy
+
+Clock = Callable[[], float]
+
+
+def solve_exact(
+    candidates: Candidates,
+    capacity: IntArray,
+    clock: Clock,
+    start: float,
+    params: SolveParams = DEFAULTS,
+) -> SolverResult:
+    """Serve as much as possible by priority at the least value, within the time limit from `start`.
+
+    No answer is below the plan of the greedy solver, which comes first: it is the answer where
+    there is time for no more, or where a search that fails finds nothing better.
+    """
+
+    def solve(some: Candidates, cards: IntArray) -> SolverResult:
+        return _solve(some, cards, clock, start, params)
+
+    if has_mixes_and_pairs(candidates):
+        answer = solve_pairs_and_mixes(candidates, capacity, solve)
+    else:
+        answer = solve(candidates, capacity)
+    return replace(answer, marginal=_mark_estimates(candidates, capacity, answer.marginal))
+
+
+def _solve(
+    candidates: Candidates, capacity: IntArray, clock: Clock, start: float, params: SolveParams
+) -> SolverResult:
+    """The incumbent of greedy, the search that fits the options, and the certificate."""
+    options, running = candidates.system.options, Running.of(candidates)
+    sized = clock()
+    stand = _has_plan(candidates, params)
+    greedy = solve_greedy(candidates, capacity, params, stand=stand).assignment
+    sizing, filling = sized - start, clock() - sized  # what a search finds is filled up, too
+    deadline = start + options.time_limit - params.decisions * sizing - filling
+    budget = Budget.of(_count_work(candidates, params), lambda: deadline - clock(), params)
+    budget = budget.without(_reserve_for_prices(candidates, params))
+    recorder, failures = CurveRecorder(clock), Failures()
+    problem = ReplicaProblem.of(candidates, capacity, running, params)
+
+    def attempt(search: Callable[[], FoundPlan], known: FoundPlan) -> FoundPlan:
+        found = failures.attempt("search", search)
+        return known if found is None else _choose(candidates, found, known, params)
+
+    def search_rows() -> FoundPlan:
+        known = _keep(candidates, greedy, problem)
+        if budget.is_over:
+            return replace(known, out_of_time=True)
+        table = _Table(candidates, capacity, running, problem)
+        return attempt(lambda: _search_rows(table, budget, recorder, greedy), known)
+
+    def search_mixes(work: Budget) -> FoundPlan:
+        known = _keep(candidates, greedy)
+        if budget.seconds_left <= params.mixes * sizing:
+            return replace(known, out_of_time=True)
+        return attempt(lambda: _search_mixes(candidates, capacity, work, recorder), known)
+
+    if not options.heterogeneous:
+        return _certify(candidates, search_rows(), recorder, failures, params)
+    if problem.all_or_nothing:
+        return _certify(candidates, search_mixes(budget), recorder, failures, params)
+    mixed = search_mixes(budget.without(params.mixes_share * budget.seconds_left))
+    if _leaves_some(candidates, mixed.assignment):
+        single = search_rows()
+        plans = single.assignment, mixed.assignment
+        if is_better(candidates, *plans, params, one_each=True):
+            mixed = _forget_proof(candidates, single)  # no bound holds for mixes that serve in part
+    return _certify(candidates, mixed, recorder, failures, params)
+
+
+def solve_goals(
+    problem: ReplicaProblem,
+    budget: Budget,
+    tolerance: float | None,
+    *,
+    delayed: bool,
+    observe: ProgressObserver | None = None,
+    known: IntArray | None = None,
+) -> "Outcome":
+    """Reach the goals of a problem one after the other; each keeps what those before it reached.
+
+    Parameters
+    ----------
+    problem
+        Columns and cases.
+    budget
+        Work that remains; when it is done, the best plan so far is the answer.
+    tolerance
+        Share of the most load of a level that later goals may take; None means that of
+        `SolveParams`, or nothing of a small problem.
+    delayed
+        As in `goals_of`.
+    observe
+        Is told of every improvement; None where nobody wants to know.
+    known
+        A plan that fits, so that the answer is no worse: replicas of each column.
+    """
+    goals = tuple(goals_of(problem, delayed=delayed))
+    if not len(problem.case):  # no card can be given to anybody
+        reached = tuple(Reached(goal, 0.0) for goal in goals)
+        unknown = OneMoreCard.unknown(len(problem.capacity))
+        return Outcome(np.zeros(0, dtype=np.int64), reached, unknown, out_of_time=False)
+    search = _GoalByGoal(problem, budget, tolerance, observe, known)
+    for place, goal in enumerate(goals):
+        ahead = sum(each.may_be_reached(problem) for each in goals[place:])
+        search.begin(goal)
+        incumbent = search.incumbent(goal)
+        proof = search.improve(incumbent, ahead)
+        search.keep(goal, incumbent, proof)
+    return search.outcome()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Replicas of each column, and what is proven of each goal, in their order."""
+
+    counts: IntArray
+    reached: tuple[Reached, ...]
+    one_more: OneMoreCard
+    out_of_time: bool
+    failures: tuple[str, ...] = ()
+
+    def most_served(self) -> list[float]:
+        """The most load that can be served of each level."""
+        return [reached.bound for reached in self.reached if reached.goal.kind is GoalKind.SERVED]
+
+    @property
+    def least_value(self) -> float:
+        """No plan has a lower value that serves of all levels what was reached in their turn."""
+        return -self.reached[-1].bound
+
+
+class _GoalByGoal:
+    """The goals reached so far: a plan, and what later goals keep."""
+
+    def __init__(
+        self,
+        problem: ReplicaProblem,
+        budget: Budget,
+        tolerance: float | None,
+        observe: ProgressObserver | None,
+        known: IntArray | None,
+    ) -> None:
+        self._problem, self._budget, self._observe = problem, budget, observe
+        exact = len(problem.case) <= problem.params.small
+        self._tolerance = GoalTolerance.of(tolerance, problem.params, exact=exact)
+        self._counts = np.zeros(len(problem.case), dtype=np.int64)
+        self._lots = np.ones_like(self._counts)
+        self._entire = np.zeros(len(problem.cases), dtype=np.bool_)
+        self._known = known
+        self._start = WarmStart(problem)
+        self._floors: tuple[Floor, ...] = ()
+        self._reached: tuple[Reached, ...] = ()
+        self._card_prices: dict[Goal, FloatArray] = {}
+        self._failures = Failures()
+
+    def begin(self, goal: Goal) -> None:
+        """Give the cases of a level, which have nothing yet, what runs, then what fits.
+
+        Before other goals, cases of levels that are served entirely get all of a column or none
+        from now on.
+        """
+        problem = self._problem
+        if goal.kind is GoalKind.HELD:
+            of_level = problem.level == goal.level
+            counts = fill_columns(problem, self._counts, of_level, only_hold=True)
+            self._counts = fill_columns(problem, counts, of_level, only_hold=False)
+            return
+        cases = served_entirely(problem, self._floors)
+        if np.array_equal(cases, self._entire):  # a new problem would count its cards again
+            return
+        self._entire, of_cases = cases, problem.columns_of(cases)
+        self._lots *= np.where(of_cases, problem.full, 1.0).astype(np.int64)
+        self._counts = np.where(of_cases, self._counts > 0, self._counts).astype(np.int64)
+        self._problem = problem.entirely(cases)
+
+    def incumbent(self, goal: Goal) -> GoalIncumbent:
+        """The best plan of a goal so far."""
+        problem, floors = self._problem, self._floors
+        incumbent = GoalIncumbent(problem, goal, floors, self._reached, self._counts, self._observe)
+        if self._known is not None:
+            incumbent.offer(self._known // self._lots)
+        return incumbent
+
+    def improve(self, incumbent: GoalIncumbent, ahead: int) -> GoalProof:
+        """Improve the plan in its share of the work of the goals ahead; what is proven.
+
+        Nothing is proven where a step fails: the plan is the best one so far.
+        """
+        goal = incumbent.goal
+        shares = 1 if goal.kind is GoalKind.HELD else 2
+        budget = self._budget.part(shares / (ahead + 1))
+        search = partial(search_goal, incumbent, self._tolerance, self._start, budget)
+        proof = self._failures.attempt(str(goal), search)
+        if proof is None:
+            is_value = goal.kind is GoalKind.VALUE
+            proof = GoalProof(np.inf if is_value else goal.most(self._problem), self._floors)
+        incumbent.report(max(proof.bound, incumbent.worth))
+        return proof
+
+    def keep(self, goal: Goal, incumbent: GoalIncumbent, proof: GoalProof) -> None:
+        """Record the plan, what is proven of its goal, and what later goals keep."""
+        self._counts = incumbent.counts
+        if proof.prices is not None:
+            self._card_prices[goal] = proof.prices
+        has, most = incumbent.worth, goal.most(self._problem)
+        bound = max(proof.bound, has)
+        self._reached = (*self._reached, Reached(goal, bound, has, proof.floors))
+        if goal.kind is GoalKind.VALUE:
+            return
+        rounding = self._problem.params.rounding
+        stays_whole = goal.kind is GoalKind.HELD or self._tolerance.keeps_whole
+        if stays_whole and has >= most * (1 - rounding):
+            self._floors = (*self._floors, Floor(goal, most, whole=True))
+            return
+        load = self._tolerance.kept(goal, has * (1 - rounding), bound)
+        if load > 0:
+            self._floors = (*self._floors, Floor(goal, load, whole=False))
+
+    def outcome(self) -> Outcome:
+        """The plan and what is proven."""
+        is_over = self._budget.is_over
+        one_more = self._failures.attempt("value of one more card", self._one_more)
+        return Outcome(
+            self._counts * self._lots,
+            self._reached,
+            one_more or OneMoreCard.unknown(len(self._problem.capacity)),
+            is_over,
+            self._failures.texts,
+        )
+
+    def _one_more(self) -> OneMoreCard:
+        """What one more card of each type is worth.
+
+        A small problem that is solved to the end is solved again with each.
+        """
+        cards = WorthOfCards(self._problem, self._counts, self._reached, self._floors)
+        found = cards.by_prices(self._prices)
+        if self._tolerance.exact and cards.plan_is_best():
+            cards.by_solving_again(self._budget.whole, found)
+        return found
+
+    def _prices(self, goal: Goal, floors: tuple[Floor, ...]) -> FloatArray | None:
+        """What a card of each type is worth to a goal; None where there is no time to tell."""
+        if goal not in self._card_prices:
+            relaxation = self._start.relaxation(self._problem, goal, floors, self._counts)
+            vertex = relaxation.solve(self._budget.whole)
+            if vertex is None:
+                return None
+            self._card_prices[goal] = vertex.prices
+        return self._card_prices[goal]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPlan:
+    """An assignment, and what is proven of it.
+
+    Attributes
+    ----------
+    assignment
+        Who gets what; with a round robin, after what serves nobody entirely is shared out evenly.
+    entirely
+        Whether only what is served entirely counts.
+    served, most_served
+        Load that the plan serves before that, and the most that is possible; by priority
+        [requests/min].
+    objective, least_value
+        Value of what counts, and the least possible.
+    one_more
+        Tells what one more card of each type is worth, in the time that remains.
+    out_of_time
+        Whether the time ended first.
+    curve
+        How the search improved the plan.
+    failures
+        Steps that ended with an error.
+    """
+
+    assignment: Assignment
+    entirely: bool
+    served: Mapping[int, float]
+    most_served: Mapping[int, float]
+    objective: float
+    least_value: float = -math.inf
+    one_more: Callable[[], tuple[MarginalValue, ...]] = tuple
+    out_of_time: bool = False
+    curve: tuple[CurvePoint, ...] = ()
+    failures: tuple[str, ...] = ()
+
+    def levels(self, candidates: Candidates) -> tuple[Level, ...]:
+        """What is served of each priority, with the most that is possible."""
+        return levels_of(self.served, self.most_served, loads_wanted(candidates))
+
+    def bound(self, params: SolveParams) -> float | None:
+        """The bound of the objective, free of rounding; None where nothing is proven."""
+        if not math.isfinite(self.least_value):
+            return None
+        is_same = self.objective - self.least_value <= params.same * max(abs(self.objective), 1.0)
+        return self.objective if is_same else self.least_value
+
+    def is_optimal(self, candidates: Candidates, params: SolveParams) -> bool:
+        """Whether no plan is better by what counts."""
+        bound, levels = self.bound(params), self.levels(candidates)
+        certificate = Certificate("", SolverStatus.FEASIBLE, self.objective, bound, 0.0, levels)
+        return certificate.gap is not None and certificate.gap <= params.optimal
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A candidate table, its cards, what runs, and the problem of its rows."""
+
+    candidates: Candidates
+    capacity: IntArray
+    running: Running
+    problem: ReplicaProblem
+
+
+def _search_rows(
+    table: _Table, budget: Budget, recorder: CurveRecorder, known: Assignment
+) -> FoundPlan:
+    """One row for each case, all of it or any number of its replicas.
+
+    The shares are no worse than those of a known plan, but for what that keeps as it is. Cases that
+    need no replicas are not in the problem.
+    """
+    candidates, problem = table.candidates, table.problem
+    options, whole = candidates.system.options, problem.all_or_nothing
+    outcome = solve_goals(
+        problem,
+        budget,
+        options.priority_tolerance,
+        delayed=options.delayed_best_effort and not whole,
+        observe=recorder.observe if options.trace and whole else None,
+        known=None if whole else problem.counts_of(known),
+    )
+    priorities = priorities_of(candidates, problem.cases)
+    most = dict(zip(priorities, outcome.most_served(), strict=True))
+    marginal, curve = outcome.one_more.described(priorities), tuple[CurvePoint, ...]()
+    if whole:
+        assignment = _fill_up(candidates, table.capacity, problem.row[outcome.counts > 0])
+        served, objective = _measure(candidates, assignment)
+        besides, others = _served_besides(candidates, assignment, problem.cases)
+        curve, least = recorder.curve(priorities, besides, others), outcome.least_value
+    else:
+        assignment = _assign_replicas(table, outcome.counts)
+        cases = np.setdiff1d(np.flatnonzero(assignment.rows != NO_ROW), problem.cases)
+        besides, served = loads_of(candidates, cases.tolist()), loads_served(candidates, assignment)
+        if options.saturation_policy.takes_turns:
+            assignment = _share_out_in_turns(table, assignment)
+        others = _other_value(candidates, problem, assignment)
+        value = _value(problem, assignment)
+        objective, least = value + others, min(outcome.least_value, value)
+    return FoundPlan(
+        assignment,
+        entirely=whole,
+        served=served,
+        most_served=added(most, besides),
+        objective=objective,
+        least_value=least + others,
+        one_more=lambda: marginal,
+        out_of_time=outcome.out_of_time,
+        curve=curve,
+        failures=outcome.failures,
+    )
+
+
+def _search_mixes(
+    candidates: Candidates, capacity: IntArray, budget: Budget, recorder: CurveRecorder
+) -> FoundPlan:
+    """A mix of rows for each case. Cases that need no replicas are not in the program."""
+    table, options = MixTable.of(candidates, capacity), candidates.system.options
+    observe = recorder.observe if options.trace else None
+    whole = budget.whole
+    timer = Timer(lambda: whole.seconds_left, whole.seconds_left - budget.seconds_left)
+    outcome = solve_mixes(table, capacity, timer, options.priority_tolerance, observe)
+    singles, mixes = table.given(outcome.plan)
+    assignment = _fill_up(candidates, capacity, singles, mixes)
+    priorities = priorities_of(candidates, table.case)
+    most = dict(zip(priorities, outcome.most_served.tolist(), strict=True))
+    served, objective = _measure(candidates, assignment)
+    besides, others = _served_besides(candidates, assignment, table.case)
+    return FoundPlan(
+        assignment,
+        entirely=True,
+        served=served,
+        most_served=added(most, besides),
+        objective=objective,
+        least_value=outcome.least_value + others,
+        one_more=lambda: outcome.one_more().described(priorities),
+        out_of_time=outcome.out_of_time,
+        curve=recorder.curve(priorities, besides, others),
+        failures=outcome.failures,
+    )
+
+
+def _keep(
+    candidates: Candidates, known: Assignment, problem: ReplicaProblem | None = None
+) -> FoundPlan:
+    """A known plan of which nothing is proven; shares count with a problem that has any."""
+    most = loads_wanted(candidates)
+    if problem is None or problem.all_or_nothing:
+        served, objective = _measure(candidates, known)
+        return FoundPlan(known, True, served, most, objective)
+    objective = _value(problem, known) + _other_value(candidates, problem, known)
+    return FoundPlan(known, False, loads_served(candidates, known), most, objective)
+
+
+def _forget_proof(candidates: Candidates, plan: FoundPlan) -> FoundPlan:
+    """The same plan, of which nothing is proven."""
+    most = loads_wanted(candidates)
+    return replace(plan, most_served=most, least_value=-math.inf, out_of_time=False)
+
+
+def _choose(
+    candidates: Candidates, found: FoundPlan, known: FoundPlan, params: SolveParams
+) -> FoundPlan:
+    """What a search finds, or the known plan where that is better, as time may have ended early."""
+    policy, settled = candidates.system.options.saturation_policy, False
+    if found.is_optimal(candidates, params):
+        # That none is stopped for an equal one is not proven: the plan may hold less for it.
+        settled = found.entirely or policy is not SaturationPolicy.HOLD
+    elif found.entirely:
+        given_up = share_given_up(candidates, params)
+        settled = all(level.gap <= given_up for level in found.levels(candidates))
+    if settled or not is_better(candidates, known.assignment, found.assignment, params):
+        return found
+    return replace(
+        found,
+        assignment=known.assignment,
+        served=known.served,
+        objective=known.objective,
+        least_value=-math.inf,
+        one_more=found.one_more if found.entirely else tuple,
+    )
+
+
+def _certify(
+    candidates: Candidates,
+    plan: FoundPlan,
+    recorder: CurveRecorder,
+    failures: Failures,
+    params: SolveParams,
+) -> SolverResult:
+    """The answer: a plan, what is proven of it, and what one more card is worth.
+
+    The answer is the last point of its curve: steps after the search may change the plan.
+    """
+    marginal = failures.attempt("value of one more card", plan.one_more) or ()
+    status = SolverStatus.TIME_LIMIT if plan.out_of_time else SolverStatus.FEASIBLE
+    bound, curve = plan.bound(params), tuple[CurvePoint, ...]()
+    if candidates.system.options.trace:
+        seconds = recorder.seconds
+        end = CurvePoint(seconds, None, plan.served, plan.objective, bound)
+        is_told = bool(plan.curve) and replace(plan.curve[-1], seconds=seconds) == end
+        curve = plan.curve if is_told else (*plan.curve, end)
+    return SolverResult(
+        "milp",
+        SolverStatus.OPTIMAL if plan.is_optimal(candidates, params) else status,
+        plan.assignment,
+        bound,
+        plan.levels(candidates),
+        marginal,
+        curve,
+        (*plan.failures, *failures.texts),
+        plan.objective,
+    )
+
+
+def _mark_estimates(
+    candidates: Candidates, capacity: IntArray, marginal: tuple[MarginalValue, ...]
+) -> tuple[MarginalValue, ...]:
+    """What one more card of each type is worth; an estimate where more replicas fit with it.
+
+    The programs have no rows, and no replicas of a row, that take more cards than there are.
+    """
+    needs = candidates.needs
+    available, cards = capacity[needs.type], np.maximum(needs.count, 1)
+    wanted = cards * candidates.replicas[needs.owner]
+    new = candidates.usable[needs.owner] & (wanted > available) & ((available + 1) % cards == 0)
+    affected = np.bincount(needs.type[new], minlength=len(capacity)) > 0
+    return tuple(
+        replace(worth, estimated=worth.estimated or (worth != MarginalValue() and bool(more)))
+        for worth, more in zip(marginal, affected.tolist(), strict=False)
+    )
+
+
+def _has_plan(candidates: Candidates, params: SolveParams) -> bool:
+    """Whether there is a plan already: most of the cases may stay as they are."""
+    staying = np.unique(candidates.pairs.case[candidates.stays & candidates.usable])
+    return len(staying) > params.most_stand * len(candidates.cases)
+
+
+def _count_work(candidates: Candidates, params: SolveParams) -> float:
+    """Work of the search, in the units of `Budget`."""
+    limit, rows = candidates.system.options.time_limit, len(candidates.pairs.case)
+    work = params.work_per_second * limit - params.work_per_row * rows
+    return max(work, params.least_work_per_second * limit)
+
+
+def _reserve_for_prices(candidates: Candidates, params: SolveParams) -> float:
+    """Seconds that the search leaves for what one more card is worth."""
+    limit, rows = candidates.system.options.time_limit, len(candidates.pairs.case)
+    takes = params.prices_seconds + params.prices_seconds_per_row * rows
+    return min(params.prices_share * limit, takes)
+
+
+def _leaves_some(candidates: Candidates, plan: Assignment) -> bool:
+    """Whether some case that has a usable row is not served entirely."""
+    with_rows = np.unique(candidates.pairs.case[candidates.usable])
+    return len(plan.served(candidates)) < len(with_rows)
+
+
+def _measure(candidates: Candidates, plan: Assignment) -> tuple[dict[int, float], float]:
+    """Load by priority, and value, of what a plan serves entirely."""
+    return loads_served_entirely(candidates, plan), plan.objective(candidates)
+
+
+def _served_besides(
+    candidates: Candidates, assignment: Assignment, cases: IntArray
+) -> tuple[dict[int, float], float]:
+    """Load by priority, and value, of what is served besides the cases of a program."""
+    others = np.setdiff1d(assignment.served(candidates), cases)
+    value = float(candidates.value[assignment.rows[others]].sum())
+    return loads_of(candidates, others.tolist()), value
+
+
+def _fill_up(
+    candidates: Candidates, capacity: IntArray, chosen: IntArray, mixes: Iterable[Mix] = ()
+) -> Assignment:
+    """The chosen rows, and what fits besides: rounding or time may have left it behind."""
+    ledger = Ledger(candidates, capacity)
+    for mix in mixes:
+        ledger.take_mix(mix)
+    for row in chosen.tolist():
+        if ledger.fits(row):  # a solver's tolerance could let a card too many pass
+            ledger.take_all(row)
+    unserved = serve(ledger, entries_by_rank(candidates, ledger.unserved()))
+    share_out(ledger, unserved, candidates.system.options.saturation_policy)
+    return ledger.assignment()
+
+
+def _assign_replicas(table: _Table, counts: IntArray) -> Assignment:
+    """The plan as an assignment; cases that need no replicas get their best row.
+
+    With the policy `Hold` no case that runs is stopped for an equal one that has several replicas,
+    or that does not run: each of a level that runs has one before any has more. Then those that
+    carry the most load with a replica come first, whether it is served or held.
+    """
+    candidates, running, problem = table.candidates, table.running, table.problem
+    ledger = Ledger(candidates, table.capacity)
+    holds = candidates.system.options.saturation_policy is SaturationPolicy.HOLD
+    columns = np.flatnonzero(counts)
+    load = problem.weight[problem.case] / problem.full
+    columns = columns[np.lexsort((-load[columns], problem.level[problem.case[columns]]))]
+    levels, planned = problem.level[problem.case[columns]], np.unique(problem.case[columns])
+    stopped = np.setdiff1d(np.arange(len(problem.cases)), planned)
+    for level in range(problem.levels):
+        of_level = columns[levels == level].tolist()
+        if holds:
+            for column in of_level:
+                if problem.held[problem.case[column]] > 0:
+                    _give(ledger, problem, column, int(counts[column]), running, most=1)
+            for case in stopped[problem.level[stopped] == level].tolist():
+                hold(ledger, int(problem.cases[case]), running, most=1)
+        for column in of_level:
+            _give(ledger, problem, column, int(counts[column]), running)
+    free = np.ones(len(candidates.cases), dtype=np.bool_)
+    free[problem.cases] = False
+    serve(ledger, entries_by_rank(candidates, free))
+    return ledger.assignment()
+
+
+def _give(
+    ledger: Ledger,
+    problem: ReplicaProblem,
+    column: int,
+    count: int,
+    running: Running,
+    most: int | None = None,
+) -> None:
+    """Give a case what a column has, or so many replicas of that at most."""
+    row, case = int(problem.row[column]), int(problem.cases[problem.case[column]])
+    if row != NO_ROW:
+        ledger.hold(row, count if most is None else min(count, most))
+        return
+    parts = lots_of(running.parts[case], problem.params)[int(problem.lot[column])].times(count)
+    ledger.keep(case, parts if most is None else tuple(at_most(most, parts)))
+
+
+def _share_out_in_turns(table: _Table, assignment: Assignment) -> Assignment:
+    """The same where what serves nobody entirely is given in turns to those that are short."""
+    candidates, running = table.candidates, table.running
+    policy = candidates.system.options.saturation_policy
+    ledger, entire = Ledger(candidates, table.capacity), assignment.served(candidates)
+    short = np.ones(len(candidates.cases), dtype=np.bool_)
+    short[entire] = False
+    for case in entire.tolist():
+        ledger.take_all(int(assignment.rows[case]))
+    line = entries_by_rank(candidates, short)
+    if policy.protects_what_runs:
+        held = running.held(policy)
+        for entry in line:
+            row, given = int(assignment.rows[entry.case]), int(assignment.replicas[entry.case])
+            if row != NO_ROW:
+                carry = np.ceil(held[entry.case] * candidates.replicas[row] * (1 - ROUNDING))
+                ledger.hold(row, min(given, int(carry)))
+    share_out(ledger, line, policy)
+    return ledger.assignment()
+
+
+def _value(problem: ReplicaProblem, assignment: Assignment) -> float:
+    """What the cases of a problem cost with an assignment, with the penalties of moves."""
+    case = problem.cases[problem.case]
+    chosen = (assignment.rows[case] == problem.row) & problem.serves
+    counts = np.where(chosen, assignment.replicas[case], 0)
+    kept = sum(map(cost_kept, assignment.kept.values()))
+    return float(problem.values(counts).sum()) + kept
+
+
+def _other_value(candidates: Candidates, problem: ReplicaProblem, assignment: Assignment) -> float:
+    """The value of cases that need no replicas, less what all the others cost now."""
+    besides = np.setdiff1d(np.flatnonzero(assignment.rows != NO_ROW), problem.cases)
+    costs = [candidates.cases[case].server.current.cost for case in problem.cases.tolist()]
+    return float(candidates.value[assignment.rows[besides]].sum()) - float(np.sum(costs))

@@ -1,0 +1,301 @@
+"""All tuned numbers of the search, in one validated class.
+
+They are passed on from `solve`, as a field of the problem and of the budget, and nobody sets them
+but tests. A field whose reason names no measurement is a choice with which no record compares
+another. [work] is a second of the machine on which it was measured, see `budget.py`; a share is a
+number from 0 to 1. Tolerances are relative unless they say what they are of.
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+Tolerance = Annotated[float, Field(gt=0, le=1e-2)]
+Number = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=1)]
+Counts = Annotated[tuple[Count, ...], Field(min_length=1)]
+
+
+@dataclass(frozen=True, slots=True)
+class SolveParams:
+    """Limits, shares of the work, distances that are near enough, and tolerances."""
+
+    # Numbers that are computed
+
+    rounding: Tolerance = 1e-9
+    """Loads, shares, savings and sums that differ by less are the same."""
+
+    same: Tolerance = 1e-12
+    """Sums of the same numbers in another order differ by less."""
+
+    whole: Tolerance = 1e-6
+    """Distance from a whole number up to which replicas are whole; and what a floor may miss."""
+
+    solved: Tolerance = 1e-6
+    """Distance from its bound up to which nothing of a goal is missing."""
+
+    optimal: Tolerance = 1e-4
+    """Gap up to which a plan counts as optimal, as is usual with MILP solvers."""
+
+    # The work of a search, in the time limit
+
+    work_per_second: Positive = 1.3
+    """Work for each second of the time limit [work/s]. It is a little more than a quiet machine
+    does in time, so that important classes, which come first, have as much on a busy one."""
+
+    work_per_row: Positive = 2e-5
+    """Work less for each row of the candidate table: rows are sized, filled and decided on, too."""
+
+    least_work_per_second: Positive = 0.25
+    """Work for each second of the time limit at least [work/s]."""
+
+    decisions: Positive = 1.2
+    """Time kept for the decisions, as a multiple of that of sizing: both go through all servers,
+    and a busy machine slows both down alike."""
+
+    prices_share: Share = 0.07
+    """Share of the time limit that is kept for the worth of one more card, at most."""
+
+    prices_seconds: Positive = 0.14
+    """Time for the worth of one more card [s]."""
+
+    prices_seconds_per_row: Positive = 5e-5
+    """Time for the same, for each row of the candidate table [s]."""
+
+    mixes: Positive = 2.0
+    """Least time for a search for mixes, as a multiple of that of sizing."""
+
+    mixes_share: Share = 0.5
+    """Share of the time for mixes, where single rows may serve in part after that."""
+
+    most_stand: Share = 0.5
+    """Share of the cases that may stay as they are from which the first plan lets them stand."""
+
+    # What a step costs
+
+    linear: Positive = 4e-8
+    """A linear program, for each coefficient [work]."""
+
+    linear_step: Positive = 3e-5
+    """A step of the simplex method [work]."""
+
+    linear_step_coefficient: Positive = 1e-9
+    """A step of the simplex method, for each coefficient of its program [work]."""
+
+    mixed: Positive = 3e-6
+    """A mixed integer program, for each coefficient [work]."""
+
+    mixed_step: Positive = 1.7e-4
+    """A step of all relaxations of a mixed integer program [work]."""
+
+    mixed_look: Positive = 6e-6
+    """What HiGHS does in a mixed integer program from one look at its limits to the next, for each
+    coefficient [work]: it tells of its steps at the end only."""
+
+    pricing: Positive = 2e-8
+    """To price all columns, for each coefficient [work]."""
+
+    plan: Positive = 4e-7
+    """To complete a plan, for each column [work]."""
+
+    plan_step: Positive = 1e-8
+    """To change one case of a plan, for each column [work]."""
+
+    # Goals
+
+    small: Number = 1_500
+    """Columns up to which HiGHS has all of the problem, to the last digit."""
+
+    tolerance: Tolerance = 9e-4
+    """Share of the load of a level that later goals may take in a larger problem, unless a person
+    wants another one. Servers come in lumps: to keep the last requests may take most cards of the
+    rest. In `m-1000-2` (seed 2), where 5e-4 of the fourth level may go, 8 s serve 37 % of the
+    fifth, and 49 % with this."""
+
+    near: Share = 0.25
+    """Share of the tolerance within which a plan is near enough to its bound."""
+
+    near_value: Tolerance = 1e-4
+    """Distance of a value from its bound that is near enough."""
+
+    above_floor: Tolerance = 2e-4
+    """Share of a load by which a dive stays above its floor: plans of whole replicas miss floors by
+    1e-5 to 4e-4."""
+
+    far: Positive = 4.0
+    """Tolerances that are missing of a load from which dives come first: programs around a vertex
+    hardly find a plan then, and take the time."""
+
+    # Shares of the work of a goal
+
+    searched: Share = 0.3
+    """In which columns are decided; then replicas are exchanged."""
+
+    searched_last: Share = 0.5
+    """The same of the last level and of the value."""
+
+    tree_first: Share = 0.15
+    """In which the tree decides columns before any dive."""
+
+    refined: Share = 0.3
+    """Of what is left, for parts that are solved again where no more than a tolerance is missing
+    and others follow: these may take as much."""
+
+    part_again: Share = 0.5
+    """Of what is left, for each part that is solved again."""
+
+    between_last: Share = 0.7
+    """Of what is left of the last goals, for columns between a vertex and the plan."""
+
+    around: Share = 0.2
+    """Of what is left, for the surroundings of each vertex."""
+
+    close: Share = 0.1
+    """Of what is left, for cases close to the vertex of a dive."""
+
+    proof: Share = 0.25
+    """Of the work of the last level, for its proof besides: it is that of the value."""
+
+    # Relaxation: restricted master, pricing
+
+    reduced_cost: Tolerance = 1e-7
+    """Below minus this, relative to the largest cost, a column improves the restricted master."""
+
+    columns_per_case: Count = 3
+    """Columns of a case that pricing adds at a time: those of the least reduced cost."""
+
+    pricing_rounds: Count = 60
+    """How often columns are added at most; the bound holds whenever it ends."""
+
+    missing_cost: Positive = 1e6
+    """What a share that is missing costs, where the largest part of the objective is 1."""
+
+    cut_sizes: Count = 8
+    """Sizes of replicas by which the cards of a type are divided: the most frequent ones."""
+
+    # Warm start from the relaxation of a sample
+
+    sampled_from: Count = 3_000
+    """Cases from which a relaxation begins near that of a sample, unless few steps solve it."""
+
+    few_steps: Number = 1_000
+    """Steps of the simplex method until columns are added that are few."""
+
+    sample_large: Number = 500
+    """Cases of a sample that stand for themselves only: the largest ones."""
+
+    sample: Count = 1_500
+    """Cases of a sample."""
+
+    sample_columns: Count = 2
+    """Columns of each case to begin with: the best ones at the prices of the sample."""
+
+    sample_steps: Count = 4_000
+    """Steps that suffice from the basis of a sample, unless many of them change nothing."""
+
+    # Tree and dives
+
+    some: Tolerance = 1e-7
+    """Share of a case from which a column has some of it; or from which a share is missing."""
+
+    type_worth: Share = 1e-2
+    """Part of the worth of all cards that each type has for the order of decisions."""
+
+    least_worth: Share = 0.5
+    """Part of the distance that is near enough below which a case is not worth a decision."""
+
+    tree_decisions: Count = 5
+    """Decisions of the tree between two dives."""
+
+    dive_parts: Counts = (5, 1, 3, 2, 10, 20)
+    """Dive after dive, one of so many parts of the split cases is decided at a time."""
+
+    dive_turns: Number = 12
+    """How often a dive turns back at most."""
+
+    dive_idle: Count = 4
+    """Decisions in turn that lose nothing, after which cases with the same choice stay. Sooner, a
+    dive among few large servers has less room for later decisions."""
+
+    dive_whole_failures: Count = 6
+    """Numbers of cases that get whole replicas in vain before the rest does without."""
+
+    dive_whole: Count = 25
+    """Numbers of cases that get whole replicas in all."""
+
+    large_case: Share = 5e-3
+    """Share of the cards of a type from which the first dive leaves a case where it is."""
+
+    # Rounding and repair
+
+    lifts: Count = 50
+    """How often a case is given more replicas, for each floor, at most."""
+
+    lifts_tried: Count = 5
+    """Steps after which a floor is given up that would be missed after all of them at this pace."""
+
+    room_steps: Count = 1_000
+    """How often room is made at most."""
+
+    forbidden_loss: Positive = 1e15
+    """A loss that is taken only where there is no other."""
+
+    # Large neighbourhood search
+
+    surroundings: Count = 4
+    """Nodes of the tree of which the surroundings are solved at most."""
+
+    open_cases: Counts = (150, 500, 2_000)
+    """Cases that are open in the mixed integer program, in turn, until the plan is near enough."""
+
+    open_columns: Count = 6
+    """Columns of a case at most: the ones that lose the least."""
+
+    open_columns_around: Count = 2
+    """Columns of a case that are open around a vertex, or between it and a plan."""
+
+    close_cases: Count = 50
+    """Cases that are open close to the vertex of a dive."""
+
+    near_part: Share = 0.5
+    """Part of the distance that is near enough at which the mixed integer program ends."""
+
+    exchanged: Count = 120
+    """Cases that exchange replicas at first."""
+
+    exchanged_among: Count = 10
+    """Among so many times as many."""
+
+    exchange_patience: Count = 6
+    """How often in vain before they are twice as many."""
+
+    # What runs, and the exchanges of the greedy solver
+
+    lots: Count = 256
+    """What may stay of replicas on several accelerators, in so many ways at most."""
+
+    tries: Number = 50_000
+    """Rows that are tried in a plan, those that save most first, which takes 3 s at most: on 20
+    accelerators, 3,000 servers try 43,000, and 10,000 have 95 % of what 100,000 would save."""
+
+    first_tries: Number = 500
+    """Rows that are tried before two plans are compared: 10,000 servers would take seconds for
+    all."""
+
+    returns: Number = 200
+    """Moves that are tried to be taken back at a time, those that cost most first: 0.1 s for 10,000
+    servers."""
+
+    longest_return: Count = 12
+    """Servers that move for one that returns, at most."""
+
+    second_plan: Number = 3_000
+    """Cases up to which a second plan is made. For 10,000 servers it would take half as long again
+    as the whole solver takes, and the operator would write their decisions so much later."""
+
+
+DEFAULTS = SolveParams()
+"""What is used where nothing else is given."""
