@@ -105,7 +105,6 @@ from inferno_operator.resources.plan import (
     PlanTotals,
     Reduction,
 )
-from inferno_operator.resources.savings import PolicySpending, Savings
 from inferno_operator.resources.server import (
     CURRENT_ALLOC,
     DESIRED_ALLOC,
@@ -201,7 +200,6 @@ __all__ = [
     "PlanStatus",
     "PlanStep",
     "PlanTotals",
-    "PolicySpending",
     "Power",
     "PrefillParms",
     "Quality",
@@ -214,7 +212,6 @@ __all__ = [
     "ReplicaReduction",
     "Resource",
     "Roles",
-    "Savings",
     "ServedReplicas",
     "Server",
     "ServerAllocation",
