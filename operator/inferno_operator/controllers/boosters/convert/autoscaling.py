@@ -70,12 +70,12 @@ def _bounds(conversion: Conversion, backend: ModelBackend) -> Json:
 
 
 def _target(conversion: Conversion, backend: ModelBackend) -> Json:
-    """Return the target of a binding; it needs an endpoint, which the API fills with defaults."""
+    """Return the target of a binding; the API fills the endpoint with defaults."""
     dialect = conversion.dialect
     name = conversion.booster.child_name(backend)
     reference = {"kind": dialect.serving.kind, "name": name}
     labels = {dialect.pod_label("role"): "leader"}
-    endpoint: Json = {} if conversion.strict else {"port": runtime_port(backend)}
+    endpoint: Json = {"port": runtime_port(backend)}
     if conversion.booster.is_single:
         endpoint["labelSelector"] = {"matchLabels": labels}
         return {"targetRef": reference, "metricEndpoint": endpoint}

@@ -29,7 +29,7 @@ class Converted:
     problems: tuple[BoosterProblem, ...] = ()
 
 
-def convert(booster: Booster, dialect: Dialect, *, strict: bool = False) -> tuple[Json, ...]:
+def convert(booster: Booster, dialect: Dialect) -> tuple[Json, ...]:
     """Return the children of a booster: servings, servers, route, policies and bindings.
 
     Parameters
@@ -38,15 +38,13 @@ def convert(booster: Booster, dialect: Dialect, *, strict: bool = False) -> tupl
         The booster.
     dialect
         The dialect of the booster.
-    strict
-        Convert as the original does, including its defects, to compare with its output.
 
     Raises
     ------
     ConversionError
         A backend cannot be converted.
     """
-    converted = convert_backends(booster, booster.spec.backends, dialect, strict=strict)
+    converted = convert_backends(booster, booster.spec.backends, dialect)
     if converted.problems:
         raise ConversionError(converted.problems[0].path, converted.problems[0].text)
     return converted.children
@@ -57,7 +55,6 @@ def convert_backends(
     backends: Iterable[ModelBackend],
     dialect: Dialect,
     *,
-    strict: bool = False,
     standing: Container[str] = (),
     taken: Container[ChildPlace] = (),
 ) -> Converted:
@@ -68,7 +65,7 @@ def convert_backends(
     children exist. Backends with a child name in `taken`, which is that of an object of another
     owner, are left out of the route and the bindings.
     """
-    conversion = Conversion(booster, dialect, strict)
+    conversion = Conversion(booster, dialect)
     servings, problems = _servings(conversion, backends)
     free = partial(_free, booster, taken)
     good = [backend for backend in booster.spec.backends if backend.name in servings]

@@ -34,12 +34,8 @@ def without_empty(fields: Json) -> Json:
 def environment(conversion: Conversion, backend: ModelBackend, role: str = "") -> list[Json]:
     """Return the environment of engine and sidecar; the user's variables override others."""
     added = [*_common(conversion), *(_entry(name) for name in FIXED.get(role, ()))]
-    if not conversion.strict:
-        given = {entry.get("name") for entry in backend.env}
-        added = [entry for entry in added if entry["name"] not in given]
-    elif role and not conversion.dialect.fleet_aware:
-        return added
-    return [*backend.env, *added]
+    given = {entry.get("name") for entry in backend.env}
+    return [*backend.env, *(entry for entry in added if entry["name"] not in given)]
 
 
 def _common(conversion: Conversion) -> Iterable[Json]:
@@ -93,14 +89,11 @@ def _downloader(
 
 
 def _of_downloader(conversion: Conversion, backend: ModelBackend) -> list[Json]:
-    """Return the environment of the downloader; the original leaves `valueFrom` out."""
-    if conversion.strict and not conversion.dialect.fleet_aware:
-        return [{"name": "ENDPOINT", "value": backend.literal("ENDPOINT", "")}]
+    """Return the environment of the downloader."""
     entries = {entry.get("name"): entry for entry in backend.env}
     settings = ALL_SETTINGS if conversion.pods.knows_modelscope else DOWNLOADER_SETTINGS
     given = [entries[name] for name in settings if name in entries]
-    wanted = "value" if conversion.strict else "valueFrom"
-    return [entry for entry in given if entry.get("value") or entry.get(wanted)]
+    return [entry for entry in given if entry.get("value") or entry.get("valueFrom")]
 
 
 def sidecar(conversion: Conversion, backend: ModelBackend, role: str = "") -> Json:
@@ -114,10 +107,6 @@ def sidecar(conversion: Conversion, backend: ModelBackend, role: str = "") -> Js
         "env": environment(conversion, backend, role),
         "envFrom": list(backend.env_from),
     }
-    if conversion.strict and role == "prefill":
-        del container["envFrom"]
-    if conversion.strict and role and not conversion.dialect.fleet_aware:
-        del container["env"]
     if not role:
         probe = {"path": "/health", "port": port}
         container["readinessProbe"] = {
@@ -129,9 +118,8 @@ def sidecar(conversion: Conversion, backend: ModelBackend, role: str = "") -> Js
 
 
 def _sidecar_arguments(conversion: Conversion, backend: ModelBackend, port: int) -> list[str]:
-    setting = backend.literal if conversion.strict else backend.setting
-    url = setting("RUNTIME_URL", f"http://localhost:{ENGINE_PORT}")
-    metrics = setting("RUNTIME_METRICS_PATH", "/metrics")
+    url = backend.setting("RUNTIME_URL", f"http://localhost:{ENGINE_PORT}")
+    metrics = backend.setting("RUNTIME_METRICS_PATH", "/metrics")
     arguments = ["--port", str(port), "--engine", backend.type.lower()]
     arguments += ["--engine-base-url", url, "--engine-metrics-path", metrics]
     if conversion.dialect.fleet_aware:

@@ -7,7 +7,7 @@ from typing import Any
 
 from inferno_operator.controllers.boosters.booster import Booster, ModelBackend
 from inferno_operator.controllers.boosters.convert.pods import PODS, Pods
-from inferno_operator.resources.dialects import Dialect, Release
+from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import Kind
 from inferno_optimizer.errors import InputError
 
@@ -44,11 +44,10 @@ class ConversionError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A booster in a dialect; `strict` converts as the original does, including its defects."""
+    """A booster in a dialect."""
 
     booster: Booster
     dialect: Dialect
-    strict: bool = False
 
     @property
     def model(self) -> str:
@@ -57,8 +56,8 @@ class Conversion:
 
     @property
     def gang(self) -> bool:
-        """Whether the pods of a group are gang-scheduled; in the original, they always are."""
-        return self.strict or self.booster.has_option("gang-scheduling")
+        """Whether the pods of a group are gang-scheduled."""
+        return self.booster.has_option("gang-scheduling")
 
     @property
     def pods(self) -> Pods:
@@ -68,7 +67,7 @@ class Conversion:
     @property
     def bare_switches(self) -> bool:
         """Whether true is written as a flag without a value."""
-        return not self.strict and self.booster.has_option("bare-switches")
+        return self.booster.has_option("bare-switches")
 
     def path(self, backend: ModelBackend) -> str:
         """Return the path of a backend in the manifest."""
@@ -97,33 +96,31 @@ class Conversion:
                 "name": name,
                 "namespace": self.booster.metadata.namespace,
                 "labels": labels,
-                "ownerReferences": [self._owner(kind)],
+                "ownerReferences": [self._owner],
             },
             "spec": spec,
         }
 
     def _labels(self, backend: str) -> dict[str, str]:
         dialect = self.dialect
-        managers = list(dialect.managed_by.items())
         return {
             dialect.label("model-name"): self.model,
             dialect.label("backend-name"): backend,
-            **dict(managers[:1] if self.strict else managers),
+            **dialect.managed_by,
             dialect.label("model-uid"): self.booster.metadata.uid,
         }
 
-    def _owner(self, kind: Kind) -> dict[str, Any]:
+    @property
+    def _owner(self) -> dict[str, Any]:
         booster = self.dialect.booster
-        owner: dict[str, Any] = {
+        return {
             "apiVersion": booster.api_version,
             "kind": booster.kind,
             "name": self.model,
             "uid": self.booster.metadata.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
         }
-        is_early = self.strict and self.booster.release < Release.V1_0
-        if not is_early or kind not in (self.dialect.serving, self.dialect.route):
-            owner |= {"controller": True, "blockOwnerDeletion": True}
-        return owner
 
 
 def runtime_port(backend: ModelBackend) -> int:

@@ -34,12 +34,11 @@ def server(conversion: Conversion, backend: ModelBackend) -> Json:
 
 
 def _selector(conversion: Conversion, backend: ModelBackend) -> dict[str, str]:
-    """Return the labels that select the backend's pods; in the original, those of all backends."""
-    names = ["model-uid"] if conversion.strict else ["model-uid", "backend-name"]
-    keys = [conversion.dialect.label(name) for name in names]
+    """Return the labels that select the backend's pods."""
+    keys = [conversion.dialect.label(name) for name in ("model-uid", "backend-name")]
     labels = conversion.pod_labels(backend)
     selector = {key: labels[key] for key in keys}
-    if conversion.pods.labels_all and not conversion.strict:  # the other pods have these labels too
+    if conversion.pods.labels_all:  # the other pods have these labels too
         selector[conversion.dialect.pod_label("entry")] = "true"
     return selector
 
@@ -58,9 +57,8 @@ def _configs(backend: ModelBackend, roles: Iterable[str]) -> list[Mapping[str, A
 def _served_name(conversion: Conversion, backend: ModelBackend) -> str:
     """Return the name under which the engine serves the model."""
     forerunner = not conversion.dialect.fleet_aware
-    names = SERVED_NAMES[:1] if conversion.strict and not forerunner else SERVED_NAMES
     configs = _configs(backend, ("server", "decode", *(["prefill"] if forerunner else [])))
-    given = [config.get(name) for config in configs for name in names]
+    given = [config.get(name) for config in configs for name in SERVED_NAMES]
     served = [name for name in given if name and isinstance(name, str)]
     if not served:
         return conversion.model

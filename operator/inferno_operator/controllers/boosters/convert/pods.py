@@ -8,26 +8,16 @@ from inferno_operator.resources.dialects import Release
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """What the pods of a release have; each difference is a field of its own.
-
-    Some differences are defects of the original, which only a strict conversion has: `python`,
-    `counts_requests` and `cache_is_relative`.
-    """
+    """What the pods of a release have; each difference is a field of its own."""
 
     load_seconds: int
     """Seconds that an engine has to load its model before it is probed."""
-    python: str
-    """The interpreter of vLLM; some images have no `python`."""
     shares_memory: bool
     """vLLM has a volume in memory, in which its processes exchange tensors."""
     script_folder: str
     """The folder of the script for several nodes; "" is the one in which engines start."""
     publishes_cache: bool
     """Engines publish to the router which prefixes they have in their cache."""
-    counts_requests: bool
-    """The devices of a node are those that are requested, also without a limit."""
-    cache_is_relative: bool
-    """The mount path of the cache is the text of `cacheURI` as it is."""
     labels_all: bool
     """All pods of a replica have the labels of the backend, also those of prefill and decode."""
     binds_ascend: bool
@@ -40,25 +30,19 @@ class Pods:
 
 _V0_1 = Pods(
     load_seconds=90,
-    python="python",
     shares_memory=False,
     script_folder="/vllm-workspace/vllm/",
     publishes_cache=True,
-    counts_requests=True,
-    cache_is_relative=True,
     labels_all=False,
     binds_ascend=True,
     knows_modelscope=False,
     installs_packages=False,
 )
-_V0_2 = replace(
-    _V0_1, load_seconds=180, python="python3", publishes_cache=False, cache_is_relative=False
-)
+_V0_2 = replace(_V0_1, load_seconds=180, publishes_cache=False)
 _V0_3 = replace(
     _V0_2,
     shares_memory=True,
     script_folder="",
-    counts_requests=False,
     labels_all=True,
     binds_ascend=False,
     installs_packages=True,

@@ -22,7 +22,7 @@ from inferno_operator.controllers.boosters.convert.engines import (
     worker_command,
 )
 from inferno_operator.controllers.boosters.convert.storage import ModelCache, cache_of
-from inferno_operator.resources.dialects import DISAGGREGATED, Release
+from inferno_operator.resources.dialects import DISAGGREGATED
 
 Json = dict[str, Any]
 
@@ -34,8 +34,6 @@ GRACE_SECONDS = 300
 
 SHARED_MEMORY = "dshm"
 """Volume in which the processes of an engine exchange tensors."""
-
-HARD_TOPOLOGY = {"mode": "hard", "highestTierAllowed": 2}
 
 WAITING = {
     "vLLM": ("vllm:num_requests_running", "vllm:num_requests_waiting"),
@@ -71,7 +69,7 @@ def serving(conversion: Conversion, backend: ModelBackend) -> Json:
         The backend cannot be converted.
     """
     workers = _workers(conversion, backend)
-    replicas = {role: _replicas(conversion, worker) for role, worker in workers.items()}
+    replicas = {role: _replicas(worker) for role, worker in workers.items()}
     make = _disaggregated if backend.type == DISAGGREGATED else _leader
     spec = {
         "replicas": backend.min_replicas,
@@ -83,18 +81,15 @@ def serving(conversion: Conversion, backend: ModelBackend) -> Json:
             "roles": [make(conversion, backend, *item) for item in workers.items()],
         },
     }
-    if conversion.strict and backend.type != DISAGGREGATED:
-        _spread(conversion, spec)
-    return conversion.child(
-        conversion.dialect.serving, spec, backend, _revision(conversion, backend, spec)
-    )
+    rolled_out = {key: value for key, value in spec.items() if key != "replicas"}
+    return conversion.child(conversion.dialect.serving, spec, backend, digest(rolled_out))
 
 
 def _workers(conversion: Conversion, backend: ModelBackend) -> dict[str, WorkerRole]:
     """Return the workers by name of their role."""
     if backend.type == DISAGGREGATED:
         return {role: _needed(conversion, backend, role) for role in ROLES}
-    if backend.type == "vLLM" or (backend.type == "SGLang" and not conversion.strict):
+    if backend.type in ("vLLM", "SGLang"):
         return {"leader": _needed(conversion, backend, "server")}
     problem = f"{backend.type} is not supported: the router supports only vLLM and SGLang"
     raise ConversionError(f"{conversion.path(backend)}.type", problem)
@@ -109,39 +104,24 @@ def _needed(conversion: Conversion, backend: ModelBackend, role: str) -> WorkerR
     return worker
 
 
-def _replicas(conversion: Conversion, worker: WorkerRole) -> int:
-    """Return the replicas of a role in a group: 1 by default, 0 in the original."""
-    if worker.replicas is None:
-        return 0 if conversion.strict else 1
-    return worker.replicas
-
-
-def _revision(conversion: Conversion, backend: ModelBackend, spec: Json) -> str:
-    """Return a hash of the fields that roll pods out; in the original, of the whole backend."""
-    if conversion.strict:
-        return digest(backend.to_json())
-    return digest({key: value for key, value in spec.items() if key != "replicas"})
+def _replicas(worker: WorkerRole) -> int:
+    """Return the replicas of a role in a group: 1 by default."""
+    return 1 if worker.replicas is None else worker.replicas
 
 
 def _scheduler(conversion: Conversion, backend: ModelBackend) -> str:
     """Return the scheduler: gangs need Volcano, and MatrixInfer's admission requires it."""
     if backend.scheduler_name:
         return backend.scheduler_name
-    needed = conversion.dialect.gang_switch
-    if conversion.strict:
-        needed &= backend.type == DISAGGREGATED
-    else:
-        needed |= conversion.gang
-    return "volcano" if needed else ""
+    return "volcano" if conversion.dialect.gang_switch or conversion.gang else ""
 
 
 def _policies(conversion: Conversion) -> Json:
     """Return the policies of recovery and rollout, which only MatrixInfer has."""
     if not conversion.dialect.gang_switch:
         return {}
-    recovery = "InferGroupRestart" if conversion.strict else "InferGroupRecreate"
     return {
-        "recoveryPolicy": recovery,
+        "recoveryPolicy": "InferGroupRecreate",
         "rolloutStrategy": {"type": "InferGroupRollingUpdate"},
     }
 
@@ -153,42 +133,14 @@ def _gang(conversion: Conversion, backend: ModelBackend, replicas: dict[str, int
     cannot change, and Kthena's admission refuses a role with fewer replicas than it asks for.
     """
     if conversion.dialect.gang_switch:
-        return {"gangSchedule": {} if conversion.strict else {"enable": conversion.gang}}
-    if backend.type == DISAGGREGATED and not conversion.strict:
+        return {"gangSchedule": {"enable": conversion.gang}}
+    if backend.type == DISAGGREGATED:
         replicas = dict.fromkeys(replicas, 1)
     return {"gangPolicy": {"minRoleReplicas": replicas}} if conversion.gang else {}
 
 
-def _spread(conversion: Conversion, spec: Json) -> None:
-    """Add topology constraints as the original does; they select no pod and have no effect."""
-    labels = {conversion.dialect.topology_label: conversion.model}
-    spec["topologySpreadConstraints"] = [
-        {
-            "maxSkew": 1,
-            "topologyKey": "kubernetes.io/hostname",
-            "whenUnsatisfiable": "DoNotSchedule",
-            "labelSelector": {"matchLabels": labels},
-        }
-    ]
-    if conversion.dialect.gang_switch:
-        spec["template"]["networkTopology"] = HARD_TOPOLOGY
-        spec["template"]["roles"][0]["networkTopology"] = HARD_TOPOLOGY
-
-
-def _entry_labels(conversion: Conversion, backend: ModelBackend) -> dict[str, str]:
-    """Return the labels of first pods; in the original, with a hash of the backend."""
-    labels = conversion.pod_labels(backend)
-    if conversion.strict:
-        labels[conversion.dialect.label("revision")] = digest(backend.to_json())
-    return labels
-
-
-def _cache(conversion: Conversion, backend: ModelBackend) -> ModelCache:
-    return cache_of(backend, strict=conversion.strict and conversion.pods.cache_is_relative)
-
-
 def _leader(conversion: Conversion, backend: ModelBackend, role: str, worker: WorkerRole) -> Json:
-    cache = _cache(conversion, backend)
+    cache = cache_of(backend)
     entry = {
         **_pod(conversion, backend, worker, cache),
         "terminationGracePeriodSeconds": GRACE_SECONDS,
@@ -203,10 +155,10 @@ def _leader(conversion: Conversion, backend: ModelBackend, role: str, worker: Wo
     }
     return {
         "name": role,
-        "replicas": _replicas(conversion, worker),
-        "workerReplicas": pods_of(worker, strict=conversion.strict) - 1,
+        "replicas": _replicas(worker),
+        "workerReplicas": pods_of(worker) - 1,
         "entryTemplate": {
-            "metadata": {"labels": _entry_labels(conversion, backend)},
+            "metadata": {"labels": conversion.pod_labels(backend)},
             "spec": entry,
         },
         "workerTemplate": {**_worker_metadata(conversion, backend), "spec": others},
@@ -217,24 +169,22 @@ def _worker_metadata(conversion: Conversion, backend: ModelBackend) -> Json:
     """Return the labels of the other pods of a replica, if they have some."""
     if not conversion.pods.labels_all:
         return {}
-    return {"metadata": {"labels": _entry_labels(conversion, backend)}}
+    return {"metadata": {"labels": conversion.pod_labels(backend)}}
 
 
 def _pod(
     conversion: Conversion, backend: ModelBackend, worker: WorkerRole, cache: ModelCache
 ) -> Json:
     """Return the fields that all pods of a backend have."""
-    pod: Json = {
-        "initContainers": downloaders(conversion, backend, cache),
-        "volumes": [cache.volume, *_memory_volumes(conversion, backend)],
-    }
-    if not conversion.strict or conversion.booster.release >= Release.V1_0:
-        pod |= {
+    return without_empty(
+        {
+            "initContainers": downloaders(conversion, backend, cache),
+            "volumes": [cache.volume, *_memory_volumes(conversion, backend)],
             "affinity": worker.affinity,
             "tolerations": list(worker.tolerations),
             "runtimeClassName": backend.runtime_class_name,
         }
-    return without_empty(pod)
+    )
 
 
 def _memory_volumes(conversion: Conversion, backend: ModelBackend) -> list[Json]:
@@ -258,12 +208,11 @@ def _engine(
         "successThreshold": 1,
         "failureThreshold": 3,
     }
-    flagged = backend.workers[0] if conversion.strict else worker  # regardless of its type
     return without_empty(
         {
             "name": "engine",
             "image": worker.image,
-            "command": engine_command(conversion, backend, flagged, cache),
+            "command": engine_command(conversion, backend, worker, cache),
             "env": environment(conversion, backend),
             "resources": worker.resources,
             "volumeMounts": _mounts(conversion, backend, cache),
@@ -315,7 +264,7 @@ def _other(
 def _disaggregated(
     conversion: Conversion, backend: ModelBackend, role: str, worker: WorkerRole
 ) -> Json:
-    cache = _cache(conversion, backend)
+    cache = cache_of(backend)
     pod = {
         **_pod(conversion, backend, worker, cache),
         "containers": [
@@ -325,23 +274,21 @@ def _disaggregated(
     }
     if _is_bound_to_ascend(conversion, worker):
         pod["affinity"] = ASCEND_NODES
-    template: Json = {"spec": pod}
-    if conversion.pods.labels_all or not conversion.strict:
-        template["metadata"] = {"labels": _entry_labels(conversion, backend)}
     return {
         "name": role,
-        "replicas": _replicas(conversion, worker),
+        "replicas": _replicas(worker),
         "workerReplicas": 0,
-        "entryTemplate": template,
+        "entryTemplate": {
+            "metadata": {"labels": conversion.pod_labels(backend)},
+            "spec": pod,
+        },
         "workerTemplate": {"spec": {"containers": []}},
     }
 
 
 def _is_bound_to_ascend(conversion: Conversion, worker: WorkerRole) -> bool:
     """Whether pods run on Ascend nodes only; in later releases users say so in the affinity."""
-    if not conversion.pods.binds_ascend:
-        return False
-    return conversion.strict or (not worker.affinity and _asks_for(worker, ASCEND))
+    return conversion.pods.binds_ascend and not worker.affinity and _asks_for(worker, ASCEND)
 
 
 def _asks_for(worker: WorkerRole, device: str) -> bool:

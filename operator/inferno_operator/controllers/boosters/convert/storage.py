@@ -23,12 +23,9 @@ class ModelCache:
         return f"{self.mount['mountPath']}/{digest}"
 
 
-def cache_of(backend: ModelBackend, *, strict: bool) -> ModelCache:
-    """Return the cache of a backend; `strict` leaves paths relative or empty, as the original."""
+def cache_of(backend: ModelBackend) -> ModelCache:
+    """Return the cache of a backend."""
     scheme, _, place = backend.cache_uri.partition("://")
-    if strict:
-        place = place.partition("://")[0]
-        return _cache(backend, _source(scheme, place, place), place)
     place = place.strip("/")
     path = f"/{place}" if place else DEFAULT_FOLDER
     claim, _, folder = place.partition("/")
