@@ -1,4 +1,4 @@
-"""The interface of controllers to the API server, for objects of any kind; see also `fakes`."""
+"""The interface of controllers to the API server, for objects of any kind."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -10,9 +10,9 @@ from inferno_operator.controllers.optimization.reconcile import Context, reconci
 from inferno_operator.controllers.optimization.schedule import rival, seconds_until_due
 from inferno_operator.controllers.optimization.source import OnDemand
 from inferno_operator.resources.objects import Key
-from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import UnavailableError
+from tests.fakes import FakeCluster, FakeOptimizer
 from tests.unit.operator.objects import (
     NOW,
     Manifest,
