@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from inferno_operator.controllers.boosters.booster import ANNOTATION, read_booster
-from inferno_operator.controllers.boosters.convert.children import convert
-from inferno_operator.controllers.boosters.differences import holds
+from inferno_operator.controllers.boosters.changes import holds
+from inferno_operator.controllers.boosters.children import convert
 from inferno_operator.resources.dialects import DIALECTS, KTHENA, MATRIXINFER, Dialect
 from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT

@@ -11,7 +11,7 @@ import yaml
 
 from inferno_operator.controllers.boosters.booster import read_booster
 from inferno_operator.controllers.boosters.changes import decide
-from inferno_operator.controllers.boosters.convert.children import convert
+from inferno_operator.controllers.boosters.children import convert
 from inferno_operator.controllers.boosters.status import Report, status_of
 from inferno_operator.resources.dialects import KTHENA
 

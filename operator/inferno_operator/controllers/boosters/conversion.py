@@ -1,19 +1,75 @@
-"""What all conversions of a booster share, and the metadata of children; pure."""
+"""What all conversions of a booster share: its release, metadata of children, problems; pure."""
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from inferno_operator.controllers.boosters.booster import Booster, ModelBackend
-from inferno_operator.controllers.boosters.convert.pods import PODS, Pods
-from inferno_operator.resources.dialects import Dialect
+from inferno_operator.resources.dialects import Dialect, Release
 from inferno_operator.resources.objects import Kind
 from inferno_optimizer.errors import InputError
 
 DEFAULT_RUNTIME_PORT = 8100
 ENGINE_PORT = 8000
 MAX_PORT = 65535
+
+DEFAULT_FOLDER = "/cache"
+"""The mount path of the cache, if the backend does not set one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """What the pods of a release have; each difference is a field of its own."""
+
+    load_seconds: int
+    """Seconds that an engine has to load its model before it is probed."""
+    shares_memory: bool
+    """vLLM has a volume in memory, in which its processes exchange tensors."""
+    script_folder: str
+    """The folder of the script for several nodes; "" is the one in which engines start."""
+    publishes_cache: bool
+    """Engines publish to the router which prefixes they have in their cache."""
+    labels_all: bool
+    """All pods of a replica have the labels of the backend, also those of prefill and decode."""
+    binds_ascend: bool
+    """Pods of prefill and decode run on nodes with Ascend devices, whatever their affinity."""
+    knows_modelscope: bool
+    """The downloader gets the settings of ModelScope, for `ms://`."""
+    installs_packages: bool
+    """What a connector of KV caches needs is installed before the engine starts."""
+
+
+_V0_1 = Pods(
+    load_seconds=90,
+    shares_memory=False,
+    script_folder="/vllm-workspace/vllm/",
+    publishes_cache=True,
+    labels_all=False,
+    binds_ascend=True,
+    knows_modelscope=False,
+    installs_packages=False,
+)
+_V0_2 = replace(_V0_1, load_seconds=180, publishes_cache=False)
+_V0_3 = replace(
+    _V0_2,
+    shares_memory=True,
+    script_folder="",
+    labels_all=True,
+    binds_ascend=False,
+    installs_packages=True,
+)
+_V0_4 = replace(_V0_3, knows_modelscope=True)
+
+PODS: Mapping[Release, Pods] = {
+    Release.V0_1: _V0_1,
+    Release.V0_2: _V0_2,
+    Release.V0_3: _V0_3,
+    Release.V0_4: _V0_4,
+    Release.V1_0: _V0_4,
+    Release.LATER: _V0_4,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +177,47 @@ class Conversion:
             "controller": True,
             "blockOwnerDeletion": True,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCache:
+    """The volume of a backend's weights, and its mount in containers."""
+
+    volume: dict[str, Any]
+    mount: dict[str, Any]
+
+    def folder(self, uri: str) -> str:
+        """Return the folder for the files of a URI; the downloader uses the same folder."""
+        digest = hashlib.md5(uri.encode(), usedforsecurity=False).hexdigest()
+        return f"{self.mount['mountPath']}/{digest}"
+
+
+def cache_of(backend: ModelBackend) -> ModelCache:
+    """Return the cache of a backend."""
+    scheme, _, place = backend.cache_uri.partition("://")
+    place = place.strip("/")
+    path = f"/{place}" if place else DEFAULT_FOLDER
+    claim, _, folder = place.partition("/")
+    if scheme == "pvc":
+        return _cache(backend, _source(scheme, claim, path), f"/{claim}", folder)
+    return _cache(backend, _source(scheme, claim, path), path)
+
+
+def _source(scheme: str, claim: str, path: str) -> dict[str, Any]:
+    match scheme:
+        case "pvc":
+            return {"persistentVolumeClaim": {"claimName": claim}}
+        case "hostpath":
+            return {"hostPath": {"path": path, "type": "DirectoryOrCreate"}}
+    return {"emptyDir": {}}
+
+
+def _cache(
+    backend: ModelBackend, source: dict[str, Any], path: str, folder: str = ""
+) -> ModelCache:
+    name = f"{backend.name}-weights"
+    mount = {"name": name, "mountPath": path, **({"subPath": folder} if folder else {})}
+    return ModelCache({"name": name, **source}, mount)
 
 
 def runtime_port(backend: ModelBackend) -> int:

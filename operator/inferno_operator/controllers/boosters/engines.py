@@ -1,19 +1,24 @@
-"""The commands that start engines; pure."""
+"""The commands that start engines, and their flags; pure."""
 
 import json
+import logging
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from inferno_operator.controllers.boosters.booster import LoraAdapter, ModelBackend, WorkerRole
-from inferno_operator.controllers.boosters.convert.connectors import TRANSFER, connector_name
-from inferno_operator.controllers.boosters.convert.context import (
+from inferno_operator.controllers.boosters.conversion import (
     ENGINE_PORT,
     Conversion,
     ConversionError,
+    ModelCache,
 )
-from inferno_operator.controllers.boosters.convert.flags import flags
-from inferno_operator.controllers.boosters.convert.storage import ModelCache
+
+logger = logging.getLogger(__name__)
+
+TRANSFER = "kv-transfer-config"
+"""The flag of an engine with the configuration of the transfer."""
+
 
 DEVICES = ("nvidia.com/gpu", "huawei.com/ascend-1980")
 """Extended resources that count accelerators."""
@@ -175,3 +180,43 @@ def _whole(quantity: object) -> int:
     """Return a quantity of devices, or 0 if it is not an integer, which the API server rejects."""
     text = str(quantity)
     return int(text) if text.isdecimal() else 0
+
+
+def connector_name(transfer: object) -> str:
+    """Return the connector in a transfer configuration, which is an object or JSON text."""
+    try:
+        value = json.loads(transfer) if isinstance(transfer, str) else transfer
+    except ValueError:
+        logger.info("%s is not valid JSON: %r", TRANSFER, transfer)
+        return ""
+    return str(value.get("kv_connector")) if isinstance(value, Mapping) else ""
+
+
+def flags(config: Mapping[str, object], *, bare_switches: bool = False) -> list[str]:
+    """Return the flags in the order of their keys; a key with the value null has no flag.
+
+    Parameters
+    ----------
+    config
+        Names of flags and their values; a flag with an empty text has no value.
+    bare_switches
+        Write true as a flag without a value, and leave out false, instead of writing values.
+    """
+    command: list[str] = []
+    for key in sorted(config):
+        value = config[key]
+        if value is None or (bare_switches and value is False):
+            continue
+        command.append(_flag(key))
+        text = "" if bare_switches and value is True else _text(value)
+        if text:
+            command.append(text)
+    return command
+
+
+def _flag(key: str) -> str:
+    return "--" + key.replace("_", "-")
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
