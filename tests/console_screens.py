@@ -103,7 +103,7 @@ def pages(seen: Sequence[Observation], *, all_objects: bool = False) -> Mapping[
         "/capacity": partial(capacity_view, seen, NOW),
         "/models": partial(models_view, seen),
         "/models/mistral-7b": partial(model_view, seen, NAMESPACE, "mistral-7b", NOW),
-        "/history": partial(history_view, seen, NAMESPACE, NOW),
+        "/history": partial(history_view, seen, NOW),
         "/data": partial(data_view, seen, NOW, LEADER),
         **(others if all_objects else {}),
     }

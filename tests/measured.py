@@ -1,4 +1,4 @@
-"""What the guide to measuring shows: commands asked of simulated replicas of its sample.
+"""What the guides to measuring and savings show: commands asked of replicas of their sample.
 
 `python -m tests.measured` makes their output anew; a test tells when it differs from what a real
 Prometheus answers.
@@ -19,25 +19,25 @@ from tests.engines.prometheus import Prometheus
 from tests.engines.workload import LogNormal, Workload
 from tests.reference.shown import Shown, run, shown, with_output
 
-PAGE = ROOT / "docs" / "guides" / "measure.md"
+PAGES = tuple(ROOT / "docs" / "guides" / name for name in ("measure.md", "savings.md"))
 URL = "http://localhost:9090"
-"""Where the guide has Prometheus."""
+"""Where the guides have Prometheus."""
 
 ENGINE = Engine(alpha=8.0, beta=0.1, gamma=20.0, delta=0.0008, max_batch_size=64)
 LENGTHS = Workload(LogNormal(500, 0.6), LogNormal(200, 0.6))
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 SECONDS = 7500
 REPLICAS = 4
-RATES = (4.0, 24.0, 8.0, 40.0, 16.0, 48.0)
-"""Requests/s in the past, for five minutes each."""
+RATES = (8.0, 16.0, 32.0, 48.0, 24.0, 4.0)
+"""Requests/s in the past, for a sixth of it each."""
 
-NOW = 17.0
-"""Requests/s in the last twenty minutes."""
+NOW, NOW_S = 17.0, 1200
+"""Requests/s in the last twenty minutes, and how long they are [s]."""
 
 
 def commands() -> list[Shown]:
-    """The commands of the guide that ask Prometheus, or read what they wrote."""
-    return [command for command in shown(PAGE) if URL in command.text]
+    """The commands of the guides that ask Prometheus."""
+    return [command for page in PAGES for command in shown(page) if URL in command.text]
 
 
 @contextmanager
@@ -65,23 +65,25 @@ def _populate(fleet: Fleet) -> Change:
     settings = Settings(ENGINE, LENGTHS, MODEL, labels={"namespace": "prod"})
     server = fleet.add("chat", settings, REPLICAS, RATES[0])
 
+    each_s = (SECONDS - NOW_S) / len(RATES)
+
     def change(now: float) -> None:
-        if now % 300 < SCRAPE_INTERVAL_S:
-            past = now < SECONDS - 1200
-            server.set_rate(RATES[int(now // 300) % len(RATES)] if past else NOW)
+        if now % each_s < SCRAPE_INTERVAL_S:
+            place = int(now // each_s)
+            server.set_rate(RATES[place] if place < len(RATES) else NOW)
 
     return change
 
 
 def main() -> int:
-    """Renew the page; the exit status."""
-    text = PAGE.read_text(encoding="utf-8")
+    """Renew the pages; the exit status."""
     binaries = Binaries(os.environ)
     programs = binaries.find("prometheus"), binaries.find("promtool")
     with Processes() as processes, answering(processes, programs) as prometheus:
         for command in commands():
-            text = with_output(text, command, printed(command, prometheus))
-    PAGE.write_text(text, encoding="utf-8")
+            text = command.page.read_text(encoding="utf-8")
+            anew = with_output(text, command, printed(command, prometheus))
+            command.page.write_text(anew, encoding="utf-8")
     return 0
 
 

@@ -266,38 +266,11 @@ def _measured(manifest: Manifest, place: int) -> Manifest:
         "message": message,
         **(numbers if quality != "Missing" else {}),
     }
-    status = {**manifest["status"], "measured": measured, "savings": _savings(current)}
+    status = {**manifest["status"], "measured": measured}
     return {
         **manifest,
         "spec": {**spec, "measure": {"source": "vLLM", "labels": labels}},
         "status": status,
-    }
-
-
-def _savings(current: Manifest) -> Manifest:
-    hours, cost = 42.0, current["cost"]
-    requests = current["load"]["arrivalRate"] * 60 * hours
-    paid = round(cost * hours, 2)
-    policies = [
-        {"policy": "hpa", "cost": round(1.34 * paid, 2), "keptRequests": round(0.981 * requests)},
-        {
-            "policy": "keda-slo",
-            "cost": round(1.12 * paid, 2),
-            "keptRequests": round(0.993 * requests),
-        },
-    ]
-    return {
-        "since": "2026-11-22T18:00:00Z",
-        "time": "2026-11-24T12:00:00Z",
-        "countedSeconds": 3600 * hours,
-        "requests": round(requests),
-        "keptRequests": round(0.997 * requests),
-        "paid": paid,
-        "planned": paid,
-        "accelerator": current["accelerator"] or "A100",
-        "peakReplicas": max(current["numReplicas"], 1),
-        "staticPeak": round(1.71 * paid, 2),
-        "policies": policies,
     }
 
 

@@ -33,7 +33,6 @@ from inferno_operator.controllers.planning.ports import (
     SystemOptimizer,
 )
 from inferno_operator.controllers.planning.snapshot import build_system
-from inferno_operator.controllers.savings.controller import SavingsController
 from inferno_operator.engines.catalogue import catalogue_with
 from inferno_operator.engines.demand import DemandSurvey
 from inferno_operator.engines.survey import Survey
@@ -45,9 +44,6 @@ from inferno_operator.runtime.manager import Controller
 from inferno_operator.runtime.write_guard import GuardedCluster
 from inferno_operator.settings import Settings
 from inferno_optimizer.system import System
-
-SAVINGS_CYCLES = 2
-"""Measuring cycles between two steps of the accounts: a minute by default."""
 
 CALIBRATED_SOURCE = "vLLM"
 """The source whose replicas report what a calibration needs."""
@@ -111,7 +107,6 @@ def compose(settings: Settings, parts: Components) -> Controllers:
         ServerCheck(cluster, informers, source, now, plans.locks),
         measurement,
         *_calibration(settings, parts, measurement),
-        *_savings(settings, parts, measurement),
         capacity,
         workloads,
         ActuationController(cluster, informers, parts.steady, _supplies_of),
@@ -151,25 +146,6 @@ def _calibration(
 
     windows = PrometheusWindows(parts.prometheus, labelled)
     return (CalibrationController(parts.cluster, windows, settings.namespaces, parts.now),)
-
-
-def _savings(
-    settings: Settings, parts: Components, measurement: MeasurementController
-) -> Sequence[Controller]:
-    """Return the savings controller, if there is a Prometheus."""
-    if parts.prometheus is None:
-        return ()
-    step_s = SAVINGS_CYCLES * settings.measure_interval
-    controller = SavingsController(
-        parts.cluster,
-        parts.informers,
-        measurement,
-        _system_of,
-        step_s,
-        parts.now,
-        parts.metrics,
-    )
-    return (controller,)
 
 
 def _optimization(

@@ -28,12 +28,12 @@ from inferno_operator.main import COLLECTION
 from inferno_operator.resources import API_VERSION, Server
 from inferno_operator.resources.objects import Key, Kind, Manifest
 from inferno_operator.resources.observation import observe
-from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.ports import Listing
 from tests.bench.errors import NotSupportedError
 from tests.bench.library import Numbers
+from tests.fakes import FakeCluster
 
 INTERVAL_S = 30.0
 CYCLES = 5

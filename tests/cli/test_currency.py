@@ -93,7 +93,6 @@ def test_every_command_that_prints_money_has_the_option() -> None:
         "optimize",
         "explain",
         "top",
-        "savings",
         "plans",
         "diff",
         "approve",

@@ -2,16 +2,16 @@
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from inferno_operator.controllers.boosters.booster import read_booster
-from inferno_operator.controllers.boosters.convert.children import convert
-from inferno_operator.controllers.boosters.differences import holds
+from inferno_operator.controllers.boosters.booster import ANNOTATION, read_booster
+from inferno_operator.controllers.boosters.changes import holds
+from inferno_operator.controllers.boosters.children import convert
 from inferno_operator.resources.dialects import DIALECTS, KTHENA, MATRIXINFER, Dialect
 from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT
@@ -19,7 +19,6 @@ from tests.controlplane import ControlPlane
 from tests.controlplane.errors import ApiError
 from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
-from tests.tiers import extended
 
 DATA = ROOT / "tests/data/boosters"
 KTHENA_DATA = ROOT.parent / "shared/conformance/kthena"
@@ -94,11 +93,14 @@ def boosters(path: Path) -> list[Manifest]:
 
 
 def children(
-    manifest: Manifest, namespace: str, dialect: Dialect, *, strict: bool
+    manifest: Manifest,
+    namespace: str,
+    dialect: Dialect = KTHENA,
+    annotations: Mapping[str, str] | None = None,
 ) -> tuple[Manifest, ...]:
     names = {"name": manifest["metadata"]["name"], "namespace": namespace, "uid": "some-uid"}
-    booster = {**manifest, "metadata": names}
-    return convert(read_booster(booster, dialect), dialect, strict=strict)
+    booster = {**manifest, "metadata": {**names, "annotations": annotations or {}}}
+    return convert(read_booster(booster, dialect), dialect)
 
 
 def in_matrixinfer(manifest: Manifest) -> Manifest:
@@ -179,16 +181,13 @@ def test_the_good_booster_of_these_tests_is_accepted(ours: ControlPlane, namespa
     assert_accepted(ours, good({"backends": [GOOD_BACKEND]}), namespace=namespace)
 
 
-@pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("name", BOOSTERS)
 def test_the_children_of_a_sample_are_accepted(
-    ours: ControlPlane, namespace: str, name: str, strict: bool
+    ours: ControlPlane, namespace: str, name: str
 ) -> None:
     (manifest,) = boosters(SAMPLE / f"{name}.yaml")
 
-    assert_accepted(
-        ours, *children(manifest, namespace, KTHENA, strict=strict), namespace=namespace
-    )
+    assert_accepted(ours, *children(manifest, namespace), namespace=namespace)
 
 
 @pytest.mark.parametrize("name", BOOSTERS)
@@ -199,14 +198,13 @@ def test_the_children_of_a_model_of_matrixinfer_are_accepted(
     model = in_matrixinfer(manifest)
 
     assert_accepted(ours, model, namespace=namespace)
-    assert_accepted(
-        ours, *children(model, namespace, MATRIXINFER, strict=False), namespace=namespace
-    )
+    assert_accepted(ours, *children(model, namespace, MATRIXINFER), namespace=namespace)
 
 
 def test_a_gang_policy_stays_and_cannot_change(ours: ControlPlane, namespace: str) -> None:
     (manifest,) = boosters(SAMPLE / "adapters.yaml")
-    serving, *_ = children(manifest, namespace, KTHENA, strict=True)
+    gangs = {f"{ANNOTATION}gang-scheduling": "true"}
+    serving, *_ = children(manifest, namespace, annotations=gangs)
     create(ours, serving, namespace=namespace)
     name = serving["metadata"]["name"]
 
@@ -220,7 +218,7 @@ def test_the_api_fills_in_where_metrics_are_and_how_fast_replicas_change(
     ours: ControlPlane, namespace: str
 ) -> None:
     (manifest,) = boosters(SAMPLE / "disaggregated.yaml")
-    made = children(manifest, namespace, KTHENA, strict=True)
+    made = children(manifest, namespace)
     create(ours, *made, namespace=namespace)
     (policy,) = ours.items(str(KTHENA.policy), namespace)
     (binding,) = ours.items(str(KTHENA.binding), namespace)
@@ -237,13 +235,12 @@ class TestRecordings:
     pytestmark = shared
 
     @pytest.mark.extended
-    @pytest.mark.parametrize("strict", [*extended(True), False])
     @pytest.mark.parametrize("path", [*CASES, *EXAMPLES], ids=lambda path: path.stem)
     def test_the_original_definitions_accept_the_children(
-        self, originals: ControlPlane, namespace_of_originals: str, path: Path, strict: bool
+        self, originals: ControlPlane, namespace_of_originals: str, path: Path
     ) -> None:
         (manifest,) = boosters(path)
-        made = children(manifest, namespace_of_originals, KTHENA, strict=strict)
+        made = children(manifest, namespace_of_originals)
 
         assert_accepted(originals, *made, namespace=namespace_of_originals)
 
@@ -253,7 +250,7 @@ class TestRecordings:
         self, originals: ControlPlane, namespace_of_originals: str, name: str
     ) -> None:
         (manifest,) = boosters(SAMPLE / f"{name}.yaml")
-        made = children(manifest, namespace_of_originals, KTHENA, strict=False)
+        made = children(manifest, namespace_of_originals)
 
         assert_accepted(originals, manifest, *made, namespace=namespace_of_originals)
 
@@ -270,13 +267,12 @@ class TestRecordings:
         assert_accepted(originals, *manifests, namespace=namespace_of_originals)
         assert_accepted(ours, *manifests, namespace=namespace)
 
-    @pytest.mark.parametrize("strict", [*extended(True), False])
     @pytest.mark.parametrize("path", [*CASES, *EXAMPLES], ids=lambda path: path.stem)
     def test_our_definitions_accept_the_children(
-        self, ours: ControlPlane, namespace: str, path: Path, strict: bool
+        self, ours: ControlPlane, namespace: str, path: Path
     ) -> None:
         (manifest,) = boosters(path)
-        made = children(manifest, namespace, KTHENA, strict=strict)
+        made = children(manifest, namespace)
 
         assert_accepted(ours, *made, namespace=namespace)
 

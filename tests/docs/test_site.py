@@ -283,10 +283,10 @@ def test_no_output_scrolls_on_a_wide_screen_and_no_sentence_of_one_on_a_phone(
 def test_comments_of_outputs_are_no_commands_and_outputs_without_colours_break(site: Site) -> None:
     measure, capacity = site.text("guides/measure.html"), site.text("guides/capacity.html")
 
-    assert '<span class="go sentence"># Calibrated with 197 windows' in measure
+    assert '<span class="go sentence"># Calibrated with 199 windows' in measure
     assert not [p for p in site.pages if re.search('class="gp"> *#', p.read_text("utf-8"))]
     assert '<span class="sentence">Proposed: the Optimizer has mode Approve; review: ' in measure
-    assert '4ch)"># A decode step alone: alpha 8.019' in measure
+    assert '4ch)"># A decode step alone: alpha 7.997' in measure
     assert '4ch)"># What sees requests while nothing runs;' in measure
     assert '<span class="c1 sentence"># KEDA 2.18 or newer; ' in site.text(
         "guides/autoscalers.html"

@@ -1,4 +1,4 @@
-"""What the guide to measuring shows is what a real Prometheus answers about its replicas."""
+"""What the guides to measuring and savings show is what a real Prometheus answers."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 def prometheus(
     processes: Processes, prometheus_program: Path, promtool: Path
 ) -> Iterator[Prometheus]:
-    """It knows the replicas of the guide."""
+    """It knows the replicas of the guides."""
     with answering(processes, (prometheus_program, promtool)) as server:
         yield server
 

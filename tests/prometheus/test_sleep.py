@@ -19,7 +19,6 @@ from inferno_operator.engines.demand import DemandSurvey
 from inferno_operator.engines.series_groups import RateWindows
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources.objects import Key, Manifest
-from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.observer import Observer
 from tests.controlplane.waiting import PATIENCE_S
@@ -28,6 +27,7 @@ from tests.engines.fleet import Fleet, Settings
 from tests.engines.gateway import Gateway
 from tests.engines.prometheus import Prometheus
 from tests.engines.workload import Uniform, Workload
+from tests.fakes import FakeCluster, FakeOptimizer
 from tests.unit.operator.objects import (
     accelerator,
     capacity,

@@ -26,7 +26,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "catalogue": ("catalogue",),
     "others": ("generate", "migrate"),
     "programs": ("operator", "serve"),
-    "kubectl": ("optimize", "explain", "generate", "top", "savings", "measure"),
+    "kubectl": ("optimize", "explain", "generate", "top", "measure"),
     "kubectl-plans": ("plan", "plans", "diff", "approve", "reject"),
     "kubectl-console": ("console", "console-server"),
 }

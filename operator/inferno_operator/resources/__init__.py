@@ -103,7 +103,6 @@ from inferno_operator.resources.plan import (
     PlanTotals,
     Reduction,
 )
-from inferno_operator.resources.savings import PolicySpending, Savings
 from inferno_operator.resources.server import (
     CURRENT_ALLOC,
     DESIRED_ALLOC,
@@ -194,7 +193,6 @@ __all__ = [
     "PlanStatus",
     "PlanStep",
     "PlanTotals",
-    "PolicySpending",
     "Power",
     "PrefillParms",
     "Quality",
@@ -206,7 +204,6 @@ __all__ = [
     "ReplicaReduction",
     "Resource",
     "Roles",
-    "Savings",
     "ServedReplicas",
     "Server",
     "ServerAllocation",

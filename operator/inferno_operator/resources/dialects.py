@@ -58,8 +58,6 @@ class Dialect:
     """Labels for the manager of a child; the original writes only the first."""
     pod_prefix: str
     """Prefix of the labels that the controller of servings sets on pods, with its slash."""
-    topology_label: str
-    """Label in the original's topology spread constraints."""
     connectors: Mapping[str, str]
     """Connectors of KV caches: the router's name by the engine's name."""
     downloader_image: str
@@ -125,7 +123,6 @@ KTHENA = Dialect(
         "registry.volcano.sh/managed-by": "registry.volcano.sh",  # as in its documentation
     },
     pod_prefix="modelserving.volcano.sh/",
-    topology_label="modelserving.volcano.sh/name",
     connectors={
         "LMCacheConnectorV1": "lmcache",
         "MooncakeConnector": "mooncake",
@@ -157,7 +154,6 @@ MATRIXINFER = Dialect(
     label_prefix=f"{_REGISTRY}/",
     managed_by={f"{_REGISTRY}/managed-by": _REGISTRY},
     pod_prefix="modelinfer.matrixinfer.ai/",
-    topology_label="modelinfer/name",
     connectors={},
     downloader_image="matrixinfer/downloader:latest",
     runtime_image="matrixinfer/runtime:latest",

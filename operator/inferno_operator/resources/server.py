@@ -11,7 +11,6 @@ from inferno_operator.resources.base import AGE, READY, Column, Resource, Status
 from inferno_operator.resources.measurement import Measure, Measured
 from inferno_operator.resources.model_booster import ModelBoosterRef
 from inferno_operator.resources.recurrence import MAX_WINDOWS, RecurringWindow
-from inferno_operator.resources.savings import Savings
 from inferno_operator.resources.schema import (
     ATOMIC,
     Items,
@@ -165,8 +164,6 @@ class ServerStatus(Status):
     """When it was decided last that a measured server goes to another accelerator."""
     last_accelerator: str = ""
     """Accelerator of the last replica before the server had none; it wakes there."""
-    savings: Savings | None = None
-    """What it cost, beside what other policies would have cost; absent without spec.measure."""
     reductions: Annotated[Items[ReplicaReduction], Field(max_length=MAX_REDUCTIONS)] = ()
     """When its replicas went within spec.guard.window of the Optimizer, and what served before."""
     approved: ApprovedDecision | None = None

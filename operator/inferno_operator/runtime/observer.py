@@ -37,22 +37,6 @@ class MeasuredServer:
     correction: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSpending:
-    """What a server cost, and what other policies would have cost, since it is counted.
-
-    `running` is what runs now by accelerator and workload, which may be "" [cents/hour]; `cents`
-    is by policy, where paid is what ran and planned what was decided; `requests` have arrived,
-    and `kept` of them, by policy, when targets were kept.
-    """
-
-    server: str
-    running: Mapping[tuple[str, str], float]
-    cents: Mapping[str, float]
-    requests: float
-    kept: Mapping[str, float]
-
-
 class Observer:
     """Receives a call for each optimization, measurement, query and write; this one ignores all."""
 
@@ -79,9 +63,6 @@ class Observer:
 
     def measured(self, namespace: str, servers: Sequence[MeasuredServer]) -> None:
         """Note the measurement of all measured servers of a namespace; none if there are none."""
-
-    def spent(self, namespace: str, servers: Sequence[ServerSpending]) -> None:
-        """Note the accounts of all servers of a namespace; none if there are none."""
 
     def measuring_ended(self, seconds: float) -> None:
         """Note that a measuring cycle, of all namespaces, has ended, and how long it took [s]."""

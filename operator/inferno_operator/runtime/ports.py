@@ -1,4 +1,4 @@
-"""The interface of controllers to the API server, for objects of any kind; see also `fakes`."""
+"""The interface of controllers to the API server, for objects of any kind."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,6 @@ class FieldManager(StrEnum):
     MEASUREMENT  measured loads and the condition Measured of Servers
     CALIBRATION  calibrations and the condition Calibrated of Models
     CAPACITY     counts and the condition Counted of Capacities
-    SAVINGS      accounts of Servers
     BOOSTERS     the children of ModelBoosters, and their status
     KUBECTL      what a person changes with `kubectl inferno`
     ===========  =====================================================================
@@ -30,7 +29,6 @@ class FieldManager(StrEnum):
     MEASUREMENT = "inferno-measure"
     CALIBRATION = "inferno-calibrate"
     CAPACITY = "inferno-capacity"
-    SAVINGS = "inferno-savings"
     BOOSTERS = "inferno-model-booster"
     KUBECTL = "kubectl-inferno"
 

@@ -23,11 +23,11 @@ from inferno_operator.cli.options.autoscalers import Access, Autoscaler
 from inferno_operator.controllers.actuation.publication.controller import Publication
 from inferno_operator.resources import Server, parse
 from inferno_operator.resources.objects import Key, kind_of
-from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
 from tests.autoscalers.hpa import HorizontalPodAutoscaler, Target
 from tests.autoscalers.keda import Keda
 from tests.controlplane.waiting import PATIENCE_S
+from tests.fakes import FakeCluster
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]

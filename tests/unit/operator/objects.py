@@ -11,7 +11,7 @@ from typing import Any
 from inferno_operator.resources import API_VERSION, RESOURCES, Resource
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import Observation, observe
-from inferno_operator.runtime.fakes import FakeCluster
+from tests.fakes import FakeCluster
 
 Manifest = dict[str, Any]
 

@@ -19,17 +19,17 @@ from inferno_operator.controllers.actuation.workloads.fleet import ReplicaTarget
 from inferno_operator.controllers.actuation.workloads.steps import next_steps
 from inferno_operator.resources import Optimizer, Server
 from inferno_operator.resources.objects import Kind
-from inferno_operator.runtime import fakes
-from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.manager import Watcher
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.ports import Listing
 from inferno_operator.runtime.write_guard import GuardedCluster
 from inferno_operator.settings import Settings
+from tests import fakes
 from tests.bench.library import SEED
 from tests.bench.manifests import manifests
 from tests.controlplane.deployments import deployment
+from tests.fakes import FakeCluster, FakeOptimizer
 from tests.generate import fleet
 from tests.unit.operator import objects
 from tests.unit.operator.objects import NOW, Manifest

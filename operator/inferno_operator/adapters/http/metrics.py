@@ -25,15 +25,20 @@ from inferno_operator.adapters.http.publication import (
     desired_rows,
     wva_rows,
 )
-from inferno_operator.adapters.http.results import RESULT_METRICS, result_rows
+from inferno_operator.adapters.http.results import (
+    RESULT_METRICS,
+    DearestPlans,
+    dearest_plans,
+    result_rows,
+)
 from inferno_operator.adapters.http.series import Metric, ReplacedSeries, Row, replaced
-from inferno_operator.adapters.http.spending import SPENDING_METRICS, spending_rows
 from inferno_operator.controllers.actuation.publication.published import Published
 from inferno_operator.resources.objects import Key, Kind
 from inferno_operator.runtime.leader_election import Clock
-from inferno_operator.runtime.observer import MeasuredServer, Observer, ServerSpending
+from inferno_operator.runtime.observer import MeasuredServer, Observer
 from inferno_optimizer.solution import Solution
 from inferno_optimizer.system import System
+from inferno_optimizer.units import SECONDS_PER_HOUR
 
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """Upper bounds of the buckets of histograms [s]."""
@@ -100,7 +105,6 @@ METRICS = (
     CYCLE,
     *RESULT_METRICS,
     *MEASUREMENT_METRICS,
-    *SPENDING_METRICS,
     *PUBLISHED_METRICS,
     *WVA_METRICS,
 )
@@ -113,6 +117,7 @@ class _Result:
 
     optimizer: str
     rows: tuple[Row, ...]
+    dearest: DearestPlans
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +138,6 @@ class OperatorMetrics(Observer):
         self._schedules: dict[Key, _Schedule] = {}
         self._results: dict[str, _Result] = {}
         self._measurements: dict[str, NamespaceMeasurement] = {}
-        self._spending: dict[str, tuple[Row, ...]] = {}
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._optimizations = self._counter(OPTIMIZATIONS)
@@ -145,7 +149,6 @@ class OperatorMetrics(Observer):
         self._registry.register(ReplacedSeries((OVERDUE,), self._overdue_rows))
         self._registry.register(ReplacedSeries(RESULT_METRICS, self._result_rows))
         self._registry.register(ReplacedSeries(MEASUREMENT_METRICS, self._measurement_rows))
-        self._registry.register(ReplacedSeries(SPENDING_METRICS, self._spending_rows))
 
     def follow(self, *, leading: Callable[[], bool], queue_depth: Callable[[], int]) -> None:
         """Register callables whose values are read whenever the metrics are printed."""
@@ -191,8 +194,11 @@ class OperatorMetrics(Observer):
         certificate = solution.certificate
         self._solve_duration.labels(certificate.solver).observe(certificate.seconds)
         self._optimizations.labels(key.namespace, key.name, "Optimized").inc()
-        rows = tuple(result_rows(system, solution, self._now()))
-        self._results[key.namespace] = _Result(key.name, rows)
+        last = self._results.get(key.namespace)
+        hour = int(self._clock() // SECONDS_PER_HOUR)
+        dearest = dearest_plans(last.dearest if last else {}, system, solution, hour)
+        rows = tuple(result_rows(system, solution, self._now(), dearest))
+        self._results[key.namespace] = _Result(key.name, rows, dearest)
 
     def failed(self, key: Key, reason: str) -> None:
         """Count a failed optimization; the series of the last successful one stay."""
@@ -225,10 +231,6 @@ class OperatorMetrics(Observer):
         else:
             self._measurements.pop(namespace, None)
 
-    def spent(self, namespace: str, servers: Sequence[ServerSpending]) -> None:
-        """Replace the series about the accounts of a namespace."""
-        self._spending[namespace] = tuple(spending_rows(servers))
-
     def measuring_ended(self, seconds: float) -> None:
         """Note the time that a measuring cycle took."""
         self._cycle.observe(seconds)
@@ -247,9 +249,6 @@ class OperatorMetrics(Observer):
         now = self._clock()
         for namespace, measured in sorted(self._measurements.items()):
             yield namespace, measured.rows(now)
-
-    def _spending_rows(self) -> Iterator[tuple[str, Iterable[Row]]]:
-        yield from sorted(self._spending.items())
 
     def _counter(self, metric: Metric) -> Counter:
         return Counter(metric.name, metric.help, metric.labels, registry=self._registry)

@@ -1,7 +1,7 @@
 """The metrics of the last optimization of a namespace, and their rows."""
 
 from collections import Counter as Tally
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from inferno_operator.adapters.http.series import Row, replaced
 from inferno_optimizer.solution import Solution
@@ -34,6 +34,17 @@ CURRENT = replaced(
     ("server", "accelerator"),
     "Replicas that a server had when the last optimization read it.",
 )
+RUNNING_COST = replaced(
+    "server_cost_cents_per_hour",
+    ("server",),
+    "What the replicas of a server cost that ran when the last optimization read it.",
+)
+STATIC_PEAK = replaced(
+    "server_static_peak_cents_per_hour",
+    ("server",),
+    "What a server would cost if the replicas of its dearest plan of the last 24 hours ran all the"
+    " time.",
+)
 USED = replaced("capacity_used_cards", ("type",), "Cards that the allocations use.")
 AVAILABLE = replaced(
     "capacity_available_cards", ("type",), "Cards that exist; absent if capacity is unlimited."
@@ -64,6 +75,8 @@ RESULT_METRICS = (
     GAP,
     DESIRED,
     CURRENT,
+    RUNNING_COST,
+    STATIC_PEAK,
     USED,
     AVAILABLE,
     HELD,
@@ -73,7 +86,36 @@ RESULT_METRICS = (
 """Metrics whose series the next optimization of the namespace replaces."""
 
 
-def result_rows(system: System, solution: Solution, now: float) -> Iterator[Row]:
+DAY_HOURS = 24
+"""Hours in which a static number of replicas must be enough for the peak."""
+
+DearestPlans = Mapping[str, Mapping[int, float]]
+"""The cost of the dearest plan for each server in an hour [cents/hour], for each hour that no
+later one exceeds."""
+
+
+def dearest_plans(
+    before: DearestPlans, system: System, solution: Solution, hour: int
+) -> DearestPlans:
+    """Return the dearest plans for the servers of a solution in the last day."""
+    running = {server.name: server.current.cost for server in system.servers}
+    dearest = {}
+    for decision in solution.decisions:
+        name, allocation = decision.server, decision.allocation
+        held = 0.0 if decision.reason.decided else running.get(name, 0.0)
+        cost = allocation.cost if allocation else held
+        dearer = {
+            when: most
+            for when, most in before.get(name, {}).items()
+            if when > hour - DAY_HOURS and most > cost
+        }
+        dearest[name] = {hour: cost, **dearer}
+    return dearest
+
+
+def result_rows(
+    system: System, solution: Solution, now: float, dearest: DearestPlans
+) -> Iterator[Row]:
     """Yield the rows of an optimization that ended now, Unix time [s]."""
     yield LAST_TIME, (), now
     yield SERVERS, (), len(solution.decisions)
@@ -83,6 +125,8 @@ def result_rows(system: System, solution: Solution, now: float) -> Iterator[Row]
     for labels, count in _unserved(system, solution).items():
         yield UNSERVED, labels, count
     yield from _server_rows(system, solution)
+    for name, costs in dearest.items():
+        yield STATIC_PEAK, (name,), max(costs.values())
     yield from _capacity_rows(system, solution)
 
 
@@ -106,6 +150,7 @@ def _server_rows(system: System, solution: Solution) -> Iterator[Row]:
         current, desired = server.current, allocations.get(server.name)
         if current.accelerator:
             yield CURRENT, (server.name, current.accelerator), current.replicas
+        yield RUNNING_COST, (server.name,), current.cost
         if desired is None:
             yield DESIRED, (server.name, ""), 0
         else:

@@ -1,4 +1,4 @@
-"""`kubectl inferno top`, `savings` and `measure`: how the Servers do, and what they cost."""
+"""`kubectl inferno top` and `measure`: how the Servers do, and what they cost."""
 # ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
 
 import sys
@@ -144,28 +144,6 @@ def top(  # noqa: PLR0913 - an argument for each option
                 session, _Selection(session, wanted, selector), interval, order, money
             ),
         )
-
-
-@app.command(
-    epilog=examples("kubectl inferno savings --namespace llm", "kubectl inferno savings -o json")
-)
-@somewhere
-def savings(
-    place: "KubectlOptions", output: Output = Format.TABLE, *, currency: Currency = IN_CENTS
-) -> None:
-    """Compare the cost of Servers with that of other policies.
-
-    The Servers are those that are measured, and costs are in cents, since the operator counts
-    them. The other policies are simulated with the load that was measured, on the accelerator on
-    which a Server ran when its account began.
-    """
-    from inferno_operator.cli.savings import accounts, savings_document
-    from inferno_operator.cli.tables.savings import savings_parts
-
-    money = money_of(currency)
-    namespace, observations = read(place)
-    spending = accounts(observations, namespace)
-    show(output, lambda: savings_document(spending), lambda: savings_parts(spending, money))
 
 
 @app.command(

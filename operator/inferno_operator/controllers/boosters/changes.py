@@ -4,19 +4,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from inferno_operator.controllers.boosters.advice import advice
 from inferno_operator.controllers.boosters.booster import Booster
-from inferno_operator.controllers.boosters.convert.children import Converted, convert_backends
-from inferno_operator.controllers.boosters.convert.context import BoosterProblem, ChildPlace
-from inferno_operator.controllers.boosters.convert.routing import with_best_targets
-from inferno_operator.controllers.boosters.differences import is_applied
+from inferno_operator.controllers.boosters.children import (
+    Converted,
+    convert_backends,
+    with_best_targets,
+)
+from inferno_operator.controllers.boosters.conversion import BoosterProblem, ChildPlace
 from inferno_operator.controllers.boosters.retention import (
     Decider,
     find_deciders,
     is_foreign,
     with_preserved_fields,
 )
-from inferno_operator.controllers.boosters.validation import problems
+from inferno_operator.controllers.boosters.validation import advice, problems
 from inferno_operator.resources import Server
 from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import Kind, Manifest, Reference
@@ -189,3 +190,35 @@ def _superfluous(
         and (child["metadata"].get("labels") or {}).get(label) not in held
     )
     return tuple(deletes)
+
+
+def holds(wanted: object, current: object) -> bool:
+    """Whether a value has all wanted fields; fields added by others or the API are ignored.
+
+    Lists are compared item by item, so an added item is a difference.
+    """
+    if isinstance(wanted, Mapping):
+        return isinstance(current, Mapping) and all(
+            key in current and holds(value, current[key]) for key, value in wanted.items()
+        )
+    if isinstance(wanted, list | tuple):
+        return (
+            isinstance(current, list | tuple)
+            and len(wanted) == len(current)
+            and all(map(holds, wanted, current))
+        )
+    return wanted == current
+
+
+def is_applied(wanted: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
+    """Whether an object has the labels, the owner and the spec of a manifest.
+
+    A field that was removed from the manifest changes its revision label.
+    """
+    wanted_metadata, metadata = wanted["metadata"], current["metadata"]
+    owners = metadata.get("ownerReferences") or ()
+    return (
+        holds(wanted_metadata["labels"], metadata.get("labels"))
+        and any(holds(wanted_metadata["ownerReferences"][0], owner) for owner in owners)
+        and holds(wanted["spec"], current.get("spec"))
+    )

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from inferno_operator.controllers.boosters.booster import Booster
-from inferno_operator.controllers.boosters.differences import holds
+from inferno_operator.controllers.boosters.changes import holds
 from inferno_operator.controllers.boosters.retention import is_foreign
 from inferno_operator.resources.conditions import Verdict, merge_conditions
 from inferno_operator.resources.dialects import Dialect

@@ -1,7 +1,7 @@
 """Measure Servers regularly, and give optimizations their newest loads."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from inferno_operator.controllers.measurement.history import PastRates
@@ -26,7 +26,7 @@ from inferno_operator.controllers.measurement.urgency import (
 )
 from inferno_operator.engines.demand import DemandSurvey
 from inferno_operator.engines.survey import Survey
-from inferno_operator.resources import Load, Measure, Measured, Server
+from inferno_operator.resources import Load, Measure, Server
 from inferno_operator.resources.objects import Key, Now
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.cycles import Cycles
@@ -142,10 +142,6 @@ class MeasurementController:
         found = ((key, self._context.servers.get(key)) for key in keys)
         servers = ((key, o.resource) for key, o in found if o is not None)
         return {k: s.spec.measure for k, s in servers if isinstance(s, Server) and s.spec.measure}
-
-    def measured(self) -> Mapping[Key, Measured]:
-        """Return what was measured last of each Server."""
-        return dict(self._context.measured)
 
     async def with_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
         """Return objects in which measured Servers have their newest load.

@@ -11,17 +11,14 @@ from inferno_operator.cli.kubectl.dry_run import decide
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.overview import overview
 from inferno_operator.cli.preview import PlanPreview, preview
-from inferno_operator.cli.savings import accounts
 from inferno_operator.cli.tables.order import RowOrder
 from inferno_operator.cli.tables.plan import plan_parts
 from inferno_operator.cli.tables.plans import diff_parts, plans_parts
-from inferno_operator.cli.tables.savings import savings_parts
 from inferno_operator.cli.tables.screen import Screen
 from inferno_operator.cli.tables.solution import Part
 from inferno_operator.cli.tables.top import top_parts
 from inferno_optimizer.solution import Solution
 from tests.unit.operator.cli.kubectl.test_answer import CLEAR, MOVE, plan
-from tests.unit.operator.cli.test_savings import account
 from tests.unit.operator.objects import (
     accelerator,
     capacity,
@@ -86,17 +83,12 @@ def difference(money: Money) -> Iterator[Part]:
     return diff_parts(plan("fleet-1", "Proposed", steps=[MOVE, CLEAR]), money)
 
 
-def spending(money: Money) -> Iterator[Part]:
-    return savings_parts(accounts([account("A", 1000)], "default"), money)
-
-
 SHOWN: dict[Callable[[Money], Iterable[Part]], int] = {
     top: 5,
     screen: 3,
     planned: 6,
     listed: 2,
     difference: 5,
-    spending: 8,
 }
 """Costs of each."""
 

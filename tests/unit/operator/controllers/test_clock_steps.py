@@ -12,8 +12,8 @@ import pytest
 from inferno_operator.controllers.planning.ports import Context, OnDemand
 from inferno_operator.controllers.planning.reconcile import reconcile
 from inferno_operator.resources.objects import Key
-from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.steady_clock import SteadyClock
+from tests.fakes import FakeCluster, FakeOptimizer
 from tests.unit.operator import objects
 from tests.unit.operator.background import in_background
 from tests.unit.operator.controllers.test_mistakes_in_motion import (

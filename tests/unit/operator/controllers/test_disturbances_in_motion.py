@@ -3,7 +3,7 @@
 import pytest
 
 from inferno_operator.resources.objects import HORIZONTAL_POD_AUTOSCALER, POD, Key, Manifest
-from inferno_operator.runtime.fakes import DEPLOYMENT
+from tests.fakes import DEPLOYMENT
 from tests.tiers import extended
 from tests.unit.operator import objects
 from tests.unit.operator.controllers.actuation.workloads.test_controller import (

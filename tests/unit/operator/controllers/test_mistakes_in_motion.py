@@ -18,9 +18,9 @@ from inferno_operator.controllers.planning.controller import (
 from inferno_operator.controllers.planning.ports import Context, OnDemand, TypedLoads
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources.objects import Key, Kind, Manifest, kind_of
-from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster, FakeOptimizer
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.steady_clock import SteadyClock
+from tests.fakes import DEPLOYMENT, FakeCluster, FakeOptimizer
 from tests.tiers import extended
 from tests.unit.operator import objects
 from tests.unit.operator.background import in_background, started

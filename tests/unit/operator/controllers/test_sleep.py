@@ -17,13 +17,13 @@ from inferno_operator.engines.series_groups import PART
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Manifest
-from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.prometheus import QueryResult, Sample
 from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.solution import Solution
 from inferno_optimizer.system import System
+from tests.fakes import FakeCluster, FakeOptimizer
 from tests.unit.operator.background import in_background, started
 from tests.unit.operator.engines.prometheus import NOW, Table
 from tests.unit.operator.objects import (

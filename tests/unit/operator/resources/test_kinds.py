@@ -203,6 +203,26 @@ def test_python_names_are_unknown_fields_in_a_manifest() -> None:
     assert parsed.spec.service_class == "C"
 
 
+def test_a_status_of_the_version_before_is_read_without_the_fields_that_are_gone() -> None:
+    account = {
+        "since": "2026-11-22T18:00:00Z",
+        "time": "2026-11-24T12:00:00Z",
+        "accelerator": "A100",
+        **dict.fromkeys(("countedSeconds", "requests", "keptRequests", "paid", "planned"), 10.5),
+        "peakReplicas": 4,
+        "staticPeak": 20,
+        "policies": [{"policy": "hpa", "cost": 15}],
+    }
+    status = {"savings": account, "lastAccelerator": "A100"}
+    stored = {**server(), "status": status}
+
+    read = parse(stored)
+
+    assert isinstance(read, Server)
+    assert read.status.to_json() == {"lastAccelerator": "A100"}
+    assert unknown_fields(stored) == ()
+
+
 def test_unknown_fields_are_dropped() -> None:
     given = server(currentAlloc={"accelerator": "", "numReplicas": 0, "colour": "red"}, speed=1)
 

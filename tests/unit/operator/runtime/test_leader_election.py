@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferno_operator.runtime.fakes import FakeLeaseStore
 from inferno_operator.runtime.leader_election import (
     Election,
     LeadershipLostError,
@@ -20,6 +19,7 @@ from inferno_operator.runtime.leader_election import (
 )
 from inferno_optimizer.errors import UnavailableError
 from tests.examples import several
+from tests.fakes import FakeLeaseStore
 from tests.unit.operator.objects import NOW
 
 PATIENCE_S = 60.0

@@ -7,13 +7,13 @@ import pytest
 
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Event, Kind, Manifest, Reference, kind_of
-from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.leader_election import LeadershipLostError
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.ports import RejectedError
 from inferno_operator.runtime.write_guard import GuardedCluster
 from inferno_optimizer.errors import UnavailableError
 from tests.controlplane.waiting import PATIENCE_S
+from tests.fakes import FakeCluster
 from tests.unit.operator.objects import server
 
 SERVER = kind_of(Server)

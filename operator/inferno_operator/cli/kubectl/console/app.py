@@ -188,7 +188,7 @@ class _Console:
 
     async def history(self, request: Request) -> Response:
         objects = await self._objects(request)
-        view = partial(history_view, objects, self._session.namespace, now(), self._money)
+        view = partial(history_view, objects, now(), self._money)
         return self._answer(request, await asyncio.to_thread(view))
 
     async def data(self, request: Request) -> Response:

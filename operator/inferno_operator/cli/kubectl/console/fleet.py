@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from inferno_operator.cli.kubectl.answer import in_order
-from inferno_operator.cli.kubectl.console.history import ledger_of, savings_figures
 from inferno_operator.cli.kubectl.console.page import NO_SERVERS, ConsolePage, PageNotice, Trend
 from inferno_operator.cli.kubectl.console.past import PastLoads, loads_of
 from inferno_operator.cli.kubectl.console.proof import could_cost_less_now
@@ -16,7 +15,6 @@ from inferno_operator.cli.overview import (
     overview,
     overview_document,
 )
-from inferno_operator.cli.savings import savings_document
 from inferno_operator.cli.tables.cluster import cost, replicas_of
 from inferno_operator.cli.tables.plans import summary
 from inferno_operator.cli.tables.solution import Part, TextTable, single_replicas
@@ -29,13 +27,9 @@ from inferno_operator.cli.tables.top import (
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.resources import Plan
 from inferno_operator.resources.observation import Observation
-from inferno_optimizer.replay.ledger import STATIC_PEAK
 
 WAITS = "Proposed"
 """Phase of a Plan that waits for approval."""
-
-BESIDE = (STATIC_PEAK, "hpa")
-"""The policies that the page compares with; the page of the past has all."""
 
 
 def fleet_view(
@@ -46,7 +40,7 @@ def fleet_view(
     past: Sequence[PastLoads] = (),
 ) -> ConsolePage:
     """The Servers now, their targets and the cards; what waits, and how good the plan is."""
-    seen, ledger = overview(observations), ledger_of(observations, namespace)
+    seen = overview(observations)
     waiting = [plan for plan in in_order(observations) if plan.status.phase == WAITS]
     classes = classes_of(seen.servers)
     return ConsolePage(
@@ -56,10 +50,9 @@ def fleet_view(
             **overview_document(seen),
             "classes": [_class_document(name, views) for name, views in classes.items()],
             "waiting": [plan.metadata.name for plan in waiting],
-            "ledger": savings_document(ledger),
             "past": [_past_document(at) for at in past],
         },
-        figures=(*_figures(seen, observations, money), *savings_figures(ledger, money, BESIDE)),
+        figures=tuple(_figures(seen, observations, money)),
         notice=_notice(seen, waiting, money),
         trouble="; ".join(filter(None, map(failure_of, seen.optimizers))),
         before=(

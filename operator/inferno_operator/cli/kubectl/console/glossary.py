@@ -109,21 +109,8 @@ OF_TABLES: Mapping[str, Mapping[str, str]] = {
         "PREDICTED": "What the last decision counts on, for the load that it was made for."
     },
     "SERVER": {
-        "BESIDE": "Accelerator on which the compared policies run the Server: its accelerator when"
-        " the account began.",
-        "HOURS": "Time in which the load was known.",
-        "PAID": "Cost of what ran.",
-        "STATIC-PEAK": "Cost of as many replicas as the highest load needed, all the time.",
-        "HPA": "Cost with the Horizontal Pod Autoscaler at its best target, simulated.",
-        "KEDA-SLO": "Cost with KEDA scaling by the latency targets, simulated.",
         "MEASURED": "Quality of the measured numbers; a dash: entered by hand.",
         "REPLICAS": "Replicas that report, of those that are ready.",
-    },
-    "WITHIN": {
-        "WITHIN": "Share of requests that came at times without a missed target, by Server.",
-        "MEASURED": "As measured.",
-        "HPA": "With the Horizontal Pod Autoscaler, simulated.",
-        "KEDA-SLO": "With KEDA scaling by the latency targets, simulated.",
     },
 }
 """Meanings in tables that begin with a column, where they are not those of `MEANINGS`."""

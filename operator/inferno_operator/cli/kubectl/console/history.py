@@ -1,14 +1,12 @@
-"""The objects of a namespace -> the page of its past: decisions, moves, and what they cost."""
+"""The objects of a namespace -> the page of its past: decisions, moves, and the cost decided."""
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from inferno_operator.cli.kubectl.answer import in_order
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.savings import SpendingRow, accounts, saved, savings_document
 from inferno_operator.cli.tables.plans import PHASE_UNKNOWN, placed_cell
-from inferno_operator.cli.tables.savings import savings_parts
 from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_operator.pages.charts import Chart, line_chart
 from inferno_operator.pages.figures import KeyFigure
@@ -16,43 +14,23 @@ from inferno_operator.pages.svg import Frame, stairs
 from inferno_operator.pages.timeline import Timeline
 from inferno_operator.resources import Plan, PlanStep
 from inferno_operator.resources.observation import Observation
-from inferno_optimizer.errors import InputError
-from inferno_optimizer.replay.ledger import COMPARED, STATIC_PEAK
-
-AGAINST = {
-    STATIC_PEAK: ("static replicas", "enough for the peak"),
-    "hpa": ("the HPA", "Horizontal Pod Autoscaler, simulated"),
-    "keda-slo": ("KEDA", "scaling by latency targets, simulated"),
-}
-"""Policies in words of people, and how they would have run."""
 
 ABOVE = 1.1
 """Height of an axis, where the highest value is 1."""
 
 
 def history_view(
-    observations: Sequence[Observation], namespace: str, now: datetime, money: Money = CENTS
+    observations: Sequence[Observation], now: datetime, money: Money = CENTS
 ) -> ConsolePage:
-    """What was decided for each Server and why, the newest first; and the ledger."""
-    plans, ledger = in_order(observations), ledger_of(observations, namespace)
+    """What was decided for each Server and why, the newest first."""
+    plans = in_order(observations)
     return ConsolePage(
         title="History",
-        parts=tuple(_parts(plans, ledger, money)),
-        document=lambda: {
-            "plans": [plan.to_json() for plan in plans],
-            "ledger": savings_document(ledger),
-        },
-        figures=(*_figures(plans), *savings_figures(ledger, money)),
+        parts=tuple(_parts(plans, money)),
+        document=lambda: {"plans": [plan.to_json() for plan in plans]},
+        figures=tuple(_figures(plans)),
         charts=tuple(_charts(plans, now, money)),
     )
-
-
-def ledger_of(observations: Sequence[Observation], namespace: str) -> Sequence[SpendingRow]:
-    """The accounts of the Servers and their sum; nothing if none is counted."""
-    try:
-        return accounts(observations, namespace)
-    except InputError:  # nothing is counted, which is no error here
-        return ()
 
 
 def is_move(step: PlanStep) -> bool:
@@ -70,20 +48,7 @@ def _figures(plans: Sequence[Plan]) -> Iterator[KeyFigure]:
     yield KeyFigure("Moves", str(sum(map(is_move, steps))), "to another accelerator")
 
 
-def savings_figures(
-    ledger: Sequence[SpendingRow], money: Money, policies: Container[str] = COMPARED
-) -> Iterator[KeyFigure]:
-    """What all Servers cost less than with some other policies, since they are counted."""
-    compared = saved(ledger[-1]) if ledger else ()
-    for name, cents, share in (found for found in compared if found[0] in policies):
-        policy, how = AGAINST[name]
-        title = f"{'Less' if cents >= 0 else 'More'} than {policy}"
-        day = ledger[-1].since[:10].replace("-", "\N{NON-BREAKING HYPHEN}")
-        since = f"{money.unit} ({abs(share):.0%}) since {day}; {how}"
-        yield KeyFigure(title, f"{abs(cents) / money.cents:.0f}", since)
-
-
-def _parts(plans: Sequence[Plan], ledger: Sequence[SpendingRow], money: Money) -> Iterator[Part]:
+def _parts(plans: Sequence[Plan], money: Money) -> Iterator[Part]:
     if plans:
         headings = ("WHEN", "PLAN", "SERVER", "FROM", "TO", ">CHANGE", "PHASE", "WHY")
         rows = [_row(plan, step, money) for plan in plans for step in plan.spec.steps]
@@ -91,11 +56,6 @@ def _parts(plans: Sequence[Plan], ledger: Sequence[SpendingRow], money: Money) -
         yield from _omitted(plans)
     else:
         yield "No Plans in this namespace: nothing was changed yet."
-    if ledger:
-        yield f"The ledger: costs in {money.unit}, over the time in which the load was known."
-        yield from savings_parts(ledger, money)
-    else:
-        yield "No savings yet; they need spec.measure."
 
 
 def _omitted(plans: Sequence[Plan]) -> Iterator[str]:

@@ -10,13 +10,12 @@ from inferno_operator.cli.kubectl.console.glossary import MILLISECONDS, meanings
 from inferno_operator.cli.kubectl.console.notes import Notes, notes_of
 from inferno_operator.cli.kubectl.console.page import ConsolePage, Trend, no_trend
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.savings import TOTAL
 from inferno_operator.cli.tables.order import RowOrder, ordered
 from inferno_operator.cli.tables.rich import style_of
 from inferno_operator.cli.tables.solution import Part, TextTable, first_table, name_of
 from inferno_operator.pages.html import environment
 
-LINKS = {"SERVER": "/servers/", "WITHIN": "/servers/", "PLAN": "/plans/", "MODEL": "/models/"}
+LINKS = {"SERVER": "/servers/", "PLAN": "/plans/", "MODEL": "/models/"}
 """What the names in a column of a table lead to."""
 
 NAVIGATION = (
@@ -301,7 +300,7 @@ def _headings(
 
 def _cells(table: TextTable, row: Sequence[str], trend: TrendOf) -> Iterator[_Cell]:
     for heading, text in zip(table.headings, row, strict=True):
-        base = LINKS.get(heading) if text not in ("", TOTAL) else None
+        base = LINKS.get(heading) if text else None
         link = base + quote(text, safe="") if base else ""
         spark = _spark(trend(row[0])) if heading == LOAD else None
         yield _Cell(

@@ -20,7 +20,7 @@ from inferno_operator.cli.offline.wva.forms import (
     ZeroSetting,
     read_form,
 )
-from inferno_operator.controllers.boosters.advice import seconds
+from inferno_operator.controllers.boosters.validation import seconds
 from inferno_optimizer.errors import InputError
 
 OURS = re.compile(

@@ -15,12 +15,12 @@ from inferno_operator.adapters.http import health
 from inferno_operator.adapters.http.decisions import Decisions
 from inferno_operator.adapters.http.metrics import OperatorMetrics
 from inferno_operator.controllers.actuation.publication.controller import Publication
-from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
 from inferno_optimizer.api.embedded import serving
 from inferno_optimizer.api.limits import ServerLimits
 from inferno_optimizer.errors import InputError
 from tests.controlplane.waiting import PATIENCE_S
+from tests.fakes import FakeCluster
 
 DECISIONS = Decisions(Publication(FakeCluster(), Informers(FakeCluster())).decision, tokens=None)
 

@@ -27,7 +27,7 @@ INFERNO = Key("llm", "inferno")
 SYSTEM = System(
     classes=(ServiceClass("Premium", 1, {}),),
     servers=(
-        Server("a", "Premium", "m", current=Allocation("A100", 4)),
+        Server("a", "Premium", "m", current=Allocation("A100", 4, cost=120.0)),
         Server("b", "Premium", "m"),
         Server("c", "Nobody", "m"),
     ),
@@ -109,6 +109,37 @@ def test_what_it_brought_is_told(metrics: OperatorMetrics) -> None:
     }
     assert series["inferno_server_current_replicas"] == {
         labels(namespace="llm", server="a", accelerator="A100"): 4
+    }
+
+
+def test_what_a_server_runs_now_stands_beside_its_dearest_plan_of_the_last_day() -> None:
+    clock = Times()
+    metrics = OperatorMetrics(clock)
+    a = labels(namespace="llm", server="a")
+
+    def peak_after(hours: float, cost: float) -> float:
+        clock.now = 3600 * hours
+        decisions = (replace(SOLUTION.decisions[0], allocation=Allocation("G2", 2, cost=cost)),)
+        metrics.optimized(INFERNO, SYSTEM, replace(SOLUTION, decisions=decisions))
+        return read(metrics)["inferno_server_static_peak_cents_per_hour"][a]
+
+    peaks = [peak_after(*plan) for plan in ((0, 50), (1, 80), (2, 20), (3, 60), (24.5, 10))]
+
+    assert peaks == [50, 80, 80, 80, 80]
+    assert peak_after(25.5, 10) == 60
+    assert peak_after(60, 10) == 10
+    assert read(metrics)["inferno_server_cost_cents_per_hour"][a] == 120
+
+
+def test_a_server_that_nobody_can_decide_costs_what_it_runs_at_its_peak_too(
+    metrics: OperatorMetrics,
+) -> None:
+    servers = (replace(SYSTEM.servers[2], current=Allocation("A100", 1, cost=30.0)),)
+    system = replace(SYSTEM, servers=servers)
+    metrics.optimized(INFERNO, system, replace(SOLUTION, decisions=SOLUTION.decisions[2:]))
+
+    assert read(metrics)["inferno_server_static_peak_cents_per_hour"] == {
+        labels(namespace="llm", server="c"): 30.0
     }
 
 

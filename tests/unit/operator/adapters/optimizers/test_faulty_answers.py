@@ -13,7 +13,7 @@ from inferno_operator.adapters.optimizers.remote import MARGIN, RemoteOptimizer
 from inferno_operator.controllers.planning.ports import Context, OnDemand
 from inferno_operator.controllers.planning.reconcile import reconcile
 from inferno_operator.resources.objects import Key
-from inferno_operator.runtime.fakes import FakeCluster
+from tests.fakes import FakeCluster
 from tests.memory import peak_mib
 from tests.rest_optimizer.faults import FAULTS, TOO_LITTLE, Fault, changed, serving
 from tests.unit.operator.objects import (

@@ -20,9 +20,9 @@ from inferno_operator.controllers.planning.ports import Context, OnDemand, Syste
 from inferno_operator.resources import RESOURCES, Server
 from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.resources.observation import observe
-from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.informers import Informers
 from tests.controlplane.waiting import PATIENCE_S
+from tests.fakes import FakeCluster, FakeOptimizer
 from tests.rest_optimizer import RestOptimizer
 from tests.unit.operator.objects import (
     NOW,

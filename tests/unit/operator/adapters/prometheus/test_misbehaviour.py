@@ -28,9 +28,9 @@ from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import observe
-from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.informers import Informers
 from inferno_optimizer.forecast import first_ratio
+from tests.fakes import FakeCluster, FakeOptimizer
 from tests.tiers import extended, sampled
 from tests.unit.operator.adapters.prometheus.misbehaviour import MIB, MISBEHAVIOURS, Series
 from tests.unit.operator.adapters.prometheus.serving import (

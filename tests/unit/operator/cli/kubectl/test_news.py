@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inferno_operator.cli.kubectl.console.news import ALIVE_S, News
-from inferno_operator.runtime.fakes import FakeCluster
+from tests.fakes import FakeCluster
 from tests.unit.operator.objects import server
 
 LATE_S = 2.0

@@ -13,9 +13,9 @@ from inferno_operator.resources import Resource, Server
 from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.cache import Decode
-from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.ports import RejectedError
 from inferno_optimizer.errors import UnavailableError
+from tests.fakes import FakeCluster
 from tests.unit.operator.objects import server
 
 

@@ -13,8 +13,8 @@ from inferno_operator.controllers.actuation.recommendation import (
 )
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.cache import ObjectDifference
-from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
+from tests.fakes import FakeCluster
 from tests.unit.operator import objects
 from tests.unit.operator.background import started
 from tests.unit.operator.objects import Manifest

@@ -16,10 +16,10 @@ from inferno_operator.resources import ModelBoosterRef
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.dialects import KTHENA
 from inferno_operator.resources.objects import Key, Kind
-from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import FieldManager
 from tests.examples import several
+from tests.fakes import FakeCluster
 from tests.unit.operator import objects
 from tests.unit.operator.background import started
 

@@ -10,9 +10,9 @@ import pytest
 from inferno_operator.controllers.actuation.controller import ActuationController
 from inferno_operator.resources.dialects import DIALECTS
 from inferno_operator.resources.objects import POD, Key, Kind
-from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Listing, RejectedError
+from tests.fakes import FakeCluster
 from tests.unit.operator import objects
 from tests.unit.operator.background import started
 

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from inferno_operator.controllers.boosters.booster import Booster, read_booster
-from inferno_operator.controllers.boosters.convert.children import convert
+from inferno_operator.controllers.boosters.children import convert
 from inferno_operator.resources.dialects import KTHENA, Dialect
 from inferno_operator.resources.objects import Kind
 from tests.conftest import ROOT

@@ -7,7 +7,7 @@ import pytest
 
 from inferno_operator.controllers.boosters.booster import Booster, read_booster
 from inferno_operator.controllers.boosters.changes import Apply, decide
-from inferno_operator.controllers.boosters.convert.children import convert
+from inferno_operator.controllers.boosters.children import convert
 from inferno_operator.resources import Server
 from inferno_operator.resources.dialects import KTHENA
 from inferno_operator.resources.observation import observe

@@ -16,12 +16,12 @@ from inferno_operator.controllers.boosters.reconcile import (
 from inferno_operator.resources.dialects import DIALECTS, KTHENA, Dialect
 from inferno_operator.resources.objects import Key, Kind, Place
 from inferno_operator.runtime.cache import Cache, ObjectDifference
-from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import ObjectChange, RejectedError, StaleError
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import UnavailableError
 from tests.controlplane.waiting import PATIENCE_S
+from tests.fakes import FakeCluster
 from tests.unit.operator.controllers.boosters.making import METRICS, Manifest, backend, manifest
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

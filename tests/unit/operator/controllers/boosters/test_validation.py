@@ -2,10 +2,9 @@
 
 import pytest
 
-from inferno_operator.controllers.boosters.advice import advice, seconds
 from inferno_operator.controllers.boosters.booster import Booster, read_booster
 from inferno_operator.controllers.boosters.changes import decide
-from inferno_operator.controllers.boosters.validation import problems
+from inferno_operator.controllers.boosters.validation import advice, problems, seconds
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER
 from inferno_operator.resources.parsing import ManifestError
 from tests.unit.operator.controllers.boosters.making import (

@@ -13,9 +13,9 @@ from inferno_operator.controllers.calibration.controller import CalibrationContr
 from inferno_operator.controllers.calibration.ports import Pair
 from inferno_operator.controllers.calibration.reconcile import Context, reconcile
 from inferno_operator.resources.objects import Key
-from inferno_operator.runtime.fakes import FakeCluster
 from inferno_optimizer.calibration.windows import Window
 from inferno_optimizer.errors import InfernoError, UnavailableError
+from tests.fakes import FakeCluster
 from tests.loops import VirtualTimeLoop
 from tests.unit.operator import objects
 from tests.unit.operator.background import started

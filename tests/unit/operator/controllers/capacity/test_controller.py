@@ -14,11 +14,11 @@ from inferno_operator.controllers.capacity.pod_owners import whole_replicas
 from inferno_operator.controllers.capacity.status import NODES_LISTED
 from inferno_operator.resources.dialects import KTHENA
 from inferno_operator.resources.objects import NODE, POD, Key
-from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import RejectedError, Served
 from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.placement import Node
+from tests.fakes import FakeCluster
 from tests.unit.operator import objects
 from tests.unit.operator.background import started
 from tests.unit.operator.controllers.capacity.making import H100, PRODUCT, node, pod

@@ -16,11 +16,11 @@ from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Queries, Server
 from inferno_operator.resources.objects import Key, Kind, Manifest, kind_of
 from inferno_operator.resources.observation import observe
-from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.observer import MeasuredServer, ObservedLatency, Observer
 from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.forecast import first_ratio
+from tests.fakes import FakeCluster
 from tests.unit.operator.background import started
 from tests.unit.operator.engines.prometheus import NOW, Table
 from tests.unit.operator.objects import condition, server, service_class

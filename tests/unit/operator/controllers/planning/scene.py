@@ -19,10 +19,10 @@ from inferno_operator.controllers.planning.waking import wake
 from inferno_operator.resources import Plan, Server, parse
 from inferno_operator.resources.objects import Key, Kind, Manifest
 from inferno_operator.resources.observation import observe
-from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Listing
 from inferno_operator.runtime.work_queue import ReconcileResult
+from tests.fakes import FakeCluster, FakeOptimizer
 from tests.unit.operator import objects
 from tests.unit.operator.background import in_background
 from tests.unit.operator.objects import NOW

@@ -10,12 +10,12 @@ from inferno_operator.controllers.planning.controller import OptimizationControl
 from inferno_operator.controllers.planning.ports import Context, Mirrored, OnDemand
 from inferno_operator.resources import RESOURCES
 from inferno_operator.resources.objects import Key, kind_of
-from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.finalizers import FINALIZER
 from inferno_operator.runtime.informers import Informers
 from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.system import System
 from tests.controlplane.waiting import PATIENCE_S
+from tests.fakes import FakeCluster, FakeOptimizer
 from tests.unit.operator.background import in_background, started
 from tests.unit.operator.objects import (
     NOW,

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from inferno_operator.controllers.planning.nodes import Nodes, solve_on_nodes, spanning
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources import parse
-from inferno_operator.runtime.fakes import FakeOptimizer
 from inferno_optimizer.placement import Node, ServerAccelerator
 from inferno_optimizer.solution import Reason, Solution
 from inferno_optimizer.system import SaturationPolicy, System
 from tests.examples import several
+from tests.fakes import FakeOptimizer
 from tests.unit.operator.objects import (
     Manifest,
     accelerator,

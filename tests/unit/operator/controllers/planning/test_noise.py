@@ -20,7 +20,7 @@ from inferno_operator.controllers.planning.updates import (
 from inferno_operator.resources import Load, Server
 from inferno_operator.resources.objects import Key, Manifest
 from inferno_operator.resources.observation import Observation
-from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
+from tests.fakes import FakeCluster, FakeOptimizer
 from tests.unit.operator.objects import (
     NOW,
     accelerator,

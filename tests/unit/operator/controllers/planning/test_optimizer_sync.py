@@ -12,13 +12,13 @@ from inferno_operator.controllers.planning.controller import (
 from inferno_operator.controllers.planning.ports import TypedLoads
 from inferno_operator.resources import RESOURCES
 from inferno_operator.resources.objects import Key, kind_of
-from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.finalizers import FINALIZER, clean_up
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError, UnavailableError
 from inferno_optimizer.system import System
 from tests.controlplane.waiting import wait_until
+from tests.fakes import FakeCluster
 from tests.unit.operator.objects import (
     NOW,
     Manifest,

@@ -17,7 +17,6 @@ from inferno_operator.controllers.planning.reconcile import reconcile
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Kind, Manifest
 from inferno_operator.resources.observation import Observation
-from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.finalizers import FINALIZER
 from inferno_operator.runtime.ports import Listing, StaleError
 from inferno_operator.runtime.work_queue import Backoff, ReconcileResult, WorkQueue
@@ -26,6 +25,7 @@ from inferno_optimizer.placement import Node
 from inferno_optimizer.solution import Solution
 from inferno_optimizer.system import System
 from tests.controlplane.waiting import PATIENCE_S
+from tests.fakes import FakeCluster, FakeOptimizer
 from tests.unit.operator.objects import (
     LATER,
     NOW,

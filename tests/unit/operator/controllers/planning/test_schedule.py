@@ -13,9 +13,9 @@ from inferno_operator.controllers.planning.reconcile import (
     seconds_until_due,
 )
 from inferno_operator.resources.objects import Key
-from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import UnavailableError
+from tests.fakes import FakeCluster, FakeOptimizer
 from tests.unit.operator.objects import (
     NOW,
     Manifest,

@@ -11,9 +11,9 @@ from inferno_operator.controllers.planning.controller import ServerCheck
 from inferno_operator.controllers.planning.ports import OnDemand
 from inferno_operator.resources import Optimizer, Server
 from inferno_operator.resources.objects import Key, Manifest, kind_of
-from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
 from inferno_optimizer.errors import UnavailableError
+from tests.fakes import FakeCluster
 from tests.unit.operator.background import started
 from tests.unit.operator.objects import (
     NOW,

@@ -12,12 +12,12 @@ from inferno_operator.controllers.planning.waking import wake, without_room
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Kind, Manifest, kind_of
 from inferno_operator.resources.observation import readable
-from inferno_operator.runtime.fakes import FakeCluster, FakeOptimizer
 from inferno_operator.runtime.ports import FieldManager
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.solution import Decision, Reason, Solution
 from inferno_optimizer.system import Allocation, System
+from tests.fakes import FakeCluster, FakeOptimizer
 from tests.unit.operator.objects import (
     NOW,
     accelerator,

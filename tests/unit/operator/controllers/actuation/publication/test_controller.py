@@ -10,10 +10,10 @@ import pytest
 from inferno_operator.controllers.actuation.publication.controller import Publication
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Kind, kind_of
-from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import GoneError, ObjectChange, RejectedError
 from inferno_optimizer.errors import UnavailableError
+from tests.fakes import FakeCluster
 from tests.unit.operator import objects
 from tests.unit.operator.background import in_background
 

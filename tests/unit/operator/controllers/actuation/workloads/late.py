@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from inferno_operator.resources.objects import Kind
-from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster
 from inferno_operator.runtime.ports import ObjectChange
+from tests.fakes import DEPLOYMENT, FakeCluster
 
 
 class LateCluster(FakeCluster):

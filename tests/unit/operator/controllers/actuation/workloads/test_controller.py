@@ -18,10 +18,10 @@ from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources import Optimizer
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.objects import EVENTS, POD, Key, Kind, kind_of
-from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import RejectedError, Scale, Served, StaleError
 from inferno_optimizer.solution import IDLE
+from tests.fakes import DEPLOYMENT, FakeCluster
 from tests.unit.operator import objects
 from tests.unit.operator.background import in_background, started
 from tests.unit.operator.controllers.actuation.workloads.late import LateCluster

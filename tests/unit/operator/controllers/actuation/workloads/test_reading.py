@@ -10,9 +10,9 @@ from inferno_operator.controllers.actuation.workloads.scaled_server import Scale
 from inferno_operator.controllers.actuation.workloads.world import WorkloadObjects
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.objects import POD, Key, Place
-from inferno_operator.runtime.fakes import DEPLOYMENT, FakeCluster
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import FieldManager
+from tests.fakes import DEPLOYMENT, FakeCluster
 from tests.unit.operator import objects
 from tests.unit.operator.controllers.actuation.workloads.late import LateCluster
 

@@ -12,9 +12,9 @@ from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.dialects import DIALECTS
 from inferno_operator.resources.objects import Key
-from inferno_operator.runtime.fakes import FakeCluster
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Served
+from tests.fakes import FakeCluster
 from tests.unit.operator import objects
 from tests.unit.operator.background import started
 

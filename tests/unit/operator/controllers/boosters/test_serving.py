@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.boosters.convert.children import convert
-from inferno_operator.controllers.boosters.convert.context import ConversionError
+from inferno_operator.controllers.boosters.children import convert
+from inferno_operator.controllers.boosters.conversion import ConversionError
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER, Dialect
 from tests.unit.operator.controllers.boosters.making import (
     FACTS,

@@ -1,19 +1,24 @@
-"""The commands that start engines; pure."""
+"""The commands that start engines, and their flags; pure."""
 
 import json
+import logging
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from inferno_operator.controllers.boosters.booster import LoraAdapter, ModelBackend, WorkerRole
-from inferno_operator.controllers.boosters.convert.connectors import TRANSFER, connector_name
-from inferno_operator.controllers.boosters.convert.context import (
+from inferno_operator.controllers.boosters.conversion import (
     ENGINE_PORT,
     Conversion,
     ConversionError,
+    ModelCache,
 )
-from inferno_operator.controllers.boosters.convert.flags import flags, flags_of_the_original
-from inferno_operator.controllers.boosters.convert.storage import ModelCache
+
+logger = logging.getLogger(__name__)
+
+TRANSFER = "kv-transfer-config"
+"""The flag of an engine with the configuration of the transfer."""
+
 
 DEVICES = ("nvidia.com/gpu", "huawei.com/ascend-1980")
 """Extended resources that count accelerators."""
@@ -23,9 +28,6 @@ RAY = "examples/online_serving/multi-node-serving.sh"
 
 PACKAGES = {"MooncakeConnector": "mooncake-transfer-engine", "NixlConnector": "nixl"}
 """Python packages that connectors of KV caches need."""
-
-STRICT_INSTALLS = {"nixl": "PIP_DISABLE_PIP_VERSION_CHECK=1 pip install -U --no-cache-dir"}
-"""How the original installs a package, where that is not `pip install`."""
 
 SKIPPED = "KTHENA_SKIP_ENGINE_DEPENDENCY_INSTALL"
 """Environment variable of a backend whose image has these packages."""
@@ -61,9 +63,9 @@ def config_of(worker: WorkerRole, path: str) -> dict[str, Any]:
     return worker.config
 
 
-def pods_of(worker: WorkerRole, *, strict: bool) -> int:
-    """Return the pods of one replica: at least one, except in the original."""
-    return worker.pods or (0 if strict else 1)
+def pods_of(worker: WorkerRole) -> int:
+    """Return the pods of one replica: at least one."""
+    return worker.pods or 1
 
 
 def engine_command(
@@ -75,16 +77,11 @@ def engine_command(
     command = _vllm(conversion, backend, worker, cache)
     more = _more(conversion, backend, worker, cache)
     server = backend.worker("server")
-    if server is None or pods_of(server, strict=conversion.strict) <= 1:
+    if server is None or pods_of(server) <= 1:
         command += more
     else:
-        command += ["--distributed_executor_backend", "ray"]
-        if conversion.strict:
-            devices = _requested(server) if conversion.pods.counts_requests else _devices(server)
-            command = [*_on_ray(conversion, server, " ".join(command), devices), *more]
-        else:
-            text = shlex.join([*command, *more])
-            command = _on_ray(conversion, server, text, _devices(server))
+        command += ["--distributed_executor_backend", "ray", *more]
+        command = _on_ray(conversion, server, shlex.join(command))
     return _with_package(conversion, backend, worker, command)
 
 
@@ -95,15 +92,11 @@ def _with_package(
     transfer = config_of(worker, conversion.path(backend)).get(TRANSFER)
     package = PACKAGES.get(connector_name(transfer))
     is_skipped = backend.literal(SKIPPED, "") in TRUE
-    on_gpu = any(
-        _devices(each, DEVICES[:1]) for each in (backend.workers if conversion.strict else [worker])
-    )
+    on_gpu = _devices(worker, DEVICES[:1])
     if package is None or is_skipped or not on_gpu or not conversion.pods.installs_packages:
         return command
-    if not conversion.strict:  # an upgrade would replace the version that fits the engine
-        return ["bash", "-c", f"pip install {package} && {shlex.join(command)}"]
-    install = STRICT_INSTALLS.get(package, "pip install")
-    return ["bash", "-c", f"{install} {package} && {' '.join(command)}"]
+    # An upgrade would replace the version that fits the engine.
+    return ["bash", "-c", f"pip install {package} && {shlex.join(command)}"]
 
 
 def worker_command(
@@ -123,11 +116,8 @@ def _ray(conversion: Conversion) -> str:
 def _vllm(
     conversion: Conversion, backend: ModelBackend, worker: WorkerRole, cache: ModelCache
 ) -> list[str]:
-    python = conversion.pods.python if conversion.strict else "python3"
-    command = [python, "-m", "vllm.entrypoints.openai.api_server"]
+    command = ["python3", "-m", "vllm.entrypoints.openai.api_server"]
     command += ["--model", cache.folder(backend.model_uri)]
-    if conversion.strict and not conversion.dialect.fleet_aware:
-        command.append("--enable-lora")
     return command + _flags(conversion, backend, worker)
 
 
@@ -138,12 +128,10 @@ def _more(
     command: list[str] = []
     given = {key.replace("_", "-") for key in config_of(worker, conversion.path(backend))}
     is_published = conversion.dialect.fleet_aware and conversion.pods.publishes_cache
-    if is_published and (conversion.strict or "kv-events-config" not in given):
+    if is_published and "kv-events-config" not in given:
         command += ["--kv-events-config", json.dumps(KV_EVENTS, separators=(",", ":"))]
     if backend.lora_adapters:
         modules = [_module(adapter, cache) for adapter in backend.lora_adapters]
-        if conversion.strict and not conversion.dialect.fleet_aware:
-            modules = [" ".join(modules)]
         command += ["--enable-lora", "--lora-modules", *modules]
     return command
 
@@ -156,7 +144,7 @@ def _sglang(
     command += ["--model-path", cache.folder(backend.model_uri)]
     command += ["--host", "0.0.0.0", "--port", str(ENGINE_PORT), "--enable-metrics"]  # noqa: S104 - of the pod
     command += _flags(conversion, backend, worker)
-    pods = pods_of(worker, strict=False)
+    pods = pods_of(worker)
     if pods > 1:
         command += ["--nnodes", str(pods), "--node-rank", "$(WORKER_INDEX)"]
         command += ["--dist-init-addr", f"$(ENTRY_ADDRESS):{SGLANG_PORT}"]
@@ -168,8 +156,6 @@ def _sglang(
 
 def _flags(conversion: Conversion, backend: ModelBackend, worker: WorkerRole) -> list[str]:
     config = config_of(worker, conversion.path(backend))
-    if conversion.strict:
-        return flags_of_the_original(config)
     return flags(config, bare_switches=conversion.bare_switches)
 
 
@@ -177,16 +163,10 @@ def _module(adapter: LoraAdapter, cache: ModelCache) -> str:
     return f"{adapter.name}={cache.folder(adapter.artifact_url)}"
 
 
-def _on_ray(conversion: Conversion, server: WorkerRole, command: str, devices: int) -> list[str]:
-    script = _ray(conversion)
+def _on_ray(conversion: Conversion, server: WorkerRole, command: str) -> list[str]:
+    script, devices = _ray(conversion), _devices(server)
     leader = f"{script} leader --ray_cluster_size={server.pods} --num-gpus={devices}"
     return ["bash", "-c", f"chmod u+x {script} && {leader} && {command}"]
-
-
-def _requested(worker: WorkerRole) -> int:
-    """Return the number of requested devices, as the original counts them."""
-    requests = worker.resources.get("requests") or {}
-    return sum(_whole(requests.get(device, 0)) for device in DEVICES)
 
 
 def _devices(worker: WorkerRole, names: Iterable[str] = DEVICES) -> int:
@@ -200,3 +180,43 @@ def _whole(quantity: object) -> int:
     """Return a quantity of devices, or 0 if it is not an integer, which the API server rejects."""
     text = str(quantity)
     return int(text) if text.isdecimal() else 0
+
+
+def connector_name(transfer: object) -> str:
+    """Return the connector in a transfer configuration, which is an object or JSON text."""
+    try:
+        value = json.loads(transfer) if isinstance(transfer, str) else transfer
+    except ValueError:
+        logger.info("%s is not valid JSON: %r", TRANSFER, transfer)
+        return ""
+    return str(value.get("kv_connector")) if isinstance(value, Mapping) else ""
+
+
+def flags(config: Mapping[str, object], *, bare_switches: bool = False) -> list[str]:
+    """Return the flags in the order of their keys; a key with the value null has no flag.
+
+    Parameters
+    ----------
+    config
+        Names of flags and their values; a flag with an empty text has no value.
+    bare_switches
+        Write true as a flag without a value, and leave out false, instead of writing values.
+    """
+    command: list[str] = []
+    for key in sorted(config):
+        value = config[key]
+        if value is None or (bare_switches and value is False):
+            continue
+        command.append(_flag(key))
+        text = "" if bare_switches and value is True else _text(value)
+        if text:
+            command.append(text)
+    return command
+
+
+def _flag(key: str) -> str:
+    return "--" + key.replace("_", "-")
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))

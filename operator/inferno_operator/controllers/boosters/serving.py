@@ -1,28 +1,28 @@
-"""Convert a backend to its ModelServing (ModelInfer in MatrixInfer); pure."""
+"""Convert a backend to its ModelServing (ModelInfer in MatrixInfer); pure.
 
+Its pods have the cache of the weights, downloaders that fill it, an engine and a sidecar.
+"""
+
+from collections.abc import Iterable
 from typing import Any
 
 from inferno_operator.controllers.boosters.booster import ModelBackend, WorkerRole
-from inferno_operator.controllers.boosters.convert.containers import (
-    downloaders,
-    environment,
-    sidecar,
-    without_empty,
-)
-from inferno_operator.controllers.boosters.convert.context import (
+from inferno_operator.controllers.boosters.conversion import (
     ENGINE_PORT,
     Conversion,
     ConversionError,
+    ModelCache,
+    cache_of,
     digest,
+    runtime_port,
 )
-from inferno_operator.controllers.boosters.convert.engines import (
+from inferno_operator.controllers.boosters.engines import (
     config_of,
     engine_command,
     pods_of,
     worker_command,
 )
-from inferno_operator.controllers.boosters.convert.storage import ModelCache, cache_of
-from inferno_operator.resources.dialects import DISAGGREGATED, Release
+from inferno_operator.resources.dialects import DISAGGREGATED
 
 Json = dict[str, Any]
 
@@ -34,8 +34,6 @@ GRACE_SECONDS = 300
 
 SHARED_MEMORY = "dshm"
 """Volume in which the processes of an engine exchange tensors."""
-
-HARD_TOPOLOGY = {"mode": "hard", "highestTierAllowed": 2}
 
 WAITING = {
     "vLLM": ("vllm:num_requests_running", "vllm:num_requests_waiting"),
@@ -61,6 +59,18 @@ ASCEND_NODES = {
     }
 }
 
+FIXED = {
+    "prefill": ("HF_HUB_OFFLINE", "HCCL_IF_IP"),
+    "decode": ("HF_HUB_OFFLINE", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME"),
+}
+"""Additional environment variables of the pods of a role."""
+
+DOWNLOADER_SETTINGS = ("ENDPOINT", "HF_ENDPOINT")
+"""Environment variables that the downloader of the model gets."""
+
+ALL_SETTINGS = (*DOWNLOADER_SETTINGS, "MS_TOKEN", "MS_REVISION")
+"""These, and those of releases that also know `ms://`."""
+
 
 def serving(conversion: Conversion, backend: ModelBackend) -> Json:
     """Return the manifest of a backend's serving.
@@ -71,7 +81,7 @@ def serving(conversion: Conversion, backend: ModelBackend) -> Json:
         The backend cannot be converted.
     """
     workers = _workers(conversion, backend)
-    replicas = {role: _replicas(conversion, worker) for role, worker in workers.items()}
+    replicas = {role: _replicas(worker) for role, worker in workers.items()}
     make = _disaggregated if backend.type == DISAGGREGATED else _leader
     spec = {
         "replicas": backend.min_replicas,
@@ -83,18 +93,15 @@ def serving(conversion: Conversion, backend: ModelBackend) -> Json:
             "roles": [make(conversion, backend, *item) for item in workers.items()],
         },
     }
-    if conversion.strict and backend.type != DISAGGREGATED:
-        _spread(conversion, spec)
-    return conversion.child(
-        conversion.dialect.serving, spec, backend, _revision(conversion, backend, spec)
-    )
+    rolled_out = {key: value for key, value in spec.items() if key != "replicas"}
+    return conversion.child(conversion.dialect.serving, spec, backend, digest(rolled_out))
 
 
 def _workers(conversion: Conversion, backend: ModelBackend) -> dict[str, WorkerRole]:
     """Return the workers by name of their role."""
     if backend.type == DISAGGREGATED:
         return {role: _needed(conversion, backend, role) for role in ROLES}
-    if backend.type == "vLLM" or (backend.type == "SGLang" and not conversion.strict):
+    if backend.type in ("vLLM", "SGLang"):
         return {"leader": _needed(conversion, backend, "server")}
     problem = f"{backend.type} is not supported: the router supports only vLLM and SGLang"
     raise ConversionError(f"{conversion.path(backend)}.type", problem)
@@ -109,39 +116,24 @@ def _needed(conversion: Conversion, backend: ModelBackend, role: str) -> WorkerR
     return worker
 
 
-def _replicas(conversion: Conversion, worker: WorkerRole) -> int:
-    """Return the replicas of a role in a group: 1 by default, 0 in the original."""
-    if worker.replicas is None:
-        return 0 if conversion.strict else 1
-    return worker.replicas
-
-
-def _revision(conversion: Conversion, backend: ModelBackend, spec: Json) -> str:
-    """Return a hash of the fields that roll pods out; in the original, of the whole backend."""
-    if conversion.strict:
-        return digest(backend.to_json())
-    return digest({key: value for key, value in spec.items() if key != "replicas"})
+def _replicas(worker: WorkerRole) -> int:
+    """Return the replicas of a role in a group: 1 by default."""
+    return 1 if worker.replicas is None else worker.replicas
 
 
 def _scheduler(conversion: Conversion, backend: ModelBackend) -> str:
     """Return the scheduler: gangs need Volcano, and MatrixInfer's admission requires it."""
     if backend.scheduler_name:
         return backend.scheduler_name
-    needed = conversion.dialect.gang_switch
-    if conversion.strict:
-        needed &= backend.type == DISAGGREGATED
-    else:
-        needed |= conversion.gang
-    return "volcano" if needed else ""
+    return "volcano" if conversion.dialect.gang_switch or conversion.gang else ""
 
 
 def _policies(conversion: Conversion) -> Json:
     """Return the policies of recovery and rollout, which only MatrixInfer has."""
     if not conversion.dialect.gang_switch:
         return {}
-    recovery = "InferGroupRestart" if conversion.strict else "InferGroupRecreate"
     return {
-        "recoveryPolicy": recovery,
+        "recoveryPolicy": "InferGroupRecreate",
         "rolloutStrategy": {"type": "InferGroupRollingUpdate"},
     }
 
@@ -153,42 +145,14 @@ def _gang(conversion: Conversion, backend: ModelBackend, replicas: dict[str, int
     cannot change, and Kthena's admission refuses a role with fewer replicas than it asks for.
     """
     if conversion.dialect.gang_switch:
-        return {"gangSchedule": {} if conversion.strict else {"enable": conversion.gang}}
-    if backend.type == DISAGGREGATED and not conversion.strict:
+        return {"gangSchedule": {"enable": conversion.gang}}
+    if backend.type == DISAGGREGATED:
         replicas = dict.fromkeys(replicas, 1)
     return {"gangPolicy": {"minRoleReplicas": replicas}} if conversion.gang else {}
 
 
-def _spread(conversion: Conversion, spec: Json) -> None:
-    """Add topology constraints as the original does; they select no pod and have no effect."""
-    labels = {conversion.dialect.topology_label: conversion.model}
-    spec["topologySpreadConstraints"] = [
-        {
-            "maxSkew": 1,
-            "topologyKey": "kubernetes.io/hostname",
-            "whenUnsatisfiable": "DoNotSchedule",
-            "labelSelector": {"matchLabels": labels},
-        }
-    ]
-    if conversion.dialect.gang_switch:
-        spec["template"]["networkTopology"] = HARD_TOPOLOGY
-        spec["template"]["roles"][0]["networkTopology"] = HARD_TOPOLOGY
-
-
-def _entry_labels(conversion: Conversion, backend: ModelBackend) -> dict[str, str]:
-    """Return the labels of first pods; in the original, with a hash of the backend."""
-    labels = conversion.pod_labels(backend)
-    if conversion.strict:
-        labels[conversion.dialect.label("revision")] = digest(backend.to_json())
-    return labels
-
-
-def _cache(conversion: Conversion, backend: ModelBackend) -> ModelCache:
-    return cache_of(backend, strict=conversion.strict and conversion.pods.cache_is_relative)
-
-
 def _leader(conversion: Conversion, backend: ModelBackend, role: str, worker: WorkerRole) -> Json:
-    cache = _cache(conversion, backend)
+    cache = cache_of(backend)
     entry = {
         **_pod(conversion, backend, worker, cache),
         "terminationGracePeriodSeconds": GRACE_SECONDS,
@@ -203,10 +167,10 @@ def _leader(conversion: Conversion, backend: ModelBackend, role: str, worker: Wo
     }
     return {
         "name": role,
-        "replicas": _replicas(conversion, worker),
-        "workerReplicas": pods_of(worker, strict=conversion.strict) - 1,
+        "replicas": _replicas(worker),
+        "workerReplicas": pods_of(worker) - 1,
         "entryTemplate": {
-            "metadata": {"labels": _entry_labels(conversion, backend)},
+            "metadata": {"labels": conversion.pod_labels(backend)},
             "spec": entry,
         },
         "workerTemplate": {**_worker_metadata(conversion, backend), "spec": others},
@@ -217,24 +181,22 @@ def _worker_metadata(conversion: Conversion, backend: ModelBackend) -> Json:
     """Return the labels of the other pods of a replica, if they have some."""
     if not conversion.pods.labels_all:
         return {}
-    return {"metadata": {"labels": _entry_labels(conversion, backend)}}
+    return {"metadata": {"labels": conversion.pod_labels(backend)}}
 
 
 def _pod(
     conversion: Conversion, backend: ModelBackend, worker: WorkerRole, cache: ModelCache
 ) -> Json:
     """Return the fields that all pods of a backend have."""
-    pod: Json = {
-        "initContainers": downloaders(conversion, backend, cache),
-        "volumes": [cache.volume, *_memory_volumes(conversion, backend)],
-    }
-    if not conversion.strict or conversion.booster.release >= Release.V1_0:
-        pod |= {
+    return without_empty(
+        {
+            "initContainers": downloaders(conversion, backend, cache),
+            "volumes": [cache.volume, *_memory_volumes(conversion, backend)],
             "affinity": worker.affinity,
             "tolerations": list(worker.tolerations),
             "runtimeClassName": backend.runtime_class_name,
         }
-    return without_empty(pod)
+    )
 
 
 def _memory_volumes(conversion: Conversion, backend: ModelBackend) -> list[Json]:
@@ -258,12 +220,11 @@ def _engine(
         "successThreshold": 1,
         "failureThreshold": 3,
     }
-    flagged = backend.workers[0] if conversion.strict else worker  # regardless of its type
     return without_empty(
         {
             "name": "engine",
             "image": worker.image,
-            "command": engine_command(conversion, backend, flagged, cache),
+            "command": engine_command(conversion, backend, worker, cache),
             "env": environment(conversion, backend),
             "resources": worker.resources,
             "volumeMounts": _mounts(conversion, backend, cache),
@@ -315,7 +276,7 @@ def _other(
 def _disaggregated(
     conversion: Conversion, backend: ModelBackend, role: str, worker: WorkerRole
 ) -> Json:
-    cache = _cache(conversion, backend)
+    cache = cache_of(backend)
     pod = {
         **_pod(conversion, backend, worker, cache),
         "containers": [
@@ -325,23 +286,21 @@ def _disaggregated(
     }
     if _is_bound_to_ascend(conversion, worker):
         pod["affinity"] = ASCEND_NODES
-    template: Json = {"spec": pod}
-    if conversion.pods.labels_all or not conversion.strict:
-        template["metadata"] = {"labels": _entry_labels(conversion, backend)}
     return {
         "name": role,
-        "replicas": _replicas(conversion, worker),
+        "replicas": _replicas(worker),
         "workerReplicas": 0,
-        "entryTemplate": template,
+        "entryTemplate": {
+            "metadata": {"labels": conversion.pod_labels(backend)},
+            "spec": pod,
+        },
         "workerTemplate": {"spec": {"containers": []}},
     }
 
 
 def _is_bound_to_ascend(conversion: Conversion, worker: WorkerRole) -> bool:
     """Whether pods run on Ascend nodes only; in later releases users say so in the affinity."""
-    if not conversion.pods.binds_ascend:
-        return False
-    return conversion.strict or (not worker.affinity and _asks_for(worker, ASCEND))
+    return conversion.pods.binds_ascend and not worker.affinity and _asks_for(worker, ASCEND)
 
 
 def _asks_for(worker: WorkerRole, device: str) -> bool:
@@ -371,3 +330,104 @@ def _disaggregated_engine(
             "livenessProbe": {**probe, "initialDelaySeconds": conversion.pods.load_seconds},
         }
     )
+
+
+def without_empty(fields: Json) -> Json:
+    """Return the fields that are not empty."""
+    return {key: value for key, value in fields.items() if value not in (None, "", [], {}, ())}
+
+
+def environment(conversion: Conversion, backend: ModelBackend, role: str = "") -> list[Json]:
+    """Return the environment of engine and sidecar; the user's variables override others."""
+    added = [*_common(conversion), *(_entry(name) for name in FIXED.get(role, ()))]
+    given = {entry.get("name") for entry in backend.env}
+    return [*backend.env, *(entry for entry in added if entry["name"] not in given)]
+
+
+def _common(conversion: Conversion) -> Iterable[Json]:
+    if not conversion.dialect.fleet_aware:
+        return
+    yield _field("POD_NAME", "metadata.name")
+    yield _field("NAMESPACE", "metadata.namespace")
+    yield {"name": "VLLM_USE_V1", "value": "1"}
+    for name in ("REDIS_HOST", "REDIS_PORT"):
+        yield _reference(name, "configMapKeyRef", "redis-config")
+    yield _reference("REDIS_PASSWORD", "secretKeyRef", "redis-secret")
+
+
+def _entry(name: str) -> Json:
+    if name == "HCCL_IF_IP":
+        return _field(name, "status.podIP")
+    return {"name": name, "value": "1" if name == "HF_HUB_OFFLINE" else "eth0"}
+
+
+def _field(name: str, path: str) -> Json:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _reference(name: str, kind: str, source: str) -> Json:
+    reference = {"name": source, "key": name, "optional": True}
+    return {"name": name, "valueFrom": {kind: reference}}
+
+
+def downloaders(conversion: Conversion, backend: ModelBackend, cache: ModelCache) -> list[Json]:
+    """Return the init containers that download the model and the adapters to the cache."""
+    model = _downloader(conversion, backend, cache, "model-downloader", backend.model_uri)
+    model["env"] = _of_downloader(conversion, backend)
+    adapters = [
+        _downloader(conversion, backend, cache, f"lora-downloader-{i}", adapter.artifact_url)
+        for i, adapter in enumerate(backend.lora_adapters)
+    ]
+    return [without_empty(container) for container in (model, *adapters)]
+
+
+def _downloader(
+    conversion: Conversion, backend: ModelBackend, cache: ModelCache, name: str, source: str
+) -> Json:
+    return {
+        "name": f"{conversion.model}-{name}",
+        "image": conversion.dialect.downloader_image,
+        "args": ["--source", source, "--output-dir", cache.folder(source)],
+        "env": list(backend.env),
+        "envFrom": list(backend.env_from),
+        "volumeMounts": [cache.mount],
+    }
+
+
+def _of_downloader(conversion: Conversion, backend: ModelBackend) -> list[Json]:
+    """Return the environment of the downloader."""
+    entries = {entry.get("name"): entry for entry in backend.env}
+    settings = ALL_SETTINGS if conversion.pods.knows_modelscope else DOWNLOADER_SETTINGS
+    given = [entries[name] for name in settings if name in entries]
+    return [entry for entry in given if entry.get("value") or entry.get("valueFrom")]
+
+
+def sidecar(conversion: Conversion, backend: ModelBackend, role: str = "") -> Json:
+    """Return the sidecar of the engine: it serves health and metrics, and loads adapters."""
+    port = runtime_port(backend)
+    container: Json = {
+        "name": "runtime",
+        "image": conversion.dialect.runtime_image,
+        "ports": [{"containerPort": port}],
+        "args": _sidecar_arguments(conversion, backend, port),
+        "env": environment(conversion, backend, role),
+        "envFrom": list(backend.env_from),
+    }
+    if not role:
+        probe = {"path": "/health", "port": port}
+        container["readinessProbe"] = {
+            "httpGet": probe,
+            "initialDelaySeconds": 5,
+            "periodSeconds": 10,
+        }
+    return without_empty(container)
+
+
+def _sidecar_arguments(conversion: Conversion, backend: ModelBackend, port: int) -> list[str]:
+    url = backend.setting("RUNTIME_URL", f"http://localhost:{ENGINE_PORT}")
+    metrics = backend.setting("RUNTIME_METRICS_PATH", "/metrics")
+    arguments = ["--port", str(port), "--engine", backend.type.lower()]
+    arguments += ["--engine-base-url", url, "--engine-metrics-path", metrics]
+    if conversion.dialect.fleet_aware:
+        arguments += ["--pod", "$(POD_NAME).$(NAMESPACE)", "--model", conversion.model]
+    return arguments

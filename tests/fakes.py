@@ -1,4 +1,4 @@
-"""Implementations of the protocols of `ports` in memory, for tests."""
+"""The cluster, the optimizer and the store of leases, in memory."""
 
 import asyncio
 import pickle

@@ -1,1 +1,0 @@
-"""Convert a booster to the manifests of its children; pure."""

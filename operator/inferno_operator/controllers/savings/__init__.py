@@ -1,1 +1,0 @@
-"""Savings controller: keeps an account of what Servers cost, beside what other policies would."""
