@@ -1,11 +1,12 @@
-"""Who may ask: one browser on this machine, which opened the address that was printed.
+"""Who may ask: one browser on this machine, or requests that a proxy passes on with a token.
 
-Other pages in that browser are kept out: a request must name this host (against DNS rebinding),
-and one that changes something must come from here (Origin) and carry the token of its form. See
-OWASP, Cross-Site Request Forgery Prevention.
+Other pages in a browser are kept out: a request must name this host (against DNS rebinding), and
+one that changes something must come from here (Origin) and carry the token of its form. See OWASP,
+Cross-Site Request Forgery Prevention.
 """
 
 import hmac
+import re
 import secrets
 from collections.abc import Collection, Mapping
 from hashlib import sha256
@@ -19,6 +20,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 TOKEN = "token"  # noqa: S105 - the name of a parameter
 SAFE = ("GET", "HEAD")
+
+BEARER = re.compile(r"bearer +(?P<token>[\x21-\x7e]+) *", re.IGNORECASE)
+"""A bearer token in a header; RFC 6750 allows fewer characters still, and schemes have no case."""
+
+NO_BEARER = (
+    "the proxy showed no token: let it set the header Authorization to 'Bearer TOKEN', with the"
+    " token that the API server takes (oauth2-proxy: --pass-authorization-header)"
+)
 
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self';"
@@ -40,10 +49,10 @@ class ConsoleAccess(Protocol):
 
 
 class Forms:
-    """The tokens of the forms of one person."""
+    """The tokens of the forms of one person, whose secret nobody else knows."""
 
-    def __init__(self) -> None:
-        self._secret = secrets.token_urlsafe(32)
+    def __init__(self, secret: str) -> None:
+        self._secret = secret
 
     def form_token(self, action: str) -> str:
         """The token of a form that does one thing, which nobody else can know."""
@@ -64,7 +73,7 @@ class LocalAccess(Forms):
     """
 
     def __init__(self, port: int) -> None:
-        super().__init__()
+        super().__init__(secrets.token_urlsafe(32))
         self._hosts = frozenset({f"127.0.0.1:{port}", f"localhost:{port}"})
         self._cookie = f"inferno-console-{port}"
         self._unused: str | None = secrets.token_urlsafe(32)
@@ -93,6 +102,25 @@ class LocalAccess(Forms):
         return answer
 
 
+class ProxyAccess:
+    """Lets in requests to the address that browsers use, with a token that a proxy shows.
+
+    Parameters
+    ----------
+    host
+        The host of that address, with its port if it has one.
+    """
+
+    def __init__(self, host: str) -> None:
+        self._hosts = (host,)
+
+    def refusal(self, request: Request) -> Response | None:
+        """What a request gets that may not see or do what it asks for; None if it may."""
+        if refusal := refusal_of_strangers(request, self._hosts, "https"):
+            return refusal
+        return None if bearer_of(request) else said(HTTPStatus.UNAUTHORIZED, NO_BEARER)
+
+
 class Guarded:
     """An application for those who may ask, with the headers that all answers have."""
 
@@ -115,6 +143,12 @@ class Guarded:
 
 def _same(given: str, wanted: str) -> bool:
     return hmac.compare_digest(given.encode(), wanted.encode())
+
+
+def bearer_of(request: Request) -> str:
+    """The bearer token of a request (RFC 6750, section 2.1); "" if it shows none."""
+    shown = BEARER.fullmatch(request.headers.get("authorization", ""))
+    return shown["token"] if shown else ""
 
 
 def refusal_of_strangers(request: Request, hosts: Collection[str], scheme: str) -> Response | None:

@@ -71,7 +71,7 @@ ANSWERS = {"approve": "Approved", "reject": "Rejected"}
 ADVICE = {
     HTTPStatus.BAD_REQUEST: "Correct that, then load this page again, or go on by the links above.",
     HTTPStatus.SERVICE_UNAVAILABLE: "Reload this page to try again.",
-    HTTPStatus.UNAUTHORIZED: "Log in again with a new token.",
+    HTTPStatus.UNAUTHORIZED: "Log in again.",
     HTTPStatus.FORBIDDEN: "To see a namespace takes the ClusterRole inferno-view in it: ask whoever"
     " gives rights there.",
 }
@@ -93,13 +93,13 @@ def console_app(
 
 
 def pages_of(
-    session: Session, forms: Forms, news: News, settings: ConsoleSettings, *, leave: str = ""
+    session: Session, forms: Forms, news: News, settings: ConsoleSettings, *, namespaces: str = ""
 ) -> ASGIApp:
     """Return the pages of a namespace, with the rights of a session.
 
-    `leave` names their button to end the visit; "" if they have none.
+    `namespaces` is the address where another one can be chosen; "" if there is none.
     """
-    console = _Console(session, forms, news, settings, leave=leave)
+    console = _Console(session, forms, news, settings, namespaces)
     shared = console.made.shared
     routes = [
         Route("/", shared(console.fleet)),
@@ -122,11 +122,16 @@ def pages_of(
 
 class _Console:
     def __init__(
-        self, session: Session, forms: Forms, news: News, settings: ConsoleSettings, *, leave: str
+        self,
+        session: Session,
+        forms: Forms,
+        news: News,
+        settings: ConsoleSettings,
+        namespaces: str,
     ) -> None:
         self._session, self._forms, self._news = session, forms, news
         self._money, self._operator_namespace = settings.money, settings.operator_namespace
-        self._pages = Pages(session.namespace, forms.form_token, settings.money, leave=leave)
+        self._pages = Pages(session.namespace, forms.form_token, settings.money, namespaces)
         self._one_solve, self._past = asyncio.Lock(), PlanLoads()
         self.made = SharedPages(news, time.monotonic)
 

@@ -29,6 +29,9 @@ NAVIGATION = (
     ("/data", "Data"),
 )
 
+NAMESPACES = "/namespaces"
+"""The page to choose a namespace, where people of several come."""
+
 UNITS = {
     **dict.fromkeys(("LOAD", "RATE"), "requests/min"),
     **dict.fromkeys(("ITL", "TTFT", "WAIT", "ITL/SLO", "TTFT/SLO", "WAIT/SLO", "STEP"), "ms"),
@@ -122,14 +125,13 @@ class Pages:
         namespace: str,
         form_token: Callable[[str], str],
         money: Money = CENTS,
-        *,
-        leave: str = "",
+        namespaces: str = "",
     ) -> None:
         self._namespace = namespace
         self._units = {**UNITS, **dict.fromkeys(COSTS, money.rate)}
         self._environment = environment(__package__, "inferno_operator.pages")
         self._environment.globals["form_token"] = form_token
-        self._environment.globals["leave"] = leave
+        self._environment.globals["namespaces"] = namespaces
 
     def html(self, page: ConsolePage, path: str, query: PageQuery, version: int = 0) -> str:
         """Return a page; `version` is that of the news."""
@@ -162,6 +164,12 @@ class Pages:
         """
         page = ConsolePage(title, (advice,), dict, changes=changes, trouble=text)
         return self.html(page, path, PageQuery())
+
+
+def namespaces_page(namespace: str, refusal: str = "") -> str:
+    """Return the page to choose a namespace; a refusal says why one cannot be chosen."""
+    template = environment(__package__, "inferno_operator.pages").get_template("namespaces.html")
+    return template.render(namespace=namespace, refusal=refusal)
 
 
 def _section(path: str) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from secrets import randbits
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
 from inferno_operator.cli.kubectl.console.watched import WatchedNamespace
@@ -48,8 +49,8 @@ class News:
         self._pages: set[asyncio.Event] = set()
         self._change = asyncio.Event()
         self._over = asyncio.Event()
-        self.version = 0
-        """How many changes there were: a page that was made at another version is old."""
+        self.version = randbits(32)
+        """Grows with each change: a page that was made at another version, or by others, is old."""
 
     @asynccontextmanager
     async def followed(self) -> AsyncIterator[None]:

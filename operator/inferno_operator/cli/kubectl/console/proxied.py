@@ -1,108 +1,181 @@
 """The console behind an authenticating proxy, which shows the token of a person with each request.
 
     browser --> proxy: logs people in, sets `Authorization: Bearer TOKEN`
-            --> access: host, origin --> cookie: namespace --> pages of that person
+            --> access: host, origin, token --> cookie: namespace --> pages for that token
 
-The cookie is no secret: what a person sees and does is decided by the token of the request. The
-proxy renews tokens; a new token begins a new visit of the same person.
+The token of a request decides what it sees and changes: the API server is asked with it and with
+nothing else, as the console has no rights. The cookie is no secret: it only names the namespace.
 """
 
-from collections.abc import Callable
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from hashlib import sha256
 from http import HTTPStatus
+from urllib.parse import urlsplit
 
+from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from inferno_operator.cli.kubectl.console.access import said
-from inferno_operator.cli.kubectl.console.app import form_of
-from inferno_operator.cli.kubectl.console.login import (
-    NAMESPACE,
-    NO_NAMESPACE,
-    TOKEN,
-    Login,
-    way_in,
-    with_login,
-)
-from inferno_operator.cli.kubectl.console.visits import Visit, Visits
+from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress, connect_as
+from inferno_operator.cli.kubectl.console.access import Forms, Guarded, ProxyAccess, bearer_of, said
+from inferno_operator.cli.kubectl.console.app import STATIC, form_of, pages_of
+from inferno_operator.cli.kubectl.console.decoded import DecodedObjects
+from inferno_operator.cli.kubectl.console.html import NAMESPACES, namespaces_page
+from inferno_operator.cli.kubectl.console.news import News
+from inferno_operator.cli.kubectl.console.page import ConsoleSettings
+from inferno_operator.cli.kubectl.console.watched import LISTED_S
+from inferno_operator.runtime.ports import UnauthenticatedError
+from inferno_optimizer.errors import InfernoError, InputError
 
 COOKIE = "__Host-inferno-namespace"
 """The namespace that a browser looks at; after a login at the proxy it is sent, too (lax)."""
 
-NO_BEARER = (
-    "the proxy showed no token: let it set the header Authorization to 'Bearer TOKEN', with the"
-    " token that the API server takes (oauth2-proxy: --pass-authorization-header)"
+NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+NO_NAMESPACE = (
+    "this is no name of a namespace: those have small letters, digits and dashes, such as llm"
 )
 NOT_TAKEN = (
     "the API server does not take the token that the proxy shows: it has expired, or the API"
     " server does not know its issuer or audience"
 )
-"""Why a person cannot log in, and what to do."""
+
+OPEN_S = 300
+"""A namespace is read anew for a token after this time, which leaves memory then [s]."""
+
+CLOSE_S = LISTED_S
+"""Pages that are being made have this time until their connections are closed [s]."""
+
+MOST = 50
+"""Namespaces that are open at once, each for one token."""
+
+Sleep = Callable[[float], Awaitable[object]]
+"""Waits for so many seconds."""
 
 
-class Proxied:
-    """The pages of each person whose token comes with the requests.
+@dataclass(frozen=True, slots=True)
+class OpenNamespace:
+    """A namespace as a token may see it; while `stay` runs, there are connections."""
+
+    pages: ASGIApp
+    stay: asyncio.Task[None]
+
+
+def proxied_console(
+    server: ApiServerAddress,
+    namespace: str,
+    origin: str,
+    sleep: Sleep,
+    settings: ConsoleSettings,
+) -> ASGIApp:
+    """Return the console for requests that an authenticating proxy passes on.
 
     Parameters
     ----------
-    visits
-        The people who are there.
-    clock
-        Seconds since some moment; tokens that the API server refuses are counted over time.
+    server
+        The API server, which decides what a person may see and do.
     namespace
         What the page to choose a namespace suggests.
-    """
+    origin
+        The address that browsers use, such as https://inferno.example.com.
+    sleep
+        Waits until a namespace is closed.
+    settings
+        What pages show costs in, and where the operator runs.
 
-    def __init__(self, visits: Visits, clock: Callable[[], float], namespace: str) -> None:
-        self._visits = visits
-        self._login = Login(clock, namespace, asks_token=False, not_taken=NOT_TAKEN)
-        self.app = with_login(self._login, self.login, self.logout, self.pages)
+    Raises
+    ------
+    InputError
+        The origin is no address with https.
+    """
+    parts = urlsplit(origin)
+    if parts.scheme != "https" or f"https://{parts.netloc}" != origin:
+        raise InputError(f"--origin {origin}: give https://HOST or https://HOST:PORT")
+    console = _ProxiedConsole(server, namespace, sleep, settings)
+    routes = [
+        Route(NAMESPACES, console.namespaces),
+        Route(NAMESPACES, console.choose, methods=["POST"]),
+        *STATIC,
+        Mount("/", console.pages),
+    ]
+    return Guarded(Starlette(routes=routes), ProxyAccess(parts.netloc))
+
+
+class _ProxiedConsole:
+    def __init__(
+        self, server: ApiServerAddress, namespace: str, sleep: Sleep, settings: ConsoleSettings
+    ) -> None:
+        self._server, self._suggested = server, namespace
+        self._sleep, self._settings = sleep, settings
+        self._secret = secrets.token_urlsafe(32)
+        self._decoded, self._opening = DecodedObjects(), asyncio.Lock()
+        self._open: dict[str, OpenNamespace] = {}
+        """By digest of token and namespace, in the order in which they were opened."""
+
+    async def namespaces(self, _: Request) -> Response:
+        """Show the form to choose a namespace."""
+        return HTMLResponse(namespaces_page(self._suggested))
+
+    async def choose(self, request: Request) -> Response:
+        """Keep the namespace that was chosen; the API server decides about its pages."""
+        namespace = (await form_of(request)).get("namespace", "").strip()
+        if not NAMESPACE.fullmatch(namespace):
+            page = namespaces_page(namespace, NO_NAMESPACE)
+            return HTMLResponse(page, HTTPStatus.BAD_REQUEST)
+        answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
+        answer.set_cookie(COOKIE, namespace, httponly=True, secure=True, samesite="lax")
+        return answer
 
     async def pages(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the pages of the person whose token comes with the request."""
+        """Serve the pages of the namespace of a cookie, for the token of the request."""
         await (await self._pages_for(Request(scope)))(scope, receive, send)
 
     async def _pages_for(self, request: Request) -> ASGIApp:
         namespace = request.cookies.get(COOKIE, "")
         if not NAMESPACE.fullmatch(namespace):
-            return way_in(request)
-        found = await self._visit(request, namespace)
-        return found if isinstance(found, Response) else found.pages
-
-    async def login(self, request: Request) -> Response:
-        """Keep the namespace that was chosen, if its pages can be shown."""
-        namespace = (await form_of(request)).get("namespace", "").strip()
-        if not NAMESPACE.fullmatch(namespace):
-            return self._login.page(namespace, NO_NAMESPACE)
-        found = await self._visit(request, namespace)
-        if isinstance(found, Response):
-            return found
-        answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
-        answer.set_cookie(COOKIE, namespace, httponly=True, secure=True, samesite="lax")
-        return answer
-
-    async def logout(self, request: Request) -> Response:
-        """End the visit, so that another namespace can be chosen; the proxy is not asked."""
-        visit = self._visits.of_bearer(bearer_of(request), request.cookies.get(COOKIE, ""))
-        if not await self._visits.leave(visit, (await form_of(request)).get("form", "")):
-            return said(HTTPStatus.FORBIDDEN, "this is no form of the console")
-        answer = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
-        answer.delete_cookie(COOKIE, secure=True, httponly=True, samesite="lax")
-        return answer
-
-    async def _visit(self, request: Request, namespace: str) -> Visit | Response:
+            if "text/html" in request.headers.get("accept", ""):
+                return RedirectResponse(NAMESPACES, HTTPStatus.SEE_OTHER)
+            return said(HTTPStatus.BAD_REQUEST, f"choose a namespace first: {NAMESPACES}")
         token = bearer_of(request)
-        if not token:
-            return self._login.page(namespace, NO_BEARER)
-        if visit := self._visits.of_bearer(token, namespace):
-            return visit
-        return await self._login.attempt(
-            request, namespace, lambda: self._visits.begin_bearer(token, namespace)
-        )
+        name = sha256(f"{token} {namespace}".encode()).hexdigest()
+        if name in self._open:
+            return self._open[name].pages
+        try:
+            async with self._opening:  # a page and its news ask at once
+                if name not in self._open:
+                    await self._read(name, token, namespace)
+                return self._open[name].pages
+        except UnauthenticatedError:
+            return said(HTTPStatus.UNAUTHORIZED, NOT_TAKEN)
+        except InfernoError as error:
+            return said(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
+    async def _read(self, name: str, token: str, namespace: str) -> None:
+        """Follow a namespace with a token for a while."""
+        async with AsyncExitStack() as stack:
+            session = await stack.enter_async_context(connect_as(token, self._server, namespace))
+            forms = Forms(f"{self._secret} {await session.user()}")  # good for the next token, too
+            news = News(session, time.process_time, self._decoded.decode)
+            await stack.enter_async_context(news.followed())
+            if len(self._open) >= MOST:
+                self._open.pop(next(iter(self._open))).stay.cancel()
+            stay = asyncio.create_task(self._stay(name, stack.pop_all()))
+        pages = pages_of(session, forms, news, self._settings, namespaces=NAMESPACES)
+        self._open[name] = OpenNamespace(pages, stay)
 
-def bearer_of(request: Request) -> str:
-    """The bearer token of a request (RFC 6750, section 2.1); "" if it shows none."""
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    token = token.strip()
-    return token if scheme.lower() == "bearer" and TOKEN.fullmatch(token) else ""
+    async def _stay(self, name: str, opened: AsyncExitStack) -> None:
+        """Keep the connections of a namespace for a while."""
+        async with opened:
+            try:
+                await self._sleep(OPEN_S)
+            finally:
+                self._open.pop(name, None)
+            await self._sleep(CLOSE_S)

@@ -1,4 +1,4 @@
-"""Serve the console on the loopback address until Ctrl-C."""
+"""Serve the console: on the loopback address until Ctrl-C, or to a proxy."""
 
 import asyncio
 import errno
@@ -29,7 +29,7 @@ CLOSE_S = 1
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Where a console listens, and with which certificate; without one, a proxy ends TLS."""
+    """Where a console listens, and with which certificate; without one, it speaks plain HTTP."""
 
     host: str
     port: int = 0
@@ -88,8 +88,8 @@ async def serve(
     tell("the console has ended")
 
 
-async def serve_hosted(console: ASGIApp, listener: Listener, tell: Callable[[str], None]) -> None:
-    """Serve a console that people log in to, until the process is told to end.
+async def serve_proxied(console: ASGIApp, listener: Listener, tell: Callable[[str], None]) -> None:
+    """Serve a console behind a proxy, until the process is told to end.
 
     Parameters
     ----------

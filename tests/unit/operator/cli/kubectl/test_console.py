@@ -183,7 +183,7 @@ class Failing(Session):
 def pages_that_fail(error: InfernoError) -> Browser:
     session = Failing(error)
     news = News(session, time.process_time)
-    return Browser(pages_of(session, Forms(), news, ConsoleSettings()))
+    return Browser(pages_of(session, Forms("secret"), news, ConsoleSettings()))
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ def test_a_form_of_an_earlier_visit_says_what_to_do(pages: Browser) -> None:
     ("error", "status", "advice"),
     [
         (UnavailableError("nobody answers"), 503, "Reload this page to try again."),
-        (UnauthenticatedError("too old"), 401, "Log in again with a new token."),
+        (UnauthenticatedError("too old"), 401, "Log in again."),
         (RejectedError("forbidden"), 403, "takes the ClusterRole inferno-view in it: ask"),
     ],
 )
