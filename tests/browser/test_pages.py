@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, expect
 
 from inferno_operator.cli.inferno.main import main
 from inferno_operator.cli.kubectl.console.html import NAVIGATION
-from inferno_operator.cli.kubectl.console.proxied import NO_NAMESPACE
+from inferno_operator.cli.kubectl.console.serve import NO_NAMESPACE
 from tests.browser.looks import LINKS, watched
 from tests.cluster.console import running_console, running_proxied_console, token_of, user_in
 from tests.cluster.scene import Scene

@@ -10,9 +10,9 @@ import httpx
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from inferno_operator.cli.kubectl.console import proxied
+from inferno_operator.cli.kubectl.console import serve
 from inferno_operator.cli.kubectl.console.page import ConsoleSettings
-from inferno_operator.cli.kubectl.console.proxied import CLOSE_S, COOKIE, OPEN_S, proxied_console
+from inferno_operator.cli.kubectl.console.serve import COOKIE, FINISH_S, OPEN_S, proxied_console
 from tests.cluster.console import api_server, hidden_fields, running_proxied_console, token_of
 from tests.cluster.scene import Scene
 from tests.cluster.test_plans import phases, propose, wait_for_phases
@@ -214,7 +214,7 @@ async def test_a_namespace_is_closed_on_time_though_nobody_asks(scene: Scene, pl
         place.over.set()
 
         assert (await asyncio.wait_for(news, PATIENCE_S)).text.startswith("data: ")
-        assert place.slept == [OPEN_S, CLOSE_S]
+        assert place.slept == [OPEN_S, FINISH_S]
         while left := asyncio.all_tasks() - before:
             _, pending = await asyncio.wait(left, timeout=PATIENCE_S)
             assert not pending, "the watches end, too"
@@ -223,7 +223,7 @@ async def test_a_namespace_is_closed_on_time_though_nobody_asks(scene: Scene, pl
 async def test_the_oldest_is_closed_when_too_many_are_open(
     scene: Scene, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proxied, "MOST", 1)
+    monkeypatch.setattr(serve, "MOST_OPEN", 1)
     tokens = [place.token(name) for name in ("ann", "bob", "ann-2")]
 
     for token in (*tokens, tokens[0]):

@@ -76,8 +76,7 @@ def console_server(  # noqa: PLR0913 - the options of a server
 
     from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress
     from inferno_operator.cli.kubectl.console.page import ConsoleSettings
-    from inferno_operator.cli.kubectl.console.proxied import proxied_console
-    from inferno_operator.cli.kubectl.console.serve import Listener, serve_proxied
+    from inferno_operator.cli.kubectl.console.serve import Listener, proxied_console, serve_proxied
 
     server = ApiServerAddress(api_server, api_server_ca)
     settings = ConsoleSettings(money_of(currency), operator_namespace)

@@ -14,11 +14,11 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
-from inferno_operator.cli.kubectl.console.access import HEADERS, Forms, Guarded, LocalAccess
-from inferno_operator.cli.kubectl.console.app import pages_of
+from inferno_operator.cli.kubectl.console.app import Forms, pages_of
 from inferno_operator.cli.kubectl.console.html import NAVIGATION, PageQuery, Pages
 from inferno_operator.cli.kubectl.console.news import News
 from inferno_operator.cli.kubectl.console.page import ConsolePage, ConsoleSettings, PlanForm
+from inferno_operator.cli.kubectl.console.serve import HEADERS, Guarded, LocalAccess
 from inferno_operator.cli.tables.solution import TextTable
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.ports import RejectedError, UnauthenticatedError
