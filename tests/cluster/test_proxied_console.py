@@ -3,13 +3,15 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import httpx
 import pytest
+import trustme
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress
 from inferno_operator.cli.kubectl.console import serve
 from inferno_operator.cli.kubectl.console.page import ConsoleSettings
 from inferno_operator.cli.kubectl.console.serve import COOKIE, FINISH_S, OPEN_S, proxied_console
@@ -159,6 +161,42 @@ async def test_requests_without_a_token_say_what_the_proxy_has_to_do(
 
     assert refused.status_code == 401
     assert "the proxy showed no token" in refused.text
+
+
+async def test_a_token_that_the_api_server_is_slow_about_holds_up_nobody(tmp_path: Path) -> None:
+    asked, left = asyncio.Semaphore(0), asyncio.Semaphore(0)
+
+    async def keep_waiting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.release()
+        with suppress(asyncio.IncompleteReadError):
+            await reader.readuntil(b"never")
+        writer.close()
+        await writer.wait_closed()
+        left.release()
+
+    authority = tmp_path / "ca.crt"
+    trustme.CA().cert_pem.write_to_path(str(authority))
+    async with (
+        await asyncio.start_server(keep_waiting, "127.0.0.1", 0) as slow,
+        asyncio.timeout(PATIENCE_S),
+        AsyncExitStack() as people,
+    ):
+        port = slow.sockets[0].getsockname()[1]
+        address = ApiServerAddress(f"http://127.0.0.1:{port}", authority)
+        app = proxied_console(address, "llm", ORIGIN, asyncio.sleep, ConsoleSettings())
+        answers = []
+        for token in ("ann", "bob"):
+            person = await people.enter_async_context(browser(app))
+            headers = {"Authorization": f"Bearer {token}", "Cookie": f"{COOKIE}=llm"}
+            answers.append(asyncio.create_task(person.get("/plans", headers=headers)))
+        for _ in answers:
+            await asked.acquire()
+        assert not any(answer.done() for answer in answers)
+        for answer in answers:
+            answer.cancel()
+        await asyncio.wait(answers)
+        for _ in answers:
+            await left.acquire()
 
 
 async def test_a_token_that_is_not_taken_opens_nothing(scene: Scene, place: Place) -> None:

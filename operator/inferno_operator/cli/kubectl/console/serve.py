@@ -30,6 +30,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 import uvicorn
 from starlette.applications import Starlette
@@ -268,7 +269,8 @@ class _ProxiedConsole:
         self._server, self._suggested = server, namespace
         self._sleep, self._settings = sleep, settings
         self._secret = secrets.token_urlsafe(32)
-        self._decoded, self._opening = DecodedObjects(), asyncio.Lock()
+        self._decoded = DecodedObjects()
+        self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._open: dict[str, OpenNamespace] = {}
         """By digest of token and namespace, in the order in which they were opened."""
 
@@ -301,7 +303,8 @@ class _ProxiedConsole:
         if name in self._open:
             return self._open[name].pages
         try:
-            async with self._opening:  # a page and its news ask at once
+            opening = self._opening.setdefault(name, asyncio.Lock())
+            async with opening:  # a page and its news ask at once
                 if name not in self._open:
                     await self._read(name, token, namespace)
                 return self._open[name].pages
