@@ -19,20 +19,18 @@ from playwright.sync_api import Browser
 
 from inferno_operator.cli.kubectl.answer import in_order
 from inferno_operator.cli.kubectl.console.app import MEDIA
-from inferno_operator.cli.kubectl.console.capacity import capacity_view
 from inferno_operator.cli.kubectl.console.data import data_view
-from inferno_operator.cli.kubectl.console.fleet import fleet_view
-from inferno_operator.cli.kubectl.console.history import history_view
+from inferno_operator.cli.kubectl.console.fleet import capacity_view, fleet_view
+from inferno_operator.cli.kubectl.console.history import PlanLoads, history_view
 from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, static_file
 from inferno_operator.cli.kubectl.console.models import model_view, models_view
 from inferno_operator.cli.kubectl.console.page import ConsolePage
-from inferno_operator.cli.kubectl.console.past import PlanLoads
-from inferno_operator.cli.kubectl.console.server import server_view
-from inferno_operator.cli.kubectl.console.views import (
+from inferno_operator.cli.kubectl.console.plans import (
     next_view,
     plan_view,
     plans_view,
 )
+from inferno_operator.cli.kubectl.console.server import server_view
 from inferno_operator.cli.kubectl.dry_run import DryRun, decide
 from inferno_operator.resources import Server
 from inferno_operator.resources.observation import Observation

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from inferno_operator.cli.kubectl.console.leader import SeenLeader
+from inferno_operator.cli.kubectl.console.data import SeenLeader
 from inferno_operator.controllers.planning.ports import Optimization
 from inferno_operator.controllers.planning.proposal import Seal, proposal_of, spec_manifest
 from inferno_operator.controllers.planning.snapshot import Snapshot, build_system

@@ -7,9 +7,9 @@ from playwright.sync_api import Browser, expect
 
 from inferno_operator.cli.inferno.main import main
 from inferno_operator.cli.kubectl.console.html import NAVIGATION
-from inferno_operator.cli.kubectl.console.login import NOT_TAKEN
+from inferno_operator.cli.kubectl.console.serve import NO_NAMESPACE
 from tests.browser.looks import LINKS, watched
-from tests.cluster.console import running_console, running_hosted_console, token_of, user_in
+from tests.cluster.console import running_console, running_proxied_console, token_of, user_in
 from tests.cluster.scene import Scene
 from tests.cluster.test_plans import fill, propose, wait_for_phases
 from tests.conftest import ROOT, StartOperator
@@ -137,35 +137,30 @@ def test_the_console_is_read_and_used_in_a_browser(
 @pytest.mark.extended
 @pytest.mark.cluster
 @pytest.mark.usefixtures("crds_installed")
-def test_people_log_in_and_out_in_a_browser(
+def test_people_behind_a_proxy_choose_a_namespace_in_a_browser(
     control_plane: ControlPlane, namespace: str, browser: Browser, tmp_path: Path
 ) -> None:
     fill(Scene(control_plane, namespace))
     token = token_of(control_plane, namespace, "ann", "inferno-view")
 
     with (
-        running_hosted_console(control_plane, tmp_path) as origin,
+        running_proxied_console(control_plane, tmp_path) as origin,
         watched(browser, any_certificate=True) as seen,
     ):
         page = seen.page
+        page.set_extra_http_headers({"Authorization": f"Bearer {token}"})  # as a proxy does
         page.goto(origin)
-        assert page.url == f"{origin}/login"
+        assert page.url == f"{origin}/namespaces"
         assert list(seen.faults()) == []
         page.get_by_label("Namespace").fill(namespace)
-        page.get_by_label("Token").fill(token)
-        page.get_by_role("button", name="Log in").click()
+        page.get_by_role("button", name="Show").click()
         expect(page.get_by_role("rowheader", name="s", exact=True)).to_be_visible(
             timeout=PATIENCE_MS
         )
         assert list(seen.faults()) == []
-        page.get_by_role("button", name="Log out").click()
-        expect(page.get_by_role("heading", name="Log in")).to_be_visible(timeout=PATIENCE_MS)
-        page.goto(origin)
-        assert page.url == f"{origin}/login"
-        assert (seen.errors, seen.outside(origin)) == ([], [])
-
-        page.get_by_label("Namespace").fill(namespace)
-        page.get_by_label("Token").fill("x.y.z")
-        page.get_by_role("button", name="Log in").click()
-        expect(page.get_by_role("alert")).to_have_text(NOT_TAKEN)
+        page.get_by_role("link", name="Other namespace").click()
+        page.get_by_label("Namespace").fill("My Models")
+        page.get_by_role("button", name="Show").click()
+        expect(page.get_by_role("alert")).to_have_text(NO_NAMESPACE)
         assert list(seen.faults()) == []
+        assert seen.outside(origin) == []

@@ -17,12 +17,17 @@ from tests.in_process import called
             "--certificate no.crt, --private-key key: No such file or directory",
         ),
         (
-            ("--certificate", "key", "--private-key", "key"),
-            "--certificate key, --private-key key: no certificate with its private key, in PEM",
+            ("--certificate", "text", "--private-key", "text"),
+            "--certificate text, --private-key text: no certificate with its private key, in PEM",
         ),
         (
-            ("--certificate", "key"),
-            "--certificate key: no certificate with its private key, in PEM",
+            ("--certificate", "text"),
+            "--certificate text: no certificate with its private key, in PEM",
+        ),
+        (("--origin", "http://x"), "--origin http://x: give https://HOST or https://HOST:PORT"),
+        (
+            ("--behind-proxy", "--key-file", "no", "--host", "127.0.0.1.1"),  # have no effect
+            "--host 127.0.0.1.1, --port 8443: ",
         ),
         (("--host", "127.0.0.1.1"), "--host 127.0.0.1.1, --port 8443: "),
     ],
@@ -42,8 +47,8 @@ def test_a_port_that_is_in_use_is_named(tmp_path: Path) -> None:
 
 def served(folder: Path, *options: str) -> str:
     """The line with which a console that does not start ends."""
-    (folder / "key").write_text("k" * 32)
-    common = ("--origin", "https://inferno.example.com", "--key-file", "key")
+    (folder / "text").write_text("no certificate")
+    common = ("--origin", "https://inferno.example.com")
     done = called(main, ["console-server", *common, *options], folder=folder)
     assert done.returncode == 2
     (line,) = done.stderr.decode().splitlines()

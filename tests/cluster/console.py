@@ -24,7 +24,6 @@ from tests.controlplane.waiting import PATIENCE_S, wait_until
 KUBECTL_INFERNO = (str(Path(sys.executable).with_name("kubectl-inferno")),)
 COMMAND = (*KUBECTL_INFERNO, "console", "--no-browser")
 PEOPLE = ROOT / "manifests" / "kustomize" / "rbac" / "people"
-KEY = "k" * 32
 HIDDEN = re.compile(r'name="(digest|form)" value="([^"]*)"')
 
 
@@ -48,12 +47,12 @@ def running_console(kubeconfig: Path, namespace: str, log: Path, *more: str) -> 
 
 
 @contextmanager
-def running_hosted_console(plane: ControlPlane, folder: Path) -> Iterator[str]:
+def running_proxied_console(plane: ControlPlane, folder: Path) -> Iterator[str]:
     """Yield the origin of a console without rights; `console-ca.crt` in the folder signs it."""
     origin, authority = f"https://127.0.0.1:{free_port()}", trustme.CA()
     authority.cert_pem.write_to_path(str(folder / "console-ca.crt"))
     trust = ssl.create_default_context(cafile=folder / "console-ca.crt")
-    options = hosted_options(plane, folder, origin, authority)
+    options = proxied_options(plane, folder, origin, authority)
     with (
         (folder / "log").open("w") as log,
         subprocess.Popen(
@@ -67,16 +66,15 @@ def running_hosted_console(plane: ControlPlane, folder: Path) -> Iterator[str]:
             process.terminate()
 
 
-def hosted_options(
+def proxied_options(
     plane: ControlPlane, folder: Path, origin: str, authority: trustme.CA
 ) -> Sequence[str]:
     """The options of `console-server`, with the files that they name."""
-    certificate, key = folder / "tls.crt", folder / "key"
+    certificate = folder / "tls.crt"
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(certificate))
-    key.write_text(KEY)
     server = api_server(plane, folder)
     return (
-        *("--origin", origin, "--key-file", str(key), "--certificate", str(certificate)),
+        *("--origin", origin, "--certificate", str(certificate)),
         *("--host", "127.0.0.1", "--port", origin.rpartition(":")[2]),
         *("--api-server", server.url, "--api-server-ca", str(server.authorities)),
     )
@@ -92,10 +90,10 @@ def api_server(plane: ControlPlane, folder: Path) -> ApiServerAddress:
 
 def _answers(origin: str, trust: ssl.SSLContext) -> bool:
     try:
-        answer = httpx.get(f"{origin}/login", verify=trust, trust_env=False, timeout=PATIENCE_S)
+        answer = httpx.get(origin, verify=trust, trust_env=False, timeout=PATIENCE_S)
     except httpx.TransportError:
         return False
-    return answer.status_code == HTTPStatus.OK
+    return answer.status_code == HTTPStatus.UNAUTHORIZED
 
 
 def token_of(plane: ControlPlane, namespace: str, name: str, *roles: str) -> str:

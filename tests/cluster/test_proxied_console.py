@@ -1,133 +1,363 @@
 """The console behind an authenticating proxy, on a real API server: each token decides."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import httpx
 import pytest
+import trustme
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from inferno_operator.cli.kubectl.console.attempts import MOST_OF_CLIENT, WINDOW_S
-from inferno_operator.cli.kubectl.console.proxied import COOKIE
-from tests.cluster.console import hidden_fields, token_of
+from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress
+from inferno_operator.cli.kubectl.console import serve
+from inferno_operator.cli.kubectl.console.page import ConsoleSettings
+from inferno_operator.cli.kubectl.console.serve import COOKIE, FINISH_S, OPEN_S, proxied_console
+from tests.cluster.console import api_server, hidden_fields, running_proxied_console, token_of
 from tests.cluster.scene import Scene
-from tests.cluster.test_visits import ORIGIN, Place, browser
+from tests.cluster.test_plans import phases, propose, wait_for_phases
+from tests.conftest import StartOperator
+from tests.controlplane import ControlPlane
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
+
+ORIGIN = "https://console.test"
+PLAN = "/plans/inferno-1"
+
+
+class Place:
+    """A console in this process, whose namespaces are closed when `over` is set."""
+
+    def __init__(self, scene: Scene, folder: Path) -> None:
+        self._scene, self.over, self.slept = scene, asyncio.Event(), list[float]()
+        server = api_server(scene.control_plane, folder)
+        self.app = proxied_console(server, "llm", ORIGIN, self._sleep, ConsoleSettings())
+
+    async def _sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        await self.over.wait()
+
+    def token(self, name: str) -> str:
+        return token_of(self._scene.control_plane, self._scene.namespace, name, "inferno-view")
 
 
 @pytest.fixture
 def place(scene: Scene, tmp_path: Path) -> Place:
-    return Place(scene, tmp_path, behind_proxy=True)
+    return Place(scene, tmp_path)
 
 
 @asynccontextmanager
-async def through_proxy(place: Place, token: str) -> AsyncIterator[httpx.AsyncClient]:
-    """A browser of which a proxy shows the token."""
+async def browser(app: ASGIApp) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=ORIGIN) as client:
+        yield client
+
+
+@asynccontextmanager
+async def through_proxy(
+    place: Place, token: str, namespace: str = ""
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A browser of which a proxy shows the token; it looks at a namespace, or at none yet."""
     async with browser(place.app) as client:
         client.headers["Authorization"] = f"Bearer {token}"
+        if namespace:
+            client.cookies.set(COOKIE, namespace)
         yield client
 
 
 async def choose(client: httpx.AsyncClient, namespace: str) -> httpx.Response:
-    return await client.post("/login", data={"namespace": namespace}, headers={"Origin": ORIGIN})
+    fields, headers = {"namespace": namespace}, {"Origin": ORIGIN}
+    return await client.post("/namespaces", data=fields, headers=headers)
 
 
 async def test_a_person_chooses_a_namespace_and_sees_it(scene: Scene, place: Place) -> None:
     async with through_proxy(place, place.token("ann")) as ann:
         asked = await ann.get("/", headers={"Accept": "text/html"})
-        form = (await ann.get("/login")).text
+        by_program = await ann.get("/?format=json")
+        form = (await ann.get("/namespaces")).text
+        wrong = await choose(ann, "My Models")
 
         chosen = await choose(ann, scene.namespace)
 
-        assert (asked.status_code, asked.headers["location"]) == (303, "/login")
+        assert (asked.status_code, asked.headers["location"]) == (303, "/namespaces")
+        assert (by_program.status_code, wrong.status_code) == (400, 400)
         assert "Choose a namespace" in form
-        assert 'name="token"' not in form
+        assert 'value="llm"' in form
+        assert "no name of a namespace" in wrong.text
         assert (chosen.status_code, chosen.headers["location"]) == (303, "/")
         page = await ann.get("/plans")
         assert page.status_code == 200
-        assert f"Namespace {scene.namespace}" in page.text
-        fields = hidden_fields(page.text, "/logout")
-        left = await ann.post("/logout", data=fields, headers={"Origin": ORIGIN})
-        assert (left.status_code, left.headers["location"]) == (303, "/login")
-        assert (await ann.get("/plans")).status_code == 401
+        assert f'Namespace {scene.namespace} <a href="/namespaces">' in page.text
 
 
 async def test_the_token_of_each_request_decides_and_not_the_cookie(
     scene: Scene, place: Place
 ) -> None:
     ann, nobody = place.token("ann"), token_of(scene.control_plane, scene.namespace, "eve")
-    async with through_proxy(place, ann) as client:
-        await choose(client, scene.namespace)
-        fields = hidden_fields((await client.get("/plans")).text, "/logout")
+    async with through_proxy(place, ann, scene.namespace) as client:
+        assert (await client.get("/plans")).status_code == 200
 
         client.headers["Authorization"] = f"Bearer {nobody}"
 
         refused = await client.get("/plans")
         assert refused.status_code == 403
         assert "cannot list resource" in refused.text
-        forged = await client.post("/logout", data=fields, headers={"Origin": ORIGIN})
-        assert forged.status_code == 403
         client.headers["Authorization"] = f"bearer {ann}"  # the scheme has no case (RFC 9110)
         assert (await client.get("/plans")).status_code == 200
+        client.cookies.set(COOKIE, "default")
+        assert (await client.get("/plans")).status_code == 403
+
+
+async def test_rights_that_were_taken_away_end_at_once(scene: Scene, place: Place) -> None:
+    here = ("--namespace", scene.namespace)
+    async with through_proxy(place, place.token("ann"), scene.namespace) as ann:
+        assert (await ann.get("/data")).status_code == 200
+
+        scene.control_plane.kubectl("delete", "rolebinding", "ann-inferno-view", *here)
+        async with asyncio.timeout(PATIENCE_S):
+            while (await ann.get("/plans?q=1")).status_code == 200:
+                pass
+
+        refused = [await ann.get(path) for path in ("/data?q=1", "/plans?q=2")]
+        assert [answer.status_code for answer in refused] == [403, 403]
+        scene.control_plane.kubectl("delete", "serviceaccount", "ann", *here)
+        async with asyncio.timeout(PATIENCE_S):
+            while (await ann.get("/plans?q=3")).status_code == 403:
+                pass
+        assert (await ann.get("/plans?q=4")).status_code == 401
 
 
 async def test_a_token_that_was_renewed_shows_the_same_pages(scene: Scene, place: Place) -> None:
     here = ("--namespace", scene.namespace)
-    async with through_proxy(place, place.token("ann")) as ann:
-        await choose(ann, scene.namespace)
+    async with through_proxy(place, place.token("ann"), scene.namespace) as ann:
+        assert (await ann.get("/plans")).status_code == 200
         renewed = scene.control_plane.kubectl("create", "token", "ann", *here).stdout.strip()
 
         ann.headers["Authorization"] = f"Bearer {renewed}"
 
         assert (await ann.get("/plans")).status_code == 200
+        assert place.slept == [OPEN_S, OPEN_S]
 
 
-async def test_requests_that_come_at_once_begin_one_visit(scene: Scene, place: Place) -> None:
-    async with through_proxy(place, place.token("ann")) as ann:
-        ann.cookies.set(COOKIE, scene.namespace)
-
+async def test_requests_that_come_at_once_read_a_namespace_once(scene: Scene, place: Place) -> None:
+    async with through_proxy(place, place.token("ann"), scene.namespace) as ann:
         answers = await asyncio.gather(*(ann.get(path) for path in ("/plans", "/plans", "/data")))
 
         assert {answer.status_code for answer in answers} == {200}
-        assert place.slept == [8 * 3600]
+        assert place.slept == [OPEN_S]
 
 
+@pytest.mark.parametrize("path", ["/", "/plans", "/news", "/namespaces", "/static/style.css"])
+@pytest.mark.parametrize("shown", ["", "Basic YW5uOnNlY3JldA==", "Bearer", "Bearer a b"])
 async def test_requests_without_a_token_say_what_the_proxy_has_to_do(
-    scene: Scene, place: Place
+    path: str, shown: str, place: Place
 ) -> None:
     async with browser(place.app) as nobody:
-        chosen = await choose(nobody, scene.namespace)
-        nobody.cookies.set(COOKIE, scene.namespace)
-        page = await nobody.get("/plans", headers={"Authorization": "Basic YW5uOnNlY3JldA=="})
+        nobody.cookies.set(COOKIE, "llm")
 
-    assert (chosen.status_code, page.status_code) == (401, 401)
-    assert "the proxy showed no token" in chosen.text
-    assert "the proxy showed no token" in page.text
+        refused = await nobody.get(path, headers={"Authorization": shown})
+
+    assert refused.status_code == 401
+    assert "the proxy showed no token" in refused.text
 
 
-async def test_tokens_that_are_not_taken_are_tried_a_few_times_a_minute(
-    scene: Scene, place: Place
-) -> None:
-    token = place.token("ann")
-    async with through_proxy(place, "x.y.z") as client:
-        client.cookies.set(COOKIE, scene.namespace)
-        refused = [await client.get("/plans") for _ in range(MOST_OF_CLIENT + 1)]
-        client.headers["Authorization"] = f"Bearer {token}"
-        place.time_s += WINDOW_S
-        later = await client.get("/plans")
+async def test_a_token_that_the_api_server_is_slow_about_holds_up_nobody(tmp_path: Path) -> None:
+    asked, left = asyncio.Semaphore(0), asyncio.Semaphore(0)
 
-    assert {answer.status_code for answer in refused[:-1]} == {401}
+    async def keep_waiting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.release()
+        with suppress(asyncio.IncompleteReadError):
+            await reader.readuntil(b"never")
+        writer.close()
+        await writer.wait_closed()
+        left.release()
+
+    authority = tmp_path / "ca.crt"
+    trustme.CA().cert_pem.write_to_path(str(authority))
+    async with (
+        await asyncio.start_server(keep_waiting, "127.0.0.1", 0) as slow,
+        asyncio.timeout(PATIENCE_S),
+        AsyncExitStack() as people,
+    ):
+        port = slow.sockets[0].getsockname()[1]
+        address = ApiServerAddress(f"http://127.0.0.1:{port}", authority)
+        app = proxied_console(address, "llm", ORIGIN, asyncio.sleep, ConsoleSettings())
+        answers = []
+        for token in ("ann", "bob"):
+            person = await people.enter_async_context(browser(app))
+            headers = {"Authorization": f"Bearer {token}", "Cookie": f"{COOKIE}=llm"}
+            answers.append(asyncio.create_task(person.get("/plans", headers=headers)))
+        for _ in answers:
+            await asked.acquire()
+        assert not any(answer.done() for answer in answers)
+        for answer in answers:
+            answer.cancel()
+        await asyncio.wait(answers)
+        for _ in answers:
+            await left.acquire()
+
+
+async def test_a_token_that_is_not_taken_opens_nothing(scene: Scene, place: Place) -> None:
+    async with through_proxy(place, "x.y.z", scene.namespace) as eve:
+        refused = [await eve.get(path) for path in ("/plans", "/news")]
+
+    assert {answer.status_code for answer in refused} == {401}
     assert "does not know its issuer or audience" in refused[0].text
-    assert refused[-1].status_code == 429
-    assert refused[-1].headers["retry-after"] == "60"
-    assert later.status_code == 200
+    assert place.slept == []
 
 
 async def test_other_hosts_and_other_origins_change_nothing(scene: Scene, place: Place) -> None:
-    async with through_proxy(place, place.token("ann")) as ann:
+    async with through_proxy(place, place.token("ann"), scene.namespace) as ann:
         elsewhere = await ann.get("/plans", headers={"Host": "evil.test"})
-        forged = await ann.post("/login", data={"namespace": scene.namespace})
+        forged = [
+            await ann.post(path, data={"namespace": "x"}, headers=headers)
+            for path in ("/namespaces", f"{PLAN}/approve")
+            for headers in ({}, {"Origin": "https://evil.test"}, {"Origin": "null"})
+        ]
+        without_form = await ann.post(f"{PLAN}/approve", headers={"Origin": ORIGIN})
 
-    assert (elsewhere.status_code, forged.status_code) == (403, 403)
+    assert elsewhere.status_code == 403
+    assert {answer.status_code for answer in (*forged, without_form)} == {403}
+    assert "Nothing was changed" in without_form.text
+
+
+class Begun:
+    """An application that tells when the body of an answer begins."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app, self.begun = app, asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def told(message: Message) -> None:
+            await send(message)
+            if message.get("body"):
+                self.begun.set()
+
+        await self._app(scope, receive, told)
+
+
+async def test_a_namespace_is_closed_on_time_though_nobody_asks(scene: Scene, place: Place) -> None:
+    token, before = place.token("ann"), asyncio.all_tasks()
+    app = place.app = Begun(place.app)
+
+    async with through_proxy(place, token, scene.namespace) as ann:
+        assert (await ann.get("/plans")).status_code == 200
+        app.begun.clear()
+        news = asyncio.create_task(ann.get("/news"))
+        await asyncio.wait_for(app.begun.wait(), PATIENCE_S)
+        assert place.slept == [OPEN_S]
+
+        place.over.set()
+
+        assert (await asyncio.wait_for(news, PATIENCE_S)).text.startswith("data: ")
+        assert place.slept == [OPEN_S, FINISH_S]
+        while left := asyncio.all_tasks() - before:
+            _, pending = await asyncio.wait(left, timeout=PATIENCE_S)
+            assert not pending, "the watches end, too"
+
+
+async def test_the_oldest_is_closed_when_too_many_are_open(
+    scene: Scene, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "MOST_OPEN", 1)
+    tokens = [place.token(name) for name in ("ann", "bob", "ann-2")]
+
+    for token in (*tokens, tokens[0]):
+        async with through_proxy(place, token, scene.namespace) as person:
+            assert (await person.get("/plans")).status_code == 200
+
+    assert len(place.slept) == 4
+
+
+class Visitor(httpx.Client):
+    """A browser of one person, whose proxy shows a token."""
+
+    def __init__(self, origin: str, trust: ssl.SSLContext, token: str, namespace: str) -> None:
+        super().__init__(base_url=origin, verify=trust, trust_env=False, timeout=PATIENCE_S)
+        self.origin = origin
+        self.headers["Authorization"] = f"Bearer {token}"
+        self.cookies.set(COOKIE, namespace)
+
+    def send_form(self, path: str, fields: dict[str, str], origin: str = "") -> httpx.Response:
+        return self.post(path, data=fields, headers={"Origin": origin or self.origin})
+
+    def form(self, path: str, action: str) -> dict[str, str]:
+        """Hidden fields of the form that does something."""
+        return hidden_fields(self.get(path).text, action)
+
+
+class Served:
+    """A console in a cluster, which a proxy reaches with TLS."""
+
+    def __init__(self, origin: str, trust: ssl.SSLContext, namespace: str) -> None:
+        self._origin, self._trust, self._namespace = origin, trust, namespace
+        self.opened = ExitStack()
+
+    def visitor(self, token: str) -> Visitor:
+        visitor = Visitor(self._origin, self._trust, token, self._namespace)
+        return self.opened.enter_context(visitor)
+
+
+@contextmanager
+def served(plane: ControlPlane, folder: Path, namespace: str) -> Iterator[Served]:
+    with running_proxied_console(plane, folder) as origin:
+        trust = ssl.create_default_context(cafile=folder / "console-ca.crt")
+        console = Served(origin, trust, namespace)
+        with console.opened:
+            yield console
+
+
+@pytest.mark.extended
+def test_each_person_has_the_rights_of_a_token(
+    scene: Scene, operator: StartOperator, tmp_path: Path
+) -> None:
+    plane, namespace = scene.control_plane, scene.namespace
+    propose(scene, operator)
+    nobody = token_of(plane, namespace, "eve")
+    reader = token_of(plane, namespace, "bob", "inferno-view")
+    approver = token_of(plane, namespace, "ann", "inferno-view", "inferno-approve")
+    approve = f"{PLAN}/approve"
+
+    with served(plane, tmp_path, namespace) as console:
+        refused = console.visitor(nobody).get("/")
+        assert refused.status_code == 403
+        assert "cannot list resource" in refused.text
+        assert "inferno-1" not in refused.text
+
+        bob = console.visitor(reader)
+        answer = bob.send_form(approve, bob.form(PLAN, approve))
+        assert answer.status_code == 403
+        assert "you need the ClusterRole inferno-approve" in answer.text
+
+        ann = console.visitor(approver)
+        fields = ann.form(PLAN, approve)
+        assert ann.send_form(approve, {"digest": fields["digest"]}).status_code == 403
+        assert ann.send_form(approve, bob.form(PLAN, approve)).status_code == 403
+        assert ann.send_form(approve, fields, "https://evil.test").status_code == 403
+        assert bob.send_form(approve, fields).status_code == 403
+        assert phases(scene) == {"inferno-1": "Proposed"}
+        renewed = plane.kubectl("create", "token", "ann", "--namespace", namespace).stdout
+        ann.headers["Authorization"] = f"Bearer {renewed.strip()}"
+        assert ann.send_form(approve, fields).status_code == 303
+        wait_for_phases(scene, inferno_1="Written")
+
+    log = (tmp_path / "log").read_text()
+    assert not [token for token in (nobody, reader, approver) if token in log]
+
+
+@pytest.mark.extended
+def test_a_token_that_ends_opens_no_pages(scene: Scene, tmp_path: Path) -> None:
+    plane, namespace = scene.control_plane, scene.namespace
+    token = token_of(plane, namespace, "ann", "inferno-view")
+
+    with served(plane, tmp_path, namespace) as console:
+        ann = console.visitor(token)
+        assert "default-src 'none'" in ann.get("/").headers["content-security-policy"]
+        plane.kubectl("delete", "serviceaccount", "ann", "--namespace", namespace)
+        wait_until(
+            lambda: {ann.get(path).status_code for path in ("/plans", "/")},
+            lambda statuses: statuses == {401},
+            "the API server refuses the token",
+        )

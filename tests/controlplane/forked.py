@@ -24,7 +24,7 @@ POLL_INTERVAL_S = 0.01
 ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 READ_ENVIRONMENT = {"kubernetes.config.kube_config", "kubernetes.aio.config.kube_config"}
 """Modules that take a variable of the environment, KUBECONFIG, when they are imported."""
-COPIED = {"anyio.to_process": "process_worker", "inferno_optimizer.api.worker": "main"}
+COPIED = {"anyio.to_process": "process_worker"}
 """Modules that solve, run with `python -m`, and the function that this calls."""
 
 

@@ -626,18 +626,7 @@ def test_nodes_and_pods_are_those_of_the_cluster_also_for_one_namespace(rendered
     assert {"nodes", "pods"} <= resources
 
 
-CONSOLE = {"enabled": True}
-
-
-@pytest.mark.parametrize("behind_proxy", [False, True])
-def test_a_value_says_that_a_proxy_shows_the_tokens_of_people(
-    behind_proxy: bool, rendered: Render
-) -> None:
-    manifests = rendered(console=CONSOLE | {"behindProxy": behind_proxy})
-    template = find(manifests, "Deployment", "inferno-console")["spec"]["template"]
-
-    (container,) = template["spec"]["containers"]
-    assert ("--behind-proxy" in container["args"]) == behind_proxy
+CONSOLE = {"enabled": True, "origin": "https://inferno.example.com"}
 
 
 def test_without_a_word_there_is_no_console(rendered: Render) -> None:
@@ -677,18 +666,14 @@ def test_what_is_said_of_all_pods_is_said_of_the_console(rendered: Render) -> No
     assert selected.items() <= template["metadata"]["labels"].items()
 
 
-def test_the_console_reads_the_secrets_that_are_named(rendered: Render) -> None:
-    named = {
-        "secret": "pages",
-        "tlsSecret": "pages-tls",
-        "resources": {"limits": {"memory": "1Gi"}},
-    }
+def test_the_console_has_the_address_and_the_secret_that_are_named(rendered: Render) -> None:
+    named = {"tlsSecret": "pages-tls", "resources": {"limits": {"memory": "1Gi"}}}
     pod = find(rendered(console={**CONSOLE, **named}), "Deployment", "inferno-console")["spec"]
     spec = pod["template"]["spec"]
 
     (container,) = spec["containers"]
     origin = next(variable for variable in container["env"] if variable["name"] == "ORIGIN")
     secrets = {v["secret"]["secretName"] for v in spec["volumes"] if "secret" in v}
-    assert secrets == {"pages", "pages-tls"}
-    assert origin["valueFrom"]["secretKeyRef"] == {"name": "pages", "key": "origin"}
+    assert secrets == {"pages-tls"}
+    assert origin["value"] == "https://inferno.example.com"
     assert container["resources"]["limits"] == {"memory": "1Gi"}

@@ -20,7 +20,7 @@ from tests.controlplane.operator_process import ENTRY
 from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import PATIENCE_S, wait_until
 
-IMPORTS = ("inferno_optimizer.api.server", "inferno_optimizer.api.worker")
+IMPORTS = ("inferno_optimizer.api.server",)
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,7 @@ class Served:
         return httpx.Client(base_url=self.url, timeout=PATIENCE_S)
 
     def workers(self) -> list[int]:
-        """Processes that optimize; they are forked from one that the server started."""
-        return [worker for starter in self.starters() for worker in children(starter)]
-
-    def starters(self) -> list[int]:
-        """Processes that the server started itself."""
+        """Processes that optimize."""
         return children(self.pid)
 
 

@@ -25,7 +25,7 @@ OUR_OWN_WAY = [
 
 def resident_bytes(server: Served) -> int:
     """Memory of a server and its processes; what they share counts for each."""
-    processes = (server.pid, *server.starters(), *server.workers())
+    processes = (server.pid, *server.workers())
     pages = [Path(f"/proc/{pid}/statm").read_text().split()[1] for pid in processes]
     return sum(map(int, pages)) * 4096
 

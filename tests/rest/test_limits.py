@@ -103,11 +103,11 @@ def test_headers_that_trickle_do_not_hold_a_connection(tmp_path: Path) -> None:
 
 
 def test_an_optimization_that_takes_too_long_is_broken_off(tmp_path: Path) -> None:
-    with limited(tmp_path, solve_seconds=1.0) as server:
+    with limited(tmp_path, solve_seconds=5.0) as server:  # with the start of the next process
         reply = post(server, long_question())
         after = post(server, SMALL.read_bytes())
 
-    message = "the optimization took longer than 1 s; send less"
+    message = "the optimization took longer than 5 s; send less"
     assert (reply.status_code, reply.json()) == (504, {"message": message})
     assert after.status_code == 200
 
@@ -231,28 +231,3 @@ def test_a_worker_that_something_else_ended_is_replaced(tmp_path: Path) -> None:
         reply = post(server, SMALL.read_bytes())
 
     assert reply.status_code == 200
-
-
-def test_the_process_that_starts_workers_is_replaced_when_something_else_ended_it(
-    tmp_path: Path,
-) -> None:
-    with serving(tmp_path) as server:
-        for process in (*server.workers(), *server.starters()):
-            os.kill(process, signal.SIGKILL)
-        wait_for(lambda: server.starters() == [])
-        reply = post(server, SMALL.read_bytes())
-
-    assert reply.status_code == 200
-
-
-def test_a_worker_after_one_that_was_broken_off_loads_nothing_anew(tmp_path: Path) -> None:
-    with limited(tmp_path, workers=1) as server:
-        starters, workers = server.starters(), server.workers()
-        break_off(server)
-        after = post(server, SMALL.read_bytes())
-        starters_then, workers_then = server.starters(), server.workers()
-
-    assert after.status_code == 200
-    assert len(starters) == len(workers) == len(workers_then) == 1
-    assert starters == starters_then
-    assert workers != workers_then

@@ -58,7 +58,6 @@ def create_app(limits: ServerLimits, *, stateful: bool = False, guarded: bool = 
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await workers.start()
         yield
-        await workers.close()
 
     calls = _stateful_calls(workers, limits) if stateful else _stateless_calls(workers, limits)
     description = describe(stateful=stateful, guarded=guarded)

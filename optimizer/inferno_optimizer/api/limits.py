@@ -19,7 +19,7 @@ class ServerLimits:
     time_limit
         When the exact solver stops and gives the best plan found.
     solve_seconds
-        For a whole optimization, which is broken off then.
+        For a whole optimization, with the start of its process; it is broken off then.
     queue_seconds
         Until an optimization begins.
     workers

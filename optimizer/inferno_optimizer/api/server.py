@@ -58,6 +58,8 @@ def serve(
         stream=sys.stderr,
         format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
     )
+    # At the end anyio kills a worker twice, and asyncio tells when it was gone the second time.
+    logging.getLogger("asyncio").addFilter(lambda told: "Unknown child process" not in told.msg)
     guarded = files.token is not None
     app: ASGIApp = create_app(limits, stateful=stateful, guarded=guarded)
     if files.token is not None:

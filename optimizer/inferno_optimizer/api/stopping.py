@@ -66,6 +66,9 @@ class RunningRequests:
 class StoppingServer(uvicorn.Server):
     """A server that lets requests end for some seconds when it stops, and logs nothing then.
 
+    The base has a limit of its own (`timeout_graceful_shutdown`), of whole seconds: it logs an
+    error, and answers 500 in text; and it raises the signal again, so that the process is killed.
+
     Parameters
     ----------
     config

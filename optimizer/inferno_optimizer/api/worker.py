@@ -1,21 +1,12 @@
-"""The processes that optimize: one that loads the solvers, and workers that are forked from it.
+"""What a worker process does: it answers questions, which are bodies of optimizeOne."""
 
-The first one receives the connection of each worker over the socket that is its standard input.
-A worker sends its process id, then answers questions, which are bodies of optimizeOne, one at a
-time. A line comes before each: the length of a question, the status and length of an answer.
-"""
-
-import gc
 import os
 import signal
-import socket
-import sys
-from contextlib import suppress
+import time
 from dataclasses import replace
+from functools import cache
 from http import HTTPStatus
-from queue import SimpleQueue
 from threading import Thread
-from typing import BinaryIO
 
 from inferno_optimizer.errors import InfernoError, InputError
 from inferno_optimizer.optimize import optimize
@@ -27,9 +18,23 @@ from inferno_optimizer.wire.fields import MisfitError
 IGNORED_SHOWN = 100
 """Most keys of a body that an answer names because they have no effect."""
 
+WATCH_S = 0.5
+"""How often a worker sees whether its server is there [s]."""
 
-def answer(body: bytes, time_limit: float) -> tuple[HTTPStatus, bytes]:
-    """Optimize what a body describes; the exact solver stops after `time_limit` [s]."""
+
+def answer(body: bytes, time_limit: float, server: int) -> tuple[HTTPStatus, bytes]:
+    """Optimize what a body describes, in a process that ends with a server.
+
+    Parameters
+    ----------
+    body
+        JSON, as it was sent.
+    time_limit
+        When the exact solver stops [s].
+    server
+        The process that asks.
+    """
+    _end_with(server)
     try:
         document = parse_json(body)
         system = _read(document)
@@ -55,45 +60,14 @@ def _read(document: object) -> System:
     return decode_system(document)
 
 
-def main() -> None:
-    """Fork workers for as long as somebody can ask for them."""
-    time_limit = float(sys.argv[1])
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what solvers print goes to the log
-    answer(b"null", time_limit)  # so that workers do not load things at their first question
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps workers
-    gc.freeze()  # so that they share memory for longer
-    with socket.socket(fileno=sys.stdin.fileno()) as control:
-        while connections := socket.recv_fds(control, 1, 1)[1]:
-            with socket.socket(fileno=connections[0]) as connection:
-                if os.fork() == 0:
-                    control.close()  # or it would seem that somebody still listens there
-                    _work(connection, time_limit)
-                    return
-
-
-def _work(connection: socket.socket, time_limit: float) -> None:
-    """Answer questions; in a process group of its own, with the solvers that it starts."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+@cache
+def _end_with(server: int) -> None:
+    """Leave Ctrl-C to the server, and end when it does, whatever this process is doing."""
     os.setsid()
-    questions: SimpleQueue[bytes] = SimpleQueue()
-    with connection.makefile("rb") as asked, connection.makefile("wb") as answers:
-        Thread(target=_listen, args=(asked, questions), daemon=True).start()
-        answers.write(b"%d\n" % os.getpid())
-        answers.flush()
-        with suppress(BrokenPipeError):  # nobody is there any more
-            while True:
-                status, text = answer(questions.get(), time_limit)
-                answers.write(b"%d %d\n" % (status, len(text)))
-                answers.write(text)
-                answers.flush()
 
+    def watch() -> None:
+        while os.getppid() == server:
+            time.sleep(WATCH_S)
+        os.killpg(0, signal.SIGKILL)
 
-def _listen(stream: BinaryIO, questions: SimpleQueue[bytes]) -> None:
-    """Hand on questions; when they end so does the worker, which may be at work."""
-    while length := stream.readline():
-        questions.put(stream.read(int(length)))
-    os.killpg(0, signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    main()
+    Thread(target=watch, daemon=True).start()

@@ -20,6 +20,7 @@ from tests.deployment.rendering import (
 from tests.tiers import extended
 
 CONSOLE = "inferno-console"
+ORIGIN = "https://inferno.example.com"
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 
 
@@ -33,7 +34,9 @@ def manifests(
 ) -> list[Manifest]:
     """What the component or the value adds, for a namespace of the test."""
     if request.param == "helm":
-        rendered = helm_template(helm, "--set=console.enabled=true")
+        rendered = helm_template(
+            helm, "--set=console.enabled=true", f"--set=console.origin={ORIGIN}"
+        )
     else:
         overlay = copy_with_components(tmp_path, "stateless", "console")
         rendered = kustomize(control_plane.kubectl_program, overlay)
@@ -78,14 +81,16 @@ def test_it_has_no_token(pod: Manifest, manifests: list[Manifest]) -> None:
 
 def test_its_options_are_those_of_the_command_and_its_files_are_mounted(pod: Manifest) -> None:
     (container,) = pod["containers"]
-    program = [sys.executable, "-m", "inferno_operator.cli.kubectl.main", *container["args"]]
+    arguments = [argument.replace("$(ORIGIN)", ORIGIN) for argument in container["args"]]
+    program = [sys.executable, "-m", "inferno_operator.cli.kubectl.main", *arguments]
 
     refused = subprocess.run(program, capture_output=True, text=True, check=False)
 
     assert container["command"] == ["kubectl-inferno"]
-    missing = "--key-file /var/run/secrets/inferno/console/key: No such file or directory"
+    files = [f"/var/run/secrets/inferno/tls/tls.{name}" for name in ("crt", "key")]
+    missing = f"--certificate {files[0]}, --private-key {files[1]}: No such file or directory"
     assert missing in refused.stderr
     folders = {mount["mountPath"] for mount in container["volumeMounts"]}
     paths = [Path(a.partition("=")[2]) for a in container["args"] if "=/" in a]
-    assert len(paths) == 4
+    assert len(paths) == 3
     assert {str(path.parent) for path in paths} <= folders

@@ -25,16 +25,12 @@ Origin = Annotated[
     str, typer.Option(metavar="URL", help="The address that browsers use: https://HOST.")
 ]
 
-KeyFile = Annotated[
-    Path,
-    typer.Option(
-        metavar="FILE", help="File with the key that signs cookies, of 32 characters or more."
-    ),
-]
-
 Certificate = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Certificate for TLS; without one, a proxy must end TLS."),
+    typer.Option(
+        metavar="FILE",
+        help="Certificate for TLS; without one, the proxy is answered by plain HTTP.",
+    ),
 ]
 
 PrivateKey = Annotated[
@@ -47,17 +43,14 @@ ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - in a pod
 
 SuggestedNamespace = Annotated[
     str,
-    typer.Option("--namespace", "-n", metavar="NAME", help="What the form to log in suggests."),
-]
-
-BehindProxy = Annotated[
-    bool,
     typer.Option(
-        "--behind-proxy",
-        help="Take the token of each request from its header Authorization, which an"
-        " authenticating proxy sets; people then choose a namespace only.",
+        "--namespace", "-n", metavar="NAME", help="What the page to choose a namespace suggests."
     ),
 ]
+
+UnusedKeyFile = Annotated[Path | None, typer.Option("--key-file", hidden=True)]
+
+UnusedBehindProxy = Annotated[bool, typer.Option("--behind-proxy", hidden=True)]
 
 ApiServerUrl = Annotated[str, typer.Option(metavar="URL", help="Address of the API server.")]
 

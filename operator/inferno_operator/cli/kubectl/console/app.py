@@ -1,9 +1,15 @@
-"""The routes of the console: read the namespace, compute a page, render it."""
+"""The routes of the console: read the namespace, compute a page, render it.
+
+A page is made once for all who ask for it before anything changes: many pages may be open.
+"""
 
 import asyncio
+import hmac
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from http import HTTPStatus
 from typing import get_args
 from urllib.parse import parse_qsl
@@ -24,25 +30,15 @@ from starlette.types import ASGIApp
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
 from inferno_operator.cli.kubectl.answer import PlanAnswer, in_order
-from inferno_operator.cli.kubectl.console.access import Forms, Guarded, LocalAccess
-from inferno_operator.cli.kubectl.console.capacity import capacity_view
-from inferno_operator.cli.kubectl.console.data import data_view
-from inferno_operator.cli.kubectl.console.events import SeenEvents
-from inferno_operator.cli.kubectl.console.fleet import fleet_view
-from inferno_operator.cli.kubectl.console.history import history_view
+from inferno_operator.cli.kubectl.console.data import SeenLeader, data_view
+from inferno_operator.cli.kubectl.console.fleet import capacity_view, fleet_view
+from inferno_operator.cli.kubectl.console.history import MOST_OBJECTS, PlanLoads, history_view
 from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, static_file
-from inferno_operator.cli.kubectl.console.leader import SeenLeader
 from inferno_operator.cli.kubectl.console.models import model_view, models_view
 from inferno_operator.cli.kubectl.console.news import News
 from inferno_operator.cli.kubectl.console.page import ConsolePage, ConsoleSettings
-from inferno_operator.cli.kubectl.console.past import MOST_OBJECTS, PlanLoads
-from inferno_operator.cli.kubectl.console.server import server_view
-from inferno_operator.cli.kubectl.console.shared import SharedPages
-from inferno_operator.cli.kubectl.console.views import (
-    next_view,
-    plan_view,
-    plans_view,
-)
+from inferno_operator.cli.kubectl.console.plans import next_view, plan_view, plans_view
+from inferno_operator.cli.kubectl.console.server import SeenEvents, server_view
 from inferno_operator.cli.kubectl.dry_run import DryRun, decide
 from inferno_operator.cli.kubectl.places import now
 from inferno_operator.cli.kubectl.reply import answer_plan
@@ -54,10 +50,19 @@ from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.ports import GoneError, RejectedError, UnauthenticatedError
 from inferno_optimizer.errors import InfernoError, InputError
 
+KEPT_S = 5.0
+"""How long a page is good where nothing changes: it tells how long ago things were [s]."""
+
+MOST_KEPT = 64
+"""Pages that are kept, at most."""
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
 SOLVE_S = 10.0
 """Time limit of the exact solver for a page [s]."""
 
 ICON = "icon.svg"
+
 MEDIA = {
     "style.css": "text/css",
     "console.css": "text/css",
@@ -71,7 +76,7 @@ ANSWERS = {"approve": "Approved", "reject": "Rejected"}
 ADVICE = {
     HTTPStatus.BAD_REQUEST: "Correct that, then load this page again, or go on by the links above.",
     HTTPStatus.SERVICE_UNAVAILABLE: "Reload this page to try again.",
-    HTTPStatus.UNAUTHORIZED: "Log in again with a new token.",
+    HTTPStatus.UNAUTHORIZED: "Log in again.",
     HTTPStatus.FORBIDDEN: "To see a namespace takes the ClusterRole inferno-view in it: ask whoever"
     " gives rights there.",
 }
@@ -85,21 +90,82 @@ MOST_FORM = 16_384
 """Largest form that is read [bytes]."""
 
 
-def console_app(
-    session: Session, access: LocalAccess, news: News, settings: ConsoleSettings
-) -> ASGIApp:
-    """Return the console of a namespace, for those who may ask."""
-    return Guarded(pages_of(session, access, news, settings), access)
+@dataclass(frozen=True, slots=True)
+class _Made:
+    version: int
+    until_s: float
+    answer: asyncio.Task[Response]
+
+
+class SharedPages:
+    """The pages that were made since the last change.
+
+    Parameters
+    ----------
+    news
+        What tells of changes.
+    clock
+        Seconds since some moment.
+    """
+
+    def __init__(self, news: News, clock: Callable[[], float]) -> None:
+        self._news, self._clock = news, clock
+        self._made: dict[str, _Made] = {}
+
+    def forget(self) -> None:
+        """Make every page anew."""
+        self._made.clear()
+
+    def shared(self, endpoint: Endpoint) -> Endpoint:
+        """The endpoint that answers equal requests together."""
+
+        async def answer(request: Request) -> Response:
+            address = f"{request.url.path}?{request.url.query}"
+            made = self._made.get(address)
+            if made is None or not self._is_new(made):
+                made = self._begun(endpoint(request))
+                self._made = {a: m for a, m in self._made.items() if self._is_new(m)}
+                if len(self._made) >= MOST_KEPT:
+                    self.forget()
+                self._made[address] = made
+            return await asyncio.shield(made.answer)
+
+        return answer
+
+    def _begun(self, answer: Awaitable[Response]) -> _Made:
+        task = asyncio.ensure_future(answer)
+        return _Made(self._news.version, self._clock() + KEPT_S, task)
+
+    def _is_new(self, made: _Made) -> bool:
+        """Whether a page is as it would be made now; what failed is tried again."""
+        failed = made.answer.done() and (made.answer.cancelled() or made.answer.exception())
+        is_old = made.version != self._news.version or self._clock() > made.until_s
+        return not failed and not is_old
+
+
+class Forms:
+    """The tokens of the forms of one person, whose secret nobody else knows."""
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret
+
+    def form_token(self, action: str) -> str:
+        """The token of a form that does one thing, which nobody else can know."""
+        return hmac.new(self._secret.encode(), action.encode(), sha256).hexdigest()
+
+    def is_form(self, action: str, token: str) -> bool:
+        """Whether a token is that of a form."""
+        return hmac.compare_digest(self.form_token(action).encode(), token.encode())
 
 
 def pages_of(
-    session: Session, forms: Forms, news: News, settings: ConsoleSettings, *, leave: str = ""
+    session: Session, forms: Forms, news: News, settings: ConsoleSettings, *, namespaces: str = ""
 ) -> ASGIApp:
     """Return the pages of a namespace, with the rights of a session.
 
-    `leave` names their button to end the visit; "" if they have none.
+    `namespaces` is the address where another one can be chosen; "" if there is none.
     """
-    console = _Console(session, forms, news, settings, leave=leave)
+    console = _Console(session, forms, news, settings, namespaces)
     shared = console.made.shared
     routes = [
         Route("/", shared(console.fleet)),
@@ -122,11 +188,16 @@ def pages_of(
 
 class _Console:
     def __init__(
-        self, session: Session, forms: Forms, news: News, settings: ConsoleSettings, *, leave: str
+        self,
+        session: Session,
+        forms: Forms,
+        news: News,
+        settings: ConsoleSettings,
+        namespaces: str,
     ) -> None:
         self._session, self._forms, self._news = session, forms, news
         self._money, self._operator_namespace = settings.money, settings.operator_namespace
-        self._pages = Pages(session.namespace, forms.form_token, settings.money, leave=leave)
+        self._pages = Pages(session.namespace, forms.form_token, settings.money, namespaces)
         self._one_solve, self._past = asyncio.Lock(), PlanLoads()
         self.made = SharedPages(news, time.monotonic)
 

@@ -10,7 +10,6 @@ from inferno_operator.cli.interrupts import run_async
 from inferno_operator.cli.kubectl.places import run, somewhere
 from inferno_operator.cli.options import console as options
 from inferno_operator.cli.options.currency import IN_CENTS, Currency, money_of
-from inferno_operator.runtime.files import read_text
 
 if TYPE_CHECKING:
     from inferno_operator.adapters.kubernetes.kubectl import KubectlOptions
@@ -49,46 +48,39 @@ def console(
 @app.command(
     epilog=examples(
         "kubectl inferno console-server --origin https://inferno.example.com"
-        " --key-file /secrets/key --certificate /tls/tls.crt --private-key /tls/tls.key",
-        "kubectl inferno console-server --origin https://inferno.example.com"
-        " --key-file /secrets/key --port 8080 --behind-proxy",
+        " --certificate /tls/tls.crt --private-key /tls/tls.key",
+        "kubectl inferno console-server --origin https://inferno.example.com --port 8080",
     )
 )
 def console_server(  # noqa: PLR0913 - the options of a server
     *,
     origin: options.Origin,
-    key_file: options.KeyFile,
     certificate: options.Certificate = None,
     private_key: options.PrivateKey = None,
     host: options.Host = options.ALL_ADDRESSES,
     port: options.Port = 8443,
     namespace: options.SuggestedNamespace = "default",
-    behind_proxy: options.BehindProxy = False,
     api_server: options.ApiServerUrl = options.OF_POD,
     api_server_ca: options.ApiServerAuthorities = options.AUTHORITIES_OF_POD,
     operator_namespace: options.OperatorNamespace = "inferno-system",
     currency: Currency = IN_CENTS,
+    key_file: options.UnusedKeyFile = None,  # noqa: ARG001 - command lines that have it go on
+    behind_proxy: options.UnusedBehindProxy = True,  # noqa: ARG001 - as key_file
 ) -> None:
-    """Serve the console to many people, by their tokens.
+    """Serve the console to many people, behind an authenticating proxy.
 
-    Each has the rights of the token with which they log in; the server has none of its own. Tokens
-    are kept in memory until the logout, for 8 hours at most.
+    The proxy shows a token with each request, in its header Authorization. Each person has the
+    rights of that token; the server has none of its own.
     """
     import asyncio
-    import time
 
     from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress
-    from inferno_operator.cli.kubectl.console.hosted import hosted_console
     from inferno_operator.cli.kubectl.console.page import ConsoleSettings
-    from inferno_operator.cli.kubectl.console.serve import Listener, serve_hosted
+    from inferno_operator.cli.kubectl.console.serve import Listener, proxied_console, serve_proxied
 
     server = ApiServerAddress(api_server, api_server_ca)
-    key = read_text(key_file, f"--key-file {key_file}").strip()
     settings = ConsoleSettings(money_of(currency), operator_namespace)
-    timing = (asyncio.sleep, time.monotonic)
-    console = hosted_console(
-        server, namespace, origin, key, *timing, settings, behind_proxy=behind_proxy
-    )
+    console = proxied_console(server, namespace, origin, asyncio.sleep, settings)
     with interruptible(status=0):
         listener = Listener(host, port, certificate, private_key)
-        run_async(serve_hosted(console, listener, lambda text: typer.echo(text, err=True)))
+        run_async(serve_proxied(console, listener, lambda text: typer.echo(text, err=True)))

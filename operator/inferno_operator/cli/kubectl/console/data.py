@@ -1,16 +1,14 @@
-"""The objects of a namespace -> the page of its data: what is measured, how good, how old."""
+"""The objects of a namespace -> the page of its data: what is measured, how good, how old.
+
+The Lease of the operators says who leads, since when, and whether it is renewed.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import get_args
 
-from inferno_operator.cli.kubectl.console.leader import (
-    OVERDUE,
-    SeenLeader,
-    leader_document,
-    leader_row,
-)
 from inferno_operator.cli.kubectl.console.page import NO_SERVERS, ConsolePage
 from inferno_operator.cli.measurement import ServerMeasurement, measurement_document, reported
 from inferno_operator.cli.tables.measurement import measurement_parts
@@ -21,6 +19,13 @@ from inferno_operator.resources import Optimizer, Resource, Server
 from inferno_operator.resources.conditions import OPTIMIZED
 from inferno_operator.resources.measurement import USABLE, Quality
 from inferno_operator.resources.observation import Observation, readable
+from inferno_operator.runtime.leader_election import Lease
+
+LATE = 3.0
+"""After so many times its time a plan or the renewal of a Lease is overdue: clocks differ."""
+
+OVERDUE = "Overdue"
+"""The state of what did not happen when it was due."""
 
 BY_HAND = "entered by hand"
 """The source of a Server that is not measured."""
@@ -28,8 +33,45 @@ BY_HAND = "entered by hand"
 HEALTH = ("of", "state", "last", "known")
 """Names of the columns of health in JSON."""
 
-LATE = 3.0
-"""After so many times the interval of an Optimizer a plan is overdue: no operator leads."""
+
+@dataclass(frozen=True, slots=True)
+class SeenLeader:
+    """The Lease that a person may see, or why it is not known."""
+
+    lease: Lease | None = None
+    unknown: str = ""
+
+
+def leader_row(seen: SeenLeader, now: datetime) -> Sequence[str]:
+    """Return who leads as a row of the table of health."""
+    lease = seen.lease
+    if lease is None:
+        return ("Leader", "not known", "-", seen.unknown)
+    renewed = age(lease.renewed, now)
+    if not lease.holder:
+        return ("Leader", "none", renewed, "no operator holds the Lease")
+    late = (now - lease.renewed).total_seconds() > LATE * lease.duration
+    pod, since = _pod(lease), f"{lease.acquired:%Y-%m-%d %H:%M} UTC"
+    words = f"{pod} leads since {since}; leaders before it: {lease.transitions}"
+    return ("Leader", OVERDUE if late else "leads", renewed, words)
+
+
+def leader_document(seen: SeenLeader) -> Mapping[str, object]:
+    """Return who leads as JSON."""
+    lease = seen.lease
+    if lease is None:
+        return {"unknown": seen.unknown}
+    return {
+        "holder": lease.holder,
+        "since": lease.acquired.isoformat(),
+        "renewed": lease.renewed.isoformat(),
+        "transitions": lease.transitions,
+    }
+
+
+def _pod(lease: Lease) -> str:
+    """The name of the pod, which is followed by what is unique of its process."""
+    return lease.holder.partition("_")[0]
 
 
 def data_view(

@@ -1,13 +1,31 @@
-"""Tells open pages that something changed, by one watch of each kind for all of them."""
+"""The objects of a namespace as they are now, and news of them for open pages.
+
+One list and one watch of each kind serve all pages. If each page listed them anew, a page would
+cost as much as the namespace is large, here and at the API server.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from secrets import randbits
+from weakref import WeakValueDictionary
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
-from inferno_operator.cli.kubectl.console.watched import WatchedNamespace
-from inferno_operator.resources.observation import observe
+from inferno_operator.resources import SYSTEM_RESOURCES, Plan, Resource
+from inferno_operator.resources.objects import Manifest, kind_of
+from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.runtime.cache import Decode, ObjectDifference
+from inferno_operator.runtime.informer import RELIST
+from inferno_operator.runtime.informers import Informers
+from inferno_optimizer.errors import UnavailableError
+
+KINDS: Sequence[type[Resource]] = (*SYSTEM_RESOURCES, Plan)
+
+LISTED_S = 60.0
+"""How long a page waits for the lists [s]."""
+
+RECOVERED_S = 2 * RELIST.limit
+"""How long a page waits for lists that failed, such as while an API server starts [s]."""
 
 TOGETHER_S = 0.5
 """Changes within this time are one piece of news [s]."""
@@ -21,8 +39,76 @@ SOONEST_S, LATEST_S = 0.5, 60.0
 ALIVE_S = 15.0
 """How often a connection says that it lives [s]."""
 
-MOST = 50
+MOST_PAGES = 50
 """Pages that are told at once, at most."""
+
+
+class DecodedObjects:
+    """The objects that somebody has read, as long as somebody keeps them.
+
+    Nobody gets an object that the API server did not return to a read with that person's own token:
+    what is shared is the form in memory of what two of them read. The API server gives each object
+    a uid, and each version of it a number (kubernetes.io/docs/reference/using-api/api-concepts).
+    """
+
+    def __init__(self) -> None:
+        self._known: WeakValueDictionary[tuple[str, str], Observation] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._known)
+
+    def decode(self, kind: type[Resource], manifest: Manifest) -> Observation:
+        """Return an object that was read, decoded; the same for each who read this version."""
+        metadata = manifest["metadata"]
+        version = metadata["uid"], metadata["resourceVersion"]
+        found = self._known.get(version)
+        if found is None:
+            found = self._known[version] = observe(kind, manifest)
+        return found
+
+
+class WatchedNamespace:
+    """Follows the objects of a namespace.
+
+    Parameters
+    ----------
+    session
+        The namespace, and the rights of a person.
+    changed
+        Called at each change.
+    decode
+        Decodes what was read.
+    """
+
+    def __init__(
+        self, session: Session, changed: Callable[[ObjectDifference], None], decode: Decode
+    ) -> None:
+        self._session = session
+        informers = Informers(session.reader, (session.namespace,), decode)
+        self._objects = informers.subscribe(map(kind_of, KINDS), changed)
+
+    async def run(self) -> None:
+        """Follow the objects until cancelled."""
+        await self._objects.run()
+
+    async def objects(self) -> Sequence[Observation]:
+        """Return the objects that are not being deleted.
+
+        The API server is asked first whether the person may still list them.
+
+        Raises
+        ------
+        InfernoError
+            The person may not, or the objects are not known.
+        """
+        await self._session.check_rights(KINDS)
+        trouble = self._objects.trouble
+        if trouble and not isinstance(trouble, UnavailableError):
+            raise trouble
+        await self._objects.complete(RECOVERED_S if trouble else LISTED_S)
+        seen = (o for kind in KINDS for o in self._objects.observations(kind_of(kind)))
+        return [observation for observation in seen if observation.deleted is None]
 
 
 class News:
@@ -48,8 +134,8 @@ class News:
         self._pages: set[asyncio.Event] = set()
         self._change = asyncio.Event()
         self._over = asyncio.Event()
-        self.version = 0
-        """How many changes there were: a page that was made at another version is old."""
+        self.version = randbits(32)
+        """Grows with each change: a page that was made at another version, or by others, is old."""
 
     @asynccontextmanager
     async def followed(self) -> AsyncIterator[None]:
@@ -67,7 +153,7 @@ class News:
     @property
     def is_full(self) -> bool:
         """Whether no more pages can be told."""
-        return len(self._pages) >= MOST
+        return len(self._pages) >= MOST_PAGES
 
     def _changed(self, _: ObjectDifference) -> None:
         self.version += 1

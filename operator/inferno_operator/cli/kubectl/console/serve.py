@@ -1,35 +1,344 @@
-"""Serve the console on the loopback address until Ctrl-C."""
+"""Serve the console: who may ask, on the loopback address or behind an authenticating proxy.
+
+    one browser on this machine --> host, origin, cookie --> pages
+    browser --> proxy: logs people in, sets `Authorization: Bearer TOKEN`
+            --> host, origin, token --> cookie: namespace --> pages for that token
+
+Other pages in a browser are kept out: a request must name this host (against DNS rebinding), and
+one that changes something must come from here (Origin) and carry the token of its form. See OWASP,
+Cross-Site Request Forgery Prevention.
+
+Behind a proxy the token of a request decides what it sees and changes: the API server is asked with
+it and with nothing else, as the console has no rights. The cookie is no secret: it only names the
+namespace.
+"""
 
 import asyncio
 import errno
+import hmac
+import re
+import secrets
 import socket
 import ssl
 import time
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from hashlib import sha256
 from http import HTTPStatus
 from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from inferno_operator.adapters.kubernetes.kubectl import Session
-from inferno_operator.cli.kubectl.console.access import LocalAccess, said
-from inferno_operator.cli.kubectl.console.app import console_app
-from inferno_operator.cli.kubectl.console.news import News
+from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress, Session, connect_as
+from inferno_operator.cli.kubectl.console.app import STATIC, Forms, form_of, pages_of
+from inferno_operator.cli.kubectl.console.html import NAMESPACES, namespaces_page
+from inferno_operator.cli.kubectl.console.news import LISTED_S, DecodedObjects, News
 from inferno_operator.cli.kubectl.console.page import ConsoleSettings
+from inferno_operator.runtime.ports import UnauthenticatedError
 from inferno_optimizer.api.stopping import RunningRequests, StoppingServer
-from inferno_optimizer.errors import InputError
+from inferno_optimizer.errors import InfernoError, InputError
+
+TOKEN = "token"  # noqa: S105 - the name of a parameter
+
+SAFE = ("GET", "HEAD")
+
+BEARER = re.compile(r"bearer +(?P<token>[\x21-\x7e]+) *", re.IGNORECASE)
+"""A bearer token in a header; RFC 6750 allows fewer characters still, and schemes have no case."""
+
+NO_BEARER = (
+    "the proxy showed no token: let it set the header Authorization to 'Bearer TOKEN', with the"
+    " token that the API server takes (oauth2-proxy: --pass-authorization-header)"
+)
+
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self';"
+    " connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none';"
+    " frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "same-origin",  # without one, forms of our own would name no origin
+    "X-Content-Type-Options": "nosniff",
+}
+
+COOKIE = "__Host-inferno-namespace"
+"""The namespace that a browser looks at; after a login at the proxy it is sent, too (lax)."""
+
+NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+NO_NAMESPACE = (
+    "this is no name of a namespace: those have small letters, digits and dashes, such as llm"
+)
+
+NOT_TAKEN = (
+    "the API server does not take the token that the proxy shows: it has expired, or the API"
+    " server does not know its issuer or audience"
+)
+
+OPEN_S = 300
+"""A namespace is read anew for a token after this time, which leaves memory then [s]."""
+
+FINISH_S = LISTED_S
+"""Pages that are being made have this time until their connections are closed [s]."""
+
+MOST_OPEN = 50
+"""Namespaces that are open at once, each for one token."""
+
+Sleep = Callable[[float], Awaitable[object]]
+"""Waits for so many seconds."""
 
 LOOPBACK = "127.0.0.1"
+
 CLOSE_S = 1
 """How long open pages may end what they do [s]."""
 
 
+class ConsoleAccess(Protocol):
+    """Decides who may ask."""
+
+    def refusal(self, request: Request) -> Response | None:
+        """What a request gets that may not see or do what it asks for; None if it may."""
+
+
+class LocalAccess(Forms):
+    """The secrets of one run of the console.
+
+    Parameters
+    ----------
+    port
+        Where it listens on the loopback address.
+    """
+
+    def __init__(self, port: int) -> None:
+        super().__init__(secrets.token_urlsafe(32))
+        self._hosts = frozenset({f"127.0.0.1:{port}", f"localhost:{port}"})
+        self._cookie = f"inferno-console-{port}"
+        self._unused: str | None = secrets.token_urlsafe(32)
+        self.address = f"http://127.0.0.1:{port}/?{TOKEN}={self._unused}"
+
+    def refusal(self, request: Request) -> Response | None:
+        """What a request gets that may not see or do what it asks for; None if it may."""
+        if refusal := refusal_of_strangers(request, self._hosts, "http"):
+            return refusal
+        if TOKEN in request.query_params:
+            return self._opened(request.query_params[TOKEN])
+        if not _same(request.cookies.get(self._cookie, ""), self._secret):
+            return said(
+                HTTPStatus.UNAUTHORIZED,
+                "open the address that kubectl inferno console printed; it opens one browser, once",
+            )
+        return None
+
+    def _opened(self, token: str) -> Response:
+        """The token becomes a cookie, once; the address without it is what stays in a history."""
+        if self._unused is None or not _same(token, self._unused):
+            return said(HTTPStatus.UNAUTHORIZED, "this address was used; start the console anew")
+        self._unused = None
+        answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
+        answer.set_cookie(self._cookie, self._secret, httponly=True, samesite="strict")
+        return answer
+
+
+class ProxyAccess:
+    """Lets in requests to the address that browsers use, with a token that a proxy shows.
+
+    Parameters
+    ----------
+    host
+        The host of that address, with its port if it has one.
+    """
+
+    def __init__(self, host: str) -> None:
+        self._hosts = (host,)
+
+    def refusal(self, request: Request) -> Response | None:
+        """What a request gets that may not see or do what it asks for; None if it may."""
+        if refusal := refusal_of_strangers(request, self._hosts, "https"):
+            return refusal
+        return None if bearer_of(request) else said(HTTPStatus.UNAUTHORIZED, NO_BEARER)
+
+
+class Guarded:
+    """An application for those who may ask, with the headers that all answers have."""
+
+    def __init__(self, app: ASGIApp, access: ConsoleAccess) -> None:
+        self._app, self._access = app, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, or refuse it."""
+        if scope["type"] != "http":
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        refusal = self._access.refusal(Request(scope))
+        await (refusal or self._app)(scope, receive, with_headers)
+
+
+def _same(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(given.encode(), wanted.encode())
+
+
+def bearer_of(request: Request) -> str:
+    """The bearer token of a request (RFC 6750, section 2.1); "" if it shows none."""
+    shown = BEARER.fullmatch(request.headers.get("authorization", ""))
+    return shown["token"] if shown else ""
+
+
+def refusal_of_strangers(request: Request, hosts: Collection[str], scheme: str) -> Response | None:
+    """What a request gets that names another host, or changes something from elsewhere."""
+    host = request.headers.get("host", "")
+    if host not in hosts:
+        return said(HTTPStatus.FORBIDDEN, "this console has another address")
+    if request.method not in SAFE and request.headers.get("origin") != f"{scheme}://{host}":
+        return said(HTTPStatus.FORBIDDEN, "forms of other pages change nothing here")
+    return None
+
+
+def said(status: HTTPStatus, text: str) -> Response:
+    """A line of text as an answer."""
+    return PlainTextResponse(f"{text}\n", status)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenNamespace:
+    """A namespace as a token may see it; while `stay` runs, there are connections."""
+
+    pages: ASGIApp
+    stay: asyncio.Task[None]
+
+
+def proxied_console(
+    server: ApiServerAddress,
+    namespace: str,
+    origin: str,
+    sleep: Sleep,
+    settings: ConsoleSettings,
+) -> ASGIApp:
+    """Return the console for requests that an authenticating proxy passes on.
+
+    Parameters
+    ----------
+    server
+        The API server, which decides what a person may see and do.
+    namespace
+        What the page to choose a namespace suggests.
+    origin
+        The address that browsers use, such as https://inferno.example.com.
+    sleep
+        Waits until a namespace is closed.
+    settings
+        What pages show costs in, and where the operator runs.
+
+    Raises
+    ------
+    InputError
+        The origin is no address with https.
+    """
+    parts = urlsplit(origin)
+    if parts.scheme != "https" or f"https://{parts.netloc}" != origin:
+        raise InputError(f"--origin {origin}: give https://HOST or https://HOST:PORT")
+    console = _ProxiedConsole(server, namespace, sleep, settings)
+    routes = [
+        Route(NAMESPACES, console.namespaces),
+        Route(NAMESPACES, console.choose, methods=["POST"]),
+        *STATIC,
+        Mount("/", console.pages),
+    ]
+    return Guarded(Starlette(routes=routes), ProxyAccess(parts.netloc))
+
+
+class _ProxiedConsole:
+    def __init__(
+        self, server: ApiServerAddress, namespace: str, sleep: Sleep, settings: ConsoleSettings
+    ) -> None:
+        self._server, self._suggested = server, namespace
+        self._sleep, self._settings = sleep, settings
+        self._secret = secrets.token_urlsafe(32)
+        self._decoded = DecodedObjects()
+        self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._open: dict[str, OpenNamespace] = {}
+        """By digest of token and namespace, in the order in which they were opened."""
+
+    async def namespaces(self, _: Request) -> Response:
+        """Show the form to choose a namespace."""
+        return HTMLResponse(namespaces_page(self._suggested))
+
+    async def choose(self, request: Request) -> Response:
+        """Keep the namespace that was chosen; the API server decides about its pages."""
+        namespace = (await form_of(request)).get("namespace", "").strip()
+        if not NAMESPACE.fullmatch(namespace):
+            page = namespaces_page(namespace, NO_NAMESPACE)
+            return HTMLResponse(page, HTTPStatus.BAD_REQUEST)
+        answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
+        answer.set_cookie(COOKIE, namespace, httponly=True, secure=True, samesite="lax")
+        return answer
+
+    async def pages(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the pages of the namespace of a cookie, for the token of the request."""
+        await (await self._pages_for(Request(scope)))(scope, receive, send)
+
+    async def _pages_for(self, request: Request) -> ASGIApp:
+        namespace = request.cookies.get(COOKIE, "")
+        if not NAMESPACE.fullmatch(namespace):
+            if "text/html" in request.headers.get("accept", ""):
+                return RedirectResponse(NAMESPACES, HTTPStatus.SEE_OTHER)
+            return said(HTTPStatus.BAD_REQUEST, f"choose a namespace first: {NAMESPACES}")
+        token = bearer_of(request)
+        name = sha256(f"{token} {namespace}".encode()).hexdigest()
+        if name in self._open:
+            return self._open[name].pages
+        try:
+            opening = self._opening.setdefault(name, asyncio.Lock())
+            async with opening:  # a page and its news ask at once
+                if name not in self._open:
+                    await self._read(name, token, namespace)
+                return self._open[name].pages
+        except UnauthenticatedError:
+            return said(HTTPStatus.UNAUTHORIZED, NOT_TAKEN)
+        except InfernoError as error:
+            return said(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+
+    async def _read(self, name: str, token: str, namespace: str) -> None:
+        """Follow a namespace with a token for a while."""
+        async with AsyncExitStack() as stack:
+            session = await stack.enter_async_context(connect_as(token, self._server, namespace))
+            forms = Forms(f"{self._secret} {await session.user()}")  # good for the next token, too
+            news = News(session, time.process_time, self._decoded.decode)
+            await stack.enter_async_context(news.followed())
+            if len(self._open) >= MOST_OPEN:
+                self._open.pop(next(iter(self._open))).stay.cancel()
+            stay = asyncio.create_task(self._stay(name, stack.pop_all()))
+        pages = pages_of(session, forms, news, self._settings, namespaces=NAMESPACES)
+        self._open[name] = OpenNamespace(pages, stay)
+
+    async def _stay(self, name: str, opened: AsyncExitStack) -> None:
+        """Keep the connections of a namespace for a while."""
+        async with opened:
+            try:
+                await self._sleep(OPEN_S)
+            finally:
+                self._open.pop(name, None)
+            await self._sleep(FINISH_S)
+
+
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Where a console listens, and with which certificate; without one, a proxy ends TLS."""
+    """Where a console listens, and with which certificate; without one, it speaks plain HTTP."""
 
     host: str
     port: int = 0
@@ -79,7 +388,7 @@ async def serve(
     await session.optimizers()
     with _listening(Listener(LOOPBACK, port)) as listening:
         access, news = LocalAccess(listening.getsockname()[1]), News(session, time.process_time)
-        server = _server(console_app(session, access, news, settings))
+        server = _server(Guarded(pages_of(session, access, news, settings), access))
         tell(access.address)
         if browser:
             await asyncio.to_thread(webbrowser.open, access.address)
@@ -88,8 +397,8 @@ async def serve(
     tell("the console has ended")
 
 
-async def serve_hosted(console: ASGIApp, listener: Listener, tell: Callable[[str], None]) -> None:
-    """Serve a console that people log in to, until the process is told to end.
+async def serve_proxied(console: ASGIApp, listener: Listener, tell: Callable[[str], None]) -> None:
+    """Serve a console behind a proxy, until the process is told to end.
 
     Parameters
     ----------

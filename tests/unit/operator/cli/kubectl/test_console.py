@@ -14,11 +14,11 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
-from inferno_operator.cli.kubectl.console.access import HEADERS, Forms, Guarded, LocalAccess
-from inferno_operator.cli.kubectl.console.app import pages_of
+from inferno_operator.cli.kubectl.console.app import Forms, pages_of
 from inferno_operator.cli.kubectl.console.html import NAVIGATION, PageQuery, Pages
 from inferno_operator.cli.kubectl.console.news import News
 from inferno_operator.cli.kubectl.console.page import ConsolePage, ConsoleSettings, PlanForm
+from inferno_operator.cli.kubectl.console.serve import HEADERS, Guarded, LocalAccess
 from inferno_operator.cli.tables.solution import TextTable
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.ports import RejectedError, UnauthenticatedError
@@ -183,7 +183,7 @@ class Failing(Session):
 def pages_that_fail(error: InfernoError) -> Browser:
     session = Failing(error)
     news = News(session, time.process_time)
-    return Browser(pages_of(session, Forms(), news, ConsoleSettings()))
+    return Browser(pages_of(session, Forms("secret"), news, ConsoleSettings()))
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ def test_a_form_of_an_earlier_visit_says_what_to_do(pages: Browser) -> None:
     ("error", "status", "advice"),
     [
         (UnavailableError("nobody answers"), 503, "Reload this page to try again."),
-        (UnauthenticatedError("too old"), 401, "Log in again with a new token."),
+        (UnauthenticatedError("too old"), 401, "Log in again."),
         (RejectedError("forbidden"), 403, "takes the ClusterRole inferno-view in it: ask"),
     ],
 )

@@ -20,23 +20,26 @@ import numpy as np
 import pytest
 
 from inferno_operator.cli.kubectl.answer import in_order
-from inferno_operator.cli.kubectl.console.calibrations import agreements
-from inferno_operator.cli.kubectl.console.capacity import capacity_view
-from inferno_operator.cli.kubectl.console.data import data_view
-from inferno_operator.cli.kubectl.console.fleet import fleet_view
-from inferno_operator.cli.kubectl.console.glossary import MILLISECONDS, meanings_of
-from inferno_operator.cli.kubectl.console.history import history_view, is_move
-from inferno_operator.cli.kubectl.console.html import COSTS, ROWS, ROWS_BESIDE, PageQuery, Pages
-from inferno_operator.cli.kubectl.console.leader import SeenLeader
-from inferno_operator.cli.kubectl.console.models import model_view, models_view
+from inferno_operator.cli.kubectl.console.data import SeenLeader, data_view
+from inferno_operator.cli.kubectl.console.fleet import capacity_view, fleet_view
+from inferno_operator.cli.kubectl.console.history import PlanLoads, history_view, is_move
+from inferno_operator.cli.kubectl.console.html import (
+    COSTS,
+    MILLISECONDS,
+    ROWS,
+    ROWS_BESIDE,
+    PageQuery,
+    Pages,
+    meanings_of,
+)
+from inferno_operator.cli.kubectl.console.models import agreements, model_view, models_view
 from inferno_operator.cli.kubectl.console.page import ConsolePage
-from inferno_operator.cli.kubectl.console.past import PlanLoads
-from inferno_operator.cli.kubectl.console.server import affordable, server_view
-from inferno_operator.cli.kubectl.console.views import (
+from inferno_operator.cli.kubectl.console.plans import (
     next_view,
     plan_view,
     plans_view,
 )
+from inferno_operator.cli.kubectl.console.server import affordable, server_view
 from inferno_operator.cli.kubectl.dry_run import DryRun, decide
 from inferno_operator.cli.options.currency import CENTS, Money, money_of
 from inferno_operator.cli.tables.cluster import with_current

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from inferno_operator.cli.kubectl.console.events import (
-    SHOWN,
+from inferno_operator.cli.kubectl.console.server import (
+    EVENTS_SHOWN,
     SeenEvents,
     event_parts,
     events_document,
@@ -35,11 +35,13 @@ def test_events_are_shown_with_the_newest_first_whatever_tells_their_time() -> N
 
 
 def test_only_the_newest_events_are_shown() -> None:
-    events = [event(f"E{n}", eventTime=f"2026-11-24T11:{n:02}:00Z") for n in range(SHOWN + 5)]
+    events = [
+        event(f"E{n}", eventTime=f"2026-11-24T11:{n:02}:00Z") for n in range(EVENTS_SHOWN + 5)
+    ]
 
     shown = events_document(SeenEvents(events))
 
-    assert [item["reason"] for item in shown] == [f"E{n}" for n in range(SHOWN + 4, 4, -1)]
+    assert [item["reason"] for item in shown] == [f"E{n}" for n in range(EVENTS_SHOWN + 4, 4, -1)]
 
 
 def test_who_may_not_see_events_is_told_so() -> None:

@@ -6,7 +6,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from inferno_operator.cli.kubectl.console.shared import KEPT_S, SharedPages
+from inferno_operator.cli.kubectl.console.app import KEPT_S, SharedPages
 
 
 class Changes:

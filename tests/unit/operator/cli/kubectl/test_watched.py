@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.cli.kubectl.console.decoded import DecodedObjects
-from inferno_operator.cli.kubectl.console.watched import KINDS, WatchedNamespace
+from inferno_operator.cli.kubectl.console.news import KINDS, DecodedObjects, WatchedNamespace
 from inferno_operator.resources import Resource, Server
 from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.resources.observation import observe

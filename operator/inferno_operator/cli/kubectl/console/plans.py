@@ -1,14 +1,17 @@
-"""The objects of a namespace -> pages as values, with what the commands print; pure."""
+"""The objects of a namespace -> the pages of Plans and of the next one; pure.
 
-from collections.abc import Iterator, Mapping, Sequence
+A Plan is shown with what the commands print, with how good it is, and with what else was possible
+when it was made.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from functools import reduce
 
 from inferno_operator.cli.kubectl.answer import check_open, check_text, choose_plan, in_order
-from inferno_operator.cli.kubectl.console.alternatives import alternatives_of
+from inferno_operator.cli.kubectl.console.history import inputs_of
 from inferno_operator.cli.kubectl.console.page import ConsolePage, PlanForm, without_columns
-from inferno_operator.cli.kubectl.console.proof import could_cost_less
 from inferno_operator.cli.kubectl.dry_run import DryRun
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.preview import PlanPreview, plan_document, preview
@@ -16,6 +19,7 @@ from inferno_operator.cli.tables.cluster import Labels, cost, labels_of
 from inferno_operator.cli.tables.plan import plan_parts
 from inferno_operator.cli.tables.plans import (
     PHASE_UNKNOWN,
+    Alternative,
     change_parts,
     difference_parts,
     is_of_strangers,
@@ -26,12 +30,31 @@ from inferno_operator.cli.tables.plans import (
 )
 from inferno_operator.cli.tables.solution import Part
 from inferno_operator.controllers.planning.plan_status import how_to_answer
+from inferno_operator.controllers.planning.ports import READ
+from inferno_operator.controllers.planning.proposal import inputs_digest
 from inferno_operator.pages.figures import KeyFigure
-from inferno_operator.resources import Plan, Server
+from inferno_operator.resources import (
+    Certificate,
+    LastOptimization,
+    Optimizer,
+    Plan,
+    PlanStep,
+    Server,
+    moved,
+)
+from inferno_operator.resources.conditions import READY
 from inferno_operator.resources.observation import Observation, readable
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.comparison import Comparison, compare, served
+from inferno_optimizer.explain.options import next_best
+from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Solution
+from inferno_optimizer.system import Role
+
+TITLE = "Could cost less by"
+
+MOST_STEPS = 200
+"""Most steps whose alternatives are computed: those with the largest change of cost."""
 
 PROOF = (
     "Objective: the change of cost and a penalty for each move, which plans make as small as"
@@ -50,6 +73,98 @@ ON_OWN_PAGES = ("BATCH", "CLASS", "DESIRED COST")
 
 FAILED, APPROVED = "Failed", "Approved"
 """Phases of a Plan: it could not be carried out; somebody let it pass."""
+
+
+def could_cost_less(
+    proof: Certificate | None, money: Money, time: datetime | None = None
+) -> KeyFigure:
+    """How far a plan may be from the best one, as its certificate says; None: there is no plan.
+
+    `time` is when the plan was made.
+    """
+    if proof is None:
+        return KeyFigure(TITLE, "-", "no plan was made yet")
+    if proof.objective is None or proof.bound is None:
+        return KeyFigure(TITLE, "-", f"the solver {proof.solver} proves no bound")
+    less = money.amount(max(proof.objective - proof.bound, 0.0))
+    inputs = f"the inputs of {time:%H:%M} UTC" if time else "the load it serves"
+    return KeyFigure(TITLE, less, f"{money.rate} at most, proven for {inputs}")
+
+
+def could_cost_less_now(
+    observations: Sequence[Observation], last: LastOptimization | None, money: Money
+) -> KeyFigure:
+    """How far the last plan may be from the best one, unless its inputs have changed since."""
+    if last is None:
+        return could_cost_less(None, money)
+    if any(_changes_since(observations, last)):
+        old = f"inputs changed since the proof of {last.time:%H:%M} UTC"
+        return KeyFigure(TITLE, "-", f"not known: {old}")
+    return could_cost_less(last.certificate, money, last.time)
+
+
+def _changes_since(observations: Sequence[Observation], last: LastOptimization) -> Iterator[bool]:
+    """Yield whether inputs were added, changed or deleted since an optimization, where it shows."""
+    inputs = [o for o in observations if o.kind in READ]
+    yield sum(o.kind is Server for o in inputs) != last.servers
+    for observation in inputs:
+        resource = observation.resource
+        born = resource.metadata.creation_timestamp if resource else None
+        yield born is not None and born > last.time
+        if isinstance(resource, Server):
+            yield _has_other_load(resource)
+        else:
+            ready = observation.status.condition(READY)
+            seen = ready.observed_generation if ready else None
+            yield seen is not None and observation.generation > seen
+    resources, plans = readable(observations), in_order(observations)
+    if plans and plans[0].spec.certificate == last.certificate:
+        names = {r.metadata.name: r for r in resources if isinstance(r, Optimizer)}
+        optimizer = names.get(plans[0].spec.optimizer)
+        digest = plans[0].spec.inputs_digest
+        yield optimizer is not None and inputs_digest(resources, optimizer) != digest
+
+
+def _has_other_load(server: Server) -> bool:
+    """Whether the load is another one than was decided for, beyond the tolerance of Plans."""
+    current, desired = server.spec.current_alloc, server.spec.desired_alloc
+    if not (current and current.load and desired and desired.load):
+        return False
+    return bool(moved(desired.load, current.load))
+
+
+def alternatives_of(plan: Plan, servers: Iterable[Server]) -> Mapping[str, Alternative]:
+    """The next best of the steps of a Plan, by name of the Server.
+
+    A Plan names the objects, and its inputs the servers: the objects have both names. Nothing is
+    known of Servers that are gone, and where the inputs were left out.
+    """
+    system = inputs_of(plan)
+    if system is None:
+        return {}
+    names = {server.metadata.name: server.spec.name for server in servers}
+    steps = {names[s.server]: s for s in plan.spec.steps[:MOST_STEPS] if s.server in names}
+    found = next_best(system, {name: _accelerator(step) for name, step in steps.items()})
+    catalogue = Catalogue(system)
+    models = {server.name: server.model for server in system.servers}
+    return {
+        steps[name].server: Alternative(
+            option.placement, option.cost - _cost(catalogue, models[name], steps[name])
+        )
+        for name, option in found.items()
+    }
+
+
+def _accelerator(step: PlanStep) -> str:
+    return step.after[0].accelerator if step.after else ""
+
+
+def _cost(catalogue: Catalogue, model: str, step: PlanStep) -> float:
+    """Cost of what a step decides [cents/hour]."""
+    return sum(
+        part.replicas * catalogue.unit_cost(model, part.accelerator, Role(part.role))
+        for part in step.after
+    )
 
 
 def next_view(
