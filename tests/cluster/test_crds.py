@@ -1,5 +1,6 @@
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from inferno_operator.resources import (
 )
 from tests.controlplane import ControlPlane
 from tests.controlplane.errors import ApiError
+from tests.controlplane.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
@@ -313,3 +315,119 @@ def test_the_conditions_of_two_writers_are_merged_by_type(
     conditions = control_plane.get("servers", "chat", namespace)["status"]["conditions"]
 
     assert {item["type"] for item in conditions} == {"Ready", "Allocated"}
+
+
+CARDS = {"name": "A", "type": "A100", "multiplicity": 2, "cost": 40}
+ON_A = {"acc": "A", "accCount": 2, "alpha": 9, "beta": 1, "maxBatchSize": 8, "atTokens": 256}
+ON_B = {**ON_A, "acc": "B"}
+STEPS = {"stepParms": {"alpha": 9, "kappa": 0, "delta": 0}}
+PREFILL = {**{k: v for k, v in ON_A.items() if k not in ("alpha", "beta")}, **STEPS}
+MODEL = {"name": "M", "data": [ON_A, ON_B]}
+
+NEW_ACCELERATOR = "as replicas run on these cards: make a new Accelerator"
+
+
+def refusal(control_plane: ControlPlane, namespace: str, kind: str, spec: Manifest) -> str:
+    """What the API server says against the change of an object; "" if it takes it."""
+    try:
+        control_plane.patch(kind, "x", {"spec": spec}, namespace)
+    except ApiError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("change", [{"type": "H100"}, {"multiplicity": 1}], ids=str)
+def test_the_cards_of_an_accelerator_do_not_change(
+    control_plane: ControlPlane, namespace: str, change: Manifest
+) -> None:
+    create(control_plane, namespace, manifest("Accelerator", "x", spec=CARDS))
+
+    said = refusal(control_plane, namespace, "accelerators", change)
+
+    assert f"type and multiplicity do not change, {NEW_ACCELERATOR}" in said
+    assert not refusal(control_plane, namespace, "accelerators", {"cost": 41, "name": "B"})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [[{**ON_A, "accCount": 4}, ON_B], [ON_B, {**ON_A, "accCount": 4}], [{**ON_B, "accCount": 1}]],
+    ids=["changed", "moved and changed", "changed, and the other one removed"],
+)
+def test_the_accelerators_of_a_replica_do_not_change(
+    control_plane: ControlPlane, namespace: str, data: list[Manifest]
+) -> None:
+    create(control_plane, namespace, manifest("Model", "x", spec=MODEL))
+
+    said = refusal(control_plane, namespace, "models", {"data": data})
+
+    assert f"accCount does not change, {NEW_ACCELERATOR}" in said
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [ON_B, ON_A],
+        [ON_B],
+        [{**ON_A, "alpha": 8}, ON_B],
+        [ON_A, {**PREFILL, "role": "Prefill", "accCount": 8}],
+        [ON_A, ON_B, {**ON_A, "acc": "4xA", "accCount": 1}],
+    ],
+    ids=["order", "removed", "other times", "another role", "a new accelerator"],
+)
+def test_all_else_of_performance_data_changes(
+    control_plane: ControlPlane, namespace: str, data: list[Manifest]
+) -> None:
+    create(control_plane, namespace, manifest("Model", "x", spec=MODEL))
+
+    assert not refusal(control_plane, namespace, "models", {"data": data})
+
+
+def test_data_that_were_removed_come_back_as_new_ones(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """CEL compares an item with the one of the same `acc` and `role` that it replaces, if any."""
+    create(control_plane, namespace, manifest("Model", "x", spec=MODEL))
+
+    assert not refusal(control_plane, namespace, "models", {"data": [ON_B]})
+    assert not refusal(
+        control_plane, namespace, "models", {"data": [ON_B, {**ON_A, "accCount": 4}]}
+    )
+
+
+def test_a_model_of_the_version_before_is_read_and_written(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """It has data for an accelerator twice, and a writer that knows fields of before."""
+    data = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/data"
+    gone = ("x-kubernetes-list-type", "x-kubernetes-list-map-keys")
+    before = [{"op": "remove", "path": f"{data}/{field}"} for field in gone]
+    before += [{"op": "remove", "path": f"{data}/items/x-kubernetes-validations"}]
+    twice = manifest("Model", "x", spec={"name": "M", "data": [ON_A, {**ON_A, "alpha": 8}]})
+    patch = ("--type=json", "--patch", json.dumps(before))
+    assert _refused(control_plane, namespace, twice)
+    control_plane.kubectl("patch", "crd", f"models.{GROUP}", *patch)
+    try:
+        taken = partial(_refused, control_plane, namespace, twice)
+        wait_until(taken, lambda is_refused: not is_refused, "the definition of before is served")
+    finally:
+        control_plane.install_crds(ROOT / "crds")
+    other = manifest("Model", "y", spec=twice["spec"])
+    refused = partial(_refused, control_plane, namespace, other)
+    wait_until(refused, bool, "the new definition is served")
+
+    status = {"conditions": [condition("Ready", "Valid")]}
+    old = {**status, "replicaCards": [{"acc": "A", "accCount": 2}], "performance": [ON_A]}
+    written = control_plane.patch("models", "x", {"status": old}, namespace, "status")
+
+    assert written["status"] == {"active": False, **status}
+    assert parse({**written, "status": old}).status.to_json() == status
+    assert not refusal(control_plane, namespace, "models", {"calibrate": "Off"})
+
+
+def _refused(control_plane: ControlPlane, namespace: str, made: Manifest) -> bool:
+    """Whether the API server refuses an object because items have the same key."""
+    try:
+        create(control_plane, namespace, made)
+    except ApiError as error:
+        return "Duplicate value" in str(error)
+    return False

@@ -29,8 +29,9 @@ class Guard(Part):
     300."""
     max_decrease_percent: Percent | None = None
     """Largest share of the replicas that serve that a Server loses within the window [%]; absent
-    means 50, 100 no limit. One replica may always go. Plans that take more are carried out in
-    steps, unless a person approves them or a more important Server needs the cards."""
+    means 50, 100 no limit. One replica may always go, but the last one under load waits for
+    approval. Plans that take more are carried out in steps, unless a person approves them or a more
+    important Server needs the cards."""
 
     max_cost_increase_percent: Annotated[Number | None, Field(ge=0)] = None
     """Largest increase of the cost of all Servers [%]; absent means no limit."""

@@ -16,6 +16,7 @@ from inferno_operator.controllers.planning.updates import (
     plan_troubles,
     plan_updates,
 )
+from inferno_operator.resources import Optimizer
 from inferno_operator.resources.allocation import ServerAllocation
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import readable, still_running
@@ -29,6 +30,7 @@ from tests.unit.operator.objects import (
     accelerator,
     born,
     capacity,
+    guarded,
     is_cleared,
     manifest,
     model,
@@ -341,6 +343,43 @@ def test_bad_news_of_the_other_kinds_is_told_once() -> None:
     bad = accelerator(cost=-1)
 
     assert not news(plan(carried_out(bad, plan(bad)["a"]))["a"])
+
+
+HELD = {"acc": "A", "role": "Both", "accCount": 1, "type": "T", "multiplicity": 1}
+
+OF_BEFORE: dict[str, Manifest] = {
+    "a": {"type": "T", "multiplicity": 1},
+    "m": {"replicaCards": [HELD], "performance": [performance()]},
+    "s": {"replicaCards": [{"model": "M", **HELD}], "lastAccelerator": "A"},
+}
+"""Statuses with the fields of the version before, by name of the object."""
+
+
+@pytest.mark.parametrize("name", OF_BEFORE)
+def test_a_status_of_the_version_before_is_read_and_its_old_fields_are_not_written(
+    name: str,
+) -> None:
+    subjects = [accelerator(name="a"), model(name="m"), server("S"), service_class(), capacity(4)]
+    old = [{**s, "status": OF_BEFORE.get(s["metadata"]["name"], {})} for s in subjects]
+
+    (read,) = (observed(each) for each in old if each["metadata"]["name"] == name)
+    written = plan(*old)[name].status_at(1, NOW)
+
+    assert (read.resource is not None, read.problem) == (True, "")
+    assert written is not None
+    assert not {"type", "multiplicity", "replicaCards", "performance"} & written.keys()
+    assert name != "s" or written["lastAccelerator"] == "A"
+
+
+def test_an_optimizer_with_limits_of_the_version_before_is_read() -> None:
+    limits = {"maxReplicasDecreasePercent": 10, "maxServedLoadDecreasePercent": 10}
+    with_limits = guarded({**limits, "maxServersChanged": 2})
+
+    found = observed(with_limits).resource
+
+    assert isinstance(found, Optimizer)
+    assert found.spec.guard is not None
+    assert found.spec.guard.max_servers_changed == 2
 
 
 def test_an_object_with_several_problems_names_them_all() -> None:
