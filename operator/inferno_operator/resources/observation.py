@@ -94,6 +94,11 @@ def of_kind(observations: Iterable[Observation], kind: type[Kind]) -> Iterator[O
     return (o for o in observations if is_of(o, kind))
 
 
+def only(kind: type[Kind], resources: Iterable[Resource]) -> Iterator[Kind]:
+    """Yield the resources of one kind."""
+    return (resource for resource in resources if isinstance(resource, kind))
+
+
 def readable(observations: Iterable[Observation]) -> list[Resource]:
     """Return the resources of the observations whose spec is valid."""
     return [o.resource for o in observations if o.resource is not None]

@@ -40,7 +40,7 @@ from inferno_operator.resources import (
 )
 from inferno_operator.resources.conditions import ALLOCATED, READY, WARNINGS, Verdict
 from inferno_operator.resources.objects import Key, Manifest, Now, kind_of
-from inferno_operator.resources.observation import Observation, readable
+from inferno_operator.resources.observation import Observation, only, readable
 from inferno_operator.runtime.cache import ObjectDifference, generation_of
 from inferno_operator.runtime.finalizers import FINALIZER, clean_up, hold, release
 from inferno_operator.runtime.informer import Area
@@ -315,7 +315,7 @@ def check_names(observations: Iterable[Observation]) -> Iterator[Update]:
     resources = [
         r for r in readable(all_objects) if not isinstance(r, Capacity)
     ]  # may be uncounted
-    servers = tuple(named_only(resource) for resource in resources if isinstance(resource, Server))
+    servers = tuple(map(named_only, only(Server, resources)))
     snapshot = build_system(resources)
     taken = {id(resource): p for resource, p in snapshot.excluded if p.field in TAKEN}
     catalogue = Catalogue(replace(snapshot.system, servers=servers))

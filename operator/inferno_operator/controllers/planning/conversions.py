@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import timedelta
 from math import inf
-from typing import TypeVar
 
 from inferno_operator.controllers.planning.allocations import allocation_of, placed_current
 from inferno_operator.resources import (
@@ -16,7 +15,6 @@ from inferno_operator.resources import (
     OptimizerParameters,
     PerformanceData,
     PrefillParms,
-    Resource,
     Server,
     ServerAllocation,
     ServiceClass,
@@ -31,8 +29,6 @@ from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.surplus import payback_s
 from inferno_optimizer.system import LOWEST_PRIORITY
 from inferno_optimizer.validation import Problem
-
-Kind = TypeVar("Kind", bound=Resource)
 
 ObjectName = tuple[str, ...]
 """What identifies an object that Servers name."""
@@ -325,11 +321,6 @@ def _steps(steps: StepParms) -> core.StepParameters:
         min_output_tokens=steps.min_out_tokens,
         max_output_tokens=steps.max_out_tokens,
     )
-
-
-def only(kind: type[Kind], resources: Iterable[Resource]) -> Iterator[Kind]:
-    """The resources of one kind."""
-    return (resource for resource in resources if isinstance(resource, kind))
 
 
 def convert_accelerator(resource: Accelerator) -> core.Accelerator:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from inferno_operator.controllers.planning.allocations import placements
 from inferno_operator.resources import Resource, Server, ServerAllocation
+from inferno_operator.resources.observation import only
 from inferno_optimizer import system as core
 from inferno_optimizer.sizing.moves import outgrows
 from inferno_optimizer.solution import Solution
@@ -149,8 +150,7 @@ class Memory:
 
 def calm_servers(resources: Iterable[Resource]) -> list[Server]:
     """Return the Servers whose plans are to be calm: with measured loads, or replicas that move."""
-    servers = (resource for resource in resources if isinstance(resource, Server))
-    return [server for server in servers if server.spec.measure or server.names_workloads]
+    return [s for s in only(Server, resources) if s.spec.measure or s.names_workloads]
 
 
 def _goal(server: Server, recent: RecentPlans, planned: core.Server) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from inferno_operator.controllers.planning.ports import SystemOptimizer
 from inferno_operator.resources import Resource, Server
+from inferno_operator.resources.observation import only
 from inferno_operator.resources.workload_kinds import kind_of_workload
 from inferno_optimizer.placement import Demand, Node, ServerAccelerator, most_cards, unplaced
 from inferno_optimizer.sizing.cases import Catalogue
@@ -49,9 +50,7 @@ class Nodes:
 
 def spanning(resources: Iterable[Resource]) -> frozenset[ServerAccelerator]:
     """Return the servers and accelerators whose replicas may be several pods."""
-    return frozenset(
-        key for resource in resources if isinstance(resource, Server) for key in _spanning(resource)
-    )
+    return frozenset(key for server in only(Server, resources) for key in _spanning(server))
 
 
 def _spanning(server: Server) -> Iterator[ServerAccelerator]:

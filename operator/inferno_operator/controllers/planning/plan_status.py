@@ -174,7 +174,12 @@ def _count(number: int, noun: str) -> str:
 
 
 def finished(
-    observation: Observation, phase: Phase, reason: str, message: str, now: datetime, by: str = ""
+    observation: Observation,
+    phase: Phase,
+    reason: str,
+    message: str,
+    now: datetime,
+    by: str = "",
 ) -> Update:
     """Return the update of a Plan that is not carried out, or not to its end."""
     verdict = Verdict(CARRIED_OUT, holds=False, reason=reason, message=message)

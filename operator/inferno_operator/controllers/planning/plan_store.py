@@ -11,9 +11,9 @@ from inferno_operator.controllers.planning.proposal import (
     spec_manifest,
 )
 from inferno_operator.controllers.planning.updates import Update
-from inferno_operator.resources import API_VERSION, Optimizer, Plan
+from inferno_operator.resources import API_VERSION, Optimizer, Plan, Server
 from inferno_operator.resources.objects import Key, Manifest, Now
-from inferno_operator.resources.observation import Observation, observe
+from inferno_operator.resources.observation import Observation, observe, of_kind, only, readable
 from inferno_operator.runtime.informers import Subscription
 from inferno_operator.runtime.ports import Cluster, FieldManager
 from inferno_operator.runtime.updates import Writer
@@ -52,7 +52,7 @@ class PlanStore:
         """Return why Plans are not known, such as that their kind is not installed."""
         return self._objects.trouble
 
-    async def plans(self, namespace: str) -> Sequence[Observation]:
+    async def plans(self, namespace: str) -> Sequence[Observation[Plan]]:
         """Return the Plans of a namespace that the operator made and that are not being deleted.
 
         The oldest come first.
@@ -64,21 +64,23 @@ class PlanStore:
         """
         return (await self._read(namespace))[0]
 
-    async def strangers(self, namespace: str) -> Sequence[Observation]:
+    async def strangers(self, namespace: str) -> Sequence[Observation[Plan]]:
         """Return the other Plans of a namespace: somebody else made them, or none can read them."""
         return (await self._read(namespace))[1]
 
-    async def _read(self, namespace: str) -> tuple[list[Observation], list[Observation]]:
+    async def _read(
+        self, namespace: str
+    ) -> tuple[list[Observation[Plan]], list[Observation[Plan]]]:
         """Return the Plans that the operator made, the oldest first, and the others."""
         await self._objects.complete(PATIENCE_SECONDS)
         seal = Seal(await self._key())
-        ours: list[tuple[object, Observation]] = []
-        others: list[Observation] = []
-        for observation in self._objects.observations(PLAN, namespace):
+        ours: list[tuple[object, Observation[Plan]]] = []
+        others: list[Observation[Plan]] = []
+        for observation in of_kind(self._objects.observations(PLAN, namespace), Plan):
             plan = observation.resource
             if observation.deleted is not None:
                 continue
-            if isinstance(plan, Plan) and self._made(plan, seal):
+            if plan and self._made(plan, seal):
                 ours.append((plan.order, observation))
             else:
                 others.append(observation)
@@ -91,14 +93,14 @@ class PlanStore:
 
     def history(self, namespace: str) -> Mapping[str, int]:
         """Return how many finished Plans each Optimizer of a namespace keeps."""
-        optimizers = (o.resource for o in self._objects.observations(OPTIMIZER, namespace))
-        return {o.metadata.name: o.spec.history for o in optimizers if isinstance(o, Optimizer)}
+        optimizers = readable(self._objects.observations(OPTIMIZER, namespace))
+        return {o.metadata.name: o.spec.history for o in only(Optimizer, optimizers)}
 
-    def servers(self, namespace: str) -> Iterator[Observation]:
+    def servers(self, namespace: str) -> Iterator[Observation[Server]]:
         """Return the Servers of a namespace as the watch has shown them; it may be behind."""
-        return self._objects.observations(SERVER, namespace)
+        return of_kind(self._objects.observations(SERVER, namespace), Server)
 
-    async def create(self, optimizer: Optimizer, proposal: Proposal) -> Observation:
+    async def create(self, optimizer: Optimizer, proposal: Proposal) -> Observation[Plan]:
         """Create and sign a Plan that is deleted together with its Optimizer."""
         key = Key(optimizer.metadata.namespace, await self._name(optimizer))
         owner = {
@@ -115,16 +117,16 @@ class PlanStore:
         manifest = {**header, "spec": {**spec_manifest(proposal.spec), "signature": signature}}
         return self._written(await self._cluster.apply(PLAN, manifest, FieldManager.DECISIONS))
 
-    async def write(self, observation: Observation, update: Update) -> Observation:
+    async def write(self, observation: Observation[Plan], update: Update) -> Observation[Plan]:
         """Write the status of a Plan, and return the Plan after the write."""
         manifest = await self._writer.write(update)
         return observation if manifest is None else self._written(manifest)
 
-    async def delete(self, observation: Observation) -> None:
+    async def delete(self, observation: Observation[Plan]) -> None:
         """Delete a Plan."""
         await self._cluster.delete(observation.reference)
 
-    def _written(self, manifest: Manifest) -> Observation:
+    def _written(self, manifest: Manifest) -> Observation[Plan]:
         self._objects.written(PLAN, manifest, echo=True)
         return observe(Plan, manifest)
 

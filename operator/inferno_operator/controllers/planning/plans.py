@@ -63,6 +63,7 @@ from inferno_operator.resources.objects import Key, Now
 from inferno_operator.resources.observation import (
     Observation,
     observe,
+    only,
     readable,
     still_running,
 )
@@ -90,7 +91,7 @@ class Next:
 
 
 def next_of(
-    observation: Observation,
+    observation: Observation[Plan],
     plan: Plan,
     optimizer: Optimizer,
     objects: Iterable[Observation],
@@ -107,7 +108,9 @@ def next_of(
     return Next(status.waiting(observation, hold, absent), again_after=left)
 
 
-def _answered(observation: Observation, plan: Plan, approval: Approval, now: datetime) -> Next:
+def _answered(
+    observation: Observation[Plan], plan: Plan, approval: Approval, now: datetime
+) -> Next:
     """Decide what to do with a Plan that a person approved or rejected."""
     by = approval.by or SOMEBODY
     if approval.digest != plan.spec.digest:
@@ -124,14 +127,16 @@ def _answered(observation: Observation, plan: Plan, approval: Approval, now: dat
     return Next(by=by)
 
 
-def written(observation: Observation, plan: Plan, mode: str, by: str, now: datetime) -> Update:
+def written(
+    observation: Observation[Plan], plan: Plan, mode: str, by: str, now: datetime
+) -> Update:
     """Return the status of a Plan whose decisions are written on the Servers."""
     if mode == "Recommend":
         return status.recommended(observation, by, plan.spec.totals.servers, now)
     return status.acting(observation, by, Arrivals(0, plan.spec.totals.servers))
 
 
-def replaced(plans: Sequence[Observation]) -> Iterator[tuple[Observation, str]]:
+def replaced(plans: Sequence[Observation[Plan]]) -> Iterator[tuple[Observation[Plan], str]]:
     """Yield the Plans that a newer one supersedes, with the name of the newer one.
 
     A Plan that waits is superseded by any newer one, a Plan that is being carried out only by
@@ -139,21 +144,23 @@ def replaced(plans: Sequence[Observation]) -> Iterator[tuple[Observation, str]]:
     """
     for place, observation in enumerate(plans):
         plan = observation.resource
-        if not isinstance(plan, Plan) or plan.is_finished:
+        if plan is None or plan.is_finished:
             continue
         newer = [o for o in plans[place + 1 :] if plan.status.phase != "Acting" or _has_acted(o)]
         if newer:
             yield observation, newer[-1].reference.key.name
 
 
-def _has_acted(observation: Observation) -> bool:
+def _has_acted(observation: Observation[Plan]) -> bool:
     plan = observation.resource
-    return isinstance(plan, Plan) and plan.status.phase in ("Acting", "Done", "Written")
+    return plan is not None and plan.status.phase in ("Acting", "Done", "Written")
 
 
 def pruned(
-    plans: Sequence[Observation], strangers: Sequence[Observation], history: Mapping[str, int]
-) -> Iterator[Observation]:
+    plans: Sequence[Observation[Plan]],
+    strangers: Sequence[Observation[Plan]],
+    history: Mapping[str, int],
+) -> Iterator[Observation[Plan]]:
     """Yield the finished Plans beyond the history of their Optimizer, the oldest first.
 
     Strangers, which the operator did not make, go before all others.
@@ -163,12 +170,12 @@ def pruned(
         yield from own[: max(len(own) - kept, 0)]
 
 
-def _is_finished_of(observation: Observation, optimizer: str) -> bool:
+def _is_finished_of(observation: Observation[Plan], optimizer: str) -> bool:
     plan = observation.resource
-    return isinstance(plan, Plan) and plan.is_finished and plan.spec.optimizer == optimizer
+    return plan is not None and plan.is_finished and plan.spec.optimizer == optimizer
 
 
-def arrivals(plan: Plan, servers: Iterable[Observation]) -> Arrivals:
+def arrivals(plan: Plan, servers: Iterable[Observation[Server]]) -> Arrivals:
     """Return which Servers of a Plan run what was decided, and which the operator does not scale.
 
     Nothing is awaited for the latter: those that name no workloads, or are only published.
@@ -183,15 +190,13 @@ def arrivals(plan: Plan, servers: Iterable[Observation]) -> Arrivals:
     return Arrivals(len(scaled) - len(others), len(changed), others, gone, unscaled)
 
 
-def _is_scaled(observation: Observation) -> bool:
+def _is_scaled(observation: Observation[Server]) -> bool:
     """Whether the operator scales a Server."""
     server = observation.resource
-    return (
-        isinstance(server, Server) and server.names_workloads and server.spec.actuation != "Publish"
-    )
+    return server is not None and server.names_workloads and server.spec.actuation != "Publish"
 
 
-def _lag(observation: Observation) -> str:
+def _lag(observation: Observation[Server]) -> str:
     """Return what a Server waits for, "" if for nothing."""
     name, actuated = observation.reference.key.name, observation.status.condition(ACTUATED)
     if actuated is None or actuated.observed_generation != observation.generation:
@@ -284,7 +289,7 @@ def additions(optimization: Optimization, proposal: Proposal, now: datetime) -> 
     """
     catalogue = Catalogue(optimization.snapshot.system)
     resources = readable(optimization.observations)
-    servers = {r.metadata.name: r for r in resources if isinstance(r, Server)}
+    servers = {s.metadata.name: s for s in only(Server, resources)}
     adding = [d for d in proposal.decisions if _only_adds(d)]
     adding.sort(key=lambda d: (priority_of(servers[d.server], catalogue), d.server))
     if not optimization.optimizer.spec.data.optimizer.unlimited:
@@ -380,11 +385,11 @@ class PlanApprover:
         if permission.plan is not None and permission.afterwards is not None:
             await self._store.write(permission.plan, permission.afterwards)
 
-    async def _withdraw(self, plans: Sequence[Observation], optimizer: Optimizer) -> None:
+    async def _withdraw(self, plans: Sequence[Observation[Plan]], optimizer: Optimizer) -> None:
         """Finish the Plans that wait, as nothing is to be changed any more."""
         for observation in plans:
             plan = observation.resource
-            if not isinstance(plan, Plan) or not is_of(plan, optimizer):
+            if plan is None or not is_of(plan, optimizer):
                 continue
             if plan.status.phase == "Proposed":
                 why = "a newer optimization changes nothing"
@@ -393,11 +398,11 @@ class PlanApprover:
                 )
 
     def _known(
-        self, plans: Sequence[Observation], proposal: Proposal, optimization: Optimization
-    ) -> Observation | None:
+        self, plans: Sequence[Observation[Plan]], proposal: Proposal, optimization: Optimization
+    ) -> Observation[Plan] | None:
         """Return the newest Plan, if it is not finished and is what was decided now."""
         plan = plans[-1].resource if plans else None
-        if not isinstance(plan, Plan) or plan.is_finished:
+        if plan is None or plan.is_finished:
             return None
         if not is_of(plan, optimization.optimizer):
             return None
@@ -410,11 +415,11 @@ class PlanApprover:
         return plans[-1] if waits and is_close(plan, proposal, resources) else None
 
     def _decided(
-        self, observation: Observation, optimization: Optimization, proposal: Proposal
+        self, observation: Observation[Plan], optimization: Optimization, proposal: Proposal
     ) -> Permission:
         """Return what may be written of a Plan."""
         plan, optimizer, now = observation.resource, optimization.optimizer, self._now()
-        if not isinstance(plan, Plan):
+        if plan is None:
             raise RejectedError(f"{observation.reference}: {observation.problem}")
         is_acting = plan.status.phase == "Acting"
         objects = optimization.observations
@@ -432,11 +437,11 @@ class PlanApprover:
 
 
 def _rejected(
-    plans: Sequence[Observation], proposal: Proposal, optimization: Optimization
+    plans: Sequence[Observation[Plan]], proposal: Proposal, optimization: Optimization
 ) -> str | None:
     """Return the name of the newest Plan, if a person rejected what is proposed again."""
     plan = plans[-1].resource if plans else None
-    if not isinstance(plan, Plan) or plan.status.phase != "Rejected":
+    if plan is None or plan.status.phase != "Rejected":
         return None
     if not is_of(plan, optimization.optimizer):
         return None
@@ -580,7 +585,7 @@ class _Steps:
 
     failed: bool = False
 
-    async def take(self, step: Awaitable[Result], observation: Observation) -> Result | None:
+    async def take(self, step: Awaitable[Result], observation: Observation[Plan]) -> Result | None:
         """Take a step of a Plan; a failure is logged."""
         try:
             return await step
@@ -592,7 +597,7 @@ class _Steps:
         return None
 
 
-async def _dismiss(observation: Observation, context: PlanContext) -> None:
+async def _dismiss(observation: Observation[Plan], context: PlanContext) -> None:
     """Finish a Plan that the operator did not make, or cannot read."""
     before = observation.status
     if isinstance(before, PlanStatus) and before.phase in FINISHED:
@@ -602,10 +607,10 @@ async def _dismiss(observation: Observation, context: PlanContext) -> None:
     await context.store.write(observation, update(observation, context.now()))
 
 
-async def _advance(observation: Observation, context: PlanContext) -> float | None:
+async def _advance(observation: Observation[Plan], context: PlanContext) -> float | None:
     """Take the next step of a Plan; returns the seconds until the one after it, if known."""
     plan = observation.resource
-    if not isinstance(plan, Plan) or plan.is_finished:
+    if plan is None or plan.is_finished:
         return None
     if plan.status.phase == "Acting":
         return await _follow(observation, plan, context)
@@ -628,11 +633,11 @@ async def _optimizer(plan: Plan, context: PlanContext) -> Optimizer | None:
     except GoneError:
         return None
     optimizer = observation.resource
-    return optimizer if isinstance(optimizer, Optimizer) and is_of(plan, optimizer) else None
+    return optimizer if optimizer and is_of(plan, optimizer) else None
 
 
 async def _carry_out(
-    observation: Observation,
+    observation: Observation[Plan],
     plan: Plan,
     optimizer: Optimizer,
     following: Next,
@@ -651,7 +656,7 @@ async def _carry_out(
 
 async def _carry_out_with(
     objects: Sequence[Observation],
-    observation: Observation,
+    observation: Observation[Plan],
     plan: Plan,
     optimizer: Optimizer,
     following: Next,
@@ -673,7 +678,7 @@ async def _carry_out_with(
 
 
 def _checked(
-    observation: Observation,
+    observation: Observation[Plan],
     plan: Plan,
     optimizer: Optimizer,
     objects: Sequence[Observation],
@@ -694,7 +699,7 @@ def _checked(
         return status.finished(observation, "Failed", "Contradiction", wrong, now)
     system = build_system(resources, optimizer).system
     cards, catalogue = plan.spec.totals.cards, Catalogue(system)
-    servers = [*(r for r in resources if isinstance(r, Server)), *still_running(objects)]
+    servers = [*only(Server, resources), *still_running(objects)]
     needed = [] if system.options.unlimited else cards_then(decisions, servers, catalogue)
     missing = missing_cards([*cards, *needed], system.capacity)
     if change := moved_load(decisions, resources) or missing:
@@ -713,7 +718,9 @@ def _decisions(
     yield from (d.update(servers[d.server], name) for d in decisions if d.server in servers)
 
 
-async def _write(observation: Observation, updates: Sequence[Update], context: PlanContext) -> None:
+async def _write(
+    observation: Observation[Plan], updates: Sequence[Update], context: PlanContext
+) -> None:
     """Write the updates of a Plan; objects that have them already stay as they are.
 
     Raises
@@ -729,7 +736,7 @@ async def _write(observation: Observation, updates: Sequence[Update], context: P
         raise
 
 
-async def _follow(observation: Observation, plan: Plan, context: PlanContext) -> float | None:
+async def _follow(observation: Observation[Plan], plan: Plan, context: PlanContext) -> float | None:
     """Note how many Servers run what a Plan decided; returns the seconds until another look."""
     arrived = arrivals(plan, context.store.servers(plan.metadata.namespace))
     if arrived.is_complete:  # a Server of before the decision looks as if it ran it

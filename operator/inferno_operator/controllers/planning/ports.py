@@ -165,7 +165,7 @@ class Permission:
 
     updates: Sequence[Update]
     message: str = ""
-    plan: Observation | None = None
+    plan: Observation[Plan] | None = None
     afterwards: Update | None = None
 
 

@@ -61,7 +61,7 @@ from inferno_operator.resources import (
 )
 from inferno_operator.resources.conditions import ALLOCATED, Verdict
 from inferno_operator.resources.objects import Key, Manifest
-from inferno_operator.resources.observation import Observation, readable
+from inferno_operator.resources.observation import Observation, only, readable
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Reason
@@ -399,7 +399,7 @@ def moved_load(decisions: Iterable[StoredDecision], resources: Iterable[Resource
 
     Servers that are not measured have their load in the digest.
     """
-    servers = {r.metadata.name: r for r in resources if isinstance(r, Server)}
+    servers = {s.metadata.name: s for s in only(Server, resources)}
     for decision in decisions:
         server = servers.get(decision.server)
         if server is None or server.spec.measure is None or decision.load is None:
@@ -469,7 +469,7 @@ def totals_of(
     cards
         The cards that all Servers take then.
     """
-    servers = [resource for resource in resources if isinstance(resource, Server)]
+    servers = [*only(Server, resources)]
     costs = {s.metadata.name: cost_of(standing(s, catalogue)) for s in servers}
     before = sum(costs.values())
     change = sum(cost_of(d.after) - costs.get(d.server, d.cost_before) for d in decisions)

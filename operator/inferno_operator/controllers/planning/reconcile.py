@@ -107,7 +107,7 @@ async def _reconcile(key: Key, context: Context, *, is_urgent: bool) -> Reconcil
         return ReconcileResult.FAILED
 
 
-async def _release(observation: Observation, context: Context) -> ReconcileResult:
+async def _release(observation: Observation[Optimizer], context: Context) -> ReconcileResult:
     """Remove the finalizer from a deleted Optimizer, or write on it why that must wait."""
     try:
         await release([observation], context.cluster)
@@ -117,10 +117,12 @@ async def _release(observation: Observation, context: Context) -> ReconcileResul
     return ReconcileResult.SETTLED
 
 
-async def _others(observation: Observation, context: Context) -> list[Observation]:
+async def _others(
+    observation: Observation[Optimizer], context: Context
+) -> list[Observation[Optimizer]]:
     """Return all Optimizers of the namespace, if this one is to optimize; else none."""
     resource = observation.resource
-    if not isinstance(resource, Optimizer):
+    if resource is None:
         return []
     if resource.spec.interval is None and not resource.spec.optimize:
         return []
@@ -129,7 +131,7 @@ async def _others(observation: Observation, context: Context) -> list[Observatio
 
 
 async def _attempt(
-    observation: Observation, step: ScheduleStep, optimizer: Optimizer, context: Context
+    observation: Observation[Optimizer], step: ScheduleStep, optimizer: Optimizer, context: Context
 ) -> ReconcileResult:
     """Optimize, or write on the Optimizer why that failed."""
     key = observation.reference.key
@@ -148,7 +150,7 @@ async def _attempt(
 
 
 async def _optimize(
-    observation: Observation, step: ScheduleStep, optimizer: Optimizer, context: Context
+    observation: Observation[Optimizer], step: ScheduleStep, optimizer: Optimizer, context: Context
 ) -> None:
     """Observe, solve, propose, write what may be written, and report; then clear the request.
 
@@ -255,7 +257,9 @@ async def clear_request(reference: Reference, cluster: Cluster) -> None:
     await cluster.merge(reference.kind, manifest, FieldManager.DECISIONS)
 
 
-async def _write_status(observation: Observation, update: Update, writer: Writer) -> Observation:
+async def _write_status(
+    observation: Observation[Optimizer], update: Update, writer: Writer
+) -> Observation[Optimizer]:
     """Write the Optimizer's status; `StaleError` if its spec changed since it was read."""
     manifest = await writer.write(update)
     if manifest is None:
@@ -265,7 +269,7 @@ async def _write_status(observation: Observation, update: Update, writer: Writer
     return written
 
 
-def _must_be_same(observation: Observation, newest: Observation) -> None:
+def _must_be_same(observation: Observation[Optimizer], newest: Observation) -> None:
     """Raise `StaleError` if the Optimizer is not as it was when the optimization began.
 
     A person may have deleted it or set its mode to Approve: then nothing is written any more.
@@ -276,8 +280,8 @@ def _must_be_same(observation: Observation, newest: Observation) -> None:
 
 
 def next_step(
-    observation: Observation,
-    others: Iterable[Observation],
+    observation: Observation[Optimizer],
+    others: Iterable[Observation[Optimizer]],
     now: datetime,
     *,
     is_urgent: bool = False,
@@ -296,7 +300,7 @@ def next_step(
         Whether an Optimizer with an interval does not wait for it.
     """
     resource = observation.resource
-    if not isinstance(resource, Optimizer):
+    if resource is None:
         return ScheduleStep(status.unreadable(observation))
     other = rival(observation, others)
     if other is not None:
@@ -310,7 +314,7 @@ def next_step(
     return ScheduleStep(status.working(observation), resource, interval, interval)
 
 
-def seconds_until_due(observation: Observation, now: datetime) -> float | None:
+def seconds_until_due(observation: Observation[Optimizer], now: datetime) -> float | None:
     """Return the seconds until an optimization is due; None if none is requested.
 
     A request by `spec.optimize` does not wait for the interval; the next interval begins after
@@ -318,7 +322,7 @@ def seconds_until_due(observation: Observation, now: datetime) -> float | None:
     once, as the time since the last one is not known.
     """
     resource, before = observation.resource, observation.status
-    if not isinstance(resource, Optimizer):
+    if resource is None:
         return None
     if resource.spec.optimize:
         return 0.0
@@ -333,14 +337,16 @@ def seconds_until_due(observation: Observation, now: datetime) -> float | None:
     return max(0.0, (due - now).total_seconds())
 
 
-def rival(observation: Observation, others: Iterable[Observation]) -> Optimizer | None:
+def rival(
+    observation: Observation[Optimizer], others: Iterable[Observation[Optimizer]]
+) -> Optimizer | None:
     """Return the oldest Optimizer with an interval, unless it is this one: it alone optimizes.
 
     Two Optimizers would overwrite each other's decisions for the same Servers: a request to one is
     undone at the next interval of the other.
     """
     resources = [o.resource for o in (observation, *others) if o.deleted is None]
-    regular = [r for r in resources if isinstance(r, Optimizer) and r.spec.interval is not None]
+    regular = [r for r in resources if r and r.spec.interval is not None]
     oldest = min(regular, key=lambda r: r.age, default=None)
     own = observation.reference.key.name
     return None if oldest is None or oldest.metadata.name == own else oldest

@@ -14,7 +14,6 @@ from inferno_operator.controllers.planning.conversions import (
     convert_options,
     convert_server,
     count_cards,
-    only,
     profiles,
     roles,
     shared_workloads,
@@ -31,6 +30,7 @@ from inferno_operator.resources import (
     ServerAllocation,
     ServiceClass,
 )
+from inferno_operator.resources.observation import only
 from inferno_optimizer import system as core
 from inferno_optimizer.capacity import cards_of_servers
 from inferno_optimizer.explain.rates import rates

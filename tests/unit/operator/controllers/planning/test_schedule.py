@@ -12,7 +12,9 @@ from inferno_operator.controllers.planning.reconcile import (
     rival,
     seconds_until_due,
 )
+from inferno_operator.resources import Optimizer
 from inferno_operator.resources.objects import Key
+from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import UnavailableError
 from tests.fakes import FakeCluster, FakeOptimizer
@@ -20,7 +22,6 @@ from tests.unit.operator.objects import (
     NOW,
     Manifest,
     born,
-    observed,
     optimizer,
     server,
     system,
@@ -58,13 +59,13 @@ def after(manifest: Manifest, seconds_ago: float) -> Manifest:
     ],
 )
 def test_an_optimizer_is_due_after_its_interval(manifest: Manifest, due: float | None) -> None:
-    assert seconds_until_due(observed(manifest), NOW) == due
+    assert seconds_until_due(observe(Optimizer, manifest), NOW) == due
 
 
 def test_the_oldest_one_with_an_interval_goes_on() -> None:
-    old = observed(regular("old", creationTimestamp=born(1)))
-    young = observed(regular("young", creationTimestamp=born(2)))
-    oldest = observed(optimizer("oldest", creationTimestamp=born(0)))
+    old = observe(Optimizer, regular("old", creationTimestamp=born(1)))
+    young = observe(Optimizer, regular("young", creationTimestamp=born(2)))
+    oldest = observe(Optimizer, optimizer("oldest", creationTimestamp=born(0)))
     everyone = [old, young, oldest]
 
     assert rival(old, everyone) is None
@@ -72,10 +73,11 @@ def test_the_oldest_one_with_an_interval_goes_on() -> None:
 
 
 def test_one_that_goes_is_no_rival() -> None:
-    going = observed(
-        regular("old", creationTimestamp=born(1), deletionTimestamp=born(9), finalizers=["f"])
+    going = observe(
+        Optimizer,
+        regular("old", creationTimestamp=born(1), deletionTimestamp=born(9), finalizers=["f"]),
     )
-    young = observed(regular("young", creationTimestamp=born(2)))
+    young = observe(Optimizer, regular("young", creationTimestamp=born(2)))
 
     assert rival(young, [going, young]) is None
 

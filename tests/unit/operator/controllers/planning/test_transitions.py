@@ -4,11 +4,11 @@ from functools import partial
 
 from inferno_operator.controllers.planning.plans import arrivals
 from inferno_operator.controllers.planning.proposal import spec_manifest
-from inferno_operator.resources import Plan, parse
+from inferno_operator.resources import Plan, Server, parse
+from inferno_operator.resources.observation import observe
 from tests.calls import calls
 from tests.unit.operator import objects
 from tests.unit.operator.controllers.planning.test_proposal import proposed
-from tests.unit.operator.objects import observed
 
 SERVERS = 30
 
@@ -21,7 +21,7 @@ def test_a_plan_that_lists_a_part_of_its_changes_is_followed_by_all_and_unpacked
     listed = {**spec, "steps": spec["steps"][:1], "stepsOmitted": SERVERS - 1}
     plan = parse(objects.manifest("Plan", listed, name="p"))
     assert isinstance(plan, Plan)
-    there = [observed(server) for server in servers[1:]]
+    there = [observe(Server, server) for server in servers[1:]]
 
     first, again = (calls(partial(arrivals, plan, there)) for _ in range(2))
     seen = arrivals(plan, there)
