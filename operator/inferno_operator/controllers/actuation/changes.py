@@ -7,8 +7,8 @@ running: replicas that serve are not removed for replicas that do not.
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from inferno_operator.controllers.actuation.booster_bounds import Write
 from inferno_operator.controllers.actuation.decision import Wanted
-from inferno_operator.controllers.actuation.holders import Write
 from inferno_operator.controllers.actuation.move import Limits, Move
 from inferno_operator.controllers.actuation.reductions import (
     next_time,

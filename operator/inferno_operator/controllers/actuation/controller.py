@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from inferno_operator.controllers.actuation.decision import OPTIMIZER, is_change_of_mode
 from inferno_operator.controllers.actuation.index import ServerIndex
-from inferno_operator.controllers.actuation.recommendation import OPTIMIZER, is_change_of_mode
 from inferno_operator.controllers.actuation.reconcile import Context, SuppliesOf, reconcile
 from inferno_operator.controllers.actuation.release import SERVER, reference_of
 from inferno_operator.controllers.actuation.serving_pods import ServingPods

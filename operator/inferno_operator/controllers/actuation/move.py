@@ -9,8 +9,7 @@ slowly, see `way_down`, and what stays carries the measured load, where rates ar
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from inferno_operator.controllers.actuation.booster_roles import role_problem
-from inferno_operator.controllers.actuation.holders import Bounds, Write
+from inferno_operator.controllers.actuation.booster_bounds import Bounds, Write, role_problem
 from inferno_operator.controllers.actuation.status import (
     booster_failed,
     no_backend,

@@ -11,11 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from inferno_operator.controllers.actuation.autoscalers import (
-    list_autoscalers,
-    scaler_of,
-    scalers_of,
-)
+from inferno_operator.controllers.actuation.booster_bounds import Write, owns_more
 from inferno_operator.controllers.actuation.changes import ActuationPlan, Inputs, decide
 from inferno_operator.controllers.actuation.current import (
     current_allocation,
@@ -25,18 +21,16 @@ from inferno_operator.controllers.actuation.current import (
     running,
     unit_costs,
 )
-from inferno_operator.controllers.actuation.decision import Wanted, is_as_decided
-from inferno_operator.controllers.actuation.disputes import Disputes, Fight
-from inferno_operator.controllers.actuation.holders import Write
-from inferno_operator.controllers.actuation.index import ServerIndex
-from inferno_operator.controllers.actuation.lead_times import FirstStarts
-from inferno_operator.controllers.actuation.move import Limits, Move
-from inferno_operator.controllers.actuation.ownership import owns_more
-from inferno_operator.controllers.actuation.recommendation import (
+from inferno_operator.controllers.actuation.decision import (
     OPTIMIZER,
+    Wanted,
     decision_for,
+    is_as_decided,
     recommending,
 )
+from inferno_operator.controllers.actuation.disputes import Disputes, Fight
+from inferno_operator.controllers.actuation.index import ServerIndex
+from inferno_operator.controllers.actuation.move import Limits, Move
 from inferno_operator.controllers.actuation.reductions import (
     AT_ONCE,
     is_approved,
@@ -53,7 +47,7 @@ from inferno_operator.controllers.actuation.release import (
     release_fields,
 )
 from inferno_operator.controllers.actuation.serving_pods import ServingPods
-from inferno_operator.controllers.actuation.starts import Starts, read_starts
+from inferno_operator.controllers.actuation.starts import FirstStarts, Starts, read_starts
 from inferno_operator.controllers.actuation.status import (
     RELEASED,
     condition,
@@ -71,6 +65,11 @@ from inferno_operator.controllers.actuation.targets import (
     replica_places,
     revision,
     serving_places,
+)
+from inferno_operator.controllers.actuation.writers import (
+    list_autoscalers,
+    scaler_of,
+    scalers_of,
 )
 from inferno_operator.resources import (
     CURRENT_ALLOC,

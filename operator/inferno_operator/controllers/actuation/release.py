@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from inferno_operator.controllers.actuation.ownership import entries_of_others, owns
+from inferno_operator.controllers.actuation.booster_bounds import entries_of_others, owns
 from inferno_operator.controllers.actuation.targets import (
     scaled_places,
     serving_places,

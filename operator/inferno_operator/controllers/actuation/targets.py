@@ -5,14 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from inferno_operator.controllers.actuation.booster_roles import POLICY, role_holder
-from inferno_operator.controllers.actuation.holders import (
+from inferno_operator.controllers.actuation.booster_bounds import (
     NUMBERS,
+    POLICY,
     WORKERS,
     Bounds,
     Holder,
     Write,
     booster_holders,
+    role_holder,
     target_holders,
     writes,
 )

@@ -5,13 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from inferno_operator.controllers.actuation.autoscalers import (
-    ScaleTarget,
-    list_autoscalers,
-    scalers_of,
-)
-from inferno_operator.controllers.actuation.cluster_clock import ClusterClock
-from inferno_operator.controllers.actuation.lead_times import FirstStarts
+from inferno_operator.controllers.actuation import status
+from inferno_operator.controllers.actuation.decision import decision_for
 from inferno_operator.controllers.actuation.pods import (
     PodCounts,
     count_pods,
@@ -20,20 +15,22 @@ from inferno_operator.controllers.actuation.pods import (
     is_gated,
     is_unschedulable,
 )
-from inferno_operator.controllers.actuation.recommendation import decision_for
+from inferno_operator.controllers.actuation.starts import ClusterClock, FirstStarts
 from inferno_operator.controllers.actuation.status import PAUSE, RECHECK, refusal
-from inferno_operator.controllers.actuation.workloads import status
-from inferno_operator.controllers.actuation.workloads.conflicts import (
-    ForeignWriter,
-    autoscaler_of,
-    last_writer,
-)
 from inferno_operator.controllers.actuation.workloads.scaled_server import (
     PATIENCE,
     ObservedWorkload,
     ScaledServer,
 )
 from inferno_operator.controllers.actuation.workloads.world import WorkloadObjects
+from inferno_operator.controllers.actuation.writers import (
+    ForeignWriter,
+    ScaleTarget,
+    autoscaler_of,
+    last_writer,
+    list_autoscalers,
+    scalers_of,
+)
 from inferno_operator.resources import Server, Workload
 from inferno_operator.resources.conditions import ACTUATED, Verdict
 from inferno_operator.resources.objects import (

@@ -17,12 +17,7 @@ from inferno_operator.controllers.actuation.current import (
     has_changed,
     is_mistyped,
 )
-from inferno_operator.controllers.actuation.lead_times import lead_times
-from inferno_operator.controllers.actuation.prompt_caches import (
-    cold_replicas,
-    warm_after,
-)
-from inferno_operator.controllers.actuation.recommendation import recommended_by
+from inferno_operator.controllers.actuation.decision import recommended_by
 from inferno_operator.controllers.actuation.reductions import (
     next_time,
     note_fall,
@@ -31,8 +26,18 @@ from inferno_operator.controllers.actuation.reductions import (
     window_ends,
 )
 from inferno_operator.controllers.actuation.release import SERVER
-from inferno_operator.controllers.actuation.status import condition, status_of
-from inferno_operator.controllers.actuation.workloads.fleet import ReplicaSteps, ServerTargets
+from inferno_operator.controllers.actuation.starts import (
+    cold_replicas,
+    lead_times,
+    warm_after,
+)
+from inferno_operator.controllers.actuation.status import (
+    condition,
+    left_behind,
+    progress_verdict,
+    status_of,
+)
+from inferno_operator.controllers.actuation.steps import ReplicaSteps, ServerTargets, next_steps
 from inferno_operator.controllers.actuation.workloads.reading import (
     Memory,
     read_scaled_servers,
@@ -44,8 +49,6 @@ from inferno_operator.controllers.actuation.workloads.scaled_server import (
     left_cards,
     server_targets,
 )
-from inferno_operator.controllers.actuation.workloads.status import left_behind, progress_verdict
-from inferno_operator.controllers.actuation.workloads.steps import next_steps
 from inferno_operator.controllers.actuation.workloads.supply import Supply
 from inferno_operator.controllers.actuation.workloads.world import WorkloadObjects
 from inferno_operator.resources import (

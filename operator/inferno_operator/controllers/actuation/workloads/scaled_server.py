@@ -13,23 +13,24 @@ from inferno_operator.controllers.actuation.current import (
 )
 from inferno_operator.controllers.actuation.decision import Wanted, is_as_decided
 from inferno_operator.controllers.actuation.pods import PodCounts
-from inferno_operator.controllers.actuation.prompt_caches import ReadySince
 from inferno_operator.controllers.actuation.reductions import (
     AT_ONCE,
     is_approved,
     note_fall,
     served_in_window,
 )
-from inferno_operator.controllers.actuation.status import RECHECK, refusal
-from inferno_operator.controllers.actuation.workloads.conflicts import ForeignWriter
-from inferno_operator.controllers.actuation.workloads.fleet import ReplicaTarget, ServerTargets
-from inferno_operator.controllers.actuation.workloads.status import (
+from inferno_operator.controllers.actuation.starts import ReadySince
+from inferno_operator.controllers.actuation.status import (
+    RECHECK,
     no_workload,
     pod_troubles,
     published,
+    refusal,
     tells_given_up,
 )
+from inferno_operator.controllers.actuation.steps import ReplicaTarget, ServerTargets
 from inferno_operator.controllers.actuation.workloads.supply import Supply
+from inferno_operator.controllers.actuation.writers import ForeignWriter
 from inferno_operator.resources import (
     Condition,
     RecordedWorkload,

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from inferno_operator.controllers.actuation.recommendation import OPTIMIZER, is_change_of_mode
+from inferno_operator.controllers.actuation.decision import OPTIMIZER, is_change_of_mode
 from inferno_operator.controllers.actuation.release import SERVER
 from inferno_operator.resources.objects import POD, Key, Kind, Manifest, Place, Reference
 from inferno_operator.resources.observation import Observation

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inferno_operator.controllers.actuation.booster_bounds import Write
 from inferno_operator.controllers.actuation.changes import (
     MOVE_TIMEOUT,
     ActuationPlan,
@@ -15,7 +16,6 @@ from inferno_operator.controllers.actuation.changes import (
     decide,
 )
 from inferno_operator.controllers.actuation.decision import Wanted, wanted
-from inferno_operator.controllers.actuation.holders import Write
 from inferno_operator.controllers.actuation.targets import ScaledObjects
 from inferno_operator.resources import ModelBoosterRef, Status
 from inferno_operator.resources.conditions import merge_conditions

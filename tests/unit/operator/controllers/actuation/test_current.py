@@ -4,6 +4,12 @@ from typing import Any
 
 import pytest
 
+from inferno_operator.controllers.actuation.booster_bounds import (
+    backend_key,
+    entries_of_others,
+    owns,
+    owns_more,
+)
 from inferno_operator.controllers.actuation.current import (
     PlacedReplicas,
     current_allocation,
@@ -13,12 +19,6 @@ from inferno_operator.controllers.actuation.current import (
     unit_costs,
 )
 from inferno_operator.controllers.actuation.index import ServerIndex
-from inferno_operator.controllers.actuation.ownership import (
-    backend_key,
-    entries_of_others,
-    owns,
-    owns_more,
-)
 from inferno_operator.controllers.actuation.targets import ScaledObjects, booster_places
 from inferno_operator.resources import ModelBoosterRef, Server
 from inferno_operator.resources.objects import Key

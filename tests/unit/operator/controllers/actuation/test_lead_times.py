@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferno_operator.controllers.actuation.lead_times import FirstStarts, lead_times
+from inferno_operator.controllers.actuation.starts import FirstStarts, lead_times
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Place, kind_of
 from tests.unit.operator.objects import manifest, observed, running

@@ -11,7 +11,7 @@ from inferno_operator.controllers.actuation.pods import (
     describe_refusal,
     failures_since,
 )
-from inferno_operator.controllers.actuation.workloads.status import pod_troubles
+from inferno_operator.controllers.actuation.status import pod_troubles
 from inferno_operator.resources.pods import PodIndex, reduced
 from tests.unit.operator import objects
 

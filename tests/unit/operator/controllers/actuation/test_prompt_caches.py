@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from inferno_operator.controllers.actuation.prompt_caches import (
+from inferno_operator.controllers.actuation.starts import (
     WARM_UP,
     cold_replicas,
     warm_after,

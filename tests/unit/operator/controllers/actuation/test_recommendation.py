@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from inferno_operator.controllers.actuation.controller import ActuationController
-from inferno_operator.controllers.actuation.recommendation import (
+from inferno_operator.controllers.actuation.decision import (
     OPTIMIZER,
     is_change_of_mode,
     recommending,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from inferno_operator.controllers.actuation.booster_bounds import owns
 from inferno_operator.controllers.actuation.controller import ActuationController
 from inferno_operator.controllers.actuation.index import ServerIndex
-from inferno_operator.controllers.actuation.ownership import owns
 from inferno_operator.controllers.actuation.reconcile import Context, reconcile
 from inferno_operator.resources import ModelBoosterRef
 from inferno_operator.resources.conditions import ALLOCATED

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.actuation.holders import Bounds
+from inferno_operator.controllers.actuation.booster_bounds import Bounds
 from inferno_operator.controllers.actuation.targets import (
     ScaledObjects,
     bounds_for,

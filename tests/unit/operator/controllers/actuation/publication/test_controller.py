@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.actuation.publication.controller import Publication
+from inferno_operator.controllers.actuation.publication import Publication
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Kind, kind_of
 from inferno_operator.runtime.informers import Informers

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.actuation.publication.published import Published, publish
+from inferno_operator.controllers.actuation.publication import Published, publish
 from inferno_operator.runtime.ports import GoneError
 from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.solution import IDLE

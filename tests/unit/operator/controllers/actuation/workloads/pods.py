@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from inferno_operator.controllers.actuation.workloads.fleet import (
+from inferno_operator.controllers.actuation.steps import (
     ReplicaTarget,
     ServerProgress,
     ServerTargets,
     State,
+    next_steps,
 )
-from inferno_operator.controllers.actuation.workloads.steps import next_steps
 from inferno_optimizer.system import Role
 
 CARDS = {"A": 1, "A4": 4, "B": 1, "B2": 2, "C": 1}

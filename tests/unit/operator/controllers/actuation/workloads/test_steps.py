@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferno_operator.controllers.actuation.workloads.fleet import (
+from inferno_operator.controllers.actuation.steps import (
     ReplicaTarget,
     ServerTargets,
     State,
+    next_steps,
 )
-from inferno_operator.controllers.actuation.workloads.steps import next_steps
 from tests.examples import several
 from tests.unit.operator.controllers.actuation.workloads.pods import (
     CARDS,

@@ -5,8 +5,7 @@ from random import Random
 
 import pytest
 
-from inferno_operator.controllers.actuation.workloads.fleet import ReplicaTarget, ServerTargets
-from inferno_operator.controllers.actuation.workloads.steps import next_steps
+from inferno_operator.controllers.actuation.steps import ReplicaTarget, ServerTargets, next_steps
 from inferno_optimizer.system import Role
 from tests.tiers import sampled
 from tests.unit.operator.controllers.actuation.workloads.pods import Scene, Server, Workload

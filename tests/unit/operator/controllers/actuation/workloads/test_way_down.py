@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferno_operator.controllers.actuation.workloads.fleet import (
+from inferno_operator.controllers.actuation.steps import (
     ReplicaTarget,
     ServerTargets,
     State,
+    next_steps,
 )
-from inferno_operator.controllers.actuation.workloads.steps import next_steps
 from inferno_operator.resources.objects import Key
 from inferno_optimizer.system import Role
 from inferno_optimizer.way_down import WayDown

@@ -12,15 +12,77 @@ AutoscalingPolicy  `homogeneousTarget`, `heterogeneousTarget.params[]` (v1.0)
 =================  ========================================================================
 
 The release of an object shows in the fields that it has.
+
+To release fields, only the entry in `managedFields` is removed. An apply without the fields
+would remove their values too: a ModelServing would fall back to one replica, and the API server
+rejects a ModelBooster without bounds.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
-from inferno_operator.controllers.actuation.ownership import backend_key, owns_fields
+from inferno_operator.resources.dialects import DISAGGREGATED
 from inferno_operator.resources.objects import Key, Kind, Manifest, Reference
+from inferno_operator.runtime.ports import FieldManager
+
+NOBODY: list[dict[str, Any]] = [{}]
+"""The value that clears `managedFields`; the API server ignores an empty list."""
+
+
+def owns(manifest: Manifest) -> bool:
+    """Whether actuation owns fields outside the status."""
+    return any(map(_ours, manifest["metadata"].get("managedFields", ())))
+
+
+def entries_of_others(manifest: Manifest) -> list[Any]:
+    """Return the entries of all other managers, and that of actuation for the status."""
+    entries = manifest["metadata"].get("managedFields", ())
+    return [entry for entry in entries if not _ours(entry)] or NOBODY
+
+
+def owns_more(manifest: Manifest, spec: Manifest) -> bool:
+    """Whether actuation owns fields of the spec whose values an apply of `spec` would remove."""
+    own = filter(_ours, manifest["metadata"].get("managedFields", ()))
+    return any(_exceeds(entry.get("fieldsV1", {}).get("f:spec", {}), spec) for entry in own)
+
+
+def _exceeds(fields: Manifest, value: Any) -> bool:  # noqa: ANN401 - JSON
+    """Whether a `fieldsV1` set has fields that a value lacks; items of lists have names."""
+    own = {key: inner for key, inner in fields.items() if key != "."}
+    if not own:
+        return False
+    if isinstance(value, list):
+        parts = {backend_key(item["name"]): item for item in value}
+    else:
+        parts = {f"f:{name}": part for name, part in value.items()}
+    return any(key not in parts or _exceeds(inner, parts[key]) for key, inner in own.items())
+
+
+def owns_fields(manifest: Manifest, path: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether actuation owns all of some fields.
+
+    `path` leads to them, from the top of the object, in the keys of `managedFields`.
+    """
+    own = filter(_ours, manifest["metadata"].get("managedFields", ()))
+    return any(_has(entry.get("fieldsV1", {}), path, names) for entry in own)
+
+
+def _has(fields: Manifest, path: Sequence[str], names: Sequence[str]) -> bool:
+    for key in path:
+        fields = fields.get(key, {})
+    return all(name in fields for name in names)
+
+
+def backend_key(name: str) -> str:
+    """Return the key of an item of `spec.backends` in `managedFields`."""
+    return f'k:{{"name":"{name}"}}'
+
+
+def _ours(entry: Manifest) -> bool:
+    return entry.get("manager") == FieldManager.ACTUATION and not entry.get("subresource")
+
 
 ONE_TARGET = ("scalingConfiguration", "homogeneousTarget")
 """Parts of a binding or policy with the bounds of one target."""
@@ -271,3 +333,56 @@ def _fields(changes: Sequence[tuple[Holder, Bounds]]) -> Manifest:
         for i, worker in enumerate(workers)
     ]
     return {**fields, WORKERS: written}
+
+
+POLICY = "autoscalingPolicy"
+"""The field of a booster, and of its backends before v0.2, with an autoscaling policy."""
+
+
+class RoleProblem(NamedTuple):
+    """Why the number of a role cannot be set: the reason of the condition, and a sentence."""
+
+    reason: str
+    message: str
+
+
+def role_holder(backend: Holder, role: str) -> Holder | None:
+    """Return what has the number of a role; None if it cannot be set, see `role_problem`."""
+    if role_problem(backend, role) is not None:
+        return None
+    return replace(backend, worker=_worker(backend, role))
+
+
+def role_problem(backend: Holder, role: str) -> RoleProblem | None:
+    """Return why the number of a role of a backend cannot be set, if it cannot."""
+    booster = f"{backend.kind.kind} {Key.of(backend.manifest).name!r}"
+    problem = next(_problems(backend, role), None)
+    return problem and problem._replace(message=f"{booster}: {problem.message}")
+
+
+def _problems(backend: Holder, role: str) -> Iterator[RoleProblem]:
+    part, path = backend.part, _path(backend)
+    if part.get("type") != DISAGGREGATED:
+        wrong = f"{path}.type is {part.get('type')}: a backend with roles is {DISAGGREGATED}"
+        yield RoleProblem("NoBackend", wrong)
+    elif _worker(backend, role) is None:
+        yield RoleProblem("NoBackend", f"{path}.workers: none is of the type {role!r}: add one")
+    for place, fields in ((path, part), ("spec", backend.manifest["spec"])):
+        if POLICY in fields:
+            text = f"{place}.{POLICY} scales whole groups, not roles: remove it"
+            yield RoleProblem("Conflict", text)
+    if backend.groups > 1:
+        name = backend.number
+        text = f"{path}.{name} is {backend.groups}: set it to 1, as roles are scaled in one group"
+        yield RoleProblem("SeveralGroups", text)
+
+
+def _worker(backend: Holder, role: str) -> int | None:
+    """Return the place of the last worker of a role, which is the one that counts."""
+    types = [worker.get("type") for worker in backend.part.get(WORKERS, ())]
+    return max((i for i, each in enumerate(types) if each == role), default=None)
+
+
+def _path(backend: Holder) -> str:
+    item = "" if backend.item is None else f"[{backend.item}]"
+    return ".".join(("spec", *backend.path)) + item
