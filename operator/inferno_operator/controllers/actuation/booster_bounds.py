@@ -18,9 +18,8 @@ would remove their values too: a ModelServing would fall back to one replica, an
 rejects a ModelBooster without bounds.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from inferno_operator.resources.dialects import DISAGGREGATED
@@ -104,16 +103,10 @@ WORKERS = "workers"
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """An apply of all fields of an object's spec that actuation owns after it.
-
-    `reduces` says whether a number becomes smaller than it is, and `has_list` whether an atomic
-    list is written as it was read, which must fail if the object has changed since.
-    """
+    """An apply of all fields of an object's spec that actuation owns after it."""
 
     reference: Reference
     spec: Manifest
-    reduces: bool = False
-    has_list: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +119,6 @@ class Bounds:
     def covers(self, other: "Bounds") -> bool:
         """Whether both numbers are at least those of `other`."""
         return self.least >= other.least and self.most >= other.most
-
-    def joined(self, other: "Bounds") -> "Bounds":
-        """Return the larger minimum and the larger maximum."""
-        return Bounds(max(self.least, other.least), max(self.most, other.most))
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +190,15 @@ class Holder:
         names = [f"f:{name}" for name in _fields([(self, self.bounds)])]
         return owns_fields(self.manifest, path, names)
 
+    @property
+    def writer(self) -> str:
+        """Who else has set the numbers, or the list with them; "" if nobody knows."""
+        top = f"f:{(self.path or (self.number,))[0]}"
+        entries = self.manifest["metadata"].get("managedFields", ())
+        others = (each for each in entries if each.get("manager") != FieldManager.ACTUATION)
+        found = [each for each in others if top in each.get("fieldsV1", {}).get("f:spec", {})]
+        return f"field manager {found[-1].get('manager', '')!r}" if found else ""
+
     def fields(self, bounds: Bounds) -> Manifest:
         """Return the numbers of the part that say these bounds; a role needs one group, or none."""
         least, most = bounds.least, bounds.most
@@ -261,41 +259,23 @@ def _parts(kind: Kind, scaler: Manifest) -> Iterator[Holder]:
 
 
 def writes(
-    holders: Mapping[str, Holder],
-    wanted: Mapping[str, Bounds],
-    ignored: Mapping[str, Bounds] = MappingProxyType({}),
+    holders: Mapping[str, Holder], wanted: Mapping[str, Bounds], ignored: Collection[str] = ()
 ) -> tuple[Write, ...]:
     """Return the writes that set bounds by name, for the objects that have others, or are ignored.
 
-    `ignored` has what servings ask for that do not follow their holder: a write reduces that, or
-    nothing. A write has the bounds of all holders of its object, because an apply gives up the
-    fields that it leaves out.
+    The servings of names in `ignored` do not follow their holder. A write has the bounds of all
+    holders of its object, because an apply gives up the fields that it leaves out.
     """
     changed = [
         holders[name]
         for name, bounds in wanted.items()
         if holders[name].bounds != bounds or name in ignored
     ]
-    references = {Reference.of(each.kind, each.manifest): each for each in changed}
     found = []
-    for reference, each in references.items():
-        own = {name: b for name, b in wanted.items() if _is_in(holders[name], each)}
-        reduces = any(not b.covers(ignored.get(n, holders[n].bounds)) for n, b in own.items())
-        changes = [(holders[name], bounds) for name, bounds in own.items()]
-        found.append(_write(reference, changes, reduces=reduces))
+    for reference, each in {Reference.of(h.kind, h.manifest): h for h in changed}.items():
+        own = [(holders[n], b) for n, b in wanted.items() if holders[n].manifest is each.manifest]
+        found.append(Write(reference, _spec(own)))
     return tuple(found)
-
-
-def _write(
-    reference: Reference, changes: Sequence[tuple[Holder, Bounds]], *, reduces: bool
-) -> Write:
-    has_list = any(h.worker is not None or h.path[-1:] == (PARAMS,) for h, _ in changes)
-    return Write(reference, _spec(changes), reduces, has_list)
-
-
-def _is_in(holder: Holder, other: Holder) -> bool:
-    """Whether two holders are parts of one object."""
-    return holder.manifest is other.manifest
 
 
 def _spec(changes: Sequence[tuple[Holder, Bounds]]) -> Manifest:

@@ -280,22 +280,21 @@ def _ending(pod: Manifest) -> str:
     return shortened(f"it was deleted, and {why or lost}")
 
 
-def whole_replicas(pods: Iterable[Manifest], group: str) -> list[Manifest]:
-    """Return, of each replica whose pods are all ready, the pod that became ready last.
+def one_pod_each(pods: Iterable[Manifest], group: str) -> list[Manifest]:
+    """Return, of each replica with several pods, the pod that tells how the replica is.
 
-    `group` is the label with the replica of a pod: it serves when all its pods are ready.
+    `group` is the label with the replica of a pod. A replica ends when one of its pods does, and
+    serves when all are ready: since the last one was.
     """
     replicas: defaultdict[str, list[Manifest]] = defaultdict(list)
     for pod in pods:
         metadata = pod["metadata"]
-        replicas[metadata["labels"].get(group, metadata["name"])].append(pod)
-    return [
-        max(own_pods, key=_changed) for own_pods in replicas.values() if all(map(_serves, own_pods))
-    ]
+        replicas[metadata.get("labels", {}).get(group, metadata["name"])].append(pod)
 
+    def order(pod: Manifest) -> tuple[bool, bool, datetime]:
+        return "deletionTimestamp" in pod["metadata"], not _is_ready(pod), _changed(pod)
 
-def _serves(pod: Manifest) -> bool:
-    return _is_ready(pod) and "deletionTimestamp" not in pod["metadata"]
+    return [max(own_pods, key=order) for own_pods in replicas.values()]
 
 
 def _created(pod: Manifest) -> datetime:

@@ -6,12 +6,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
+from inferno_operator.controllers.actuation.booster_workloads import SERVER
 from inferno_operator.controllers.actuation.decision import (
     OPTIMIZER,
     decision_for,
     placements,
     recommended_by,
     recommends,
+    server_of,
 )
 from inferno_operator.controllers.actuation.reductions import (
     AT_ONCE,
@@ -19,7 +21,6 @@ from inferno_operator.controllers.actuation.reductions import (
     served_in_window,
     way_down_of,
 )
-from inferno_operator.controllers.actuation.release import SERVER
 from inferno_operator.controllers.actuation.writers import (
     list_autoscalers,
     scaled_object_of,
@@ -140,10 +141,10 @@ def publish(
     `before` stands. None stands if nothing runs on an accelerator of the decision: the replicas on
     the others would be removed, and no others started.
     """
-    key, server = observation.reference.key, observation.resource
-    if not isinstance(server, Server):
+    key, server = observation.reference.key, server_of(observation)
+    if server is None:
         return Published(key, None, observation.problem)
-    decision = decision_for(observation, recommended)
+    decision = decision_for(server, recommended)
     replicas, why = decision.replicas, decision.why
     if not decision.fresh:
         replicas, why = (before.replicas, before.why) if before else (None, WRITING)

@@ -10,8 +10,6 @@ from inferno_operator.resources import (
     ReplicaReduction,
     ServedReplicas,
     Server,
-    ServerStatus,
-    Status,
 )
 from inferno_operator.resources.objects import Manifest
 from inferno_operator.resources.observation import observe
@@ -38,11 +36,6 @@ def is_approved(server: Server, wanted: Replicas | None) -> bool:
     if approved is None or wanted is None:
         return False
     return _by_place(approved.replicas) == {place: n for place, n in wanted.items() if n}
-
-
-def reductions_of(status: Status) -> tuple[ReplicaReduction, ...]:
-    """Return the reductions that a status remembers."""
-    return status.reductions if isinstance(status, ServerStatus) else ()
 
 
 def served_in_window(

@@ -1,15 +1,11 @@
 """How long new replicas take to serve, and which of them have just started; pure."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
 
-from inferno_operator.controllers.actuation.pods import PodCounts
-from inferno_operator.controllers.actuation.serving_pods import ServingPods
-from inferno_operator.controllers.actuation.targets import replica_places
 from inferno_operator.resources import MeasuredLeadTime, Server
-from inferno_operator.resources.model_booster import ModelBoosterRef
 from inferno_operator.resources.objects import Manifest, Place
 
 QUANTILE = 0.9
@@ -43,19 +39,13 @@ def lead_times(
 
     A place keeps its earlier lead time if it has no ready pod, or if the new one hardly differs.
     """
-    return tuple(_lead_times(server, seconds))
-
-
-def _lead_times(
-    server: Server, seconds: Mapping[str, Sequence[float]]
-) -> Iterator[MeasuredLeadTime]:
     before = {item.accelerator: item for item in server.status.lead_times}
+    found = []
     for place, starts in seconds.items():
         old, new = before.get(place), _measured(place, starts)
-        if new is not None and (old is None or _has_moved(old.seconds, new.seconds)):
-            yield new
-        elif old is not None:
-            yield old
+        has_moved = old is None or (new is not None and _has_moved(old.seconds, new.seconds))
+        found.append(new if new is not None and has_moved else old)
+    return tuple(filter(None, found))
 
 
 def _measured(place: str, seconds: Sequence[float]) -> MeasuredLeadTime | None:
@@ -106,59 +96,6 @@ def _finds_prompts(server: Server) -> bool:
     measured, current = server.status.measured, server.spec.current_alloc
     load = (measured and measured.load) or (current and current.load)
     return bool(load and load.cached_tokens)
-
-
-@dataclass(frozen=True, slots=True)
-class Starts:
-    """What is known of the starts of replicas.
-
-    Attributes
-    ----------
-    cold
-        The replicas that compute prompts and have just started, by place.
-    warm_after
-        Time until the next one is warm [s]; None without one.
-    lead_times
-        How long new replicas take to serve.
-    """
-
-    cold: Mapping[str, int]
-    warm_after: float | None
-    lead_times: tuple[MeasuredLeadTime, ...]
-
-
-def read_starts(
-    server: Server,
-    reference: ModelBoosterRef,
-    pods: ServingPods | None,
-    first: FirstStarts,
-    now: datetime,
-) -> Starts | None:
-    """Return what the pods of a Server tell; None while their first list is awaited.
-
-    Without `pods`, none is known.
-    """
-    places = replica_places(reference, server.metadata.namespace)
-    counts = [PodCounts() if pods is None else pods.ready(place) for place in places]
-    counted = [each for each in counts if each is not None]
-    if len(counted) < len(counts):
-        return None
-    names = [backend.place for backend in reference.backends]
-    started = [
-        first.saw_ready(place, each.start_seconds)
-        for place, each in zip(places, counted, strict=True)
-    ]
-    ready = {
-        backend.place: each.ready_since
-        for backend, each in zip(reference.backends, counted, strict=True)
-        if backend.role != "Decode"
-    }
-    seconds = dict(zip(names, started, strict=True))
-    return Starts(
-        cold_replicas(server, ready, now),
-        warm_after(server, ready, now),
-        lead_times(server, seconds),
-    )
 
 
 @dataclass(slots=True)

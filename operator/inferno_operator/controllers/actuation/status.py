@@ -12,11 +12,9 @@ from inferno_operator.controllers.actuation.steps import (
     ServerTargets,
     State,
 )
-from inferno_operator.controllers.actuation.targets import dialect
 from inferno_operator.resources import (
     Condition,
     MeasuredLeadTime,
-    ModelBoosterRef,
     RecordedWorkload,
     ReplicaReduction,
     ServerStatus,
@@ -24,15 +22,18 @@ from inferno_operator.resources import (
     Workload,
 )
 from inferno_operator.resources.conditions import ACTUATED, NOT_FOUND, Verdict, merge_conditions
-from inferno_operator.resources.objects import Kind, Manifest, Place
+from inferno_operator.resources.objects import Kind, Manifest
 from inferno_operator.resources.workload_kinds import kind_of_workload
 from inferno_optimizer.way_down import WayDown
 
 RELEASED = "Released"
 """The reason of the condition when actuation owns no fields any more."""
 
+FOREIGN_WRITER = "ForeignWriter"
+"""The reason of the condition while another writer of a number is left alone."""
+
 PAUSE = timedelta(minutes=5)
-"""Time between two takeovers of a field from the same field manager."""
+"""Time for which another writer is left alone."""
 
 WAY_DOWN = "spec.guard.maxDecreasePercent"
 """The field of an Optimizer by which replicas go step by step."""
@@ -114,10 +115,9 @@ def crd_missing(kind: Kind) -> Verdict:
     return refusal("CRDMissing", message)
 
 
-def no_booster(reference: ModelBoosterRef, names: Iterable[str]) -> Verdict:
-    """Return the verdict that boosters do not exist or are being deleted."""
-    kind = dialect(reference).booster.kind
-    message = f"{kind} {_quoted(names)} does not exist: create it, or correct spec.modelBooster"
+def no_booster(kind: Kind, name: str) -> Verdict:
+    """Return the verdict that a booster does not exist or is being deleted."""
+    message = f"{kind.kind} {name!r} does not exist: create it, or correct spec.modelBooster"
     return refusal("NoModelBooster", message)
 
 
@@ -129,44 +129,23 @@ def no_backend(booster: str, backend: str) -> Verdict:
     return refusal("NoBackend", message)
 
 
-def no_binding(reference: ModelBoosterRef, backends: Iterable[str]) -> Verdict:
-    """Return the verdict that nothing binds an autoscaler to backends."""
-    kinds = " or ".join(kind.kind for kind in dialect(reference).scalers)
+def no_serving(kind: Kind, name: str) -> Verdict:
+    """Return the verdict that the serving of a backend does not exist or is being deleted."""
     message = (
-        f"no {kinds} scales the replicas of backend {_quoted(backends)}:"
+        f"{kind.kind} {name!r} does not exist: check that a controller of ModelBoosters runs, which"
+        f" makes it"
+    )
+    return refusal(NOT_FOUND, message)
+
+
+def no_binding(kinds: Iterable[Kind], backend: str) -> Verdict:
+    """Return the verdict that nothing binds an autoscaler to a backend."""
+    names = " or ".join(kind.kind for kind in kinds)
+    message = (
+        f"no {names} scales the replicas of backend {backend!r}:"
         f" create one, or choose another modelBooster.target"
     )
     return refusal("NoBinding", message)
-
-
-def booster_failed(booster: str, report: str, progress: str) -> Verdict:
-    """Return the verdict that the controller of a booster calls it failed."""
-    return refusal(
-        "ModelBoosterFailed", f"the controller of {booster!r} reports: {report}; {progress}"
-    )
-
-
-def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, names))
-
-
-def conflict(problem: str) -> Verdict:
-    """Return the verdict that another field manager changes the fields of actuation."""
-    message = (
-        f"{problem}; that manager changed the field back: stop it, or choose another"
-        f" modelBooster.target; the operator sets the field every {PAUSE.total_seconds():g} s,"
-        f" and earlier only where replicas would be lost"
-    )
-    return refusal("Conflict", message)
-
-
-def autoscaled(name: str, serving: Place) -> Verdict:
-    """Return the verdict that another autoscaler chooses the replicas of a serving."""
-    message = (
-        f"{name} scales {serving.kind.kind} {serving.key.name!r} too: remove it, or set"
-        f" modelBooster.bounds to Ceiling"
-    )
-    return refusal("Conflict", message)
 
 
 def booster_in_use(other: str, booster: str) -> Verdict:
@@ -217,22 +196,8 @@ def not_served(workload: Workload) -> Verdict:
     return refusal(NOT_FOUND, message)
 
 
-def not_found(workload: Workload) -> Verdict:
-    """Return the verdict that a workload does not exist."""
-    return _unusable(workload, "does not exist: create it")
-
-
-def no_role(workload: Workload, role: str) -> Verdict:
-    """Return the verdict that a serving does not have the role of a workload."""
-    return _unusable(workload, f"has no role {role!r}: add it there")
-
-
-def is_deleted(workload: Workload) -> Verdict:
-    """Return the verdict that a workload is being deleted, and its pods with it."""
-    return _unusable(workload, "is being deleted: create it again")
-
-
-def _unusable(workload: Workload, problem: str) -> Verdict:
+def unusable(workload: Workload, problem: str) -> Verdict:
+    """Return the verdict that a workload is not there, or not as it has to be."""
     message = f"{workload.kind} {workload.name!r} {problem}, or correct spec.workloads"
     return refusal(NOT_FOUND, message)
 
@@ -251,6 +216,13 @@ def no_workload(accelerators: Iterable[str]) -> Verdict:
     names = ", ".join(map(repr, accelerators))
     message = f"no item of spec.workloads runs on accelerator {names}: add one"
     return refusal(NOT_FOUND, message)
+
+
+def no_part(accelerators: Iterable[str]) -> Verdict:
+    """Return the verdict that no backend runs on accelerators that were decided."""
+    names = ", ".join(map(repr, accelerators))
+    message = f"no backend in modelBooster.backends runs on accelerator {names}: add one"
+    return refusal("NoBackend", message)
 
 
 def in_use(workload: Workload, other: str) -> Verdict:
@@ -382,12 +354,14 @@ def _no_room(missing: Mapping[str, int]) -> str:
 
 def _progress(targets: Iterable[ReplicaTarget]) -> str:
     """Return the ready replicas, and the wanted ones where they differ, by accelerator."""
-    parts = [
-        f"{t.ready} x {t.accelerator}" + ("" if t.ready == t.wanted else f" ({t.wanted} wanted)")
-        for t in targets
-        if t.ready or t.wanted
-    ]
-    return " + ".join(parts) or "no replicas"
+
+    def told(target: ReplicaTarget) -> str:
+        count = f"{target.ready} x {target.accelerator}"
+        if target.is_ceiling and target.wanted:
+            return f"{count} ({target.wanted} at most)"
+        return count if target.ready == target.wanted else f"{count} ({target.wanted} wanted)"
+
+    return " + ".join(told(t) for t in targets if t.ready or t.wanted) or "no replicas"
 
 
 def _sum(replicas: Mapping[str, int]) -> str:

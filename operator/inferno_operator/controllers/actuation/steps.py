@@ -70,6 +70,10 @@ class ReplicaTarget:
     standing
         The ready replicas that have served for a whole window of the way down; the others may be
         here to take over from replicas elsewhere.
+    is_ceiling
+        Whether an autoscaler may run fewer replicas than the workload asks for.
+    is_observed
+        Whether the other counts are about the number that the workload asks for now.
     """
 
     accelerator: str
@@ -86,6 +90,8 @@ class ReplicaTarget:
     loses_unready_first: bool = True
     role: Role = Role.BOTH
     standing: int = 0
+    is_ceiling: bool = False
+    is_observed: bool = True
 
     @property
     def occupied(self) -> int:
@@ -103,9 +109,9 @@ class ReplicaTarget:
         return max(self.spec - self.wanted, 0)
 
     @property
-    def has_arrived(self) -> bool:
-        """Whether all wanted replicas are ready and stay."""
-        return min(self.ready, self.spec) >= self.wanted
+    def stays(self) -> int:
+        """The ready replicas that are asked for."""
+        return min(self.ready, self.spec) if self.is_observed else 0
 
     @property
     def has_appeared(self) -> bool:
@@ -114,12 +120,14 @@ class ReplicaTarget:
         Before that, the workload's controller may still create a pod for a number that was
         replaced meanwhile.
         """
-        return self.live >= self.spec
+        return self.is_ceiling or self.live >= self.spec
 
     @property
     def in_flight(self) -> bool:
         """Whether pods appear, start or end."""
-        return self.spec != self.live or self.ready < self.live or self.terminating > 0
+        is_as_asked = self.live == self.spec or (self.is_ceiling and self.live < self.spec)
+        is_ready = is_as_asked and self.ready >= self.live and not self.terminating
+        return not (is_ready and self.is_observed)
 
     def kept(self, replicas: int) -> int:
         """Return the ready replicas that certainly remain after a reduction."""
@@ -182,8 +190,19 @@ class ServerTargets:
 
     @property
     def has_arrived(self) -> bool:
-        """Whether all wanted replicas of all targets are ready."""
-        return all(target.has_arrived for target in self.targets)
+        """Whether all wanted replicas of all targets are ready and stay.
+
+        Below a ceiling an autoscaler may run fewer: as many as serve elsewhere and will go.
+        """
+        return all(target.stays >= self._needed_on(target) for target in self.targets) and all(
+            target.spec >= target.wanted for target in self.targets
+        )
+
+    def _needed_on(self, target: ReplicaTarget) -> int:
+        if not target.is_ceiling:
+            return target.wanted
+        leaving = sum(other.stays for other in self.targets if other is not target and other.excess)
+        return min(target.wanted, max(leaving, 1))
 
     @property
     def is_held(self) -> bool:
@@ -307,7 +326,8 @@ class ServerTargets:
             if self.carries_after(after) and (is_urgent or self.goes_slowly(after)):
                 return replicas
             is_dead = self.is_overdue and target.loses_nothing(replicas)
-            if is_dead and (is_urgent or self._asks_for_enough(after)):
+            is_unused = target.is_ceiling and replicas >= target.live
+            if is_unused or (is_dead and (is_urgent or self._asks_for_enough(after))):
                 return replicas
         return target.spec
 

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 import pytest
 
 from inferno_operator.controllers.actuation.controller import ActuationController
-from inferno_operator.controllers.actuation.workloads.controller import WorkloadController
 from inferno_operator.controllers.planning.controller import (
     OptimizationController,
     PlansController,
@@ -181,8 +180,7 @@ async def operator(scene: Moving) -> AsyncGenerator[None]:
         plans,
         OptimizationController(context, informers),
         ServerCheck(cluster, informers, source, now, plans.locks),
-        WorkloadController(cluster, informers, lambda r: build_system(r).system, steady),
-        ActuationController(cluster, informers, steady),
+        ActuationController(cluster, informers, lambda r: build_system(r).system, steady),
     )
     async with started(*controllers):
         yield

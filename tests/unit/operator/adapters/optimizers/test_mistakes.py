@@ -260,7 +260,7 @@ def replicas(cluster: FakeCluster) -> dict[str, Mapping[str, int]]:
         desired = observation.resource.spec.desired_alloc
         assert desired is not None
         found[name] = {part.accelerator: part.num_replicas for part in desired.parts}
-        assert wanted(observation).replicas in (None, before)
+        assert wanted(observation.resource).replicas in (None, before)
         assert publish(observation, None).replicas in (None, before)
     return found
 

@@ -1,23 +1,40 @@
 """The roles of a backend in its ModelBooster: what is written, in which order, or refused."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.actuation.changes import ActuationPlan, Inputs, decide
-from inferno_operator.controllers.actuation.current import (
-    PlacedReplicas,
-    current_allocation,
-    running,
+from inferno_operator.controllers.actuation.booster_bounds import Write
+from inferno_operator.controllers.actuation.booster_workloads import (
+    BoosterObjects,
+    BoosterPart,
+    read_part,
+    workload_of,
+    writes_for,
 )
-from inferno_operator.controllers.actuation.decision import Wanted
-from inferno_operator.controllers.actuation.targets import ScaledObjects, revision
-from inferno_operator.controllers.actuation.workloads.supply import Supply
+from inferno_operator.controllers.actuation.decision import (
+    PlacedReplicas,
+    Wanted,
+    current_allocation,
+)
+from inferno_operator.controllers.actuation.pods import PodCounts
+from inferno_operator.controllers.actuation.reductions import AT_ONCE
+from inferno_operator.controllers.actuation.scaled_server import (
+    ObservedWorkload,
+    ScaledServer,
+    Supply,
+    server_targets,
+)
+from inferno_operator.controllers.actuation.steps import State, next_steps
 from inferno_operator.controllers.planning.snapshot import build_system
-from inferno_operator.resources import ModelBoosterRef, Server, Status, parse
+from inferno_operator.resources import ModelBoosterRef, Server, parse
+from inferno_operator.resources.conditions import Verdict
 from inferno_operator.resources.dialects import DIALECTS
+from inferno_operator.resources.objects import Reference
+from inferno_operator.runtime.ports import Scale
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
@@ -26,6 +43,15 @@ WHOLE = {"name": "main", "accelerator": "A"}
 PREFILL = {"name": "pd", "accelerator": "B", "role": "Prefill", "booster": "n"}
 DECODE = {"name": "pd", "accelerator": "A", "role": "Decode", "booster": "n"}
 PAIR = {"B prefill": 3, "A decode": 2}
+
+TYPES = [
+    objects.manifest("Accelerator", {"name": n, "type": n, "cost": 10}, name=n.lower())
+    for n in "AB"
+]
+COUNT = [{"type": name, "count": 20} for name in "AB"]
+CARDS = objects.manifest("Capacity", {"count": COUNT}, name="cards")
+SUPPLY = Supply(build_system([parse(each) for each in (*TYPES, CARDS)]).system)
+IDLE = {**objects.running(0, 1), "load": {"arrivalRate": 0, "avgLength": 1}}
 
 IMAGE = {"image": "engine:1", "pods": 1}
 
@@ -62,7 +88,8 @@ class World:
             "n": booster("n", release, backend, groups, **changes),
         }
         self.ready = {"m-main": 0, "n-pd prefill": 0, "n-pd decode": 0}
-        self.there = ScaledObjects({}, {})
+        self.scaled: ScaledServer
+        self.state = State.STEADY
 
     def part(self, name: str) -> Manifest:
         spec = self.boosters[name]["spec"]
@@ -79,9 +106,8 @@ class World:
         roles = {f"n-pd {r}": self.groups("n") * workers.get(r, 0) for r in self.numbers}
         return {"m-main": self.groups("m"), **roles}
 
-    def plan(
-        self, replicas: Mapping[str, int], refers: ModelBoosterRef | None = None
-    ) -> ActuationPlan:
+    def parts(self, refers: ModelBoosterRef) -> list[BoosterPart | Verdict]:
+        """The backends and roles with their numbers."""
         asked = self.asked()
         status = {"availableReplicas": self.ready["m-main"]}
         parts = [{"name": r, "replicas": asked[f"n-pd {r}"]} for r in self.numbers]
@@ -89,20 +115,54 @@ class World:
             "m-main": {"metadata": {}, "spec": {"replicas": asked["m-main"]}, "status": status},
             "n-pd": {"metadata": {}, "spec": {"replicas": 1, "template": {"roles": parts}}},
         }
-        self.there = ScaledObjects(self.boosters, servings, ready=self.ready)
-        inputs = Inputs(refers or reference(), Wanted(dict(replicas)), Status(), self.there)
-        return decide(inputs, objects.NOW)
+        there = BoosterObjects(self.boosters, servings)
+        return [read_part(refers, each, there) for each in refers.backends]
 
-    def step(self, replicas: Mapping[str, int]) -> ActuationPlan:
+    def plan(
+        self, replicas: Mapping[str, int], refers: ModelBoosterRef | None = None
+    ) -> tuple[Write, ...]:
+        """The next writes."""
+        refers = refers or reference()
+        found, parts = [], {}
+        for backend, read in zip(refers.backends, self.parts(refers), strict=True):
+            assert isinstance(read, BoosterPart)
+            ready = self.ready[read.name]
+            part = parts[backend.place] = replace(read, available=ready)
+            found.append(
+                ObservedWorkload(
+                    workload_of(refers, backend),
+                    Scale(
+                        Reference.of(part.holder.kind, part.holder.manifest),
+                        part.replicas(replicas.get(backend.place, 0)),
+                        "",
+                        role=part.name,
+                    ),
+                    PodCounts(ready=ready, live=max(part.asked, ready)),
+                    part=part,
+                )
+            )
+        observation = objects.observed(objects.server(spec={"currentAlloc": IDLE}))
+        assert isinstance(observation.resource, Server)
+        wanted = Wanted(dict(replicas))
+        self.scaled = ScaledServer(observation, observation.resource, wanted, tuple(found))
+        targets = server_targets(self.scaled, SUPPLY, objects.NOW, AT_ONCE)
+        steps = next_steps([targets], SUPPLY.capacity)
+        self.state = steps.progress[targets.name].state
+        numbers = {t.accelerator: t.spec for t in targets.targets}
+        numbers |= {place: n for (_, place), n in steps.replicas.items()}
+        return writes_for(parts, numbers)
+
+    def step(self, replicas: Mapping[str, int]) -> tuple[Write, ...]:
         """Write what is planned; lists replace what there was, as they are atomic."""
-        plan = self.plan(replicas)
-        for write in plan.writes:
+        writes = self.plan(replicas)
+        for write in writes:
             name = write.reference.key.name
             spec = write.spec
             written = spec["backend"] if "backend" in spec else spec["backends"][0]
-            assert written.pop("name", self.part(name)["name"]) == self.part(name)["name"]
-            self.part(name).update(written)
-        return plan
+            named = {k: v for k, v in written.items() if k != "name"}
+            assert written.get("name", self.part(name)["name"]) == self.part(name)["name"]
+            self.part(name).update(named)
+        return writes
 
     def progress(self) -> None:
         """One replica of each comes up, and what is not asked for any more ends."""
@@ -117,14 +177,13 @@ def test_both_numbers_stand_in_the_workers_and_nothing_else_changes(release: str
     world = World(release)
     before = world.part("n")["workers"]
 
-    (write,) = world.plan(PAIR).writes
+    (write,) = world.plan(PAIR)
 
     workers = [{**before[0], "replicas": 3}, {**before[1], "replicas": 2}]
     number = {"replicas": 1} if release == "v1.0" else {"minReplicas": 1, "maxReplicas": 1}
     part = {**number, "workers": workers}
     written = {"backends": [{"name": "pd", **part}]} if release == "v0.1" else {"backend": part}
     assert write.spec == written
-    assert write.has_list
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -135,12 +194,11 @@ def test_a_move_between_whole_requests_and_roles_leaves_no_gap(release: str) -> 
     before: list[Mapping[str, int]] = []
     for decision in decisions:
         for _ in range(20):
-            plan = world.step(decision)
+            writes = world.step(decision)
             world.progress()
             assert served(world, decision, *before) >= (1.0 if before else 0.0)
-        assert plan.verdict is not None
-        assert plan.verdict.holds
-        assert not plan.writes
+        assert world.state == State.STEADY
+        assert not writes
         before = [decision]
 
 
@@ -168,11 +226,6 @@ def test_all_cards_of_a_move_are_told_at_every_moment(
 ) -> None:
     """Other Servers get what is left of the Capacity: by type, what runs and what was decided."""
     world, refers = World(release), reference(dialect=dialect)
-    types = [
-        objects.manifest("Accelerator", {"name": n, "type": n, "cost": 10}, name=n.lower())
-        for n in "AB"
-    ]
-    supply = Supply(build_system([parse(manifest) for manifest in types]).system)
     for decision, steps in MOVES[move]:
         for _ in range(steps):
             world.step(decision)
@@ -180,8 +233,8 @@ def test_all_cards_of_a_move_are_told_at_every_moment(
             world.plan(decision, refers)
             runs = {"A": world.ready["m-main"] + world.ready["n-pd decode"]}
             runs["B"] = world.ready["n-pd prefill"]
-            placed = running(refers, world.there, {}, decision)
-            told = supply.cards(server_with(placed, decision))
+            placed = world.scaled.placed({})
+            told = SUPPLY.cards(server_with(placed, decision))
 
             assert all(told[card] >= count for card, count in runs.items())
 
@@ -246,12 +299,10 @@ GROUPS = "spec.backend.minReplicas is 2: set it to 1, as roles are scaled in one
 def test_what_is_not_possible_is_refused_by_object_and_field(
     changes: Manifest, reason: str, problem: str
 ) -> None:
-    plan = World(**changes).plan({"A": 2})
+    verdicts = [v for v in World(**changes).parts(reference()) if isinstance(v, Verdict)]
 
-    assert plan.verdict is not None
-    assert (plan.verdict.holds, plan.verdict.reason) == (False, reason)
-    assert plan.verdict.message == f"ModelBooster 'n': {problem}"
-    assert [write.reference.key.name for write in plan.writes] == ["m"]
+    assert (verdicts[-1].holds, verdicts[-1].reason) == (False, reason)
+    assert verdicts[-1].message == f"ModelBooster 'n': {problem}"
 
 
 def test_an_edit_is_all_but_the_numbers_that_the_operator_writes() -> None:
@@ -259,9 +310,12 @@ def test_an_edit_is_all_but_the_numbers_that_the_operator_writes() -> None:
     scaled.part("n")["workers"][0]["replicas"] = 9
     edited.part("n")["workers"][0]["image"] = "engine:2"
 
-    first, second, third = (
-        revision(reference(), ScaledObjects(each.boosters)) for each in (before, scaled, edited)
-    )
+    def revision(world: World) -> str:
+        part = world.parts(reference())[-1]
+        assert isinstance(part, BoosterPart)
+        return part.revision
+
+    first, second, third = map(revision, (before, scaled, edited))
 
     assert first == second != third
 

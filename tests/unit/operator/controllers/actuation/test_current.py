@@ -1,4 +1,4 @@
-"""What runs is told to the optimizer; who owns which field; who has to do with which object."""
+"""What runs is told to the optimizer; who owns which field."""
 
 from typing import Any
 
@@ -10,32 +10,19 @@ from inferno_operator.controllers.actuation.booster_bounds import (
     owns,
     owns_more,
 )
-from inferno_operator.controllers.actuation.current import (
+from inferno_operator.controllers.actuation.decision import (
     PlacedReplicas,
     current_allocation,
     has_changed,
     is_mistyped,
-    running,
-    unit_costs,
 )
-from inferno_operator.controllers.actuation.index import ServerIndex
-from inferno_operator.controllers.actuation.targets import ScaledObjects, booster_places
-from inferno_operator.resources import ModelBoosterRef, Server
-from inferno_operator.resources.objects import Key
-from inferno_operator.resources.observation import readable
+from inferno_operator.resources import Server
 from inferno_optimizer.system import Role
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
 
 COSTS = {"A": 10.0, "B": 30.0}
-
-REFERENCE = ModelBoosterRef.model_validate(
-    {
-        "name": "m",
-        "backends": [{"name": "a", "accelerator": "A"}, {"name": "b", "accelerator": "B"}],
-    }
-)
 
 
 def server(**spec: object) -> Server:
@@ -50,12 +37,6 @@ def on(**replicas: int | tuple[int, int] | tuple[int, int, int]) -> list[PlacedR
         PlacedReplicas(name, *((counts,) if isinstance(counts, int) else counts))
         for name, counts in replicas.items()
     ]
-
-
-def test_available_replicas_are_what_runs() -> None:
-    servings = {"m-a": {"status": {"availableReplicas": 2, "replicas": 5}}}
-
-    assert running(REFERENCE, ScaledObjects({}, servings), {}, ()) == on(A=2)
 
 
 @pytest.mark.parametrize(
@@ -198,19 +179,6 @@ def test_a_server_that_tells_what_runs_is_left_alone() -> None:
     assert has_changed(server(currentAlloc=None), on(A=0, B=0))
 
 
-def test_a_replica_costs_all_accelerators_that_it_takes() -> None:
-    data = [{**objects.performance("A"), "accCount": 4}]
-    steps = {"alpha": 9, "kappa": 0.00006, "delta": 0.02}
-    data += [{**objects.performance("A", stepParms=steps), "role": "Prefill", "accCount": 2}]
-    manifests = [objects.accelerator("A"), objects.accelerator("B", cost=30)]
-    found = [*manifests, objects.model("M", data)]
-
-    costs = unit_costs(readable(map(objects.observed, found)), "M")
-
-    apart = {"A prefill": 20, "A decode": 10, "B prefill": 30, "B decode": 30}
-    assert costs == {"A": 40, "B": 30, **apart}
-
-
 def entry(manager: str, *backends: str, subresource: str = "") -> Manifest:
     fields: Manifest = {backend_key(name): {"f:minReplicas": {}} for name in backends}
     found: Manifest = {"manager": manager, "fieldsV1": {"f:spec": {"f:backends": fields}}}
@@ -243,21 +211,3 @@ def test_only_our_entry_of_the_spec_is_given_up() -> None:
 def test_what_an_apply_leaves_out_is_known_before(*, spec: Manifest, more: bool) -> None:
     assert owns_more(owned_by(entry("inferno-actuation", "a", "b")), spec) == more
     assert not owns_more(owned_by(entry("kubectl", "a", "b")), spec)
-
-
-def test_the_oldest_of_several_servers_holds_a_booster() -> None:
-    index = ServerIndex()
-    (booster,) = booster_places(REFERENCE, "default")
-    old, young = Key("default", "old"), Key("default", "young")
-
-    assert index.put(young, (2, "young"), REFERENCE) == frozenset()
-    assert index.put(old, (1, "old"), REFERENCE) == {young}
-    assert index.holder(booster) == old
-    assert index.servers(booster) == {old, young}
-
-    assert index.remove(old) == {young}
-    assert index.holder(booster) == young
-    assert index.dialects() == {"kthena"}
-    index.remove(young)
-    assert index.servers(booster) == frozenset()
-    assert index.dialects() == frozenset()

@@ -9,8 +9,9 @@ from inferno_operator.controllers.actuation.controller import ActuationControlle
 from inferno_operator.controllers.actuation.decision import (
     OPTIMIZER,
     is_change_of_mode,
-    recommending,
+    recommended_by,
 )
+from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.informers import Informers
@@ -39,15 +40,10 @@ def optimizer(mode: str, name: str = "inferno", **spec: object) -> Manifest:
     ],
     ids=["none", "other modes", "one of several", "an invalid spec"],
 )
-async def test_one_optimizer_that_recommends_is_enough(
+def test_one_optimizer_that_recommends_is_enough(
     optimizers: list[Manifest], told: str | None
 ) -> None:
-    cluster = FakeCluster()
-    for manifest in optimizers:
-        cluster.add(manifest)
-    cluster.add(optimizer("Recommend"), "elsewhere")
-
-    found = await recommending("default", cluster)
+    found = recommended_by(optimizers)
 
     assert (found and found.partition(" has")[0]) == told
 
@@ -88,6 +84,8 @@ async def test_only_changes_of_the_mode_are_reported() -> None:
 def boosted(target: str) -> FakeCluster:
     """A Server on a ModelBooster with one backend, for which 2 replicas are decided."""
     cluster = FakeCluster()
+    for manifest in objects.system(cards=4):
+        cluster.add(manifest)
     backend = {"name": "a", "minReplicas": 1, "maxReplicas": 1}
     backends = [{"name": "a", "accelerator": "A"}]
     reference = {"name": "m", "backends": backends, "target": target}
@@ -119,7 +117,9 @@ async def test_a_model_booster_is_written_in_mode_auto_and_left_alone_in_mode_re
     for mode in ("Auto", "Recommend"):
         cluster = boosted(target)
         cluster.add(optimizer(mode))
-        controller = ActuationController(cluster, Informers(cluster), lambda: objects.NOW)
+        controller = ActuationController(
+            cluster, Informers(cluster), lambda r: build_system(r).system, lambda: objects.NOW
+        )
         async with started(controller):
             await asyncio.sleep(5)
         writes[mode] = {write for write in cluster.writes if "Server s" not in write}

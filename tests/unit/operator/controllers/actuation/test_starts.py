@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from inferno_operator.controllers.actuation.controller import ActuationController
+from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources.dialects import DIALECTS
 from inferno_operator.resources.objects import POD, Key, Kind
 from inferno_operator.runtime.informers import Informers
@@ -36,6 +37,8 @@ class Scene:
 
     def __init__(self, dialect: str = "kthena", cached: int = 60) -> None:
         self.cluster = SlowCluster()
+        for manifest in objects.system(cards=9):
+            self.cluster.add(manifest)
         self.dialect = DIALECTS[dialect]
         backends = [{"name": "a", "accelerator": "A"}]
         refers = {"name": "m", "dialect": dialect, "backends": backends, "target": "ModelServing"}
@@ -88,7 +91,10 @@ class Scene:
                 await self.cluster.something_changed()
 
     def controller(self) -> ActuationController:
-        return ActuationController(self.cluster, Informers(self.cluster), self.now)
+        informers = Informers(self.cluster)
+        return ActuationController(
+            self.cluster, informers, lambda r: build_system(r).system, self.now
+        )
 
     def made(self, kind: str, name: str, spec: Manifest) -> Manifest:
         """An object of the dialect."""
@@ -155,16 +161,20 @@ async def test_an_operator_keeps_until_pods_are_known_what_another_one_counted()
     assert scene.cluster.writes == []
 
 
-async def test_replicas_are_counted_also_where_pods_may_not_be_read() -> None:
+async def test_nothing_is_counted_or_scaled_where_pods_may_not_be_read() -> None:
     scene = Scene()
     scene.pod("p0", "m-a-0", 20)
     scene.serve(1)
     scene.cluster.rejected[POD.kind] = RejectedError("pods is forbidden")
 
-    async with started(scene.controller()):
-        await scene.until(lambda: scene.told[0] == 1)
+    def told() -> Manifest:
+        conditions = scene.cluster.objects["Server", SERVER]["status"].get("conditions", [])
+        return next((c for c in conditions if c["type"] == "Actuated"), {})
 
-    assert scene.told == (1, 0, [])
+    async with started(scene.controller()):
+        await scene.until(lambda: bool(told()))
+
+    assert (told()["reason"], told()["message"]) == ("Rejected", "pods is forbidden")
 
 
 async def test_pods_that_end_are_not_counted_any_more() -> None:

@@ -212,7 +212,9 @@ class Scene:
 
     def wanted(self, server: str) -> Wanted:
         """What actuation reads from a Server."""
-        return wanted(observe(Server, self.cluster.objects["Server", Key(NAMESPACE, server)]))
+        stored = observe(Server, self.cluster.objects["Server", Key(NAMESPACE, server)])
+        assert isinstance(stored.resource, Server)
+        return wanted(stored.resource)
 
     def optimized(self) -> str:
         """What the Optimizer says of its last optimization."""

@@ -167,7 +167,9 @@ def test_a_decision_apart_wants_replicas_of_both_roles() -> None:
     told |= {"message": "x", "lastTransitionTime": time, "observedGeneration": 1}
     manifest["status"] = {"conditions": [told]}
 
-    found = wanted(observe(Server, manifest))
+    server = observe(Server, manifest).resource
+    assert isinstance(server, Server)
+    found = wanted(server)
 
     assert found.replicas == {"L40S prefill": 2, "H100 decode": 3}
 

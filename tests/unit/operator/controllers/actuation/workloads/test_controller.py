@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from inferno_operator.controllers.actuation.controller import ActuationController
-from inferno_operator.controllers.actuation.workloads.controller import WorkloadController
-from inferno_operator.controllers.actuation.workloads.reconcile import Context, reconcile
-from inferno_operator.controllers.actuation.workloads.supply import Supply
-from inferno_operator.controllers.actuation.workloads.world import WorkloadObjects
+from inferno_operator.controllers.actuation.reconcile import Context, reconcile
+from inferno_operator.controllers.actuation.scaled_server import Supply
+from inferno_operator.controllers.actuation.world import WorkloadObjects
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources import Optimizer
 from inferno_operator.resources.conditions import ALLOCATED
@@ -239,14 +238,13 @@ def _is_ready(pod: Manifest) -> bool:
 
 
 @asynccontextmanager
-async def running(scene: Scene) -> AsyncGenerator[WorkloadController]:
+async def running(scene: Scene) -> AsyncGenerator[ActuationController]:
     informers = Informers(scene.cluster)
-    workloads = WorkloadController(
+    controller = ActuationController(
         scene.cluster, informers, lambda resources: build_system(resources).system, scene.now
     )
-    boosters = ActuationController(scene.cluster, informers, scene.now)
-    async with in_background(scene.live()), started(workloads, boosters):
-        yield workloads
+    async with in_background(scene.live()), started(controller):
+        yield controller
 
 
 async def test_a_decision_reaches_the_deployment_and_what_runs_comes_back() -> None:

@@ -1,9 +1,8 @@
 """The replicas that run for a Server, from its workloads and those that it names no more."""
 
-from inferno_operator.controllers.actuation.current import PlacedReplicas
-from inferno_operator.controllers.actuation.decision import Wanted
+from inferno_operator.controllers.actuation.decision import PlacedReplicas, Wanted
 from inferno_operator.controllers.actuation.pods import PodCounts
-from inferno_operator.controllers.actuation.workloads.scaled_server import (
+from inferno_operator.controllers.actuation.scaled_server import (
     ObservedWorkload,
     ScaledServer,
 )

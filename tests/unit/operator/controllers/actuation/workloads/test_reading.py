@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.actuation.workloads.reading import Memory, read_scaled_servers
-from inferno_operator.controllers.actuation.workloads.scaled_server import ScaledServer
-from inferno_operator.controllers.actuation.workloads.world import WorkloadObjects
+from inferno_operator.controllers.actuation.reading import read_scaled_servers
+from inferno_operator.controllers.actuation.scaled_server import ScaledServer
+from inferno_operator.controllers.actuation.world import WorkloadObjects
+from inferno_operator.controllers.actuation.writers import Memory
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.objects import POD, Key, Place
 from inferno_operator.runtime.informers import Informers

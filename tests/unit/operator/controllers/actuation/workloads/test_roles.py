@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.actuation.workloads.controller import WorkloadController
+from inferno_operator.controllers.actuation.controller import ActuationController
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.dialects import DIALECTS
@@ -138,8 +138,8 @@ class Scene:
             while not met():
                 await self.cluster.something_changed()
 
-    def controller(self) -> WorkloadController:
-        return WorkloadController(
+    def controller(self) -> ActuationController:
+        return ActuationController(
             self.cluster,
             Informers(self.cluster),
             lambda resources: build_system(resources).system,

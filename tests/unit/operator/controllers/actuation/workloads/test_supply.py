@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from inferno_operator.controllers.actuation.workloads.supply import Supply
+from inferno_operator.controllers.actuation.scaled_server import Supply
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources import Server, parse
 from inferno_operator.resources.observation import readable

@@ -1,4 +1,4 @@
-"""A Server with its workloads as they are, and the replicas to scale that follow; pure."""
+"""A Server with its workloads as they are, the cards, and the replicas to scale; pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from inferno_operator.controllers.actuation.current import (
+from inferno_operator.controllers.actuation.booster_workloads import BoosterPart
+from inferno_operator.controllers.actuation.decision import (
     PlacedReplicas,
+    Wanted,
+    is_as_decided,
     reported_on,
     together_or_apart,
 )
-from inferno_operator.controllers.actuation.decision import Wanted, is_as_decided
 from inferno_operator.controllers.actuation.pods import PodCounts
 from inferno_operator.controllers.actuation.reductions import (
     AT_ONCE,
@@ -21,7 +23,10 @@ from inferno_operator.controllers.actuation.reductions import (
 )
 from inferno_operator.controllers.actuation.starts import ReadySince
 from inferno_operator.controllers.actuation.status import (
+    FOREIGN_WRITER,
     RECHECK,
+    left_behind,
+    no_part,
     no_workload,
     pod_troubles,
     published,
@@ -29,13 +34,13 @@ from inferno_operator.controllers.actuation.status import (
     tells_given_up,
 )
 from inferno_operator.controllers.actuation.steps import ReplicaTarget, ServerTargets
-from inferno_operator.controllers.actuation.workloads.supply import Supply
 from inferno_operator.controllers.actuation.writers import ForeignWriter
 from inferno_operator.resources import (
     Condition,
     RecordedWorkload,
     ReplicaReduction,
     Server,
+    ServerAllocation,
     Workload,
 )
 from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, Verdict
@@ -43,9 +48,100 @@ from inferno_operator.resources.objects import Place
 from inferno_operator.resources.observation import Observation
 from inferno_operator.resources.workload_kinds import kind_of_workload
 from inferno_operator.runtime.ports import Scale
+from inferno_optimizer.explain.rates import Rates, rates
+from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Reason
-from inferno_optimizer.system import Role
+from inferno_optimizer.system import Role, System, place_of
 from inferno_optimizer.way_down import HALF, WayDown
+
+UNLIMITED = 10**9
+"""Cards of each type if the Optimizer ignores the capacity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One replica of a model on an accelerator: the type of its cards and their number."""
+
+    card_type: str
+    cards: int
+
+
+class Supply:
+    """The cards, replicas and rates of a system."""
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+        self._catalogue = Catalogue(system)
+
+    @cached_property
+    def _rates(self) -> Rates:
+        return rates(self.system)
+
+    @property
+    def capacity(self) -> Mapping[str, int]:
+        """The cards by type."""
+        system = self.system
+        if system.options.unlimited:
+            return {accelerator.type: UNLIMITED for accelerator in system.accelerators}
+        return system.capacity
+
+    def unit(self, model: str, accelerator: str, role: Role = Role.BOTH) -> Unit:
+        """Return what one replica needs."""
+        return Unit(*self._catalogue.cards_per_replica(model, accelerator, role))
+
+    def unit_costs(self, model: str) -> Mapping[str, float]:
+        """Return the cost of one replica of a model by place [cents/hour]."""
+        return {
+            place_of(name, role): self._catalogue.unit_cost(model, name, role)
+            for name in self._catalogue.accelerators
+            for role in Role
+        }
+
+    def rate(self, server: Server, place: str) -> float | None:
+        """Return what one replica carries [requests/min]; None if that is not known."""
+        return self._rates.replica.get((server.spec.name, place))
+
+    def demand(self, server: Server) -> float:
+        """Return what the replicas of a server have to carry now [requests/min]."""
+        current = server.spec.current_alloc
+        load = current.load.arrival_rate if current and current.load else 0.0
+        return self._rates.demand.get(server.spec.name, load)
+
+    def priority(self, server: Server) -> int:
+        """Return the priority of the class of a server; 1 is the most important."""
+        return self._catalogue.priority(server.spec.service_class)
+
+    def cards(self, server: Server) -> Counter[str]:
+        """Return the cards by type of a server: for what runs, and for what was decided."""
+        cards: Counter[str] = Counter()
+        counts = _replicas(server.spec.current_alloc) | _replicas(server.spec.desired_alloc)
+        for (accelerator, role), replicas in counts.items():
+            unit = self.unit(server.spec.model, accelerator, role)
+            cards[unit.card_type] += replicas * unit.cards
+        return cards
+
+    def lacking_cards(self, server: Server) -> Counter[str]:
+        """Return the cards by type that were decided for a server and that it does not have."""
+        cards: Counter[str] = Counter()
+        running = _replicas(server.spec.current_alloc)
+        for (accelerator, role), replicas in _replicas(server.spec.desired_alloc).items():
+            unit = self.unit(server.spec.model, accelerator, role)
+            missing = max(replicas - running[accelerator, role], 0)
+            cards[unit.card_type] += missing * unit.cards
+        return +cards
+
+
+def _replicas(whole: ServerAllocation | None) -> Counter[tuple[str, Role]]:
+    """Return the replicas on each accelerator, in each role."""
+    counts: Counter[tuple[str, Role]] = Counter()
+    if whole is not None and whole.roles is not None:
+        for role, replicas in whole.roles.by_role.items():
+            counts[replicas.accelerator, role] = replicas.num_replicas
+    elif whole is not None:
+        for part in whole.parts:
+            counts[part.accelerator, Role.BOTH] += part.num_replicas
+    return counts
+
 
 PATIENCE = timedelta(seconds=240)
 """Time without progress after which a server is blocked: twice the lead time of a replica."""
@@ -62,6 +158,8 @@ class ObservedWorkload:
     `is_of_another` says that another Server has its replicas.
     `is_behind` says that somebody has written it after what was watched: who, is not known yet.
     `start_seconds` has the time from created to ready of each pod that is ready.
+    `part` is the backend of a ModelBooster, or the role of it, that has the number of replicas,
+    and `fight` who sets that back again and again.
     """
 
     workload: Workload
@@ -72,6 +170,8 @@ class ObservedWorkload:
     is_of_another: bool = False
     is_behind: bool = False
     start_seconds: tuple[float, ...] = ()
+    part: BoosterPart | None = None
+    fight: ForeignWriter | None = None
 
     @property
     def replicas(self) -> int:
@@ -103,7 +203,7 @@ class ScaledServer:
     observation: Observation
     server: Server
     wanted: Wanted
-    found: tuple[ObservedWorkload, ...]
+    found: tuple[ObservedWorkload, ...] = ()
     left: tuple[ObservedWorkload, ...] = ()
 
     @cached_property
@@ -112,6 +212,16 @@ class ScaledServer:
         if self.wanted.replicas is not None:
             return self.wanted.replicas
         return {item.workload.place: item.replicas for item in self.found}
+
+    def wanted_on(self, place: str) -> int | None:
+        """Return the wanted replicas of a place; None if what runs stays as it is."""
+        return None if self.wanted.replicas is None else self.wanted.replicas.get(place, 0)
+
+    @property
+    def may_dispute(self) -> bool:
+        """Whether a number is to be as it was decided, by this operator."""
+        is_decided = self.wanted.fresh and self.wanted.replicas is not None
+        return is_decided and self.server.spec.actuation == "Scale"
 
     @property
     def counted(self) -> tuple[ObservedWorkload, ...]:
@@ -145,7 +255,11 @@ class ScaledServer:
             starting[item.workload.place] += item.pods.starting
         placed = (
             PlacedReplicas(
-                on.accelerator, ready[place], cold.get(place, 0), starting[place], Role(on.role)
+                on.accelerator,
+                ready[place],
+                min(cold.get(place, 0), ready[place]),
+                starting[place],
+                Role(on.role),
             )
             for place, on in by_place.items()
         )
@@ -203,16 +317,41 @@ class ScaledServer:
             return refusal(self.wanted.reason, f"the replicas stay as they are: {self.wanted.why}")
         places = {item.workload.place for item in self.found}
         if unknown := sorted(self.wanted.replicas.keys() - places):
-            return no_workload(unknown)
+            return (no_part if self.server.spec.model_booster else no_workload)(unknown)
         if self.server.spec.actuation == "Publish":
             return published(self.wanted.replicas, self.troubles)
         foreign = self.foreign
-        return refusal("ForeignWriter", foreign.message) if foreign else None
+        return refusal(FOREIGN_WRITER, foreign.message) if foreign else None
+
+    @property
+    def may_set_back(self) -> bool:
+        """Whether numbers that are too small may be set back, also while others are left alone."""
+        return self.is_known and (self.obstacle is None or self.obstacle.reason == FOREIGN_WRITER)
 
     @property
     def troubles(self) -> str:
         """What hinders its pods, to be said after what runs."""
         return pod_troubles(item.pods for item in self.found)
+
+    @property
+    def remarks(self) -> str:
+        """What autoscalers keep, and workloads that it names no more; to be said at the end."""
+        kept = "".join(
+            item.part.excuse(self.replicas.get(item.workload.place, 0))
+            for item in self.found
+            if item.part
+        )
+        return kept + left_behind({item.workload: item.replicas for item in self.left})
+
+    @property
+    def fight(self) -> ForeignWriter | None:
+        """Another writer who sets a number of a ModelBooster again and again."""
+        return next((item.fight for item in self.found if item.fight), None)
+
+    @property
+    def failure(self) -> str:
+        """What the controller of its ModelBooster says of its failure; "" if nothing."""
+        return next(filter(None, (item.part.failure for item in self.found if item.part)), "")
 
     @cached_property
     def foreign(self) -> ForeignWriter | None:
@@ -242,18 +381,21 @@ def server_targets(
 ) -> ServerTargets:
     """Return the replicas of a Server as the order of steps takes them."""
     standing = window_start(way_down, now)
+    targets = tuple(_target(scaled, item, supply, standing) for item in scaled.found)
     allocated = scaled.observation.status.condition(ALLOCATED)
     changed = scaled.changed(now)
     return ServerTargets(
         name=scaled.server.metadata.name,
         priority=supply.priority(scaled.server),
         load=supply.demand(scaled.server),
-        targets=tuple(_target(scaled, item, supply, standing) for item in scaled.found),
+        targets=targets,
         is_best_effort=allocated is not None and allocated.reason != Reason.ALLOCATED,
         is_as_decided=is_as_decided(scaled.server),
         is_writable=scaled.is_known and scaled.obstacle is None,
         is_paused=pause_left(scaled, now) > timedelta(),
-        is_overdue=changed is not None and now - changed > PATIENCE and _is_moving(scaled),
+        is_overdue=changed is not None
+        and now - changed > PATIENCE
+        and any(target.in_flight for target in targets),
         way_down=AT_ONCE if is_approved(scaled.server, scaled.wanted.replicas) else way_down,
         served=served_in_window(scaled.reductions(way_down, now), way_down, now),
     )
@@ -294,18 +436,12 @@ def due_after(
     if left := pause_left(scaled, now):
         return left.total_seconds()
     looks = [(end - now).total_seconds() + SETTLED for end in window_ends if end > now]
-    if not targets.is_overdue and _is_moving(scaled):
+    if scaled.fight is not None and scaled.fight.until is not None:
+        looks.append((scaled.fight.until - now).total_seconds())
+    if not targets.is_overdue and targets.in_flight:
         waited = now - (scaled.changed(now) or now)
         looks.append(max((PATIENCE - waited).total_seconds(), 0.0) + 1.0)
     return min(looks, default=None)
-
-
-def _is_moving(scaled: ScaledServer) -> bool:
-    """Whether pods appear, start or end."""
-    return any(
-        item.pods.ready != item.replicas or item.pods.terminating or item.pods.live != item.replicas
-        for item in scaled.found
-    )
 
 
 def left_cards(scaled: ScaledServer, supply: Supply) -> Counter[str]:
@@ -336,7 +472,7 @@ def _target(
         accelerator=place,
         card_type=unit.card_type,
         cards=unit.cards,
-        wanted=scaled.replicas.get(place, 0),
+        wanted=max(scaled.replicas.get(place, 0), item.part.floor if item.part else 0),
         spec=reported_on(scaled.server, place) if item.is_unknown else item.replicas,
         live=item.pods.live,
         ready=item.pods.ready,
@@ -347,4 +483,6 @@ def _target(
         loses_unready_first=kind_of_workload(item.workload).loses_unready_first,
         role=role,
         standing=item.standing(standing) if standing else 0,
+        is_ceiling=item.part is not None and item.part.is_ceiling,
+        is_observed=item.part is None or item.part.is_observed,
     )

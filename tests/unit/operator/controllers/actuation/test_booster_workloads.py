@@ -4,17 +4,16 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.actuation.booster_bounds import Bounds
-from inferno_operator.controllers.actuation.targets import (
-    ScaledObjects,
-    bounds_for,
-    compose,
-    holders,
-    scaled_places,
+from inferno_operator.controllers.actuation.booster_bounds import Bounds, Write
+from inferno_operator.controllers.actuation.booster_workloads import (
+    BoosterObjects,
+    BoosterPart,
+    read_part,
+    writes_for,
 )
 from inferno_operator.resources import ModelBoosterRef
 from inferno_operator.resources.dialects import KTHENA
-from inferno_operator.resources.objects import Key, Kind, Place
+from inferno_operator.resources.objects import Kind
 
 Manifest = dict[str, Any]
 
@@ -30,20 +29,20 @@ def metadata(name: str) -> Manifest:
     return {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"}
 
 
-def workload(backend: Manifest, **spec: object) -> ScaledObjects:
+def workload(backend: Manifest, **spec: object) -> BoosterObjects:
     booster = {"metadata": metadata("m"), "spec": {"backend": {"name": "a", **backend}, **spec}}
-    return ScaledObjects({"m": booster})
+    return BoosterObjects({"m": booster})
 
 
-def read_bounds(reference: ModelBoosterRef, workload: ScaledObjects) -> dict[str, Bounds]:
-    return {name: holder.bounds for name, holder in holders(reference, workload).items()}
+def parts_of(reference: ModelBoosterRef, there: BoosterObjects) -> dict[str, BoosterPart]:
+    """The backends by place whose numbers are found."""
+    found = {each.place: read_part(reference, each, there) for each in reference.backends}
+    return {place: part for place, part in found.items() if isinstance(part, BoosterPart)}
 
 
-def bounds_of(reference: ModelBoosterRef, workload: ScaledObjects, replicas: int) -> Bounds:
-    """The bounds of the first backend for so many replicas."""
-    backend = reference.backends[0]
-    holder = holders(reference, workload)[reference.serving_of(backend)]
-    return bounds_for(reference, workload, backend, holder, replicas)
+def write(reference: ModelBoosterRef, there: BoosterObjects, **numbers: int) -> tuple[Write, ...]:
+    """The writes that have backends ask for so many replicas."""
+    return writes_for(parts_of(reference, there), numbers)
 
 
 ONE_NUMBER = {"replicas": 2}  # Kthena v1.0.0
@@ -52,7 +51,10 @@ TWO_BOUNDS = {"minReplicas": 2, "maxReplicas": 2}  # before it
 
 @pytest.mark.parametrize("backend", [ONE_NUMBER, TWO_BOUNDS], ids=["replicas", "bounds"])
 def test_the_bounds_of_one_backend_are_read(backend: Manifest) -> None:
-    assert read_bounds(reference(), workload(backend)) == {"m-a": Bounds(2, 2)}
+    (part,) = parts_of(reference(), workload(backend)).values()
+
+    assert part.holder.bounds == Bounds(2, 2)
+    assert part.replicas(None) == 2
 
 
 @pytest.mark.parametrize(
@@ -69,21 +71,25 @@ def test_one_backend_is_written_as_it_is_read(
 ) -> None:
     there = workload(backend)
 
-    (write,) = compose(reference(), there, {"m-a": bounds_of(reference(), there, replicas)})
+    (only,) = write(reference(), there, A=replicas)
 
-    assert write.spec == {"backend": written}
+    assert only.spec == {"backend": written}
 
 
 def test_one_backend_that_is_as_it_should_be_is_not_written() -> None:
-    assert compose(reference(), workload(ONE_NUMBER), {"m-a": Bounds(2, 2)}) == ()
+    assert write(reference(), workload(ONE_NUMBER), A=2) == ()
 
 
 def test_the_policy_beside_one_backend_is_its_own() -> None:
     """Its autoscaler would not come back from none, and works below a ceiling."""
     there = workload({"minReplicas": 1, "maxReplicas": 9}, **POLICY)
 
-    assert bounds_of(reference(), there, 0) == Bounds(1, 1)
-    assert bounds_of(reference(bounds="Ceiling"), there, 4) == Bounds(1, 4)
+    (pinned,) = parts_of(reference(), there).values()
+    (below,) = parts_of(reference(bounds="Ceiling"), there).values()
+
+    assert pinned.bounds_for(0) == Bounds(1, 1)
+    assert below.bounds_for(4) == Bounds(1, 4)
+    assert below.replicas(4) == 9
 
 
 def scaled(name: str, **fields: object) -> Manifest:
@@ -110,18 +116,17 @@ def test_the_bounds_of_an_autoscaler_are_written_where_its_release_has_them(
 ) -> None:
     refers = reference(target="Binding")
     boosters = workload(ONE_NUMBER).boosters
-    alone = ScaledObjects(boosters, scalers={kind: [scaler(**{one: scaled("m-a")})]})
+    alone = BoosterObjects(boosters, scalers={kind: [scaler(**{one: scaled("m-a")})]})
     params = [scaled("other", cost=5), scaled("m-a", cost=7)]
-    mixed = ScaledObjects(boosters, scalers={kind: [scaler(**{several: {"params": params}})]})
-    wanted = {"m-a": Bounds(3, 3)}
+    mixed = BoosterObjects(boosters, scalers={kind: [scaler(**{several: {"params": params}})]})
 
-    (of_one,) = compose(refers, alone, wanted)
-    (of_several,) = compose(refers, mixed, wanted)
+    (of_one,) = write(refers, alone, A=3)
+    (of_several,) = write(refers, mixed, A=3)
 
     given = {"minReplicas": 3, "maxReplicas": 3}
     assert of_one.spec == {one: given}
     assert of_several.spec == {several: {"params": [params[0], {**params[1], **given}]}}
-    assert {write.reference.kind for write in (of_one, of_several)} == {kind}
+    assert {each.reference.kind for each in (of_one, of_several)} == {kind}
 
 
 def refers(**fields: str) -> Manifest:
@@ -155,9 +160,9 @@ OF_ANOTHER_NAMESPACE = {"targetRef": refers(namespace="other")}
     ],
 )
 def test_what_does_not_scale_the_whole_serving_is_left_alone(spec: Manifest) -> None:
-    there = ScaledObjects(workload(ONE_NUMBER).boosters, scalers={KTHENA.policy: [scaler(**spec)]})
+    there = BoosterObjects(workload(ONE_NUMBER).boosters, scalers={KTHENA.policy: [scaler(**spec)]})
 
-    assert holders(reference(target="Binding"), there) == {}
+    assert parts_of(reference(target="Binding"), there) == {}
 
 
 @pytest.mark.parametrize(
@@ -166,10 +171,9 @@ def test_what_does_not_scale_the_whole_serving_is_left_alone(spec: Manifest) -> 
 )
 def test_a_kind_or_namespace_that_is_empty_is_the_usual_one(fields: dict[str, str]) -> None:
     spec = {"homogeneousTarget": scaled("m-a", target={"targetRef": refers(**fields)})}
-    there = ScaledObjects(workload(ONE_NUMBER).boosters, scalers={KTHENA.policy: [scaler(**spec)]})
+    there = BoosterObjects(workload(ONE_NUMBER).boosters, scalers={KTHENA.policy: [scaler(**spec)]})
 
-    assert list(holders(reference(target="Binding"), there)) == ["m-a"]
-    assert scaled_places(KTHENA.policy, scaler(**spec)) == {Place(KTHENA.serving, Key("ns", "m-a"))}
+    assert list(parts_of(reference(target="Binding"), there)) == ["A"]
 
 
 SEVERAL = ModelBoosterRef.model_validate(
@@ -189,9 +193,9 @@ def test_backends_of_several_boosters_are_written_each_in_its_own() -> None:
         for name in ("m", "n")
     }
 
-    writes = compose(SEVERAL, ScaledObjects(boosters), {"m-a": Bounds(2, 2), "n-a": Bounds(3, 3)})
+    writes = write(SEVERAL, BoosterObjects(boosters), A=2, H=3)
 
-    written = {write.reference.key.name: write.spec for write in writes}
+    written = {each.reference.key.name: each.spec for each in writes}
     assert written == {"m": {"backend": {"replicas": 2}}, "n": {"backend": {"replicas": 3}}}
 
 

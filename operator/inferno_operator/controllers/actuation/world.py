@@ -5,8 +5,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from inferno_operator.controllers.actuation.booster_workloads import SERVER
 from inferno_operator.controllers.actuation.decision import OPTIMIZER, is_change_of_mode
-from inferno_operator.controllers.actuation.release import SERVER
+from inferno_operator.controllers.actuation.status import RELEASED
+from inferno_operator.resources.conditions import ACTUATED
 from inferno_operator.resources.objects import POD, Key, Kind, Manifest, Place, Reference
 from inferno_operator.resources.observation import Observation
 from inferno_operator.resources.pods import PodIndex
@@ -27,7 +29,7 @@ class WorkloadObjects:
     cluster, informers
         Reads scale subresources; watches.
     changed
-        Called with each namespace in which something changed, if its Servers name workloads.
+        Called with each namespace in which something changed, if its Servers are scaled.
     """
 
     def __init__(
@@ -39,8 +41,11 @@ class WorkloadObjects:
         self._servers = informers.subscribe(
             [SERVER, OPTIMIZER], self._noted, listed=self._listed, lost=self._lost
         )
-        self._naming: defaultdict[str, set[Key]] = defaultdict(set)
-        """Servers that name workloads, by namespace."""
+        self._scaled: defaultdict[str, set[Key]] = defaultdict(set)
+        """Servers that are scaled, or were, by namespace."""
+        self._swept: set[str] = set()
+        self._unreferenced: set[str] = set()
+        """Namespaces, or all of them (""), with objects that no Server may refer to any more."""
         self._scales: dict[Place, Scale] = {}
         self._written: set[Place] = set()
         """Places whose scale subresource is known from a write of this operator."""
@@ -91,9 +96,21 @@ class WorkloadObjects:
         """Return the pods of a namespace."""
         return PodIndex(self._watched[POD][0].manifests(POD, namespace))
 
-    def names_workloads(self, namespace: str) -> bool:
-        """Whether a Server of a namespace names workloads."""
-        return bool(self._naming.get(namespace))
+    def manifests(self, kind: Kind, namespace: str) -> list[Manifest]:
+        """Return the objects of a kind in a namespace."""
+        return list(self._watched[kind][0].manifests(kind, namespace))
+
+    def scales(self, namespace: str) -> bool:
+        """Whether a Server of a namespace is scaled, or was."""
+        return bool(self._scaled.get(namespace))
+
+    def may_be_released(self, namespace: str) -> bool:
+        """Whether a namespace may have objects that no Server refers to any more."""
+        return namespace in self._unreferenced
+
+    def released(self, namespace: str) -> None:
+        """Take note that no object is left in a namespace that no Server refers to."""
+        self._unreferenced.discard(namespace)
 
     async def read_scales(self, places: Iterable[Place]) -> None:
         """Read the scale subresources of the objects that changed, several at once."""
@@ -152,6 +169,13 @@ class WorkloadObjects:
         for difference in self._servers.written(SERVER, manifest):
             self._index(difference)
 
+    def applied(self, kind: Kind, manifest: Manifest) -> None:
+        """Take an object of a watched kind as the API server returned it to a write.
+
+        That is a change: maybe nobody else has to do anything about it.
+        """
+        self._watched[kind][0].written(kind, manifest, echo=True)
+
     def forget(self, place: Place) -> None:
         """Read a scale subresource again before it is used."""
         self._scales.pop(place, None)
@@ -171,7 +195,13 @@ class WorkloadObjects:
         self._changed(place.key.namespace)
 
     def _listed(self, area: Area) -> None:
-        self._changed(area[1])
+        """Take a list; after the first one, what deleted Servers owned is released."""
+        kind, namespace = area
+        if kind == SERVER and namespace not in self._swept:
+            self._swept.add(namespace)
+            self._unreferenced.add(namespace)
+            self._report(namespace)
+        self._changed(namespace)
 
     def _lost(self, area: Area, error: InfernoError) -> None:
         """Report the trouble on the Servers."""
@@ -179,15 +209,27 @@ class WorkloadObjects:
         self._changed(area[1])
 
     def _changed(self, namespace: str) -> None:
-        """Report a change in a namespace, or in all (""): it concerns Servers with workloads."""
-        for name in [namespace] if namespace else list(self._naming):
-            if self.names_workloads(name):
+        """Report a change in a namespace, or in all (""): it concerns Servers that are scaled."""
+        for name in [namespace] if namespace else list(self._scaled):
+            if self.scales(name) or name in self._unreferenced:
                 self._report(name)
 
     def _index(self, difference: ObjectDifference) -> None:
-        """Note whether a Server names workloads."""
-        key, spec = difference.place.key, (difference.after or {}).get("spec", {})
-        if spec.get("workloads"):
-            self._naming[key.namespace].add(key)
+        """Note whether a Server is scaled, and whether it gives up a ModelBooster."""
+        key, before, after = difference.place.key, difference.before, difference.after
+        if after is not None and _is_scaled(after):
+            self._scaled[key.namespace].add(key)
         else:
-            self._naming[key.namespace].discard(key)
+            self._scaled[key.namespace].discard(key)
+        references = [(each or {}).get("spec", {}).get("modelBooster") for each in (before, after)]
+        if references[0] not in (None, references[1]):
+            self._unreferenced.add(key.namespace)
+
+
+def _is_scaled(server: Manifest) -> bool:
+    """Whether a Server names what its replicas run in, or its status still says that it did."""
+    spec = server.get("spec", {})
+    if spec.get("workloads") or spec.get("modelBooster"):
+        return True
+    conditions = server.get("status", {}).get("conditions", ())
+    return any(c["type"] == ACTUATED and c["reason"] != RELEASED for c in conditions)
