@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.actuation.booster_bounds import owns
+from inferno_operator.controllers.scaling.booster_bounds import owns
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER
 from tests.cluster.actuated import (
     BOOSTERS,

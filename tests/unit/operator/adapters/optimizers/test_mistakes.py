@@ -13,10 +13,10 @@ import pytest
 
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
 from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, StatefulRemoteOptimizer
-from inferno_operator.controllers.actuation.decision import wanted
-from inferno_operator.controllers.actuation.publication import publish
 from inferno_operator.controllers.planning.controller import OptimizationController
 from inferno_operator.controllers.planning.ports import Context, OnDemand, SystemOptimizer
+from inferno_operator.controllers.scaling.decision import wanted
+from inferno_operator.controllers.scaling.publication import publish
 from inferno_operator.resources import RESOURCES, Server
 from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.resources.observation import observe

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from inferno_operator.cli.offline.system import read_system
-from inferno_operator.controllers.actuation.decision import wanted
 from inferno_operator.controllers.planning.allocations import cards_of, desired_allocation
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.controllers.planning.updates import is_same_placement, spec_change
+from inferno_operator.controllers.scaling.decision import wanted
 from inferno_operator.resources import Server, parse
 from inferno_operator.resources.observation import observe
 from inferno_optimizer.errors import InputError
