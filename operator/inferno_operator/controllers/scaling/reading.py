@@ -35,8 +35,8 @@ from inferno_operator.controllers.scaling.writers import (
     UNKNOWN,
     ForeignWriter,
     KindName,
-    Memory,
     ScaleTarget,
+    WriteMemory,
     autoscaler_of,
     last_writer,
     list_autoscalers,
@@ -76,7 +76,7 @@ async def read_scaled_servers(
     observations: Iterable[Observation],
     world: WorkloadObjects,
     cluster: Cluster,
-    memory: Memory,
+    memory: WriteMemory,
     now: datetime,
     *,
     recommending: str | None = None,
@@ -132,7 +132,7 @@ def _place(kind: Kind, server: Server, workload: Workload) -> Place:
 
 
 async def _served(
-    servers: Iterable[Server], cluster: Cluster, memory: Memory
+    servers: Iterable[Server], cluster: Cluster, memory: WriteMemory
 ) -> Mapping[KindName, Served | None]:
     """Return the kinds that Servers name; those that can be scaled are asked for once."""
     names = {(w.api_version, w.kind) for server in servers for w in server.counted_workloads}
@@ -145,7 +145,7 @@ async def _served(
 
 
 async def _kinds_of_boosters(
-    servers: Iterable[tuple[Observation, Server]], cluster: Cluster, memory: Memory
+    servers: Iterable[tuple[Observation, Server]], cluster: Cluster, memory: WriteMemory
 ) -> tuple[set[Kind], Mapping[str, Kind]]:
     """Return the kinds of the ModelBoosters, and by Server one that is needed and not served.
 
@@ -167,7 +167,7 @@ async def _kinds_of_boosters(
     return found, unserved
 
 
-async def _is_served(kind: Kind, cluster: Cluster, memory: Memory) -> bool:
+async def _is_served(kind: Kind, cluster: Cluster, memory: WriteMemory) -> bool:
     if kind not in memory.served and kind.plural in await cluster.verbs(kind.group, kind.version):
         memory.served.add(kind)
     return kind in memory.served
@@ -210,7 +210,9 @@ def _rollout(workload: Workload, manifest: Manifest, replicas: int) -> str:
 class _Reader:
     """Reads the workloads of one namespace."""
 
-    def __init__(self, world: WorkloadObjects, memory: Memory, area: _Area, now: datetime) -> None:
+    def __init__(
+        self, world: WorkloadObjects, memory: WriteMemory, area: _Area, now: datetime
+    ) -> None:
         self._world = world
         self._memory = memory
         self._area = area

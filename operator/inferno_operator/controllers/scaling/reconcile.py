@@ -55,7 +55,7 @@ from inferno_operator.controllers.scaling.status import (
 )
 from inferno_operator.controllers.scaling.steps import ReplicaSteps, ServerTargets, next_steps
 from inferno_operator.controllers.scaling.world import WorkloadObjects
-from inferno_operator.controllers.scaling.writers import Memory
+from inferno_operator.controllers.scaling.writers import WriteMemory
 from inferno_operator.resources import (
     CURRENT_ALLOC,
     Accelerator,
@@ -100,7 +100,7 @@ class Context:
     world: WorkloadObjects
     system_of: SystemOf
     now: Now
-    memory: Memory = field(default_factory=Memory)
+    memory: WriteMemory = field(default_factory=WriteMemory)
     supplies: dict[str, Supply] = field(default_factory=dict)
     """What was computed of the last system of each namespace."""
 

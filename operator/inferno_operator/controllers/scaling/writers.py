@@ -144,7 +144,7 @@ class ForeignNumber:
 
 
 @dataclass(slots=True)
-class Memory:
+class WriteMemory:
     """What is remembered between reconciles; without it, only messages and pauses differ.
 
     Parameters

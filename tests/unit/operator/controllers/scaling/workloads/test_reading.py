@@ -8,7 +8,7 @@ import pytest
 from inferno_operator.controllers.scaling.reading import read_scaled_servers
 from inferno_operator.controllers.scaling.scaled_server import ScaledServer
 from inferno_operator.controllers.scaling.world import WorkloadObjects
-from inferno_operator.controllers.scaling.writers import Memory
+from inferno_operator.controllers.scaling.writers import WriteMemory
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.objects import POD, Key, Place
 from inferno_operator.runtime.informers import Informers
@@ -58,7 +58,7 @@ async def watched(cluster: FakeCluster) -> WorkloadObjects:
     return world
 
 
-async def read(cluster: FakeCluster, world: WorkloadObjects, memory: Memory) -> ScaledServer:
+async def read(cluster: FakeCluster, world: WorkloadObjects, memory: WriteMemory) -> ScaledServer:
     """The only Server, which is to have two replicas."""
     server = objects.observed(decided(2))
     found = await read_scaled_servers([server], world, cluster, memory, objects.NOW)
@@ -67,7 +67,7 @@ async def read(cluster: FakeCluster, world: WorkloadObjects, memory: Memory) -> 
 
 
 async def test_an_own_write_that_the_watch_has_not_shown_yet_is_no_foreign_one() -> None:
-    cluster, memory = FakeCluster(), Memory()
+    cluster, memory = FakeCluster(), WriteMemory()
     cluster.add(deployment("kubectl"))
     world = await watched(cluster)
     await world.read_scales([PLACE])
@@ -83,7 +83,7 @@ async def test_an_own_write_that_the_watch_has_not_shown_yet_is_no_foreign_one()
 
 
 async def test_another_manager_after_an_own_write_is_foreign() -> None:
-    cluster, memory = FakeCluster(), Memory()
+    cluster, memory = FakeCluster(), WriteMemory()
     cluster.add(deployment("kubectl"))
     world = await watched(cluster)
     memory.wrote(PLACE, 1)
@@ -97,7 +97,7 @@ async def test_another_manager_after_an_own_write_is_foreign() -> None:
 
 async def test_a_write_that_the_watch_has_not_shown_yet_is_waited_for() -> None:
     """As after a write that was refused because another manager wrote in between."""
-    cluster, memory = LateCluster(), Memory()
+    cluster, memory = LateCluster(), WriteMemory()
     cluster.add(deployment(FieldManager.ACTUATION))
     world = await watched(cluster)
     memory.wrote(PLACE, 1)
@@ -123,7 +123,7 @@ async def test_a_number_that_the_operator_has_not_written_is_foreign_if_nobody_i
     written: int, *, fails: bool, is_foreign: bool
 ) -> None:
     """As after a number of 0; a write that failed may have arrived."""
-    cluster, memory = FakeCluster(), Memory()
+    cluster, memory = FakeCluster(), WriteMemory()
     cluster.add(deployment(replicas=1))
     world = await watched(cluster)
     memory.wrote(PLACE, written)
