@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from inferno_operator.adapters.http.metrics import OperatorMetrics
 from inferno_operator.adapters.optimizers.remote import StatefulRemoteOptimizer
 from inferno_operator.adapters.prometheus.client import PrometheusClient
-from inferno_operator.controllers.actuation.controller import ActuationController
-from inferno_operator.controllers.actuation.workloads.controller import WorkloadController
-from inferno_operator.controllers.actuation.workloads.supply import Supply
 from inferno_operator.controllers.boosters.controller import BoosterController
 from inferno_operator.controllers.calibration.controller import CalibrationController
 from inferno_operator.controllers.calibration.replicas import (
@@ -33,6 +30,7 @@ from inferno_operator.controllers.planning.ports import (
     SystemOptimizer,
 )
 from inferno_operator.controllers.planning.snapshot import build_system
+from inferno_operator.controllers.scaling.controller import ScalingController
 from inferno_operator.engines.catalogue import catalogue_with
 from inferno_operator.engines.demand import DemandSurvey
 from inferno_operator.engines.survey import Survey
@@ -94,8 +92,8 @@ def compose(settings: Settings, parts: Components) -> Controllers:
     """Return the controllers that the settings ask for."""
     cluster, informers, now = parts.cluster, parts.informers, parts.now
     measurement = _measurement(settings, parts)
-    workloads = WorkloadController(cluster, informers, _system_of, parts.steady)
-    capacity = CapacityController(cluster, informers, now, workloads.recheck)
+    scaling = ScalingController(cluster, informers, _system_of, parts.steady)
+    capacity = CapacityController(cluster, informers, now, scaling.recheck)
     source = OnDemand(cluster)
     plans = PlansController(cluster, informers, source, measurement, now, parts.plan_key)
     optimization = _optimization(settings, parts, measurement, capacity, plans)
@@ -108,8 +106,7 @@ def compose(settings: Settings, parts: Components) -> Controllers:
         measurement,
         *_calibration(settings, parts, measurement),
         capacity,
-        workloads,
-        ActuationController(cluster, informers, parts.steady, _supplies_of),
+        scaling,
         *_boosters(parts),
     )
     return Controllers(optimization, controllers)
@@ -186,8 +183,3 @@ def _boosters(parts: Components) -> Sequence[Controller]:
 def _system_of(resources: Iterable[Resource]) -> System:
     """Return the system that the objects of a namespace describe."""
     return build_system(resources).system
-
-
-def _supplies_of(resources: Iterable[Resource]) -> Supply:
-    """Return what replicas carry, and which cards they need, by the objects of a namespace."""
-    return Supply(_system_of(resources))

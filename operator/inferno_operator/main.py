@@ -29,8 +29,8 @@ from inferno_operator.adapters.optimizers.local import LocalOptimizer
 from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, StatefulRemoteOptimizer
 from inferno_operator.adapters.prometheus import client as prometheus
 from inferno_operator.composition import Components, compose
-from inferno_operator.controllers.actuation.publication.controller import Publication
 from inferno_operator.controllers.planning.ports import KeySource, SystemOptimizer
+from inferno_operator.controllers.scaling.publication import Publication
 from inferno_operator.logs import configure
 from inferno_operator.resources import RESOURCES
 from inferno_operator.resources.dialects import DIALECTS, Dialect

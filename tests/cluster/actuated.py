@@ -122,6 +122,22 @@ def accelerator(name: str, cost: float) -> Manifest:
     return objects.manifest("Accelerator", spec, name=name.lower())
 
 
+def cards(*names: str, count: int = 10) -> list[Manifest]:
+    """So many cards of each accelerator, and a model and a class for a server on them."""
+    counts = [{"type": name, "count": count} for name in names]
+    return [
+        *(accelerator(name, cost=10) for name in names),
+        objects.manifest("Capacity", {"count": counts}, name="cards"),
+        objects.service_class(),
+        objects.model(),
+    ]
+
+
+def without_load() -> Manifest:
+    """What runs of a server that nobody asks."""
+    return {**objects.running(0, 1), "load": {"arrivalRate": 0, "avgLength": 1}}
+
+
 def backend(name: str, least: int = 0, most: int = 1, **fields: object) -> Manifest:
     worker = {"type": "server", "image": "example.com/engine", "replicas": 1, "pods": 1}
     return {
@@ -149,7 +165,7 @@ def server_with_roles(backend: Manifest, dialect: Dialect = KTHENA) -> Manifest:
     roles = {"Prefill": "A100", "Decode": "H100"}
     backends = [{**backend, "accelerator": a, "role": role} for role, a in roles.items()]
     refers = {"name": "split", "dialect": dialect.name, "backends": backends}
-    return objects.server(spec={"modelBooster": refers})
+    return objects.server(spec={"modelBooster": refers, "currentAlloc": without_load()})
 
 
 def decide_roles(actuated: Actuated, prefill: int, decode: int) -> None:

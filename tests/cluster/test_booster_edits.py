@@ -14,6 +14,7 @@ from tests.cluster.actuated import (
     Actuated,
     backend,
     booster,
+    cards,
     decide_roles,
     server_with_roles,
 )
@@ -24,7 +25,6 @@ from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import wait_until
 from tests.tiers import extended
-from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
 
@@ -183,7 +183,7 @@ def test_ten_edits_leave_the_replicas_of_roles_that_were_decided(
     actuated = Actuated(scene, dialect)
     operator(environment={"INFERNO_MODEL_BOOSTER": dialect.name})
     apply(file_with_roles(dialect, 1, "e:0"))
-    scene.apply(objects.service_class(), objects.model())
+    scene.apply(*cards("A100", "H100"))
     scene.apply(server_with_roles({"name": "main"}, dialect))
     decide_roles(actuated, prefill=3, decode=2)
     wanted = {"prefill": 3, "decode": 2}

@@ -9,7 +9,7 @@ import yaml
 
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER, Dialect
 from tests.cluster.actuated import backend as backend_of
-from tests.cluster.actuated import booster
+from tests.cluster.actuated import booster, cards, without_load
 from tests.cluster.apart import CARDS, LOOSE, TIGHT, documents, targets
 from tests.cluster.fleet import Fleet, running_fleet
 from tests.cluster.kubelet import Witness, running_pods
@@ -284,9 +284,10 @@ def test_the_roles_of_a_gang_are_scaled_and_keep_their_numbers_when_the_booster_
     made = booster_apart(dialect, replicas=3)
     made["metadata"]["annotations"] = {"inferno.platform.ai/gang-scheduling": "true"}
     refers = {"name": "apart", "dialect": dialect.name, "backends": BACKENDS[1:]}
-    scene.apply(*boosters(dialect), made, objects.service_class(), objects.model())
+    scene.apply(*boosters(dialect), made, *cards("L40S", "H100"))
     scene.apply(objects.guarded({"window": 1}))
-    scene.apply(objects.server(spec={"modelBooster": refers}))
+    spec = {"modelBooster": refers, "currentAlloc": without_load()}
+    scene.apply(objects.server(spec=spec))
     operator(environment=controller)
     scene.control_plane.wait_for(str(dialect.serving), APART, bool, scene.namespace)
 

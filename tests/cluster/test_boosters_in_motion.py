@@ -164,7 +164,7 @@ def test_replicas_that_do_not_come_up_keep_the_old_ones(life: Life) -> None:
     actuated.have_only_h100()
     actuated.ask()
     life.kill(1)
-    actuated.wait_for("Moving", "0 of 2")
+    actuated.wait_for("Moving", "0 x H100 (2 wanted)")
     assert life.lowest() == 2
     fleet.broken = set()
     assert life.settle("2 x H100") == 2

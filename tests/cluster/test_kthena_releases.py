@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.actuation.ownership import owns
+from inferno_operator.controllers.scaling.booster_bounds import owns
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER
 from tests.cluster.actuated import (
     BOOSTERS,
@@ -19,6 +19,7 @@ from tests.cluster.actuated import (
     Actuated,
     backend,
     booster,
+    cards,
     decide_roles,
     server_with_roles,
 )
@@ -29,7 +30,6 @@ from tests.controlplane import ControlPlane
 from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
 from tests.tiers import extended
-from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
 
@@ -221,12 +221,12 @@ def test_decisions_arrive_wherever_a_release_has_replicas_and_roll_nothing(
     actuated.apply(wanted=2, backends=release.backends, target="Binding")
     told = actuated.wait_for("NoBinding")
     actuated.scene.apply(*release.scalers())
-    growing = {first: (2, 9), second: (0, 9)}
-    wait_until(lambda: bounds(actuated, release), lambda b: b == growing, "room to grow")
+    decided = {first: (2, 2), second: (0, 1)}
+    wait_until(lambda: bounds(actuated, release), lambda b: b == decided, "the bounds")
     actuated.patch(SERVINGS, first, {"spec": {"replicas": 2}})  # as the autoscaler would
     actuated.wait_for("Actuated", text="2 x A100")
     assert release.backends[0]["name"] in told["message"]
-    assert bounds(actuated, release) == {first: (2, 2), second: (0, 1)}
+    assert bounds(actuated, release) == decided
     assert fleet.available == {first: 2, second: 0}
 
     aim_at(actuated, "ModelServing")
@@ -240,8 +240,8 @@ def test_decisions_arrive_wherever_a_release_has_replicas_and_roll_nothing(
         scale(actuated, second, 1)
         wait_until(actuated.replicas, lambda found: found[second] == 3, "scaled back")
         scale(actuated, second, 1)
-        told = actuated.wait_for("Conflict")
-        assert 'subresource "scale"' in told["message"]
+        told = actuated.wait_for("ForeignWriter")
+        assert "'kubectl' changed the number of replicas" in told["message"]
 
     aim_at(actuated, "ModelBooster")
     actuated.load(4)
@@ -268,7 +268,7 @@ def test_both_roles_of_a_backend_get_their_numbers(
     if not release.has_one_backend:
         made = {**made, "spec": {"backends": [made["spec"]["backend"]]}}
     named = {"name": parts(made["spec"])[0]["name"]}
-    actuated.scene.apply(made, objects.service_class(), objects.model())
+    actuated.scene.apply(made, *cards("A100", "H100"))
     actuated.scene.apply(server_with_roles(named))
     decide_roles(actuated, prefill=3, decode=2)
 
@@ -278,7 +278,7 @@ def test_both_roles_of_a_backend_get_their_numbers(
 
     wait_until(written, lambda found: found == {"prefill": 3, "decode": 2}, "numbers")
     told = actuated.wait_for("Moving")
-    assert "0 of 3 replicas on A100 prefill" in told["message"]
+    assert "0 x A100 prefill (3 wanted)" in told["message"]
     assert numbers(actuated, release) == [(1, 1) if release.numbers == BOUNDS else (1,)]
     assert owned(actuated, release) == {"split"}
 
@@ -296,7 +296,7 @@ def test_both_roles_get_their_numbers_with_the_pods_of_releases_between(
     """Those of v0.2.0 and v0.3.0 have the fields of v0.4.0, and other pods."""
     fleet.makes_servings = False
     split = next(each for each in release.others() if each["metadata"]["name"] == "split")
-    actuated.scene.apply(split, objects.service_class(), objects.model())
+    actuated.scene.apply(split, *cards("A100", "H100"))
     actuated.scene.apply(server_with_roles({"name": "main"}))
     environment = {"INFERNO_MODEL_BOOSTER": "kthena", "INFERNO_MODEL_BOOSTER_RELEASE": setting}
     operator = started(actuated, tmp_path.name, **environment)

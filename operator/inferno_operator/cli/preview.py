@@ -6,10 +6,10 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from inferno_operator.controllers.actuation.decision import UNDECIDED
 from inferno_operator.controllers.planning.allocations import Label, plain, priced_current
 from inferno_operator.controllers.planning.snapshot import Snapshot
 from inferno_operator.controllers.planning.updates import Update, plan_updates
+from inferno_operator.controllers.scaling.decision import UNDECIDED
 from inferno_operator.resources import (
     DESIRED_ALLOC,
     Allocation,

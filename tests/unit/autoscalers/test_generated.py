@@ -20,7 +20,7 @@ from inferno_operator.adapters.http.decisions import Decisions
 from inferno_operator.adapters.http.metrics import OperatorMetrics
 from inferno_operator.cli.autoscalers import manifests
 from inferno_operator.cli.options.autoscalers import Access, Autoscaler
-from inferno_operator.controllers.actuation.publication.controller import Publication
+from inferno_operator.controllers.scaling.publication import Publication
 from inferno_operator.resources import Server, parse
 from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.runtime.informers import Informers

@@ -14,9 +14,8 @@ import pytest
 
 from inferno_operator.adapters.http.metrics import OperatorMetrics
 from inferno_operator.composition import Components, compose
-from inferno_operator.controllers.actuation.publication.controller import Publication
-from inferno_operator.controllers.actuation.workloads.fleet import ReplicaTarget, ServerTargets
-from inferno_operator.controllers.actuation.workloads.steps import next_steps
+from inferno_operator.controllers.scaling.publication import Publication
+from inferno_operator.controllers.scaling.steps import ReplicaTarget, ServerTargets, next_steps
 from inferno_operator.resources import Optimizer, Server
 from inferno_operator.resources.objects import Kind
 from inferno_operator.runtime.informers import Informers

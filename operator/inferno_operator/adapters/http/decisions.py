@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from inferno_operator.adapters.http.tokens import CHALLENGE, file_of, shows_token
-from inferno_operator.controllers.actuation.publication.published import Published
+from inferno_operator.controllers.scaling.publication import Published
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.ports import GoneError
 from inferno_optimizer.errors import InfernoError

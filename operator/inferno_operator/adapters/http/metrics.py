@@ -32,7 +32,7 @@ from inferno_operator.adapters.http.results import (
     result_rows,
 )
 from inferno_operator.adapters.http.series import Metric, ReplacedSeries, Row, replaced
-from inferno_operator.controllers.actuation.publication.published import Published
+from inferno_operator.controllers.scaling.publication import Published
 from inferno_operator.resources.objects import Key, Kind
 from inferno_operator.runtime.leader_election import Clock
 from inferno_operator.runtime.observer import MeasuredServer, Observer

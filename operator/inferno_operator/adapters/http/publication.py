@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 
 from inferno_operator.adapters.http.series import Metric, Row, replaced
-from inferno_operator.controllers.actuation.publication.published import Published
+from inferno_operator.controllers.scaling.publication import Published
 
 DESIRED = replaced(
     "desired_replicas",

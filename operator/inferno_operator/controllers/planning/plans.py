@@ -15,7 +15,6 @@ from datetime import datetime
 from functools import lru_cache
 from typing import TypeVar
 
-from inferno_operator.controllers.actuation.decision import PROPOSED, UNDECIDED
 from inferno_operator.controllers.planning import plan_status as status
 from inferno_operator.controllers.planning.allocations import cards_of, placements, replicas
 from inferno_operator.controllers.planning.plan_status import Arrivals, Hold, hold_of
@@ -48,6 +47,7 @@ from inferno_operator.controllers.planning.proposal import (
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.controllers.planning.status import digest
 from inferno_operator.controllers.planning.updates import Update, approve
+from inferno_operator.controllers.scaling.decision import PROPOSED, UNDECIDED
 from inferno_operator.resources import (
     FINISHED,
     Approval,

@@ -22,7 +22,6 @@ from weakref import WeakValueDictionary
 
 from pydantic import TypeAdapter, ValidationError
 
-from inferno_operator.controllers.actuation.decision import UNDECIDED
 from inferno_operator.controllers.planning.allocations import (
     cards_of,
     cards_of_placements,
@@ -34,6 +33,7 @@ from inferno_operator.controllers.planning.allocations import (
 from inferno_operator.controllers.planning.ports import Optimization
 from inferno_operator.controllers.planning.status import certificate_of
 from inferno_operator.controllers.planning.updates import Update, approve, spec_change
+from inferno_operator.controllers.scaling.decision import UNDECIDED
 from inferno_operator.resources import (
     CURRENT_ALLOC,
     DESIRED_ALLOC,

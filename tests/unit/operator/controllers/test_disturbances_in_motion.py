@@ -6,7 +6,7 @@ from inferno_operator.resources.objects import HORIZONTAL_POD_AUTOSCALER, POD, K
 from tests.fakes import DEPLOYMENT
 from tests.tiers import extended
 from tests.unit.operator import objects
-from tests.unit.operator.controllers.actuation.workloads.test_controller import (
+from tests.unit.operator.controllers.scaling.workloads.test_controller import (
     deployment,
     workload,
 )

@@ -8,8 +8,6 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from inferno_operator.controllers.actuation.controller import ActuationController
-from inferno_operator.controllers.actuation.workloads.controller import WorkloadController
 from inferno_operator.controllers.planning.controller import (
     OptimizationController,
     PlansController,
@@ -17,6 +15,7 @@ from inferno_operator.controllers.planning.controller import (
 )
 from inferno_operator.controllers.planning.ports import Context, OnDemand, TypedLoads
 from inferno_operator.controllers.planning.snapshot import build_system
+from inferno_operator.controllers.scaling.controller import ScalingController
 from inferno_operator.resources.objects import Key, Kind, Manifest, kind_of
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.steady_clock import SteadyClock
@@ -24,7 +23,7 @@ from tests.fakes import DEPLOYMENT, FakeCluster, FakeOptimizer
 from tests.tiers import extended
 from tests.unit.operator import objects
 from tests.unit.operator.background import in_background, started
-from tests.unit.operator.controllers.actuation.workloads.test_controller import (
+from tests.unit.operator.controllers.scaling.workloads.test_controller import (
     Scene,
     reported,
     set_by_hand,
@@ -181,8 +180,7 @@ async def operator(scene: Moving) -> AsyncGenerator[None]:
         plans,
         OptimizationController(context, informers),
         ServerCheck(cluster, informers, source, now, plans.locks),
-        WorkloadController(cluster, informers, lambda r: build_system(r).system, steady),
-        ActuationController(cluster, informers, steady),
+        ScalingController(cluster, informers, lambda r: build_system(r).system, steady),
     )
     async with started(*controllers):
         yield

@@ -9,7 +9,7 @@ import pytest
 from inferno_operator.adapters.http import health
 from inferno_operator.adapters.http.decisions import Decisions
 from inferno_operator.adapters.http.metrics import OperatorMetrics
-from inferno_operator.controllers.actuation.publication.published import Published
+from inferno_operator.controllers.scaling.publication import Published
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.ports import GoneError
 from inferno_optimizer.errors import UnavailableError

@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from inferno_operator.adapters.http import health
 from inferno_operator.adapters.http.decisions import Decisions
 from inferno_operator.adapters.http.metrics import OperatorMetrics
-from inferno_operator.controllers.actuation.publication.controller import Publication
+from inferno_operator.controllers.scaling.publication import Publication
 from inferno_operator.runtime.informers import Informers
 from inferno_optimizer.api.embedded import serving
 from inferno_optimizer.api.limits import ServerLimits

@@ -3,8 +3,7 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from inferno_operator.adapters.http.metrics import OperatorMetrics
-from inferno_operator.controllers.actuation.publication.published import Published, publish
-from inferno_operator.controllers.actuation.publication.variants import variant
+from inferno_operator.controllers.scaling.publication import Published, publish, variant
 from inferno_operator.resources import Workload
 from inferno_operator.resources.objects import Key
 from tests.unit.operator import objects

@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from inferno_operator.controllers.actuation.decision import Wanted, wanted
 from inferno_operator.controllers.planning.plan_store import FOLLOWED, PlanStore
 from inferno_operator.controllers.planning.plans import PlanApprover, PlanContext
 from inferno_operator.controllers.planning.plans import reconcile_plans as reconcile_a_namespace
@@ -16,6 +15,7 @@ from inferno_operator.controllers.planning.ports import Loads, OnDemand, TypedLo
 from inferno_operator.controllers.planning.proposal import Seal, optimizer_of, plan_digest
 from inferno_operator.controllers.planning.reconcile import reconcile as reconcile_an_optimizer
 from inferno_operator.controllers.planning.waking import wake
+from inferno_operator.controllers.scaling.decision import Wanted, wanted
 from inferno_operator.resources import Plan, Server, parse
 from inferno_operator.resources.objects import Key, Kind, Manifest
 from inferno_operator.resources.observation import observe
@@ -212,7 +212,9 @@ class Scene:
 
     def wanted(self, server: str) -> Wanted:
         """What actuation reads from a Server."""
-        return wanted(observe(Server, self.cluster.objects["Server", Key(NAMESPACE, server)]))
+        stored = observe(Server, self.cluster.objects["Server", Key(NAMESPACE, server)])
+        assert isinstance(stored.resource, Server)
+        return wanted(stored.resource)
 
     def optimized(self) -> str:
         """What the Optimizer says of its last optimization."""

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from inferno_operator.cli.offline.system import read_system
-from inferno_operator.controllers.actuation.decision import wanted
 from inferno_operator.controllers.planning.allocations import cards_of, desired_allocation
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.controllers.planning.updates import is_same_placement, spec_change
+from inferno_operator.controllers.scaling.decision import wanted
 from inferno_operator.resources import Server, parse
 from inferno_operator.resources.observation import observe
 from inferno_optimizer.errors import InputError
@@ -167,7 +167,9 @@ def test_a_decision_apart_wants_replicas_of_both_roles() -> None:
     told |= {"message": "x", "lastTransitionTime": time, "observedGeneration": 1}
     manifest["status"] = {"conditions": [told]}
 
-    found = wanted(observe(Server, manifest))
+    server = observe(Server, manifest).resource
+    assert isinstance(server, Server)
+    found = wanted(server)
 
     assert found.replicas == {"L40S prefill": 2, "H100 decode": 3}
 

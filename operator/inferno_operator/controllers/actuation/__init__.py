@@ -1,1 +1,0 @@
-"""The actuation controller: writes decisions to ModelBoosters and reports what runs."""

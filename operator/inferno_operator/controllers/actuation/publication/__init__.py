@@ -1,1 +1,0 @@
-"""Publish the decisions for Servers, for autoscalers that carry them out."""

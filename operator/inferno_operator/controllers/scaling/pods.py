@@ -1,0 +1,321 @@
+"""How many of some pods serve, start or end, and what the others wait for; pure."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from inferno_operator.resources.objects import Manifest
+from inferno_operator.resources.pods import CONTAINER_STATUSES, USUAL_SCHEDULER
+from inferno_operator.runtime.texts import shortened
+
+STARTS = frozenset({"", "ContainerCreating", "PodInitializing"})
+"""What containers wait for that will start."""
+
+NEVER_RAN = frozenset({"StartError", "ContainerCannotRun", "ContainerStatusUnknown"})
+"""Why containers end that have no exit code of their own."""
+
+GATE_OWNERS = {"kueue.x-k8s.io": "Kueue", "scheduling.volcano.sh": "Volcano", "grove.io": "Grove"}
+"""Who opens scheduling gates, by the domain of their names."""
+
+QUEUE = "kueue.x-k8s.io/queue-name"
+"""The label with the LocalQueue of a pod."""
+
+FORBIDDEN = re.compile(r'pods? "[^"]*" is forbidden: (.*)', re.DOTALL)
+"""How the API server says that it refuses a pod: each that is tried has another name."""
+
+PULL_ERROR = re.compile(
+    r"\b(\d{3} (?:unauthorized|forbidden|too many requests)|5\d\d [a-z]+(?: [a-z]+)*"
+    r"|toomanyrequests|unauthorized|pull access denied|authorization failed|no such host"
+    r"|i/o timeout|TLS handshake timeout|context deadline exceeded|connection refused"
+    r"|connection reset by peer|no route to host|network is unreachable|unexpected EOF"
+    r"|x509: \w+|no space left on device|no match for platform|manifest unknown"
+    r"|SignatureValidationFailed|not found)\b",
+    re.IGNORECASE,
+)
+"""Why an image is not pulled, in messages of container runtimes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodCounts:
+    """Pods of a workload by what they do.
+
+    Parameters
+    ----------
+    live, ready, starting, unscheduled, gated
+        Pods that are not being deleted; those of them that are ready; those that have a node and
+        will be ready, as far as is known; those for which the scheduler has found no node for too
+        long; and those that it may not look at yet.
+    terminating
+        Pods that are being deleted.
+    changed
+        When the last of them was created, became ready or unready, or began to end.
+    start_seconds
+        Time from created to ready of the ready ones, by uid [s]. One that was unready for a
+        while counts until it was ready again.
+    ready_since
+        When the ready ones became ready.
+    troubles
+        How many of those that are not ready are so because of what, in the words of Kubernetes.
+    """
+
+    live: int = 0
+    ready: int = 0
+    starting: int = 0
+    unscheduled: int = 0
+    gated: int = 0
+    terminating: int = 0
+    changed: datetime | None = None
+    start_seconds: Mapping[str, float] = field(default_factory=dict)
+    ready_since: tuple[datetime, ...] = ()
+    troubles: Mapping[str, int] = field(default_factory=dict)
+
+
+def count_pods(
+    pods: Iterable[Manifest], given_up: datetime, spared: Collection[str] = ()
+) -> PodCounts:
+    """Count pods; those that were created before `given_up` and have no node are unscheduled.
+
+    `spared` has the uids of pods that were gated until lately.
+    """
+    pods = list(pods)
+    live = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+    unready = [pod for pod in live if not _is_ready(pod)]
+    late = [pod for pod in unready if _created(pod) < given_up]
+    troubles = [_trouble(pod) for pod in unready]
+    delays = [_delay(pod) for pod in late if not _trouble(pod)]
+    ending = [pod for pod in pods if "deletionTimestamp" in pod["metadata"]]
+    delays += [_ending(pod) for pod in ending if _changed(pod) < given_up]
+    return PodCounts(
+        live=len(live),
+        ready=len(live) - len(unready),
+        starting=sum(_has_node(pod) and not _trouble(pod) for pod in unready),
+        unscheduled=sum(
+            is_unschedulable(pod) and pod["metadata"].get("uid") not in spared for pod in late
+        ),
+        gated=sum(map(is_gated, unready)),
+        terminating=len(ending),
+        changed=max(map(_changed, pods), default=None),
+        start_seconds={
+            pod["metadata"]["uid"]: (_changed(pod) - _created(pod)).total_seconds()
+            for pod in live
+            if _is_ready(pod)
+        },
+        ready_since=tuple(_changed(pod) for pod in live if _is_ready(pod)),
+        troubles=Counter(filter(None, (*troubles, *delays))),
+    )
+
+
+def is_gated(pod: Manifest) -> bool:
+    """Whether the scheduler may not look at a pod yet: it holds no card."""
+    return not _has_node(pod) and bool(pod.get("spec", {}).get("schedulingGates"))
+
+
+def is_unschedulable(pod: Manifest) -> bool:
+    """Whether the scheduler has looked at a pod, and found no node, nor one that becomes free."""
+    if _has_node(pod) or is_gated(pod) or _nominated(pod):
+        return False
+    return bool(_condition(pod, "PodScheduled").get("reason") == "Unschedulable")
+
+
+def describe_refusal(message: str) -> str:
+    """Return why the API server refuses pods, from its message."""
+    forbidden = FORBIDDEN.search(message)
+    return shortened(forbidden[1] if forbidden else message)
+
+
+def failures_since(pods: Iterable[Manifest], since: datetime) -> Counter[str]:
+    """Count pods that have failed since some time, by why: others come in their place."""
+    failed = (pod["status"] for pod in pods if _changed(pod) >= since)
+    return Counter(
+        shortened(f"{status.get('reason', 'Failed')}, {status.get('message', '')}".rstrip(", ."))
+        for status in failed
+    )
+
+
+def _has_node(pod: Manifest) -> bool:
+    return bool(pod.get("spec", {}).get("nodeName"))
+
+
+def _trouble(pod: Manifest) -> str:
+    """Return why a pod that is not ready will hardly become so by itself; "" if nothing tells.
+
+    It is the same while a container that crashes runs again, and while an image is pulled again.
+    """
+    if is_gated(pod):
+        return _gate(pod)
+    if not _has_node(pod):
+        node = _nominated(pod)
+        waits = f"waits until there is room on node {node!r}, which is nominated for it"
+        return waits if node else _said(_condition(pod, "PodScheduled"))
+    status = pod.get("status", {})
+    for each in status.get("initContainerStatuses", ()):
+        if not _is_done(each) and (trouble := _container_trouble(each)):
+            return f"init container {each.get('name', '')!r}: {trouble}"
+    return next(filter(None, map(_container_trouble, status.get("containerStatuses", ()))), "")
+
+
+def _nominated(pod: Manifest) -> str:
+    """Return the node that will have room for a pod, as others end or it is being made."""
+    return str(pod.get("status", {}).get("nominatedNodeName", ""))
+
+
+def _gate(pod: Manifest) -> str:
+    names = [gate["name"] for gate in pod["spec"]["schedulingGates"]]
+    owners = (GATE_OWNERS.get(name.partition("/")[0]) for name in names)
+    owner = next(filter(None, owners), "")
+    queue = pod["metadata"].get("labels", {}).get(QUEUE, "")
+    by = f"{owner} ({', '.join(names)})" if owner else ", ".join(names)
+    return shortened(f"gated by {by}" + (f" in queue {queue!r}" if queue else ""))
+
+
+def _said(condition: Manifest) -> str:
+    """Return what a condition says that does not hold; "" if it holds or says nothing."""
+    if condition.get("status") == "True" or not condition.get("reason"):
+        return ""
+    return shortened(f"{condition['reason']}, {condition.get('message', '')}".rstrip(", ."))
+
+
+def _containers(pod: Manifest) -> Iterator[Manifest]:
+    status = pod.get("status", {})
+    return (container for part in CONTAINER_STATUSES for container in status.get(part, ()))
+
+
+def _is_done(container: Manifest) -> bool:
+    """Whether an init container has done its work, maybe not at once."""
+    return bool(container.get("state", {}).get("terminated", {}).get("exitCode") == 0)
+
+
+def _container_trouble(container: Manifest) -> str:
+    state = container.get("state", {})
+    if container.get("ready"):
+        return ""  # a sidecar that has ended before and serves again
+    if ended := state.get("terminated") or container.get("lastState", {}).get("terminated"):
+        reason = ended.get("reason", "ended")
+        code = f" (exit code {ended['exitCode']})" if "exitCode" in ended else ""
+        why = f": {ended['message']}" if reason in NEVER_RAN and ended.get("message") else ""
+        return shortened(f"CrashLoopBackOff, {reason}{code if reason == 'Error' else ''}{why}")
+    waiting = state.get("waiting", {})
+    reason, message = waiting.get("reason", ""), waiting.get("message", "")
+    if reason in STARTS:
+        return ""
+    if reason in ("ErrImagePull", "ImagePullBackOff"):
+        error = PULL_ERROR.search(message)
+        image = container.get("image", "")
+        return ", ".join(filter(None, ("ImagePullBackOff", image, error[0] if error else "")))
+    is_steady = message and "back-off" not in message.lower()  # which says how long
+    return shortened(f"{reason}, {message}") if is_steady else str(reason)
+
+
+def _delay(pod: Manifest) -> str:
+    """Return what a pod waits for that has no trouble and is not ready after a long time."""
+    spec = pod.get("spec", {})
+    if not _has_node(pod):
+        name = spec.get("schedulerName", USUAL_SCHEDULER)
+        return f"no scheduler has looked at it: check that {name!r} runs"
+    disruption = {**_condition(pod, "DisruptionTarget"), "status": "False"}
+    return (
+        _said(disruption)
+        or _slow_init(pod)
+        or _said(_condition(pod, "Initialized"))
+        or next(filter(None, (_slow(pod, each) for each in _containers(pod))), "")
+        or _unready(pod)
+    )
+
+
+def _slow_init(pod: Manifest) -> str:
+    """Return what the init container waits for that is next; "" if it runs, or none is left."""
+    left = (
+        each
+        for each in pod.get("status", {}).get("initContainerStatuses", ())
+        if not (each.get("ready") or _is_done(each))
+    )
+    container: Manifest = next(left, {})
+    return (
+        ""
+        if container.get("started") and "running" in container["state"]
+        else _slow(pod, container)
+    )
+
+
+def _slow(pod: Manifest, container: Manifest) -> str:
+    """Return what a container waits for; "" if it is ready."""
+    name, state = container.get("name", ""), container.get("state", {})
+    if "running" in state and container.get("ready") is False:
+        probe = "startup" if container.get("started") is False else "readiness"
+        return f"the {probe} probe of container {name!r} does not succeed"
+    if "waiting" not in state:
+        return ""
+    match _condition(pod, "PodReadyToStartContainers").get("status"):
+        case "True":
+            return f"ContainerCreating, pulls image {container.get('image', '')}".rstrip()
+        case "False":
+            obstacle = ", waits for volumes, sandbox or network"
+        case _:  # a kubelet before 1.29
+            obstacle = ""
+    return f"ContainerCreating{obstacle}: see the events of the pod"
+
+
+def _unready(pod: Manifest) -> str:
+    """Return why a pod is not ready whose containers are."""
+    ready, containers = _readiness(pod), pod.get("status", {}).get("containerStatuses", ())
+    if ready.get("reason") == "ReadinessGatesNotReady":
+        return _said(ready)
+    if containers and all(container.get("ready") for container in containers):
+        return f"its containers are ready, and node {pod['spec']['nodeName']!r} does not answer"
+    if reason := pod.get("status", {}).get("reason"):
+        return shortened(f"{reason}, {pod['status'].get('message', '')}".rstrip(", ."))
+    if not any(_containers(pod)):
+        return f"node {pod['spec']['nodeName']!r} has not begun to start it"
+    return _said(ready)
+
+
+def _ending(pod: Manifest) -> str:
+    """Return why a pod is still there that should have ended long ago."""
+    finalizers = pod["metadata"].get("finalizers", ())
+    node = pod.get("spec", {}).get("nodeName", "")
+    why = f"it has finalizers: {', '.join(finalizers)}" if finalizers else ""
+    lost = f"node {node!r} does not end it" if node else "nothing ends it"
+    return shortened(f"it was deleted, and {why or lost}")
+
+
+def one_pod_each(pods: Iterable[Manifest], group: str) -> list[Manifest]:
+    """Return, of each replica with several pods, the pod that tells how the replica is.
+
+    `group` is the label with the replica of a pod. A replica ends when one of its pods does, and
+    serves when all are ready: since the last one was.
+    """
+    replicas: defaultdict[str, list[Manifest]] = defaultdict(list)
+    for pod in pods:
+        metadata = pod["metadata"]
+        replicas[metadata.get("labels", {}).get(group, metadata["name"])].append(pod)
+
+    def order(pod: Manifest) -> tuple[bool, bool, datetime]:
+        return "deletionTimestamp" in pod["metadata"], not _is_ready(pod), _changed(pod)
+
+    return [max(own_pods, key=order) for own_pods in replicas.values()]
+
+
+def _created(pod: Manifest) -> datetime:
+    return datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
+
+
+def _changed(pod: Manifest) -> datetime:
+    metadata, ready = pod["metadata"], _readiness(pod)
+    times = metadata.get("deletionTimestamp"), ready.get("lastTransitionTime")
+    return max([_created(pod), *map(datetime.fromisoformat, filter(None, times))])
+
+
+def _is_ready(pod: Manifest) -> bool:
+    return bool(_readiness(pod).get("status") == "True")
+
+
+def _readiness(pod: Manifest) -> Manifest:
+    return _condition(pod, "Ready")
+
+
+def _condition(pod: Manifest, type_: str) -> Manifest:
+    """Return a condition of a pod; empty if it has none."""
+    conditions = pod.get("status", {}).get("conditions", ())
+    return next((c for c in conditions if c["type"] == type_), {})

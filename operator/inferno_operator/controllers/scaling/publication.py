@@ -1,0 +1,329 @@
+"""Publish the decisions for Servers, for autoscalers that carry them out."""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+
+from inferno_operator.controllers.scaling.booster_workloads import SERVER
+from inferno_operator.controllers.scaling.decision import (
+    OPTIMIZER,
+    decision_for,
+    placements,
+    recommended_by,
+    recommends,
+    server_of,
+)
+from inferno_operator.controllers.scaling.reductions import (
+    AT_ONCE,
+    is_approved,
+    served_in_window,
+    way_down_of,
+)
+from inferno_operator.controllers.scaling.writers import (
+    list_autoscalers,
+    scaled_object_of,
+    target_of,
+)
+from inferno_operator.resources import ReplicaReduction, Server, Workload
+from inferno_operator.resources.objects import Key, Manifest, Now, Place
+from inferno_operator.resources.observation import Observation
+from inferno_operator.runtime.cache import ObjectDifference
+from inferno_operator.runtime.informers import Informers
+from inferno_operator.runtime.ports import GoneError, Reader
+from inferno_optimizer.errors import InfernoError, UnavailableError
+from inferno_optimizer.system import Role
+from inferno_optimizer.way_down import WayDown, strengths
+
+WRITING = "the decision is being written: ask again"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The decision for a Server.
+
+    Parameters
+    ----------
+    key
+        The Server.
+    replicas
+        Decided replicas by accelerator, the largest part first; None if no decision stands.
+    why
+        Why no decision stands.
+    current
+        Replicas that run, by accelerator.
+    workloads
+        The workload on each accelerator; None for accelerators of a ModelBooster.
+    way_down
+        How fast replicas go that others scale by what is published.
+    reductions
+        Those that the status of the Server remembers.
+    """
+
+    key: Key
+    replicas: Mapping[str, int] | None
+    why: str = ""
+    current: Mapping[str, int] = field(default_factory=dict)
+    workloads: Mapping[str, Workload | None] = field(default_factory=dict)
+    way_down: WayDown = AT_ONCE
+    reductions: tuple[ReplicaReduction, ...] = ()
+
+    @property
+    def decided(self) -> Mapping[str, int]:
+        """The decided replicas by accelerator.
+
+        Raises
+        ------
+        UnavailableError
+            No decision stands.
+        """
+        if self.replicas is None:
+            raise UnavailableError(f"Server {self.key}: no decision stands: {self.why}")
+        return self.replicas
+
+    def at(self, now: datetime) -> "Published":
+        """What is published at a time: no fewer replicas than may serve then."""
+        if self.replicas is None:
+            return self
+        before = [self.current, *served_in_window(self.reductions, self.way_down, now)]
+        places = dict.fromkeys(place for served in before for place in served)
+        roles = {place: Role(w.role) if w else Role.BOTH for place, w in self.workloads.items()}
+        weights = strengths({place: roles.get(place, Role.BOTH) for place in places} | roles, {})
+        after, numbers = dict(self.current), dict(self.replicas)
+        for place in places:
+            least, most = numbers.get(place, 0), max(each.get(place, 0) for each in before)
+            for n in range(least, max(least, most) + 1):
+                numbers[place] = after[place] = n
+                if self.way_down.permits(after, before, weights):
+                    break
+        kept = {place: n for place, n in numbers.items() if n or place in self.replicas}
+        return replace(self, replicas=_largest_first(kept))
+
+    def on(self, accelerator: str) -> int:
+        """Return the decided replicas on an accelerator; 0 if the decision is for others.
+
+        Raises
+        ------
+        UnavailableError
+            No decision stands.
+        GoneError
+            Neither the Server nor the decision names the accelerator: 0 might be a mistake.
+        """
+        decided = self.decided
+        if accelerator not in decided and accelerator not in self.workloads:
+            accelerators = ", ".join(map(repr, sorted({*decided, *self.workloads}))) or "none"
+            raise GoneError(
+                f"Server {self.key}: spec.workloads: no item runs on accelerator {accelerator!r};"
+                f" known: {accelerators}"
+            )
+        return decided.get(accelerator, 0)
+
+    def parts(self) -> Iterator[tuple[str, int]]:
+        """Yield each accelerator that the Server or the decision names, with its replicas."""
+        decided = self.decided
+        yield from decided.items()
+        for accelerator in self.workloads:
+            if accelerator not in decided:
+                yield accelerator, 0
+
+
+def publish(
+    observation: Observation,
+    before: Published | None,
+    recommended: str | None = "",
+    way_down: WayDown = AT_ONCE,
+) -> Published:
+    """Return what to publish of a Server, whose replicas go as `way_down` says.
+
+    None stands where decisions are only recommended; see `recommendation.recommended_by`.
+    A decision and the condition that explains it are two writes. In between, the decision
+    `before` stands. None stands if nothing runs on an accelerator of the decision: the replicas on
+    the others would be removed, and no others started.
+    """
+    key, server = observation.reference.key, server_of(observation)
+    if server is None:
+        return Published(key, None, observation.problem)
+    decision = decision_for(server, recommended)
+    replicas, why = decision.replicas, decision.why
+    if not decision.fresh:
+        replicas, why = (before.replicas, before.why) if before else (None, WRITING)
+    workloads = _workloads(server)
+    if workloads and replicas and (missing := sorted(replicas.keys() - workloads.keys())):
+        names = ", ".join(map(repr, missing))
+        replicas, why = None, f"spec.workloads: no item runs on accelerator {names}: add one"
+    is_slow = server.spec.actuation == "Publish" and server.names_workloads
+    return Published(
+        key,
+        _largest_first(replicas),
+        why,
+        _running(server),
+        workloads,
+        way_down if is_slow and not is_approved(server, replicas) else AT_ONCE,
+        server.status.reductions,
+    )
+
+
+def _largest_first(replicas: Mapping[str, int] | None) -> Mapping[str, int] | None:
+    if replicas is None:
+        return None
+    return dict(sorted(replicas.items(), key=lambda item: -item[1]))
+
+
+def _running(server: Server) -> Mapping[str, int]:
+    current = server.spec.current_alloc
+    if current is not None and current.roles is not None:
+        return {place: part.num_replicas for place, part in current.roles.by_place.items()}
+    return {part.accelerator: part.num_replicas for part in placements(current)}
+
+
+def _workloads(server: Server) -> Mapping[str, Workload | None]:
+    booster = server.spec.model_booster
+    if booster is not None:
+        return {backend.place: None for backend in booster.backends}
+    return {workload.place: workload for workload in server.spec.workloads}
+
+
+MANAGED = "llm-d.ai/managed"
+"""The annotation of autoscalers that scale by the wva_* metrics; KEDA copies it to its HPA."""
+
+WorkloadTarget = tuple[str, str, str, str]
+"""Namespace, API group, kind and name of a workload."""
+
+
+def variants(autoscalers: Iterable[Manifest]) -> Mapping[WorkloadTarget, str]:
+    """Return the name of the annotated autoscaler of each workload.
+
+    That of an HPA that belongs to a ScaledObject is the name of the ScaledObject.
+    """
+    names = {}
+    for autoscaler in autoscalers:
+        metadata = autoscaler["metadata"]
+        if metadata.get("annotations", {}).get(MANAGED) == "true":
+            target = metadata["namespace"], *target_of(autoscaler)
+            names[target] = scaled_object_of(autoscaler) or metadata["name"]
+    return names
+
+
+def variant(decision: Published, accelerator: str, known: Mapping[WorkloadTarget, str]) -> str:
+    """Return the name of the workload on an accelerator: of its autoscaler, or its own.
+
+    Without a workload it is the name of the Server.
+    """
+    workload = decision.workloads.get(accelerator)
+    if workload is None:
+        return decision.key.name
+    group = workload.api_version.rpartition("/")[0]
+    target = decision.key.namespace, group, workload.kind, workload.name
+    return known.get(target, workload.name)
+
+
+TIME_OF_DAY = partial(datetime.now, UTC)
+
+VARIANTS_SECONDS = 60.0
+"""Seconds between two lists of autoscalers, which are not watched."""
+
+
+class Publication:
+    """The decisions for all Servers, as the API server has them.
+
+    Parameters
+    ----------
+    reader, informers
+        The API server, and what watches it.
+    names_variants
+        Whether `variant` knows the names of autoscalers.
+    now
+        The time of day.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        informers: Informers,
+        *,
+        names_variants: bool = False,
+        now: Now = TIME_OF_DAY,
+    ) -> None:
+        self._reader, self._now = reader, now
+        self._namespaces = informers.namespaces
+        self._names_variants = names_variants
+        self._objects = informers.subscribe([OPTIMIZER, SERVER], self._changed)
+        self._published: dict[Key, Published] = {}
+        self._variants: Mapping[WorkloadTarget, str] = {}
+
+    async def run(self) -> None:
+        """Watch Servers and Optimizers until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._objects.run())
+            if self._names_variants:
+                group.create_task(self._name_variants())
+
+    def unready(self) -> str:
+        """Return why decisions are not known; "" if they are."""
+        return next((_trouble(error) for error in self._objects.missing.values()), "")
+
+    def decision(self, key: Key) -> Published:
+        """Return what is published of a Server.
+
+        Raises
+        ------
+        UnavailableError
+            The Servers of the namespace are not known now.
+        GoneError
+            There is no such Server.
+        """
+        for (_, namespace), error in self._objects.missing.items():
+            if namespace in ("", key.namespace):
+                raise UnavailableError(_trouble(error))
+        try:
+            return self._published[key].at(self._now())
+        except KeyError:
+            raise GoneError(f"Server {key} does not exist") from None
+
+    def decisions(self) -> Iterable[Published]:
+        """Return what is published, in the order of the keys; the last state if a watch failed."""
+        now = self._now()
+        return [self._published[key].at(now) for key in sorted(self._published)]
+
+    def variant(self, decision: Published, accelerator: str) -> str:
+        """Return the name by which users of llm-d know the workload on an accelerator."""
+        return variant(decision, accelerator, self._variants)
+
+    async def _name_variants(self) -> None:
+        while True:
+            try:
+                listings = [
+                    await list_autoscalers(self._reader, name) for name in self._namespaces or ("",)
+                ]
+                self._variants = variants(item for items in listings for item in items)
+            except UnavailableError:
+                pass  # the names stay as they were
+            await asyncio.sleep(VARIANTS_SECONDS)
+
+    def _changed(self, difference: ObjectDifference) -> None:
+        place = difference.place
+        if place.kind == SERVER:
+            self._publish(place)
+        elif difference.concerns(_rules):
+            for server in self._objects.places(SERVER, place.key.namespace):
+                self._publish(server)
+
+    def _publish(self, place: Place) -> None:
+        """Publish a Server; nothing of one that is gone, or is being deleted."""
+        before = self._published.pop(place.key, None)
+        server = self._objects.observation(place)
+        if server is not None and server.deleted is None:
+            optimizers = tuple(self._objects.manifests(OPTIMIZER, place.key.namespace))
+            self._published[place.key] = publish(
+                server, before, recommended_by(optimizers), way_down_of(optimizers)
+            )
+
+
+def _rules(optimizer: Manifest | None) -> object:
+    """Return what of an Optimizer matters to what is published."""
+    return recommends(optimizer), (optimizer or {}).get("spec", {}).get("guard")
+
+
+def _trouble(error: InfernoError | None) -> str:
+    return f"decisions are not known: {error or 'their list is awaited'}"

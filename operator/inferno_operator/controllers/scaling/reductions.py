@@ -1,0 +1,201 @@
+"""How fast the replicas of a Server go, and what its status remembers of those that went; pure."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from inferno_operator.resources import (
+    MAX_REDUCTIONS,
+    Guard,
+    Optimizer,
+    ReplicaReduction,
+    ServedReplicas,
+    Server,
+)
+from inferno_operator.resources.objects import Manifest
+from inferno_operator.resources.observation import observe
+from inferno_optimizer.way_down import StepDown, WayDown
+
+AT_ONCE = WayDown(share=1.0)
+"""The way down of what a person approved."""
+
+Replicas = Mapping[str, int]
+"""Replicas by place: an accelerator, with the role if it is one half of each request."""
+
+
+def way_down_of(optimizers: Iterable[Manifest]) -> WayDown:
+    """Return how fast replicas go in a namespace: as its Optimizers say, the slowest of them."""
+    found = [observe(Optimizer, manifest).resource for manifest in optimizers]
+    rules = [(o.spec.guard or Guard()).way_down for o in found if isinstance(o, Optimizer)]
+    rules = rules or [Guard().way_down]
+    return WayDown(min(r.share for r in rules), max(r.window_s for r in rules))
+
+
+def is_approved(server: Server, wanted: Replicas | None) -> bool:
+    """Whether a person approved the decision that stands."""
+    approved = server.status.approved
+    if approved is None or wanted is None:
+        return False
+    return _by_place(approved.replicas) == {place: n for place, n in wanted.items() if n}
+
+
+def served_in_window(
+    known: Iterable[ReplicaReduction], way_down: WayDown, now: datetime
+) -> tuple[Replicas, ...]:
+    """Return what served before each reduction of the window; one that goes on is of now."""
+    recent = way_down.recent(
+        (
+            StepDown(
+                max((now if each.going else each.time).timestamp(), 0.0),
+                _by_place(each.replicas),
+            )
+            for each in known
+        ),
+        now.timestamp(),
+    )
+    return tuple(each.replicas for each in recent)
+
+
+def remember(
+    known: Iterable[ReplicaReduction],
+    serving: Replicas,
+    way_down: WayDown,
+    now: datetime,
+    *,
+    loses: bool = False,
+    goes: bool = False,
+) -> tuple[ReplicaReduction, ...]:
+    """Return the reductions that the status of a Server is to have.
+
+    Parameters
+    ----------
+    known, way_down, now
+        Those that it has, the rule, and the time.
+    serving
+        What serves now.
+    loses
+        Whether some of that goes in this step.
+    goes
+        Whether some of that goes, by this step or an earlier one.
+    """
+    later = _full_second(now)
+    known = _within_window(known, way_down, now)
+    going = [r for r in known if r.going]
+    if loses:
+        most = _most([serving, *(_by_place(r.replicas) for r in going)])
+        kept = [r for r in known if not r.going and not _is_within(r, most)]
+        return _shorten([*kept, _reduction(later, most, going=True)])
+    if goes or not going:
+        return tuple(known)
+    closed = [r.model_copy(update={"going": False, "time": later}) if r.going else r for r in known]
+    return tuple(closed)
+
+
+def note_fall(
+    known: Iterable[ReplicaReduction],
+    serving: Replicas,
+    reported: Replicas,
+    way_down: WayDown,
+    now: datetime,
+    standing: Replicas | None = None,
+) -> tuple[ReplicaReduction, ...]:
+    """Return the reductions of a Server, also where fewer serve than were reported.
+
+    Replicas fail, are evicted, or are not ready for a while: they served in the window all the
+    same, and are no reason why others may go.
+
+    Parameters
+    ----------
+    known, way_down, now
+        Those that its status has, the rule, and the time.
+    serving, reported
+        What serves now, and what did when it was reported last.
+    standing
+        What counts of the places where nothing fell; None: all that serves.
+    """
+    recent = _within_window(known, way_down, now)
+    fallen = {place: n for place, n in reported.items() if serving.get(place, 0) < n}
+    going = [r for r in recent if r.going]
+    before = {**(serving if standing is None else standing), **fallen}
+    if not fallen or any(_has_all(_by_place(r.replicas), before) for r in going):
+        return tuple(recent)
+    most = _most([before, *(_by_place(r.replicas) for r in going)])
+    kept = [r for r in recent if not r.going and not _is_within(r, most)]
+    return _shorten([*kept, _reduction(_full_second(now), most, going=bool(going))])
+
+
+def _within_window(
+    known: Iterable[ReplicaReduction], way_down: WayDown, now: datetime
+) -> list[ReplicaReduction]:
+    """Return the reductions of the window; one in the future of another clock is of now."""
+    window, later = timedelta(seconds=way_down.window_s), _full_second(now)
+    return [
+        r if r.time <= later else r.model_copy(update={"time": later})
+        for r in known
+        if r.going or now - r.time < window
+    ]
+
+
+def next_time(
+    choices: Collection[Replicas],
+    serving: Replicas,
+    reductions: Sequence[ReplicaReduction],
+    weights: Sequence[Mapping[str, float]],
+    way_down: WayDown,
+    now: datetime,
+) -> datetime | None:
+    """Return when the first of some choices may serve; None if that cannot be told yet."""
+    if any(each.going for each in reductions):
+        return None
+    recent = [StepDown(r.time.timestamp(), _by_place(r.replicas)) for r in reductions]
+    time_s = way_down.next_s(choices, serving, recent, weights)
+    if time_s is None:
+        return None
+    return max(datetime.fromtimestamp(time_s, UTC), now)
+
+
+def window_ends(reductions: Iterable[ReplicaReduction], way_down: WayDown) -> Iterator[datetime]:
+    """Return when the windows end of replicas that have gone."""
+    window = timedelta(seconds=way_down.window_s)
+    return (each.time + window for each in reductions if not each.going)
+
+
+def _reduction(time: datetime, replicas: Replicas, *, going: bool) -> ReplicaReduction:
+    served = (
+        ServedReplicas(accelerator=place, replicas=n) for place, n in sorted(replicas.items()) if n
+    )
+    return ReplicaReduction(time=time, going=going, replicas=tuple(served))
+
+
+def _by_place(replicas: Iterable[ServedReplicas]) -> Replicas:
+    return {each.accelerator: each.replicas for each in replicas if each.replicas}
+
+
+def _most(served: Iterable[Replicas]) -> Replicas:
+    most: dict[str, int] = {}
+    for each in served:
+        most |= {place: max(n, most.get(place, 0)) for place, n in each.items()}
+    return most
+
+
+def _is_within(reduction: ReplicaReduction, replicas: Replicas) -> bool:
+    """Whether at least as many replicas of each place are there as a reduction has."""
+    return _has_all(replicas, _by_place(reduction.replicas))
+
+
+def _has_all(replicas: Replicas, others: Replicas) -> bool:
+    return all(replicas.get(place, 0) >= n for place, n in others.items())
+
+
+def _shorten(reductions: Sequence[ReplicaReduction]) -> tuple[ReplicaReduction, ...]:
+    """Return the reductions with the two oldest as one, as often as there are too many."""
+    if len(reductions) <= MAX_REDUCTIONS:
+        return tuple(reductions)
+    first, second, *rest = reductions
+    most = _most([_by_place(first.replicas), _by_place(second.replicas)])
+    return _shorten([_reduction(max(first.time, second.time), most, going=second.going), *rest])
+
+
+def _full_second(now: datetime) -> datetime:
+    """Return the next full second, as the API server keeps no fractions."""
+    whole = now.replace(microsecond=0)
+    return whole if whole == now else whole + timedelta(seconds=1)

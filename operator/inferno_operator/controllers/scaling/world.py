@@ -1,0 +1,235 @@
+"""The newest Servers, workloads and pods, from watches and the operator's own writes."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from inferno_operator.controllers.scaling.booster_workloads import SERVER
+from inferno_operator.controllers.scaling.decision import OPTIMIZER, is_change_of_mode
+from inferno_operator.controllers.scaling.status import RELEASED
+from inferno_operator.resources.conditions import ACTUATED
+from inferno_operator.resources.objects import POD, Key, Kind, Manifest, Place, Reference
+from inferno_operator.resources.observation import Observation
+from inferno_operator.resources.pods import PodIndex
+from inferno_operator.runtime.cache import ObjectDifference, version_of
+from inferno_operator.runtime.informer import Area
+from inferno_operator.runtime.informers import Informers, Subscription
+from inferno_operator.runtime.ports import Cluster, GoneError, Scale, UnscaledError
+from inferno_optimizer.errors import InfernoError
+
+CONCURRENT_READS = 16
+
+
+class WorkloadObjects:
+    """Objects in memory; kinds are watched as soon as somebody asks for them.
+
+    Parameters
+    ----------
+    cluster, informers
+        Reads scale subresources; watches.
+    changed
+        Called with each namespace in which something changed, if its Servers are scaled.
+    """
+
+    def __init__(
+        self, cluster: Cluster, informers: Informers, changed: Callable[[str], None]
+    ) -> None:
+        self._cluster = cluster
+        self._informers = informers
+        self._report = changed
+        self._servers = informers.subscribe(
+            [SERVER, OPTIMIZER], self._noted, listed=self._listed, lost=self._lost
+        )
+        self._scaled: defaultdict[str, set[Key]] = defaultdict(set)
+        """Servers that are scaled, or were, by namespace."""
+        self._swept: set[str] = set()
+        self._unreferenced: set[str] = set()
+        """Namespaces, or all of them (""), with objects that no Server may refer to any more."""
+        self._scales: dict[Place, Scale] = {}
+        self._written: set[Place] = set()
+        """Places whose scale subresource is known from a write of this operator."""
+        self._watched: dict[Kind, tuple[Subscription, asyncio.Task[None]]] = {}
+
+    async def run(self) -> None:
+        """Watch Servers, and Optimizers for their mode."""
+        await self._servers.run()
+
+    def watch(self, kinds: Iterable[Kind]) -> None:
+        """Watch more kinds."""
+        for kind in kinds:
+            if kind not in self._watched:
+                subscription = self._informers.subscribe(
+                    [kind], self._noted, listed=self._listed, lost=self._lost
+                )
+                self._watched[kind] = subscription, asyncio.create_task(subscription.run())
+
+    async def stop(self) -> None:
+        """Stop watching."""
+        tasks = [task for _, task in self._watched.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def is_complete(self, kind: Kind) -> bool:
+        """Whether all objects of a kind are known."""
+        return kind in self._watched and self._watched[kind][0].is_complete
+
+    def trouble(self, kind: Kind) -> InfernoError | None:
+        """Return why the objects of a kind are not known; None if the answer is awaited."""
+        return self._watched[kind][0].trouble if kind in self._watched else None
+
+    def get(self, place: Place) -> Manifest | None:
+        """Return an object, or None if it does not exist."""
+        return self._watched[place.kind][0].get(place)
+
+    def servers(self, namespace: str) -> list[Observation]:
+        """Return the Servers of a namespace that are not being deleted."""
+        return [o for o in self._servers.observations(SERVER, namespace) if o.deleted is None]
+
+    def is_newest(self, reference: Reference) -> bool:
+        """Whether no newer version of a Server is known; one that is causes a reconcile."""
+        newest = self._servers.get(reference.place)
+        return newest is not None and version_of(newest) <= int(reference.version)
+
+    def pods(self, namespace: str) -> PodIndex:
+        """Return the pods of a namespace."""
+        return PodIndex(self._watched[POD][0].manifests(POD, namespace))
+
+    def manifests(self, kind: Kind, namespace: str) -> list[Manifest]:
+        """Return the objects of a kind in a namespace."""
+        return list(self._watched[kind][0].manifests(kind, namespace))
+
+    def scales(self, namespace: str) -> bool:
+        """Whether a Server of a namespace is scaled, or was."""
+        return bool(self._scaled.get(namespace))
+
+    def may_be_released(self, namespace: str) -> bool:
+        """Whether a namespace may have objects that no Server refers to any more."""
+        return namespace in self._unreferenced
+
+    def released(self, namespace: str) -> None:
+        """Take note that no object is left in a namespace that no Server refers to."""
+        self._unreferenced.discard(namespace)
+
+    async def read_scales(self, places: Iterable[Place]) -> None:
+        """Read the scale subresources of the objects that changed, several at once."""
+        limit = asyncio.Semaphore(CONCURRENT_READS)
+
+        async def read(place: Place) -> None:
+            async with limit:
+                self.forget(place)
+                with suppress(GoneError):
+                    if (scale := await self._read_scale(place)) is not None:
+                        self._scales[place] = scale
+
+        await asyncio.gather(*map(read, filter(self._is_outdated, places)))
+
+    async def _read_scale(self, place: Place) -> Scale | None:
+        """Return the scale subresource of an object, or a role.
+
+        A role stands in the object, and so does the number of a Deployment and its like.
+        """
+        manifest = self.get(place)
+        if manifest is None:
+            return None
+        if place.part:
+            return Scale.of_role(place.kind, manifest, place.part)
+        watched = Scale.of_watched(place.kind, manifest)
+        if watched is not None:
+            return watched
+        try:
+            return await self._cluster.scale(place.kind, place.key)
+        except UnscaledError:
+            selector = manifest.get("status", {}).get("selector", "")
+            return Scale(Reference.of(place.kind, manifest), 0, selector, is_unset=True)
+
+    def scale(self, place: Place) -> Scale | None:
+        """Return the scale subresource as it was read or written; None if there is none."""
+        return self._scales.get(place)
+
+    def _is_outdated(self, place: Place) -> bool:
+        """Whether an object is newer than its scale subresource."""
+        manifest, scale = self.get(place), self._scales.get(place)
+        if manifest is None or scale is None:
+            return manifest is not None
+        return version_of(manifest) > int(scale.reference.version)
+
+    def is_written(self, place: Place) -> bool:
+        """Whether the scale subresource is known from a write of this operator."""
+        return place in self._written
+
+    def scaled(self, scale: Scale) -> None:
+        """Take the scale subresource as the API server returned it to a write."""
+        self._scales[scale.place] = scale
+        self._written.add(scale.place)
+
+    def written(self, manifest: Manifest) -> None:
+        """Take a Server as the API server returned it to a write."""
+        for difference in self._servers.written(SERVER, manifest):
+            self._index(difference)
+
+    def applied(self, kind: Kind, manifest: Manifest) -> None:
+        """Take an object of a watched kind as the API server returned it to a write.
+
+        That is a change: maybe nobody else has to do anything about it.
+        """
+        self._watched[kind][0].written(kind, manifest, echo=True)
+
+    def forget(self, place: Place) -> None:
+        """Read a scale subresource again before it is used."""
+        self._scales.pop(place, None)
+        self._written.discard(place)
+
+    def _noted(self, difference: ObjectDifference) -> None:
+        place = difference.place
+        if place.kind == OPTIMIZER and not is_change_of_mode(difference):
+            return
+        if place.kind == SERVER:
+            self._index(difference)
+        if difference.after is None:
+            self.forget(place)
+        if difference.has_gone_back:  # also what is known of roles
+            for known in [p for p in self._scales if (p.kind, p.key) == (place.kind, place.key)]:
+                self.forget(known)
+        self._changed(place.key.namespace)
+
+    def _listed(self, area: Area) -> None:
+        """Take a list; after the first one, what deleted Servers owned is released."""
+        kind, namespace = area
+        if kind == SERVER and namespace not in self._swept:
+            self._swept.add(namespace)
+            self._unreferenced.add(namespace)
+            self._report(namespace)
+        self._changed(namespace)
+
+    def _lost(self, area: Area, error: InfernoError) -> None:
+        """Report the trouble on the Servers."""
+        del error
+        self._changed(area[1])
+
+    def _changed(self, namespace: str) -> None:
+        """Report a change in a namespace, or in all (""): it concerns Servers that are scaled."""
+        for name in [namespace] if namespace else list(self._scaled):
+            if self.scales(name) or name in self._unreferenced:
+                self._report(name)
+
+    def _index(self, difference: ObjectDifference) -> None:
+        """Note whether a Server is scaled, and whether it gives up a ModelBooster."""
+        key, before, after = difference.place.key, difference.before, difference.after
+        if after is not None and _is_scaled(after):
+            self._scaled[key.namespace].add(key)
+        else:
+            self._scaled[key.namespace].discard(key)
+        references = [(each or {}).get("spec", {}).get("modelBooster") for each in (before, after)]
+        if references[0] not in (None, references[1]):
+            self._unreferenced.add(key.namespace)
+
+
+def _is_scaled(server: Manifest) -> bool:
+    """Whether a Server names what its replicas run in, or its status still says that it did."""
+    spec = server.get("spec", {})
+    if spec.get("workloads") or spec.get("modelBooster"):
+        return True
+    conditions = server.get("status", {}).get("conditions", ())
+    return any(c["type"] == ACTUATED and c["reason"] != RELEASED for c in conditions)

@@ -1,0 +1,787 @@
+"""Decisions reach ModelBoosters in a cluster in memory: moves, disputes, and what is released."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from inferno_operator.controllers.planning.snapshot import build_system
+from inferno_operator.controllers.scaling.booster_bounds import owns
+from inferno_operator.controllers.scaling.reconcile import Context, reconcile
+from inferno_operator.controllers.scaling.world import WorkloadObjects
+from inferno_operator.resources.conditions import ALLOCATED
+from inferno_operator.resources.dialects import KTHENA
+from inferno_operator.resources.objects import POD, Key, Kind
+from inferno_operator.runtime.informers import Informers
+from inferno_operator.runtime.ports import FieldManager
+from tests.examples import several
+from tests.fakes import FakeCluster
+from tests.unit.operator import objects
+
+Manifest = dict[str, Any]
+
+BACKENDS = [{"name": "a", "accelerator": "A"}, {"name": "b", "accelerator": "B"}]
+SERVER = Key("default", "s")
+SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+CARDS = 40
+TURNS = 30
+"""Turns of the event loop in which a change is seen by those who watch."""
+
+
+class MergingCluster(FakeCluster):
+    """Merges an apply into the fields of a spec, and into the items of lists with names."""
+
+    @staticmethod
+    def _set_spec(stored: Manifest, manifest: Mapping[str, Any]) -> None:
+        merged = _merge(stored["spec"], manifest.get("spec", {}))
+        if merged != stored["spec"]:
+            stored["spec"] = merged
+            stored["metadata"]["generation"] += 1
+
+
+def _merge(before: Any, after: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(before, dict) and isinstance(after, dict):
+        return {**before, **{k: _merge(before.get(k), v) for k, v in after.items()}}
+    if isinstance(after, list) and isinstance(before, list) and all("name" in i for i in after):
+        changed = {item["name"]: item for item in after}
+        return [_merge(item, changed.get(item["name"], item)) for item in before]
+    return after
+
+
+class Scene:
+    """Server `s` on booster `m` with two backends, its ModelServings, and cards for all."""
+
+    def __init__(self, cards: int = CARDS, **reference: object) -> None:
+        self.cluster = MergingCluster()
+        self.time = objects.NOW
+        self.reference = {"name": "m", "backends": BACKENDS, **reference}
+        self.cluster.add(objects.server(spec={"modelBooster": self.reference}, wanted=1))
+        for name in "AB":
+            accelerator = {"name": name, "type": name, "cost": 10}
+            self.cluster.add(objects.manifest("Accelerator", accelerator, name=name.lower()))
+        self.cluster.add(objects.model("M", [objects.performance(name) for name in "AB"]))
+        self.cluster.add(objects.service_class())
+        counts = [{"type": name, "count": cards} for name in "AB"]
+        self.cluster.add(objects.manifest("Capacity", {"count": counts}, name="cards"))
+        backends = [{"name": n, "minReplicas": 0, "maxReplicas": 1} for n in ("a", "b")]
+        self.add(KTHENA.booster, "m", {"backends": backends})
+        for name in ("m-a", "m-b"):
+            self.add(KTHENA.serving, name, {"replicas": 0})
+        self._watch: asyncio.Task[None] | None = None
+        self.restart()
+
+    def restart(self) -> None:
+        """Start another operator, which remembers nothing."""
+        if self._watch is not None:
+            self._watch.cancel()
+        world = WorkloadObjects(self.cluster, Informers(self.cluster), lambda _: None)
+        self.context = Context(self.cluster, world, lambda r: build_system(r).system, self.now)
+        self._watch = None
+
+    def now(self) -> datetime:
+        return self.time
+
+    def add(self, kind: Kind, name: str, spec: Manifest, owner: str = "") -> Key:
+        entries = [{"manager": owner, "operation": "Apply"}] if owner else []
+        metadata = {"name": name, "managedFields": entries}
+        header = {"apiVersion": kind.api_version, "kind": kind.kind}
+        return self.cluster.add({**header, "metadata": metadata, "spec": spec})
+
+    def stored(self, kind: Kind, name: str) -> Manifest:
+        return self.cluster.objects[kind.kind, Key("default", name)]
+
+    @property
+    def server(self) -> Manifest:
+        return self.cluster.objects["Server", SERVER]
+
+    def backends(self) -> list[Manifest]:
+        found: list[Manifest] = self.stored(KTHENA.booster, "m")["spec"]["backends"]
+        return found
+
+    def run(self, name: str, available: int) -> None:
+        """Have so many available replicas."""
+        serving = self.stored(KTHENA.serving, name)
+        generation = serving["metadata"]["generation"] + 1
+        status = {"availableReplicas": available, "observedGeneration": generation}
+        self.cluster.add({**serving, "status": status})
+
+    def decide(self, **replicas: int) -> None:
+        """Write a decision on the Server."""
+        mix = [{"accelerator": a, "numReplicas": n} for a, n in replicas.items() if n]
+        whole = {"accelerator": "A", "numReplicas": 1, "mix": mix}
+        generation = self.server["metadata"]["generation"] + 1
+        condition = objects.condition(ALLOCATED, "Allocated", observedGeneration=generation)
+        status = self.server.get("status", {})
+        others = [c for c in status.get("conditions", ()) if c["type"] != ALLOCATED]
+        spec = {**self.server["spec"], "desiredAlloc": whole}
+        status = {**status, "conditions": [*others, condition]}
+        self.cluster.add({**self.server, "spec": spec, "status": status})
+
+    async def actuate(self, *, after: timedelta = timedelta()) -> Manifest:
+        """Reconcile the namespace; returns what the Server says."""
+        self.time += after
+        world = self.context.world
+        if self._watch is None:
+            self._watch = asyncio.create_task(world.run())
+            served = (k for k in KTHENA.scalers if k.kind not in self.cluster.unserved)
+            world.watch([POD, KTHENA.booster, KTHENA.serving, *served])
+        await seen()
+        await reconcile("default", self.context)
+        await seen()
+        told: Manifest = next(
+            c for c in self.server["status"]["conditions"] if c["type"] == "Actuated"
+        )
+        return told
+
+    def replicas(self) -> dict[str, int]:
+        return {n: self.stored(KTHENA.serving, n)["spec"]["replicas"] for n in ("m-a", "m-b")}
+
+    def pass_on(self) -> None:
+        """Have the controller of boosters, or autoscalers, set the numbers of the servings."""
+        target = self.reference.get("target", "ModelBooster")
+        for backend in self.backends() if target != "ModelServing" else ():
+            name = f"m-{backend['name']}"
+            holder = backend
+            if target == "Binding":
+                holder = self.stored(KTHENA.policy, name)["spec"]["homogeneousTarget"]
+            least, most = holder["minReplicas"], holder["maxReplicas"]
+            now = self.replicas()[name]
+            scales = target == "Binding" or "autoscalingPolicy" in backend
+            is_unused = (least, most) == (0, 1)  # no request reaches it
+            chosen = min(max(now, least), most) if scales and not is_unused else least
+            if chosen != now:
+                self._put(KTHENA.serving, name, {"replicas": chosen}, "kthena")
+        booster = self.stored(KTHENA.booster, "m")
+        generation = booster["metadata"]["generation"] + 1
+        if booster.get("status", {}).get("observedGeneration") != generation - 1:
+            self.cluster.add({**booster, "status": {"observedGeneration": generation}})
+
+    def progress(self, name: str) -> None:
+        """One more replica of a serving comes up; what is not asked for any more ends."""
+        asked = self.replicas()[name]
+        self.run(name, min(self.available(name) + 1, asked))
+
+    def available(self, name: str) -> int:
+        """Replicas that serve, less those that are to go."""
+        serving = self.stored(KTHENA.serving, name)
+        told: int = serving.get("status", {}).get("availableReplicas", 0)
+        asked: int = serving["spec"]["replicas"]
+        return min(told, asked)
+
+    def run_all(self) -> None:
+        """Have as many replicas as are asked for."""
+        if self.reference.get("target", "ModelBooster") == "ModelBooster":
+            self.pass_on()
+        for name, replicas in self.replicas().items():
+            self.run(name, replicas)
+
+    def asked(self) -> int:
+        """The replicas of all backends that the operator asks for."""
+        if self.reference.get("target") == "ModelServing":
+            return sum(self.replicas().values())
+        return sum(b["minReplicas"] for b in self.backends())
+
+    def edit(self, image: str, replicas: int) -> None:
+        """Edit the booster; its manifest, and then its controller, have a number of their own."""
+        backends = [{**b, "workers": [{"image": image}]} for b in self.backends()]
+        self._put(KTHENA.booster, "m", {"backends": backends})
+        self.overwrite_all(replicas)
+
+    def overwrite_all(self, replicas: int) -> None:
+        """Set the number of all backends where the operator writes it."""
+        if self.reference.get("target") == "ModelServing":
+            for name in ("m-a", "m-b"):
+                self.overwrite(name, replicas)
+            return
+        numbers = {"minReplicas": replicas, "maxReplicas": max(replicas, 1)}
+        backends = [{**backend, **numbers} for backend in self.backends()]
+        self._put(KTHENA.booster, "m", {"backends": backends}, "kthena")
+
+    def overwrite(self, name: str, replicas: int) -> None:
+        """Set the number of a serving as the controller of boosters does."""
+        self._put(KTHENA.serving, name, {"replicas": replicas}, "kthena")
+
+    def _put(self, kind: Kind, name: str, spec: Manifest, manager: str = "") -> None:
+        """Change an object; a manager that is named owns all fields from then on."""
+        stored = self.stored(kind, name)
+        metadata = dict(stored["metadata"])
+        if manager:
+            fields: Manifest = {"f:spec": {f"f:{key}": {} for key in spec}}
+            entry = {"manager": manager, "operation": "Update", "fieldsV1": fields}
+            metadata["managedFields"] = [entry]
+        self.cluster.add({**stored, "metadata": metadata, "spec": {**stored["spec"], **spec}})
+
+    def tell(self, **fields: object) -> None:
+        """Have the booster's controller say something."""
+        self.cluster.add({**self.stored(KTHENA.booster, "m"), "status": fields})
+
+    async def settle(self, **decision: int) -> Manifest:
+        """Let everybody have many turns."""
+        self.decide(**decision)
+        for _ in range(24):
+            told = await self.actuate(after=SECOND)
+            self.pass_on()
+            for name in ("m-a", "m-b"):
+                self.progress(name)
+        return told
+
+
+async def seen() -> None:
+    """Let those who watch see what changed."""
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+
+
+def scaled(name: str, least: int = 0, most: int = 1) -> Manifest:
+    target = {"targetRef": {"kind": "ModelServing", "name": name}}
+    return {"homogeneousTarget": {"target": target, "minReplicas": least, "maxReplicas": most}}
+
+
+def scene_of(target: str, bounds: str = "Pin", policies: str = "") -> Scene:
+    """A scene in which the numbers stand in an object, below a ceiling or not."""
+    scene = Scene(target=target, bounds=bounds)
+    scene.cluster.add(objects.guarded({"maxDecreasePercent": 100}))
+    for name in "ab":
+        scene.add(KTHENA.policy, f"m-{name}", scaled(f"m-{name}"))
+    backends = [
+        {
+            **each,
+            **({"minReplicas": 1, "autoscalingPolicy": {}} if each["name"] in policies else {}),
+        }
+        for each in scene.backends()
+    ]
+    scene.add(KTHENA.booster, "m", {"backends": backends})
+    return scene
+
+
+TARGETS = ("ModelBooster", "ModelServing", "Binding")
+decisions = st.dictionaries(st.sampled_from("AB"), st.integers(1, 4), min_size=1)
+turns = st.lists(st.sampled_from(["plan", "pass on", "m-a", "m-b"]), max_size=12)
+
+
+@several(100)
+@given(st.sampled_from(TARGETS), st.lists(st.tuples(decisions, turns), min_size=1, max_size=3))
+def test_no_move_takes_more_than_both_decisions_spare(
+    target: str, story: list[tuple[Mapping[str, int], list[str]]]
+) -> None:
+    async def live() -> None:
+        scene = scene_of(target)
+        await scene.settle(A=2)
+        floor = scene.available("m-a") + scene.available("m-b")
+        assert floor == 2
+        for decision, happens in story:
+            floor = min(floor, sum(decision.values()))
+            scene.decide(**decision)
+            for turn in happens:
+                if turn == "plan":
+                    await scene.actuate(after=SECOND)
+                elif turn == "pass on":
+                    scene.pass_on()
+                else:
+                    scene.progress(turn)
+                assert scene.available("m-a") + scene.available("m-b") >= floor
+        told = await scene.settle(**story[-1][0])
+        scene.cluster.writes.clear()
+        await scene.actuate()
+
+        assert told["reason"] == "Actuated"
+        assert not [write for write in scene.cluster.writes if "Server" not in write]
+
+    asyncio.run(live())
+
+
+@several(60)
+@given(
+    st.sampled_from(TARGETS),
+    decisions,
+    decisions,
+    st.sampled_from(["Pin", "Ceiling"]),
+    st.sampled_from(["", "a", "ab"]),
+)
+def test_everything_ends_in_bounds_that_the_schema_accepts(
+    target: str,
+    first: Mapping[str, int],
+    second: Mapping[str, int],
+    bounds: str,
+    policies: str,
+) -> None:
+    async def live() -> None:
+        scene = scene_of(target, bounds, policies)
+        await scene.settle(**first)
+        await scene.settle(**second)
+        scene.cluster.writes.clear()
+        await scene.actuate(after=SECOND)
+
+        assert not [write for write in scene.cluster.writes if "Server" not in write]
+        policies_of = (scene.stored(KTHENA.policy, f"m-{n}")["spec"] for n in "ab")
+        for holder in [*scene.backends(), *(p["homogeneousTarget"] for p in policies_of)]:
+            assert 0 <= holder["minReplicas"] <= holder["maxReplicas"]
+            assert holder["maxReplicas"] >= 1
+            if "autoscalingPolicy" in holder:
+                assert holder["minReplicas"] >= 1
+
+    asyncio.run(live())
+
+
+async def test_cards_that_are_not_there_are_not_asked_for() -> None:
+    scene = Scene(cards=3)
+
+    told = await scene.settle(A=4, B=1)
+
+    assert [backend["minReplicas"] for backend in scene.backends()] == [3, 1]
+    assert told["reason"] == "NoRoom"
+    assert "3 x A (4 wanted) + 1 x B; cards that are not free: 1 x A" in told["message"]
+
+
+async def test_a_full_pool_moves_one_replica_at_a_time_within_the_cards() -> None:
+    """Both backends are on the same cards, and the load takes one replica."""
+    scene = Scene(cards=4)
+    for name in "AB":
+        accelerator = {"name": name, "type": "T", "cost": 10}
+        scene.cluster.add(objects.manifest("Accelerator", accelerator, name=name.lower()))
+    count = [{"type": "T", "count": 4}]
+    scene.cluster.add(objects.manifest("Capacity", {"count": count}, name="cards"))
+    scene.cluster.add(objects.guarded({"maxDecreasePercent": 100}))
+    await scene.settle(A=4)
+    asked = []
+    scene.decide(B=4)
+    for _ in range(30):
+        await scene.actuate(after=SECOND)
+        asked.append(scene.asked())
+        scene.pass_on()
+        for name in ("m-a", "m-b"):
+            scene.progress(name)
+
+    assert max(asked) == 4
+    assert [backend["minReplicas"] for backend in scene.backends()] == [0, 4]
+
+
+async def test_a_writer_who_asks_for_more_is_left_alone_for_five_minutes_and_named() -> None:
+    scene = Scene(target="ModelServing")
+    await scene.settle(A=4)
+    scene.overwrite("m-a", 6)
+    scene.run("m-a", 6)
+
+    told = await scene.actuate()
+    meanwhile = scene.replicas()["m-a"]
+    await scene.actuate(after=5 * MINUTE)
+
+    assert (told["reason"], meanwhile) == ("ForeignWriter", 6)
+    assert "field manager 'kthena' changed the number of replicas" in told["message"]
+    assert scene.replicas()["m-a"] == 4
+
+
+async def test_a_decision_that_the_other_writer_agrees_with_is_taken_at_once() -> None:
+    scene = Scene(target="ModelServing")
+    await scene.settle(A=4)
+    scene.overwrite("m-a", 5)
+    scene.run("m-a", 5)
+    assert (await scene.actuate())["reason"] == "ForeignWriter"
+
+    scene.decide(A=5)
+    told = await scene.actuate(after=SECOND)
+
+    assert (told["reason"], told["message"]) == ("Actuated", "5 x A")
+
+
+@pytest.mark.parametrize("target", ["ModelServing", "ModelBooster"])
+@pytest.mark.parametrize("restarts", [False, True], ids=["one operator", "restarted"])
+async def test_edits_of_a_booster_leave_the_decided_replicas(
+    target: str, *, restarts: bool
+) -> None:
+    """Its controller, or `kubectl apply`, sets the number of the manifest with each edit."""
+    scene = Scene(target=target)
+    await scene.settle(A=3)
+    for edit in range(8):
+        if restarts:
+            scene.restart()
+        scene.edit(f"engine:{edit}", replicas=0)
+        await scene.actuate(after=MINUTE)
+        assert scene.asked() == 3
+        scene.run_all()
+        told = await scene.actuate()
+        assert (told["reason"], told["message"]) == ("Actuated", "3 x A")
+
+
+async def test_in_a_fight_what_was_decided_keeps_running_and_the_writer_is_named() -> None:
+    scene = Scene(target="ModelServing")
+    await scene.settle(A=3)
+    for _ in range(4):
+        scene.run_all()
+        scene.overwrite("m-a", 0)
+        told = await scene.actuate(after=MINUTE)
+        assert scene.replicas()["m-a"] == 3
+    scene.run_all()
+    later = await scene.actuate(after=SECOND)
+    over = await scene.actuate(after=5 * MINUTE)
+
+    reasons = told["reason"], later["reason"], over["reason"]
+    assert reasons == ("ForeignWriter", "ForeignWriter", "Actuated")
+    assert "kthena" in told["message"]
+
+
+async def about_to_move() -> Scene:
+    """A Server that runs on A and is decided to run on B."""
+    scene = Scene(target="ModelServing")
+    scene.cluster.add(objects.guarded({"maxDecreasePercent": 100}))
+    await scene.settle(A=3)
+    scene.decide(B=3)
+    return scene
+
+
+async def test_an_edit_during_a_move_does_not_take_the_old_replicas() -> None:
+    scene = await about_to_move()
+    await scene.actuate(after=MINUTE)
+    for edit in range(3):
+        scene.edit(f"engine:{edit}", replicas=0)
+        await scene.actuate(after=MINUTE)
+        assert scene.replicas() == {"m-a": 3, "m-b": 3}
+
+    scene.run_all()
+    told = await scene.actuate(after=MINUTE)
+
+    assert scene.replicas() == {"m-a": 0, "m-b": 3}
+    assert told["reason"] == "Moving"
+
+
+async def test_an_edit_leaves_what_an_autoscaler_runs_below_a_ceiling() -> None:
+    scene = Scene(target="ModelServing", bounds="Ceiling")
+    scene.overwrite("m-a", 4)
+    scene.run_all()
+    scene.decide(A=7)
+    told = await scene.actuate()
+    assert told["message"] == "4 x A (7 at most)"
+    for edit in range(3):
+        scene.edit(f"engine:{edit}", replicas=0)
+        await scene.actuate(after=MINUTE)
+        assert scene.replicas() == {"m-a": 4, "m-b": 0}
+        scene.run_all()
+
+
+async def test_a_serving_that_is_being_deleted_replaces_no_other() -> None:
+    scene = await about_to_move()
+    await scene.actuate()
+    scene.run_all()
+    serving = scene.stored(KTHENA.serving, "m-b")
+    ends = {**serving["metadata"], "deletionTimestamp": objects.born(0)}
+    scene.cluster.add({**serving, "metadata": ends})
+
+    told = await scene.actuate()
+
+    assert scene.replicas()["m-a"] == 3
+    assert told["reason"] == "NotFound"
+    assert "ModelServing 'm-b' does not exist" in told["message"]
+
+
+@pytest.mark.parametrize("bounds", ["Pin", "Ceiling"])
+async def test_an_autoscaler_of_a_serving_is_named_and_not_fought_unless_it_has_a_ceiling(
+    bounds: str,
+) -> None:
+    scene = Scene(target="ModelServing", bounds=bounds)
+    scene.decide(A=3)
+    await scene.actuate()
+    scene.overwrite("m-a", 3)
+    scene.run_all()
+    target = {
+        "apiVersion": KTHENA.serving.api_version,
+        "kind": KTHENA.serving.kind,
+        "name": "m-a",
+    }
+    autoscaler = {"kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"}}
+    scene.cluster.add({**autoscaler, "spec": {"scaleTargetRef": target}})
+    scene.cluster.writes.clear()
+    for replicas in (2, 3, 2, 1):
+        scene.overwrite("m-a", replicas)
+        scene.run("m-a", replicas)
+        told = await scene.actuate(after=timedelta(seconds=15))
+
+    assert scene.replicas()["m-a"] == 1
+    assert "apply ModelServing m-a" not in scene.cluster.writes
+    if bounds == "Pin":
+        assert told["reason"] == "ForeignWriter"
+        assert "HorizontalPodAutoscaler 'h' scales the workload too" in told["message"]
+    else:
+        assert (told["reason"], told["message"]) == ("Actuated", "1 x A (3 at most)")
+
+
+events = st.lists(
+    st.sampled_from(["edit", "overwrite", "restart", "run", "pass", "A", "B", "AB", "act"]),
+    max_size=25,
+)
+
+
+@several(200)
+@given(st.sampled_from(["ModelServing", "ModelBooster"]), events)
+@example("ModelBooster", ["overwrite", "overwrite"])
+@example("ModelBooster", ["overwrite", "B", "run", "overwrite"])
+def test_nobody_takes_what_was_decided_and_runs(target: str, story: list[str]) -> None:
+    """After each turn of the operator, the lesser of both decisions is asked for, in any order."""
+
+    async def live() -> None:
+        scene = Scene(target=target)
+        await scene.settle(A=3)
+        for turn, what in enumerate(story):
+            match what:
+                case "edit":
+                    scene.edit(f"engine:{turn}", replicas=turn % 2)
+                case "overwrite":
+                    scene.overwrite_all(turn % 2)
+                case "restart":
+                    scene.restart()
+                case "run":
+                    scene.run_all()
+                case "pass":
+                    scene.time += 2 * MINUTE
+                case "act":
+                    pass
+                case accelerators:
+                    scene.decide(**dict.fromkeys(accelerators, 3))
+            await scene.actuate(after=SECOND)
+            assert scene.asked() >= 3
+
+    asyncio.run(live())
+
+
+async def test_what_an_autoscaler_keeps_is_explained() -> None:
+    scene = scene_of("ModelBooster", policies="b")
+    of_policy = await scene.settle(A=2)
+    bound = scene_of("Binding", "Ceiling")
+    await bound.settle(A=2)
+    bound.overwrite("m-b", 1)
+    bound.run("m-b", 1)
+    of_autoscaler = await bound.actuate()
+
+    assert (of_policy["reason"], of_policy["message"]) == (
+        "Actuated",
+        "2 x A + 1 x B; the autoscalingPolicy of 'm-b' needs 1",
+    )
+    assert of_autoscaler["message"].endswith(
+        "1 x B (0 wanted); the autoscaler of 'm-b' may keep 1: there is no smaller maximum"
+    )
+
+
+async def test_what_does_not_come_up_in_time_is_told_and_the_old_stays() -> None:
+    scene = await about_to_move()
+    moving = await scene.actuate()
+
+    late = await scene.actuate(after=5 * MINUTE)
+
+    assert (moving["status"], moving["reason"]) == ("Unknown", "Moving")
+    assert (late["status"], late["reason"]) == ("False", "Blocked")
+    assert "3 x A (0 wanted) + 0 x B (3 wanted); no progress for too long" in late["message"]
+    assert scene.replicas() == {"m-a": 3, "m-b": 3}
+
+
+async def test_an_accelerator_without_a_backend_is_named_and_nothing_goes() -> None:
+    scene = Scene()
+    await scene.settle(A=2)
+
+    told = await scene.settle(X=2)
+
+    assert (told["reason"], scene.available("m-a")) == ("NoBackend", 2)
+    assert "'X'" in told["message"]
+
+
+FAILED = {"type": "Failed", "status": "True", "message": "m-a: image is missing"}
+ACTIVE = {"type": "Active", "status": "True", "message": ""}
+
+
+async def test_the_failure_of_a_booster_is_told_with_the_words_of_its_controller() -> None:
+    scene = Scene()
+    scene.decide(A=1)
+    scene.tell(conditions=[FAILED])
+
+    told = await scene.actuate()
+
+    assert (told["status"], told["reason"]) == ("False", "ModelBoosterFailed")
+    words = "the controller of 'm' reports: m-a: image is missing; 0 x A (1 wanted)"
+    assert words in told["message"]
+    assert scene.backends()[0] == {"name": "a", "minReplicas": 1, "maxReplicas": 1}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "available", "reason"),
+    [
+        ([FAILED, ACTIVE], 0, "Moving"),
+        ([{**FAILED, "observedGeneration": 1}, ACTIVE], 0, "ModelBoosterFailed"),
+        ([{**FAILED, "status": "False"}], 0, "Moving"),
+        ([FAILED], 1, "Actuated"),
+    ],
+    ids=["never cleared", "of our controller", "over", "without effect"],
+)
+async def test_a_failure_that_is_over_is_not_told(
+    conditions: list[Manifest], available: int, reason: str
+) -> None:
+    scene = Scene()
+    scene.decide(A=1)
+    await scene.actuate()
+    scene.overwrite("m-a", available)
+    scene.run("m-a", available)
+    scene.tell(conditions=conditions)
+
+    assert (await scene.actuate())["reason"] == reason
+
+
+OF_TWO = [
+    {"name": "a", "accelerator": "A"},
+    {"name": "a", "accelerator": "B", "booster": "n"},
+]
+
+
+async def test_a_booster_that_is_missing_is_named_and_nothing_is_written() -> None:
+    scene = Scene(backends=OF_TWO, target="ModelServing")
+    scene.decide(A=2)
+
+    told = await scene.actuate()
+
+    assert told["reason"] == "NoModelBooster"
+    assert "'n' does not exist" in told["message"]
+    assert scene.replicas()["m-a"] == 0
+
+
+async def test_all_boosters_of_a_server_are_its_own() -> None:
+    scene = Scene(backends=OF_TWO)
+    scene.add(KTHENA.booster, "n", {"backend": {"name": "a", "replicas": 1}})
+    refers = {"name": "n", "backends": [{"name": "a", "accelerator": "B"}]}
+    scene.cluster.add(objects.server("T", spec={"modelBooster": refers}))
+    scene.decide(A=1)
+
+    await scene.actuate()
+
+    (told,) = scene.cluster.objects["Server", Key("default", "t")]["status"]["conditions"]
+    assert told["reason"] == "Conflict"
+    assert "the older Server 's' refers to 'n' too" in told["message"]
+
+
+@pytest.mark.parametrize(
+    ("unserved", "reason"),
+    [
+        (["AutoscalingPolicyBinding"], "NoBinding"),  # as in v1.0.0
+        (["AutoscalingPolicyBinding", "AutoscalingPolicy"], "CRDMissing"),
+        (["ModelServing"], "CRDMissing"),
+    ],
+)
+async def test_a_kind_is_missing_if_no_release_does_without_it(
+    unserved: list[str], reason: str
+) -> None:
+    scene = Scene(target="Binding")
+    scene.cluster.unserved = set(unserved)
+    scene.decide(A=1)
+
+    assert (await scene.actuate())["reason"] == reason
+
+
+async def test_policies_of_any_name_are_found_when_they_come_and_missed_when_they_go() -> None:
+    scene = Scene(target="Binding")
+    scene.decide(A=1)
+    before = await scene.actuate()
+    for name in ("m-a", "m-b"):
+        scene.add(KTHENA.policy, f"for-{name}", scaled(name))
+    found = await scene.actuate()
+    scene.add(KTHENA.policy, "for-m-b", scaled("other"))
+
+    missed = await scene.actuate()
+
+    reasons = [told["reason"] for told in (before, found, missed)]
+    assert reasons == ["NoBinding", "Moving", "NoBinding"]
+
+
+async def test_what_deleted_servers_owned_is_released_at_the_start() -> None:
+    scene = Scene(target="Binding")
+    left: dict[tuple[Kind, str], Manifest] = {
+        (KTHENA.booster, "gone"): {"backend": {"name": "a", "replicas": 1}},
+        (KTHENA.serving, "gone-a"): {"replicas": 1},
+        (KTHENA.binding, "gone"): scaled("gone-a"),
+        (KTHENA.policy, "gone"): scaled("gone-a"),
+    }
+    kept = {
+        (KTHENA.policy, "mine"): scaled("m-a"),
+        (KTHENA.serving, "apart"): {"template": {"roles": [{"name": "decode", "replicas": 1}]}},
+    }
+    serving = {"apiVersion": KTHENA.serving.api_version, "kind": "ModelServing", "name": "apart"}
+    workloads = [{**serving, "accelerator": "A", "role": role} for role in ("Prefill", "Decode")]
+    scene.cluster.add(objects.server("W", spec={"workloads": workloads}))
+    for (kind, name), spec in [*left.items(), *kept.items()]:
+        scene.add(kind, name, spec, FieldManager.ACTUATION)
+
+    await scene.actuate()
+    await reconcile("", scene.context)
+
+    assert not any(owns(scene.stored(kind, name)) for kind, name in left)
+    assert [owns(scene.stored(kind, name)) for kind, name in kept] == [True, True]
+    assert scene.stored(KTHENA.serving, "gone-a")["spec"] == {"replicas": 1}
+
+
+async def test_a_server_that_gives_up_its_booster_leaves_the_numbers_and_says_so() -> None:
+    scene = Scene()
+    await scene.settle(A=2)
+    stored = scene.server
+    spec = {name: value for name, value in stored["spec"].items() if name != "modelBooster"}
+    scene.cluster.add({**stored, "spec": spec})
+
+    told = await scene.actuate()
+
+    assert told["reason"] == "Released"
+    assert not owns(scene.stored(KTHENA.booster, "m"))
+    assert [backend["minReplicas"] for backend in scene.backends()] == [2, 0]
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["one operator", "restarted"])
+async def test_half_of_the_replicas_go_each_five_minutes(*, restarts: bool) -> None:
+    scene = Scene(target="ModelServing")
+    await scene.settle(A=8)
+    scene.decide(A=1)
+
+    async def steps(seconds: int) -> list[int]:
+        found: list[int] = []
+        for second in range(seconds):
+            await scene.actuate(after=SECOND)
+            if scene.replicas()["m-a"] not in found[-1:]:
+                found.append(scene.replicas()["m-a"])
+            scene.run_all()
+            if restarts and second % 20 == 0:
+                scene.restart()
+        return found
+
+    assert await steps(310) == [4, 2]
+    assert await steps(310) == [2, 1]
+
+
+@pytest.mark.parametrize("available", [0, 3, 5])
+@pytest.mark.parametrize("restarts", [False, True], ids=["one operator", "restarted"])
+async def test_replicas_that_fail_for_a_while_served_in_the_window(
+    available: int, *, restarts: bool
+) -> None:
+    scene = Scene(target="ModelServing")
+    await scene.settle(A=8)
+    scene.run("m-a", available)
+    if not restarts:
+        await scene.actuate(after=SECOND)
+    scene.decide(A=1)
+    asked = []
+    for second in range(46):
+        await scene.actuate(after=5 * SECOND)
+        asked.append(scene.asked())
+        if second > 4:
+            scene.run_all()
+
+    assert min(asked) == 4
+    for _ in range(20):
+        await scene.actuate(after=MINUTE)
+        scene.run_all()
+    assert scene.asked() == 1
+
+
+async def test_what_a_person_approved_goes_at_once() -> None:
+    scene = Scene(target="ModelServing")
+    await scene.settle(A=8)
+    scene.decide(A=1)
+    approved = {"plan": "p", "replicas": [{"accelerator": "A", "replicas": 1}]}
+    scene.cluster.add({**scene.server, "status": {**scene.server["status"], "approved": approved}})
+    await scene.actuate()
+
+    assert scene.replicas()["m-a"] == 1
