@@ -103,6 +103,8 @@ def _solve(
 ) -> SolverResult:
     """The incumbent of greedy, the search that fits the options, and the certificate."""
     options, running = candidates.system.options, Running.of(candidates)
+
+    # The incumbent, and the work that the time limit leaves for a better plan.
     sized = clock()
     stand = _has_plan(candidates, params)
     greedy = solve_greedy(candidates, capacity, params, stand=stand).assignment
@@ -111,36 +113,40 @@ def _solve(
     budget = Budget.of(_count_work(candidates, params), lambda: deadline - clock(), params)
     budget = budget.without(_reserve_for_prices(candidates, params))
     recorder, failures = CurveRecorder(clock), Failures()
-    problem = ReplicaProblem.of(candidates, capacity, running, params)
 
-    def attempt(search: Callable[[], FoundPlan], known: FoundPlan) -> FoundPlan:
+    # The problem that the policy has: columns of whole rows, or of any number of replicas.
+    problem = ReplicaProblem.of(candidates, capacity, running, params)
+    table = _Table(candidates, capacity, running, problem)
+
+    def attempt(search: Callable[[], FoundPlan], known: FoundPlan, *, in_time: bool) -> FoundPlan:
+        if not in_time:
+            return replace(known, out_of_time=True)
         found = failures.attempt("search", search)
         return known if found is None else _choose(candidates, found, known, params)
 
     def search_rows() -> FoundPlan:
-        known = _keep(candidates, greedy, problem)
-        if budget.is_over:
-            return replace(known, out_of_time=True)
-        table = _Table(candidates, capacity, running, problem)
-        return attempt(lambda: _search_rows(table, budget, recorder, greedy), known)
+        search = partial(_search_rows, table, budget, recorder, greedy)
+        return attempt(search, _keep(candidates, greedy, problem), in_time=not budget.is_over)
 
     def search_mixes(work: Budget) -> FoundPlan:
-        known = _keep(candidates, greedy)
-        if budget.seconds_left <= params.mixes * sizing:
-            return replace(known, out_of_time=True)
-        return attempt(lambda: _search_mixes(candidates, capacity, work, recorder), known)
+        search = partial(_search_mixes, candidates, capacity, work, recorder)
+        in_time = budget.seconds_left > params.mixes * sizing
+        return attempt(search, _keep(candidates, greedy), in_time=in_time)
 
+    # Goal by goal: bound, improve until near, keep. Mixes serve a case entirely or not at all.
+    # Where some are not, single rows may serve more in part; for these no bound of mixes holds.
     if not options.heterogeneous:
-        return _certify(candidates, search_rows(), recorder, failures, params)
-    if problem.all_or_nothing:
-        return _certify(candidates, search_mixes(budget), recorder, failures, params)
-    mixed = search_mixes(budget.without(params.mixes_share * budget.seconds_left))
-    if _leaves_some(candidates, mixed.assignment):
-        single = search_rows()
-        plans = single.assignment, mixed.assignment
-        if is_better(candidates, *plans, params, one_each=True):
-            mixed = _forget_proof(candidates, single)  # no bound holds for mixes that serve in part
-    return _certify(candidates, mixed, recorder, failures, params)
+        plan = search_rows()
+    elif problem.all_or_nothing:
+        plan = search_mixes(budget)
+    else:
+        plan = search_mixes(budget.without(params.mixes_share * budget.seconds_left))
+        if _leaves_some(candidates, plan.assignment):
+            single = search_rows()
+            plans = single.assignment, plan.assignment
+            if is_better(candidates, *plans, params, one_each=True):
+                plan = _forget_proof(candidates, single)
+    return _certify(candidates, plan, recorder, failures, params)
 
 
 def solve_goals(

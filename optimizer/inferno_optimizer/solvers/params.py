@@ -6,9 +6,9 @@ another. [work] is a second of the machine on which it was measured, see `budget
 number from 0 to 1. Tolerances are relative unless they say what they are of.
 """
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -188,7 +188,7 @@ class SolveParams:
     """Cases of a sample that stand for themselves only: the largest ones."""
 
     sample: Count = 1_500
-    """Cases of a sample."""
+    """Cases of a sample, more than `sample_large`."""
 
     sample_columns: Count = 2
     """Columns of each case to begin with: the best ones at the prices of the sample."""
@@ -295,6 +295,12 @@ class SolveParams:
     second_plan: Number = 3_000
     """Cases up to which a second plan is made. For 10,000 servers it would take half as long again
     as the whole solver takes, and the operator would write their decisions so much later."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.sample <= self.sample_large:
+            raise ValueError("sample_large: some cases of a sample have to stand for others")
+        return self
 
 
 DEFAULTS = SolveParams()

@@ -19,6 +19,7 @@ from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
         {"small": -1},
         {"pricing_rounds": 0},
         {"rounding": 1.0},
+        {"sample_large": 1_500},
     ],
     ids=str,
 )
