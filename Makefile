@@ -172,7 +172,7 @@ PIN = $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --no-header --
 .PHONY: image-requirements
 image-requirements: $(READY) ## Pin what is in the image by hash, at the versions of constraints.txt
 	@$(BIN)/pip install --quiet --constraint constraints.txt --group image
-	@$(PIN) --output-file manifests/image/requirements.txt pyproject.toml
+	@$(PIN) --extra admission --output-file manifests/image/requirements.txt pyproject.toml
 	@$(PIN) --build-deps-for wheel --only-build-deps --allow-unsafe \
 	  --output-file manifests/image/build-requirements.txt pyproject.toml
 

@@ -39,6 +39,8 @@ class ForgetfulProxy:
         How many patches pass from now on; the others hang.
     hanging
         How many do.
+    refusal
+        Status with which every watch is answered from now on; 0: none is refused.
     """
 
     def __init__(self, kubeconfig: Path) -> None:
@@ -50,6 +52,7 @@ class ForgetfulProxy:
         self.gone: list[str] = []
         self.writes = sys.maxsize
         self.hanging = 0
+        self.refusal = 0
         self.port = 0
 
     def __enter__(self) -> Self:
@@ -117,6 +120,8 @@ class ForgetfulProxy:
         if request.method == "PATCH":
             await self._let_pass()
         query = dict(request.query)
+        if "watch" in query and self.refusal:
+            return web.json_response({"code": self.refusal}, status=self.refusal)
         if "watch" in query and request.path in self._forgotten:
             self._forgotten.remove(request.path)
             self.gone.append(request.path)

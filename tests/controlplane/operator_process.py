@@ -30,7 +30,7 @@ def refusal_to_start(
 
     The variables are those given here, and those of the tests that are none of an operator's.
     """
-    variables = _own_variables() | dict(environment)
+    variables = own_variables() | dict(environment)
     processes.fork(name, ENTRY, ["operator", *arguments], variables, IMPORTS)
     code = wait_until(
         lambda: processes.exit_code(name),
@@ -41,7 +41,8 @@ def refusal_to_start(
     return code, processes.log_path(name).read_text().splitlines()
 
 
-def _own_variables() -> dict[str, str]:
+def own_variables() -> dict[str, str]:
+    """The variables of the tests that are none of an operator's."""
     return {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN_PREFIXES)}
 
 
@@ -76,7 +77,7 @@ class OperatorProcess:
     ) -> None:
         self._processes = processes
         self.name = name
-        variables = _own_variables() | {"KUBECONFIG": str(kubeconfig), "PYTHONUNBUFFERED": "1"}
+        variables = own_variables() | {"KUBECONFIG": str(kubeconfig), "PYTHONUNBUFFERED": "1"}
         if namespace is not None:
             variables["INFERNO_NAMESPACE"] = namespace
         variables["INFERNO_PLAN_KEY_FILE"] = str(PLAN_KEY)

@@ -13,6 +13,8 @@ ELSEWHERE = {
     "inferno report": "tests/unit/operator/cli/test_report.py",
     "inferno serve": "tests/rest/test_start.py",
     "kubectl get servers --namespace demo-small": ".ci/run",  # `make demo` runs it
+    "kubectl apply --filename chat.yaml": "tests/cluster/test_admission.py",
+    "kubectl apply --filename nightly.yaml": "tests/cluster/test_admission.py",
     "kubectl create --filename objects.yaml": "tests/cluster/test_deletion.py",
     "kubectl create secret generic inferno-publish-token": "tests/cluster/test_autoscalers.py",
     "kubectl create secret generic inferno-metrics-token": "tests/manifests/test_rendering.py",

@@ -112,6 +112,7 @@ def test_both_have_the_same_monitoring(helm: Path, kubectl: Path, tmp_path: Path
         ("metrics-token", "metrics.tokenSecret=inferno-metrics-token"),
         ("capacity", "capacity.fromNodes=true"),
         ("console", "console.enabled=true,console.origin=https://inferno.example.com"),
+        ("admission", "admission.enabled=true"),
         (
             "optimizer-host",
             "remote.host=inferno-optimizer.inferno.svc.cluster.local,remote.port=80",
@@ -245,6 +246,7 @@ def test_the_chart_has_every_definition() -> None:
         ("console.enabled=true", "console.origin: give the address that browsers use"),
         ("console.origin=http://inferno.example.com", "/console/origin"),
         ("console.secret=own", "'secret' not allowed"),
+        ("admission.enabled=perhaps", "/admission/enabled"),
         ("console.tlsSecret=3", "/console/tlsSecret"),
         ("prometheus.url=prometheus:9090", "/prometheus/url"),
         ("prometheus.url=http://user:password@prometheus", "/prometheus/url"),

@@ -677,3 +677,61 @@ def test_the_console_has_the_address_and_the_secret_that_are_named(rendered: Ren
     assert secrets == {"pages-tls"}
     assert origin["value"] == "https://inferno.example.com"
     assert container["resources"]["limits"] == {"memory": "1Gi"}
+
+
+ADMISSION = "inferno-admission"
+
+
+def is_asked(manifests: list[Manifest]) -> bool:
+    return any(m["kind"] == "ValidatingWebhookConfiguration" for m in manifests)
+
+
+def test_the_api_server_asks_where_cert_manager_is_unless_a_value_says_otherwise(
+    helm: Path,
+) -> None:
+    there = "--api-versions=cert-manager.io/v1"
+
+    assert is_asked(helm_template(helm, there))
+    assert not is_asked(helm_template(helm))
+    assert not is_asked(helm_template(helm, there, "--set=admission.enabled=false"))
+    assert is_asked(helm_template(helm, "--set=admission.enabled=true"))
+
+
+def test_the_api_server_waits_shortly_and_stores_objects_without_an_answer(
+    rendered: Render,
+) -> None:
+    manifests = rendered(
+        admission={"enabled": True}, namespaced=True, serviceAccount={"name": "planner"}
+    )
+    (hook,) = next(m for m in manifests if m["kind"] == "ValidatingWebhookConfiguration")[
+        "webhooks"
+    ]
+    (condition,) = hook["matchConditions"]
+    found = (hook["failurePolicy"], hook["timeoutSeconds"], hook["sideEffects"])
+    selected = hook["namespaceSelector"]["matchLabels"]
+
+    assert found == ("Ignore", 2, "None")
+    assert condition["expression"].endswith(f"'system:serviceaccount:{NAMESPACE}:planner'")
+    assert selected == {"kubernetes.io/metadata.name": NAMESPACE}
+
+
+def test_the_process_that_is_asked_may_only_read(rendered: Render) -> None:
+    manifests = rendered(admission={"enabled": True})
+
+    rights = granted(manifests, f"{NAMESPACE}:{ADMISSION}")
+
+    assert {right.verb for right in rights} == {"list", "watch"}
+
+
+def test_what_is_said_of_all_pods_is_said_of_the_one_that_is_asked(rendered: Render) -> None:
+    manifests = rendered(
+        admission={"enabled": True}, nameOverride="plan", podLabels={"team": "serving"}
+    )
+    template = find(manifests, "Deployment", "plan-admission")["spec"]["template"]
+    service = find(manifests, "Service", "plan-admission")
+
+    assert template["metadata"]["labels"].items() >= service["spec"]["selector"].items()
+    assert template["metadata"]["labels"]["team"] == "serving"
+    assert find(manifests, "Certificate", "plan-admission")["spec"]["dnsNames"] == [
+        f"plan-admission.{NAMESPACE}.svc"
+    ]

@@ -25,7 +25,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "replay": ("replay", "study", "floor"),
     "catalogue": ("catalogue",),
     "others": ("generate", "migrate"),
-    "programs": ("operator", "serve"),
+    "programs": ("operator", "admission", "serve"),
     "kubectl": ("optimize", "explain", "generate", "top", "measure"),
     "kubectl-plans": ("plan", "plans", "diff", "approve", "reject"),
     "kubectl-console": ("console", "console-server"),

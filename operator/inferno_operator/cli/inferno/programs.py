@@ -1,4 +1,4 @@
-"""`inferno operator` and `serve`: the programs that keep running."""
+"""`inferno operator`, `admission` and `serve`: the programs that keep running."""
 # ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
 
 import os
@@ -15,6 +15,7 @@ from inferno_operator.cli.console import (
     examples,
 )
 from inferno_operator.settings import HEALTH_PORT, VARIABLES, Variable
+from inferno_optimizer.errors import InputError
 
 app = typer.Typer()
 
@@ -71,6 +72,42 @@ def operator(
     names = {variable.option.replace("-", "_"): variable.name for variable in VARIABLES}
     given = {names[flag]: str(value) for flag, value in flags.items() if value is not None}
     run({**os.environ, **given}, health_port, json_logs=log_format is LogFormat.JSON)
+
+
+@app.command(epilog=examples("inferno admission --tls-cert tls.crt --tls-key tls.key"))
+def admission(
+    *,
+    tls_cert: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            envvar="INFERNO_TLS_CERT",
+            help="Certificate by which the API server knows it (PEM).",
+        ),
+    ],
+    tls_key: Annotated[
+        Path, typer.Option(metavar="FILE", envvar="INFERNO_TLS_KEY", help="Its key (PEM).")
+    ],
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=1, max=65535, help="Where the API server calls it.")
+    ] = 9443,
+    log_format: Annotated[LogFormat, typer.Option(help="How to log.")] = LogFormat.TEXT,
+) -> None:
+    """Warn of mistakes while objects are applied.
+
+    The API server asks it before it stores an object, and kubectl prints what it answers: what the
+    conditions would say. It works in the cluster that KUBECONFIG names, or in which it runs, needs
+    a ValidatingWebhookConfiguration there, and writes nothing.
+    """
+    try:
+        from inferno_operator.adapters.admission import run
+    except ModuleNotFoundError as error:
+        advice = "pip install 'inferno-operator[admission]'"
+        raise InputError(f"inferno admission needs kopf: {advice}") from error
+    from inferno_operator.logs import configure
+
+    configure(as_json=log_format is LogFormat.JSON)
+    run(port, tls_cert, tls_key)
 
 
 @app.command(epilog=examples("inferno serve --stateful --port 3302"))
