@@ -18,7 +18,7 @@ from inferno_operator.resources import (
     Server,
 )
 from inferno_operator.resources.conditions import READY, WARNINGS, Verdict
-from inferno_operator.resources.observation import Observation, readable
+from inferno_operator.resources.observation import Observation, is_of, of_kind, readable
 from inferno_optimizer import system as core
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Certificate, Decision, Reason, Solution, SolverStatus
@@ -56,8 +56,8 @@ def find_mistakes(observation: Observation, others: Iterable[Observation]) -> tu
     """
     resource, place = observation.resource, observation.reference.place
     others = [o for o in others if o.reference.place != place and o.deleted is None]
-    if isinstance(resource, Optimizer):
-        other = rival(observation, others)
+    if is_of(observation, Optimizer):
+        other = rival(observation, of_kind(others, Optimizer))
         return () if other is None else refused(observation, other.metadata.name).verdicts[:1]
     resources = _without_uncounted([*readable([observation, *others])])
     kinds = {type(found) for found in resources}

@@ -4,9 +4,9 @@ from typing import Any
 
 import kopf
 import pytest
-from inferno_operator.controllers.optimization.mistakes import SMALL_KINDS
 
 from inferno_operator.adapters.admission import Admission
+from inferno_operator.controllers.planning.mistakes import SMALL_KINDS
 from tests.unit.operator import objects
 from tests.wrong_objects import FLEET, MISTAKES, Manifest
 
