@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from inferno_operator.resources import API_VERSION, RESOURCES, Resource
+from inferno_operator.resources import API_VERSION, RESOURCES, Resource, Server
 from inferno_operator.resources.objects import Key
-from inferno_operator.resources.observation import Observation, observe
+from inferno_operator.resources.observation import Observation, observe, of_kind
 from tests.fakes import FakeCluster
 
 Manifest = dict[str, Any]
@@ -132,6 +132,11 @@ def observed(manifest: Manifest) -> Observation:
     defaults = {"namespace": "default", "uid": "u", "generation": 1, "resourceVersion": "1"}
     metadata = {**defaults, **manifest["metadata"]}
     return observe(kind_of(manifest), {**manifest, "metadata": metadata})
+
+
+def observed_server(manifest: Manifest) -> Observation[Server]:
+    """A Server as the operator reads it."""
+    return next(of_kind([observed(manifest)], Server))
 
 
 def kind_of(manifest: Manifest) -> type[Resource]:

@@ -36,7 +36,6 @@ from inferno_operator.controllers.scaling.booster_bounds import (
     target_holders,
     writes,
 )
-from inferno_operator.controllers.scaling.decision import server_of
 from inferno_operator.controllers.scaling.status import (
     no_backend,
     no_binding,
@@ -383,9 +382,9 @@ async def release(namespace: str, cluster: Cluster) -> None:
             await _release_unreferenced(listing, kept, cluster)
 
 
-def _keep(observation: Observation, kept: _Kept) -> None:
+def _keep(observation: Observation[Server], kept: _Kept) -> None:
     """Note what a Server refers to."""
-    server, namespace = server_of(observation), observation.reference.key.namespace
+    server, namespace = observation.resource, observation.reference.key.namespace
     if server is None:
         kept.namespaces.add(namespace)
         return

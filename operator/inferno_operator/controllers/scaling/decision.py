@@ -23,7 +23,6 @@ from inferno_operator.resources import (
 )
 from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, RECOMMENDED
 from inferno_operator.resources.objects import Manifest, kind_of
-from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.cache import ObjectDifference
 from inferno_optimizer.solution import IDLE, Reason
 from inferno_optimizer.system import Role, can_answer, place_of
@@ -48,11 +47,6 @@ class Wanted:
     why: str = ""
     fresh: bool = True
     reason: str = ""
-
-
-def server_of(observation: Observation) -> Server | None:
-    """Return the Server that was read; None if its spec is invalid."""
-    return observation.resource if isinstance(observation.resource, Server) else None
 
 
 def wanted(server: Server) -> Wanted:

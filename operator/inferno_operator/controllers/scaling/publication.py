@@ -13,7 +13,6 @@ from inferno_operator.controllers.scaling.decision import (
     placements,
     recommended_by,
     recommends,
-    server_of,
 )
 from inferno_operator.controllers.scaling.reductions import (
     AT_ONCE,
@@ -28,7 +27,7 @@ from inferno_operator.controllers.scaling.writers import (
 )
 from inferno_operator.resources import ReplicaReduction, Server, Workload
 from inferno_operator.resources.objects import Key, Manifest, Now, Place
-from inferno_operator.resources.observation import Observation
+from inferno_operator.resources.observation import Observation, of_kind
 from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import GoneError, Reader
@@ -129,7 +128,7 @@ class Published:
 
 
 def publish(
-    observation: Observation,
+    observation: Observation[Server],
     before: Published | None,
     recommended: str | None = "",
     way_down: WayDown = AT_ONCE,
@@ -141,7 +140,7 @@ def publish(
     `before` stands. None stands if nothing runs on an accelerator of the decision: the replicas on
     the others would be removed, and no others started.
     """
-    key, server = observation.reference.key, server_of(observation)
+    key, server = observation.reference.key, observation.resource
     if server is None:
         return Published(key, None, observation.problem)
     decision = decision_for(server, recommended)
@@ -312,8 +311,8 @@ class Publication:
     def _publish(self, place: Place) -> None:
         """Publish a Server; nothing of one that is gone, or is being deleted."""
         before = self._published.pop(place.key, None)
-        server = self._objects.observation(place)
-        if server is not None and server.deleted is None:
+        found = filter(None, [self._objects.observation(place)])
+        for server in (each for each in of_kind(found, Server) if each.deleted is None):
             optimizers = tuple(self._objects.manifests(OPTIMIZER, place.key.namespace))
             self._published[place.key] = publish(
                 server, before, recommended_by(optimizers), way_down_of(optimizers)

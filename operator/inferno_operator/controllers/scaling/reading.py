@@ -15,7 +15,7 @@ from inferno_operator.controllers.scaling.booster_workloads import (
     read_part,
     workload_of,
 )
-from inferno_operator.controllers.scaling.decision import decision_for, server_of
+from inferno_operator.controllers.scaling.decision import decision_for
 from inferno_operator.controllers.scaling.pods import (
     PodCounts,
     count_pods,
@@ -73,7 +73,7 @@ class _Area:
 
 
 async def read_scaled_servers(
-    observations: Iterable[Observation],
+    observations: Iterable[Observation[Server]],
     world: WorkloadObjects,
     cluster: Cluster,
     memory: WriteMemory,
@@ -90,7 +90,7 @@ async def read_scaled_servers(
         (
             (observation, server)
             for observation in observations
-            if (server := server_of(observation)) and server.names_workloads
+            if (server := observation.resource) and server.names_workloads
         ),
         key=lambda pair: pair[1].age,
     )
@@ -145,7 +145,7 @@ async def _served(
 
 
 async def _kinds_of_boosters(
-    servers: Iterable[tuple[Observation, Server]], cluster: Cluster, memory: WriteMemory
+    servers: Iterable[tuple[Observation[Server], Server]], cluster: Cluster, memory: WriteMemory
 ) -> tuple[set[Kind], Mapping[str, Kind]]:
     """Return the kinds of the ModelBoosters, and by Server one that is needed and not served.
 
@@ -218,7 +218,7 @@ class _Reader:
         self._area = area
         self._now = now
 
-    def scaled_server(self, observation: Observation, server: Server) -> ScaledServer:
+    def scaled_server(self, observation: Observation[Server], server: Server) -> ScaledServer:
         """Return a Server with its workloads."""
         decision = decision_for(server, self._area.recommending)
         scaled = ScaledServer(observation, server, decision)
@@ -503,7 +503,7 @@ class _Reader:
         return None
 
 
-def _paused_since(observation: Observation) -> datetime | None:
+def _paused_since(observation: Observation[Server]) -> datetime | None:
     """Return since when a Server is said to have another writer; None if it is not."""
     before = observation.status.condition(ACTUATED)
     if before is None or before.reason != status.FOREIGN_WRITER:

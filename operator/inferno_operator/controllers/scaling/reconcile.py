@@ -22,7 +22,6 @@ from inferno_operator.controllers.scaling.decision import (
     has_changed,
     is_mistyped,
     recommended_by,
-    server_of,
 )
 from inferno_operator.controllers.scaling.reading import read_scaled_servers
 from inferno_operator.controllers.scaling.reductions import (
@@ -69,7 +68,7 @@ from inferno_operator.resources import (
 )
 from inferno_operator.resources.conditions import ACTUATED, Verdict
 from inferno_operator.resources.objects import EVENTS, Event, Manifest, Now, Reference, kind_of
-from inferno_operator.resources.observation import Observation, observe, readable, still_running
+from inferno_operator.resources.observation import Observation, observe, readable
 from inferno_operator.runtime.concurrency import write_each
 from inferno_operator.runtime.ports import Cluster, FieldManager, Scale, StaleError
 from inferno_operator.runtime.work_queue import ReconcileResult
@@ -129,7 +128,7 @@ async def reconcile(namespace: str, context: Context) -> ReconcileResult:
 
 
 async def _take_step(
-    namespace: str, observations: Sequence[Observation], context: Context
+    namespace: str, observations: Sequence[Observation[Server]], context: Context
 ) -> ReconcileResult:
     now = context.now()
     # What runs, and what is wanted. The mode of Optimizers is read after the Servers: a decision
@@ -166,20 +165,20 @@ async def _take_step(
     return ReconcileResult.due_after(min(filter(None, looks), default=None))
 
 
-def is_scaled(observation: Observation) -> bool:
+def is_scaled(observation: Observation[Server]) -> bool:
     """Whether a Server names what its replicas run in."""
-    server = server_of(observation)
+    server = observation.resource
     return server is not None and server.names_workloads
 
 
-def has_given_up(observation: Observation) -> bool:
+def has_given_up(observation: Observation[Server]) -> bool:
     """Whether a Server names nothing any more, and its status still says how it is scaled."""
-    before, server = observation.status.condition(ACTUATED), server_of(observation)
+    before, server = observation.status.condition(ACTUATED), observation.resource
     is_named = server is None or server.names_workloads
     return not is_named and before is not None and before.reason != RELEASED
 
 
-async def _report_release(observation: Observation, context: Context) -> None:
+async def _report_release(observation: Observation[Server], context: Context) -> None:
     verdict, generation = released(), observation.generation
     actuated = condition(observation.status, verdict, generation, context.now())
     body = observation.reference.manifest(status=status_of(actuated, ()))
@@ -263,7 +262,7 @@ async def _record(
             return replace(scaling, is_refused=True)
         context.world.written(written)
         newest = observe(Server, written)
-        server = server_of(newest) or scaled.server
+        server = newest.resource or scaled.server
         return replace(scaling, scaled=replace(scaled, observation=newest, server=server))
 
     recorded = await asyncio.gather(*map(record, scalings))
@@ -277,7 +276,7 @@ async def _read(namespace: str, context: Context) -> Objects:
 
 
 def _supply(
-    namespace: str, objects: Objects, observations: Sequence[Observation], context: Context
+    namespace: str, objects: Objects, observations: Sequence[Observation[Server]], context: Context
 ) -> Supply:
     """Return the cards, and what the replicas need and carry.
 
@@ -294,23 +293,23 @@ def _supply(
 
 
 def _capacity(
-    supply: Supply, observations: Iterable[Observation], servers: Iterable[ScaledServer]
+    supply: Supply, observations: Iterable[Observation[Server]], servers: Iterable[ScaledServer]
 ) -> Mapping[str, int]:
     """Return the cards by type for workloads that Servers name, without those of all others."""
     left = Counter(supply.capacity)
     for scaled in servers:
         left.subtract(left_cards(scaled, supply))
-    known = filter(None, map(server_of, observations))
-    for server in (*known, *still_running(observations)):
+    known = (observation.resource or observation.remains for observation in observations)
+    for server in filter(None, known):
         if not server.names_workloads:
             left.subtract(supply.cards(server))
     return left
 
 
-def _lacking(supply: Supply, observations: Iterable[Observation]) -> Mapping[str, int]:
+def _lacking(supply: Supply, observations: Iterable[Observation[Server]]) -> Mapping[str, int]:
     """Return the most important priority that lacks cards by type, of Servers others scale."""
     lacking: dict[str, int] = {}
-    for server in filter(None, map(server_of, observations)):
+    for server in (o.resource for o in observations if o.resource):
         if not (server.names_workloads and server.spec.actuation == "Scale"):
             priority = supply.priority(server)
             for card_type in supply.lacking_cards(server):

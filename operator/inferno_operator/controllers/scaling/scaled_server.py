@@ -200,7 +200,7 @@ class ScaledServer:
     `left` are those that it names no more and that have replicas: they run, and are not scaled.
     """
 
-    observation: Observation
+    observation: Observation[Server]
     server: Server
     wanted: Wanted
     found: tuple[ObservedWorkload, ...] = ()

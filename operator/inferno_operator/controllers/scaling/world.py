@@ -8,9 +8,10 @@ from contextlib import suppress
 from inferno_operator.controllers.scaling.booster_workloads import SERVER
 from inferno_operator.controllers.scaling.decision import OPTIMIZER, is_change_of_mode
 from inferno_operator.controllers.scaling.status import RELEASED
+from inferno_operator.resources import Server
 from inferno_operator.resources.conditions import ACTUATED
 from inferno_operator.resources.objects import POD, Key, Kind, Manifest, Place, Reference
-from inferno_operator.resources.observation import Observation
+from inferno_operator.resources.observation import Observation, of_kind
 from inferno_operator.resources.pods import PodIndex
 from inferno_operator.runtime.cache import ObjectDifference, version_of
 from inferno_operator.runtime.informer import Area
@@ -83,9 +84,10 @@ class WorkloadObjects:
         """Return an object, or None if it does not exist."""
         return self._watched[place.kind][0].get(place)
 
-    def servers(self, namespace: str) -> list[Observation]:
+    def servers(self, namespace: str) -> list[Observation[Server]]:
         """Return the Servers of a namespace that are not being deleted."""
-        return [o for o in self._servers.observations(SERVER, namespace) if o.deleted is None]
+        servers = of_kind(self._servers.observations(SERVER, namespace), Server)
+        return [server for server in servers if server.deleted is None]
 
     def is_newest(self, reference: Reference) -> bool:
         """Whether no newer version of a Server is known; one that is causes a reconcile."""

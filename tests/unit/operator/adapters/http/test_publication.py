@@ -82,7 +82,7 @@ def test_each_role_has_its_own_replicas_and_the_name_of_its_accelerator() -> Non
     server = objects.server("Chat", spec=spec, namespace="llm")
     server["status"] = {"conditions": [objects.condition("Allocated", "Allocated")]}
 
-    found = series(publish(objects.observed(server), None), wva=True)
+    found = series(publish(objects.observed_server(server), None), wva=True)
 
     names = "A", "llm", "llm", "chat-decode"
     prompts = "B", "llm", "llm", "chat-prefill"

@@ -141,8 +141,8 @@ class World:
                     part=part,
                 )
             )
-        observation = objects.observed(objects.server(spec={"currentAlloc": IDLE}))
-        assert isinstance(observation.resource, Server)
+        observation = objects.observed_server(objects.server(spec={"currentAlloc": IDLE}))
+        assert observation.resource
         wanted = Wanted(dict(replicas))
         self.scaled = ScaledServer(observation, observation.resource, wanted, tuple(found))
         targets = server_targets(self.scaled, SUPPLY, objects.NOW, AT_ONCE)

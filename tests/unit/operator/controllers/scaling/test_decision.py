@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.scaling.decision import server_of, wanted
+from inferno_operator.controllers.scaling.decision import wanted
 from inferno_operator.resources import Server
 from tests.unit.operator import objects
 
@@ -13,8 +13,8 @@ Manifest = dict[str, Any]
 
 def read(manifest: Manifest) -> Server:
     """The Server as the operator reads it."""
-    found = server_of(objects.observed(manifest))
-    assert found is not None
+    found = objects.observed_server(manifest).resource
+    assert found
     return found
 
 

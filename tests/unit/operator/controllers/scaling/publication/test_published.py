@@ -39,7 +39,7 @@ def server(
 
 
 def published(manifest: Manifest, before: Published | None = None) -> Published:
-    return publish(objects.observed(manifest), before)
+    return publish(objects.observed_server(manifest), before)
 
 
 def on(count: int, accelerator: str = "A") -> Manifest:
@@ -55,7 +55,7 @@ def test_a_decision_is_published_by_accelerator() -> None:
 
 def published_at(manifest: Manifest, seconds: float = 0.0) -> dict[str, int]:
     """What an autoscaler reads, so long after the time of the tests."""
-    whole = publish(objects.observed(manifest), None, "", HALF)
+    whole = publish(objects.observed_server(manifest), None, "", HALF)
     return dict(whole.at(objects.NOW + timedelta(seconds=seconds)).parts())
 
 

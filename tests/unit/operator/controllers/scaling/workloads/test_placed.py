@@ -6,7 +6,7 @@ from inferno_operator.controllers.scaling.scaled_server import (
     ObservedWorkload,
     ScaledServer,
 )
-from inferno_operator.resources import Server, Workload
+from inferno_operator.resources import Workload
 from inferno_optimizer.system import Role
 from tests.unit.operator import objects
 
@@ -17,8 +17,8 @@ def workload(name: str, accelerator: str, role: str, ready: int, starting: int) 
 
 
 def placed(*found: ObservedWorkload, left: ObservedWorkload) -> list[PlacedReplicas]:
-    observation = objects.observed(objects.server())
-    assert isinstance(observation.resource, Server)
+    observation = objects.observed_server(objects.server())
+    assert observation.resource
     wanted = Wanted(None, "nothing is decided")
     scaled = ScaledServer(observation, observation.resource, wanted, found, (left,))
     return [*scaled.placed({"A prefill": 1})]

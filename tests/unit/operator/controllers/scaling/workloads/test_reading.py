@@ -60,7 +60,7 @@ async def watched(cluster: FakeCluster) -> WorkloadObjects:
 
 async def read(cluster: FakeCluster, world: WorkloadObjects, memory: WriteMemory) -> ScaledServer:
     """The only Server, which is to have two replicas."""
-    server = objects.observed(decided(2))
+    server = objects.observed_server(decided(2))
     found = await read_scaled_servers([server], world, cluster, memory, objects.NOW)
     assert found is not None
     return found[0]
