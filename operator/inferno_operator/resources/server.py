@@ -100,7 +100,8 @@ class ServerSpec(Part):
     workloads: Annotated[Items[Workload], Field(max_length=MAX_ACCELERATORS)] = ()
     """The objects to scale in place of a ModelBooster, one for each accelerator."""
     actuation: Literal["Scale", "Publish"] = "Scale"
-    """Scale writes the numbers of replicas of the workloads; Publish leaves that to others."""
+    """Scale writes the numbers of replicas of the workloads, or in the ModelBooster; Publish leaves
+    that to others."""
     startup_seconds: PositiveInteger | None = None
     """Time until a new replica serves, while it is not measured [s]; 120 if absent."""
     scale_down: ScaleDown | None = None
@@ -157,7 +158,8 @@ class ServerStatus(Status):
     lead_times: Items[MeasuredLeadTime] = ()
     """How long new replicas of its workloads took to serve."""
     workloads: Annotated[Items[RecordedWorkload], Field(max_length=MAX_COUNTED)] = ()
-    """The workloads that it names, and those that it named before and that have replicas."""
+    """The workloads that it names, or the servings of its ModelBooster, and those that it named
+    before and that have replicas."""
     measured: Measured | None = None
     """What was measured; absent without spec.measure."""
     moved: Time | None = None

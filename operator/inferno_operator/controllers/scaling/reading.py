@@ -383,11 +383,7 @@ class _Reader:
         if bounds in (part.bounds_for(n) for n in (known, wanted) if n is not None):
             memory.accept(place, replicas)
             return replicas, None
-        until = memory.saw_foreign(place, replicas, paused, self._now)
-        if self._now < until:
-            return replicas, ForeignWriter(writer, until)
-        memory.accept(place, replicas)
-        return replicas, None
+        return replicas, memory.leave_alone(place, replicas, writer, paused, self._now)
 
     def _existing(self, workload: Workload, place: Place, scaled: ScaledServer) -> ObservedWorkload:
         """Return a workload with its number of replicas and its pods, if it exists."""
@@ -496,11 +492,7 @@ class _Reader:
         if is_first or is_agreed or is_own or server.spec.actuation == "Publish":
             memory.accept(place, scale.replicas)
             return None
-        until = memory.saw_foreign(place, scale.replicas, paused, self._now)
-        if self._now < until:
-            return ForeignWriter(name or UNKNOWN, until)
-        memory.accept(place, scale.replicas)
-        return None
+        return memory.leave_alone(place, scale.replicas, name or UNKNOWN, paused, self._now)
 
 
 def _paused_since(observation: Observation[Server]) -> datetime | None:

@@ -236,17 +236,20 @@ class WriteMemory:
         """
         return place in self.uncertain or (place not in self.known and known != wanted)
 
-    def saw_foreign(
-        self, place: Place, replicas: int, paused: datetime | None, now: datetime
-    ) -> datetime:
-        """Take note of a number of another writer; return until when it is left alone.
+    def leave_alone(
+        self, place: Place, replicas: int, writer: str, paused: datetime | None, now: datetime
+    ) -> ForeignWriter | None:
+        """Take note of a number of another writer; returns that as long as it is left alone.
 
         `paused` says since when the condition of the Server tells of that writer.
         """
         since = now if paused is None else min(paused, now)
         seen = self.seen.get(place) or ForeignNumber(replicas, since, since)
-        self.seen[place] = seen.followed_by(replicas, now)
-        return self.seen[place].until
+        seen = self.seen[place] = seen.followed_by(replicas, now)
+        if now < seen.until:
+            return ForeignWriter(writer, seen.until)
+        self.accept(place, replicas)
+        return None
 
     def sets_back(self, place: Place, writer: str, revision: str, now: datetime) -> None:
         """Take note that a number is set back: a fight, if that was so before and without an edit.
