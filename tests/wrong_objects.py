@@ -81,7 +81,6 @@ MISTAKES: dict[str, Manifest] = {
     ),
     "no length of prompts": _server("s18", model="prefilled"),
     "data for an unknown accelerator": _model("m1", objects.performance("A10", **STEP)),
-    "data twice": _model("m2", *[objects.performance("A100", **STEP)] * 2),
     "times in seconds": _model("m3", objects.performance("A100", alpha=0.02, beta=0.001)),
     "times in microseconds": _model("m4", objects.performance("A100", alpha=2e4, beta=1000)),
     "one time in seconds": _model("m5", objects.performance("A100", alpha=0.02, beta=1)),
