@@ -67,7 +67,7 @@ def console_server(  # noqa: PLR0913 - the options of a server
     key_file: options.UnusedKeyFile = None,  # noqa: ARG001 - command lines that have it go on
     behind_proxy: options.UnusedBehindProxy = True,  # noqa: ARG001 - as key_file
 ) -> None:
-    """Serve the console to many people, behind an authenticating proxy.
+    """Serve the console behind an authenticating proxy.
 
     The proxy shows a token with each request, in its header Authorization. Each person has the
     rights of that token; the server has none of its own.
