@@ -564,6 +564,23 @@ async def test_what_an_autoscaler_keeps_is_explained() -> None:
     )
 
 
+async def test_a_ceiling_is_lowered_to_what_runs_although_the_load_would_need_more() -> None:
+    scene = scene_of("Binding", "Ceiling")
+    scene.add(KTHENA.policy, "m-b", scaled("m-b", least=1, most=3))
+    for name in ("m-a", "m-b"):
+        scene.overwrite(name, 1)
+        scene.run(name, 1)
+    spec = {**scene.server["spec"], "currentAlloc": objects.running(0, 4)}
+    scene.cluster.add({**scene.server, "spec": spec})
+
+    await scene.settle(A=4, B=1)
+
+    found = [
+        scene.stored(KTHENA.policy, name)["spec"]["homogeneousTarget"] for name in ("m-a", "m-b")
+    ]
+    assert [(each["minReplicas"], each["maxReplicas"]) for each in found] == [(1, 4), (1, 1)]
+
+
 async def test_what_does_not_come_up_in_time_is_told_and_the_old_stays() -> None:
     scene = await about_to_move()
     moving = await scene.actuate()
