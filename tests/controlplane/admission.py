@@ -50,7 +50,7 @@ class Admission:
     def start(cls, processes: Processes, name: str, kubeconfig: Path) -> "Admission":
         """Start one; it may not answer yet."""
         authority, folder = trustme.CA(), processes.folder / name
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         own, bundle = authority.issue_cert(HOST), folder / "ca.crt"
         certificate, key = folder / "tls.crt", folder / "tls.key"
         authority.cert_pem.write_to_path(bundle)
