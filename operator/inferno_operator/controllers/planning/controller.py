@@ -22,7 +22,7 @@ from inferno_operator.controllers.planning.ports import (
     Mirrored,
     ObjectSource,
 )
-from inferno_operator.controllers.planning.reconcile import reconcile
+from inferno_operator.controllers.planning.reconcile import reconcile, rival
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.controllers.planning.updates import (
     Update,
@@ -40,7 +40,7 @@ from inferno_operator.resources import (
 )
 from inferno_operator.resources.conditions import ALLOCATED, READY, WARNINGS, Verdict
 from inferno_operator.resources.objects import Key, Manifest, Now, kind_of
-from inferno_operator.resources.observation import Observation, only, readable
+from inferno_operator.resources.observation import Observation, of_kind, only, readable
 from inferno_operator.runtime.cache import ObjectDifference, generation_of
 from inferno_operator.runtime.finalizers import FINALIZER, clean_up, hold, release
 from inferno_operator.runtime.informer import Area
@@ -224,9 +224,12 @@ class OptimizationController:
 
     def wake(self, namespace: str) -> None:
         """Give Servers that are wanted a replica, beside the optimization that runs; then plan."""
-        for observation in self._objects.observations(OPTIMIZER, namespace):
+        optimizers = [*of_kind(self._objects.observations(OPTIMIZER, namespace), Optimizer)]
+        for observation in optimizers:
             resource = observation.resource
-            if isinstance(resource, Optimizer) and resource.spec.interval is not None:
+            if resource is None or rival(observation, optimizers) is not None:
+                continue
+            if resource.spec.interval is not None:
                 self.queue.add(Work(observation.reference.key, wakes=True))
         self.plan_now(namespace)
 

@@ -650,12 +650,11 @@ async def _carry_out(
     await context.loads.with_loads(servers)
     async with context.writes[namespace]:
         observations = await context.source.objects(namespace)
-        objects = context.loads.with_known_loads(observations)
-        return await _carry_out_with(objects, observation, plan, optimizer, following, context)
+        return await _carry_out_with(observations, observation, plan, optimizer, following, context)
 
 
 async def _carry_out_with(
-    objects: Sequence[Observation],
+    typed: Sequence[Observation],
     observation: Observation[Plan],
     plan: Plan,
     optimizer: Optimizer,
@@ -664,6 +663,11 @@ async def _carry_out_with(
 ) -> float | None:
     """Write the decisions of a Plan on Servers as they are now, while nobody else writes any."""
     store, by = context.store, following.by
+    if inputs_digest(readable(typed), optimizer) != plan.spec.inputs_digest:
+        why = f"{CHANGED}: {SPEC_CHANGED}"
+        await store.write(observation, status.superseded(observation, why, context.now()))
+        return None
+    objects = context.loads.with_known_loads(typed)
     checked = _checked(observation, plan, optimizer, objects, context.now())
     if isinstance(checked, Update):
         await store.write(observation, checked)
@@ -684,13 +688,8 @@ def _checked(
     objects: Sequence[Observation],
     now: datetime,
 ) -> Sequence[StoredDecision] | Update:
-    """Return the decisions of a Plan; or its status, if they are not to be written.
-
-    What costs little comes first: decisions are unpacked only if the inputs are the same.
-    """
+    """Return the decisions of a Plan; or its status, if they are not to be written."""
     resources = readable(objects)
-    if inputs_digest(resources, optimizer) != plan.spec.inputs_digest:
-        return status.superseded(observation, f"{CHANGED}: {SPEC_CHANGED}", now)
     try:
         decisions = unpack_decisions(plan.spec.decisions)
     except UnreadablePlanError as error:

@@ -26,6 +26,7 @@ from inferno_operator.controllers.planning.allocations import (
     cards_of,
     cards_of_placements,
     is_whole,
+    placed_current,
     placements,
     priced_current,
     replicas,
@@ -440,13 +441,12 @@ def _inputs(resource: Resource) -> Manifest:
         return spec
     current = resource.spec.current_alloc
     kept = {k: v for k, v in spec.items() if k not in (DESIRED_ALLOC, CURRENT_ALLOC)}
-    if current is None:
-        return kept
     typed: dict[str, object] = {}
     if resource.spec.measure is None:
-        typed["load"] = current.load.to_json() if current.load else None
+        typed["load"] = current.load.to_json() if current and current.load else None
     if not resource.names_workloads:
-        typed["runs"] = [[part.accelerator, part.num_replicas] for part in current.parts]
+        parts = current.parts if current else ()
+        typed["runs"] = [[part.accelerator, part.num_replicas] for part in parts]
     return {**kept, "typed": typed}
 
 
@@ -588,8 +588,9 @@ def _reduction_of(
 
 def _running(server: Server, catalogue: Catalogue) -> Sequence[Placement]:
     """Return the replicas that run; where the operator does not see them, those decided before."""
-    runs = server.spec.current_alloc if server.names_workloads else standing(server, catalogue)
-    return placements(runs)
+    if server.names_workloads:  # those that start or are unready for a moment count, too
+        return placements(placed_current(server, catalogue))
+    return placements(standing(server, catalogue))
 
 
 def _emptied(losses: Iterable[_Change]) -> tuple[str, ...]:
@@ -729,7 +730,8 @@ def _spec(
 ) -> PlanSpec:
     resources = readable(optimization.observations)
     inputs, stored = pack(encode_system(catalogue.system)), pack_decisions(decisions)
-    digest = inputs_digest(resources, optimization.optimizer)
+    # A Server that misses targets has what runs as its minimum, which nobody wrote.
+    digest = inputs_digest(optimization.snapshot.inputs.typed or resources, optimization.optimizer)
     ordered = in_order(steps.values())
     listed = _listed(ordered)
     totals = totals_of(decisions, resources, catalogue, _cards(optimization))

@@ -6,6 +6,7 @@ the decisions on the objects of the namespace, or it only writes the Optimizer's
 
 import logging
 from collections.abc import Container, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -101,10 +102,21 @@ async def _reconcile(key: Key, context: Context, *, is_urgent: bool) -> Reconcil
         return ReconcileResult.due_after(step.again_after)
     except GoneError:
         context.observer.forgot(key)
-        return ReconcileResult.SETTLED
+        return await _forget(key, context)
     except InfernoError as error:
         logger.warning("Optimizer %s: its status is not up to date: %s", key, error)
         return ReconcileResult.FAILED
+
+
+async def _forget(key: Key, context: Context) -> ReconcileResult:
+    """Forget a namespace that has no Optimizer any more."""
+    try:
+        if not (await context.cluster.list(OPTIMIZER, key.namespace)).manifests:
+            context.memories.pop(key.namespace, None)
+    except InfernoError as error:
+        logger.warning("Optimizer %s: %s", key, error)
+        return ReconcileResult.FAILED
+    return ReconcileResult.SETTLED
 
 
 async def _release(observation: Observation[Optimizer], context: Context) -> ReconcileResult:
@@ -186,10 +198,10 @@ async def _optimize(
 
     async with context.writes[key.namespace]:  # from here, nobody else decides for the namespace
         _must_be_same(observation, observe(Optimizer, await context.cluster.get(OPTIMIZER, key)))
-        objects, woken = await _read_woken(objects, memory, context)
         lately = memory.written_lately(context.steady())
-        moved = memory.find_moves(calm_servers(readable(objects)), solution, context.steady())
+        moved = memory.find_moves(calm_servers(resources), solution, context.steady())
         updates = plan_updates(objects, snapshot, solution, lately, moved)
+        objects, woken = await _read_woken(objects, memory, context)
         waiting = woken
         if woken:  # others grow on what is left beside those
             updates = _without_changes(updates, woken)
@@ -237,11 +249,14 @@ async def _read_woken(
 
     The plan was made without them: they keep what they got, and the next plan counts them.
     """
-    slept = [o for o in observations if o.reference.uid in memory.woken and is_asleep(o)]
-    manifests = [await context.cluster.get(o.reference.kind, o.reference.key) for o in slept]
-    woken = {
-        o.reference.uid: o for o in (observe(Server, m) for m in manifests) if not is_asleep(o)
-    }
+    woken = dict[str, Observation[Server]]()
+    for slept in observations:
+        if slept.reference.uid in memory.woken and is_asleep(slept):
+            place = slept.reference
+            with suppress(GoneError):
+                newest = observe(Server, await context.cluster.get(place.kind, place.key))
+                if not is_asleep(newest):
+                    woken[place.uid] = newest
     memory.woken = set(woken)
     return [woken.get(o.reference.uid, o) for o in observations], frozenset(woken)
 

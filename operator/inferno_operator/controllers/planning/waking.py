@@ -14,7 +14,7 @@ from itertools import filterfalse
 from inferno_operator.controllers.planning.allocations import cards_of
 from inferno_operator.controllers.planning.nodes import Nodes, solve_on_nodes, spanning
 from inferno_operator.controllers.planning.ports import OPTIMIZER, Context, OnDemand, Optimization
-from inferno_operator.controllers.planning.snapshot import Snapshot, build_system
+from inferno_operator.controllers.planning.snapshot import Inputs, Snapshot, take_snapshot
 from inferno_operator.controllers.planning.updates import VALID, Update, numbered, server_update
 from inferno_operator.resources import DESIRED_ALLOC, Optimizer, Server, ServerAllocation
 from inferno_operator.resources.objects import Key, Manifest
@@ -190,12 +190,14 @@ async def wake(key: Key, context: Context) -> ReconcileResult:
 
 
 async def _wake(optimizer: Optimizer, where: Nodes, key: Key, context: Context) -> None:
-    observations = await _objects(key.namespace, context)
+    typed = await OnDemand(context.cluster).objects(key.namespace)
+    asleep, others = filter(is_asleep, typed), filterfalse(is_asleep, typed)
+    observations = [*others, *context.loads.with_known_loads([*asleep])]
     if not any(map(is_wanted, observations)):
         return
     resources = readable(observations)
     running = [*resources, *still_running(observations)]
-    snapshot = build_system(running, optimizer, context.time_limit)
+    snapshot = take_snapshot(Inputs(running, optimizer, context.time_limit, typed=readable(typed)))
     system = waking_system(snapshot, observations)
     placed = await solve_on_nodes(system, Nodes(where.nodes, spanning(resources)), Greedy())
     solution = placed.solution
@@ -209,10 +211,3 @@ async def _wake(optimizer: Optimizer, where: Nodes, key: Key, context: Context) 
     memory.note_written(given, context.steady())
     for update in permission.updates:
         logger.info("%s wakes: %s", update.reference, update.main.message)
-
-
-async def _objects(namespace: str, context: Context) -> Sequence[Observation]:
-    """Return the objects as the API server has them, and what waits for Servers that sleep."""
-    objects = await OnDemand(context.cluster).objects(namespace)
-    asleep, others = filter(is_asleep, objects), filterfalse(is_asleep, objects)
-    return [*others, *context.loads.with_known_loads([*asleep])]

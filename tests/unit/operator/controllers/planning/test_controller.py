@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from inferno_operator.controllers.planning.controller import OptimizationController
+from inferno_operator.controllers.planning.controller import OptimizationController, Work
 from inferno_operator.controllers.planning.ports import Context, Mirrored, OnDemand
 from inferno_operator.resources import RESOURCES
 from inferno_operator.resources.objects import Key, kind_of
@@ -104,6 +104,24 @@ async def test_a_namespace_is_planned_now_if_it_is_planned_regularly(
         await until(cluster, lambda: is_allocated(cluster, "t"))
 
     assert is_allocated(cluster, "s")
+
+
+async def test_an_optimizer_that_is_ignored_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The older one needs a person; the younger one's mode counts for nothing."""
+    old, young = optimizer(optimize=False), optimizer(optimize=False)
+    old["spec"] |= {"interval": 3600, "mode": "Approve"}
+    old["metadata"] |= {"name": "old", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    young["spec"]["interval"] = 3600
+    young["metadata"]["creationTimestamp"] = "2026-02-01T00:00:00Z"
+    cluster = cluster_of(*SCENE, old, young)
+
+    async with running(cluster) as controller:
+        await until(cluster, lambda: "status Optimizer inferno" in cluster.writes)
+        asked: list[Work] = []
+        monkeypatch.setattr(controller.queue, "add", asked.append)
+        controller.wake("default")
+
+    assert [work.key.name for work in asked if work.wakes] == ["old"]
 
 
 async def test_it_is_not_ready_before_it_watches_and_says_why() -> None:

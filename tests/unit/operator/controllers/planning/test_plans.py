@@ -233,9 +233,10 @@ async def test_an_approval_that_has_ended_is_void(until: str, phase: str) -> Non
 
 
 class Meter(TypedLoads):
-    """Measures all Servers: so many times the load that they have."""
+    """Measures all Servers: so many times their load, and `least` replicas while they miss."""
 
     factor = 1.0
+    least = 0
 
     async def with_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
         return self.with_known_loads(observations)
@@ -251,7 +252,9 @@ class Meter(TypedLoads):
         assert current.load is not None
         rate = {"arrival_rate": current.load.arrival_rate * self.factor}
         load = current.load.model_copy(update=rate)
-        changed = {"current_alloc": current.model_copy(update={"load": load})}
+        changed: dict[str, object] = {"current_alloc": current.model_copy(update={"load": load})}
+        if self.least:
+            changed["min_num_replicas"] = self.least
         spec = server.spec.model_copy(update=changed)
         return replace(observation, resource=server.model_copy(update={"spec": spec}))
 
@@ -284,6 +287,21 @@ async def test_a_plan_that_waits_stays_while_measured_loads_move_a_little(
         await scene.advance()
 
         assert scene.phases()[newest] == "Acting"
+
+
+async def test_an_approved_plan_is_applied_although_a_server_begins_to_miss_targets() -> None:
+    meter = Meter()
+    source = {"source": "vLLM", "labels": {"model_name": "m"}}
+    measured = objects.server("S", wanted=5, spec={"measure": source})
+    async with scene_of(measured, loads=meter) as scene:
+        await scene.propose(interval=60, optimize=False)
+        meter.least = 2
+        scene.later(seconds=61)
+        await scene.optimize()
+        scene.answer("inferno-1", "Approved")
+        await scene.advance()
+
+        assert scene.phases() == {"inferno-1": "Acting"}
 
 
 async def test_a_rejected_plan_is_not_proposed_again_because_a_load_moved_a_little() -> None:

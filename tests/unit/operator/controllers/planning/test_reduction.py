@@ -160,6 +160,19 @@ async def test_the_last_replica_under_load_waits_for_a_person() -> None:
         assert "t" not in scene.desired()
 
 
+async def test_the_last_replica_is_the_last_one_also_while_it_is_unready() -> None:
+    starting = {**objects.running(0, 1), "accelerator": "A", "startingReplicas": 1}
+    many = [serving(f"S{n}", 1, 1) for n in range(9)]
+    unready = serving("T", 0, 1, {"currentAlloc": starting, "desiredAlloc": objects.running(1, 1)})
+    async with scene_of(*many, unready, objects.capacity(10)) as scene:
+        scene.cluster.add(objects.capacity(9))
+        scene.write_optimizer()
+        await scene.optimize()
+        await scene.advance()
+
+        assert "t would lose the last replica under load" in scene.told("inferno-1")[1]
+
+
 async def test_a_capacity_that_is_gone_takes_no_server_out_of_service() -> None:
     async with scene_of(serving("S", 2, 2), serving("T", 1, 1)) as scene:
         scene.cluster.add(objects.capacity(0))

@@ -77,8 +77,8 @@ async def turns(count: int) -> None:
 
 
 def decided(cluster: FakeCluster, name: str) -> int:
-    spec = cluster.objects["Server", Key("default", name)]["spec"]
-    found: int = spec.get("desiredAlloc", {}).get("numReplicas", 0)
+    stored = cluster.objects.get(("Server", Key("default", name)), {"spec": {}})
+    found: int = stored["spec"].get("desiredAlloc", {}).get("numReplicas", 0)
     return found
 
 
@@ -131,6 +131,17 @@ async def test_an_optimization_that_ends_later_leaves_a_server_what_it_got() -> 
 
     assert woke == (1, False)
     assert [decided(cluster, name) for name in ("a", "b", "s")] == [1, 1, 1]
+
+
+async def test_a_server_that_woke_and_was_deleted_stops_no_plan_of_others() -> None:
+    cluster = scene(4, a=1)
+
+    solving = await wake_beside_an_optimization(cluster)
+    del cluster.objects["Server", Key("default", "s")]
+    outcome = await solving
+
+    assert not outcome.failed
+    assert [decided(cluster, name) for name in ("a", "b")] == [1, 1]
 
 
 async def test_what_does_not_fit_beside_a_server_that_woke_waits_for_the_next_plan() -> None:
