@@ -165,6 +165,23 @@ def test_an_optimization_ends_when_its_client_hangs_up(tmp_path: Path) -> None:
     assert after.status_code == 200
 
 
+def test_clients_that_hang_up_while_a_process_starts_do_not_add_processes(tmp_path: Path) -> None:
+    with limited(tmp_path, workers=1) as server:
+        (first,) = server.workers()
+        os.kill(first, signal.SIGKILL)
+        wait_for(lambda: server.workers() == [])
+        for _ in range(3):
+            with connected(server) as connection:
+                connection.sendall(sent_by_post("/optimizeOne", SMALL.read_bytes()))
+                wait_for(lambda: server.workers() != [])
+            wait_for(lambda: solves(server, "running") == 0)
+        reply = post(server, SMALL.read_bytes())
+        workers = server.workers()
+
+    assert reply.status_code == 200
+    assert len(workers) == 1
+
+
 def is_closed(server: Served) -> bool:
     """Whether it takes no more connections: it stops."""
     try:

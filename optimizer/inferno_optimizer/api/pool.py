@@ -1,15 +1,14 @@
 """A pool of worker processes: an optimization holds up no request, and can be broken off."""
 
 import asyncio
-import math
-import os
 from http import HTTPStatus
 
-from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
+from anyio import BrokenWorkerProcess
 
 from inferno_optimizer.api.limits import ServerLimits
 from inferno_optimizer.api.messages import Refusal
 from inferno_optimizer.api.worker import answer
+from inferno_optimizer.workers import call_in_worker
 
 Reply = tuple[int, bytes]
 """Status and JSON."""
@@ -30,6 +29,7 @@ class WorkerPool:
 
     async def start(self) -> None:
         """Start the first worker and see that it works, so that nobody has to wait for it."""
+        await self._free.acquire()
         await self._run(b"null")
 
     async def solve(self, body: bytes) -> Reply:
@@ -46,7 +46,6 @@ class WorkerPool:
             return await self._answer(body)
         finally:
             self.running -= 1
-            self._free.release()
 
     async def _enter(self) -> None:
         if self._free.locked() and self.waiting >= self._limits.waiting:
@@ -73,14 +72,7 @@ class WorkerPool:
             raise Refusal.because(HTTPStatus.INTERNAL_SERVER_ERROR, message) from error
 
     async def _run(self, body: bytes) -> Reply:
-        return await to_process.run_sync(
-            answer,
-            body,
-            self._limits.time_limit,
-            os.getpid(),
-            cancellable=True,
-            limiter=CapacityLimiter(math.inf),  # those that have to wait have done so
-        )
+        return await call_in_worker(self._free, answer, body, self._limits.time_limit)
 
 
 def _busy(why: str) -> Refusal:

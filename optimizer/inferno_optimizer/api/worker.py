@@ -1,12 +1,7 @@
 """What a worker process does: it answers questions, which are bodies of optimizeOne."""
 
-import os
-import signal
-import time
 from dataclasses import replace
-from functools import cache
 from http import HTTPStatus
-from threading import Thread
 
 from inferno_optimizer.errors import InfernoError, InputError
 from inferno_optimizer.optimize import optimize
@@ -18,12 +13,9 @@ from inferno_optimizer.wire.fields import MisfitError
 IGNORED_SHOWN = 100
 """Most keys of a body that an answer names because they have no effect."""
 
-WATCH_S = 0.5
-"""How often a worker sees whether its server is there [s]."""
 
-
-def answer(body: bytes, time_limit: float, server: int) -> tuple[HTTPStatus, bytes]:
-    """Optimize what a body describes, in a process that ends with a server.
+def answer(body: bytes, time_limit: float) -> tuple[HTTPStatus, bytes]:
+    """Optimize what a body describes.
 
     Parameters
     ----------
@@ -31,10 +23,7 @@ def answer(body: bytes, time_limit: float, server: int) -> tuple[HTTPStatus, byt
         JSON, as it was sent.
     time_limit
         When the exact solver stops [s].
-    server
-        The process that asks.
     """
-    _end_with(server)
     try:
         document = parse_json(body)
         system = _read(document)
@@ -58,16 +47,3 @@ def _read(document: object) -> System:
     except MisfitError as misfit:
         raise InputError(str(misfit)) from None
     return decode_system(document)
-
-
-@cache
-def _end_with(server: int) -> None:
-    """Leave Ctrl-C to the server, and end when it does, whatever this process is doing."""
-    os.setsid()
-
-    def watch() -> None:
-        while os.getppid() == server:
-            time.sleep(WATCH_S)
-        os.killpg(0, signal.SIGKILL)
-
-    Thread(target=watch, daemon=True).start()

@@ -3,12 +3,13 @@
 import asyncio
 import logging
 
-from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
+from anyio import BrokenWorkerProcess
 
 from inferno_optimizer.errors import SolverError
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import Solution
 from inferno_optimizer.system import System
+from inferno_optimizer.workers import call_in_worker
 
 WORKERS = 2
 """Largest number of worker processes; each uses about 150 MB of memory."""
@@ -25,7 +26,7 @@ class LocalOptimizer:
     """
 
     def __init__(self) -> None:
-        self._limiter = CapacityLimiter(WORKERS)
+        self._free = asyncio.Semaphore(WORKERS)
         self._is_warm = asyncio.Event()
         self._is_warm.set()
 
@@ -48,10 +49,9 @@ class LocalOptimizer:
         return await self._solve(system)
 
     async def _solve(self, system: System) -> Solution:
+        await self._free.acquire()
         try:
-            return await to_process.run_sync(
-                optimize, system, cancellable=True, limiter=self._limiter
-            )
+            return await call_in_worker(self._free, optimize, system)
         except BrokenWorkerProcess as error:
             raise SolverError(
                 "the process that solves ended before it had an answer; is there enough memory?"
