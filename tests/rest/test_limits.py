@@ -182,6 +182,14 @@ def test_clients_that_hang_up_while_a_process_starts_do_not_add_processes(tmp_pa
     assert len(workers) == 1
 
 
+def test_a_worker_computes_on_one_thread(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        (worker,) = server.workers()
+        variables = Path(f"/proc/{worker}/environ").read_bytes().split(b"\0")
+
+    assert b"OPENBLAS_NUM_THREADS=1" in variables
+
+
 def is_closed(server: Served) -> bool:
     """Whether it takes no more connections: it stops."""
     try:

@@ -60,6 +60,7 @@ def serve(
     )
     # At the end anyio kills a worker twice, and asyncio tells when it was gone the second time.
     logging.getLogger("asyncio").addFilter(lambda told: "Unknown child process" not in told.msg)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of each worker: they are many
     guarded = files.token is not None
     app: ASGIApp = create_app(limits, stateful=stateful, guarded=guarded)
     if files.token is not None:
