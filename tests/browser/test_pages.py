@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from inferno_operator.cli.inferno.main import main
-from inferno_operator.cli.kubectl.console.html import NAVIGATION
+from inferno_operator.cli.kubectl.console.app import MEDIA
+from inferno_operator.cli.kubectl.console.html import NAVIGATION, PageQuery, Pages, static_file
+from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.kubectl.console.serve import NO_NAMESPACE
 from tests.browser.looks import LINKS, watched
 from tests.cluster.console import running_console, running_proxied_console, token_of, user_in
@@ -98,6 +100,34 @@ def test_a_sheet_of_paper_has_all_columns(name: str, browser: Browser) -> None:
         for path in views:
             seen.page.goto(origin + path)
             assert list(seen.cut_on_paper()) == [], path
+
+
+@pytest.mark.parametrize(("now", "made"), [("prod", 2), ("staging", 3)])
+def test_a_page_becomes_that_of_another_namespace_as_a_whole(
+    now: str, made: int, browser: Browser
+) -> None:
+    origin = "http://console.test"
+
+    def answer(route: Route) -> None:
+        path, kind = route.request.url.removeprefix(origin), "text/html"
+        if path == "/news":
+            kind, body = "text/event-stream", b"data: 2\n\n"
+        elif path == "/":
+            number = seen.requests.count(f"{origin}/")
+            html = Pages("prod" if number == 1 else now, str.upper).html
+            page = ConsolePage(f"Fleet {number}", (), dict)
+            body = html(page, "/", PageQuery(), version=min(number, 2)).encode()
+        else:
+            name = path.rpartition("/")[2]
+            kind, body = MEDIA[name], static_file(name)
+        route.fulfill(body=body, content_type=kind)
+
+    with watched(browser) as seen:
+        seen.page.route("**/*", answer)
+        seen.page.goto(origin)
+
+        expect(seen.page.locator("h1")).to_have_text(f"Fleet {made}")
+        expect(seen.page.locator("header")).to_contain_text(f"Namespace {now}")
 
 
 @pytest.mark.extended

@@ -36,11 +36,12 @@ def test_what_cannot_be_used_is_named(options: tuple[str, ...], told: str, tmp_p
     assert served(tmp_path, *options).startswith(f"kubectl inferno: {told}")
 
 
-def test_a_port_that_is_in_use_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("host", [(), ("--host", "127.0.0.1")])
+def test_a_port_that_is_in_use_is_named(host: tuple[str, ...], tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
 
-        told = served(tmp_path, "--host", "127.0.0.1", "--port", str(port))
+        told = served(tmp_path, *host, "--port", str(port))
 
     assert told == f"kubectl inferno: --port {port}: Address already in use; 0 takes a free one"
 

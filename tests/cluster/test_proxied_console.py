@@ -12,7 +12,6 @@ import trustme
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress
-from inferno_operator.cli.kubectl.console import serve
 from inferno_operator.cli.kubectl.console.page import ConsoleSettings
 from inferno_operator.cli.kubectl.console.serve import COOKIE, FINISH_S, OPEN_S, proxied_console
 from tests.cluster.console import api_server, hidden_fields, running_proxied_console, token_of
@@ -256,19 +255,6 @@ async def test_a_namespace_is_closed_on_time_though_nobody_asks(scene: Scene, pl
         while left := asyncio.all_tasks() - before:
             _, pending = await asyncio.wait(left, timeout=PATIENCE_S)
             assert not pending, "the watches end, too"
-
-
-async def test_the_oldest_is_closed_when_too_many_are_open(
-    scene: Scene, place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(serve, "MOST_OPEN", 1)
-    tokens = [place.token(name) for name in ("ann", "bob", "ann-2")]
-
-    for token in (*tokens, tokens[0]):
-        async with through_proxy(place, token, scene.namespace) as person:
-            assert (await person.get("/plans")).status_code == 200
-
-    assert len(place.slept) == 4
 
 
 class Visitor(httpx.Client):

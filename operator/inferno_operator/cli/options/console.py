@@ -37,7 +37,13 @@ PrivateKey = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Private key of the certificate.")
 ]
 
-Host = Annotated[str, typer.Option(metavar="HOST", help="Address to listen on.")]
+Host = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST",
+        help="Address to listen on; by default all with a certificate, and 127.0.0.1 without one.",
+    ),
+]
 
 ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - in a pod
 

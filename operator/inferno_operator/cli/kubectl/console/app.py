@@ -273,7 +273,8 @@ class _Console:
             raise HTTPException(HTTPStatus.NOT_FOUND)
         form = await form_of(request)
         digest = form.get("digest", "")
-        if not self._forms.is_form(f"{said} {name} {digest}", form.get("form", "")):
+        action = f"{said} {self._session.namespace}/{name} {digest}"
+        if not self._forms.is_form(action, form.get("form", "")):
             text = "This form is of an earlier visit: open the Plan again, and answer it there."
             page = self._pages.problem("Nothing was changed", text)
             return HTMLResponse(page, HTTPStatus.FORBIDDEN)

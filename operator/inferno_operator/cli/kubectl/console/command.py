@@ -57,7 +57,7 @@ def console_server(  # noqa: PLR0913 - the options of a server
     origin: options.Origin,
     certificate: options.Certificate = None,
     private_key: options.PrivateKey = None,
-    host: options.Host = options.ALL_ADDRESSES,
+    host: options.Host = None,
     port: options.Port = 8443,
     namespace: options.SuggestedNamespace = "default",
     api_server: options.ApiServerUrl = options.OF_POD,
@@ -76,11 +76,17 @@ def console_server(  # noqa: PLR0913 - the options of a server
 
     from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress
     from inferno_operator.cli.kubectl.console.page import ConsoleSettings
-    from inferno_operator.cli.kubectl.console.serve import Listener, proxied_console, serve_proxied
+    from inferno_operator.cli.kubectl.console.serve import (
+        LOOPBACK,
+        Listener,
+        proxied_console,
+        serve_proxied,
+    )
 
     server = ApiServerAddress(api_server, api_server_ca)
     settings = ConsoleSettings(money_of(currency), operator_namespace)
     console = proxied_console(server, namespace, origin, asyncio.sleep, settings)
     with interruptible(status=0):
-        listener = Listener(host, port, certificate, private_key)
+        address = host or (options.ALL_ADDRESSES if certificate else LOOPBACK)
+        listener = Listener(address, port, certificate, private_key)
         run_async(serve_proxied(console, listener, lambda text: typer.echo(text, err=True)))

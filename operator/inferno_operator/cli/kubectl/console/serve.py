@@ -47,7 +47,7 @@ from inferno_operator.cli.kubectl.console.news import LISTED_S, DecodedObjects, 
 from inferno_operator.cli.kubectl.console.page import ConsoleSettings
 from inferno_operator.runtime.ports import UnauthenticatedError
 from inferno_optimizer.api.stopping import RunningRequests, StoppingServer
-from inferno_optimizer.errors import InfernoError, InputError
+from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
 
 TOKEN = "token"  # noqa: S105 - the name of a parameter
 
@@ -86,6 +86,10 @@ NOT_TAKEN = (
     " server does not know its issuer or audience"
 )
 
+TOO_MANY = "too many people look at namespaces now: try again in some minutes"
+
+TOO_FAST = "you opened too many namespaces: try again in a minute"
+
 OPEN_S = 300
 """A namespace is read anew for a token after this time, which leaves memory then [s]."""
 
@@ -94,6 +98,18 @@ FINISH_S = LISTED_S
 
 MOST_OPEN = 50
 """Namespaces that are open at once, each for one token."""
+
+MOST_OF_ONE = 5
+"""Namespaces of one person among them; as many more may finish their requests."""
+
+MOST_OPENING = 8
+"""Tokens that the API server is asked about at once."""
+
+REFUSED_S = 10.0
+"""How long a token that the API server refused is not shown to it again [s]."""
+
+MOST_REFUSED = 1000
+"""Refused tokens that are remembered; the oldest are forgotten."""
 
 Sleep = Callable[[float], Awaitable[object]]
 """Waits for so many seconds."""
@@ -216,10 +232,11 @@ def said(status: HTTPStatus, text: str) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class OpenNamespace:
-    """A namespace as a token may see it; while `stay` runs, there are connections."""
+    """A namespace as a token of a user may see it, until `rest` is done or cancelled."""
 
     pages: ASGIApp
-    stay: asyncio.Task[None]
+    user: str
+    rest: asyncio.Future[object]
 
 
 def proxied_console(
@@ -259,7 +276,8 @@ def proxied_console(
         *STATIC,
         Mount("/", console.pages),
     ]
-    return Guarded(Starlette(routes=routes), ProxyAccess(parts.netloc))
+    host = parts.netloc.lower().removesuffix(":443")  # as browsers write it
+    return Guarded(Starlette(routes=routes), ProxyAccess(host))
 
 
 class _ProxiedConsole:
@@ -271,8 +289,13 @@ class _ProxiedConsole:
         self._secret = secrets.token_urlsafe(32)
         self._decoded = DecodedObjects()
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._open: dict[str, OpenNamespace] = {}
+        self._places = asyncio.Semaphore(MOST_OPENING)
+        self._refused: dict[str, float] = {}
+        """Until when, by digest of token, in the order in which they were refused."""
+        self._open: dict[tuple[str, str], OpenNamespace] = {}
         """By digest of token and namespace, in the order in which they were opened."""
+        self._connected: dict[asyncio.Task[None], str] = {}
+        """Whose connections each task keeps."""
 
     async def namespaces(self, _: Request) -> Response:
         """Show the form to choose a namespace."""
@@ -299,39 +322,76 @@ class _ProxiedConsole:
                 return RedirectResponse(NAMESPACES, HTTPStatus.SEE_OTHER)
             return said(HTTPStatus.BAD_REQUEST, f"choose a namespace first: {NAMESPACES}")
         token = bearer_of(request)
-        name = sha256(f"{token} {namespace}".encode()).hexdigest()
+        digest = sha256(token.encode()).hexdigest()
+        name = digest, namespace
         if name in self._open:
             return self._open[name].pages
         try:
-            opening = self._opening.setdefault(name, asyncio.Lock())
+            opening = self._opening.setdefault(digest, asyncio.Lock())
             async with opening:  # a page and its news ask at once
                 if name not in self._open:
-                    await self._read(name, token, namespace)
+                    await self._read(digest, token, namespace)
                 return self._open[name].pages
         except UnauthenticatedError:
             return said(HTTPStatus.UNAUTHORIZED, NOT_TAKEN)
         except InfernoError as error:
             return said(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
-    async def _read(self, name: str, token: str, namespace: str) -> None:
+    async def _read(self, digest: str, token: str, namespace: str) -> None:
         """Follow a namespace with a token for a while."""
-        async with AsyncExitStack() as stack:
+        name = digest, namespace
+        if asyncio.get_running_loop().time() < self._refused.get(digest, 0):
+            raise UnauthenticatedError(NOT_TAKEN)
+        async with self._places, AsyncExitStack() as stack:
             session = await stack.enter_async_context(connect_as(token, self._server, namespace))
-            forms = Forms(f"{self._secret} {await session.user()}")  # good for the next token, too
+            user = await self._user(session, digest)
+            forms = Forms(f"{self._secret} {user}")  # good for the next token, too
             news = News(session, time.process_time, self._decoded.decode)
             await stack.enter_async_context(news.followed())
-            if len(self._open) >= MOST_OPEN:
-                self._open.pop(next(iter(self._open))).stay.cancel()
-            stay = asyncio.create_task(self._stay(name, stack.pop_all()))
+            self._make_room(user, namespace)
+            rest = asyncio.ensure_future(self._sleep(OPEN_S))
+            stay = asyncio.create_task(self._stay(name, rest, stack.pop_all()))
+        self._connected[stay] = user
+        stay.add_done_callback(self._connected.pop)
         pages = pages_of(session, forms, news, self._settings, namespaces=NAMESPACES)
-        self._open[name] = OpenNamespace(pages, stay)
+        self._open[name] = OpenNamespace(pages, user, rest)
 
-    async def _stay(self, name: str, opened: AsyncExitStack) -> None:
-        """Keep the connections of a namespace for a while."""
+    async def _user(self, session: Session, digest: str) -> str:
+        """The name of a user, or the digest of the token where the API server does not tell it."""
+        try:
+            return await session.user() or digest
+        except UnauthenticatedError:
+            self._refused.pop(digest, None)
+            self._refused[digest] = asyncio.get_running_loop().time() + REFUSED_S
+            if len(self._refused) > MOST_REFUSED:
+                del self._refused[next(iter(self._refused))]
+            raise
+
+    def _make_room(self, user: str, namespace: str) -> None:
+        """End what a person has open, at first of the same namespace, where there is no room.
+
+        Raises
+        ------
+        UnavailableError
+            Others have all places, or what this person had open has not finished yet.
+        """
+        own = [name for name, there in self._open.items() if there.user == user]
+        if len(own) < MOST_OF_ONE and len(self._open) < MOST_OPEN:
+            return
+        if not own:
+            raise UnavailableError(TOO_MANY)
+        if sum(each == user for each in self._connected.values()) >= 2 * MOST_OF_ONE:
+            raise UnavailableError(TOO_FAST)
+        oldest = next((name for name in own if name[1] == namespace), own[0])
+        self._open.pop(oldest).rest.cancel()
+
+    async def _stay(
+        self, name: tuple[str, str], rest: asyncio.Future[object], opened: AsyncExitStack
+    ) -> None:
+        """Keep the connections of a namespace for a while, and until its requests have finished."""
         async with opened:
-            try:
-                await self._sleep(OPEN_S)
-            finally:
+            await asyncio.wait([rest])
+            if not rest.cancelled():
                 self._open.pop(name, None)
             await self._sleep(FINISH_S)
 

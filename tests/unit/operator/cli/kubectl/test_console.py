@@ -23,6 +23,7 @@ from inferno_operator.cli.tables.solution import TextTable
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.ports import RejectedError, UnauthenticatedError
 from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
+from tests.cluster.console import hidden_fields
 
 PORT = 8123
 HOME = f"http://127.0.0.1:{PORT}"
@@ -41,17 +42,22 @@ class Browser:
     def post(self, address: str, **headers: str) -> httpx.Response:
         return self._ask("POST", address, headers)
 
-    def _ask(self, method: str, address: str, headers: Mapping[str, str]) -> httpx.Response:
-        return asyncio.run(self._answer(method, address, headers))
+    def send(self, address: str, form: Mapping[str, str]) -> httpx.Response:
+        return self._ask("POST", address, {}, form)
+
+    def _ask(
+        self, method: str, address: str, headers: Mapping[str, str], form: Mapping[str, str] = {}
+    ) -> httpx.Response:
+        return asyncio.run(self._answer(method, address, headers, form))
 
     async def _answer(
-        self, method: str, address: str, headers: Mapping[str, str]
+        self, method: str, address: str, headers: Mapping[str, str], form: Mapping[str, str]
     ) -> httpx.Response:
         transport = httpx.ASGITransport(self._app)
         async with httpx.AsyncClient(
             transport=transport, base_url=HOME, cookies=self.cookies
         ) as client:
-            answer = await client.request(method, address, headers=headers)
+            answer = await client.request(method, address, headers=headers, data=form)
             self.cookies.update(client.cookies)
             return answer
 
@@ -169,8 +175,8 @@ def test_the_address_names_the_loopback_alone(access: LocalAccess) -> None:
 class Failing(Session):
     """A namespace of which nothing can be read."""
 
-    def __init__(self, error: InfernoError) -> None:
-        super().__init__(CustomObjectsApi(object()), "llm")
+    def __init__(self, error: InfernoError, namespace: str = "llm") -> None:
+        super().__init__(CustomObjectsApi(object()), namespace)
         self._error = error
 
     async def plans(self) -> list[Observation]:
@@ -180,8 +186,8 @@ class Failing(Session):
         raise self._error
 
 
-def pages_that_fail(error: InfernoError) -> Browser:
-    session = Failing(error)
+def pages_that_fail(error: InfernoError, namespace: str = "llm") -> Browser:
+    session = Failing(error, namespace)
     news = News(session, time.process_time)
     return Browser(pages_of(session, Forms("secret"), news, ConsoleSettings()))
 
@@ -208,6 +214,17 @@ def test_a_form_of_an_earlier_visit_says_what_to_do(pages: Browser) -> None:
     assert answer.status_code == 403
     assert "Nothing was changed" in answer.text
     assert "open the Plan again, and answer it there" in answer.text
+
+
+@pytest.mark.parametrize(("namespace", "status"), [("llm", 503), ("staging", 403)])
+def test_a_form_answers_a_plan_of_its_namespace_alone(namespace: str, status: int) -> None:
+    page = ConsolePage("Plan p", (), dict, form=PlanForm("p", "d"))
+    text = Pages("llm", Forms("secret").form_token).html(page, "/", PageQuery())
+    pages = pages_that_fail(UnavailableError("nobody answers"), namespace)
+
+    answer = pages.send("/plans/p/approve", hidden_fields(text, "/plans/p/approve"))
+
+    assert answer.status_code == status
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,11 @@ news.onmessage = async (message) => {
   }
   const answer = await fetch(location.href);
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const { namespace } = page.body.dataset;
+  if (namespace && namespace !== document.body.dataset.namespace) {  // another page chose it
+    location.reload();
+    return;
+  }
   main.replaceWith(document.adoptNode(page.querySelector("main")));
   shown = page.body.dataset.version;
 };
