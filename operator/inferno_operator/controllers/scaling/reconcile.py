@@ -108,23 +108,37 @@ async def reconcile(namespace: str, context: Context) -> ReconcileResult:
     """Take the next step of all Servers of a namespace; in all of them ("") only release."""
     world = context.world
     try:
-        if world.may_be_released(namespace):
-            await release(namespace, context.cluster)
-            world.released(namespace)
+        is_released = not world.may_be_released(namespace) or await _release(namespace, context)
         observations = world.servers(namespace) if namespace else ()
         for observation in observations:
-            if has_given_up(observation):
+            # What a Server has given up during the release, the next reconcile releases.
+            if has_given_up(observation) and not world.may_be_released(namespace):
                 await _report_release(observation, context)
-        if not any(map(is_scaled, observations)):
+        if any(map(is_scaled, observations)):
+            result = await _take_step(namespace, observations, context)
+        else:
             context.supplies.pop(namespace, None)
-            return ReconcileResult.SETTLED
-        return await _take_step(namespace, observations, context)
+            result = ReconcileResult.SETTLED
     except StaleError as error:
         logger.debug("%s; trying again", error)
         return ReconcileResult.FAILED
     except InfernoError as error:
         logger.warning("namespace %s: nothing is scaled: %s", namespace, error)
         return ReconcileResult.FAILED
+    return result if is_released else ReconcileResult.FAILED
+
+
+async def _release(namespace: str, context: Context) -> bool:
+    """Release what no Server refers to any more; returns whether all of it is released."""
+    context.world.begins_release(namespace)
+    try:
+        is_released = await release(namespace, context.cluster)
+    except InfernoError as error:
+        logger.warning("namespace %s: nothing is released: %s", namespace, error)
+        is_released = False
+    if not is_released:
+        context.world.must_release(namespace)
+    return is_released
 
 
 async def _take_step(

@@ -109,9 +109,13 @@ class WorkloadObjects:
         """Whether a namespace may have objects that no Server refers to any more."""
         return namespace in self._unreferenced
 
-    def released(self, namespace: str) -> None:
-        """Take note that no object is left in a namespace that no Server refers to."""
+    def begins_release(self, namespace: str) -> None:
+        """Take note that a release begins: what Servers give up from now on needs another one."""
         self._unreferenced.discard(namespace)
+
+    def must_release(self, namespace: str) -> None:
+        """Take note that a namespace has objects that no Server refers to any more."""
+        self._unreferenced.add(namespace)
 
     async def read_scales(self, places: Iterable[Place]) -> Mapping[Place, RejectedError]:
         """Read the scale subresources of the objects that changed, several at once.

@@ -1,7 +1,7 @@
 """Decisions reach ModelBoosters in a cluster in memory: moves, disputes, and what is released."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,11 +13,13 @@ from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.controllers.scaling.booster_bounds import owns
 from inferno_operator.controllers.scaling.reconcile import Context, reconcile
 from inferno_operator.controllers.scaling.world import WorkloadObjects
+from inferno_operator.resources import Server
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.dialects import KTHENA
-from inferno_operator.resources.objects import POD, Key, Kind
+from inferno_operator.resources.objects import POD, Key, Kind, Reference, kind_of
 from inferno_operator.runtime.informers import Informers
-from inferno_operator.runtime.ports import FieldManager
+from inferno_operator.runtime.ports import FieldManager, RejectedError
+from inferno_operator.runtime.work_queue import ReconcileResult
 from tests.examples import several
 from tests.fakes import FakeCluster
 from tests.unit.operator import objects
@@ -33,7 +35,24 @@ TURNS = 30
 
 
 class MergingCluster(FakeCluster):
-    """Merges an apply into the fields of a spec, and into the items of lists with names."""
+    """Merges an apply into the fields of a spec, and into the items of lists with names.
+
+    `unreleasable` are names of objects that refuse to be released, and `meanwhile` happens once,
+    before the next release is answered.
+    """
+
+    unreleasable: Collection[str] = ()
+    meanwhile: Callable[[], None] | None = None
+
+    async def set_managers(self, reference: Reference, entries: Sequence[Any]) -> None:
+        """Replace the `managedFields` of an object, unless it refuses that."""
+        if self.meanwhile is not None:
+            happens, self.meanwhile = self.meanwhile, None
+            happens()
+            await seen()
+        if reference.key.name in self.unreleasable:
+            raise RejectedError(f"{reference}: the webhook does not answer")
+        await super().set_managers(reference, entries)
 
     @staticmethod
     def _set_spec(stored: Manifest, manifest: Mapping[str, Any]) -> None:
@@ -71,6 +90,7 @@ class Scene:
         self.add(KTHENA.booster, "m", {"backends": backends})
         for name in ("m-a", "m-b"):
             self.add(KTHENA.serving, name, {"replicas": 0})
+        self.result = ReconcileResult.SETTLED
         self._watch: asyncio.Task[None] | None = None
         self.restart()
 
@@ -130,7 +150,7 @@ class Scene:
             served = (k for k in KTHENA.scalers if k.kind not in self.cluster.unserved)
             world.watch([POD, KTHENA.booster, KTHENA.serving, *served])
         await seen()
-        await reconcile("default", self.context)
+        self.result = await reconcile("default", self.context)
         await seen()
         told: Manifest = next(
             c for c in self.server["status"]["conditions"] if c["type"] == "Actuated"
@@ -736,15 +756,77 @@ async def test_what_deleted_servers_owned_is_released_at_the_start() -> None:
 async def test_a_server_that_gives_up_its_booster_leaves_the_numbers_and_says_so() -> None:
     scene = Scene()
     await scene.settle(A=2)
-    stored = scene.server
-    spec = {name: value for name, value in stored["spec"].items() if name != "modelBooster"}
-    scene.cluster.add({**stored, "spec": spec})
+    give_up_booster(scene)
 
     told = await scene.actuate()
 
     assert told["reason"] == "Released"
     assert not owns(scene.stored(KTHENA.booster, "m"))
     assert [backend["minReplicas"] for backend in scene.backends()] == [2, 0]
+
+
+def give_up_booster(scene: Scene) -> None:
+    stored = scene.server
+    spec = {name: value for name, value in stored["spec"].items() if name != "modelBooster"}
+    scene.cluster.add({**stored, "spec": spec})
+
+
+async def test_a_booster_that_refuses_to_be_released_stops_nobody_and_is_tried_again() -> None:
+    scene = Scene()
+    for name in ("gone", "gone-too"):
+        spec = {"backend": {"name": "a", "replicas": 1}}
+        scene.add(KTHENA.booster, name, spec, FieldManager.ACTUATION)
+    refers = {"name": "gone", "backends": [{"name": "a", "accelerator": "B"}]}
+    scene.cluster.add(objects.server("T", spec={"modelBooster": refers}))
+    await scene.actuate()
+    scene.cluster.remove(kind_of(Server), Key("default", "t"))
+    scene.cluster.unreleasable = {"gone"}
+    scene.decide(A=2)
+
+    await scene.actuate()
+    refused = scene.result
+    assert owns(scene.stored(KTHENA.booster, "gone"))
+    assert not owns(scene.stored(KTHENA.booster, "gone-too"))
+    assert [backend["minReplicas"] for backend in scene.backends()] == [2, 0]
+
+    scene.cluster.unreleasable = set()
+    await scene.actuate()
+    assert [refused.failed, scene.result.failed] == [True, False]
+    assert not owns(scene.stored(KTHENA.booster, "gone"))
+
+
+async def test_a_booster_is_not_said_to_be_released_before_it_is() -> None:
+    scene = Scene()
+    await scene.settle(A=2)
+    give_up_booster(scene)
+    scene.cluster.unreleasable = {"m"}
+    before = await scene.actuate()
+    scene.cluster.unreleasable = set()
+
+    after = await scene.actuate()
+
+    assert before["reason"] != "Released"
+    assert after["reason"] == "Released"
+    assert not owns(scene.stored(KTHENA.booster, "m"))
+
+
+async def test_a_booster_that_is_given_up_during_a_release_is_released_after_it() -> None:
+    scene = Scene()
+    await scene.settle(A=2)
+    spec = {"backend": {"name": "a", "replicas": 1}}
+    scene.add(KTHENA.booster, "gone", spec, FieldManager.ACTUATION)
+    refers = {"name": "gone", "backends": [{"name": "a", "accelerator": "B"}]}
+    scene.cluster.add(objects.server("T", spec={"modelBooster": refers}))
+    await scene.actuate()
+    scene.cluster.remove(kind_of(Server), Key("default", "t"))
+    scene.cluster.meanwhile = lambda: give_up_booster(scene)
+
+    await scene.actuate()
+    told = await scene.actuate()
+
+    assert not owns(scene.stored(KTHENA.booster, "gone"))
+    assert not owns(scene.stored(KTHENA.booster, "m"))
+    assert told["reason"] == "Released"
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["one operator", "restarted"])
