@@ -356,7 +356,8 @@ class _Reader:
     ) -> tuple[int, ForeignWriter | None]:
         """Return the replicas that a part asks for, and who has changed the number.
 
-        A number that is too small counts as the one before: it is set back at once.
+        A number that is too small counts as the one before: it is set back at once. One that is
+        left alone may be ours too: a write of other targets of a policy owns the list of all.
         """
         place, memory, replicas = scale.place, self._memory, scale.replicas
         is_pinned = part.reference.target == "ModelServing" and not part.is_ceiling
@@ -371,7 +372,7 @@ class _Reader:
         if (
             foreign is not None
             or not scaled.may_dispute
-            or part.holder.is_ours
+            or (part.holder.is_ours and place not in memory.seen)
             or part.is_ignored
             or (part.is_ceiling and part.holder.is_number)
             or (known is None and paused is None)

@@ -365,8 +365,12 @@ async def _write(steps: ReplicaSteps, servers: Iterable[ScaledServer], context: 
 
 
 async def _set_bounds(scaled: ScaledServer, steps: ReplicaSteps, context: Context) -> None:
-    """Have the backends of a Server ask for their next numbers, where they do not."""
-    name, items = scaled.server.metadata.name, scaled.found
+    """Have the backends of a Server ask for their next numbers, where they do not.
+
+    Bounds that another writer has set are left out, so they stay as they are.
+    """
+    name = scaled.server.metadata.name
+    items = [item for item in scaled.found if not scaled.is_disputed(item)]
     numbers = {
         item.workload.place: steps.replicas.get((name, item.workload.place), item.replicas)
         for item in items

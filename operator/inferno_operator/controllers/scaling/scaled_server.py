@@ -359,12 +359,12 @@ class ScaledServer:
     @cached_property
     def foreign(self) -> ForeignWriter | None:
         """Another writer of a number of replicas that is not the wanted one."""
-        writers = (
-            item.foreign
-            for item in self.found
-            if item.replicas != self.replicas.get(item.workload.place, 0)
-        )
-        return next(filter(None, writers), None)
+        return next((item.foreign for item in self.found if self.is_disputed(item)), None)
+
+    def is_disputed(self, item: ObservedWorkload) -> bool:
+        """Whether another writer has set a number that is not the wanted one."""
+        is_wanted = item.replicas == self.replicas.get(item.workload.place, 0)
+        return item.foreign is not None and not is_wanted
 
     def changed(self, now: datetime) -> datetime | None:
         """When something last changed: a pod, or the decision.

@@ -225,6 +225,10 @@ class Scene:
         """Set the number of a serving as the controller of boosters does."""
         self._put(KTHENA.serving, name, {"replicas": replicas}, "kthena")
 
+    def set_by_hand(self, kind: Kind, name: str, spec: Manifest) -> None:
+        """Change an object as a person does."""
+        self._put(kind, name, spec, "kubectl")
+
     def _put(self, kind: Kind, name: str, spec: Manifest, manager: str = "") -> None:
         """Change an object; a manager that is named owns all fields from then on."""
         stored = self.stored(kind, name)
@@ -393,6 +397,73 @@ async def test_a_writer_who_asks_for_more_is_left_alone_for_five_minutes_and_nam
     assert (told["reason"], meanwhile) == ("ForeignWriter", 6)
     assert "field manager 'kthena' changed the number of replicas" in told["message"]
     assert scene.replicas()["m-a"] == 4
+
+
+async def test_bounds_that_another_writer_raises_are_left_alone_for_five_minutes() -> None:
+    scene = Scene()
+    await scene.settle(A=2)
+    by_hand = [{"name": "a", "minReplicas": 4, "maxReplicas": 8}, scene.backends()[1]]
+    scene.set_by_hand(KTHENA.booster, "m", {"backends": by_hand})
+
+    scene.run_all()
+    told = await scene.actuate(after=SECOND)
+    await scene.actuate(after=4 * MINUTE)
+    meanwhile = scene.backends()
+    await scene.actuate(after=MINUTE)
+    await scene.actuate(after=SECOND)
+
+    assert (told["reason"], meanwhile) == ("ForeignWriter", by_hand)
+    assert bounds_of(scene.backends()) == [(2, 2), (0, 1)]
+
+
+@pytest.mark.parametrize("target", ["ModelBooster", "Binding"])
+async def test_what_is_set_back_beside_bounds_of_another_writer_leaves_those(target: str) -> None:
+    """Both stand in one object; of a policy with several targets a write owns all of them."""
+    scene = Scene(target=target)
+    params = [scaled(name)["homogeneousTarget"] for name in ("m-a", "m-b")]
+    scene.add(KTHENA.policy, "m", {"heterogeneousTarget": {"params": params}})
+
+    def numbers() -> list[Manifest]:
+        if target == "ModelBooster":
+            return scene.backends()
+        found: list[Manifest] = scene.stored(KTHENA.policy, "m")["spec"]["heterogeneousTarget"][
+            "params"
+        ]
+        return found
+
+    async def turn(after: timedelta = SECOND) -> Manifest:
+        told = await scene.actuate(after=after)
+        for name, number in zip(("m-a", "m-b"), numbers(), strict=True):
+            scene.overwrite(name, number["minReplicas"])
+            scene.run(name, number["minReplicas"])
+        return told
+
+    scene.decide(A=2, B=2)
+    for _ in range(4):
+        await turn()
+    assert bounds_of(numbers()) == [(2, 2), (2, 2)]
+    by_hand = [
+        {**each, "minReplicas": least, "maxReplicas": most}
+        for each, (least, most) in zip(numbers(), [(4, 8), (0, 1)], strict=True)
+    ]
+    if target == "ModelBooster":
+        scene.set_by_hand(KTHENA.booster, "m", {"backends": by_hand})
+    else:
+        spec = {"heterogeneousTarget": {"params": by_hand}}
+        scene.set_by_hand(KTHENA.policy, "m", spec)
+
+    told = [await turn() for _ in range(3)]
+    meanwhile = bounds_of(numbers())
+    for _ in range(3):
+        await turn(after=5 * MINUTE)
+
+    assert [each["reason"] for each in told] == ["ForeignWriter"] * 3
+    assert meanwhile == [(4, 8), (2, 2)]
+    assert bounds_of(numbers()) == [(2, 2), (2, 2)]
+
+
+def bounds_of(numbers: list[Manifest]) -> list[tuple[int, int]]:
+    return [(each["minReplicas"], each["maxReplicas"]) for each in numbers]
 
 
 async def test_a_decision_that_the_other_writer_agrees_with_is_taken_at_once() -> None:
