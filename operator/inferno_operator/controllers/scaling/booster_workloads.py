@@ -56,6 +56,7 @@ from inferno_operator.resources.serving_roles import (
     serving_role,
 )
 from inferno_operator.runtime.ports import Cluster, FieldManager, GoneError, Listing, RejectedError
+from inferno_optimizer.errors import InfernoError
 
 SERVER = kind_of(Server)
 
@@ -362,16 +363,17 @@ class _Kept:
         return not self.scaled.isdisjoint(places)
 
 
-async def release(namespace: str, cluster: Cluster) -> None:
+async def release(namespace: str, cluster: Cluster) -> bool:
     """Release the fields of all objects that no Server refers to any more; their values stay.
 
-    The objects are those of a namespace, or of all namespaces ("").
+    The objects are those of a namespace, or of all namespaces (""). Returns whether all of them
+    are released.
     """
     servers = await cluster.list(SERVER, namespace)
     kept = _Kept()
     for manifest in servers.manifests:
         _keep(observe(Server, manifest), kept)
-    await _release_unreferenced(servers, kept, cluster)
+    failures = await _release_unreferenced(servers, kept, cluster)
     for dialect in DIALECTS.values():
         for kind in (dialect.booster, dialect.serving, *dialect.scalers):
             try:
@@ -379,7 +381,8 @@ async def release(namespace: str, cluster: Cluster) -> None:
             except (GoneError, RejectedError) as error:
                 logger.debug("%s: nothing to release: %s", kind, error)
                 continue
-            await _release_unreferenced(listing, kept, cluster)
+            failures += await _release_unreferenced(listing, kept, cluster)
+    return not failures
 
 
 def _keep(observation: Observation[Server], kept: _Kept) -> None:
@@ -411,11 +414,18 @@ def _keep(observation: Observation[Server], kept: _Kept) -> None:
         kept.places.update(boosters)
 
 
-async def _release_unreferenced(listing: Listing, kept: _Kept, cluster: Cluster) -> None:
+async def _release_unreferenced(listing: Listing, kept: _Kept, cluster: Cluster) -> int:
+    """Release objects that are not kept; returns how many could not be released."""
+    failures = 0
     for manifest in listing.manifests:
         if owns(manifest) and not kept.has(listing.kind, manifest):
-            with suppress(GoneError):  # deleted in the meantime
-                await release_fields(listing.kind, manifest, cluster)
+            try:
+                with suppress(GoneError):  # deleted in the meantime
+                    await release_fields(listing.kind, manifest, cluster)
+            except InfernoError as error:
+                failures += 1
+                logger.warning("%s: not released: %s", Reference.of(listing.kind, manifest), error)
+    return failures
 
 
 async def release_fields(kind: Kind, manifest: Manifest, cluster: Cluster) -> None:

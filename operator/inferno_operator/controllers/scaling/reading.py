@@ -51,7 +51,7 @@ from inferno_operator.resources.pods import PodIndex
 from inferno_operator.resources.serving_roles import find_role, groups_of, serving_role
 from inferno_operator.resources.workload_kinds import kind_of_workload
 from inferno_operator.runtime.cache import version_of
-from inferno_operator.runtime.ports import Cluster, Scale, Served
+from inferno_operator.runtime.ports import Cluster, RejectedError, Scale, Served
 from inferno_optimizer.errors import InfernoError
 
 
@@ -64,6 +64,8 @@ class _Area:
     """A kind of ModelBoosters that the API server does not serve, by Server that needs it."""
     troubles: Mapping[Kind, InfernoError | None]
     """Why the workloads of a kind, or pods, are not known."""
+    rejected: Mapping[Place, RejectedError]
+    """Why the number of replicas of a workload is not known."""
     pods: PodIndex
     scalers: Mapping[ScaleTarget, str]
     taken: dict[Place, tuple[str, str]]
@@ -104,11 +106,11 @@ async def read_scaled_servers(
     world.watch(sorted(kinds | of_boosters, key=str))  # also those that may be installed later
     if any(not world.is_complete(kind) and not world.trouble(kind) for kind in kinds):
         return None
-    await world.read_scales(places)
+    rejected = await world.read_scales(places)
     scalers = scalers_of(await list_autoscalers(cluster, namespace))
     troubles = {kind: world.trouble(kind) or world.trouble(POD) for kind in kinds}
     pods = world.pods(namespace)
-    area = _Area(served, unserved, troubles, pods, scalers, {}, recommending)
+    area = _Area(served, unserved, troubles, rejected, pods, scalers, {}, recommending)
     reader = _Reader(world, memory, area, now)
     found = [reader.scaled_server(observation, server) for observation, server in servers]
     return [reader.with_left(scaled) for scaled in found]
@@ -354,7 +356,8 @@ class _Reader:
     ) -> tuple[int, ForeignWriter | None]:
         """Return the replicas that a part asks for, and who has changed the number.
 
-        A number that is too small counts as the one before: it is set back at once.
+        A number that is too small counts as the one before: it is set back at once. One that is
+        left alone may be ours too: a write of other targets of a policy owns the list of all.
         """
         place, memory, replicas = scale.place, self._memory, scale.replicas
         is_pinned = part.reference.target == "ModelServing" and not part.is_ceiling
@@ -369,7 +372,7 @@ class _Reader:
         if (
             foreign is not None
             or not scaled.may_dispute
-            or part.holder.is_ours
+            or (part.holder.is_ours and place not in memory.seen)
             or part.is_ignored
             or (part.is_ceiling and part.holder.is_number)
             or (known is None and paused is None)
@@ -388,6 +391,8 @@ class _Reader:
     def _existing(self, workload: Workload, place: Place, scaled: ScaledServer) -> ObservedWorkload:
         """Return a workload with its number of replicas and its pods, if it exists."""
         manifest, scale = self._world.get(place), self._world.scale(place)
+        if (error := self._area.rejected.get(place)) is not None:
+            return ObservedWorkload(workload, problem=refusal(error.reason, str(error)))
         if place.part and manifest is not None:
             problem = _problem_of_roles(manifest, workload, place.part)
             if problem is not None:

@@ -108,23 +108,37 @@ async def reconcile(namespace: str, context: Context) -> ReconcileResult:
     """Take the next step of all Servers of a namespace; in all of them ("") only release."""
     world = context.world
     try:
-        if world.may_be_released(namespace):
-            await release(namespace, context.cluster)
-            world.released(namespace)
+        is_released = not world.may_be_released(namespace) or await _release(namespace, context)
         observations = world.servers(namespace) if namespace else ()
         for observation in observations:
-            if has_given_up(observation):
+            # What a Server has given up during the release, the next reconcile releases.
+            if has_given_up(observation) and not world.may_be_released(namespace):
                 await _report_release(observation, context)
-        if not any(map(is_scaled, observations)):
+        if any(map(is_scaled, observations)):
+            result = await _take_step(namespace, observations, context)
+        else:
             context.supplies.pop(namespace, None)
-            return ReconcileResult.SETTLED
-        return await _take_step(namespace, observations, context)
+            result = ReconcileResult.SETTLED
     except StaleError as error:
         logger.debug("%s; trying again", error)
         return ReconcileResult.FAILED
     except InfernoError as error:
         logger.warning("namespace %s: nothing is scaled: %s", namespace, error)
         return ReconcileResult.FAILED
+    return result if is_released else ReconcileResult.FAILED
+
+
+async def _release(namespace: str, context: Context) -> bool:
+    """Release what no Server refers to any more; returns whether all of it is released."""
+    context.world.begins_release(namespace)
+    try:
+        is_released = await release(namespace, context.cluster)
+    except InfernoError as error:
+        logger.warning("namespace %s: nothing is released: %s", namespace, error)
+        is_released = False
+    if not is_released:
+        context.world.must_release(namespace)
+    return is_released
 
 
 async def _take_step(
@@ -134,9 +148,9 @@ async def _take_step(
     # What runs, and what is wanted. The mode of Optimizers is read after the Servers: a decision
     # is written after the mode of its Optimizer.
     objects = await _read(namespace, context)
-    why = recommended_by(objects[Optimizer])
+    recommending = recommended_by(objects[Optimizer])
     servers = await read_scaled_servers(
-        observations, context.world, context.cluster, context.memory, now, recommending=why
+        observations, context.world, context.cluster, context.memory, now, recommending=recommending
     )
     if servers is None:
         return ReconcileResult.SETTLED  # the list that is awaited causes a reconcile
@@ -146,23 +160,24 @@ async def _take_step(
     targets = [server_targets(scaled, supply, now, way_down) for scaled in servers]
     lacking = _lacking(supply, observations)
     steps = next_steps(targets, _capacity(supply, observations, servers), lacking)
-    scalings = [
-        _scaling(*pair, steps, way_down, now) for pair in zip(servers, targets, strict=True)
+    server_steps = [
+        _server_step(*pair, steps, way_down, now) for pair in zip(servers, targets, strict=True)
     ]
     # Remember what served before some of it goes; write; report.
-    scalings, steps = await _record(scalings, steps, context)
+    server_steps, steps = await _record(server_steps, steps, context)
     failures = await _write(steps, servers, context)
     if steps.replicas and not all(scaled.wanted.fresh for scaled in servers):
         # First scale what the rest of the plan says.
         return ReconcileResult.due_after(ARRIVAL_SECONDS)
-    await _report_all(scalings, steps, supply, context)
-    if failures or any(scaling.is_refused for scaling in scalings):
+    await _report_all(server_steps, steps, supply, context)
+    if failures or any(server_step.is_refused for server_step in server_steps):
         return ReconcileResult.FAILED
-    looks = [
-        due_after(s.scaled, s.targets, now, window_ends(s.reductions, way_down)) for s in scalings
+    waits_s = [
+        due_after(s.scaled, s.targets, now, window_ends(s.reductions, way_down))
+        for s in server_steps
     ]
-    looks += [warm_after(scaled.server, scaled.ready_since, now) for scaled in servers]
-    return ReconcileResult.due_after(min(filter(None, looks), default=None))
+    waits_s += [warm_after(scaled.server, scaled.ready_since, now) for scaled in servers]
+    return ReconcileResult.due_after(min(filter(None, waits_s), default=None))
 
 
 def is_scaled(observation: Observation[Server]) -> bool:
@@ -186,47 +201,47 @@ async def _report_release(observation: Observation[Server], context: Context) ->
 
 
 @dataclass(frozen=True, slots=True)
-class _Scaling:
+class _ServerStep:
     """A Server, its replicas, and what its status is to remember of those that went.
 
-    `is_news` says that it must do so before anything else is written, `next_reduction` when more
-    replicas may go, and `is_refused` that its status could not be written.
+    `must_record_first` says that it must do so before anything else is written, `next_reduction`
+    when more replicas may go, and `is_refused` that its status could not be written.
     """
 
     scaled: ScaledServer
     targets: ServerTargets
     reductions: tuple[ReplicaReduction, ...]
-    is_news: bool = False
+    must_record_first: bool = False
     next_reduction: datetime | None = None
     is_refused: bool = False
 
 
-def _scaling(
+def _server_step(
     scaled: ScaledServer,
     targets: ServerTargets,
     steps: ReplicaSteps,
     way_down: WayDown,
     now: datetime,
-) -> _Scaling:
+) -> _ServerStep:
     """Return what is to be remembered of the replicas of a Server that go in a step."""
     server = scaled.server
     if not scaled.is_known or any(item.is_unknown for item in scaled.counted):
-        return _Scaling(scaled, targets, server.status.reductions)
+        return _ServerStep(scaled, targets, server.status.reductions)
     if server.spec.actuation == "Publish":
         serving = {t.accelerator: t.ready for t in targets.targets}
         closed = remember(server.status.reductions, serving, way_down, now)
         fallen = note_fall(closed, serving, scaled.reported, way_down, now)
-        return _Scaling(scaled, targets, fallen, is_news=fallen != closed)
+        return _ServerStep(scaled, targets, fallen, must_record_first=fallen != closed)
     known = scaled.reductions(way_down, now)
-    has_fallen = known != remember(server.status.reductions, {}, way_down, now, goes=True)
+    failed_since_report = known != remember(server.status.reductions, {}, way_down, now, goes=True)
     places = [t.accelerator for t in targets.targets]
     written = {
         p: steps.replicas[targets.name, p] for p in places if (targets.name, p) in steps.replicas
     }
-    after, loses = targets.serving_after(written), targets.loses(written)
-    goes = any(target.ready > after[target.accelerator] for target in targets.targets)
+    after, takes_now = targets.serving_after(written), targets.loses(written)
+    still_ending = any(target.ready > after[target.accelerator] for target in targets.targets)
     served = targets.served_before(written)
-    reductions = remember(known, served, way_down, now, loses=loses, goes=goes)
+    reductions = remember(known, served, way_down, now, loses=takes_now, goes=still_ending)
     progress = steps.progress.get(targets.name)
     choices = [
         {**after, place: after[place] - 1} for place in (progress.slowed if progress else ())
@@ -234,38 +249,38 @@ def _scaling(
     following = (
         next_time(choices, after, reductions, targets.weights, way_down, now) if choices else None
     )
-    return _Scaling(scaled, targets, reductions, loses or has_fallen, following)
+    return _ServerStep(scaled, targets, reductions, takes_now or failed_since_report, following)
 
 
 async def _record(
-    scalings: Sequence[_Scaling], steps: ReplicaSteps, context: Context
-) -> tuple[list[_Scaling], ReplicaSteps]:
+    server_steps: Sequence[_ServerStep], steps: ReplicaSteps, context: Context
+) -> tuple[list[_ServerStep], ReplicaSteps]:
     """Write on Servers what served before some of it goes; what cannot be remembered stays."""
     refused: set[str] = set()
 
-    async def record(scaling: _Scaling) -> _Scaling:
-        if not scaling.is_news:
-            return scaling
-        scaled = scaling.scaled
+    async def record(server_step: _ServerStep) -> _ServerStep:
+        if not server_step.must_record_first:
+            return server_step
+        scaled = server_step.scaled
         status = status_of(
             scaled.condition,
             scaled.server.status.lead_times,
             scaled.recorded(context.memory.known),
-            scaling.reductions,
+            server_step.reductions,
         )
         body = scaled.observation.reference.manifest_at_version(status=status)
         try:
             written = await context.cluster.apply(SERVER, body, FieldManager.ACTUATION)
         except InfernoError as error:
             logger.info("%s: no replicas are taken away: %s", scaled.observation.reference, error)
-            refused.add(scaling.targets.name)
-            return replace(scaling, is_refused=True)
+            refused.add(server_step.targets.name)
+            return replace(server_step, is_refused=True)
         context.world.written(written)
         newest = observe(Server, written)
         server = newest.resource or scaled.server
-        return replace(scaling, scaled=replace(scaled, observation=newest, server=server))
+        return replace(server_step, scaled=replace(scaled, observation=newest, server=server))
 
-    recorded = await asyncio.gather(*map(record, scalings))
+    recorded = await asyncio.gather(*map(record, server_steps))
     kept = {step: n for step, n in steps.replicas.items() if step[0] not in refused}
     return list(recorded), replace(steps, replicas=kept)
 
@@ -351,8 +366,12 @@ async def _write(steps: ReplicaSteps, servers: Iterable[ScaledServer], context: 
 
 
 async def _set_bounds(scaled: ScaledServer, steps: ReplicaSteps, context: Context) -> None:
-    """Have the backends of a Server ask for their next numbers, where they do not."""
-    name, items = scaled.server.metadata.name, scaled.found
+    """Have the backends of a Server ask for their next numbers, where they do not.
+
+    Bounds that another writer has set are left out, so they stay as they are.
+    """
+    name = scaled.server.metadata.name
+    items = [item for item in scaled.found if not scaled.is_disputed(item)]
     numbers = {
         item.workload.place: steps.replicas.get((name, item.workload.place), item.replicas)
         for item in items
@@ -396,7 +415,7 @@ async def _set_scale(scale: Scale, replicas: int, context: Context) -> None:
 
 
 async def _report_all(
-    scalings: Sequence[_Scaling],
+    server_steps: Sequence[_ServerStep],
     steps: ReplicaSteps,
     supply: Supply,
     context: Context,
@@ -407,15 +426,15 @@ async def _report_all(
     """
     events: list[Event] = []
 
-    async def report(scaling: _Scaling) -> None:
-        reference = scaling.scaled.observation.reference
-        if scaling.is_refused or not context.world.is_newest(reference):
+    async def report(server_step: _ServerStep) -> None:
+        reference = server_step.scaled.observation.reference
+        if server_step.is_refused or not context.world.is_newest(reference):
             return
-        event = await _report(scaling, steps, supply, context)
+        event = await _report(server_step, steps, supply, context)
         if event is not None:
             events.append(event)
 
-    await write_each(scalings, report)
+    await write_each(server_steps, report)
     in_motion = sum(progress.state.is_in_motion for progress in steps.progress.values())
     if max(len(events), in_motion) > EVENTS:  # a plan arrives a few Servers at a time
         events = [event for event in events if event.type == "Warning"][:EVENTS]
@@ -423,13 +442,13 @@ async def _report_all(
 
 
 async def _report(
-    scaling: _Scaling, steps: ReplicaSteps, supply: Supply, context: Context
+    server_step: _ServerStep, steps: ReplicaSteps, supply: Supply, context: Context
 ) -> Event | None:
     """Write the current allocation and the condition of a Server, where they differ.
 
     Returns the event that the condition has another reason, if it has.
     """
-    scaled, before = scaling.scaled, scaling.scaled.condition
+    scaled, before = server_step.scaled, server_step.scaled.condition
     reference, generation = scaled.observation.reference, scaled.observation.generation
     placed = scaled.placed(cold_replicas(scaled.server, scaled.ready_since, context.now()))
     costs, server = supply.unit_costs(scaled.server.spec.model), scaled.server
@@ -441,10 +460,10 @@ async def _report(
         context.world.written(written)
         reference = Reference.of(SERVER, written)
         generation = written["metadata"]["generation"]
-    verdict = _verdict(scaling, steps)
+    verdict = _verdict(server_step, steps)
     actuated = condition(scaled.observation.status, verdict, generation, context.now())
     newest = lead_times(server, scaled.start_seconds)
-    known = newest, scaled.recorded(context.memory.known), scaling.reductions
+    known = newest, scaled.recorded(context.memory.known), server_step.reductions
     status = server.status
     if actuated is None and known == (status.lead_times, status.workloads, status.reductions):
         return None
@@ -461,9 +480,9 @@ async def _report(
     )
 
 
-def _verdict(scaling: _Scaling, steps: ReplicaSteps) -> Verdict | None:
+def _verdict(server_step: _ServerStep, steps: ReplicaSteps) -> Verdict | None:
     """Return what to say of a Server; None leaves its condition as it is."""
-    scaled, targets = scaling.scaled, scaling.targets
+    scaled, targets = server_step.scaled, server_step.targets
     if not scaled.is_known:
         return None
     verdict = scaled.obstacle
@@ -479,7 +498,7 @@ def _verdict(scaling: _Scaling, steps: ReplicaSteps) -> Verdict | None:
             scaled.troubles,
             scaled.condition,
             gives_up=gives_up,
-            next_reduction=scaling.next_reduction,
+            next_reduction=server_step.next_reduction,
         )
         if verdict.holds is not True and scaled.failure:
             verdict = refusal("ModelBoosterFailed", f"{scaled.failure}; {verdict.message}")

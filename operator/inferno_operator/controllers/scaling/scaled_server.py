@@ -26,6 +26,7 @@ from inferno_operator.controllers.scaling.status import (
     FOREIGN_WRITER,
     RECHECK,
     left_behind,
+    left_unknown,
     no_part,
     no_workload,
     pod_troubles,
@@ -341,7 +342,9 @@ class ScaledServer:
             for item in self.found
             if item.part
         )
-        return kept + left_behind({item.workload: item.replicas for item in self.left})
+        unknown = {i.workload: i.problem.message for i in self.left if i.problem and i.is_unknown}
+        known = {i.workload: i.replicas for i in self.left if i.workload not in unknown}
+        return kept + left_behind(known) + left_unknown(unknown)
 
     @property
     def fight(self) -> ForeignWriter | None:
@@ -356,12 +359,12 @@ class ScaledServer:
     @cached_property
     def foreign(self) -> ForeignWriter | None:
         """Another writer of a number of replicas that is not the wanted one."""
-        writers = (
-            item.foreign
-            for item in self.found
-            if item.replicas != self.replicas.get(item.workload.place, 0)
-        )
-        return next(filter(None, writers), None)
+        return next((item.foreign for item in self.found if self.is_disputed(item)), None)
+
+    def is_disputed(self, item: ObservedWorkload) -> bool:
+        """Whether another writer has set a number that is not the wanted one."""
+        is_wanted = item.replicas == self.replicas.get(item.workload.place, 0)
+        return item.foreign is not None and not is_wanted
 
     def changed(self, now: datetime) -> datetime | None:
         """When something last changed: a pod, or the decision.
@@ -436,6 +439,8 @@ def due_after(
     if left := pause_left(scaled, now):
         return left.total_seconds()
     looks = [(end - now).total_seconds() + SETTLED for end in window_ends if end > now]
+    if any(item.problem for item in scaled.left):
+        looks.append(RECHECK.total_seconds())
     if scaled.fight is not None and scaled.fight.until is not None:
         looks.append((scaled.fight.until - now).total_seconds())
     if not targets.is_overdue and targets.in_flight:

@@ -316,6 +316,15 @@ def left_behind(replicas: Mapping[Workload, int]) -> str:
     )
 
 
+def left_unknown(problems: Mapping[Workload, str]) -> str:
+    """Return which workloads a Server names no more may have replicas, and why nobody knows."""
+    return "".join(
+        f"; the replicas of {workload.kind} {workload.name!r}, which is not in spec.workloads any"
+        f" more, are not known: {problem}"
+        for workload, problem in problems.items()
+    )
+
+
 _GIVEN_UP = "pods found no node and were given up: "
 _AGAIN = "; the operator tries again"
 _UNSCHEDULABLE = re.compile("Unschedulable, ([^;]*)")

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 
 from inferno_operator.controllers.scaling.booster_workloads import SERVER
 from inferno_operator.controllers.scaling.decision import OPTIMIZER, is_change_of_mode
@@ -16,7 +15,7 @@ from inferno_operator.resources.pods import PodIndex
 from inferno_operator.runtime.cache import ObjectDifference, version_of
 from inferno_operator.runtime.informer import Area
 from inferno_operator.runtime.informers import Informers, Subscription
-from inferno_operator.runtime.ports import Cluster, GoneError, Scale, UnscaledError
+from inferno_operator.runtime.ports import Cluster, GoneError, RejectedError, Scale, UnscaledError
 from inferno_optimizer.errors import InfernoError
 
 CONCURRENT_READS = 16
@@ -110,22 +109,37 @@ class WorkloadObjects:
         """Whether a namespace may have objects that no Server refers to any more."""
         return namespace in self._unreferenced
 
-    def released(self, namespace: str) -> None:
-        """Take note that no object is left in a namespace that no Server refers to."""
+    def begins_release(self, namespace: str) -> None:
+        """Take note that a release begins: what Servers give up from now on needs another one."""
         self._unreferenced.discard(namespace)
 
-    async def read_scales(self, places: Iterable[Place]) -> None:
-        """Read the scale subresources of the objects that changed, several at once."""
+    def must_release(self, namespace: str) -> None:
+        """Take note that a namespace has objects that no Server refers to any more."""
+        self._unreferenced.add(namespace)
+
+    async def read_scales(self, places: Iterable[Place]) -> Mapping[Place, RejectedError]:
+        """Read the scale subresources of the objects that changed, several at once.
+
+        Returns why the API server shows some of them to nobody, or not to this operator.
+        """
         limit = asyncio.Semaphore(CONCURRENT_READS)
+        rejected: dict[Place, RejectedError] = {}
 
         async def read(place: Place) -> None:
             async with limit:
                 self.forget(place)
-                with suppress(GoneError):
-                    if (scale := await self._read_scale(place)) is not None:
-                        self._scales[place] = scale
+                try:
+                    scale = await self._read_scale(place)
+                except GoneError:
+                    return
+                except RejectedError as error:
+                    rejected[place] = error
+                    return
+                if scale is not None:
+                    self._scales[place] = scale
 
         await asyncio.gather(*map(read, filter(self._is_outdated, places)))
+        return rejected
 
     async def _read_scale(self, place: Place) -> Scale | None:
         """Return the scale subresource of an object, or a role.

@@ -1,7 +1,7 @@
 """Decisions reach ModelBoosters in a cluster in memory: moves, disputes, and what is released."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,11 +13,13 @@ from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.controllers.scaling.booster_bounds import owns
 from inferno_operator.controllers.scaling.reconcile import Context, reconcile
 from inferno_operator.controllers.scaling.world import WorkloadObjects
+from inferno_operator.resources import Server
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.dialects import KTHENA
-from inferno_operator.resources.objects import POD, Key, Kind
+from inferno_operator.resources.objects import POD, Key, Kind, Reference, kind_of
 from inferno_operator.runtime.informers import Informers
-from inferno_operator.runtime.ports import FieldManager
+from inferno_operator.runtime.ports import FieldManager, RejectedError
+from inferno_operator.runtime.work_queue import ReconcileResult
 from tests.examples import several
 from tests.fakes import FakeCluster
 from tests.unit.operator import objects
@@ -33,7 +35,24 @@ TURNS = 30
 
 
 class MergingCluster(FakeCluster):
-    """Merges an apply into the fields of a spec, and into the items of lists with names."""
+    """Merges an apply into the fields of a spec, and into the items of lists with names.
+
+    `unreleasable` are names of objects that refuse to be released, and `meanwhile` happens once,
+    before the next release is answered.
+    """
+
+    unreleasable: Collection[str] = ()
+    meanwhile: Callable[[], None] | None = None
+
+    async def set_managers(self, reference: Reference, entries: Sequence[Any]) -> None:
+        """Replace the `managedFields` of an object, unless it refuses that."""
+        if self.meanwhile is not None:
+            happens, self.meanwhile = self.meanwhile, None
+            happens()
+            await seen()
+        if reference.key.name in self.unreleasable:
+            raise RejectedError(f"{reference}: the webhook does not answer")
+        await super().set_managers(reference, entries)
 
     @staticmethod
     def _set_spec(stored: Manifest, manifest: Mapping[str, Any]) -> None:
@@ -71,6 +90,7 @@ class Scene:
         self.add(KTHENA.booster, "m", {"backends": backends})
         for name in ("m-a", "m-b"):
             self.add(KTHENA.serving, name, {"replicas": 0})
+        self.result = ReconcileResult.SETTLED
         self._watch: asyncio.Task[None] | None = None
         self.restart()
 
@@ -130,7 +150,7 @@ class Scene:
             served = (k for k in KTHENA.scalers if k.kind not in self.cluster.unserved)
             world.watch([POD, KTHENA.booster, KTHENA.serving, *served])
         await seen()
-        await reconcile("default", self.context)
+        self.result = await reconcile("default", self.context)
         await seen()
         told: Manifest = next(
             c for c in self.server["status"]["conditions"] if c["type"] == "Actuated"
@@ -204,6 +224,10 @@ class Scene:
     def overwrite(self, name: str, replicas: int) -> None:
         """Set the number of a serving as the controller of boosters does."""
         self._put(KTHENA.serving, name, {"replicas": replicas}, "kthena")
+
+    def set_by_hand(self, kind: Kind, name: str, spec: Manifest) -> None:
+        """Change an object as a person does."""
+        self._put(kind, name, spec, "kubectl")
 
     def _put(self, kind: Kind, name: str, spec: Manifest, manager: str = "") -> None:
         """Change an object; a manager that is named owns all fields from then on."""
@@ -373,6 +397,73 @@ async def test_a_writer_who_asks_for_more_is_left_alone_for_five_minutes_and_nam
     assert (told["reason"], meanwhile) == ("ForeignWriter", 6)
     assert "field manager 'kthena' changed the number of replicas" in told["message"]
     assert scene.replicas()["m-a"] == 4
+
+
+async def test_bounds_that_another_writer_raises_are_left_alone_for_five_minutes() -> None:
+    scene = Scene()
+    await scene.settle(A=2)
+    by_hand = [{"name": "a", "minReplicas": 4, "maxReplicas": 8}, scene.backends()[1]]
+    scene.set_by_hand(KTHENA.booster, "m", {"backends": by_hand})
+
+    scene.run_all()
+    told = await scene.actuate(after=SECOND)
+    await scene.actuate(after=4 * MINUTE)
+    meanwhile = scene.backends()
+    await scene.actuate(after=MINUTE)
+    await scene.actuate(after=SECOND)
+
+    assert (told["reason"], meanwhile) == ("ForeignWriter", by_hand)
+    assert bounds_of(scene.backends()) == [(2, 2), (0, 1)]
+
+
+@pytest.mark.parametrize("target", ["ModelBooster", "Binding"])
+async def test_what_is_set_back_beside_bounds_of_another_writer_leaves_those(target: str) -> None:
+    """Both stand in one object; of a policy with several targets a write owns all of them."""
+    scene = Scene(target=target)
+    params = [scaled(name)["homogeneousTarget"] for name in ("m-a", "m-b")]
+    scene.add(KTHENA.policy, "m", {"heterogeneousTarget": {"params": params}})
+
+    def numbers() -> list[Manifest]:
+        if target == "ModelBooster":
+            return scene.backends()
+        found: list[Manifest] = scene.stored(KTHENA.policy, "m")["spec"]["heterogeneousTarget"][
+            "params"
+        ]
+        return found
+
+    async def turn(after: timedelta = SECOND) -> Manifest:
+        told = await scene.actuate(after=after)
+        for name, number in zip(("m-a", "m-b"), numbers(), strict=True):
+            scene.overwrite(name, number["minReplicas"])
+            scene.run(name, number["minReplicas"])
+        return told
+
+    scene.decide(A=2, B=2)
+    for _ in range(4):
+        await turn()
+    assert bounds_of(numbers()) == [(2, 2), (2, 2)]
+    by_hand = [
+        {**each, "minReplicas": least, "maxReplicas": most}
+        for each, (least, most) in zip(numbers(), [(4, 8), (0, 1)], strict=True)
+    ]
+    if target == "ModelBooster":
+        scene.set_by_hand(KTHENA.booster, "m", {"backends": by_hand})
+    else:
+        spec = {"heterogeneousTarget": {"params": by_hand}}
+        scene.set_by_hand(KTHENA.policy, "m", spec)
+
+    told = [await turn() for _ in range(3)]
+    meanwhile = bounds_of(numbers())
+    for _ in range(3):
+        await turn(after=5 * MINUTE)
+
+    assert [each["reason"] for each in told] == ["ForeignWriter"] * 3
+    assert meanwhile == [(4, 8), (2, 2)]
+    assert bounds_of(numbers()) == [(2, 2), (2, 2)]
+
+
+def bounds_of(numbers: list[Manifest]) -> list[tuple[int, int]]:
+    return [(each["minReplicas"], each["maxReplicas"]) for each in numbers]
 
 
 async def test_a_decision_that_the_other_writer_agrees_with_is_taken_at_once() -> None:
@@ -736,15 +827,77 @@ async def test_what_deleted_servers_owned_is_released_at_the_start() -> None:
 async def test_a_server_that_gives_up_its_booster_leaves_the_numbers_and_says_so() -> None:
     scene = Scene()
     await scene.settle(A=2)
-    stored = scene.server
-    spec = {name: value for name, value in stored["spec"].items() if name != "modelBooster"}
-    scene.cluster.add({**stored, "spec": spec})
+    give_up_booster(scene)
 
     told = await scene.actuate()
 
     assert told["reason"] == "Released"
     assert not owns(scene.stored(KTHENA.booster, "m"))
     assert [backend["minReplicas"] for backend in scene.backends()] == [2, 0]
+
+
+def give_up_booster(scene: Scene) -> None:
+    stored = scene.server
+    spec = {name: value for name, value in stored["spec"].items() if name != "modelBooster"}
+    scene.cluster.add({**stored, "spec": spec})
+
+
+async def test_a_booster_that_refuses_to_be_released_stops_nobody_and_is_tried_again() -> None:
+    scene = Scene()
+    for name in ("gone", "gone-too"):
+        spec = {"backend": {"name": "a", "replicas": 1}}
+        scene.add(KTHENA.booster, name, spec, FieldManager.ACTUATION)
+    refers = {"name": "gone", "backends": [{"name": "a", "accelerator": "B"}]}
+    scene.cluster.add(objects.server("T", spec={"modelBooster": refers}))
+    await scene.actuate()
+    scene.cluster.remove(kind_of(Server), Key("default", "t"))
+    scene.cluster.unreleasable = {"gone"}
+    scene.decide(A=2)
+
+    await scene.actuate()
+    refused = scene.result
+    assert owns(scene.stored(KTHENA.booster, "gone"))
+    assert not owns(scene.stored(KTHENA.booster, "gone-too"))
+    assert [backend["minReplicas"] for backend in scene.backends()] == [2, 0]
+
+    scene.cluster.unreleasable = set()
+    await scene.actuate()
+    assert [refused.failed, scene.result.failed] == [True, False]
+    assert not owns(scene.stored(KTHENA.booster, "gone"))
+
+
+async def test_a_booster_is_not_said_to_be_released_before_it_is() -> None:
+    scene = Scene()
+    await scene.settle(A=2)
+    give_up_booster(scene)
+    scene.cluster.unreleasable = {"m"}
+    before = await scene.actuate()
+    scene.cluster.unreleasable = set()
+
+    after = await scene.actuate()
+
+    assert before["reason"] != "Released"
+    assert after["reason"] == "Released"
+    assert not owns(scene.stored(KTHENA.booster, "m"))
+
+
+async def test_a_booster_that_is_given_up_during_a_release_is_released_after_it() -> None:
+    scene = Scene()
+    await scene.settle(A=2)
+    spec = {"backend": {"name": "a", "replicas": 1}}
+    scene.add(KTHENA.booster, "gone", spec, FieldManager.ACTUATION)
+    refers = {"name": "gone", "backends": [{"name": "a", "accelerator": "B"}]}
+    scene.cluster.add(objects.server("T", spec={"modelBooster": refers}))
+    await scene.actuate()
+    scene.cluster.remove(kind_of(Server), Key("default", "t"))
+    scene.cluster.meanwhile = lambda: give_up_booster(scene)
+
+    await scene.actuate()
+    told = await scene.actuate()
+
+    assert not owns(scene.stored(KTHENA.booster, "gone"))
+    assert not owns(scene.stored(KTHENA.booster, "m"))
+    assert told["reason"] == "Released"
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["one operator", "restarted"])

@@ -16,6 +16,7 @@ from inferno_operator.controllers.scaling.scaled_server import Supply
 from inferno_operator.controllers.scaling.world import WorkloadObjects
 from inferno_operator.resources import Optimizer
 from inferno_operator.resources.conditions import ALLOCATED
+from inferno_operator.resources.dialects import KTHENA
 from inferno_operator.resources.objects import EVENTS, POD, Key, Kind, kind_of
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import RejectedError, Scale, Served, StaleError
@@ -783,6 +784,66 @@ async def test_a_kind_without_a_scale_is_refused_with_what_to_name_instead(
         await scene.until(lambda: scene.reason() == "NoScale")
 
     assert told in scene.condition()["message"]
+
+
+class UnreadableCluster(FakeCluster):
+    """Refuses to show the scale subresources of some kinds: the operator has no right to them."""
+
+    unreadable: frozenset[str] = frozenset()
+
+    async def scale(self, kind: Kind, key: Key) -> Scale:
+        """Return the scale subresource, if that is allowed."""
+        if kind.kind in self.unreadable:
+            raise RejectedError(f"{kind.plural}/scale is forbidden")
+        return await super().scale(kind, key)
+
+
+def no_right_to(kind: Kind) -> UnreadableCluster:
+    """A cluster in which the numbers of a kind cannot be read."""
+    cluster = UnreadableCluster()
+    cluster.unreadable = frozenset({kind.kind})
+    cluster.workloads.append(Served(kind, is_scalable=True))
+    return cluster
+
+
+async def test_a_number_that_may_not_be_read_stops_only_the_server_that_names_it() -> None:
+    kind = Kind("example.com", "EngineSet", "enginesets", "v1")
+    cluster = no_right_to(kind)
+    scene = Scene(cluster=cluster)
+    cluster.add(engine_set("EngineSet"))
+    scene.add("S", workload("A", "e", apiVersion="example.com/v1", kind="EngineSet"))
+    scene.decide("S", A=2)
+    scene.add("T", workload("B", "t"))
+    scene.deploy("t")
+    scene.decide("T", B=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason("t") == "Actuated")
+        await scene.until(lambda: scene.reason() == "Rejected")
+        cluster.unreadable = frozenset()
+        await scene.until(lambda: scene.reason() not in ("Rejected", ""))
+
+    assert scene.replicas("t") == 2
+
+
+async def test_a_serving_that_was_of_a_booster_stops_nothing_if_its_number_may_not_be_read() -> (
+    None
+):
+    scene = Scene(cluster=no_right_to(KTHENA.serving))
+    header = {"apiVersion": KTHENA.serving.api_version, "kind": KTHENA.serving.kind}
+    scene.cluster.add({**header, "metadata": {"name": "m-b"}, "spec": {"replicas": 1}})
+    scene.add("S", workload("A", "a"))
+    recorded = {**header, "name": "m-b", "accelerator": "B"}
+    scene.cluster.add({**scene.server(), "status": {"workloads": [recorded]}})
+    scene.deploy("a")
+    scene.decide("S", A=2)
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+
+    assert scene.replicas("a") == 2
+    told = "the replicas of ModelServing 'm-b', which is not in spec.workloads any more, are not"
+    assert f"{told} known: modelservings/scale is forbidden" in scene.condition()["message"]
 
 
 def engine_set(kind: str, created: float = -600, **spec: object) -> Manifest:
