@@ -185,15 +185,7 @@ def test_the_operators_writes_do_not_reach_it(
     fleet: Scene, admission: Admission, operator: StartOperator
 ) -> None:
     plane, namespace = fleet.control_plane, fleet.namespace
-    account, binding = f"{namespace}:inferno-operator", f"operator-{namespace}"
-    plane.kubectl("create", "serviceaccount", "inferno-operator", "--namespace", namespace)
-    plane.kubectl(
-        *("create", "clusterrolebinding", binding),
-        *("--clusterrole=cluster-admin", f"--serviceaccount={account}"),
-    )
-    kubeconfig = plane.service_account_kubeconfig(namespace, "inferno-operator")
-    user = f"system:serviceaccount:{account}"
-    with webhook(plane, namespace, admission.port, admission.authority, user):
+    with webhook(plane, namespace, admission.port, admission.authority):
         right = objects.server("S", spec={"class": "Gold", "model": "granite-13b"})
         before = asked(plane)
         wait_until(
@@ -203,14 +195,36 @@ def test_the_operators_writes_do_not_reach_it(
         )
         before = asked(plane)
 
-        operator(kubeconfig=kubeconfig)
+        operator()
         assert asked(plane) == before
         fleet.request("inferno")
         fleet.wait_until_done("inferno")
 
         assert "desiredAlloc" in fleet.servers()["s"]["spec"]
         assert asked(plane) == before + 1  # our request
-    plane.kubectl("delete", "clusterrolebinding", binding)
+
+
+@pytest.mark.parametrize("verb", ["apply", "create", "patch", "replace"])
+def test_who_writes_is_known_by_the_field_manager(asking: Scene, verb: str) -> None:
+    plane, namespace = asking.control_plane, asking.namespace
+    (optimizer,) = plane.items("optimizers", namespace)
+    optimizer["metadata"] = {"name": "new" if verb == "create" else "inferno"}
+    options = {
+        "apply": ("--server-side", "--force-conflicts", "--filename=-"),
+        "create": ("--filename=-",),
+        "patch": ("optimizers", "inferno", "--type=merge", '--patch={"spec": {"capped": true}}'),
+        "replace": ("--filename=-",),
+    }[verb]
+    command = (verb, "--dry-run=server", "--namespace", namespace, *options)
+
+    def is_asked(*manager: str) -> bool:
+        before = asked(plane)
+        plane.kubectl(*command, *manager, input=json.dumps(optimizer))
+        return asked(plane) != before
+
+    assert not any(is_asked(f"--field-manager={own}") for own in ("inferno-operator", "inferno-x"))
+    assert all(is_asked(f"--field-manager={other}") for other in ("kubectl-inferno", "inferno"))
+    assert is_asked()
 
 
 @pytest.mark.parametrize("status", [404, 410, *extended(403)])

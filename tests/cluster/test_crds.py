@@ -363,6 +363,20 @@ def test_the_accelerators_of_a_replica_do_not_change(
     assert f"accCount does not change, {NEW_ACCELERATOR}" in said
 
 
+@pytest.mark.parametrize(("before", "after"), [(0, 1), (-1, 1), (1, 0)])
+def test_a_number_that_counts_as_one_may_be_corrected_to_one(
+    control_plane: ControlPlane, namespace: str, before: int, after: int
+) -> None:
+    model = {"name": "M", "data": [{**ON_A, "accCount": before}]}
+    create(control_plane, namespace, manifest("Model", "x", spec=model))
+
+    for count in (2, after):
+        data = [{**ON_A, "accCount": count}]
+        said = refusal(control_plane, namespace, "models", {"data": data})
+
+        assert bool(said) == (count == 2)
+
+
 @pytest.mark.parametrize(
     "data",
     [

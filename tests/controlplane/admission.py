@@ -24,8 +24,6 @@ from tests.unit.operator.objects import kind_of
 
 Manifest = dict[str, Any]
 WEBHOOK = ROOT / "manifests" / "kustomize" / "components" / "admission" / "webhook.yaml"
-OPERATOR = "system:serviceaccount:inferno-system:inferno-operator"
-"""The user whose writes are left out."""
 
 
 @dataclass(frozen=True)
@@ -124,11 +122,9 @@ class Admission:
 
 
 @contextmanager
-def webhook(
-    plane: Client, namespace: str, port: int, authority: Path, operator: str = OPERATOR
-) -> Iterator[None]:
+def webhook(plane: Client, namespace: str, port: int, authority: Path) -> Iterator[None]:
     """Let the API server ask at a port of loopback about the objects of a namespace."""
-    manifest = yaml.safe_load(WEBHOOK.read_text().replace(OPERATOR, operator))
+    manifest = yaml.safe_load(WEBHOOK.read_text())
     manifest["metadata"]["name"] = name = f"admission-{namespace}"
     (hook,) = manifest["webhooks"]
     bundle = base64.b64encode(authority.read_bytes()).decode()

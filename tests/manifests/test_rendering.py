@@ -247,6 +247,7 @@ def test_the_chart_has_every_definition() -> None:
         ("console.origin=http://inferno.example.com", "/console/origin"),
         ("console.secret=own", "'secret' not allowed"),
         ("admission.enabled=perhaps", "/admission/enabled"),
+        ("admission.enabled=true,namespaced=true", "admission.enabled: it reads all namespaces"),
         ("console.tlsSecret=3", "/console/tlsSecret"),
         ("prometheus.url=prometheus:9090", "/prometheus/url"),
         ("prometheus.url=http://user:password@prometheus", "/prometheus/url"),

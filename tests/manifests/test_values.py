@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+from inferno_operator.runtime.ports import FieldManager
 from inferno_operator.settings import Settings
 from tests.deployment.rendering import (
     CHART,
@@ -695,24 +696,29 @@ def test_the_api_server_asks_where_cert_manager_is_unless_a_value_says_otherwise
     assert not is_asked(helm_template(helm))
     assert not is_asked(helm_template(helm, there, "--set=admission.enabled=false"))
     assert is_asked(helm_template(helm, "--set=admission.enabled=true"))
+    assert not is_asked(helm_template(helm, there, "--set=namespaced=true"))
 
 
 def test_the_api_server_waits_shortly_and_stores_objects_without_an_answer(
     rendered: Render,
 ) -> None:
-    manifests = rendered(
-        admission={"enabled": True}, namespaced=True, serviceAccount={"name": "planner"}
-    )
+    manifests = rendered(admission={"enabled": True})
     (hook,) = next(m for m in manifests if m["kind"] == "ValidatingWebhookConfiguration")[
         "webhooks"
     ]
-    (condition,) = hook["matchConditions"]
     found = (hook["failurePolicy"], hook["timeoutSeconds"], hook["sideEffects"])
-    selected = hook["namespaceSelector"]["matchLabels"]
 
     assert found == ("Ignore", 2, "None")
-    assert condition["expression"].endswith(f"'system:serviceaccount:{NAMESPACE}:planner'")
-    assert selected == {"kubernetes.io/metadata.name": NAMESPACE}
+
+
+def test_the_api_server_asks_about_the_writes_of_no_operator(rendered: Render) -> None:
+    manifests = rendered(admission={"enabled": True}, serviceAccount={"name": "planner"})
+    hook = next(m for m in manifests if m["kind"] == "ValidatingWebhookConfiguration")
+    (condition,) = hook["webhooks"][0]["matchConditions"]
+    (prefix,) = re.findall(r"fieldManager\.startsWith\('(.*)'\)", condition["expression"])
+
+    assert "planner" not in condition["expression"]
+    assert [name for name in FieldManager if not name.startswith(prefix)] == [FieldManager.KUBECTL]
 
 
 def test_the_process_that_is_asked_may_only_read(rendered: Render) -> None:

@@ -112,7 +112,7 @@ class PerformanceData(Part):
         ),
         Rule(
             "accCount does not change, as replicas run on these cards: make a new Accelerator",
-            "self.accCount == oldSelf.accCount",
+            "self.accCount == oldSelf.accCount || (self.accCount < 2 && oldSelf.accCount < 2)",
             lambda _: True,
         ),
     )

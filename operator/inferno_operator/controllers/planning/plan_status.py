@@ -80,8 +80,6 @@ STRANGER = (
 UNSCALED = "the operator scales none of these Servers"
 """Why a Plan is only written whose Servers name no workloads, or are published."""
 
-"""How many Servers a message names."""
-
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
