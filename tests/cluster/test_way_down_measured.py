@@ -88,7 +88,7 @@ def manifests_of(name: str, window_s: int) -> Iterator[Manifest]:
                 ]
                 yield deployment(*PREFILL)
         elif kind == "Optimizer":
-            spec["guard"]["window"] = window_s
+            spec["guard"] = {"window": window_s}
         yield manifest
 
 
