@@ -487,6 +487,10 @@ def test_bounds_in_bindings_follow(
     wait_until(bounds, lambda found: found == decided, "the bounds")
     actuated.wait_for("Moving", text="0 x A100 (2 wanted)")
 
+    def servings() -> list[Manifest]:
+        return actuated.scene.control_plane.items(SERVINGS, actuated.scene.namespace)
+
+    wait_until(servings, lambda found: len(found) == len(decided), "the ModelServings")
     actuated.patch(SERVINGS, "m-a100", {"spec": {"replicas": 2}})  # as its autoscaler would
     actuated.wait_for("Actuated", text="2 x A100")
     assert bounds() == decided
