@@ -14,6 +14,7 @@ import yaml
 
 from inferno_operator.cli.options.autoscalers import Access, Autoscaler, ScaledObjectOwner
 from inferno_operator.resources import Resource, Server, Workload
+from inferno_operator.resources.observation import only
 from inferno_operator.resources.serving_roles import serving_role
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import alternatives
@@ -92,7 +93,7 @@ def generated(
 
 def _selected(resources: Iterable[Resource], names: Sequence[str]) -> list[Server]:
     """The Servers of these names, or all that name workloads."""
-    servers = [resource for resource in resources if isinstance(resource, Server)]
+    servers = [*only(Server, resources)]
     if not names:
         with_workloads = [server for server in servers if server.spec.workloads]
         if not with_workloads:

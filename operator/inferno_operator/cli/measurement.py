@@ -19,6 +19,7 @@ from inferno_operator.engines.catalogue import MetricSources
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Measured, Model, Resource, Server, Target
 from inferno_operator.resources.objects import Key
+from inferno_operator.resources.observation import only
 from inferno_operator.runtime.prometheus import Prometheus, QueryResult, RefusedError, Sample
 from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
 
@@ -75,7 +76,7 @@ async def measure(
     UnavailableError
         Prometheus does not answer.
     """
-    servers = [r for r in resources if isinstance(r, Server) and r.spec.measure]
+    servers = [r for r in only(Server, resources) if r.spec.measure]
     if not servers:
         raise InputError("nothing to measure: no Server has spec.measure")
     async with connect(endpoint) as client:
@@ -88,7 +89,7 @@ async def measure(
     if recorder.asked and all(asked.problem for asked in recorder.asked):
         _raise(next(iter(results.values())).reading.refused, recorder.asked[0].problem)
     targets = targets_of(resources)
-    models = {r.spec.name: r for r in resources if isinstance(r, Model)}
+    models = {r.spec.name: r for r in only(Model, resources)}
     measurements = []
     for server in servers:
         result = results[_key(server)]

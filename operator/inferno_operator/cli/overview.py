@@ -27,7 +27,7 @@ from inferno_operator.resources import (
     Target,
 )
 from inferno_operator.resources.conditions import CORRECTED, COUNTED, READY, WARNINGS
-from inferno_operator.resources.observation import Observation, readable, still_running
+from inferno_operator.resources.observation import Observation, only, readable, still_running
 from inferno_optimizer.capacity import cards_of_servers
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Gain, Reason
@@ -161,7 +161,7 @@ def overview(observations: Sequence[Observation]) -> Overview:
     resources = readable(observations)
     targets = targets_of(resources)
     servers = [o for o in observations if o.kind is Server]
-    optimizers = [resource for resource in resources if isinstance(resource, Optimizer)]
+    optimizers = [*only(Optimizer, resources)]
     optimizers.sort(key=lambda optimizer: optimizer.metadata.name)
     counted = [r for r in resources if not (isinstance(r, Capacity) and r.is_uncounted)]
     loaded = [with_last_good(r) if isinstance(r, Server) else r for r in counted]
@@ -180,7 +180,7 @@ def overview(observations: Sequence[Observation]) -> Overview:
 
 def targets_of(resources: Iterable[Resource]) -> Targets:
     """Return the targets of the service classes among some objects."""
-    classes = [resource for resource in resources if isinstance(resource, ServiceClass)]
+    classes = [*only(ServiceClass, resources)]
     return {(c.spec.name, target.model): target for c in classes for target in c.spec.data}
 
 
@@ -291,7 +291,7 @@ def _latest_use(optimizers: Iterable[Optimizer]) -> Mapping[str, CapacityUse]:
 
 def _counted(resources: Iterable[Resource]) -> Mapping[str, CountedCards]:
     """Return the cards by type that are counted from nodes."""
-    capacities = [r for r in resources if isinstance(r, Capacity) and r.spec.from_nodes]
+    capacities = [r for r in only(Capacity, resources) if r.spec.from_nodes]
     return {cards.type: cards for capacity in capacities for cards in capacity.status.counted}
 
 

@@ -15,6 +15,7 @@ from inferno_operator.cli.options.durations import duration_of
 from inferno_operator.engines.catalogue import MetricSources
 from inferno_operator.engines.past import PastLoad, Span, Tell, loads_of
 from inferno_operator.resources import Resource, Server
+from inferno_operator.resources.observation import only
 from inferno_operator.runtime.prometheus import PrometheusPast
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.replay.trace import Trace, with_lengths
@@ -80,7 +81,7 @@ def read_past(
     RefusedError, UnavailableError
         Prometheus refuses a query, or does not answer.
     """
-    servers = [resource for resource in resources if isinstance(resource, Server)]
+    servers = [*only(Server, resources)]
     span = span_of(options.begin, options.end, options.step_s, datetime.now(UTC))
 
     async def read() -> tuple[dict[str, PastLoad], list[str]]:

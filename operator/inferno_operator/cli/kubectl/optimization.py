@@ -152,7 +152,7 @@ def explain(
     from inferno_operator.cli.tables.top import condition_parts
     from inferno_operator.cli.tables.what_if import remedy_parts
     from inferno_operator.resources import Model
-    from inferno_operator.resources.observation import readable
+    from inferno_operator.resources.observation import only, readable
     from inferno_optimizer.explain.options import explain, with_choice
     from inferno_optimizer.explain.remedies import remedies
     from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
@@ -162,7 +162,7 @@ def explain(
     chosen = choose_server(observations, namespace, server)
     name, conditions = chosen.spec.name, chosen.status.conditions
     objects = readable(observations)
-    models = [m for m in objects if isinstance(m, Model) and m.spec.name == chosen.spec.model]
+    models = [m for m in only(Model, objects) if m.spec.name == chosen.spec.model]
     measurements = [item for item in reported(objects) if item.server is chosen]
     with working("looking for what would serve it"):
         outcome = decide(observations, namespace, optimizer, time_limit=time_limit)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from inferno_operator.cli.offline.documents import Document
 from inferno_operator.cli.offline.doubts import doubts, doubts_of_data, place_of, refused_names
 from inferno_operator.cli.offline.manifests import count_others, read_documents
+from inferno_operator.resources.observation import only
 from inferno_optimizer.errors import InputError, InvalidObjectsError, UnsupportedError
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Reason
@@ -168,7 +169,7 @@ def measures_of(documents: "Sequence[Document]") -> "dict[str, Measure]":
 
     if any(is_system(document.content) for document in documents):
         return {}
-    servers = (r for r in resources_of(documents, _ignore) if isinstance(r, Server))
+    servers = only(Server, resources_of(documents, _ignore))
     return {s.spec.name: s.spec.measure for s in servers if s.spec.measure}
 
 

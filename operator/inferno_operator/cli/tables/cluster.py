@@ -15,7 +15,7 @@ from inferno_operator.resources import (
     Server,
     ServerAllocation,
 )
-from inferno_operator.resources.observation import Observation, readable
+from inferno_operator.resources.observation import Observation, only, readable
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import band_of
 
@@ -37,7 +37,7 @@ def with_current(server: Server, current: ServerAllocation | None) -> Server:
 def labels_of(observations: Sequence[Observation]) -> Labels:
     """Return the labels by the objects of a namespace."""
     catalogue = catalogue_of(observations)
-    servers = (r for r in readable(observations) if isinstance(r, Server))
+    servers = only(Server, readable(observations))
     models = {server.metadata.name: server.spec.model for server in servers}
     return lambda server: partial(catalogue.label, models.get(server, ""))
 

@@ -216,20 +216,16 @@ class OptimizationController:
 
     def plan_now(self, namespace: str) -> None:
         """Optimize a namespace that is optimized regularly, without waiting for the interval."""
-        for observation in self._objects.observations(OPTIMIZER, namespace):
-            resource, key = observation.resource, observation.reference.key
-            if isinstance(resource, Optimizer) and resource.spec.interval is not None:
-                self._context.memories[namespace].urgent.add(key.name)
-                self.queue.add(Work(key))
+        for observation in self._find_regular(namespace):
+            key = observation.reference.key
+            self._context.memories[namespace].urgent.add(key.name)
+            self.queue.add(Work(key))
 
     def wake(self, namespace: str) -> None:
         """Give Servers that are wanted a replica, beside the optimization that runs; then plan."""
-        optimizers = [*of_kind(self._objects.observations(OPTIMIZER, namespace), Optimizer)]
+        optimizers = self._find_regular(namespace)
         for observation in optimizers:
-            resource = observation.resource
-            if resource is None or rival(observation, optimizers) is not None:
-                continue
-            if resource.spec.interval is not None:
+            if rival(observation, optimizers) is None:
                 self.queue.add(Work(observation.reference.key, wakes=True))
         self.plan_now(namespace)
 
@@ -254,6 +250,11 @@ class OptimizationController:
                 await release(objects, self._cluster)
         except (InfernoError, TimeoutError) as error:
             logger.warning("some objects keep their finalizer until the next start: %s", error)
+
+    def _find_regular(self, namespace: str) -> list[Observation[Optimizer]]:
+        """Return the Optimizers of a namespace that optimize at an interval."""
+        observations = of_kind(self._objects.observations(OPTIMIZER, namespace), Optimizer)
+        return [o for o in observations if o.resource and o.resource.spec.interval is not None]
 
     async def _do(self, work: Work) -> ReconcileResult:
         return await (wake if work.wakes else reconcile)(work.key, self._context)

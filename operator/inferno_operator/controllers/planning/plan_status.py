@@ -57,9 +57,8 @@ def _beyond(guard: Guard, totals: PlanTotals) -> Iterator[str]:
         )
     emptied = totals.reduction.emptied if totals.reduction else ()
     if emptied and guard.way_down.share < 1:
-        named = ", ".join(emptied[:NAMED]) + ", ..." * (len(emptied) > NAMED)
         yield (
-            f"{named} would lose the last replica under load,"
+            f"{_named(emptied)} would lose the last replica under load,"
             f" spec.guard.maxDecreasePercent is {100 * guard.way_down.share:g}"
         )
 

@@ -35,7 +35,7 @@ from inferno_operator.controllers.planning.waking import (
     is_asleep,
     without_room,
 )
-from inferno_operator.resources import Optimizer, OptimizerStatus, Resource, Server
+from inferno_operator.resources import Optimizer, OptimizerStatus, Server
 from inferno_operator.resources.objects import Key, Reference
 from inferno_operator.resources.observation import Observation, observe, readable, still_running
 from inferno_operator.runtime.finalizers import DefinitionTerminatingError, release
@@ -43,7 +43,6 @@ from inferno_operator.runtime.ports import Cluster, FieldManager, GoneError, Sta
 from inferno_operator.runtime.updates import Writer
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError
-from inferno_optimizer.placement import Node
 from inferno_optimizer.surplus import keep_roles, with_surplus
 from inferno_optimizer.system import System
 
@@ -168,11 +167,8 @@ async def _optimize(
 
     Decisions that wait for approval are not written; they are in the Plan that is recorded.
     """
-    key, writer, memory = (
-        observation.reference.key,
-        context.writer,
-        context.memories[observation.reference.key.namespace],
-    )
+    key, writer = observation.reference.key, context.writer
+    memory = context.memories[key.namespace]
     context.observer.started(key)
     if step.is_requested:  # an optimization at an interval is only reported when it is done
         observation = await _write_status(observation, step.update, writer)
@@ -181,7 +177,8 @@ async def _optimize(
     typed = await context.source.objects(key.namespace)
     objects = await context.loads.with_loads(typed)
     resources = readable(objects)
-    memory.observe(calm_servers(resources), context.steady())
+    servers = calm_servers(resources)
+    memory.observe(servers, context.steady())
     snapshot = take_snapshot(
         Inputs(
             [*resources, *still_running(objects)],
@@ -193,13 +190,14 @@ async def _optimize(
         )
     )
 
-    placed = await _solve(snapshot.system, nodes, resources, memory, context)
+    where = Nodes(nodes, spanning(resources))
+    placed = await _solve(snapshot.system, where, servers, memory, context)
     solution = placed.solution
 
     async with context.writes[key.namespace]:  # from here, nobody else decides for the namespace
         _must_be_same(observation, observe(Optimizer, await context.cluster.get(OPTIMIZER, key)))
         lately = memory.written_lately(context.steady())
-        moved = memory.find_moves(calm_servers(resources), solution, context.steady())
+        moved = memory.find_moves(servers, solution, context.steady())
         updates = plan_updates(objects, snapshot, solution, lately, moved)
         objects, woken = await _read_woken(objects, memory, context)
         waiting = woken
@@ -226,13 +224,12 @@ async def _optimize(
 
 async def _solve(
     system: System,
-    nodes: Sequence[Node],
-    resources: Sequence[Resource],
+    where: Nodes,
+    servers: Sequence[Server],
     memory: Memory,
     context: Context,
 ) -> Placed:
     """Solve; measured Servers keep replicas until fewer have been enough for some time."""
-    servers, where = calm_servers(resources), Nodes(nodes, spanning(resources))
     placed = await solve_on_nodes(system, where, context.optimizer)
     memory.note_plan(servers, placed.solution, context.steady())
     calm = with_surplus(system, placed.solution, memory.fewest_replicas(servers))

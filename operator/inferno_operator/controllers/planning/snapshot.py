@@ -79,10 +79,10 @@ class Inputs:
         The time, for which Servers may ask for more; None: nothing runs that is to be kept.
     """
 
-    resources: Iterable[Resource]
+    resources: Sequence[Resource]
     optimizer: Optimizer | None = None
     time_limit: float = 30.0
-    typed: Iterable[Resource] = ()
+    typed: Sequence[Resource] = ()
     memory: Memory | None = None
     now: datetime | None = None
 
@@ -149,7 +149,7 @@ def build_system(
     resources: Iterable[Resource], optimizer: Optimizer | None = None, time_limit: float = 30.0
 ) -> Snapshot:
     """Return the snapshot of objects alone, whatever ran and was planned before."""
-    return take_snapshot(Inputs(resources, optimizer, time_limit))
+    return take_snapshot(Inputs([*resources], optimizer, time_limit))
 
 
 def leave_out_duplicates(snapshot: Snapshot) -> Snapshot:
@@ -203,11 +203,14 @@ def convert(snapshot: Snapshot) -> Snapshot:
 
 def hold_cards(snapshot: Snapshot) -> Snapshot:
     """Take the cards of Servers that were left out from those that are given to others."""
+    excluded = [*only(Server, (resource for resource, _ in snapshot.excluded))]
+    if not excluded:
+        return snapshot
     system, shared = snapshot.system, _shared_workloads(snapshot)
     catalogue = Catalogue(system)
     left_out = [
         convert_server(without_shared(server, shared.get(id(server), {})), catalogue)
-        for server in only(Server, (resource for resource, _ in snapshot.excluded))
+        for server in excluded
     ]
     system = replace(
         system,

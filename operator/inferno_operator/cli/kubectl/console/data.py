@@ -18,7 +18,7 @@ from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.resources import Optimizer, Resource, Server
 from inferno_operator.resources.conditions import OPTIMIZED
 from inferno_operator.resources.measurement import USABLE, Quality
-from inferno_operator.resources.observation import Observation, readable
+from inferno_operator.resources.observation import Observation, only, readable
 from inferno_operator.runtime.leader_election import Lease
 
 LATE = 3.0
@@ -102,7 +102,7 @@ def _health(
 ) -> TextTable:
     """Whether Prometheus answers, plans are made, and an operator leads."""
     rows = [_prometheus([item for item in measurements if item.server.spec.measure], now)]
-    rows += [_planning(r, now) for r in resources if isinstance(r, Optimizer)]
+    rows += [_planning(r, now) for r in only(Optimizer, resources)]
     rows.append(leader_row(leader, now))
     return TextTable(("HEALTH OF", "STATE", ">LAST", "WHAT IS KNOWN"), rows)
 

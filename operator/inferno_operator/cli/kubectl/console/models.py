@@ -33,7 +33,7 @@ from inferno_operator.resources import (
     Server,
 )
 from inferno_operator.resources.conditions import CALIBRATED
-from inferno_operator.resources.observation import Observation, readable
+from inferno_operator.resources.observation import Observation, only, readable
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import Role
 
@@ -248,7 +248,7 @@ def model_view(
 
 
 def _models(observations: Sequence[Observation]) -> list[Model]:
-    models = [resource for resource in readable(observations) if isinstance(resource, Model)]
+    models = [*only(Model, readable(observations))]
     return sorted(models, key=lambda model: model.metadata.name)
 
 

@@ -43,7 +43,7 @@ from inferno_operator.resources import (
     moved,
 )
 from inferno_operator.resources.conditions import READY
-from inferno_operator.resources.observation import Observation, readable
+from inferno_operator.resources.observation import Observation, only, readable
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.comparison import Comparison, compare, served
 from inferno_optimizer.explain.options import next_best
@@ -119,7 +119,7 @@ def _changes_since(observations: Sequence[Observation], last: LastOptimization) 
             yield seen is not None and observation.generation > seen
     resources, plans = readable(observations), in_order(observations)
     if plans and plans[0].spec.certificate == last.certificate:
-        names = {r.metadata.name: r for r in resources if isinstance(r, Optimizer)}
+        names = {r.metadata.name: r for r in only(Optimizer, resources)}
         optimizer = names.get(plans[0].spec.optimizer)
         digest = plans[0].spec.inputs_digest
         yield optimizer is not None and inputs_digest(resources, optimizer) != digest
@@ -274,7 +274,7 @@ def plan_view(
             figures=[_phase_figure(each, money) for each in (plan, second)],
             others=others,
         )
-    servers = [r for r in readable(observations) if isinstance(r, Server)]
+    servers = [*only(Server, readable(observations))]
     labels = labels_of(observations)
     possible = alternatives_of(plan, servers)
     has_failed = plan.status.phase == FAILED or is_of_strangers(plan)

@@ -31,7 +31,7 @@ from inferno_operator.pages.timeline import Timeline
 from inferno_operator.resources import CalibratedData, Model, Placement, Plan, PlanStep, Server
 from inferno_operator.resources.conditions import READY
 from inferno_operator.resources.objects import Manifest
-from inferno_operator.resources.observation import Observation, readable
+from inferno_operator.resources.observation import Observation, only, readable
 from inferno_optimizer.explain.load_curve import LoadCurve, load_curve
 from inferno_optimizer.explain.options import Option, explain, with_choice
 from inferno_optimizer.explain.remedies import remedies
@@ -369,7 +369,7 @@ def server_view(  # noqa: PLR0913 - all that is known of a Server
     decision = next(d for d in solution.decisions if d.server == chosen.spec.name)
     target = catalogue.target(next(s for s in system.servers if s.name == decision.server))
     measurements = [item for item in reported(readable(observations)) if item.server is chosen]
-    models = [r for r in readable(observations) if isinstance(r, Model)]
+    models = [*only(Model, readable(observations))]
     curve, loads = curve_of(system, chosen, models), loads_of(chosen.spec, past, now)
     latencies = latencies_of(chosen, past)
     changes = changes_of(chosen, in_order(observations))
