@@ -344,7 +344,7 @@ def test_a_writer_who_resets_replicas_is_told_of_and_takes_none_that_were_decide
 
     told = actuated.wait_for("ForeignWriter")
     assert "'kubectl-patch' changed the number of replicas" in told["message"]
-    assert actuated.replicas()["m-a100"] == 3
+    wait_until(actuated.replicas, lambda r: r["m-a100"] == 3, "replicas set back again")
     wait_until(lambda: fleet.available["m-a100"], lambda n: n == 3, "three replicas")
 
 

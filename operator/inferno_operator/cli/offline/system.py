@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypeVar
 from inferno_operator.cli.offline.documents import Document
 from inferno_operator.cli.offline.doubts import doubts, doubts_of_data, place_of, refused_names
 from inferno_operator.cli.offline.manifests import count_others, read_documents
-from inferno_operator.resources.observation import only
 from inferno_optimizer.errors import InputError, InvalidObjectsError, UnsupportedError
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Reason
@@ -166,6 +165,7 @@ def resources_of(
 def measures_of(documents: "Sequence[Document]") -> "dict[str, Measure]":
     """Return where the Servers among documents are measured, by spec.name."""
     from inferno_operator.resources import Server
+    from inferno_operator.resources.observation import only
 
     if any(is_system(document.content) for document in documents):
         return {}

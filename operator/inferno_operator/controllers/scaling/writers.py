@@ -6,7 +6,7 @@ the number of the manifest.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from inferno_operator.controllers.scaling.pods import is_gated
@@ -143,6 +143,15 @@ class ForeignNumber:
         return min(self.since + PAUSE, self.first + 2 * PAUSE)
 
 
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """When another writer set a number, by which edit, and whether the operator set it back."""
+
+    at: datetime
+    revision: str
+    is_undone: bool = False
+
+
 @dataclass(slots=True)
 class WriteMemory:
     """What is remembered between reconciles; without it, only messages and pauses differ.
@@ -162,8 +171,8 @@ class WriteMemory:
         Failed writes by workload, since the last one that succeeded.
     uids
         The uids of the workloads: one that was created again has nobody to fight with.
-    taken
-        When a number of a ModelBooster was set back, and the revision of the booster.
+    resets
+        The last number of another writer that had to be set back, by workload.
     fights
         Who has set such a number again, without an edit.
     served
@@ -184,7 +193,7 @@ class WriteMemory:
     seen: dict[Place, ForeignNumber] = field(default_factory=dict)
     failures: dict[Place, Failure] = field(default_factory=dict)
     uids: dict[Place, str] = field(default_factory=dict)
-    taken: dict[Place, tuple[datetime, str]] = field(default_factory=dict)
+    resets: dict[Place, Reset] = field(default_factory=dict)
     fights: dict[Place, ForeignWriter] = field(default_factory=dict)
     served: set[Kind] = field(default_factory=set)
     gates: dict[Place, dict[str, datetime | None]] = field(default_factory=dict)
@@ -200,7 +209,7 @@ class WriteMemory:
             self.uncertain.discard(place)
             self.seen.pop(place, None)
             self.failures.pop(place, None)
-            self.taken.pop(place, None)
+            self.resets.pop(place, None)
         self.uids[place] = uid
         self.versions[place] = version
 
@@ -228,6 +237,8 @@ class WriteMemory:
         self.known[place] = replicas
         self.uncertain.discard(place)
         self.seen.pop(place, None)
+        if place in self.resets:
+            self.resets[place] = replace(self.resets[place], is_undone=True)
 
     def may_have_written(self, place: Place, known: int | None, wanted: int | None) -> bool:
         """Whether a number that the API server names nobody for may be the operator's own.
@@ -256,10 +267,12 @@ class WriteMemory:
 
         A controller of boosters sets its own numbers once after each edit.
         """
-        time, before = self.taken.get(place, (None, ""))
-        if time is not None and time + PAUSE > now and before == revision:
+        before = self.resets.get(place)
+        if before is not None and not before.is_undone:
+            return  # the same one: the write that was to undo it failed
+        if before is not None and before.at + PAUSE > now and before.revision == revision:
             self.fights[place] = ForeignWriter(writer, now + PAUSE)
-        self.taken[place] = now, revision
+        self.resets[place] = Reset(now, revision)
 
     def fight(self, place: Place, now: datetime) -> ForeignWriter | None:
         """Return who has set a number again and again until lately."""

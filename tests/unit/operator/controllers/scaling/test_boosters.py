@@ -20,6 +20,7 @@ from inferno_operator.resources.objects import POD, Key, Kind, Reference, kind_o
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import FieldManager, RejectedError
 from inferno_operator.runtime.work_queue import ReconcileResult
+from inferno_optimizer.errors import UnavailableError
 from tests.examples import several
 from tests.fakes import FakeCluster
 from tests.unit.operator import objects
@@ -496,6 +497,23 @@ async def test_edits_of_a_booster_leave_the_decided_replicas(
         scene.run_all()
         told = await scene.actuate()
         assert (told["reason"], told["message"]) == ("Actuated", "3 x A")
+
+
+async def test_a_number_that_could_not_be_set_back_at_once_is_no_fight() -> None:
+    scene = Scene(target="ModelServing")
+    await scene.settle(A=3)
+    scene.run_all()
+    scene.overwrite("m-a", 0)
+    scene.cluster.failing["ModelServing"] = UnavailableError("HTTP 409")
+    await scene.actuate(after=SECOND)
+    scene.cluster.failing.clear()
+    await scene.actuate(after=MINUTE)
+    assert scene.replicas()["m-a"] == 3
+
+    scene.run_all()
+    told = await scene.actuate(after=SECOND)
+
+    assert (told["reason"], told["message"]) == ("Actuated", "3 x A")
 
 
 async def test_in_a_fight_what_was_decided_keeps_running_and_the_writer_is_named() -> None:
