@@ -237,7 +237,7 @@ def test_no_line_breaks_in_a_quantity_a_sum_or_a_name_but_commands_stay_as_they_
     assert 'href="https://llm-d.ai/' in comparison
     assert 'sf-03</span>: <span class="whole">18-20</span>;' in differences
     assert 'on <span class="whole">2026-11-26</span>' in distances
-    assert "(50&nbsp;MB;" in distances
+    assert "(50&nbsp;MB)" in distances
 
 
 def test_no_name_in_a_text_breaks_inside_of_a_word_on_a_phone(found: Faults) -> None:
