@@ -42,9 +42,9 @@ UNSEEN = """
 The last eight rows were predicted first and measured then, on 2026-11-26. *Another model* has the
 shape of Qwen3-4B, and requests of lengths that were not calibrated; `inferno bench` had 2.4
 minutes. *Without captures* leaves out the steps in which the engine made CUDA graphs. The *third
-model* has the shape of Llama-3.2-3B, behind an engine that had made all its graphs before. Its Model
-was also scaled to an H200, by what `inferno catalogue estimate` says of both cards: the ITL came
-out 16 to 19 % too short, and 7 to 10 % with the same `u`.
+model* has the shape of Llama-3.2-3B, behind an engine that had made all its graphs before. Its
+Model was also scaled to an H200, by what `inferno catalogue estimate` says of both cards: the ITL
+came out 16 to 19 % too short, and 7 to 10 % with the same `u`.
 
 ## What to do about it
 
