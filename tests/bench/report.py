@@ -109,17 +109,15 @@ class Report:
         return {"limits": limits, "trouble": outcome.trouble, "met": row.met(outcome.numbers)}
 
     def write_into(self, page: Path) -> None:
-        """Replace each table of a page of documentation, between its markers.
+        """Replace the table of targets on a page of documentation, between its markers.
 
-        Of the targets, those that were not chosen keep their lines; then the page also keeps what
-        it says of the machine.
+        Targets that were not chosen keep their lines; then the page also keeps what it says of the
+        machine.
         """
         text = page.read_text()
         others = _lines(text, {row.what for row in ROWS} - {row.what for row in self.rows})
-        for key, headings, lines in self.sections():
-            named = {line[0]: line for line in lines}
-            shown = [*(others | named).values()] if key == TARGETS else lines
-            text = _replace(text, key, _markdown(headings, shown))
+        named = {line[0]: line for line in map(self._line, self.rows)}
+        text = _replace(text, TARGETS, _markdown(HEADINGS, [*(others | named).values()]))
         if not others:
             text = _replace(text, "machine", _sentence(machine(), self.load))
         page.write_text(text)

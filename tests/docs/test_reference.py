@@ -118,6 +118,12 @@ def test_every_field_of_a_definition_is_explained(file: Path) -> None:
     page_of_kind = text(f"crds/{definition['names']['singular']}")
 
     explained = set(re.findall(r"^\| `([\w.\[\]-]+)` \|", page_of_kind, re.MULTILINE))
+    alike = re.findall(
+        r"^\| `(.+?)` \| (.+?) \|.*those of `(.+?)`\. \|$", page_of_kind, re.MULTILINE
+    )
+    for path, kind, other in alike:
+        part = f"{path}[]" if kind.startswith("list") else path
+        explained |= {part + e[len(other) :] for e in explained if e.startswith(f"{other}.")}
 
     assert explained == {*paths("spec", root["spec"]), *paths("status", root["status"])}
 

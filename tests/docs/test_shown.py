@@ -1,10 +1,11 @@
 """How commands and their outputs are found on pages, and what counts as the same output."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.reference.shown import Shown, shown, with_output
+from tests.reference.shown import BLOCK, ROOT, Shown, pages, shown, with_output
 
 PAGE = """\
 Text.
@@ -64,3 +65,17 @@ def test_an_output_is_replaced_where_it_stands(page: Path) -> None:
         *("$ first --option \\", "    value   # a remark", "three"),
         *("$ second", "four", "```"),
     ]
+
+
+def test_a_block_that_begins_with_the_name_of_a_file_shows_that_file() -> None:
+    blocks = [block for page in pages() for _, _, block in BLOCK.findall(page.read_text("utf-8"))]
+    named = [re.match(r"# ((?:samples|tests)/\S+)\n", block) for block in blocks]
+    shown = {found[1]: found.string[found.end() :] for found in named if found}
+
+    assert len(shown) == 3
+    for name, text in shown.items():
+        assert text in (ROOT / name).read_text("utf-8"), name
+
+
+def test_pages_read_well_where_nothing_includes_files() -> None:
+    assert [page.name for page in pages() if "--8<--" in page.read_text("utf-8")] == []

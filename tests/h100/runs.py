@@ -21,9 +21,6 @@ BUDGET = 2048.0
 LENGTH_COV = 0.29
 """Of the lengths of all runs: uniform, half to one and a half of the mean."""
 
-SHAPES = ((512, 128), (2048, 64), (128, 256))
-"""Mean input and output tokens of the runs, about."""
-
 P95 = 1
 """Place of the 95th percentile in a tail."""
 
@@ -87,22 +84,6 @@ def fitted(file: str) -> StepFit:
     if fit is None:
         raise ValueError(file)
     return fit
-
-
-@cache
-def fitted_without(shape: tuple[int, int], file: str) -> StepFit:
-    """The parameters that follow from the runs in a file of all other shapes."""
-    runs, _ = read_runs([str(DATA / file)])
-    windows = [run.window for run in runs if shape_of(run.window.input_tokens) != shape]
-    fit = fit_steps(windows, BUDGET)
-    if fit is None:
-        raise ValueError(file)
-    return fit
-
-
-def shape_of(inputs: float) -> tuple[int, int]:
-    """The shape of a run with these mean input tokens."""
-    return min(SHAPES, key=lambda shape: abs(shape[0] - inputs))
 
 
 def replica(

@@ -1,5 +1,6 @@
 """Every field of the custom resources, from their CustomResourceDefinitions."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -9,6 +10,12 @@ from inferno_operator.resources.definitions import crd
 from tests.reference.markdown import code, table
 
 Schema = dict[str, Any]
+
+FEWEST_ALIKE = 3
+"""Fields of a part that are not repeated where another part has the same."""
+
+MOST = 2**31 - 1
+"""Of counts: nobody gets there, so the tables leave it out."""
 
 LIMITS = {
     "minimum": "at least {}",
@@ -29,11 +36,16 @@ def index_of_kinds() -> str:
     return table(("kind", "what it is"), lines)
 
 
-def fields(resource: type[Resource]) -> Iterator[tuple[str, Schema, bool]]:
-    """Path, schema and whether it is required, of every field of spec and status."""
+Field = tuple[str, Schema, bool, str]
+"""Path, schema, whether it is required, and the path of a part that has the same fields."""
+
+
+def fields(resource: type[Resource]) -> Iterator[Field]:
+    """Every field of spec and status; fields of parts that are alike only the first time."""
     schema = _schema(resource)
+    seen: dict[str, str] = {}
     for part in ("spec", "status"):
-        yield from _fields(part, schema["properties"][part])
+        yield from _fields(part, schema["properties"][part], seen)
 
 
 def _schema(resource: type[Resource]) -> Schema:
@@ -41,12 +53,17 @@ def _schema(resource: type[Resource]) -> Schema:
     return schema
 
 
-def _fields(path: str, schema: Schema) -> Iterator[tuple[str, Schema, bool]]:
+def _fields(path: str, schema: Schema, seen: dict[str, str]) -> Iterator[Field]:
     required = schema.get("required", ())
     for name, field in schema.get("properties", {}).items():
-        yield f"{path}.{name}", field, name in required
-        yield from _fields(f"{path}.{name}", field)
-        yield from _fields(f"{path}.{name}[]", field.get("items", {}))
+        is_list = "items" in field
+        inner, part = f"{path}.{name}" + "[]" * is_list, field["items"] if is_list else field
+        properties = part.get("properties", {})
+        alike = seen.get(json.dumps(properties), "") if len(properties) >= FEWEST_ALIKE else ""
+        yield f"{path}.{name}", field, name in required, alike
+        if not alike:
+            seen[json.dumps(properties)] = inner
+            yield from _fields(inner, part, seen)
 
 
 def kind(resource: type[Resource]) -> str:
@@ -72,15 +89,16 @@ def kind(resource: type[Resource]) -> str:
     )
 
 
-def _line(path: str, schema: Schema, required: bool) -> list[str]:
+def _line(path: str, schema: Schema, required: bool, alike: str) -> list[str]:
     default = schema.get("default", "")
     shown = str(default).lower() if isinstance(default, bool) else str(default)
+    same = f"Its fields are those of {code(alike)}." if alike else ""
     return [
         code(path),
         _type(schema),
         "yes" if required else "",
         code(shown),
-        " ".join(filter(None, (schema.get("description", ""), _limits(schema)))),
+        " ".join(filter(None, (schema.get("description", ""), _limits(schema), same))),
     ]
 
 
@@ -94,7 +112,11 @@ def _limits(schema: Schema) -> str:
     """What else a value has to be."""
     if "enum" in schema:
         return f"One of {', '.join(map(code, schema['enum']))}."
-    told = [text.format(f"{schema[key]:g}") for key, text in LIMITS.items() if key in schema]
+    told = [
+        text.format(f"{schema[key]:g}")
+        for key, text in LIMITS.items()
+        if key in schema and schema[key] != MOST
+    ]
     return f"({', '.join(told)})" if told else ""
 
 

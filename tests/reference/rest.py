@@ -23,13 +23,12 @@ def rest() -> str:
         [
             "## Calls",
             table(
-                ("call", "server", "what it does", "statuses"),
+                ("call", "server", "what it does"),
                 [
                     (
                         code(f"{method.upper()} {path}"),
                         "both" if path in stateless else "stateful",
                         operation["summary"],
-                        ", ".join(sorted(operation["responses"])),
                     )
                     for path, operations in everything.items()
                     for method, operation in operations.items()
@@ -37,18 +36,21 @@ def rest() -> str:
             ),
             "## Body of `POST /optimizeOne`",
             UNITS,
-            table(("field", "type"), list(_fields("", body["schema"]))),
+            table(("object", "fields"), list(_objects("", body["schema"]))),
         ]
     )
 
 
-def _fields(path: str, schema: Schema) -> Iterator[tuple[str, str]]:
-    for name, field in schema.get("properties", {}).items():
-        whole = f"{path}.{name}".removeprefix(".")
-        kind = _type(field)
-        yield code(whole), kind
-        yield from _fields(whole, field)
-        yield from _fields(f"{whole}[]", field.get("items", {}))
+def _objects(path: str, schema: Schema) -> Iterator[tuple[str, str]]:
+    """Path of each object, and its fields with their types, but those that are objects."""
+    fields = schema.get("properties", {})
+    parts = {name: field.get("items", field) for name, field in fields.items()}
+    plain = [f"{code(n)} {_type(f)}" for n, f in fields.items() if "properties" not in parts[n]]
+    if plain:
+        yield code(path), ", ".join(plain)
+    for name, part in parts.items():
+        inner = f"{path}.{name}".removeprefix(".")
+        yield from _objects(inner + "[]" * ("items" in fields[name]), part)
 
 
 def _type(schema: Schema) -> str:

@@ -12,7 +12,6 @@ from inferno_optimizer.sizing.queueing import FloatArray
 from tests.tiers import sampled
 
 ROOT = Path(__file__).parents[4]
-PAGE = (ROOT / "docs/guides/replay.md").read_text()
 
 STEP_S = 600.0
 DAY = round(86400 / STEP_S)
@@ -33,10 +32,6 @@ def conformal(rates: FloatArray, ahead: int) -> FloatArray:
         found.add(rate)
         bounds[step] = rate * found.ratio(rate)
     return bounds
-
-
-def last_value(rates: FloatArray, _: int) -> FloatArray:
-    return rates
 
 
 def day_before(rates: FloatArray, ahead: int) -> FloatArray:
@@ -69,14 +64,6 @@ def season(rates: FloatArray, ahead: int) -> FloatArray:
         day[:, np.isnan(day).all(axis=0)] = first_ratio(ahead * STEP_S)
         bounds[step] = foretold[step] * np.nanquantile(day, QUANTILE, axis=0)
     return bounds
-
-
-WAYS: dict[str, Bound] = {
-    "the last value": last_value,
-    "the bound from the last value": conformal,
-    "the bound from the day before": day_before,
-    "the bound from the last value and the growth of the days before": season,
-}
 
 
 def judged(rates: FloatArray, way: Bound, ahead: int) -> tuple[float, float, float]:
@@ -149,21 +136,3 @@ def test_a_season_would_pay_where_each_day_is_like_the_one_before() -> None:
     rates = (5.0 + 4.0 * np.sin(2 * np.pi * time / DAY))[:, None]
 
     assert loss(rates, season, 3) < loss(rates, conformal, 3) / 10
-
-
-def table() -> list[str]:
-    """The lines of the table on the page."""
-    return [
-        f"| {service}, {name}, {horizon} | "
-        + " | ".join(f"{c:.1%}, {b:.2f}, {e:.1%}" for c, b, e in figures).replace("%", " %")
-        + " |"
-        for service, trace in TRACES.items()
-        for name, rates in loads(trace).items()
-        for horizon, ahead in AHEAD.items()
-        for figures in [[judged(rates, way, ahead) for way in WAYS.values()]]
-    ]
-
-
-@pytest.mark.extended
-def test_the_page_shows_these_figures() -> None:
-    assert "\n".join(table()) in PAGE, "\n".join(table())
