@@ -162,8 +162,8 @@ def machine() -> Mapping[str, str | int]:
 
 def _sentence(machine: Mapping[str, str | int], load: float) -> str:
     return (
-        f"Commit {machine['commit'] or 'unknown'} on {machine['cores']} cores ({machine['processor']}),"
-        f" {machine['system']}, Python {machine['python']};"
+        f"Commit {machine['commit'] or 'unknown'} on {machine['cores']} cores"
+        f" ({machine['processor']}), {machine['system']}, Python {machine['python']};"
         f" load of the machine before: {load:.1f}."
     )
 
