@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import re
+import subprocess
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from tests.bench.isolation import Case, Outcome
+from tests.bench.isolation import ROOT, Case, Outcome
 from tests.bench.plan import ROWS, Column, Row, Table, quantity
 
 HEADINGS = ("what", "must reach", "aim for", "measured", "met")
@@ -147,7 +148,11 @@ def _markdown(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 def machine() -> Mapping[str, str | int]:
     """What the numbers were measured on."""
+    commit = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
     return {
+        "commit": subprocess.run(
+            commit, capture_output=True, text=True, check=False
+        ).stdout.strip(),
         "cores": os.cpu_count() or 0,
         "processor": _processor(),
         "system": f"{platform.system()} {platform.machine()}",
@@ -157,8 +162,8 @@ def machine() -> Mapping[str, str | int]:
 
 def _sentence(machine: Mapping[str, str | int], load: float) -> str:
     return (
-        f"Measured on {machine['cores']} cores ({machine['processor']}),"
-        f" {machine['system']}, Python {machine['python']};"
+        f"Commit {machine['commit'] or 'unknown'} on {machine['cores']} cores"
+        f" ({machine['processor']}), {machine['system']}, Python {machine['python']};"
         f" load of the machine before: {load:.1f}."
     )
 

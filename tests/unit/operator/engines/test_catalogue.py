@@ -17,7 +17,7 @@ from inferno_optimizer.errors import InputError
 VLLM = built_in()["vLLM"]
 
 
-PAGE = Path(__file__).parents[4] / "docs/guides/measure.md"
+PAGE = Path(__file__).parents[4] / "docs/guides/sources.md"
 
 
 def test_the_catalogue_has_every_source_of_the_docs() -> None:
