@@ -48,7 +48,12 @@ from inferno_operator.resources.model_booster import Backend
 from inferno_operator.resources.objects import POD, Key, Kind, Manifest, Place, Reference
 from inferno_operator.resources.observation import Observation
 from inferno_operator.resources.pods import PodIndex
-from inferno_operator.resources.serving_roles import find_role, groups_of, serving_role
+from inferno_operator.resources.serving_roles import (
+    find_role,
+    groups_of,
+    kind_of_serving,
+    serving_role,
+)
 from inferno_operator.resources.workload_kinds import kind_of_workload
 from inferno_operator.runtime.cache import version_of
 from inferno_operator.runtime.ports import Cluster, RejectedError, Scale, Served
@@ -117,16 +122,21 @@ async def read_scaled_servers(
 
 
 def _places(server: Server, served: Mapping[KindName, Served | None]) -> Iterator[Place]:
-    """Return the places of the workloads of a Server that can be scaled."""
+    """Return the places of the workloads of a Server that have a number of replicas."""
     for workload in server.counted_workloads:
         kind = served[workload.api_version, workload.kind]
-        if kind is not None and _is_scalable(workload, kind):
+        if kind is not None and _is_counted(workload, kind):
             yield _place(kind.kind, server, workload)
 
 
 def _is_scalable(workload: Workload, served: Served) -> bool:
     """Whether a workload has a number of replicas: that of its kind, or that of a role."""
     return served.is_scalable or bool(serving_role(workload))
+
+
+def _is_counted(workload: Workload, served: Served) -> bool:
+    """Whether a workload tells its number of replicas: what a booster left may not be scalable."""
+    return _is_scalable(workload, served) or kind_of_serving(workload) is not None
 
 
 def _place(kind: Kind, server: Server, workload: Workload) -> Place:
@@ -245,7 +255,7 @@ class _Reader:
         None if it is gone or has no replicas, or if another Server names it.
         """
         served = self._area.served[workload.api_version, workload.kind]
-        if served is None or not _is_scalable(workload, served):
+        if served is None or not _is_counted(workload, served):
             return None
         place = _place(served.kind, scaled.server, workload)
         if self._holder(place, scaled, workload.place) is not None:
