@@ -16,9 +16,9 @@ from inferno_operator.controllers.scaling.decision import (
 )
 from inferno_operator.controllers.scaling.reductions import (
     AT_ONCE,
+    Guards,
     is_approved,
     served_in_window,
-    way_down_of,
 )
 from inferno_operator.controllers.scaling.writers import (
     list_autoscalers,
@@ -250,6 +250,7 @@ class Publication:
         self._objects = informers.subscribe([OPTIMIZER, SERVER], self._changed)
         self._published: dict[Key, Published] = {}
         self._variants: Mapping[WorkloadTarget, str] = {}
+        self._guards = Guards()
 
     async def run(self) -> None:
         """Watch Servers and Optimizers until cancelled."""
@@ -314,8 +315,9 @@ class Publication:
         found = filter(None, [self._objects.observation(place)])
         for server in (each for each in of_kind(found, Server) if each.deleted is None):
             optimizers = tuple(self._objects.manifests(OPTIMIZER, place.key.namespace))
+            way_down = self._guards.way_down(place.key.namespace, optimizers)
             self._published[place.key] = publish(
-                server, before, recommended_by(optimizers), way_down_of(optimizers)
+                server, before, recommended_by(optimizers), way_down
             )
 
 

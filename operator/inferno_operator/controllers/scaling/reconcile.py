@@ -25,10 +25,10 @@ from inferno_operator.controllers.scaling.decision import (
 )
 from inferno_operator.controllers.scaling.reading import read_scaled_servers
 from inferno_operator.controllers.scaling.reductions import (
+    Guards,
     next_time,
     note_fall,
     remember,
-    way_down_of,
     window_ends,
 )
 from inferno_operator.controllers.scaling.scaled_server import (
@@ -100,6 +100,7 @@ class Context:
     system_of: SystemOf
     now: Now
     memory: WriteMemory = field(default_factory=WriteMemory)
+    guards: Guards = field(default_factory=Guards)
     supplies: dict[str, Supply] = field(default_factory=dict)
     """What was computed of the last system of each namespace."""
 
@@ -156,7 +157,7 @@ async def _take_step(
         return ReconcileResult.SETTLED  # the list that is awaited causes a reconcile
     # What may be done next within the cards, and within the way down.
     supply = _supply(namespace, objects, observations, context)
-    way_down = way_down_of(objects[Optimizer])
+    way_down = context.guards.way_down(namespace, objects[Optimizer])
     targets = [server_targets(scaled, supply, now, way_down) for scaled in servers]
     lacking = _lacking(supply, observations)
     steps = next_steps(targets, _capacity(supply, observations, servers), lacking)

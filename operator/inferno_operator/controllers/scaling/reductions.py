@@ -3,16 +3,16 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
+from pydantic import ValidationError
+
 from inferno_operator.resources import (
     MAX_REDUCTIONS,
     Guard,
-    Optimizer,
     ReplicaReduction,
     ServedReplicas,
     Server,
 )
 from inferno_operator.resources.objects import Manifest
-from inferno_operator.resources.observation import observe
 from inferno_optimizer.way_down import StepDown, WayDown
 
 AT_ONCE = WayDown(share=1.0)
@@ -22,12 +22,40 @@ Replicas = Mapping[str, int]
 """Replicas by place: an accelerator, with the role if it is one half of each request."""
 
 
-def way_down_of(optimizers: Iterable[Manifest]) -> WayDown:
-    """Return how fast replicas go in a namespace: as its Optimizers say, the slowest of them."""
-    found = [observe(Optimizer, manifest).resource for manifest in optimizers]
-    rules = [(o.spec.guard or Guard()).way_down for o in found if isinstance(o, Optimizer)]
-    rules = rules or [Guard().way_down]
-    return WayDown(min(r.share for r in rules), max(r.window_s for r in rules))
+class Guards:
+    """The guards of Optimizers as they could be read last: a mistake lets no replica go faster."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, Guard]] = {}
+        """By namespace and name of the Optimizer."""
+
+    def way_down(self, namespace: str, optimizers: Iterable[Manifest]) -> WayDown:
+        """Return how fast replicas go in a namespace: as the slowest of its Optimizers says."""
+        before = self._known.pop(namespace, {})
+        guards = {
+            name: _read_guard(optimizer, before.get(name))
+            for optimizer in optimizers
+            for name in [optimizer["metadata"]["name"]]
+        }
+        if guards:
+            self._known[namespace] = guards
+        rules = [guard.way_down for guard in guards.values()] or [Guard().way_down]
+        return WayDown(min(r.share for r in rules), max(r.window_s for r in rules))
+
+
+def _read_guard(optimizer: Manifest, before: Guard | None) -> Guard:
+    """Return the guard of an Optimizer, else the one before, else what can be read of it."""
+    fields = (optimizer.get("spec") or {}).get("guard") or {}
+    try:
+        return Guard.model_validate(fields, by_alias=True, by_name=False)
+    except ValidationError as invalid:
+        if before is not None:
+            return before
+        wrong = {error["loc"][0] for error in invalid.errors() if error["loc"]}
+    if not isinstance(fields, Mapping):
+        return Guard()
+    readable = {name: value for name, value in fields.items() if name not in wrong}
+    return Guard.model_validate(readable, by_alias=True, by_name=False)
 
 
 def is_approved(server: Server, wanted: Replicas | None) -> bool:
