@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.scaling.booster_bounds import owns
+from inferno_operator.controllers.scaling.boosters import has_own_fields
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER
 from tests.cluster.actuated import (
     BOOSTERS,
@@ -322,11 +322,11 @@ def test_both_roles_get_their_numbers_with_the_pods_of_releases_between(
 
 
 def owned(actuated: Actuated, release: Release) -> set[str]:
-    """The names of the objects that actuation owns fields of."""
+    """The names of the objects that actuation has_own_fields fields of."""
     kinds = f"{BOOSTERS},{SERVINGS},{release.scaler}"
     options = ("--namespace", actuated.scene.namespace, "--show-managed-fields", "--output=json")
     answer = actuated.scene.control_plane.kubectl("get", kinds, *options)
-    return {i["metadata"]["name"] for i in json.loads(answer.stdout)["items"] if owns(i)}
+    return {i["metadata"]["name"] for i in json.loads(answer.stdout)["items"] if has_own_fields(i)}
 
 
 def scale(actuated: Actuated, serving: str, replicas: int) -> None:

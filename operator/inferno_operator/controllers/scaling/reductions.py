@@ -1,5 +1,6 @@
 """How fast the replicas of a Server go, and what its status remembers of those that went; pure."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -66,24 +67,18 @@ def is_approved(server: Server, wanted: Replicas | None) -> bool:
     return _by_place(approved.replicas) == {place: n for place, n in wanted.items() if n}
 
 
-def served_in_window(
+def list_served(
     known: Iterable[ReplicaReduction], way_down: WayDown, now: datetime
 ) -> tuple[Replicas, ...]:
     """Return what served before each reduction of the window; one that goes on is of now."""
-    recent = way_down.recent(
-        (
-            StepDown(
-                max((now if each.going else each.time).timestamp(), 0.0),
-                _by_place(each.replicas),
-            )
-            for each in known
-        ),
-        now.timestamp(),
+    steps = (
+        StepDown(max((now if each.going else each.time).timestamp(), 0.0), _by_place(each.replicas))
+        for each in known
     )
-    return tuple(each.replicas for each in recent)
+    return tuple(each.replicas for each in way_down.recent(steps, now.timestamp()))
 
 
-def remember(
+def update_reductions(
     known: Iterable[ReplicaReduction],
     serving: Replicas,
     way_down: WayDown,
@@ -105,20 +100,17 @@ def remember(
     goes
         Whether some of that goes, by this step or an earlier one.
     """
-    later = _full_second(now)
-    known = _within_window(known, way_down, now)
-    going = [r for r in known if r.going]
+    recent, later = _within_window(known, way_down, now), _full_second(now)
     if loses:
-        most = _most([serving, *(_by_place(r.replicas) for r in going)])
-        kept = [r for r in known if not r.going and not _is_within(r, most)]
-        return _shorten([*kept, _reduction(later, most, going=True)])
-    if goes or not going:
-        return tuple(known)
-    closed = [r.model_copy(update={"going": False, "time": later}) if r.going else r for r in known]
-    return tuple(closed)
+        return _add_reduction(recent, serving, later, is_going=True)
+    if goes:
+        return tuple(recent)
+    return tuple(
+        r.model_copy(update={"going": False, "time": later}) if r.going else r for r in recent
+    )
 
 
-def note_fall(
+def add_fallen(
     known: Iterable[ReplicaReduction],
     serving: Replicas,
     reported: Replicas,
@@ -142,13 +134,50 @@ def note_fall(
     """
     recent = _within_window(known, way_down, now)
     fallen = {place: n for place, n in reported.items() if serving.get(place, 0) < n}
-    going = [r for r in recent if r.going]
     before = {**(serving if standing is None else standing), **fallen}
+    going = [r for r in recent if r.going]
     if not fallen or any(_has_all(_by_place(r.replicas), before) for r in going):
         return tuple(recent)
-    most = _most([before, *(_by_place(r.replicas) for r in going)])
-    kept = [r for r in recent if not r.going and not _is_within(r, most)]
-    return _shorten([*kept, _reduction(_full_second(now), most, going=bool(going))])
+    return _add_reduction(recent, before, _full_second(now), is_going=bool(going))
+
+
+def _add_reduction(
+    recent: Sequence[ReplicaReduction], served: Replicas, time: datetime, *, is_going: bool
+) -> tuple[ReplicaReduction, ...]:
+    """Return the reductions with one more, which takes in those that go on or are within it."""
+    most = _most([served, *(_by_place(r.replicas) for r in recent if r.going)])
+    others = [r for r in recent if not r.going and not _has_all(most, _by_place(r.replicas))]
+    found = [*others, _reduction(time, most, is_going=is_going)]
+    while len(found) > MAX_REDUCTIONS:
+        first, second, *rest = found
+        both = _most([_by_place(first.replicas), _by_place(second.replicas)])
+        merged = _reduction(max(first.time, second.time), both, is_going=second.going)
+        found = [merged, *rest]
+    return tuple(found)
+
+
+def find_next_time(
+    choices: Collection[Replicas],
+    serving: Replicas,
+    reductions: Sequence[ReplicaReduction],
+    weights: Sequence[Mapping[str, float]],
+    way_down: WayDown,
+    now: datetime,
+) -> datetime | None:
+    """Return when the first of some choices may serve; None if that cannot be told yet."""
+    if not choices or any(each.going for each in reductions):
+        return None
+    recent = [StepDown(r.time.timestamp(), _by_place(r.replicas)) for r in reductions]
+    time_s = way_down.next_s(choices, serving, recent, weights)
+    return None if time_s is None else max(datetime.fromtimestamp(time_s, UTC), now)
+
+
+def list_window_ends(
+    reductions: Iterable[ReplicaReduction], way_down: WayDown
+) -> Iterator[datetime]:
+    """Return when the windows end of replicas that have gone."""
+    window = timedelta(seconds=way_down.window_s)
+    return (each.time + window for each in reductions if not each.going)
 
 
 def _within_window(
@@ -163,35 +192,11 @@ def _within_window(
     ]
 
 
-def next_time(
-    choices: Collection[Replicas],
-    serving: Replicas,
-    reductions: Sequence[ReplicaReduction],
-    weights: Sequence[Mapping[str, float]],
-    way_down: WayDown,
-    now: datetime,
-) -> datetime | None:
-    """Return when the first of some choices may serve; None if that cannot be told yet."""
-    if any(each.going for each in reductions):
-        return None
-    recent = [StepDown(r.time.timestamp(), _by_place(r.replicas)) for r in reductions]
-    time_s = way_down.next_s(choices, serving, recent, weights)
-    if time_s is None:
-        return None
-    return max(datetime.fromtimestamp(time_s, UTC), now)
-
-
-def window_ends(reductions: Iterable[ReplicaReduction], way_down: WayDown) -> Iterator[datetime]:
-    """Return when the windows end of replicas that have gone."""
-    window = timedelta(seconds=way_down.window_s)
-    return (each.time + window for each in reductions if not each.going)
-
-
-def _reduction(time: datetime, replicas: Replicas, *, going: bool) -> ReplicaReduction:
+def _reduction(time: datetime, replicas: Replicas, *, is_going: bool) -> ReplicaReduction:
     served = (
         ServedReplicas(accelerator=place, replicas=n) for place, n in sorted(replicas.items()) if n
     )
-    return ReplicaReduction(time=time, going=going, replicas=tuple(served))
+    return ReplicaReduction(time=time, going=is_going, replicas=tuple(served))
 
 
 def _by_place(replicas: Iterable[ServedReplicas]) -> Replicas:
@@ -199,28 +204,14 @@ def _by_place(replicas: Iterable[ServedReplicas]) -> Replicas:
 
 
 def _most(served: Iterable[Replicas]) -> Replicas:
-    most: dict[str, int] = {}
+    most: Counter[str] = Counter()
     for each in served:
-        most |= {place: max(n, most.get(place, 0)) for place, n in each.items()}
+        most |= Counter(each)
     return most
-
-
-def _is_within(reduction: ReplicaReduction, replicas: Replicas) -> bool:
-    """Whether at least as many replicas of each place are there as a reduction has."""
-    return _has_all(replicas, _by_place(reduction.replicas))
 
 
 def _has_all(replicas: Replicas, others: Replicas) -> bool:
     return all(replicas.get(place, 0) >= n for place, n in others.items())
-
-
-def _shorten(reductions: Sequence[ReplicaReduction]) -> tuple[ReplicaReduction, ...]:
-    """Return the reductions with the two oldest as one, as often as there are too many."""
-    if len(reductions) <= MAX_REDUCTIONS:
-        return tuple(reductions)
-    first, second, *rest = reductions
-    most = _most([_by_place(first.replicas), _by_place(second.replicas)])
-    return _shorten([_reduction(max(first.time, second.time), most, going=second.going), *rest])
 
 
 def _full_second(now: datetime) -> datetime:

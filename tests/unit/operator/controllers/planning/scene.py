@@ -14,7 +14,7 @@ from inferno_operator.controllers.planning.ports import Loads, OnDemand, TypedLo
 from inferno_operator.controllers.planning.proposal import Seal, optimizer_of, plan_digest
 from inferno_operator.controllers.planning.reconcile import reconcile as reconcile_an_optimizer
 from inferno_operator.controllers.planning.waking import wake
-from inferno_operator.controllers.scaling.decision import Wanted, wanted
+from inferno_operator.controllers.scaling.decision import WantedReplicas, read_decision
 from inferno_operator.resources import Plan, Server, parse
 from inferno_operator.resources.objects import Key, Kind, Manifest
 from inferno_operator.resources.observation import observe
@@ -210,11 +210,11 @@ class Scene:
         found = self.cluster.objects.items()
         return {k.name: m["status"]["conditions"] for (kind, k), m in found if kind == "Server"}
 
-    def wanted(self, server: str) -> Wanted:
+    def wanted(self, server: str) -> WantedReplicas:
         """What actuation reads from a Server."""
         stored = observe(Server, self.cluster.objects["Server", Key(NAMESPACE, server)])
         assert isinstance(stored.resource, Server)
-        return wanted(stored.resource)
+        return read_decision(stored.resource)
 
     def optimized(self) -> str:
         """What the Optimizer says of its last optimization."""

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from inferno_operator.controllers.planning.snapshot import build_system
-from inferno_operator.controllers.scaling.booster_bounds import owns
+from inferno_operator.controllers.scaling.boosters import has_own_fields
 from inferno_operator.controllers.scaling.reconcile import Context, reconcile
 from inferno_operator.controllers.scaling.world import WorkloadObjects
 from inferno_operator.resources import Server
@@ -837,8 +837,8 @@ async def test_what_deleted_servers_owned_is_released_at_the_start() -> None:
     await scene.actuate()
     await reconcile("", scene.context)
 
-    assert not any(owns(scene.stored(kind, name)) for kind, name in left)
-    assert [owns(scene.stored(kind, name)) for kind, name in kept] == [True, True]
+    assert not any(has_own_fields(scene.stored(kind, name)) for kind, name in left)
+    assert [has_own_fields(scene.stored(kind, name)) for kind, name in kept] == [True, True]
     assert scene.stored(KTHENA.serving, "gone-a")["spec"] == {"replicas": 1}
 
 
@@ -850,7 +850,7 @@ async def test_a_server_that_gives_up_its_booster_leaves_the_numbers_and_says_so
     told = await scene.actuate()
 
     assert told["reason"] == "Released"
-    assert not owns(scene.stored(KTHENA.booster, "m"))
+    assert not has_own_fields(scene.stored(KTHENA.booster, "m"))
     assert [backend["minReplicas"] for backend in scene.backends()] == [2, 0]
 
 
@@ -874,14 +874,14 @@ async def test_a_booster_that_refuses_to_be_released_stops_nobody_and_is_tried_a
 
     await scene.actuate()
     refused = scene.result
-    assert owns(scene.stored(KTHENA.booster, "gone"))
-    assert not owns(scene.stored(KTHENA.booster, "gone-too"))
+    assert has_own_fields(scene.stored(KTHENA.booster, "gone"))
+    assert not has_own_fields(scene.stored(KTHENA.booster, "gone-too"))
     assert [backend["minReplicas"] for backend in scene.backends()] == [2, 0]
 
     scene.cluster.unreleasable = set()
     await scene.actuate()
     assert [refused.failed, scene.result.failed] == [True, False]
-    assert not owns(scene.stored(KTHENA.booster, "gone"))
+    assert not has_own_fields(scene.stored(KTHENA.booster, "gone"))
 
 
 async def test_a_booster_is_not_said_to_be_released_before_it_is() -> None:
@@ -896,7 +896,7 @@ async def test_a_booster_is_not_said_to_be_released_before_it_is() -> None:
 
     assert before["reason"] != "Released"
     assert after["reason"] == "Released"
-    assert not owns(scene.stored(KTHENA.booster, "m"))
+    assert not has_own_fields(scene.stored(KTHENA.booster, "m"))
 
 
 async def test_a_booster_that_is_given_up_during_a_release_is_released_after_it() -> None:
@@ -913,8 +913,8 @@ async def test_a_booster_that_is_given_up_during_a_release_is_released_after_it(
     await scene.actuate()
     told = await scene.actuate()
 
-    assert not owns(scene.stored(KTHENA.booster, "gone"))
-    assert not owns(scene.stored(KTHENA.booster, "m"))
+    assert not has_own_fields(scene.stored(KTHENA.booster, "gone"))
+    assert not has_own_fields(scene.stored(KTHENA.booster, "m"))
     assert told["reason"] == "Released"
 
 
