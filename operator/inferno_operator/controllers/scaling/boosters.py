@@ -579,7 +579,7 @@ def _build_spec(changes: Sequence[tuple[NumberField, Bounds]]) -> Manifest:
     first, _ = changes[0]
     value: Any
     if first.path[-1:] == (PARAMS,):
-        params = NumberField(first.kind, first.manifest, first.path).part
+        params: Any = NumberField(first.kind, first.manifest, first.path).part
         given = {each.item: each.fields_for(bounds) for each, bounds in changes}
         value = [{**param, **given.get(i, {})} for i, param in enumerate(params)]
     elif first.item is not None:

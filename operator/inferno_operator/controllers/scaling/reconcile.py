@@ -81,6 +81,9 @@ LISTED = (Accelerator, Capacity, Model, Optimizer, ServiceClass)
 ARRIVAL_SECONDS = 1.0
 """Time until the next reconcile while the decisions of a plan are being written."""
 
+Objects = Mapping[type[Resource], Sequence[Manifest]]
+"""Objects of a namespace by kind."""
+
 SystemOf = Callable[[Iterable[Resource]], System]
 """Builds the system that the objects of a namespace describe."""
 
@@ -163,7 +166,7 @@ async def _take_step(
     now, world = context.now(), context.world
     # What is wanted, and what runs. Optimizers are read after the Servers: a decision is written
     # after the mode of its Optimizer, so none is seen without that mode.
-    objects = {
+    objects: Objects = {
         kind: (await context.cluster.list(kind_of(kind), namespace)).manifests for kind in LISTED
     }
     recommending = explain_recommendation(objects[Optimizer])
@@ -225,7 +228,7 @@ class _ServerStep:
 
 def _find_supply(
     namespace: str,
-    objects: Mapping[type[Resource], Sequence[Manifest]],
+    objects: Objects,
     observations: Sequence[Observation[Server]],
     context: Context,
 ) -> Supply:
@@ -441,8 +444,13 @@ async def _report(
     await context.write_server(reference.manifest_at_version(status=status))
     if verdict is None or actuated is None or (before and before.reason == verdict.reason):
         return None
-    kind = "Warning" if verdict.holds is False else "Normal"
-    return Event(reference, kind, verdict.reason, verdict.message, action="Scale")
+    return Event(
+        reference,
+        "Warning" if verdict.holds is False else "Normal",
+        verdict.reason,
+        verdict.message,
+        action="Scale",
+    )
 
 
 def _judge(step: _ServerStep, steps: ReplicaSteps) -> Verdict | None:
