@@ -352,16 +352,6 @@ def test_everything_ends_in_bounds_that_the_schema_accepts(
     asyncio.run(live())
 
 
-async def test_cards_that_are_not_there_are_not_asked_for() -> None:
-    scene = Scene(cards=3)
-
-    told = await scene.settle(A=4, B=1)
-
-    assert [backend["minReplicas"] for backend in scene.backends()] == [3, 1]
-    assert told["reason"] == "NoRoom"
-    assert "3 x A (4 wanted) + 1 x B; cards that are not free: 1 x A" in told["message"]
-
-
 async def test_a_full_pool_moves_one_replica_at_a_time_within_the_cards() -> None:
     """Both backends are on the same cards, and the load takes one replica."""
     scene = Scene(cards=4)
@@ -962,14 +952,3 @@ async def test_replicas_that_fail_for_a_while_served_in_the_window(
         await scene.actuate(after=MINUTE)
         scene.run_all()
     assert scene.asked() == 1
-
-
-async def test_what_a_person_approved_goes_at_once() -> None:
-    scene = Scene(target="ModelServing")
-    await scene.settle(A=8)
-    scene.decide(A=1)
-    approved = {"plan": "p", "replicas": [{"accelerator": "A", "replicas": 1}]}
-    scene.cluster.add({**scene.server, "status": {**scene.server["status"], "approved": approved}})
-    await scene.actuate()
-
-    assert scene.replicas()["m-a"] == 1

@@ -586,26 +586,6 @@ async def test_mode_recommend_stops_all_writes_to_workloads_and_its_end_resumes_
     assert "was deleted" in scene.condition()["message"]
 
 
-async def test_two_servers_swap_full_pools() -> None:
-    scene = Scene(a=3, b=3)
-    for name in ("s", "t"):
-        scene.add(name.upper(), workload("A", f"{name}-a"), workload("B", f"{name}-b"), load=2)
-    for name, replicas in {"s-a": 3, "s-b": 0, "t-a": 0, "t-b": 3}.items():
-        scene.deploy(name, replicas)
-    scene.decide("S", B=3)
-    scene.decide("T", A=3)
-
-    async with running(scene):
-        await scene.until(lambda: scene.reason("s") == scene.reason("t") == "Actuated")
-
-    assert {n: scene.replicas(n) for n in ("s-a", "s-b", "t-a", "t-b")} == {
-        "s-a": 0,
-        "s-b": 3,
-        "t-a": 3,
-        "t-b": 0,
-    }
-
-
 async def test_a_server_without_room_says_which_cards_are_missing() -> None:
     scene = one_server(0, decided=3, a=2)
 
@@ -1266,10 +1246,6 @@ async def test_cards_of_servers_that_are_not_scaled_are_not_used(others: Manifes
         await scene.until(lambda: scene.reason() == "NoRoom")
 
     assert scene.replicas("a") == 1
-
-
-def test_the_fake_knows_deployments() -> None:
-    assert FakeCluster().workloads == [Served(DEPLOYMENT, is_scalable=True)]
 
 
 def counted(available: int) -> Manifest:

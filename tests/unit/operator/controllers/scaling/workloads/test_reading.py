@@ -82,19 +82,6 @@ async def test_an_own_write_that_the_watch_has_not_shown_yet_is_no_foreign_one()
     await world.stop()
 
 
-async def test_another_manager_after_an_own_write_is_foreign() -> None:
-    cluster, memory = FakeCluster(), WriteMemory()
-    cluster.add(deployment("kubectl"))
-    world = await watched(cluster)
-    memory[PLACE].note_write(1)
-
-    scaled = await read(cluster, world, memory)
-
-    assert scaled.foreign is not None
-    assert scaled.foreign.name == "field manager 'kubectl'"
-    await world.stop()
-
-
 async def test_a_write_that_the_watch_has_not_shown_yet_is_waited_for() -> None:
     """As after a write that was refused because another manager wrote in between."""
     cluster, memory = LateCluster(), WriteMemory()
