@@ -473,13 +473,15 @@ class _StepDraft:
             if self._is_written(server, target) or not target.excess or not target.has_appeared:
                 continue
             bound = target.wanted if server.has_arrived else max(target.wanted, target.ready)
-            reduced = self._list_written(server)
+            reduced = {
+                each.accelerator: self._next_replicas(server, each)
+                for each in server.targets
+                if self._is_written(server, each)
+            }
             least = server.find_lowest(target, reduced, bound)
             fastest = server.find_lowest(target, reduced, bound, is_urgent=True)
-            if (
-                fastest < least
-                and (needed := self._count_needed_above(server, target.card_type)) > 0
-            ):
+            needed = self._count_needed_above(server, target.card_type) if fastest < least else 0
+            if needed > 0:
                 urgent = max(target.spec - ceil(needed / target.cards), fastest)
                 least = min(least, server.find_lowest(target, reduced, urgent, is_urgent=True))
             if fastest < least:
@@ -491,20 +493,23 @@ class _StepDraft:
     def grow(self) -> list[tuple[ServerTargets, ReplicaTarget]]:
         """Add replicas on free cards; returns the targets that find none, in their order.
 
-        Cards that become free soon are kept for the first server that waits for them.
+        First come servers that do not carry their load, then those that free other cards. Cards
+        that become free soon are kept for the first server that waits for them.
         """
-        short = []
-        for server, target in self._list_growing():
-            missing = self._count_missing(server, target)
-            added = min(missing, max(self._free_cards[target.card_type], 0) // target.cards)
+        order = sorted(self._servers, key=lambda s: _order_of(s, is_switching=s.is_switching))
+        free, ending, short = self._free_cards, self._ending_cards, []
+        for server, target in list_targets(order):
+            missing = self._goals[server.name, target.accelerator] - target.spec
+            if server.is_unplaced or missing <= 0 or self._is_written(server, target):
+                continue
+            card_type, cards = target.card_type, target.cards
+            added = min(missing, max(free[card_type], 0) // cards)
             if added:
                 self._write(server, target, target.spec + added)
-                self._free_cards[target.card_type] -= added * target.cards
-            if added < missing and self._will_be_free(target):
-                self._ending_cards[target.card_type] -= (
-                    target.cards - self._free_cards[target.card_type]
-                )
-                self._free_cards[target.card_type] = 0
+                free[card_type] -= added * cards
+            if added < missing and free[card_type] + ending[card_type] >= cards:
+                ending[card_type] -= cards - free[card_type]
+                free[card_type] = 0
             elif not added:
                 short.append((server, target))
         return short
@@ -514,7 +519,11 @@ class _StepDraft:
 
         Only replicas on cards that a server waits for are removed, and only as many as needed.
         """
-        needed = self._count_needed(short)
+        needed: Counter[str] = Counter()
+        for _, target in short:
+            needed[target.card_type] += target.cards
+        for card_type in needed:
+            needed[card_type] -= self._free_cards[card_type] + self._ending_cards[card_type]
         for server in {server.name: server for server, _ in short}.values():
             if server.is_in_flight or any(self._is_written(server, t) for t in server.targets):
                 continue
@@ -549,69 +558,29 @@ class _StepDraft:
 
     def progress(self, server: ServerTargets) -> ServerProgress:
         """Return how far a server is."""
-        missing: Counter[str] = Counter()
+        missing, slowed = Counter[str](), dict[str, tuple[int, int]]()
         for target in server.targets:
-            more = target.wanted - self._next_replicas(server, target)
-            if more > 0:
-                missing[target.card_type] += more * target.cards
-        slowed = {
-            t.accelerator: (t.spec, self._next_replicas(server, t))
-            for t in server.targets
-            if (server.name, t.accelerator) in self._slowed
-        }
-        return ServerProgress(self._find_state(server, is_short=bool(missing)), missing, slowed)
-
-    def _find_state(self, server: ServerTargets, *, is_short: bool) -> State:
+            after = self._next_replicas(server, target)
+            if target.wanted > after:
+                missing[target.card_type] += (target.wanted - after) * target.cards
+            if (server.name, target.accelerator) in self._slowed:
+                slowed[target.accelerator] = target.spec, after
         has_excess = any(target.excess for target in server.targets)
-        is_active = server.is_in_flight or any(
-            self._is_written(server, t) or (server.name, t.accelerator) in self._slowed
-            for t in server.targets
+        is_written = any(self._is_written(server, target) for target in server.targets)
+        is_active = server.is_in_flight or is_written or bool(slowed)
+        is_done = server.has_arrived and not has_excess
+        # Nothing that happens now brings the server nearer to what was decided.
+        is_stuck = not (is_active or is_done) and (
+            any(self._goals[server.name, t.accelerator] < t.wanted for t in server.targets)
+            or not (self.replicas or self.is_in_flight)
         )
-        if server.is_unplaced or server.is_overdue or self._is_stuck(server, is_active=is_active):
-            return State.BLOCKED
-        if server.has_arrived and not is_short:
-            return State.SHRINKING if has_excess or is_active else State.STEADY
-        return State.MOVING if has_excess else State.GROWING
-
-    def _is_stuck(self, server: ServerTargets, *, is_active: bool) -> bool:
-        """Whether nothing that happens now brings the server nearer to what was decided."""
-        is_done = server.has_arrived and not any(target.excess for target in server.targets)
-        if is_active or is_done:
-            return False
-        beyond = any(self._goals[server.name, t.accelerator] < t.wanted for t in server.targets)
-        return beyond or not (self.replicas or self.is_in_flight)
-
-    def _list_growing(self) -> Iterator[tuple[ServerTargets, ReplicaTarget]]:
-        """Return the targets below their goals, in the order in which they get cards.
-
-        First come servers that do not carry their load, then those that free other cards.
-        """
-        order = sorted(self._servers, key=lambda s: _order_of(s, is_switching=s.is_switching))
-        for server, target in list_targets(order):
-            if not server.is_unplaced and self._count_missing(server, target) > 0:
-                yield server, target
-
-    def _count_missing(self, server: ServerTargets, target: ReplicaTarget) -> int:
-        """Return the replicas that a target may get in addition to those that are written."""
-        if self._is_written(server, target):
-            return 0
-        return self._goals[server.name, target.accelerator] - target.spec
-
-    def _will_be_free(self, target: ReplicaTarget) -> bool:
-        """Whether cards for one more replica become free soon."""
-        return (
-            self._free_cards[target.card_type] + self._ending_cards[target.card_type]
-            >= target.cards
-        )
-
-    def _count_needed(self, short: Sequence[tuple[ServerTargets, ReplicaTarget]]) -> Counter[str]:
-        """Return the cards by type that are missing for one more replica of each target."""
-        needed: Counter[str] = Counter()
-        for _, target in short:
-            needed[target.card_type] += target.cards
-        for card_type in needed:
-            needed[card_type] -= self._free_cards[card_type] + self._ending_cards[card_type]
-        return needed
+        if server.is_unplaced or server.is_overdue or is_stuck:
+            state = State.BLOCKED
+        elif server.has_arrived and not missing:
+            state = State.SHRINKING if has_excess or is_active else State.STEADY
+        else:
+            state = State.MOVING if has_excess else State.GROWING
+        return ServerProgress(state, missing, slowed)
 
     def _count_needed_above(self, server: ServerTargets, card_type: str) -> int:
         """Return the cards of a type that more important servers lack and that nobody gives up."""
@@ -640,13 +609,15 @@ class _StepDraft:
             and target.spec > 0
             and server.may_become({target.accelerator: target.spec - 1})
         ]
-        distinct = {server.name: (server, target) for server, target in reversed(reducible)}
-        return sorted(distinct.values(), key=lambda pair: (_share_of_replica(*pair), pair[0].rank))
 
-    def _list_written(self, server: ServerTargets) -> Mapping[str, int]:
-        """Return the numbers of a server that are written, by accelerator."""
-        written = (target for target in server.targets if self._is_written(server, target))
-        return {target.accelerator: self._next_replicas(server, target) for target in written}
+        def rank(pair: tuple[ServerTargets, ReplicaTarget]) -> tuple[float, tuple[int, str]]:
+            server, target = pair
+            carried = server.count_carried(server.serving)
+            share = (target.rate or 0.0) / carried if carried else 0.0
+            return share, server.rank
+
+        distinct = {server.name: (server, target) for server, target in reversed(reducible)}
+        return sorted(distinct.values(), key=rank)
 
     def _next_replicas(self, server: ServerTargets, target: ReplicaTarget) -> int:
         return self.replicas.get((server.name, target.accelerator), target.spec)
@@ -673,9 +644,3 @@ def _would_take_back(lending: ServerTargets, lender: ReplicaTarget, server: Serv
     will_switch = any(target.excess for target in lending.targets)
     before = _order_of(lending, is_switching=will_switch)
     return before < _order_of(server, is_switching=server.is_switching)
-
-
-def _share_of_replica(server: ServerTargets, target: ReplicaTarget) -> float:
-    """Return the share of what a server carries that one replica of a target is."""
-    carried = server.count_carried(server.serving)
-    return (target.rate or 0.0) / carried if carried else 0.0
