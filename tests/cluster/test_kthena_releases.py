@@ -176,7 +176,7 @@ def operator(actuated: Actuated, tmp_path: Path) -> OperatorProcess:
 
 
 def started(
-    actuated: Actuated, name: str, kubeconfig: Path | None = None, **environment: str
+    actuated: Actuated, name: str, kubeconfig: Path | None = None, /, **environment: str
 ) -> OperatorProcess:
     plane, namespace = actuated.scene.control_plane, actuated.scene.namespace
     process = OperatorProcess(

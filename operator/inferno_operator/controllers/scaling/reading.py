@@ -212,13 +212,13 @@ class _Reader:
         """Return a Server with the workloads that it names."""
         reference = scaled.server.spec.model_booster
         if reference is None:
-            found = [self._read_workload(each, scaled) for each in scaled.server.spec.workloads]
+            named = [self._read_workload(each, scaled) for each in scaled.server.spec.workloads]
         else:
             objects = self._collect_objects(reference)
-            found = [
+            named = [
                 self._read_backend(each, reference, objects, scaled) for each in reference.backends
             ]
-        return replace(scaled, found=tuple(found))
+        return replace(scaled, named=tuple(named))
 
     def read_left(self, scaled: ScaledServer) -> ScaledServer:
         """Return a Server with what it names no more and has replicas; nobody else may name it."""
@@ -486,7 +486,7 @@ class _Reader:
         if (
             foreign is not None
             or not (is_decided and scaled.server.spec.actuation == "Scale")
-            or (number.is_ours and memory.foreign is None)
+            or (number.is_ours and memory.foreign_number is None)
             or backend.is_ignored
             or (backend.is_ceiling and number.is_number)
             or (known is None and paused is None)

@@ -355,7 +355,7 @@ async def _write(steps: ReplicaSteps, servers: Iterable[ScaledServer], context: 
     scales = {
         (scaled.server.metadata.name, item.place): item.scale
         for scaled in servers
-        for item in scaled.found
+        for item in scaled.named
         if item.scale is not None and item.backend is None
     }
     numbers = [(scales[step], n) for step, n in steps.replicas.items() if step in scales]
@@ -371,7 +371,7 @@ async def _write_bounds(scaled: ScaledServer, steps: ReplicaSteps, context: Cont
     Bounds that another writer has set are left out, so they stay as they are.
     """
     name = scaled.server.metadata.name
-    items = [item for item in scaled.found if not scaled.is_disputed(item)]
+    items = [item for item in scaled.named if not scaled.is_disputed(item)]
     numbers = {item.place: steps.replicas.get((name, item.place), item.replicas) for item in items}
     backends = {item.place: item.backend for item in items if item.backend}
     for write in plan_writes(backends, numbers):
@@ -435,7 +435,7 @@ async def _report(
         generation = written["metadata"]["generation"]
     verdict, before = _judge(step, steps), scaled.condition
     actuated = merge_condition(scaled.observation.status, verdict, generation, now)
-    starts = {item.place: item.start_seconds for item in scaled.found}
+    starts = {item.place: item.start_seconds for item in scaled.named}
     lead_times, recorded = measure_lead_times(server, starts), scaled.list_recorded(context.memory)
     known = server.status.lead_times, server.status.workloads, server.status.reductions
     if actuated is None and known == (lead_times, recorded, step.reductions):

@@ -143,7 +143,7 @@ class ObservedWorkload:
 
     Parameters
     ----------
-    foreign
+    foreign_writer
         Another writer who set its number, and is left alone.
     is_of_another
         Whether another Server has its replicas.
@@ -160,7 +160,7 @@ class ObservedWorkload:
     workload: Workload
     scale: Scale | None = None
     pods: PodCounts = field(default_factory=PodCounts)
-    foreign: ForeignWriter | None = None
+    foreign_writer: ForeignWriter | None = None
     problem: Verdict | None = None
     is_of_another: bool = False
     is_behind: bool = False
@@ -203,7 +203,7 @@ class ScaledServer:
     observation: Observation[Server]
     server: Server
     wanted: WantedReplicas
-    found: tuple[ObservedWorkload, ...] = ()
+    named: tuple[ObservedWorkload, ...] = ()
     left: tuple[ObservedWorkload, ...] = ()
 
     @cached_property
@@ -211,12 +211,12 @@ class ScaledServer:
         """The wanted replicas by place; those that there are if nothing is decided."""
         if self.wanted.replicas is not None:
             return self.wanted.replicas
-        return {item.place: item.replicas for item in self.found}
+        return {item.place: item.replicas for item in self.named}
 
     @property
     def counted(self) -> tuple[ObservedWorkload, ...]:
         """All workloads whose replicas run for the Server."""
-        return (*self.found, *self.left)
+        return (*self.named, *self.left)
 
     @property
     def has_unknown(self) -> bool:
@@ -231,22 +231,22 @@ class ScaledServer:
     @property
     def is_known(self) -> bool:
         """Whether the whole decision is known, and who has written the workloads."""
-        return self.wanted.is_written and not any(item.is_behind for item in self.found)
+        return self.wanted.is_written and not any(item.is_behind for item in self.named)
 
     @cached_property
     def obstacle(self) -> Verdict | None:
         """Why the operator writes nothing; None if it may write."""
-        problems = [item.problem for item in self.found if item.problem]
+        problems = [item.problem for item in self.named if item.problem]
         if problems:
             return problems[0]
         if self.wanted.replicas is None:
             return refusal(self.wanted.reason, f"the replicas stay as they are: {self.wanted.why}")
-        places = {item.place for item in self.found}
+        places = {item.place for item in self.named}
         if unknown := sorted(self.wanted.replicas.keys() - places):
             return refuse_unnamed_places(unknown, has_booster=bool(self.server.spec.model_booster))
         if self.server.spec.actuation == "Publish":
             return accept_published(self.wanted.replicas, self.troubles)
-        return refusal(FOREIGN_WRITER, self.foreign.message) if self.foreign else None
+        return refusal(FOREIGN_WRITER, self.foreign_writer.message) if self.foreign_writer else None
 
     @property
     def may_set_back(self) -> bool:
@@ -254,35 +254,35 @@ class ScaledServer:
         return self.is_known and (self.obstacle is None or self.obstacle.reason == FOREIGN_WRITER)
 
     @cached_property
-    def foreign(self) -> ForeignWriter | None:
+    def foreign_writer(self) -> ForeignWriter | None:
         """Another writer of a number of replicas that is not the wanted one."""
-        return next((item.foreign for item in self.found if self.is_disputed(item)), None)
+        return next((item.foreign_writer for item in self.named if self.is_disputed(item)), None)
 
     def is_disputed(self, item: ObservedWorkload) -> bool:
         """Whether another writer has set a number that is not the wanted one."""
-        return item.foreign is not None and item.replicas != self.replicas.get(item.place, 0)
+        return item.foreign_writer is not None and item.replicas != self.replicas.get(item.place, 0)
 
     @property
     def repeated_writer(self) -> ForeignWriter | None:
         """Another writer who sets a number of a ModelBooster again and again."""
-        return next((item.repeated_writer for item in self.found if item.repeated_writer), None)
+        return next((item.repeated_writer for item in self.named if item.repeated_writer), None)
 
     @property
     def failure(self) -> str:
         """What the controller of its ModelBooster says of its failure; "" if nothing."""
-        return next(filter(None, (item.backend.failure for item in self.found if item.backend)), "")
+        return next(filter(None, (item.backend.failure for item in self.named if item.backend)), "")
 
     @property
     def troubles(self) -> str:
         """What hinders its pods, to be said after what runs."""
-        return describe_pod_troubles(item.pods for item in self.found)
+        return describe_pod_troubles(item.pods for item in self.named)
 
     @property
     def remarks(self) -> str:
         """What autoscalers keep, and workloads that it names no more; to be said at the end."""
         said = [
             item.backend.describe_surplus(self.replicas.get(item.place, 0))
-            for item in self.found
+            for item in self.named
             if item.backend
         ]
         for item in sorted(self.left, key=lambda item: bool(item.problem and item.is_unknown)):
@@ -337,7 +337,7 @@ class ScaledServer:
     @property
     def reported(self) -> Mapping[str, int]:
         """The replicas that served when they were last reported, by place."""
-        return {item.place: count_reported(self.server, item.place) for item in self.found}
+        return {item.place: count_reported(self.server, item.place) for item in self.named}
 
     def list_reductions(self, way_down: WayDown, now: datetime) -> tuple[ReplicaReduction, ...]:
         """Return what its status remembers, with what has failed since the last report."""
@@ -354,7 +354,7 @@ class ScaledServer:
     @property
     def ready_since(self) -> ReadySince:
         """When the replicas that compute prompts became ready, by place."""
-        found = (item for item in self.found if item.workload.role != "Decode")
+        found = (item for item in self.named if item.workload.role != "Decode")
         return {item.place: item.pods.ready_since for item in found}
 
     def find_last_change(self, now: datetime) -> datetime | None:
@@ -362,7 +362,7 @@ class ScaledServer:
 
         What an operator with another clock has written may be in the future, and tells nothing.
         """
-        times = [item.pods.changed for item in self.found]
+        times = [item.pods.changed for item in self.named]
         times += [r.time for r in self.server.status.reductions if r.time <= now]
         before = self.condition
         if before is not None and before.status == "Unknown" and before.last_transition_time <= now:
@@ -383,7 +383,7 @@ def build_targets(
 ) -> ServerTargets:
     """Return the replicas of a Server as the order of steps takes them."""
     since = _window_start(way_down, now)
-    targets = tuple(_build_target(scaled, item, supply, since) for item in scaled.found)
+    targets = tuple(_build_target(scaled, item, supply, since) for item in scaled.named)
     allocated = scaled.observation.status.condition(ALLOCATED)
     changed = scaled.find_last_change(now)
     is_late = changed is not None and now - changed > PATIENCE
@@ -449,9 +449,9 @@ def find_next_look(
 
     More of its replicas may go at `window_ends`, also those that other Servers wait for.
     """
-    if scaled.foreign is not None and scaled.foreign.until is not None:
-        return (scaled.foreign.until - now).total_seconds()
-    if scaled.foreign is not None or any(i.problem or i.is_behind for i in scaled.found):
+    if scaled.foreign_writer is not None and scaled.foreign_writer.until is not None:
+        return (scaled.foreign_writer.until - now).total_seconds()
+    if scaled.foreign_writer is not None or any(i.problem or i.is_behind for i in scaled.named):
         return RECHECK.total_seconds()
     if scaled.obstacle is not None:
         return None

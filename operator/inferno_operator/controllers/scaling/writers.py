@@ -161,7 +161,7 @@ class WorkloadMemory:
         The number that this operator has written last, or has found and nobody disputes.
     is_uncertain
         Whether the last write failed: it may have arrived.
-    foreign
+    foreign_number
         What another writer of the number has set.
     failure
         Failed writes since the last one that succeeded.
@@ -179,7 +179,7 @@ class WorkloadMemory:
     version: int = 0
     replicas: int | None = None
     is_uncertain: bool = False
-    foreign: ForeignNumber | None = None
+    foreign_number: ForeignNumber | None = None
     failure: Failure | None = None
     reset: Reset | None = None
     repeated_writer: ForeignWriter | None = None
@@ -190,7 +190,7 @@ class WorkloadMemory:
         """Take note of the object; forget another one of the same name, and a newer version."""
         if self.uid not in ("", uid) or version < self.version:
             self.replicas, self.is_uncertain, self.gates = None, False, {}
-            self.foreign = self.failure = self.reset = None
+            self.foreign_number = self.failure = self.reset = None
         self.uid, self.version = uid, version
 
     def note_gates(self, pods: Iterable[Manifest], now: datetime) -> Mapping[str, datetime]:
@@ -217,7 +217,7 @@ class WorkloadMemory:
 
     def note_undisputed(self, replicas: int) -> None:
         """Remember a number that nobody disputes, or no longer."""
-        self.replicas, self.is_uncertain, self.foreign = replicas, False, None
+        self.replicas, self.is_uncertain, self.foreign_number = replicas, False, None
         if self.reset is not None:
             self.reset = replace(self.reset, is_undone=True)
 
@@ -236,10 +236,10 @@ class WorkloadMemory:
         `paused` says since when the condition of the Server tells of that writer.
         """
         since = now if paused is None else min(paused, now)
-        foreign = self.foreign or ForeignNumber(replicas, since, since)
+        foreign = self.foreign_number or ForeignNumber(replicas, since, since)
         if foreign.replicas != replicas:
             foreign = ForeignNumber(replicas, now, foreign.first)
-        self.foreign = foreign
+        self.foreign_number = foreign
         if now < foreign.until:
             return ForeignWriter(writer, foreign.until)
         self.note_undisputed(replicas)

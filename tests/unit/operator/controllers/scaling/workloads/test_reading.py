@@ -78,7 +78,7 @@ async def test_an_own_write_that_the_watch_has_not_shown_yet_is_no_foreign_one()
 
     scaled = await read(cluster, world, memory)
 
-    assert (scaled.foreign, scaled.found[0].replicas) == (None, 1)
+    assert (scaled.foreign_writer, scaled.named[0].replicas) == (None, 1)
     await world.stop()
 
 
@@ -96,10 +96,10 @@ async def test_a_write_that_the_watch_has_not_shown_yet_is_waited_for() -> None:
     await asyncio.sleep(61)
     late = await read(cluster, world, memory)
 
-    assert (early.is_known, early.foreign) == (False, None)
+    assert (early.is_known, early.foreign_writer) == (False, None)
     assert late.is_known
-    assert late.foreign is not None
-    assert late.foreign.name == "field manager 'kubectl'"
+    assert late.foreign_writer is not None
+    assert late.foreign_writer.name == "field manager 'kubectl'"
     await world.stop()
 
 
@@ -119,5 +119,5 @@ async def test_a_number_that_the_operator_has_not_written_is_foreign_if_nobody_i
 
     scaled = await read(cluster, world, memory)
 
-    assert (scaled.foreign is not None) is is_foreign
+    assert (scaled.foreign_writer is not None) is is_foreign
     await world.stop()
