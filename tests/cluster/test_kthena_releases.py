@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.scaling.booster_bounds import owns
+from inferno_operator.controllers.scaling.boosters import has_own_fields
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER
 from tests.cluster.actuated import (
     BOOSTERS,
@@ -27,9 +27,14 @@ from tests.cluster.fleet import Fleet, running_fleet
 from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
+from tests.controlplane.deployments import deployment
 from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
+from tests.deployment.rendering import NAMESPACE, kustomize
+from tests.deployment.rights import BINDINGS as BINDINGS_OF_ROLES
+from tests.deployment.rights import ROLES
 from tests.tiers import extended
+from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
 
@@ -170,10 +175,17 @@ def operator(actuated: Actuated, tmp_path: Path) -> OperatorProcess:
     return started(actuated, tmp_path.name)
 
 
-def started(actuated: Actuated, name: str, **environment: str) -> OperatorProcess:
+def started(
+    actuated: Actuated, name: str, kubeconfig: Path | None = None, /, **environment: str
+) -> OperatorProcess:
     plane, namespace = actuated.scene.control_plane, actuated.scene.namespace
     process = OperatorProcess(
-        plane.processes, name, plane.kubeconfig, namespace, environment, command=None
+        plane.processes,
+        name,
+        kubeconfig or plane.kubeconfig,
+        namespace,
+        environment,
+        command=None,
     )
     process.wait_until_ready()
     return process
@@ -260,6 +272,52 @@ def test_decisions_arrive_wherever_a_release_has_replicas_and_roll_nothing(
     assert again.stop() == 0
 
 
+def kubeconfig_of_the_manifests(actuated: Actuated) -> Path:
+    """The operator's account in the namespace, with the rights that the manifests give it."""
+    plane, namespace = actuated.scene.control_plane, actuated.scene.namespace
+    rights = kustomize(plane.kubectl_program, ROOT / "manifests" / "kustomize" / "rbac")
+    kinds = ("ServiceAccount", *ROLES, *BINDINGS_OF_ROLES)
+    text = json.dumps([manifest for manifest in rights if manifest["kind"] in kinds])
+    actuated.scene.apply(*json.loads(text.replace(NAMESPACE, namespace)))
+    return plane.service_account_kubeconfig(namespace, "inferno-operator")
+
+
+def ready_pod(serving: str) -> Manifest:
+    """The first pod of a replica of a serving."""
+    labels = {KTHENA.pod_label("name"): serving, KTHENA.pod_label("entry"): "true"}
+    containers = [{"name": "engine", "image": "example.com/engine"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"{serving}-0", "labels": labels},
+        "spec": {"containers": containers, "nodeName": "n"},
+    }
+
+
+def test_what_a_booster_left_is_counted_with_the_rights_of_the_manifests(
+    actuated: Actuated, release: Release, fleet: Fleet, tmp_path: Path
+) -> None:
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    actuated.scene.apply(account, *release.boosters())
+    operator = started(actuated, tmp_path.name, kubeconfig_of_the_manifests(actuated))
+    actuated.apply(wanted=2, backends=release.backends)
+    actuated.wait_until_runs("A100", 2)
+    actuated.wait_for("Actuated", text="2 x A100")
+
+    first, _ = release.servings
+    actuated.scene.apply(ready_pod(first), deployment("engine"))
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": objects.born(0)}
+    plane, namespace = actuated.scene.control_plane, actuated.scene.namespace
+    plane.patch("pod", f"{first}-0", {"status": {"conditions": [ready]}}, namespace, "status")
+    workloads = [{"accelerator": "H100", "name": "engine"}]
+    actuated.patch("server", "s", {"spec": {"modelBooster": None, "workloads": workloads}})
+
+    actuated.wait_for("NotFound", text=f"ModelServing {first!r} has 2 replicas on A100 and is not")
+    actuated.wait_until_runs("A100", 1)  # of two that are asked for, one has a pod
+    assert fleet.available[first] == 2
+    assert operator.stop() == 0
+
+
 def test_both_roles_of_a_backend_get_their_numbers(
     actuated: Actuated, release: Release, fleet: Fleet, operator: OperatorProcess
 ) -> None:
@@ -326,7 +384,7 @@ def owned(actuated: Actuated, release: Release) -> set[str]:
     kinds = f"{BOOSTERS},{SERVINGS},{release.scaler}"
     options = ("--namespace", actuated.scene.namespace, "--show-managed-fields", "--output=json")
     answer = actuated.scene.control_plane.kubectl("get", kinds, *options)
-    return {i["metadata"]["name"] for i in json.loads(answer.stdout)["items"] if owns(i)}
+    return {i["metadata"]["name"] for i in json.loads(answer.stdout)["items"] if has_own_fields(i)}
 
 
 def scale(actuated: Actuated, serving: str, replicas: int) -> None:

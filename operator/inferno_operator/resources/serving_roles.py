@@ -15,6 +15,9 @@ from inferno_operator.resources.workload import Workload
 ROLES = "/spec/template/roles"
 """Where the roles stand, as a JSON pointer."""
 
+SERVINGS = frozenset(dialect.serving for dialect in DIALECTS.values())
+"""The kinds of servings."""
+
 
 def serving_role(workload: Workload) -> str:
     """Return the role of a serving that a workload is; "" for whole objects."""
@@ -25,8 +28,13 @@ def serving_role(workload: Workload) -> str:
 def kind_of_serving(workload: Workload) -> Kind | None:
     """Return the kind of a workload that is a serving; None for all others."""
     named = workload.api_version, workload.kind
-    servings = (dialect.serving for dialect in DIALECTS.values())
-    return next((kind for kind in servings if (kind.api_version, kind.kind) == named), None)
+    return next((kind for kind in SERVINGS if (kind.api_version, kind.kind) == named), None)
+
+
+def serving_selector(kind: Kind, name: str) -> str:
+    """Return the selector of the first pod of each replica of a whole serving."""
+    dialect = _dialect(kind)
+    return f"{dialect.pod_label('name')}={name},{dialect.pod_label('entry')}=true"
 
 
 def role_selector(kind: Kind, name: str, role: str) -> str:

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import islice
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from inferno_operator.runtime.ports import GoneError
 from inferno_optimizer.errors import InfernoError
@@ -18,6 +19,21 @@ APART = 2 * CONCURRENT_WRITES
 """Steps of other items between two steps of an item, while there are that many."""
 
 logger = logging.getLogger(__name__)
+
+
+class Locks:
+    """A lock for each name, kept only while somebody holds it or waits for it."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def __getitem__(self, name: str) -> asyncio.Lock:
+        """Return the lock of a name."""
+        return self._locks.setdefault(name, asyncio.Lock())
+
+    def __len__(self) -> int:
+        """Return how many are held or waited for."""
+        return len(self._locks)
 
 
 async def write_each(items: Iterable[T], *steps: Callable[[T], Awaitable[object]]) -> None:

@@ -6,7 +6,13 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Place, Reference
-from inferno_operator.resources.serving_roles import find_role, role_selector
+from inferno_operator.resources.serving_roles import (
+    SERVINGS,
+    find_role,
+    groups_of,
+    role_selector,
+    serving_selector,
+)
 from inferno_optimizer.errors import InfernoError, UnavailableError
 
 
@@ -128,9 +134,13 @@ class Scale:
     def of_watched(cls, kind: Kind, manifest: Manifest) -> "Scale | None":
         """Return the scale subresource of an object as it was watched; None if it must be read.
 
-        The API server makes that of the kinds in `WITH_SCALE` from the spec.
+        The API server makes that of the kinds in `WITH_SCALE` from the spec. That of a serving says
+        no more than the object, early releases have none, and nobody grants the right to read it.
         """
         spec = manifest.get("spec", {})
+        if kind in SERVINGS:
+            selector = serving_selector(kind, Key.of(manifest).name)
+            return cls(Reference.of(kind, manifest), groups_of(manifest), selector)
         labels, replicas = spec.get("selector", {}).get("matchLabels"), spec.get("replicas")
         is_plain = labels and not spec["selector"].get("matchExpressions")
         if (kind.group, kind.kind) not in WITH_SCALE or not is_plain or replicas is None:

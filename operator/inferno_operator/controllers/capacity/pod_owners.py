@@ -9,7 +9,12 @@ from inferno_operator.resources import Server, Workload
 from inferno_operator.resources.dialects import DIALECTS
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.pods import PodIndex
-from inferno_operator.resources.serving_roles import role_selector, serving_role
+from inferno_operator.resources.serving_roles import (
+    SERVINGS,
+    role_selector,
+    serving_role,
+    serving_selector,
+)
 from inferno_operator.resources.workload_kinds import LEADER_LABELS
 from inferno_operator.runtime.ports import GoneError, Reader
 
@@ -83,6 +88,8 @@ class Selectors:
             return ""
         if role := serving_role(workload):
             return whole_replicas(role_selector(served.kind, workload.name, role))
+        if served.kind in SERVINGS:  # also what a booster left: no right to its scale is needed
+            return whole_replicas(serving_selector(served.kind, workload.name))
         if not served.is_scalable:
             return ""
         try:

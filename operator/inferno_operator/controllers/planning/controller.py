@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -42,6 +41,7 @@ from inferno_operator.resources.conditions import ALLOCATED, READY, WARNINGS, Ve
 from inferno_operator.resources.objects import Key, Manifest, Now, kind_of
 from inferno_operator.resources.observation import Observation, of_kind, only, readable
 from inferno_operator.runtime.cache import ObjectDifference, generation_of
+from inferno_operator.runtime.concurrency import Locks
 from inferno_operator.runtime.finalizers import FINALIZER, clean_up, hold, release
 from inferno_operator.runtime.informer import Area
 from inferno_operator.runtime.informers import Informers, Subscription
@@ -416,7 +416,7 @@ class ServerCheck:
         informers: Informers,
         source: ObjectSource,
         now: Now,
-        locks: defaultdict[str, asyncio.Lock],
+        locks: Locks,
     ) -> None:
         self._source = source
         self._writer = Writer(cluster, FieldManager.DECISIONS, now)
@@ -530,8 +530,7 @@ class PlansController:
         self._objects = informers.subscribe(FOLLOWED, self._changed)
         store = PlanStore(self._objects, cluster, now, key)
         self.approver = PlanApprover(store, now)
-        self.locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self.writes: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self.locks, self.writes = Locks(), Locks()
         context = PlanContext(cluster, store, source, loads, now, self.locks, self.writes)
         self.queue: WorkQueue[str] = WorkQueue(partial(reconcile_plans, context=context))
 

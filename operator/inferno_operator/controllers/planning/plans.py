@@ -6,9 +6,8 @@ without a status is carried out or held back again, decisions that are written a
 written twice, and a request that was not cleared finds the Plan that it has caused.
 """
 
-import asyncio
 import logging
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -67,6 +66,7 @@ from inferno_operator.resources.observation import (
     readable,
     still_running,
 )
+from inferno_operator.runtime.concurrency import Locks
 from inferno_operator.runtime.ports import Cluster, FieldManager, GoneError, RejectedError
 from inferno_operator.runtime.updates import Writer
 from inferno_operator.runtime.work_queue import ReconcileResult
@@ -546,8 +546,8 @@ class PlanContext:
     source: ObjectSource
     loads: Loads
     now: Now
-    locks: defaultdict[str, asyncio.Lock]
-    writes: defaultdict[str, asyncio.Lock]
+    locks: Locks
+    writes: Locks
 
 
 async def reconcile_plans(namespace: str, context: PlanContext) -> ReconcileResult:

@@ -12,6 +12,7 @@ from inferno_operator.controllers.planning.updates import Update
 from inferno_operator.resources import SYSTEM_RESOURCES, Optimizer, Plan, Server
 from inferno_operator.resources.objects import Now, kind_of
 from inferno_operator.resources.observation import Observation, observe
+from inferno_operator.runtime.concurrency import Locks
 from inferno_operator.runtime.informers import Subscription
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.ports import Cluster, FieldManager, Reader
@@ -248,10 +249,8 @@ class Context:
     loads: Loads = field(default_factory=TypedLoads)
     machines: Machines = field(default_factory=NoNodes)
     approver: Approver = field(default_factory=ApproveAll)
-    locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
-    writes: defaultdict[str, asyncio.Lock] = field(
-        default_factory=lambda: defaultdict(asyncio.Lock)
-    )
+    locks: Locks = field(default_factory=Locks)
+    writes: Locks = field(default_factory=Locks)
     memories: defaultdict[str, Memory] = field(default_factory=lambda: defaultdict(Memory))
 
     @property

@@ -46,7 +46,7 @@ class ScalingController:
 
     def recheck(self, namespace: str) -> None:
         """Ask for a reconcile of a namespace whose cards changed."""
-        if self._world.scales(namespace):
+        if self._world.has_scaled(namespace):
             self._changed(namespace)
 
     def _changed(self, namespace: str) -> None:

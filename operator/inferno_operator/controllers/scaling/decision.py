@@ -1,4 +1,4 @@
-"""The allocations of a Server: replicas that were decided, and those that run.
+"""The allocations of a Server: replicas that were decided, and those that run; pure.
 
 Which Optimizer made a decision cannot be told from a Server. So one Optimizer with the mode
 Recommend stops scaling in its whole namespace. A reconcile reads the Optimizers themselves: a
@@ -14,7 +14,6 @@ from typing import Any
 from inferno_operator.resources import (
     DIGITS,
     Allocation,
-    Condition,
     Optimizer,
     ReplicaAllocation,
     Server,
@@ -27,6 +26,8 @@ from inferno_operator.runtime.cache import ObjectDifference
 from inferno_optimizer.solution import IDLE, Reason
 from inferno_optimizer.system import Role, can_answer, place_of
 
+OPTIMIZER = kind_of(Optimizer)
+
 PROPOSED = "Proposed"
 """The reason of a Server without a decision whose first one is in a Plan that waits."""
 
@@ -34,47 +35,86 @@ UNDECIDED = frozenset({*(reason.value for reason in Reason if not reason.decided
 """Reasons of the condition `Allocated` for which what runs stays as it is."""
 
 
+def is_recommending(optimizer: Manifest | None) -> bool:
+    """Whether an Optimizer has the mode Recommend, also if the rest of its spec is invalid."""
+    return optimizer is not None and optimizer.get("spec", {}).get("mode") == "Recommend"
+
+
+def is_change_of_mode(difference: ObjectDifference) -> bool:
+    """Whether an Optimizer got or lost the mode."""
+    return is_recommending(difference.before) != is_recommending(difference.after)
+
+
+def explain_recommendation(optimizers: Collection[Manifest]) -> str | None:
+    """Return why only recommendations are made in a namespace; "" if decisions are actuated.
+
+    None if there is no Optimizer.
+    """
+    if not optimizers:
+        return None
+    names = sorted(m["metadata"]["name"] for m in optimizers if is_recommending(m))
+    return f"Optimizer {names[0]!r} has mode Recommend" if names else ""
+
+
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedReplicas:
     """Wanted replicas by place; None leaves them as they are, for the reason in `why`.
 
-    `reason` is the word for `why` in the condition `Actuated`.
-    `fresh` is False while only one of `desiredAlloc` and the condition `Allocated` is written:
-    then nothing is changed or reported.
+    `reason` is the word for `why` in the condition `Actuated`. `is_written` is False while only
+    one of `desiredAlloc` and the condition `Allocated` is written: then nothing is changed or
+    reported.
     """
 
     replicas: Mapping[str, int] | None
     why: str = ""
-    fresh: bool = True
+    is_written: bool = True
     reason: str = ""
 
 
-def wanted(server: Server) -> Wanted:
-    """Read the decision for a Server.
+def read_decision(server: Server, recommending: str | None = "") -> WantedReplicas:
+    """Read the decision for a Server; `recommending` is that of `explain_recommendation`.
 
     `desiredAlloc` is written before the condition `Allocated`. In between, a `desiredAlloc`
     that was cleared because no decision is possible looks like a decision for no replicas. So
     replicas are only removed if the condition is about the same generation.
     """
-    condition = server.status.condition(ALLOCATED)
-    if condition is None:
+    before, allocated = server.status.condition(ACTUATED), server.status.condition(ALLOCATED)
+    if recommending is None and before is not None and before.reason == RECOMMENDED:
+        recommending = "its Optimizer, which had mode Recommend, was deleted"
+    if recommending:
+        return WantedReplicas(None, recommending, reason=RECOMMENDED)
+    if allocated is None:
         why = "nothing was decided yet; set spec.optimize of an Optimizer to true"
-        return Wanted(None, why, reason="Held")
-    if condition.reason in UNDECIDED:
-        return Wanted(None, f"{condition.reason}: {condition.message}", reason="Held")
-    replicas = _replicas(server)
-    if not replicas and not _is_about(condition, server):
-        return Wanted(None, fresh=False)
-    if replicas and condition.status != "True":
-        return Wanted(None, fresh=False)
-    return Wanted(replicas)
+        return WantedReplicas(None, why, reason="Held")
+    if allocated.reason in UNDECIDED:
+        return WantedReplicas(None, f"{allocated.reason}: {allocated.message}", reason="Held")
+    desired = server.spec.desired_alloc
+    replicas: Mapping[str, int]
+    if desired is not None and desired.roles is not None:
+        replicas = {place: part.num_replicas for place, part in desired.roles.by_place.items()}
+    else:
+        counts: Counter[str] = Counter()
+        for part in list_parts(desired):
+            counts[part.accelerator] += part.num_replicas
+        replicas = counts
+    if replicas:
+        is_written = allocated.status == "True"
+    else:
+        # The reason or the message of the condition may say that it is about the cleared decision,
+        # also after other writes to the Server: of its load, and of the replicas that run, which
+        # change with each step. A cleared one names no accelerator.
+        is_written = (
+            bool(desired is not None and desired.accelerator)
+            or allocated.reason == Reason.NO_CAPACITY
+            or allocated.message == IDLE
+            or allocated.observed_generation == server.metadata.generation
+        )
+    return WantedReplicas(replicas) if is_written else WantedReplicas(None, is_written=False)
 
 
-def placements(whole: ServerAllocation | None) -> tuple[Allocation, ...]:
+def list_parts(whole: ServerAllocation | None) -> tuple[Allocation, ...]:
     """Return the allocation on each accelerator that has replicas."""
-    if whole is None:
-        return ()
-    return tuple(part for part in whole.parts if part.num_replicas > 0)
+    return tuple(part for part in whole.parts if part.num_replicas > 0) if whole else ()
 
 
 def is_as_decided(server: Server) -> bool:
@@ -83,62 +123,6 @@ def is_as_decided(server: Server) -> bool:
     if desired is None or desired.load is None or current is None or current.load is None:
         return False
     return not moved(desired.load, current.load)
-
-
-def _replicas(server: Server) -> Mapping[str, int]:
-    replicas: Counter[str] = Counter()
-    desired = server.spec.desired_alloc
-    if desired is not None and desired.roles is not None:
-        return {place: part.num_replicas for place, part in desired.roles.by_place.items()}
-    for part in placements(desired):
-        replicas[part.accelerator] += part.num_replicas
-    return replicas
-
-
-def _is_about(condition: Condition, server: Server) -> bool:
-    """Whether a condition is about the cleared decision.
-
-    Its reason or its message may say so, also after other writes to the Server: of its load, and
-    of the replicas that run, which change with each step. A cleared one names no accelerator.
-    """
-    desired = server.spec.desired_alloc
-    if desired is not None and desired.accelerator:
-        return True
-    if condition.reason == Reason.NO_CAPACITY or condition.message == IDLE:
-        return True
-    return condition.observed_generation == server.metadata.generation
-
-
-OPTIMIZER = kind_of(Optimizer)
-
-
-def recommended_by(optimizers: Collection[Manifest]) -> str | None:
-    """Return why only recommendations are made in a namespace; "" if decisions are actuated.
-
-    None if there is no Optimizer.
-    """
-    if not optimizers:
-        return None
-    names = sorted(m["metadata"]["name"] for m in optimizers if recommends(m))
-    return f"Optimizer {names[0]!r} has mode Recommend" if names else ""
-
-
-def decision_for(server: Server, why: str | None) -> Wanted:
-    """Read the decision for a Server; `why` is that of `recommended_by`."""
-    before = server.status.condition(ACTUATED)
-    if why is None and before is not None and before.reason == RECOMMENDED:
-        why = "its Optimizer, which had mode Recommend, was deleted"
-    return Wanted(None, why, reason=RECOMMENDED) if why else wanted(server)
-
-
-def recommends(manifest: Manifest | None) -> bool:
-    """Whether an Optimizer has the mode, also if the rest of its spec is invalid."""
-    return manifest is not None and manifest.get("spec", {}).get("mode") == "Recommend"
-
-
-def is_change_of_mode(difference: ObjectDifference) -> bool:
-    """Whether an Optimizer got or lost the mode."""
-    return recommends(difference.before) != recommends(difference.after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +155,7 @@ class PlacedReplicas:
         return self.ready, self.starting
 
 
-def together_or_apart(
+def select_roles(
     replicas: Iterable[PlacedReplicas], decided: Container[str]
 ) -> Sequence[PlacedReplicas]:
     """Return the replicas that a current allocation can tell.
@@ -190,32 +174,28 @@ def together_or_apart(
     return [*pair.values()] if leaves or not whole else whole
 
 
-def has_changed(server: Server, replicas: Iterable[PlacedReplicas]) -> bool:
-    """Whether the Server's current allocation differs from the replicas that run, cold or not."""
-    current = server.spec.current_alloc
-    if current is None or current.cost is None:
-        return True
-    placed = _in_order(replicas)
-    reported = current.accelerator, _reported(current)
-    return reported != (_main(server, placed).accelerator, set(placed))
-
-
-def _reported(current: ServerAllocation) -> set[PlacedReplicas]:
-    if current.roles:
-        roles = current.roles.by_role.items()
-        return {PlacedReplicas.reported_in(part, role) for role, part in roles}
-    parts = (part for part in current.parts if part.placed_replicas)
-    return set(map(PlacedReplicas.reported_in, parts))
-
-
-def reported_on(server: Server, place: str) -> int:
+def count_reported(server: Server, place: str) -> int:
     """Return the replicas of a place that were there when they were last read."""
     current = server.spec.current_alloc
     if current is not None and current.roles is not None:
         roles = current.roles.by_place
         return roles[place].num_replicas if place in roles else 0
-    parts = placements(current)
-    return sum(part.num_replicas for part in parts if part.accelerator == place)
+    return sum(part.num_replicas for part in list_parts(current) if part.accelerator == place)
+
+
+def has_changed(server: Server, replicas: Iterable[PlacedReplicas]) -> bool:
+    """Whether the Server's current allocation differs from the replicas that run, cold or not."""
+    current = server.spec.current_alloc
+    if current is None or current.cost is None:
+        return True
+    if current.roles:
+        roles = current.roles.by_role.items()
+        reported = {PlacedReplicas.reported_in(part, role) for role, part in roles}
+    else:
+        parts = (part for part in current.parts if part.placed_replicas)
+        reported = set(map(PlacedReplicas.reported_in, parts))
+    placed = _rank(replicas)
+    return current.accelerator != _find_main(server, placed).accelerator or reported != {*placed}
 
 
 def is_mistyped(
@@ -225,12 +205,12 @@ def is_mistyped(
 
     A mistyped name must not replace the accelerator whose cards the replicas hold.
     """
-    reported = {part.accelerator for part in placements(server.spec.current_alloc)}
+    reported = {part.accelerator for part in list_parts(server.spec.current_alloc)}
     unknown = (each for each in replicas if each.ready and each.place not in unit_costs)
     return bool(reported) and any(each.accelerator not in reported for each in unknown)
 
 
-def current_allocation(
+def build_current_alloc(
     server: Server, replicas: Iterable[PlacedReplicas], unit_costs: Mapping[str, float]
 ) -> Manifest:
     """Return `currentAlloc` from the replicas that run, without the load, which users set.
@@ -240,55 +220,44 @@ def current_allocation(
     each accelerator, as in a desired allocation. Replicas of two roles are the parts of `roles`.
     `unit_costs` are by place.
     """
-    placed = _in_order(replicas)
-    parts = [_fields(server, each, unit_costs) for each in placed]
+    placed = _rank(replicas)
+    parts: list[dict[str, Any]] = [
+        {
+            "accelerator": each.accelerator,
+            "num_replicas": each.ready,
+            "starting_replicas": each.starting or None,
+            "cold_replicas": each.cold or None,
+            "max_batch": _find_max_batch(server, each),
+            "cost": round(each.ready * unit_costs.get(each.place, 0.0), DIGITS),
+        }
+        for each in placed
+    ]
     if len(parts) == 1:
         return Allocation.json_of(**parts[0])
-    main = _main(server, placed)
+    main, divided = _find_main(server, placed), dict[str, object]()
+    if placed and placed[0].role is Role.BOTH:
+        divided["mix"] = [Allocation.json_of(**part) for part in parts]
+    elif placed:
+        pairs = zip(placed, parts, strict=True)
+        divided["roles"] = {e.role.lower(): ReplicaAllocation.json_of(**part) for e, part in pairs}
     return ServerAllocation.json_of(
         accelerator=main.accelerator,
         num_replicas=sum(each.ready for each in placed),
         starting_replicas=sum(each.starting for each in placed) or None,
         cold_replicas=sum(each.cold for each in placed) or None,
-        max_batch=_max_batch(server, main),
+        max_batch=_find_max_batch(server, main),
         cost=round(sum(part["cost"] for part in parts), DIGITS),
-        **_divided(placed, parts),
+        **divided,
     )
 
 
-def _divided(
-    placed: Sequence[PlacedReplicas], parts: Sequence[dict[str, Any]]
-) -> dict[str, object]:
-    """Return the roles of an allocation, or its mix; nothing without replicas."""
-    if not placed:
-        return {}
-    if placed[0].role is Role.BOTH:
-        return {"mix": [Allocation.json_of(**part) for part in parts]}
-    pairs = zip(placed, parts, strict=True)
-    return {"roles": {e.role.lower(): ReplicaAllocation.json_of(**part) for e, part in pairs}}
-
-
-def _fields(
-    server: Server, replicas: PlacedReplicas, unit_costs: Mapping[str, float]
-) -> dict[str, Any]:
-    """Return the fields of the allocation on one accelerator."""
-    return {
-        "accelerator": replicas.accelerator,
-        "num_replicas": replicas.ready,
-        "starting_replicas": replicas.starting or None,
-        "cold_replicas": replicas.cold or None,
-        "max_batch": _max_batch(server, replicas),
-        "cost": round(replicas.ready * unit_costs.get(replicas.place, 0.0), DIGITS),
-    }
-
-
-def _in_order(replicas: Iterable[PlacedReplicas]) -> Sequence[PlacedReplicas]:
+def _rank(replicas: Iterable[PlacedReplicas]) -> Sequence[PlacedReplicas]:
     """Return the replicas that hold cards, the most first."""
     placed = (each for each in replicas if any(each.rank))
     return sorted(placed, key=lambda each: each.rank, reverse=True)
 
 
-def _main(server: Server, placed: Sequence[PlacedReplicas]) -> PlacedReplicas:
+def _find_main(server: Server, placed: Sequence[PlacedReplicas]) -> PlacedReplicas:
     """Return the replicas whose accelerator names the whole: those that decode, else the most.
 
     If there are none, a Server with `keepAccelerator` keeps its accelerator, because the optimizer
@@ -301,15 +270,14 @@ def _main(server: Server, placed: Sequence[PlacedReplicas]) -> PlacedReplicas:
     return PlacedReplicas(kept, ready=0)
 
 
-def _max_batch(server: Server, replicas: PlacedReplicas) -> int:
+def _find_max_batch(server: Server, replicas: PlacedReplicas) -> int:
     """Return the batch size that was decided for the place of replicas, else the one before."""
     desired, current = server.spec.desired_alloc, server.spec.current_alloc
-    wholes = [*filter(None, [desired, current])]
     parts: list[ReplicaAllocation]
     if replicas.role is Role.BOTH:
-        every = [*placements(desired), *placements(current), *filter(None, [current])]
+        every = [*list_parts(desired), *list_parts(current), *filter(None, [current])]
         parts = [part for part in every if part.accelerator == replicas.accelerator != ""]
     else:
-        roles = [whole.roles.by_place for whole in wholes if whole.roles]
+        roles = [whole.roles.by_place for whole in (desired, current) if whole and whole.roles]
         parts = [each[replicas.place] for each in roles if replicas.place in each]
     return next((part.max_batch for part in parts if part.max_batch), 0)

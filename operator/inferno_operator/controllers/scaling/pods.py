@@ -1,11 +1,16 @@
-"""How many of some pods serve, start or end, and what the others wait for; pure."""
+"""How many pods serve, start or end, how long that took, and what the others wait for; pure.
+
+A replica that serves is cold for a while: no prompt is in its prefix caches yet.
+"""
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from math import ceil
 
+from inferno_operator.resources import MeasuredLeadTime, Server
 from inferno_operator.resources.objects import Manifest
 from inferno_operator.resources.pods import CONTAINER_STATUSES, USUAL_SCHEDULER
 from inferno_operator.runtime.texts import shortened
@@ -73,36 +78,36 @@ class PodCounts:
 
 
 def count_pods(
-    pods: Iterable[Manifest], given_up: datetime, spared: Collection[str] = ()
+    pods: Iterable[Manifest], given_up_before: datetime, lately_gated: Collection[str] = ()
 ) -> PodCounts:
-    """Count pods; those that were created before `given_up` and have no node are unscheduled.
+    """Count pods; those created before `given_up_before` that have no node are unscheduled.
 
-    `spared` has the uids of pods that were gated until lately.
+    `lately_gated` has the uids of pods that were gated until lately.
     """
     pods = list(pods)
     live = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
     unready = [pod for pod in live if not _is_ready(pod)]
-    late = [pod for pod in unready if _created(pod) < given_up]
-    troubles = [_trouble(pod) for pod in unready]
-    delays = [_delay(pod) for pod in late if not _trouble(pod)]
+    late = [pod for pod in unready if _created_at(pod) < given_up_before]
+    troubles = [_find_trouble(pod) for pod in unready]
+    delays = [_find_delay(pod) for pod in late if not _find_trouble(pod)]
     ending = [pod for pod in pods if "deletionTimestamp" in pod["metadata"]]
-    delays += [_ending(pod) for pod in ending if _changed(pod) < given_up]
+    delays += [_describe_end(pod) for pod in ending if _changed_at(pod) < given_up_before]
     return PodCounts(
         live=len(live),
         ready=len(live) - len(unready),
-        starting=sum(_has_node(pod) and not _trouble(pod) for pod in unready),
+        starting=sum(_has_node(pod) and not _find_trouble(pod) for pod in unready),
         unscheduled=sum(
-            is_unschedulable(pod) and pod["metadata"].get("uid") not in spared for pod in late
+            is_unschedulable(pod) and pod["metadata"].get("uid") not in lately_gated for pod in late
         ),
         gated=sum(map(is_gated, unready)),
         terminating=len(ending),
-        changed=max(map(_changed, pods), default=None),
+        changed=max(map(_changed_at, pods), default=None),
         start_seconds={
-            pod["metadata"]["uid"]: (_changed(pod) - _created(pod)).total_seconds()
+            pod["metadata"]["uid"]: (_changed_at(pod) - _created_at(pod)).total_seconds()
             for pod in live
             if _is_ready(pod)
         },
-        ready_since=tuple(_changed(pod) for pod in live if _is_ready(pod)),
+        ready_since=tuple(_changed_at(pod) for pod in live if _is_ready(pod)),
         troubles=Counter(filter(None, (*troubles, *delays))),
     )
 
@@ -114,9 +119,9 @@ def is_gated(pod: Manifest) -> bool:
 
 def is_unschedulable(pod: Manifest) -> bool:
     """Whether the scheduler has looked at a pod, and found no node, nor one that becomes free."""
-    if _has_node(pod) or is_gated(pod) or _nominated(pod):
+    if _has_node(pod) or is_gated(pod) or _nominated_node(pod):
         return False
-    return bool(_condition(pod, "PodScheduled").get("reason") == "Unschedulable")
+    return bool(_condition_of(pod, "PodScheduled").get("reason") == "Unschedulable")
 
 
 def describe_refusal(message: str) -> str:
@@ -125,9 +130,9 @@ def describe_refusal(message: str) -> str:
     return shortened(forbidden[1] if forbidden else message)
 
 
-def failures_since(pods: Iterable[Manifest], since: datetime) -> Counter[str]:
+def count_failures(pods: Iterable[Manifest], since: datetime) -> Counter[str]:
     """Count pods that have failed since some time, by why: others come in their place."""
-    failed = (pod["status"] for pod in pods if _changed(pod) >= since)
+    failed = (pod["status"] for pod in pods if _changed_at(pod) >= since)
     return Counter(
         shortened(f"{status.get('reason', 'Failed')}, {status.get('message', '')}".rstrip(", ."))
         for status in failed
@@ -138,30 +143,30 @@ def _has_node(pod: Manifest) -> bool:
     return bool(pod.get("spec", {}).get("nodeName"))
 
 
-def _trouble(pod: Manifest) -> str:
+def _find_trouble(pod: Manifest) -> str:
     """Return why a pod that is not ready will hardly become so by itself; "" if nothing tells.
 
     It is the same while a container that crashes runs again, and while an image is pulled again.
     """
     if is_gated(pod):
-        return _gate(pod)
+        return _describe_gate(pod)
     if not _has_node(pod):
-        node = _nominated(pod)
+        node = _nominated_node(pod)
         waits = f"waits until there is room on node {node!r}, which is nominated for it"
-        return waits if node else _said(_condition(pod, "PodScheduled"))
+        return waits if node else _describe_condition(_condition_of(pod, "PodScheduled"))
     status = pod.get("status", {})
     for each in status.get("initContainerStatuses", ()):
-        if not _is_done(each) and (trouble := _container_trouble(each)):
+        if not _is_done(each) and (trouble := _find_container_trouble(each)):
             return f"init container {each.get('name', '')!r}: {trouble}"
-    return next(filter(None, map(_container_trouble, status.get("containerStatuses", ()))), "")
+    return next(filter(None, map(_find_container_trouble, status.get("containerStatuses", ()))), "")
 
 
-def _nominated(pod: Manifest) -> str:
+def _nominated_node(pod: Manifest) -> str:
     """Return the node that will have room for a pod, as others end or it is being made."""
     return str(pod.get("status", {}).get("nominatedNodeName", ""))
 
 
-def _gate(pod: Manifest) -> str:
+def _describe_gate(pod: Manifest) -> str:
     names = [gate["name"] for gate in pod["spec"]["schedulingGates"]]
     owners = (GATE_OWNERS.get(name.partition("/")[0]) for name in names)
     owner = next(filter(None, owners), "")
@@ -170,7 +175,7 @@ def _gate(pod: Manifest) -> str:
     return shortened(f"gated by {by}" + (f" in queue {queue!r}" if queue else ""))
 
 
-def _said(condition: Manifest) -> str:
+def _describe_condition(condition: Manifest) -> str:
     """Return what a condition says that does not hold; "" if it holds or says nothing."""
     if condition.get("status") == "True" or not condition.get("reason"):
         return ""
@@ -187,7 +192,7 @@ def _is_done(container: Manifest) -> bool:
     return bool(container.get("state", {}).get("terminated", {}).get("exitCode") == 0)
 
 
-def _container_trouble(container: Manifest) -> str:
+def _find_container_trouble(container: Manifest) -> str:
     state = container.get("state", {})
     if container.get("ready"):
         return ""  # a sidecar that has ended before and serves again
@@ -208,23 +213,25 @@ def _container_trouble(container: Manifest) -> str:
     return shortened(f"{reason}, {message}") if is_steady else str(reason)
 
 
-def _delay(pod: Manifest) -> str:
+def _find_delay(pod: Manifest) -> str:
     """Return what a pod waits for that has no trouble and is not ready after a long time."""
     spec = pod.get("spec", {})
     if not _has_node(pod):
         name = spec.get("schedulerName", USUAL_SCHEDULER)
         return f"no scheduler has looked at it: check that {name!r} runs"
-    disruption = {**_condition(pod, "DisruptionTarget"), "status": "False"}
+    disruption = {**_condition_of(pod, "DisruptionTarget"), "status": "False"}
     return (
-        _said(disruption)
-        or _slow_init(pod)
-        or _said(_condition(pod, "Initialized"))
-        or next(filter(None, (_slow(pod, each) for each in _containers(pod))), "")
-        or _unready(pod)
+        _describe_condition(disruption)
+        or _find_slow_init(pod)
+        or _describe_condition(_condition_of(pod, "Initialized"))
+        or next(
+            filter(None, (_describe_slow_container(pod, each) for each in _containers(pod))), ""
+        )
+        or _find_unreadiness(pod)
     )
 
 
-def _slow_init(pod: Manifest) -> str:
+def _find_slow_init(pod: Manifest) -> str:
     """Return what the init container waits for that is next; "" if it runs, or none is left."""
     left = (
         each
@@ -235,11 +242,11 @@ def _slow_init(pod: Manifest) -> str:
     return (
         ""
         if container.get("started") and "running" in container["state"]
-        else _slow(pod, container)
+        else _describe_slow_container(pod, container)
     )
 
 
-def _slow(pod: Manifest, container: Manifest) -> str:
+def _describe_slow_container(pod: Manifest, container: Manifest) -> str:
     """Return what a container waits for; "" if it is ready."""
     name, state = container.get("name", ""), container.get("state", {})
     if "running" in state and container.get("ready") is False:
@@ -247,7 +254,7 @@ def _slow(pod: Manifest, container: Manifest) -> str:
         return f"the {probe} probe of container {name!r} does not succeed"
     if "waiting" not in state:
         return ""
-    match _condition(pod, "PodReadyToStartContainers").get("status"):
+    match _condition_of(pod, "PodReadyToStartContainers").get("status"):
         case "True":
             return f"ContainerCreating, pulls image {container.get('image', '')}".rstrip()
         case "False":
@@ -257,21 +264,24 @@ def _slow(pod: Manifest, container: Manifest) -> str:
     return f"ContainerCreating{obstacle}: see the events of the pod"
 
 
-def _unready(pod: Manifest) -> str:
+def _find_unreadiness(pod: Manifest) -> str:
     """Return why a pod is not ready whose containers are."""
-    ready, containers = _readiness(pod), pod.get("status", {}).get("containerStatuses", ())
+    ready, containers = (
+        _condition_of(pod, "Ready"),
+        pod.get("status", {}).get("containerStatuses", ()),
+    )
     if ready.get("reason") == "ReadinessGatesNotReady":
-        return _said(ready)
+        return _describe_condition(ready)
     if containers and all(container.get("ready") for container in containers):
         return f"its containers are ready, and node {pod['spec']['nodeName']!r} does not answer"
     if reason := pod.get("status", {}).get("reason"):
         return shortened(f"{reason}, {pod['status'].get('message', '')}".rstrip(", ."))
     if not any(_containers(pod)):
         return f"node {pod['spec']['nodeName']!r} has not begun to start it"
-    return _said(ready)
+    return _describe_condition(ready)
 
 
-def _ending(pod: Manifest) -> str:
+def _describe_end(pod: Manifest) -> str:
     """Return why a pod is still there that should have ended long ago."""
     finalizers = pod["metadata"].get("finalizers", ())
     node = pod.get("spec", {}).get("nodeName", "")
@@ -280,7 +290,7 @@ def _ending(pod: Manifest) -> str:
     return shortened(f"it was deleted, and {why or lost}")
 
 
-def one_pod_each(pods: Iterable[Manifest], group: str) -> list[Manifest]:
+def select_pod_of_each_replica(pods: Iterable[Manifest], group: str) -> list[Manifest]:
     """Return, of each replica with several pods, the pod that tells how the replica is.
 
     `group` is the label with the replica of a pod. A replica ends when one of its pods does, and
@@ -292,30 +302,130 @@ def one_pod_each(pods: Iterable[Manifest], group: str) -> list[Manifest]:
         replicas[metadata.get("labels", {}).get(group, metadata["name"])].append(pod)
 
     def order(pod: Manifest) -> tuple[bool, bool, datetime]:
-        return "deletionTimestamp" in pod["metadata"], not _is_ready(pod), _changed(pod)
+        return "deletionTimestamp" in pod["metadata"], not _is_ready(pod), _changed_at(pod)
 
     return [max(own_pods, key=order) for own_pods in replicas.values()]
 
 
-def _created(pod: Manifest) -> datetime:
+def _created_at(pod: Manifest) -> datetime:
     return datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
 
 
-def _changed(pod: Manifest) -> datetime:
-    metadata, ready = pod["metadata"], _readiness(pod)
+def _changed_at(pod: Manifest) -> datetime:
+    metadata, ready = pod["metadata"], _condition_of(pod, "Ready")
     times = metadata.get("deletionTimestamp"), ready.get("lastTransitionTime")
-    return max([_created(pod), *map(datetime.fromisoformat, filter(None, times))])
+    return max([_created_at(pod), *map(datetime.fromisoformat, filter(None, times))])
 
 
 def _is_ready(pod: Manifest) -> bool:
-    return bool(_readiness(pod).get("status") == "True")
+    return bool(_condition_of(pod, "Ready").get("status") == "True")
 
 
-def _readiness(pod: Manifest) -> Manifest:
-    return _condition(pod, "Ready")
-
-
-def _condition(pod: Manifest, type_: str) -> Manifest:
+def _condition_of(pod: Manifest, type_: str) -> Manifest:
     """Return a condition of a pod; empty if it has none."""
     conditions = pod.get("status", {}).get("conditions", ())
     return next((c for c in conditions if c["type"] == type_), {})
+
+
+QUANTILE = 0.9
+"""Share of the pods that serve within the lead time."""
+
+MOVED = 0.1
+"""Relative change of a lead time that is worth a write."""
+
+LONGEST_START_SECONDS = 3600.0
+"""A pod that took longer to be ready has been ready before."""
+
+
+@dataclass(slots=True)
+class FirstStarts:
+    """Time from created to ready of the pods of a workload when they were ready first [s]."""
+
+    _known: Mapping[str, float] = field(default_factory=dict)
+
+    def note_ready(self, seconds: Mapping[str, float]) -> tuple[float, ...]:
+        """Take note of the ready pods, by uid; returns how long each took to start."""
+        self._known = {uid: self._known.get(uid, took) for uid, took in seconds.items()}
+        return tuple(took for took in self._known.values() if took < LONGEST_START_SECONDS)
+
+
+def measure_lead_times(
+    server: Server, seconds: Mapping[str, Sequence[float]]
+) -> tuple[MeasuredLeadTime, ...]:
+    """Return the lead times of a Server by place, in the order of how long its pods took [s].
+
+    A place keeps its earlier lead time if it has no ready pod, or if the new one hardly differs.
+    """
+    before = {item.accelerator: item for item in server.status.lead_times}
+    found = []
+    for place, starts in seconds.items():
+        old = before.get(place)
+        if starts:
+            longest = sorted(starts)[ceil(QUANTILE * len(starts)) - 1]
+            if old is None or abs(longest - old.seconds) > MOVED * max(old.seconds, longest):
+                old = MeasuredLeadTime(accelerator=place, seconds=longest, pods=len(starts))
+        found.append(old)
+    return tuple(filter(None, found))
+
+
+WARM_UP = timedelta(minutes=10)
+"""Time for which a replica that became ready counts as cold."""
+
+ReadySince = Mapping[str, Sequence[datetime]]
+"""When the replicas that compute prompts became ready, by place."""
+
+
+def count_cold(server: Server, ready: ReadySince, now: datetime) -> Mapping[str, int]:
+    """Return the cold replicas by place; none where no prompt is cached anyway."""
+    if not _may_find_prompts(server):
+        return {}
+    return {name: len(list(_list_seconds_left(since, now))) for name, since in ready.items()}
+
+
+def find_next_warm(server: Server, ready: ReadySince, now: datetime) -> float | None:
+    """Return after how many seconds the next cold replica is warm; None without one."""
+    if not _may_find_prompts(server):
+        return None
+    return min(
+        (left for since in ready.values() for left in _list_seconds_left(since, now)), default=None
+    )
+
+
+def _list_seconds_left(ready: Iterable[datetime], now: datetime) -> Iterable[float]:
+    """Yield for how long each cold replica stays so.
+
+    Where the clock of a node is ahead by more than the time of warming up, it says nothing.
+    """
+    cold = (since for since in ready if abs(now - since) < WARM_UP)
+    return ((since + WARM_UP - now).total_seconds() for since in cold)
+
+
+def _may_find_prompts(server: Server) -> bool:
+    """Whether a part of the prompts of a Server is in prefix caches, as far as is known."""
+    measured, current = server.status.measured, server.spec.current_alloc
+    load = (measured and measured.load) or (current and current.load)
+    return bool(load and load.cached_tokens)
+
+
+@dataclass(slots=True)
+class ClusterClock:
+    """The clock of the API server, as the ages of pods tell it.
+
+    No pod that was seen was created later than it was seen, so the operator's clock is ahead by no
+    more than the age of any of them; by about as much as that of one that has just been created.
+    An operator that has just started takes pods for younger than they are, until it sees a new one.
+    """
+
+    _ahead: timedelta | None = None
+
+    def note_pods(self, pods: Iterable[Manifest], now: datetime) -> None:
+        """Take note of the youngest pod."""
+        created = max((pod["metadata"]["creationTimestamp"] for pod in pods), default=None)
+        if created is not None:
+            age = now - datetime.fromisoformat(created)
+            self._ahead = age if self._ahead is None else min(self._ahead, age)
+
+    @property
+    def ahead(self) -> timedelta:
+        """By how much the operator's clock is ahead, at most; negative if it is behind."""
+        return self._ahead or timedelta()

@@ -6,19 +6,19 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from inferno_operator.controllers.scaling.booster_workloads import SERVER
+from inferno_operator.controllers.scaling.boosters import SERVER
 from inferno_operator.controllers.scaling.decision import (
     OPTIMIZER,
-    decision_for,
-    placements,
-    recommended_by,
-    recommends,
+    explain_recommendation,
+    is_recommending,
+    list_parts,
+    read_decision,
 )
 from inferno_operator.controllers.scaling.reductions import (
     AT_ONCE,
+    Guards,
     is_approved,
-    served_in_window,
-    way_down_of,
+    list_served,
 )
 from inferno_operator.controllers.scaling.writers import (
     list_autoscalers,
@@ -81,11 +81,11 @@ class Published:
             raise UnavailableError(f"Server {self.key}: no decision stands: {self.why}")
         return self.replicas
 
-    def at(self, now: datetime) -> "Published":
-        """What is published at a time: no fewer replicas than may serve then."""
+    def limited(self, now: datetime) -> "Published":
+        """Return what is published at a time: no fewer replicas than may serve then."""
         if self.replicas is None:
             return self
-        before = [self.current, *served_in_window(self.reductions, self.way_down, now)]
+        before = [self.current, *list_served(self.reductions, self.way_down, now)]
         places = dict.fromkeys(place for served in before for place in served)
         roles = {place: Role(w.role) if w else Role.BOTH for place, w in self.workloads.items()}
         weights = strengths({place: roles.get(place, Role.BOTH) for place in places} | roles, {})
@@ -97,7 +97,7 @@ class Published:
                 if self.way_down.permits(after, before, weights):
                     break
         kept = {place: n for place, n in numbers.items() if n or place in self.replicas}
-        return replace(self, replicas=_largest_first(kept))
+        return replace(self, replicas=_sort(kept))
 
     def on(self, accelerator: str) -> int:
         """Return the decided replicas on an accelerator; 0 if the decision is for others.
@@ -130,12 +130,12 @@ class Published:
 def publish(
     observation: Observation[Server],
     before: Published | None,
-    recommended: str | None = "",
+    recommending: str | None = "",
     way_down: WayDown = AT_ONCE,
 ) -> Published:
     """Return what to publish of a Server, whose replicas go as `way_down` says.
 
-    None stands where decisions are only recommended; see `recommendation.recommended_by`.
+    None stands where decisions are only recommended, as `explain_recommendation` says.
     A decision and the condition that explains it are two writes. In between, the decision
     `before` stands. None stands if nothing runs on an accelerator of the decision: the replicas on
     the others would be removed, and no others started.
@@ -143,44 +143,35 @@ def publish(
     key, server = observation.reference.key, observation.resource
     if server is None:
         return Published(key, None, observation.problem)
-    decision = decision_for(server, recommended)
+    decision = read_decision(server, recommending)
     replicas, why = decision.replicas, decision.why
-    if not decision.fresh:
+    if not decision.is_written:
         replicas, why = (before.replicas, before.why) if before else (None, WRITING)
-    workloads = _workloads(server)
+    booster, current = server.spec.model_booster, server.spec.current_alloc
+    workloads: Mapping[str, Workload | None] = {w.place: w for w in server.spec.workloads}
+    if booster is not None:
+        workloads = {backend.place: None for backend in booster.backends}
     if workloads and replicas and (missing := sorted(replicas.keys() - workloads.keys())):
         names = ", ".join(map(repr, missing))
         replicas, why = None, f"spec.workloads: no item runs on accelerator {names}: add one"
+    running = {part.accelerator: part.num_replicas for part in list_parts(current)}
+    if current is not None and current.roles is not None:
+        running = {place: part.num_replicas for place, part in current.roles.by_place.items()}
     is_slow = server.spec.actuation == "Publish" and server.names_workloads
     return Published(
         key,
-        _largest_first(replicas),
+        None if replicas is None else _sort(replicas),
         why,
-        _running(server),
+        running,
         workloads,
         way_down if is_slow and not is_approved(server, replicas) else AT_ONCE,
         server.status.reductions,
     )
 
 
-def _largest_first(replicas: Mapping[str, int] | None) -> Mapping[str, int] | None:
-    if replicas is None:
-        return None
+def _sort(replicas: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the replicas with the largest part first."""
     return dict(sorted(replicas.items(), key=lambda item: -item[1]))
-
-
-def _running(server: Server) -> Mapping[str, int]:
-    current = server.spec.current_alloc
-    if current is not None and current.roles is not None:
-        return {place: part.num_replicas for place, part in current.roles.by_place.items()}
-    return {part.accelerator: part.num_replicas for part in placements(current)}
-
-
-def _workloads(server: Server) -> Mapping[str, Workload | None]:
-    booster = server.spec.model_booster
-    if booster is not None:
-        return {backend.place: None for backend in booster.backends}
-    return {workload.place: workload for workload in server.spec.workloads}
 
 
 MANAGED = "llm-d.ai/managed"
@@ -190,7 +181,7 @@ WorkloadTarget = tuple[str, str, str, str]
 """Namespace, API group, kind and name of a workload."""
 
 
-def variants(autoscalers: Iterable[Manifest]) -> Mapping[WorkloadTarget, str]:
+def find_variants(autoscalers: Iterable[Manifest]) -> Mapping[WorkloadTarget, str]:
     """Return the name of the annotated autoscaler of each workload.
 
     That of an HPA that belongs to a ScaledObject is the name of the ScaledObject.
@@ -250,6 +241,7 @@ class Publication:
         self._objects = informers.subscribe([OPTIMIZER, SERVER], self._changed)
         self._published: dict[Key, Published] = {}
         self._variants: Mapping[WorkloadTarget, str] = {}
+        self._guards = Guards()
 
     async def run(self) -> None:
         """Watch Servers and Optimizers until cancelled."""
@@ -260,7 +252,7 @@ class Publication:
 
     def unready(self) -> str:
         """Return why decisions are not known; "" if they are."""
-        return next((_trouble(error) for error in self._objects.missing.values()), "")
+        return next((_describe_trouble(error) for error in self._objects.missing.values()), "")
 
     def decision(self, key: Key) -> Published:
         """Return what is published of a Server.
@@ -274,16 +266,16 @@ class Publication:
         """
         for (_, namespace), error in self._objects.missing.items():
             if namespace in ("", key.namespace):
-                raise UnavailableError(_trouble(error))
+                raise UnavailableError(_describe_trouble(error))
         try:
-            return self._published[key].at(self._now())
+            return self._published[key].limited(self._now())
         except KeyError:
             raise GoneError(f"Server {key} does not exist") from None
 
     def decisions(self) -> Iterable[Published]:
         """Return what is published, in the order of the keys; the last state if a watch failed."""
         now = self._now()
-        return [self._published[key].at(now) for key in sorted(self._published)]
+        return [self._published[key].limited(now) for key in sorted(self._published)]
 
     def variant(self, decision: Published, accelerator: str) -> str:
         """Return the name by which users of llm-d know the workload on an accelerator."""
@@ -295,7 +287,7 @@ class Publication:
                 listings = [
                     await list_autoscalers(self._reader, name) for name in self._namespaces or ("",)
                 ]
-                self._variants = variants(item for items in listings for item in items)
+                self._variants = find_variants(item for items in listings for item in items)
             except UnavailableError:
                 pass  # the names stay as they were
             await asyncio.sleep(VARIANTS_SECONDS)
@@ -304,7 +296,7 @@ class Publication:
         place = difference.place
         if place.kind == SERVER:
             self._publish(place)
-        elif difference.concerns(_rules):
+        elif difference.concerns(_read_rules):
             for server in self._objects.places(SERVER, place.key.namespace):
                 self._publish(server)
 
@@ -314,15 +306,16 @@ class Publication:
         found = filter(None, [self._objects.observation(place)])
         for server in (each for each in of_kind(found, Server) if each.deleted is None):
             optimizers = tuple(self._objects.manifests(OPTIMIZER, place.key.namespace))
+            way_down = self._guards.way_down(place.key.namespace, optimizers)
             self._published[place.key] = publish(
-                server, before, recommended_by(optimizers), way_down_of(optimizers)
+                server, before, explain_recommendation(optimizers), way_down
             )
 
 
-def _rules(optimizer: Manifest | None) -> object:
+def _read_rules(optimizer: Manifest | None) -> object:
     """Return what of an Optimizer matters to what is published."""
-    return recommends(optimizer), (optimizer or {}).get("spec", {}).get("guard")
+    return is_recommending(optimizer), (optimizer or {}).get("spec", {}).get("guard")
 
 
-def _trouble(error: InfernoError | None) -> str:
+def _describe_trouble(error: InfernoError | None) -> str:
     return f"decisions are not known: {error or 'their list is awaited'}"

@@ -11,46 +11,45 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from inferno_operator.controllers.scaling.booster_workloads import (
+from inferno_operator.controllers.scaling.boosters import (
     SERVER,
     apply_bounds,
+    plan_writes,
     release,
-    writes_for,
 )
 from inferno_operator.controllers.scaling.decision import (
-    current_allocation,
+    build_current_alloc,
+    explain_recommendation,
     has_changed,
     is_mistyped,
-    recommended_by,
+)
+from inferno_operator.controllers.scaling.pods import (
+    count_cold,
+    find_next_warm,
+    measure_lead_times,
 )
 from inferno_operator.controllers.scaling.reading import read_scaled_servers
 from inferno_operator.controllers.scaling.reductions import (
-    next_time,
-    note_fall,
-    remember,
-    way_down_of,
-    window_ends,
+    Guards,
+    add_fallen,
+    find_next_time,
+    list_window_ends,
+    update_reductions,
 )
 from inferno_operator.controllers.scaling.scaled_server import (
     ScaledServer,
     Supply,
-    due_after,
-    left_cards,
-    server_targets,
-)
-from inferno_operator.controllers.scaling.starts import (
-    cold_replicas,
-    lead_times,
-    warm_after,
+    build_targets,
+    count_left_cards,
+    find_next_look,
 )
 from inferno_operator.controllers.scaling.status import (
     FOREIGN_WRITER,
     RELEASED,
-    condition,
-    progress_verdict,
+    build_status,
+    judge_progress,
+    merge_condition,
     refusal,
-    released,
-    status_of,
 )
 from inferno_operator.controllers.scaling.steps import ReplicaSteps, ServerTargets, next_steps
 from inferno_operator.controllers.scaling.world import WorkloadObjects
@@ -76,8 +75,8 @@ from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.system import System
 from inferno_optimizer.way_down import WayDown
 
-READ = (Accelerator, Capacity, Model, Optimizer, ServiceClass)
-"""The kinds that are read for each reconcile; Servers are watched."""
+LISTED = (Accelerator, Capacity, Model, Optimizer, ServiceClass)
+"""The kinds that are listed for each reconcile; Servers are watched."""
 
 ARRIVAL_SECONDS = 1.0
 """Time until the next reconcile while the decisions of a plan are being written."""
@@ -93,15 +92,21 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What reconciles need."""
+    """What reconciles need; `supplies` is what was computed of the last system by namespace."""
 
     cluster: Cluster
     world: WorkloadObjects
     system_of: SystemOf
     now: Now
     memory: WriteMemory = field(default_factory=WriteMemory)
+    guards: Guards = field(default_factory=Guards)
     supplies: dict[str, Supply] = field(default_factory=dict)
-    """What was computed of the last system of each namespace."""
+
+    async def write_server(self, body: Manifest) -> Manifest:
+        """Apply fields of a Server."""
+        written = await self.cluster.apply(SERVER, body, FieldManager.ACTUATION)
+        self.world.note_server(written)
+        return written
 
 
 async def reconcile(namespace: str, context: Context) -> ReconcileResult:
@@ -109,12 +114,12 @@ async def reconcile(namespace: str, context: Context) -> ReconcileResult:
     world = context.world
     try:
         is_released = not world.may_be_released(namespace) or await _release(namespace, context)
-        observations = world.servers(namespace) if namespace else ()
+        observations = world.list_servers(namespace) if namespace else ()
         for observation in observations:
             # What a Server has given up during the release, the next reconcile releases.
-            if has_given_up(observation) and not world.may_be_released(namespace):
+            if _has_given_up(observation) and not world.may_be_released(namespace):
                 await _report_release(observation, context)
-        if any(map(is_scaled, observations)):
+        if any(o.resource is not None and o.resource.names_workloads for o in observations):
             result = await _take_step(namespace, observations, context)
         else:
             context.supplies.pop(namespace, None)
@@ -130,63 +135,18 @@ async def reconcile(namespace: str, context: Context) -> ReconcileResult:
 
 async def _release(namespace: str, context: Context) -> bool:
     """Release what no Server refers to any more; returns whether all of it is released."""
-    context.world.begins_release(namespace)
+    context.world.begin_release(namespace)
     try:
         is_released = await release(namespace, context.cluster)
     except InfernoError as error:
         logger.warning("namespace %s: nothing is released: %s", namespace, error)
         is_released = False
     if not is_released:
-        context.world.must_release(namespace)
+        context.world.request_release(namespace)
     return is_released
 
 
-async def _take_step(
-    namespace: str, observations: Sequence[Observation[Server]], context: Context
-) -> ReconcileResult:
-    now = context.now()
-    # What runs, and what is wanted. The mode of Optimizers is read after the Servers: a decision
-    # is written after the mode of its Optimizer.
-    objects = await _read(namespace, context)
-    recommending = recommended_by(objects[Optimizer])
-    servers = await read_scaled_servers(
-        observations, context.world, context.cluster, context.memory, now, recommending=recommending
-    )
-    if servers is None:
-        return ReconcileResult.SETTLED  # the list that is awaited causes a reconcile
-    # What may be done next within the cards, and within the way down.
-    supply = _supply(namespace, objects, observations, context)
-    way_down = way_down_of(objects[Optimizer])
-    targets = [server_targets(scaled, supply, now, way_down) for scaled in servers]
-    lacking = _lacking(supply, observations)
-    steps = next_steps(targets, _capacity(supply, observations, servers), lacking)
-    server_steps = [
-        _server_step(*pair, steps, way_down, now) for pair in zip(servers, targets, strict=True)
-    ]
-    # Remember what served before some of it goes; write; report.
-    server_steps, steps = await _record(server_steps, steps, context)
-    failures = await _write(steps, servers, context)
-    if steps.replicas and not all(scaled.wanted.fresh for scaled in servers):
-        # First scale what the rest of the plan says.
-        return ReconcileResult.due_after(ARRIVAL_SECONDS)
-    await _report_all(server_steps, steps, supply, context)
-    if failures or any(server_step.is_refused for server_step in server_steps):
-        return ReconcileResult.FAILED
-    waits_s = [
-        due_after(s.scaled, s.targets, now, window_ends(s.reductions, way_down))
-        for s in server_steps
-    ]
-    waits_s += [warm_after(scaled.server, scaled.ready_since, now) for scaled in servers]
-    return ReconcileResult.due_after(min(filter(None, waits_s), default=None))
-
-
-def is_scaled(observation: Observation[Server]) -> bool:
-    """Whether a Server names what its replicas run in."""
-    server = observation.resource
-    return server is not None and server.names_workloads
-
-
-def has_given_up(observation: Observation[Server]) -> bool:
+def _has_given_up(observation: Observation[Server]) -> bool:
     """Whether a Server names nothing any more, and its status still says how it is scaled."""
     before, server = observation.status.condition(ACTUATED), observation.resource
     is_named = server is None or server.names_workloads
@@ -194,10 +154,60 @@ def has_given_up(observation: Observation[Server]) -> bool:
 
 
 async def _report_release(observation: Observation[Server], context: Context) -> None:
-    verdict, generation = released(), observation.generation
-    actuated = condition(observation.status, verdict, generation, context.now())
-    body = observation.reference.manifest(status=status_of(actuated, ()))
-    context.world.written(await context.cluster.apply(SERVER, body, FieldManager.ACTUATION))
+    message = "the numbers of replicas stay as they are; the operator does not own them any more"
+    verdict, generation = refusal(RELEASED, message), observation.generation
+    actuated = merge_condition(observation.status, verdict, generation, context.now())
+    await context.write_server(observation.reference.manifest(status=build_status(actuated, ())))
+
+
+async def _take_step(
+    namespace: str, observations: Sequence[Observation[Server]], context: Context
+) -> ReconcileResult:
+    now, world = context.now(), context.world
+    # What is wanted, and what runs. Optimizers are read after the Servers: a decision is written
+    # after the mode of its Optimizer, so none is seen without that mode.
+    objects: Objects = {
+        kind: (await context.cluster.list(kind_of(kind), namespace)).manifests for kind in LISTED
+    }
+    recommending = explain_recommendation(objects[Optimizer])
+    way_down = context.guards.way_down(namespace, objects[Optimizer])
+    servers = await read_scaled_servers(
+        observations, world, context.cluster, context.memory, now, recommending=recommending
+    )
+    if servers is None:
+        return ReconcileResult.SETTLED  # the list that is awaited causes a reconcile
+
+    # What may be done next within the cards, and within the way down.
+    supply = _find_supply(namespace, objects, observations, context)
+    capacity, lacking = _count_free_cards(supply, observations, servers, now)
+    targets = [build_targets(scaled, supply, now, way_down) for scaled in servers]
+    steps = next_steps(targets, capacity, lacking)
+    server_steps = [
+        _ServerStep(scaled, its, *_find_reductions(scaled, its, steps, way_down, now))
+        for scaled, its in zip(servers, targets, strict=True)
+    ]
+
+    # Record what served before some of it goes: after a crash the next operator knows the window.
+    # Where that cannot be recorded, nothing goes. Then write.
+    server_steps = await asyncio.gather(*(_record(step, context) for step in server_steps))
+    refused = {step.targets.name for step in server_steps if step.is_refused}
+    numbers = {step: n for step, n in steps.replicas.items() if step[0] not in refused}
+    steps = replace(steps, replicas=numbers)
+    failures = await _write(steps, servers, context)
+    if steps.replicas and not all(scaled.wanted.is_written for scaled in servers):
+        # First scale what the rest of the plan says.
+        return ReconcileResult.due_after(ARRIVAL_SECONDS)
+
+    # Report, and look again when a window, a pause or a warming up ends.
+    await _report_all(server_steps, steps, supply, context)
+    if failures or refused:
+        return ReconcileResult.FAILED
+    looks = [
+        find_next_look(s.scaled, s.targets, now, list_window_ends(s.reductions, way_down))
+        for s in server_steps
+    ]
+    looks += [find_next_warm(scaled.server, scaled.ready_since, now) for scaled in servers]
+    return ReconcileResult.due_after(min(filter(None, looks), default=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,209 +226,177 @@ class _ServerStep:
     is_refused: bool = False
 
 
-def _server_step(
-    scaled: ScaledServer,
-    targets: ServerTargets,
-    steps: ReplicaSteps,
-    way_down: WayDown,
-    now: datetime,
-) -> _ServerStep:
-    """Return what is to be remembered of the replicas of a Server that go in a step."""
-    server = scaled.server
-    if not scaled.is_known or any(item.is_unknown for item in scaled.counted):
-        return _ServerStep(scaled, targets, server.status.reductions)
-    if server.spec.actuation == "Publish":
-        serving = {t.accelerator: t.ready for t in targets.targets}
-        closed = remember(server.status.reductions, serving, way_down, now)
-        fallen = note_fall(closed, serving, scaled.reported, way_down, now)
-        return _ServerStep(scaled, targets, fallen, must_record_first=fallen != closed)
-    known = scaled.reductions(way_down, now)
-    failed_since_report = known != remember(server.status.reductions, {}, way_down, now, goes=True)
-    places = [t.accelerator for t in targets.targets]
-    written = {
-        p: steps.replicas[targets.name, p] for p in places if (targets.name, p) in steps.replicas
-    }
-    after, takes_now = targets.serving_after(written), targets.loses(written)
-    still_ending = any(target.ready > after[target.accelerator] for target in targets.targets)
-    served = targets.served_before(written)
-    reductions = remember(known, served, way_down, now, loses=takes_now, goes=still_ending)
-    progress = steps.progress.get(targets.name)
-    choices = [
-        {**after, place: after[place] - 1} for place in (progress.slowed if progress else ())
-    ]
-    following = (
-        next_time(choices, after, reductions, targets.weights, way_down, now) if choices else None
-    )
-    return _ServerStep(scaled, targets, reductions, takes_now or failed_since_report, following)
-
-
-async def _record(
-    server_steps: Sequence[_ServerStep], steps: ReplicaSteps, context: Context
-) -> tuple[list[_ServerStep], ReplicaSteps]:
-    """Write on Servers what served before some of it goes; what cannot be remembered stays."""
-    refused: set[str] = set()
-
-    async def record(server_step: _ServerStep) -> _ServerStep:
-        if not server_step.must_record_first:
-            return server_step
-        scaled = server_step.scaled
-        status = status_of(
-            scaled.condition,
-            scaled.server.status.lead_times,
-            scaled.recorded(context.memory.known),
-            server_step.reductions,
-        )
-        body = scaled.observation.reference.manifest_at_version(status=status)
-        try:
-            written = await context.cluster.apply(SERVER, body, FieldManager.ACTUATION)
-        except InfernoError as error:
-            logger.info("%s: no replicas are taken away: %s", scaled.observation.reference, error)
-            refused.add(server_step.targets.name)
-            return replace(server_step, is_refused=True)
-        context.world.written(written)
-        newest = observe(Server, written)
-        server = newest.resource or scaled.server
-        return replace(server_step, scaled=replace(scaled, observation=newest, server=server))
-
-    recorded = await asyncio.gather(*map(record, server_steps))
-    kept = {step: n for step, n in steps.replicas.items() if step[0] not in refused}
-    return list(recorded), replace(steps, replicas=kept)
-
-
-async def _read(namespace: str, context: Context) -> Objects:
-    """Read the objects that are not watched."""
-    return {kind: (await context.cluster.list(kind_of(kind), namespace)).manifests for kind in READ}
-
-
-def _supply(
-    namespace: str, objects: Objects, observations: Sequence[Observation[Server]], context: Context
+def _find_supply(
+    namespace: str,
+    objects: Objects,
+    observations: Sequence[Observation[Server]],
+    context: Context,
 ) -> Supply:
     """Return the cards, and what the replicas need and carry.
 
     That sizes all Servers, so it is computed again only if the system is another one: while a
     plan arrives, only decisions change.
     """
-    others = [
-        observe(kind, manifest) for kind, manifests in objects.items() for manifest in manifests
-    ]
+    others = [observe(kind, m) for kind, manifests in objects.items() for m in manifests]
     system, known = context.system_of(readable([*observations, *others])), context.supplies
     if namespace not in known or known[namespace].system != system:
         known[namespace] = Supply(system)
     return known[namespace]
 
 
-def _capacity(
-    supply: Supply, observations: Iterable[Observation[Server]], servers: Iterable[ScaledServer]
-) -> Mapping[str, int]:
-    """Return the cards by type for workloads that Servers name, without those of all others."""
-    left = Counter(supply.capacity)
+def _count_free_cards(
+    supply: Supply,
+    observations: Iterable[Observation[Server]],
+    servers: Iterable[ScaledServer],
+    now: datetime,
+) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """Return the cards by type for the workloads that Servers name, without those of all others.
+
+    Beside them, the most important priority that lacks cards by type, of Servers others scale.
+    """
+    free, lacking = Counter(supply.capacity), dict[str, int]()
     for scaled in servers:
-        left.subtract(left_cards(scaled, supply))
-    known = (observation.resource or observation.remains for observation in observations)
-    for server in filter(None, known):
-        if not server.names_workloads:
-            left.subtract(supply.cards(server))
-    return left
-
-
-def _lacking(supply: Supply, observations: Iterable[Observation[Server]]) -> Mapping[str, int]:
-    """Return the most important priority that lacks cards by type, of Servers others scale."""
-    lacking: dict[str, int] = {}
-    for server in (o.resource for o in observations if o.resource):
-        if not (server.names_workloads and server.spec.actuation == "Scale"):
+        free.subtract(count_left_cards(scaled, supply, now))
+    for observation in observations:
+        server = observation.resource or observation.remains
+        if server is not None and not server.names_workloads:
+            free.subtract(supply.count_cards(server))
+        server = observation.resource
+        if server and not (server.names_workloads and server.spec.actuation == "Scale"):
             priority = supply.priority(server)
-            for card_type in supply.lacking_cards(server):
+            for card_type in supply.count_lacking_cards(server):
                 lacking[card_type] = min(priority, lacking.get(card_type, priority))
-    return lacking
+    return free, lacking
+
+
+def _find_reductions(
+    scaled: ScaledServer,
+    targets: ServerTargets,
+    steps: ReplicaSteps,
+    way_down: WayDown,
+    now: datetime,
+) -> tuple[tuple[ReplicaReduction, ...], bool, datetime | None]:
+    """Return what is to be remembered of replicas that go.
+
+    With it, whether that must be recorded before they go, and when more may go.
+    """
+    reported = scaled.server.status.reductions
+    if not scaled.is_known or scaled.has_unknown:
+        return reported, False, None
+    if scaled.server.spec.actuation == "Publish":
+        serving = {t.accelerator: t.ready for t in targets.targets}
+        closed = update_reductions(reported, serving, way_down, now)
+        reductions = add_fallen(closed, serving, scaled.reported, way_down, now)
+        return reductions, reductions != closed, None
+    known = scaled.list_reductions(way_down, now)
+    has_failed = known != update_reductions(reported, {}, way_down, now, goes=True)
+    name, places = targets.name, [target.accelerator for target in targets.targets]
+    written = {p: steps.replicas[name, p] for p in places if (name, p) in steps.replicas}
+    after, loses = targets.serving_after(written), targets.loses(written)
+    still_ends = any(target.ready > after[target.accelerator] for target in targets.targets)
+    before = targets.served_before(written)
+    reductions = update_reductions(known, before, way_down, now, loses=loses, goes=still_ends)
+    slowed = steps.progress[name].slowed if name in steps.progress else ()
+    choices = [{**after, place: after[place] - 1} for place in slowed]
+    following = find_next_time(choices, after, reductions, targets.weights, way_down, now)
+    return reductions, loses or has_failed, following
+
+
+async def _record(step: _ServerStep, context: Context) -> _ServerStep:
+    """Write on a Server what served, if that must come first."""
+    if not step.must_record_first:
+        return step
+    scaled = step.scaled
+    status = build_status(
+        scaled.condition,
+        scaled.server.status.lead_times,
+        scaled.list_recorded(context.memory),
+        step.reductions,
+    )
+    try:
+        body = scaled.observation.reference.manifest_at_version(status=status)
+        newest = observe(Server, await context.write_server(body))
+    except InfernoError as error:
+        logger.info("%s: no replicas are taken away: %s", scaled.observation.reference, error)
+        return replace(step, is_refused=True)
+    server = newest.resource or scaled.server
+    return replace(step, scaled=replace(scaled, observation=newest, server=server))
 
 
 async def _write(steps: ReplicaSteps, servers: Iterable[ScaledServer], context: Context) -> int:
     """Write numbers of replicas; returns how many writes failed, which are tried again."""
     failures = 0
 
-    async def write(scale: Scale, replicas: int) -> None:
+    async def write_scale(scale: Scale, replicas: int) -> None:
         nonlocal failures
+        memory, world = context.memory[scale.place], context.world
         try:
-            await _set_scale(scale, replicas, context)
+            written = await context.cluster.set_scale(scale, replicas, FieldManager.ACTUATION)
         except InfernoError as error:
             failures += 1
             logger.info("%s: not scaled to %d: %s", scale.place, replicas, error)
+            if isinstance(error, StaleError):
+                world.forget_scale(scale.place)
+            else:
+                memory.note_failure(str(error), context.now())
+            return
+        world.note_scale(written)
+        memory.note_write(replicas)
+        logger.info("%s: scaled from %d to %d replicas", scale.place, scale.replicas, replicas)
 
     async def write_bounds(scaled: ScaledServer) -> None:
         nonlocal failures
         try:
-            await _set_bounds(scaled, steps, context)
+            await _write_bounds(scaled, steps, context)
         except InfernoError as error:
             failures += 1
             logger.info("%s: not scaled: %s", scaled.observation.reference, error)
 
     scales = {
-        (scaled.server.metadata.name, item.workload.place): item.scale
+        (scaled.server.metadata.name, item.place): item.scale
         for scaled in servers
-        for item in scaled.found
-        if item.scale is not None and item.part is None
+        for item in scaled.named
+        if item.scale is not None and item.backend is None
     }
     numbers = [(scales[step], n) for step, n in steps.replicas.items() if step in scales]
-    await write_each(numbers, lambda number: write(*number))
-    of_boosters = (s for s in servers if s.server.spec.model_booster and s.may_set_back)
-    await write_each(of_boosters, write_bounds)
+    await write_each(numbers, lambda number: write_scale(*number))
+    boosted = (s for s in servers if s.server.spec.model_booster and s.may_set_back)
+    await write_each(boosted, write_bounds)
     return failures
 
 
-async def _set_bounds(scaled: ScaledServer, steps: ReplicaSteps, context: Context) -> None:
+async def _write_bounds(scaled: ScaledServer, steps: ReplicaSteps, context: Context) -> None:
     """Have the backends of a Server ask for their next numbers, where they do not.
 
     Bounds that another writer has set are left out, so they stay as they are.
     """
     name = scaled.server.metadata.name
-    items = [item for item in scaled.found if not scaled.is_disputed(item)]
-    numbers = {
-        item.workload.place: steps.replicas.get((name, item.workload.place), item.replicas)
-        for item in items
-    }
-    parts = {item.workload.place: item.part for item in items if item.part}
-    for write in writes_for(parts, numbers):
-        places = {
-            item.workload.place: item.scale.place
+    items = [item for item in scaled.named if not scaled.is_disputed(item)]
+    numbers = {item.place: steps.replicas.get((name, item.place), item.replicas) for item in items}
+    backends = {item.place: item.backend for item in items if item.backend}
+    for write in plan_writes(backends, numbers):
+        memories = {
+            item.place: context.memory[item.scale.place]
             for item in items
             if item.scale and item.scale.reference == write.reference
         }
-        manifest = next(parts[each].holder.manifest for each in places)
+        manifest = next(backends[place].number.manifest for place in memories)
         try:
             written = await apply_bounds(write, manifest, context.cluster)
         except StaleError:
             raise
         except InfernoError as error:
-            for place in places.values():
-                context.memory.failed(place, str(error), context.now())
+            for memory in memories.values():
+                memory.note_failure(str(error), context.now())
             raise
-        context.world.applied(write.reference.kind, written)
-        for on, place in places.items():
-            context.memory.wrote(place, numbers[on])
-        logger.info("%s: scaled to %s", write.reference, {on: numbers[on] for on in places})
-
-
-async def _set_scale(scale: Scale, replicas: int, context: Context) -> None:
-    place, memory = scale.place, context.memory
-    try:
-        context.world.scaled(
-            await context.cluster.set_scale(scale, replicas, FieldManager.ACTUATION)
-        )
-    except StaleError:
-        context.world.forget(place)
-        raise
-    except InfernoError as error:
-        memory.failed(place, str(error), context.now())
-        raise
-    memory.wrote(place, replicas)
-    logger.info("%s: scaled from %d to %d replicas", place, scale.replicas, replicas)
+        context.world.note_object(write.reference.kind, written)
+        for place, memory in memories.items():
+            memory.note_write(numbers[place])
+        logger.info("%s: scaled to %s", write.reference, {on: numbers[on] for on in memories})
 
 
 async def _report_all(
-    server_steps: Sequence[_ServerStep],
-    steps: ReplicaSteps,
-    supply: Supply,
-    context: Context,
+    server_steps: Sequence[_ServerStep], steps: ReplicaSteps, supply: Supply, context: Context
 ) -> None:
     """Report on all Servers; if very many change or move, only the first problems get an event.
 
@@ -426,13 +404,10 @@ async def _report_all(
     """
     events: list[Event] = []
 
-    async def report(server_step: _ServerStep) -> None:
-        reference = server_step.scaled.observation.reference
-        if server_step.is_refused or not context.world.is_newest(reference):
-            return
-        event = await _report(server_step, steps, supply, context)
-        if event is not None:
-            events.append(event)
+    async def report(step: _ServerStep) -> None:
+        reference = step.scaled.observation.reference
+        if not step.is_refused and context.world.is_newest(reference):
+            events.extend(filter(None, [await _report(step, steps, supply, context)]))
 
     await write_each(server_steps, report)
     in_motion = sum(progress.state.is_in_motion for progress in steps.progress.values())
@@ -442,33 +417,31 @@ async def _report_all(
 
 
 async def _report(
-    server_step: _ServerStep, steps: ReplicaSteps, supply: Supply, context: Context
+    step: _ServerStep, steps: ReplicaSteps, supply: Supply, context: Context
 ) -> Event | None:
     """Write the current allocation and the condition of a Server, where they differ.
 
     Returns the event that the condition has another reason, if it has.
     """
-    scaled, before = server_step.scaled, server_step.scaled.condition
+    scaled, server, now = step.scaled, step.scaled.server, context.now()
     reference, generation = scaled.observation.reference, scaled.observation.generation
-    placed = scaled.placed(cold_replicas(scaled.server, scaled.ready_since, context.now()))
-    costs, server = supply.unit_costs(scaled.server.spec.model), scaled.server
-    is_known = not any(item.is_unknown for item in scaled.counted)
-    if is_known and has_changed(server, placed) and not is_mistyped(server, placed, costs):
-        current = current_allocation(server, placed, costs)
-        body = reference.manifest(spec={CURRENT_ALLOC: current})
-        written = await context.cluster.apply(SERVER, body, FieldManager.ACTUATION)
-        context.world.written(written)
+    placed = scaled.list_placed(count_cold(server, scaled.ready_since, now))
+    costs = supply.unit_costs(server.spec.model)
+    is_new = not scaled.has_unknown and has_changed(server, placed)
+    if is_new and not is_mistyped(server, placed, costs):
+        current = build_current_alloc(server, placed, costs)
+        written = await context.write_server(reference.manifest(spec={CURRENT_ALLOC: current}))
         reference = Reference.of(SERVER, written)
         generation = written["metadata"]["generation"]
-    verdict = _verdict(server_step, steps)
-    actuated = condition(scaled.observation.status, verdict, generation, context.now())
-    newest = lead_times(server, scaled.start_seconds)
-    known = newest, scaled.recorded(context.memory.known), server_step.reductions
-    status = server.status
-    if actuated is None and known == (status.lead_times, status.workloads, status.reductions):
+    verdict, before = _judge(step, steps), scaled.condition
+    actuated = merge_condition(scaled.observation.status, verdict, generation, now)
+    starts = {item.place: item.start_seconds for item in scaled.named}
+    lead_times, recorded = measure_lead_times(server, starts), scaled.list_recorded(context.memory)
+    known = server.status.lead_times, server.status.workloads, server.status.reductions
+    if actuated is None and known == (lead_times, recorded, step.reductions):
         return None
-    body = reference.manifest_at_version(status=status_of(actuated or before, *known))
-    context.world.written(await context.cluster.apply(SERVER, body, FieldManager.ACTUATION))
+    status = build_status(actuated or before, lead_times, recorded, step.reductions)
+    await context.write_server(reference.manifest_at_version(status=status))
     if verdict is None or actuated is None or (before and before.reason == verdict.reason):
         return None
     return Event(
@@ -480,9 +453,9 @@ async def _report(
     )
 
 
-def _verdict(server_step: _ServerStep, steps: ReplicaSteps) -> Verdict | None:
+def _judge(step: _ServerStep, steps: ReplicaSteps) -> Verdict | None:
     """Return what to say of a Server; None leaves its condition as it is."""
-    scaled, targets = server_step.scaled, server_step.targets
+    scaled, targets = step.scaled, step.targets
     if not scaled.is_known:
         return None
     verdict = scaled.obstacle
@@ -492,16 +465,17 @@ def _verdict(server_step: _ServerStep, steps: ReplicaSteps) -> Verdict | None:
             and steps.replicas.get((targets.name, target.accelerator), target.spec) < target.spec
             for target in targets.targets
         )
-        verdict = progress_verdict(
+        verdict = judge_progress(
             targets,
             steps.progress[targets.name],
             scaled.troubles,
             scaled.condition,
             gives_up=gives_up,
-            next_reduction=server_step.next_reduction,
+            next_reduction=step.next_reduction,
         )
         if verdict.holds is not True and scaled.failure:
             verdict = refusal("ModelBoosterFailed", f"{scaled.failure}; {verdict.message}")
-        if scaled.fight is not None:
-            verdict = refusal(FOREIGN_WRITER, f"{scaled.fight.message}; {verdict.message}")
+        if scaled.repeated_writer is not None:
+            message = f"{scaled.repeated_writer.message}; {verdict.message}"
+            verdict = refusal(FOREIGN_WRITER, message)
     return replace(verdict, message=f"{verdict.message}{scaled.remarks}")

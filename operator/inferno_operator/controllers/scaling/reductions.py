@@ -1,18 +1,19 @@
 """How fast the replicas of a Server go, and what its status remembers of those that went; pure."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+
+from pydantic import ValidationError
 
 from inferno_operator.resources import (
     MAX_REDUCTIONS,
     Guard,
-    Optimizer,
     ReplicaReduction,
     ServedReplicas,
     Server,
 )
 from inferno_operator.resources.objects import Manifest
-from inferno_operator.resources.observation import observe
 from inferno_optimizer.way_down import StepDown, WayDown
 
 AT_ONCE = WayDown(share=1.0)
@@ -22,12 +23,40 @@ Replicas = Mapping[str, int]
 """Replicas by place: an accelerator, with the role if it is one half of each request."""
 
 
-def way_down_of(optimizers: Iterable[Manifest]) -> WayDown:
-    """Return how fast replicas go in a namespace: as its Optimizers say, the slowest of them."""
-    found = [observe(Optimizer, manifest).resource for manifest in optimizers]
-    rules = [(o.spec.guard or Guard()).way_down for o in found if isinstance(o, Optimizer)]
-    rules = rules or [Guard().way_down]
-    return WayDown(min(r.share for r in rules), max(r.window_s for r in rules))
+class Guards:
+    """The guards of Optimizers as they could be read last: a mistake lets no replica go faster."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, Guard]] = {}
+        """By namespace and name of the Optimizer."""
+
+    def way_down(self, namespace: str, optimizers: Iterable[Manifest]) -> WayDown:
+        """Return how fast replicas go in a namespace: as the slowest of its Optimizers says."""
+        before = self._known.pop(namespace, {})
+        guards = {
+            name: _read_guard(optimizer, before.get(name))
+            for optimizer in optimizers
+            for name in [optimizer["metadata"]["name"]]
+        }
+        if guards:
+            self._known[namespace] = guards
+        rules = [guard.way_down for guard in guards.values()] or [Guard().way_down]
+        return WayDown(min(r.share for r in rules), max(r.window_s for r in rules))
+
+
+def _read_guard(optimizer: Manifest, before: Guard | None) -> Guard:
+    """Return the guard of an Optimizer, else the one before, else what can be read of it."""
+    fields = (optimizer.get("spec") or {}).get("guard") or {}
+    try:
+        return Guard.model_validate(fields, by_alias=True, by_name=False)
+    except ValidationError as invalid:
+        if before is not None:
+            return before
+        wrong = {error["loc"][0] for error in invalid.errors() if error["loc"]}
+    if not isinstance(fields, Mapping):
+        return Guard()
+    readable = {name: value for name, value in fields.items() if name not in wrong}
+    return Guard.model_validate(readable, by_alias=True, by_name=False)
 
 
 def is_approved(server: Server, wanted: Replicas | None) -> bool:
@@ -38,24 +67,18 @@ def is_approved(server: Server, wanted: Replicas | None) -> bool:
     return _by_place(approved.replicas) == {place: n for place, n in wanted.items() if n}
 
 
-def served_in_window(
+def list_served(
     known: Iterable[ReplicaReduction], way_down: WayDown, now: datetime
 ) -> tuple[Replicas, ...]:
     """Return what served before each reduction of the window; one that goes on is of now."""
-    recent = way_down.recent(
-        (
-            StepDown(
-                max((now if each.going else each.time).timestamp(), 0.0),
-                _by_place(each.replicas),
-            )
-            for each in known
-        ),
-        now.timestamp(),
+    steps = (
+        StepDown(max((now if each.going else each.time).timestamp(), 0.0), _by_place(each.replicas))
+        for each in known
     )
-    return tuple(each.replicas for each in recent)
+    return tuple(each.replicas for each in way_down.recent(steps, now.timestamp()))
 
 
-def remember(
+def update_reductions(
     known: Iterable[ReplicaReduction],
     serving: Replicas,
     way_down: WayDown,
@@ -77,20 +100,17 @@ def remember(
     goes
         Whether some of that goes, by this step or an earlier one.
     """
-    later = _full_second(now)
-    known = _within_window(known, way_down, now)
-    going = [r for r in known if r.going]
+    recent, later = _within_window(known, way_down, now), _full_second(now)
     if loses:
-        most = _most([serving, *(_by_place(r.replicas) for r in going)])
-        kept = [r for r in known if not r.going and not _is_within(r, most)]
-        return _shorten([*kept, _reduction(later, most, going=True)])
-    if goes or not going:
-        return tuple(known)
-    closed = [r.model_copy(update={"going": False, "time": later}) if r.going else r for r in known]
-    return tuple(closed)
+        return _add_reduction(recent, serving, later, is_going=True)
+    if goes:
+        return tuple(recent)
+    return tuple(
+        r.model_copy(update={"going": False, "time": later}) if r.going else r for r in recent
+    )
 
 
-def note_fall(
+def add_fallen(
     known: Iterable[ReplicaReduction],
     serving: Replicas,
     reported: Replicas,
@@ -114,13 +134,50 @@ def note_fall(
     """
     recent = _within_window(known, way_down, now)
     fallen = {place: n for place, n in reported.items() if serving.get(place, 0) < n}
-    going = [r for r in recent if r.going]
     before = {**(serving if standing is None else standing), **fallen}
+    going = [r for r in recent if r.going]
     if not fallen or any(_has_all(_by_place(r.replicas), before) for r in going):
         return tuple(recent)
-    most = _most([before, *(_by_place(r.replicas) for r in going)])
-    kept = [r for r in recent if not r.going and not _is_within(r, most)]
-    return _shorten([*kept, _reduction(_full_second(now), most, going=bool(going))])
+    return _add_reduction(recent, before, _full_second(now), is_going=bool(going))
+
+
+def _add_reduction(
+    recent: Sequence[ReplicaReduction], served: Replicas, time: datetime, *, is_going: bool
+) -> tuple[ReplicaReduction, ...]:
+    """Return the reductions with one more, which takes in those that go on or are within it."""
+    most = _most([served, *(_by_place(r.replicas) for r in recent if r.going)])
+    others = [r for r in recent if not r.going and not _has_all(most, _by_place(r.replicas))]
+    found = [*others, _reduction(time, most, is_going=is_going)]
+    while len(found) > MAX_REDUCTIONS:
+        first, second, *rest = found
+        both = _most([_by_place(first.replicas), _by_place(second.replicas)])
+        merged = _reduction(max(first.time, second.time), both, is_going=second.going)
+        found = [merged, *rest]
+    return tuple(found)
+
+
+def find_next_time(
+    choices: Collection[Replicas],
+    serving: Replicas,
+    reductions: Sequence[ReplicaReduction],
+    weights: Sequence[Mapping[str, float]],
+    way_down: WayDown,
+    now: datetime,
+) -> datetime | None:
+    """Return when the first of some choices may serve; None if that cannot be told yet."""
+    if not choices or any(each.going for each in reductions):
+        return None
+    recent = [StepDown(r.time.timestamp(), _by_place(r.replicas)) for r in reductions]
+    time_s = way_down.next_s(choices, serving, recent, weights)
+    return None if time_s is None else max(datetime.fromtimestamp(time_s, UTC), now)
+
+
+def list_window_ends(
+    reductions: Iterable[ReplicaReduction], way_down: WayDown
+) -> Iterator[datetime]:
+    """Return when the windows end of replicas that have gone."""
+    window = timedelta(seconds=way_down.window_s)
+    return (each.time + window for each in reductions if not each.going)
 
 
 def _within_window(
@@ -135,35 +192,11 @@ def _within_window(
     ]
 
 
-def next_time(
-    choices: Collection[Replicas],
-    serving: Replicas,
-    reductions: Sequence[ReplicaReduction],
-    weights: Sequence[Mapping[str, float]],
-    way_down: WayDown,
-    now: datetime,
-) -> datetime | None:
-    """Return when the first of some choices may serve; None if that cannot be told yet."""
-    if any(each.going for each in reductions):
-        return None
-    recent = [StepDown(r.time.timestamp(), _by_place(r.replicas)) for r in reductions]
-    time_s = way_down.next_s(choices, serving, recent, weights)
-    if time_s is None:
-        return None
-    return max(datetime.fromtimestamp(time_s, UTC), now)
-
-
-def window_ends(reductions: Iterable[ReplicaReduction], way_down: WayDown) -> Iterator[datetime]:
-    """Return when the windows end of replicas that have gone."""
-    window = timedelta(seconds=way_down.window_s)
-    return (each.time + window for each in reductions if not each.going)
-
-
-def _reduction(time: datetime, replicas: Replicas, *, going: bool) -> ReplicaReduction:
+def _reduction(time: datetime, replicas: Replicas, *, is_going: bool) -> ReplicaReduction:
     served = (
         ServedReplicas(accelerator=place, replicas=n) for place, n in sorted(replicas.items()) if n
     )
-    return ReplicaReduction(time=time, going=going, replicas=tuple(served))
+    return ReplicaReduction(time=time, going=is_going, replicas=tuple(served))
 
 
 def _by_place(replicas: Iterable[ServedReplicas]) -> Replicas:
@@ -171,28 +204,14 @@ def _by_place(replicas: Iterable[ServedReplicas]) -> Replicas:
 
 
 def _most(served: Iterable[Replicas]) -> Replicas:
-    most: dict[str, int] = {}
+    most: Counter[str] = Counter()
     for each in served:
-        most |= {place: max(n, most.get(place, 0)) for place, n in each.items()}
+        most |= Counter(each)
     return most
-
-
-def _is_within(reduction: ReplicaReduction, replicas: Replicas) -> bool:
-    """Whether at least as many replicas of each place are there as a reduction has."""
-    return _has_all(replicas, _by_place(reduction.replicas))
 
 
 def _has_all(replicas: Replicas, others: Replicas) -> bool:
     return all(replicas.get(place, 0) >= n for place, n in others.items())
-
-
-def _shorten(reductions: Sequence[ReplicaReduction]) -> tuple[ReplicaReduction, ...]:
-    """Return the reductions with the two oldest as one, as often as there are too many."""
-    if len(reductions) <= MAX_REDUCTIONS:
-        return tuple(reductions)
-    first, second, *rest = reductions
-    most = _most([_by_place(first.replicas), _by_place(second.replicas)])
-    return _shorten([_reduction(max(first.time, second.time), most, going=second.going), *rest])
 
 
 def _full_second(now: datetime) -> datetime:

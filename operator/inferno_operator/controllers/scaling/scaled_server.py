@@ -6,36 +6,32 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from inferno_operator.controllers.scaling.booster_workloads import BoosterPart
+from inferno_operator.controllers.scaling.boosters import ScaledBackend
 from inferno_operator.controllers.scaling.decision import (
     PlacedReplicas,
-    Wanted,
+    WantedReplicas,
+    count_reported,
     is_as_decided,
-    reported_on,
-    together_or_apart,
+    select_roles,
 )
-from inferno_operator.controllers.scaling.pods import PodCounts
+from inferno_operator.controllers.scaling.pods import PodCounts, ReadySince
 from inferno_operator.controllers.scaling.reductions import (
     AT_ONCE,
+    add_fallen,
     is_approved,
-    note_fall,
-    served_in_window,
+    list_served,
 )
-from inferno_operator.controllers.scaling.starts import ReadySince
 from inferno_operator.controllers.scaling.status import (
     FOREIGN_WRITER,
     RECHECK,
-    left_behind,
-    left_unknown,
-    no_part,
-    no_workload,
-    pod_troubles,
-    published,
+    accept_published,
+    describe_pod_troubles,
+    has_given_up,
     refusal,
-    tells_given_up,
+    refuse_unnamed_places,
 )
 from inferno_operator.controllers.scaling.steps import ReplicaTarget, ServerTargets
-from inferno_operator.controllers.scaling.writers import ForeignWriter
+from inferno_operator.controllers.scaling.writers import ForeignWriter, WriteMemory
 from inferno_operator.resources import (
     Condition,
     RecordedWorkload,
@@ -45,7 +41,6 @@ from inferno_operator.resources import (
     Workload,
 )
 from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, Verdict
-from inferno_operator.resources.objects import Place
 from inferno_operator.resources.observation import Observation
 from inferno_operator.resources.workload_kinds import kind_of_workload
 from inferno_operator.runtime.ports import Scale
@@ -58,13 +53,11 @@ from inferno_optimizer.way_down import HALF, WayDown
 UNLIMITED = 10**9
 """Cards of each type if the Optimizer ignores the capacity."""
 
+PATIENCE = timedelta(seconds=240)
+"""Time without progress after which a server is blocked: twice the lead time of a replica."""
 
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """One replica of a model on an accelerator: the type of its cards and their number."""
-
-    card_type: str
-    cards: int
+SETTLED = 0.1
+"""Time after the end of a window at which the next replicas go [s]: not a moment before it."""
 
 
 class Supply:
@@ -86,9 +79,9 @@ class Supply:
             return {accelerator.type: UNLIMITED for accelerator in system.accelerators}
         return system.capacity
 
-    def unit(self, model: str, accelerator: str, role: Role = Role.BOTH) -> Unit:
-        """Return what one replica needs."""
-        return Unit(*self._catalogue.cards_per_replica(model, accelerator, role))
+    def cards_of_replica(self, model: str, accelerator: str, role: Role) -> tuple[str, int]:
+        """Return the type of the cards that one replica needs, and their number."""
+        return self._catalogue.cards_per_replica(model, accelerator, role)
 
     def unit_costs(self, model: str) -> Mapping[str, float]:
         """Return the cost of one replica of a model by place [cents/hour]."""
@@ -112,24 +105,24 @@ class Supply:
         """Return the priority of the class of a server; 1 is the most important."""
         return self._catalogue.priority(server.spec.service_class)
 
-    def cards(self, server: Server) -> Counter[str]:
+    def count_cards(self, server: Server) -> Counter[str]:
         """Return the cards by type of a server: for what runs, and for what was decided."""
-        cards: Counter[str] = Counter()
-        counts = _replicas(server.spec.current_alloc) | _replicas(server.spec.desired_alloc)
-        for (accelerator, role), replicas in counts.items():
-            unit = self.unit(server.spec.model, accelerator, role)
-            cards[unit.card_type] += replicas * unit.cards
-        return cards
+        spec = server.spec
+        needed = _replicas(spec.current_alloc) | _replicas(spec.desired_alloc)
+        return self._sum_cards(server, needed)
 
-    def lacking_cards(self, server: Server) -> Counter[str]:
+    def count_lacking_cards(self, server: Server) -> Counter[str]:
         """Return the cards by type that were decided for a server and that it does not have."""
+        spec = server.spec
+        lacking = _replicas(spec.desired_alloc) - _replicas(spec.current_alloc)
+        return +self._sum_cards(server, lacking)
+
+    def _sum_cards(self, server: Server, replicas: Mapping[tuple[str, Role], int]) -> Counter[str]:
         cards: Counter[str] = Counter()
-        running = _replicas(server.spec.current_alloc)
-        for (accelerator, role), replicas in _replicas(server.spec.desired_alloc).items():
-            unit = self.unit(server.spec.model, accelerator, role)
-            missing = max(replicas - running[accelerator, role], 0)
-            cards[unit.card_type] += missing * unit.cards
-        return +cards
+        for (accelerator, role), count in replicas.items():
+            card_type, each = self.cards_of_replica(server.spec.model, accelerator, role)
+            cards[card_type] += count * each
+        return cards
 
 
 def _replicas(whole: ServerAllocation | None) -> Counter[tuple[str, Role]]:
@@ -144,35 +137,41 @@ def _replicas(whole: ServerAllocation | None) -> Counter[tuple[str, Role]]:
     return counts
 
 
-PATIENCE = timedelta(seconds=240)
-"""Time without progress after which a server is blocked: twice the lead time of a replica."""
-
-
-SETTLED = 0.1
-"""Time after the end of a window at which the next replicas go [s]: not a moment before it."""
-
-
 @dataclass(frozen=True, slots=True)
 class ObservedWorkload:
     """A workload as it is; without `scale`, `problem` says why it cannot be scaled.
 
-    `is_of_another` says that another Server has its replicas.
-    `is_behind` says that somebody has written it after what was watched: who, is not known yet.
-    `start_seconds` has the time from created to ready of each pod that is ready.
-    `part` is the backend of a ModelBooster, or the role of it, that has the number of replicas,
-    and `fight` who sets that back again and again.
+    Parameters
+    ----------
+    foreign_writer
+        Another writer who set its number, and is left alone.
+    is_of_another
+        Whether another Server has its replicas.
+    is_behind
+        Whether somebody has written it after what was watched: who, is not known yet.
+    start_seconds
+        Time from created to ready of each pod that is ready [s].
+    backend
+        The backend of a ModelBooster, or the role of it, that has the number of replicas.
+    repeated_writer
+        Who sets that back again and again.
     """
 
     workload: Workload
     scale: Scale | None = None
     pods: PodCounts = field(default_factory=PodCounts)
-    foreign: ForeignWriter | None = None
+    foreign_writer: ForeignWriter | None = None
     problem: Verdict | None = None
     is_of_another: bool = False
     is_behind: bool = False
     start_seconds: tuple[float, ...] = ()
-    part: BoosterPart | None = None
-    fight: ForeignWriter | None = None
+    backend: ScaledBackend | None = None
+    repeated_writer: ForeignWriter | None = None
+
+    @property
+    def place(self) -> str:
+        """The accelerator that it is for, with the role."""
+        return self.workload.place
 
     @property
     def replicas(self) -> int:
@@ -184,14 +183,14 @@ class ObservedWorkload:
         """Whether nobody knows how many replicas it has for the Server."""
         return self.scale is None and not self.is_of_another
 
-    def standing(self, since: datetime) -> int:
-        """The pods that have been ready since a time."""
-        return sum(time <= since for time in self.pods.ready_since)
-
     @property
     def has_replicas(self) -> bool:
         """Whether it asks for replicas, or has pods."""
         return bool(self.replicas or self.pods.live or self.pods.terminating)
+
+    def count_standing(self, since: datetime) -> int:
+        """Return how many pods have been ready since a time."""
+        return sum(time <= since for time in self.pods.ready_since)
 
 
 @dataclass(frozen=True)
@@ -203,8 +202,8 @@ class ScaledServer:
 
     observation: Observation[Server]
     server: Server
-    wanted: Wanted
-    found: tuple[ObservedWorkload, ...] = ()
+    wanted: WantedReplicas
+    named: tuple[ObservedWorkload, ...] = ()
     left: tuple[ObservedWorkload, ...] = ()
 
     @cached_property
@@ -212,91 +211,17 @@ class ScaledServer:
         """The wanted replicas by place; those that there are if nothing is decided."""
         if self.wanted.replicas is not None:
             return self.wanted.replicas
-        return {item.workload.place: item.replicas for item in self.found}
-
-    def wanted_on(self, place: str) -> int | None:
-        """Return the wanted replicas of a place; None if what runs stays as it is."""
-        return None if self.wanted.replicas is None else self.wanted.replicas.get(place, 0)
-
-    @property
-    def may_dispute(self) -> bool:
-        """Whether a number is to be as it was decided, by this operator."""
-        is_decided = self.wanted.fresh and self.wanted.replicas is not None
-        return is_decided and self.server.spec.actuation == "Scale"
+        return {item.place: item.replicas for item in self.named}
 
     @property
     def counted(self) -> tuple[ObservedWorkload, ...]:
         """All workloads whose replicas run for the Server."""
-        return (*self.found, *self.left)
-
-    def recorded(self, known: Mapping[Place, int]) -> tuple[RecordedWorkload, ...]:
-        """Return the workloads that its status has: one that is named no more is found there.
-
-        `known` has the numbers of replicas that nobody disputes.
-        """
-        return tuple(self._recorded(item, known) for item in self.counted)
-
-    def _recorded(self, item: ObservedWorkload, known: Mapping[Place, int]) -> RecordedWorkload:
-        workload, scale = item.workload, item.scale
-        uid = scale.reference.uid if scale else self.server.recorded_uid(workload)
-        replicas = self.server.recorded_replicas(workload, uid)
-        if scale is not None:
-            replicas = known.get(scale.place, replicas)
-        return RecordedWorkload.of(workload, replicas, uid)
-
-    def placed(self, cold: Mapping[str, int]) -> Sequence[PlacedReplicas]:
-        """The replicas that run; `cold` has those that have just started, by place.
-
-        They are as `together_or_apart` tells them.
-        """
-        by_place = {item.workload.place: item.workload for item in self.counted}
-        ready, starting = Counter[str](), Counter[str]()
-        for item in self.counted:
-            ready[item.workload.place] += item.pods.ready
-            starting[item.workload.place] += item.pods.starting
-        placed = (
-            PlacedReplicas(
-                on.accelerator,
-                ready[place],
-                min(cold.get(place, 0), ready[place]),
-                starting[place],
-                Role(on.role),
-            )
-            for place, on in by_place.items()
-        )
-        return together_or_apart(placed, self.wanted.replicas or ())
+        return (*self.named, *self.left)
 
     @property
-    def reported(self) -> Mapping[str, int]:
-        """The replicas that served when they were last reported, by place."""
-        places = {item.workload.place for item in self.found}
-        return {place: reported_on(self.server, place) for place in places}
-
-    def reductions(self, way_down: WayDown, now: datetime) -> tuple[ReplicaReduction, ...]:
-        """What its status remembers, with what has failed or been evicted since the last report."""
-        known = self.server.status.reductions
-        is_reported = bool(self.server.status.workloads)  # else a person has written what runs
-        if not is_reported or any(item.is_unknown for item in self.counted):
-            return known
-        since, ready, standing = window_start(way_down, now), Counter[str](), Counter[str]()
-        for item in self.counted:
-            ready[item.workload.place] += item.pods.ready
-            standing[item.workload.place] += item.standing(since)
-        return note_fall(known, ready, self.reported, way_down, now, standing)
-
-    @property
-    def ready_since(self) -> ReadySince:
-        """When the replicas that compute prompts became ready, by place."""
-        return {
-            item.workload.place: item.pods.ready_since
-            for item in self.found
-            if item.workload.role != "Decode"
-        }
-
-    @property
-    def start_seconds(self) -> Mapping[str, tuple[float, ...]]:
-        """Time from created to ready of the ready pods, by place [s]."""
-        return {item.workload.place: item.start_seconds for item in self.found}
+    def has_unknown(self) -> bool:
+        """Whether nobody knows how many replicas run for the Server."""
+        return any(item.is_unknown for item in self.counted)
 
     @cached_property
     def condition(self) -> Condition | None:
@@ -306,87 +231,162 @@ class ScaledServer:
     @property
     def is_known(self) -> bool:
         """Whether the whole decision is known, and who has written the workloads."""
-        return self.wanted.fresh and not any(item.is_behind for item in self.found)
+        return self.wanted.is_written and not any(item.is_behind for item in self.named)
 
     @cached_property
     def obstacle(self) -> Verdict | None:
         """Why the operator writes nothing; None if it may write."""
-        problems = [item.problem for item in self.found if item.problem]
+        problems = [item.problem for item in self.named if item.problem]
         if problems:
             return problems[0]
         if self.wanted.replicas is None:
             return refusal(self.wanted.reason, f"the replicas stay as they are: {self.wanted.why}")
-        places = {item.workload.place for item in self.found}
+        places = {item.place for item in self.named}
         if unknown := sorted(self.wanted.replicas.keys() - places):
-            return (no_part if self.server.spec.model_booster else no_workload)(unknown)
+            return refuse_unnamed_places(unknown, has_booster=bool(self.server.spec.model_booster))
         if self.server.spec.actuation == "Publish":
-            return published(self.wanted.replicas, self.troubles)
-        foreign = self.foreign
-        return refusal(FOREIGN_WRITER, foreign.message) if foreign else None
+            return accept_published(self.wanted.replicas, self.troubles)
+        return refusal(FOREIGN_WRITER, self.foreign_writer.message) if self.foreign_writer else None
 
     @property
     def may_set_back(self) -> bool:
         """Whether numbers that are too small may be set back, also while others are left alone."""
         return self.is_known and (self.obstacle is None or self.obstacle.reason == FOREIGN_WRITER)
 
-    @property
-    def troubles(self) -> str:
-        """What hinders its pods, to be said after what runs."""
-        return pod_troubles(item.pods for item in self.found)
+    @cached_property
+    def foreign_writer(self) -> ForeignWriter | None:
+        """Another writer of a number of replicas that is not the wanted one."""
+        return next((item.foreign_writer for item in self.named if self.is_disputed(item)), None)
+
+    def is_disputed(self, item: ObservedWorkload) -> bool:
+        """Whether another writer has set a number that is not the wanted one."""
+        return item.foreign_writer is not None and item.replicas != self.replicas.get(item.place, 0)
 
     @property
-    def remarks(self) -> str:
-        """What autoscalers keep, and workloads that it names no more; to be said at the end."""
-        kept = "".join(
-            item.part.excuse(self.replicas.get(item.workload.place, 0))
-            for item in self.found
-            if item.part
-        )
-        unknown = {i.workload: i.problem.message for i in self.left if i.problem and i.is_unknown}
-        known = {i.workload: i.replicas for i in self.left if i.workload not in unknown}
-        return kept + left_behind(known) + left_unknown(unknown)
-
-    @property
-    def fight(self) -> ForeignWriter | None:
+    def repeated_writer(self) -> ForeignWriter | None:
         """Another writer who sets a number of a ModelBooster again and again."""
-        return next((item.fight for item in self.found if item.fight), None)
+        return next((item.repeated_writer for item in self.named if item.repeated_writer), None)
 
     @property
     def failure(self) -> str:
         """What the controller of its ModelBooster says of its failure; "" if nothing."""
-        return next(filter(None, (item.part.failure for item in self.found if item.part)), "")
+        return next(filter(None, (item.backend.failure for item in self.named if item.backend)), "")
 
-    @cached_property
-    def foreign(self) -> ForeignWriter | None:
-        """Another writer of a number of replicas that is not the wanted one."""
-        return next((item.foreign for item in self.found if self.is_disputed(item)), None)
+    @property
+    def troubles(self) -> str:
+        """What hinders its pods, to be said after what runs."""
+        return describe_pod_troubles(item.pods for item in self.named)
 
-    def is_disputed(self, item: ObservedWorkload) -> bool:
-        """Whether another writer has set a number that is not the wanted one."""
-        is_wanted = item.replicas == self.replicas.get(item.workload.place, 0)
-        return item.foreign is not None and not is_wanted
+    @property
+    def remarks(self) -> str:
+        """What autoscalers keep, and workloads that it names no more; to be said at the end."""
+        said = [
+            item.backend.describe_surplus(self.replicas.get(item.place, 0))
+            for item in self.named
+            if item.backend
+        ]
+        for item in sorted(self.left, key=lambda item: bool(item.problem and item.is_unknown)):
+            name = f"{item.workload.kind} {item.workload.name!r}"
+            if item.problem and item.is_unknown:
+                said.append(
+                    f"; the replicas of {name}, which is not in spec.workloads any more, are not"
+                    f" known: {item.problem.message}"
+                )
+            else:
+                said.append(
+                    f"; {name} has {item.replicas} replicas on {item.place} and is not in"
+                    " spec.workloads any more: name it again, or scale it to 0"
+                )
+        return "".join(said)
 
-    def changed(self, now: datetime) -> datetime | None:
-        """When something last changed: a pod, or the decision.
+    def list_recorded(self, memory: WriteMemory) -> tuple[RecordedWorkload, ...]:
+        """Return the workloads that its status has: one that is named no more is found there.
+
+        Their numbers are those that nobody disputes.
+        """
+        recorded = []
+        for item in self.counted:
+            workload, scale = item.workload, item.scale
+            uid = scale.reference.uid if scale else self.server.recorded_uid(workload)
+            known = memory[scale.place].replicas if scale else None
+            replicas = self.server.recorded_replicas(workload, uid) if known is None else known
+            recorded.append(RecordedWorkload.of(workload, replicas, uid))
+        return tuple(recorded)
+
+    def list_placed(self, cold: Mapping[str, int]) -> Sequence[PlacedReplicas]:
+        """Return the replicas that run, those of `select_roles`.
+
+        `cold` has those that have just started, by place.
+        """
+        ready, starting = Counter[str](), Counter[str]()
+        for item in self.counted:
+            ready[item.place] += item.pods.ready
+            starting[item.place] += item.pods.starting
+        placed = (
+            PlacedReplicas(
+                workload.accelerator,
+                ready[place],
+                min(cold.get(place, 0), ready[place]),
+                starting[place],
+                Role(workload.role),
+            )
+            for place, workload in {item.place: item.workload for item in self.counted}.items()
+        )
+        return select_roles(placed, self.wanted.replicas or ())
+
+    @property
+    def reported(self) -> Mapping[str, int]:
+        """The replicas that served when they were last reported, by place."""
+        return {item.place: count_reported(self.server, item.place) for item in self.named}
+
+    def list_reductions(self, way_down: WayDown, now: datetime) -> tuple[ReplicaReduction, ...]:
+        """Return what its status remembers, with what has failed since the last report."""
+        known = self.server.status.reductions
+        is_reported = bool(self.server.status.workloads)  # else a person has written what runs
+        if not is_reported or self.has_unknown:
+            return known
+        since, ready, standing = _window_start(way_down, now), Counter[str](), Counter[str]()
+        for item in self.counted:
+            ready[item.place] += item.pods.ready
+            standing[item.place] += item.count_standing(since)
+        return add_fallen(known, ready, self.reported, way_down, now, standing)
+
+    @property
+    def ready_since(self) -> ReadySince:
+        """When the replicas that compute prompts became ready, by place."""
+        found = (item for item in self.named if item.workload.role != "Decode")
+        return {item.place: item.pods.ready_since for item in found}
+
+    def find_last_change(self, now: datetime) -> datetime | None:
+        """Return when something last changed: a pod, or the decision.
 
         What an operator with another clock has written may be in the future, and tells nothing.
         """
-        times = [item.pods.changed for item in self.found]
+        times = [item.pods.changed for item in self.named]
         times += [r.time for r in self.server.status.reductions if r.time <= now]
         before = self.condition
         if before is not None and before.status == "Unknown" and before.last_transition_time <= now:
             times.append(before.last_transition_time)
         return max((time for time in times if time is not None), default=None)
 
+    def find_pause_left(self, now: datetime) -> timedelta:
+        """Return for how long no replica is added, after pods were given up."""
+        before = self.condition
+        # What began in the future, by the clock of another operator, tells nothing.
+        if not has_given_up(before) or before is None or before.last_transition_time > now:
+            return timedelta()
+        return max(before.last_transition_time + PATIENCE - now, timedelta())
 
-def server_targets(
+
+def build_targets(
     scaled: ScaledServer, supply: Supply, now: datetime, way_down: WayDown = HALF
 ) -> ServerTargets:
     """Return the replicas of a Server as the order of steps takes them."""
-    standing = window_start(way_down, now)
-    targets = tuple(_target(scaled, item, supply, standing) for item in scaled.found)
+    since = _window_start(way_down, now)
+    targets = tuple(_build_target(scaled, item, supply, since) for item in scaled.named)
     allocated = scaled.observation.status.condition(ALLOCATED)
-    changed = scaled.changed(now)
+    changed = scaled.find_last_change(now)
+    is_late = changed is not None and now - changed > PATIENCE
     return ServerTargets(
         name=scaled.server.metadata.name,
         priority=supply.priority(scaled.server),
@@ -395,32 +395,51 @@ def server_targets(
         is_best_effort=allocated is not None and allocated.reason != Reason.ALLOCATED,
         is_as_decided=is_as_decided(scaled.server),
         is_writable=scaled.is_known and scaled.obstacle is None,
-        is_paused=pause_left(scaled, now) > timedelta(),
-        is_overdue=changed is not None
-        and now - changed > PATIENCE
-        and any(target.in_flight for target in targets),
+        is_paused=scaled.find_pause_left(now) > timedelta(),
+        is_overdue=is_late and any(target.is_in_flight for target in targets),
         way_down=AT_ONCE if is_approved(scaled.server, scaled.wanted.replicas) else way_down,
-        served=served_in_window(scaled.reductions(way_down, now), way_down, now),
+        served=list_served(scaled.list_reductions(way_down, now), way_down, now),
     )
 
 
-def window_start(way_down: WayDown, now: datetime) -> datetime:
-    """Return when the window of the way down that ends now began."""
-    return now - timedelta(seconds=way_down.window_s)
+def _build_target(
+    scaled: ScaledServer, item: ObservedWorkload, supply: Supply, since: datetime
+) -> ReplicaTarget:
+    pods, backend, role = item.pods, item.backend, Role(item.workload.role)
+    model, accelerator = scaled.server.spec.model, item.workload.accelerator
+    card_type, cards = supply.cards_of_replica(model, accelerator, role)
+    # Fewer replicas remove pods that find no node, but for those of a rollout: they come again.
+    surplus = item.replicas - (pods.live - pods.unscheduled)
+    return ReplicaTarget(
+        accelerator=item.place,
+        card_type=card_type,
+        cards=cards,
+        wanted=max(scaled.replicas.get(item.place, 0), backend.floor if backend else 0),
+        spec=count_reported(scaled.server, item.place) if item.is_unknown else item.replicas,
+        live=pods.live,
+        ready=pods.ready,
+        unscheduled=min(pods.unscheduled, max(surplus, 0)),
+        gated=pods.gated,
+        terminating=pods.terminating,
+        rate=supply.rate(scaled.server, item.place),
+        loses_unready_first=kind_of_workload(item.workload).loses_unready_first,
+        role=role,
+        standing=item.count_standing(since),
+        is_ceiling=backend is not None and backend.is_ceiling,
+        is_observed=backend is None or backend.is_observed,
+    )
 
 
-def pause_left(scaled: ScaledServer, now: datetime) -> timedelta:
-    """Return for how long no replica is added, after pods were given up."""
-    before = scaled.condition
-    if before is None or not tells_given_up(before):
-        return timedelta()
-    began = before.last_transition_time
-    if began > now:  # by the clock of another operator: nobody knows how long ago it is
-        return timedelta()
-    return max(began + PATIENCE - now, timedelta())
+def count_left_cards(scaled: ScaledServer, supply: Supply, now: datetime) -> Counter[str]:
+    """Return the cards by type of the workloads that a Server names no more."""
+    cards: Counter[str] = Counter()
+    for item in scaled.left:
+        target = _build_target(scaled, item, supply, now)
+        cards[target.card_type] += target.occupied
+    return cards
 
 
-def due_after(
+def find_next_look(
     scaled: ScaledServer,
     targets: ServerTargets,
     now: datetime,
@@ -430,64 +449,25 @@ def due_after(
 
     More of its replicas may go at `window_ends`, also those that other Servers wait for.
     """
-    if scaled.foreign is not None and scaled.foreign.until is not None:
-        return (scaled.foreign.until - now).total_seconds()
-    if scaled.foreign is not None or any(i.problem or i.is_behind for i in scaled.found):
+    if scaled.foreign_writer is not None and scaled.foreign_writer.until is not None:
+        return (scaled.foreign_writer.until - now).total_seconds()
+    if scaled.foreign_writer is not None or any(i.problem or i.is_behind for i in scaled.named):
         return RECHECK.total_seconds()
     if scaled.obstacle is not None:
         return None
-    if left := pause_left(scaled, now):
+    if left := scaled.find_pause_left(now):
         return left.total_seconds()
     looks = [(end - now).total_seconds() + SETTLED for end in window_ends if end > now]
     if any(item.problem for item in scaled.left):
         looks.append(RECHECK.total_seconds())
-    if scaled.fight is not None and scaled.fight.until is not None:
-        looks.append((scaled.fight.until - now).total_seconds())
-    if not targets.is_overdue and targets.in_flight:
-        waited = now - (scaled.changed(now) or now)
+    writer = scaled.repeated_writer
+    if writer is not None and writer.until is not None:
+        looks.append((writer.until - now).total_seconds())
+    if not targets.is_overdue and targets.is_in_flight:
+        waited = now - (scaled.find_last_change(now) or now)
         looks.append(max((PATIENCE - waited).total_seconds(), 0.0) + 1.0)
     return min(looks, default=None)
 
 
-def left_cards(scaled: ScaledServer, supply: Supply) -> Counter[str]:
-    """Return the cards by type of the workloads that a Server names no more."""
-    cards: Counter[str] = Counter()
-    for item in scaled.left:
-        target = _target(scaled, item, supply)
-        cards[target.card_type] += target.occupied
-    return cards
-
-
-def _given_up(item: ObservedWorkload) -> int:
-    """Return the unscheduled pods that fewer replicas remove; those of a rollout come again."""
-    pods = item.pods
-    return min(pods.unscheduled, max(item.replicas - (pods.live - pods.unscheduled), 0))
-
-
-def _target(
-    scaled: ScaledServer,
-    item: ObservedWorkload,
-    supply: Supply,
-    standing: datetime | None = None,
-) -> ReplicaTarget:
-    accelerator, place = item.workload.accelerator, item.workload.place
-    role = Role(item.workload.role)
-    unit = supply.unit(scaled.server.spec.model, accelerator, role)
-    return ReplicaTarget(
-        accelerator=place,
-        card_type=unit.card_type,
-        cards=unit.cards,
-        wanted=max(scaled.replicas.get(place, 0), item.part.floor if item.part else 0),
-        spec=reported_on(scaled.server, place) if item.is_unknown else item.replicas,
-        live=item.pods.live,
-        ready=item.pods.ready,
-        unscheduled=_given_up(item),
-        gated=item.pods.gated,
-        terminating=item.pods.terminating,
-        rate=supply.rate(scaled.server, place),
-        loses_unready_first=kind_of_workload(item.workload).loses_unready_first,
-        role=role,
-        standing=item.standing(standing) if standing else 0,
-        is_ceiling=item.part is not None and item.part.is_ceiling,
-        is_observed=item.part is None or item.part.is_observed,
-    )
+def _window_start(way_down: WayDown, now: datetime) -> datetime:
+    return now - timedelta(seconds=way_down.window_s)

@@ -109,7 +109,7 @@ class ReplicaTarget:
         return max(self.spec - self.wanted, 0)
 
     @property
-    def stays(self) -> int:
+    def staying(self) -> int:
         """The ready replicas that are asked for."""
         return min(self.ready, self.spec) if self.is_observed else 0
 
@@ -123,13 +123,13 @@ class ReplicaTarget:
         return self.is_ceiling or self.live >= self.spec
 
     @property
-    def in_flight(self) -> bool:
+    def is_in_flight(self) -> bool:
         """Whether pods appear, start or end."""
         is_as_asked = self.live == self.spec or (self.is_ceiling and self.live < self.spec)
         is_ready = is_as_asked and self.ready >= self.live and not self.terminating
         return not (is_ready and self.is_observed)
 
-    def kept(self, replicas: int) -> int:
+    def count_kept(self, replicas: int) -> int:
         """Return the ready replicas that certainly remain after a reduction."""
         if self.loses_unready_first or self.live <= replicas:
             return min(self.ready, replicas)
@@ -137,7 +137,7 @@ class ReplicaTarget:
 
     def loses_nothing(self, replicas: int) -> bool:
         """Whether all ready replicas certainly remain after a reduction."""
-        return self.kept(replicas) >= self.kept(self.spec)
+        return self.count_kept(replicas) >= self.count_kept(self.spec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,18 +194,20 @@ class ServerTargets:
 
         Below a ceiling an autoscaler may run fewer: as many as serve elsewhere and will go.
         """
-        return all(target.stays >= self._needed_on(target) for target in self.targets) and all(
-            target.spec >= target.wanted for target in self.targets
-        )
+        return all(
+            target.staying >= self._count_needed_on(target) for target in self.targets
+        ) and all(target.spec >= target.wanted for target in self.targets)
 
-    def _needed_on(self, target: ReplicaTarget) -> int:
+    def _count_needed_on(self, target: ReplicaTarget) -> int:
         if not target.is_ceiling:
             return target.wanted
-        leaving = sum(other.stays for other in self.targets if other is not target and other.excess)
+        leaving = sum(
+            other.staying for other in self.targets if other is not target and other.excess
+        )
         return min(target.wanted, max(leaving, 1))
 
     @property
-    def is_held(self) -> bool:
+    def is_unplaced(self) -> bool:
         """Whether no replica may be added, because pods find no node."""
         return self.is_paused or any(target.unscheduled for target in self.targets)
 
@@ -215,11 +217,11 @@ class ServerTargets:
         return not self.has_arrived and any(target.excess for target in self.targets)
 
     @property
-    def in_flight(self) -> bool:
+    def is_in_flight(self) -> bool:
         """Whether pods appear, start or end."""
-        return any(target.in_flight for target in self.targets)
+        return any(target.is_in_flight for target in self.targets)
 
-    def carried(self, replicas: Mapping[str, int]) -> float:
+    def count_carried(self, replicas: Mapping[str, int]) -> float:
         """Return what ready replicas carry, by accelerator [requests/min].
 
         Replicas of one role carry what those of the other carry as well.
@@ -229,7 +231,7 @@ class ServerTargets:
             carried[target.role] += (target.rate or 0.0) * replicas.get(target.accelerator, 0)
         return carried[Role.BOTH] + min(carried[Role.PREFILL], carried[Role.DECODE])
 
-    def _answers(self, replicas: Mapping[str, int]) -> bool:
+    def _may_answer(self, replicas: Mapping[str, int]) -> bool:
         """Whether ready replicas, by accelerator, can answer a request: both roles, or whole."""
         roles = {target.role for target in self.targets if replicas.get(target.accelerator, 0)}
         return can_answer(roles)
@@ -239,7 +241,7 @@ class ServerTargets:
         """What ready replicas must carry at any time [requests/min]."""
         if not (self.is_best_effort or self.is_as_decided):
             return self.load
-        return min(self.load, self.carried({t.accelerator: t.wanted for t in self.targets}))
+        return min(self.load, self.count_carried({t.accelerator: t.wanted for t in self.targets}))
 
     @property
     def serving(self) -> dict[str, int]:
@@ -253,10 +255,10 @@ class ServerTargets:
         so does the last one of each role.
         """
         after = self.serving_after(reduced)
-        is_last = self._answers(self.serving) and not self._answers(after)
+        is_last = self._may_answer(self.serving) and not self._may_answer(after)
         if is_last and any(target.wanted for target in self.targets):
             return False
-        return self.carried(after) >= self.floor * (1 - ROUNDING)
+        return self.count_carried(after) >= self.floor * (1 - ROUNDING)
 
     @property
     def weights(self) -> Sequence[Mapping[str, float]]:
@@ -276,7 +278,9 @@ class ServerTargets:
 
     def serving_after(self, reduced: Mapping[str, int]) -> dict[str, int]:
         """The ready replicas that stay, with other numbers of replicas on some targets."""
-        return {t.accelerator: t.kept(reduced.get(t.accelerator, t.spec)) for t in self.targets}
+        return {
+            t.accelerator: t.count_kept(reduced.get(t.accelerator, t.spec)) for t in self.targets
+        }
 
     def served_before(self, reduced: Mapping[str, int]) -> dict[str, int]:
         """The ready replicas that count before other numbers are written on some targets.
@@ -307,7 +311,7 @@ class ServerTargets:
         """Whether what stays carries the floor, and replicas go slowly enough."""
         return self.carries_after(reduced) and self.goes_slowly(reduced)
 
-    def lowest(
+    def find_lowest(
         self,
         target: ReplicaTarget,
         reduced: Mapping[str, int],
@@ -353,7 +357,7 @@ class ReplicaSteps:
     progress: Mapping[str, ServerProgress]
 
 
-def targets_of(servers: Sequence[ServerTargets]) -> Iterator[tuple[ServerTargets, ReplicaTarget]]:
+def list_targets(servers: Sequence[ServerTargets]) -> Iterator[tuple[ServerTargets, ReplicaTarget]]:
     """Return each target with its server, in order."""
     return ((server, target) for server in servers for target in server.targets)
 
@@ -365,7 +369,7 @@ ServerAccelerator = tuple[str, str]
 def next_steps(
     servers: Sequence[ServerTargets],
     capacity: Mapping[str, int],
-    waiting: Mapping[str, int] = MappingProxyType({}),
+    lacking: Mapping[str, int] = MappingProxyType({}),
 ) -> ReplicaSteps:
     """Return the numbers of replicas to write next, and the progress of each server.
 
@@ -375,37 +379,37 @@ def next_steps(
         The servers, in any order.
     capacity
         Cards by type, without those that are used by anything but these servers.
-    waiting
+    lacking
         The most important priority of other servers that lack cards, by type.
     """
     ordered = sorted(servers, key=attrgetter("rank"))
-    draft = _Draft(ordered, capacity, waiting)
+    draft = _StepDraft(ordered, capacity, lacking)
     draft.give_up_unscheduled()
     draft.reduce()
     short = draft.grow()
     draft.make_room(short)
-    if not draft.replicas and not draft.in_flight:
+    if not draft.replicas and not draft.is_in_flight:
         draft.lend(short)
     return ReplicaSteps(
         draft.replicas, {s.name: draft.progress(s) for s in ordered if s.is_writable}
     )
 
 
-def goals(
+def find_goals(
     servers: Sequence[ServerTargets], capacity: Mapping[str, int]
 ) -> Mapping[ServerAccelerator, int]:
-    """Return the replicas that each target may get at the end: all goals fit into the cards.
+    """Return the replicas that each target may get at the end: all of them fit into the cards.
 
     What runs and is wanted stays; the rest of the cards goes to the servers in their order.
     """
     room = Counter(capacity)
-    room.subtract(_occupied_by_others(servers))
+    room.subtract(_count_cards_of_others(servers))
     replicas: dict[ServerAccelerator, int] = {}
     writable = [server for server in servers if server.is_writable]
-    for server, target in targets_of(writable):
+    for server, target in list_targets(writable):
         replicas[server.name, target.accelerator] = min(target.spec, target.wanted)
         room[target.card_type] -= min(target.spec, target.wanted) * target.cards
-    for server, target in targets_of(writable):
+    for server, target in list_targets(writable):
         missing = max(target.wanted - target.spec, 0)
         added = min(missing, max(room[target.card_type], 0) // target.cards)
         replicas[server.name, target.accelerator] += added
@@ -413,20 +417,20 @@ def goals(
     return replicas
 
 
-def _occupied_by_others(servers: Sequence[ServerTargets]) -> Counter[str]:
+def _count_cards_of_others(servers: Sequence[ServerTargets]) -> Counter[str]:
     """Return the cards by type of servers that are not written, now or after their next change."""
     cards: Counter[str] = Counter()
-    for server, target in targets_of(servers):
+    for server, target in list_targets(servers):
         if not server.is_writable:
             replicas = max(target.wanted, target.spec, target.live) + target.terminating
             cards[target.card_type] += replicas * target.cards
     return cards
 
 
-class _Draft:
+class _StepDraft:
     """The numbers of replicas to write, as they are found.
 
-    `replicas` has the numbers by server and accelerator; `in_flight` says whether pods of any
+    `replicas` has the numbers by server and accelerator; `is_in_flight` says whether pods of any
     server appear, start or end, and still make progress.
     """
 
@@ -434,28 +438,28 @@ class _Draft:
         self,
         servers: Sequence[ServerTargets],
         capacity: Mapping[str, int],
-        waiting: Mapping[str, int],
+        lacking: Mapping[str, int],
     ) -> None:
-        self._waiting = waiting
+        self._lacking = lacking
         self._slowed: set[ServerAccelerator] = set()
         """Targets whose replicas go step by step."""
         self._servers = [server for server in servers if server.is_writable]
-        self._goals = goals(servers, capacity)
+        self._goals = find_goals(servers, capacity)
         self.replicas: dict[ServerAccelerator, int] = {}
-        self._free = Counter(capacity)
+        self._free_cards = Counter(capacity)
         """Cards by type without a pod."""
-        self._free.subtract(_occupied_by_others(servers))
-        self._coming: Counter[str] = Counter()
+        self._free_cards.subtract(_count_cards_of_others(servers))
+        self._ending_cards: Counter[str] = Counter()
         """Cards by type of pods that end."""
-        self.in_flight = any(s.in_flight and not s.is_overdue for s in self._servers)
-        for server, target in targets_of(self._servers):
-            self._free[target.card_type] -= target.occupied
+        self.is_in_flight = any(s.is_in_flight and not s.is_overdue for s in self._servers)
+        for server, target in list_targets(self._servers):
+            self._free_cards[target.card_type] -= target.occupied
             if not server.is_overdue:
-                self._coming[target.card_type] += target.leaving
+                self._ending_cards[target.card_type] += target.leaving
 
     def give_up_unscheduled(self) -> None:
         """Remove replicas whose pods have found no node, before any that run."""
-        for server, target in targets_of(self._servers):
+        for server, target in list_targets(self._servers):
             scheduled = target.live - target.unscheduled
             if not target.unscheduled or target.spec <= scheduled:
                 continue
@@ -465,37 +469,47 @@ class _Draft:
 
     def reduce(self) -> None:
         """Remove replicas that do not serve; and, if all new ones are ready, the old ones."""
-        for server, target in targets_of(self._servers):
+        for server, target in list_targets(self._servers):
             if self._is_written(server, target) or not target.excess or not target.has_appeared:
                 continue
             bound = target.wanted if server.has_arrived else max(target.wanted, target.ready)
-            reduced = self._reduced(server)
-            least = server.lowest(target, reduced, bound)
-            fastest = server.lowest(target, reduced, bound, is_urgent=True)
-            if fastest < least and (needed := self._needed_above(server, target.card_type)) > 0:
+            reduced = {
+                each.accelerator: self._next_replicas(server, each)
+                for each in server.targets
+                if self._is_written(server, each)
+            }
+            least = server.find_lowest(target, reduced, bound)
+            fastest = server.find_lowest(target, reduced, bound, is_urgent=True)
+            needed = self._count_needed_above(server, target.card_type) if fastest < least else 0
+            if needed > 0:
                 urgent = max(target.spec - ceil(needed / target.cards), fastest)
-                least = min(least, server.lowest(target, reduced, urgent, is_urgent=True))
+                least = min(least, server.find_lowest(target, reduced, urgent, is_urgent=True))
             if fastest < least:
                 self._slowed.add((server.name, target.accelerator))
-                self.in_flight = True  # more go when the window is over
+                self.is_in_flight = True  # more go when the window is over
             if least < target.spec:
                 self._write(server, target, least)
 
     def grow(self) -> list[tuple[ServerTargets, ReplicaTarget]]:
         """Add replicas on free cards; returns the targets that find none, in their order.
 
-        Cards that become free soon are kept for the first server that waits for them.
+        First come servers that do not carry their load, then those that free other cards. Cards
+        that become free soon are kept for the first server that waits for them.
         """
-        short = []
-        for server, target in self._growing():
-            missing = self._missing(server, target)
-            added = min(missing, max(self._free[target.card_type], 0) // target.cards)
+        order = sorted(self._servers, key=lambda s: _order_of(s, is_switching=s.is_switching))
+        free, ending, short = self._free_cards, self._ending_cards, []
+        for server, target in list_targets(order):
+            missing = self._goals[server.name, target.accelerator] - target.spec
+            if server.is_unplaced or missing <= 0 or self._is_written(server, target):
+                continue
+            card_type, cards = target.card_type, target.cards
+            added = min(missing, max(free[card_type], 0) // cards)
             if added:
                 self._write(server, target, target.spec + added)
-                self._free[target.card_type] -= added * target.cards
-            if added < missing and self._expects(target):
-                self._coming[target.card_type] -= target.cards - self._free[target.card_type]
-                self._free[target.card_type] = 0
+                free[card_type] -= added * cards
+            if added < missing and free[card_type] + ending[card_type] >= cards:
+                ending[card_type] -= cards - free[card_type]
+                free[card_type] = 0
             elif not added:
                 short.append((server, target))
         return short
@@ -505,9 +519,13 @@ class _Draft:
 
         Only replicas on cards that a server waits for are removed, and only as many as needed.
         """
-        needed = self._needed(short)
+        needed: Counter[str] = Counter()
+        for _, target in short:
+            needed[target.card_type] += target.cards
+        for card_type in needed:
+            needed[card_type] -= self._free_cards[card_type] + self._ending_cards[card_type]
         for server in {server.name: server for server, _ in short}.values():
-            if server.in_flight or any(self._is_written(server, t) for t in server.targets):
+            if server.is_in_flight or any(self._is_written(server, t) for t in server.targets):
                 continue
             for target in server.targets:
                 reduced = {target.accelerator: target.spec - 1}
@@ -522,14 +540,14 @@ class _Draft:
         The server moves off other cards afterwards, so that the lenders get theirs back.
         """
         switching = [(server, target) for server, target in short if server.is_switching]
-        able = {t: self._lenders(t) for t in {target.card_type for _, target in switching}}
+        able = {t: self._find_lenders(t) for t in {target.card_type for _, target in switching}}
         for server, target in switching:
             lenders = [
                 (lending, lender)
                 for lending, lender in able[target.card_type]
-                if lending is not server and not _takes_back(lending, lender, server)
+                if lending is not server and not _would_take_back(lending, lender, server)
             ]
-            missing = target.cards - self._free[target.card_type]
+            missing = target.cards - self._free_cards[target.card_type]
             if missing <= 0 or sum(lender.cards for _, lender in lenders) < missing:
                 continue
             for lending, lender in lenders:
@@ -540,102 +558,68 @@ class _Draft:
 
     def progress(self, server: ServerTargets) -> ServerProgress:
         """Return how far a server is."""
-        missing: Counter[str] = Counter()
+        missing, slowed = Counter[str](), dict[str, tuple[int, int]]()
         for target in server.targets:
-            lacking = target.wanted - self._replicas(server, target)
-            if lacking > 0:
-                missing[target.card_type] += lacking * target.cards
-        slowed = {
-            t.accelerator: (t.spec, self._replicas(server, t))
-            for t in server.targets
-            if (server.name, t.accelerator) in self._slowed
-        }
-        return ServerProgress(self._state(server, is_short=bool(missing)), missing, slowed)
-
-    def _state(self, server: ServerTargets, *, is_short: bool) -> State:
+            after = self._next_replicas(server, target)
+            if target.wanted > after:
+                missing[target.card_type] += (target.wanted - after) * target.cards
+            if (server.name, target.accelerator) in self._slowed:
+                slowed[target.accelerator] = target.spec, after
         has_excess = any(target.excess for target in server.targets)
-        is_active = server.in_flight or any(
-            self._is_written(server, t) or (server.name, t.accelerator) in self._slowed
-            for t in server.targets
+        is_written = any(self._is_written(server, target) for target in server.targets)
+        is_active = server.is_in_flight or is_written or bool(slowed)
+        is_done = server.has_arrived and not has_excess
+        # Nothing that happens now brings the server nearer to what was decided.
+        is_stuck = not (is_active or is_done) and (
+            any(self._goals[server.name, t.accelerator] < t.wanted for t in server.targets)
+            or not (self.replicas or self.is_in_flight)
         )
-        if server.is_held or server.is_overdue or self._is_stuck(server, is_active=is_active):
-            return State.BLOCKED
-        if server.has_arrived and not is_short:
-            return State.SHRINKING if has_excess or is_active else State.STEADY
-        return State.MOVING if has_excess else State.GROWING
+        if server.is_unplaced or server.is_overdue or is_stuck:
+            state = State.BLOCKED
+        elif server.has_arrived and not missing:
+            state = State.SHRINKING if has_excess or is_active else State.STEADY
+        else:
+            state = State.MOVING if has_excess else State.GROWING
+        return ServerProgress(state, missing, slowed)
 
-    def _is_stuck(self, server: ServerTargets, *, is_active: bool) -> bool:
-        """Whether nothing that happens now brings the server nearer to what was decided."""
-        is_done = server.has_arrived and not any(target.excess for target in server.targets)
-        if is_active or is_done:
-            return False
-        beyond = any(self._goals[server.name, t.accelerator] < t.wanted for t in server.targets)
-        return beyond or not (self.replicas or self.in_flight)
-
-    def _growing(self) -> Iterator[tuple[ServerTargets, ReplicaTarget]]:
-        """Return the targets below their goals, in the order in which they get cards.
-
-        First come servers that do not carry their load, then those that free other cards.
-        """
-        order = sorted(self._servers, key=lambda s: _turn(s, is_switching=s.is_switching))
-        for server, target in targets_of(order):
-            if not server.is_held and self._missing(server, target) > 0:
-                yield server, target
-
-    def _missing(self, server: ServerTargets, target: ReplicaTarget) -> int:
-        """Return the replicas that a target may get in addition to those that are written."""
-        if self._is_written(server, target):
-            return 0
-        return self._goals[server.name, target.accelerator] - target.spec
-
-    def _expects(self, target: ReplicaTarget) -> bool:
-        """Whether cards for one more replica become free soon."""
-        return self._free[target.card_type] + self._coming[target.card_type] >= target.cards
-
-    def _needed(self, short: Sequence[tuple[ServerTargets, ReplicaTarget]]) -> Counter[str]:
-        """Return the cards by type that are missing for one more replica of each target."""
-        needed: Counter[str] = Counter()
-        for _, target in short:
-            needed[target.card_type] += target.cards
-        for card_type in needed:
-            needed[card_type] -= self._free[card_type] + self._coming[card_type]
-        return needed
-
-    def _needed_above(self, server: ServerTargets, card_type: str) -> int:
+    def _count_needed_above(self, server: ServerTargets, card_type: str) -> int:
         """Return the cards of a type that more important servers lack and that nobody gives up."""
         needed = sum(
             max(target.wanted - target.spec, 0) * target.cards
-            for other, target in targets_of(self._servers)
+            for other, target in list_targets(self._servers)
             if other.priority < server.priority and target.card_type == card_type
         )
         given_up = sum(
-            max(target.spec - self._replicas(other, target), 0) * target.cards
-            for other, target in targets_of(self._servers)
+            max(target.spec - self._next_replicas(other, target), 0) * target.cards
+            for other, target in list_targets(self._servers)
             if target.card_type == card_type
         )
-        free = self._free[card_type]
-        if self._waiting.get(card_type, server.priority) >= server.priority:
-            free = max(free, 0)  # what is lacking there is for servers that are less important
-        return needed - free - self._coming[card_type] - given_up
+        free = self._free_cards[card_type]
+        if self._lacking.get(card_type, server.priority) >= server.priority:
+            # What is lacking there is for servers that are less important.
+            free = max(free, 0)
+        return needed - free - self._ending_cards[card_type] - given_up
 
-    def _lenders(self, card_type: str) -> Sequence[tuple[ServerTargets, ReplicaTarget]]:
+    def _find_lenders(self, card_type: str) -> Sequence[tuple[ServerTargets, ReplicaTarget]]:
         """Return a target of each server that can do without a replica, least loss first."""
         reducible = [
             (server, target)
-            for server, target in targets_of(self._servers)
+            for server, target in list_targets(self._servers)
             if target.card_type == card_type
             and target.spec > 0
             and server.may_become({target.accelerator: target.spec - 1})
         ]
+
+        def rank(pair: tuple[ServerTargets, ReplicaTarget]) -> tuple[float, tuple[int, str]]:
+            server, target = pair
+            carried = server.count_carried(server.serving)
+            share = (target.rate or 0.0) / carried if carried else 0.0
+            return share, server.rank
+
         distinct = {server.name: (server, target) for server, target in reversed(reducible)}
-        return sorted(distinct.values(), key=lambda pair: (_loss(*pair), pair[0].rank))
+        return sorted(distinct.values(), key=rank)
 
-    def _reduced(self, server: ServerTargets) -> Mapping[str, int]:
-        """Return the numbers of a server that are written, by accelerator."""
-        written = (target for target in server.targets if self._is_written(server, target))
-        return {target.accelerator: self._replicas(server, target) for target in written}
-
-    def _replicas(self, server: ServerTargets, target: ReplicaTarget) -> int:
+    def _next_replicas(self, server: ServerTargets, target: ReplicaTarget) -> int:
         return self.replicas.get((server.name, target.accelerator), target.spec)
 
     def _is_written(self, server: ServerTargets, target: ReplicaTarget) -> bool:
@@ -645,12 +629,12 @@ class _Draft:
         self.replicas[server.name, target.accelerator] = replicas
 
 
-def _turn(server: ServerTargets, *, is_switching: bool) -> tuple[bool, bool, tuple[int, str]]:
+def _order_of(server: ServerTargets, *, is_switching: bool) -> tuple[bool, bool, tuple[int, str]]:
     """Return when it is a server's turn to get cards."""
     return server.carries_after({}), not is_switching, server.rank
 
 
-def _takes_back(lending: ServerTargets, lender: ReplicaTarget, server: ServerTargets) -> bool:
+def _would_take_back(lending: ServerTargets, lender: ReplicaTarget, server: ServerTargets) -> bool:
     """Whether a server that lends a replica gets the card before the one that waits for it.
 
     Then the two would go on like that for ever.
@@ -658,11 +642,5 @@ def _takes_back(lending: ServerTargets, lender: ReplicaTarget, server: ServerTar
     if lender.excess:
         return False
     will_switch = any(target.excess for target in lending.targets)
-    before = _turn(lending, is_switching=will_switch)
-    return before < _turn(server, is_switching=server.is_switching)
-
-
-def _loss(server: ServerTargets, target: ReplicaTarget) -> float:
-    """Return the share of what a server carries that one replica of a target is."""
-    carried = server.carried(server.serving)
-    return (target.rate or 0.0) / carried if carried else 0.0
+    before = _order_of(lending, is_switching=will_switch)
+    return before < _order_of(server, is_switching=server.is_switching)

@@ -4,7 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
-from inferno_operator.controllers.scaling.booster_workloads import SERVER
+from inferno_operator.controllers.scaling.boosters import SERVER
 from inferno_operator.controllers.scaling.decision import OPTIMIZER, is_change_of_mode
 from inferno_operator.controllers.scaling.status import RELEASED
 from inferno_operator.resources import Server
@@ -38,12 +38,10 @@ class WorkloadObjects:
         self._cluster = cluster
         self._informers = informers
         self._report = changed
-        self._servers = informers.subscribe(
-            [SERVER, OPTIMIZER], self._noted, listed=self._listed, lost=self._lost
-        )
+        self._servers = self._subscribe(SERVER, OPTIMIZER)
         self._scaled: defaultdict[str, set[Key]] = defaultdict(set)
         """Servers that are scaled, or were, by namespace."""
-        self._swept: set[str] = set()
+        self._listed_namespaces: set[str] = set()
         self._unreferenced: set[str] = set()
         """Namespaces, or all of them (""), with objects that no Server may refer to any more."""
         self._scales: dict[Place, Scale] = {}
@@ -51,18 +49,18 @@ class WorkloadObjects:
         """Places whose scale subresource is known from a write of this operator."""
         self._watched: dict[Kind, tuple[Subscription, asyncio.Task[None]]] = {}
 
+    def _subscribe(self, *kinds: Kind) -> Subscription:
+        def lost(area: Area, error: InfernoError) -> None:
+            del error  # the Servers tell it
+            self._note_change(area[1])
+
+        return self._informers.subscribe(
+            list(kinds), self._note_difference, listed=self._note_list, lost=lost
+        )
+
     async def run(self) -> None:
         """Watch Servers, and Optimizers for their mode."""
         await self._servers.run()
-
-    def watch(self, kinds: Iterable[Kind]) -> None:
-        """Watch more kinds."""
-        for kind in kinds:
-            if kind not in self._watched:
-                subscription = self._informers.subscribe(
-                    [kind], self._noted, listed=self._listed, lost=self._lost
-                )
-                self._watched[kind] = subscription, asyncio.create_task(subscription.run())
 
     async def stop(self) -> None:
         """Stop watching."""
@@ -71,11 +69,18 @@ class WorkloadObjects:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def watch(self, kinds: Iterable[Kind]) -> None:
+        """Watch more kinds."""
+        for kind in kinds:
+            if kind not in self._watched:
+                subscription = self._subscribe(kind)
+                self._watched[kind] = subscription, asyncio.create_task(subscription.run())
+
     def is_complete(self, kind: Kind) -> bool:
         """Whether all objects of a kind are known."""
         return kind in self._watched and self._watched[kind][0].is_complete
 
-    def trouble(self, kind: Kind) -> InfernoError | None:
+    def trouble_of(self, kind: Kind) -> InfernoError | None:
         """Return why the objects of a kind are not known; None if the answer is awaited."""
         return self._watched[kind][0].trouble if kind in self._watched else None
 
@@ -83,25 +88,25 @@ class WorkloadObjects:
         """Return an object, or None if it does not exist."""
         return self._watched[place.kind][0].get(place)
 
-    def servers(self, namespace: str) -> list[Observation[Server]]:
+    def list_objects(self, kind: Kind, namespace: str) -> list[Manifest]:
+        """Return the objects of a kind in a namespace."""
+        return list(self._watched[kind][0].manifests(kind, namespace))
+
+    def list_servers(self, namespace: str) -> list[Observation[Server]]:
         """Return the Servers of a namespace that are not being deleted."""
         servers = of_kind(self._servers.observations(SERVER, namespace), Server)
         return [server for server in servers if server.deleted is None]
+
+    def index_pods(self, namespace: str) -> PodIndex:
+        """Return the pods of a namespace."""
+        return PodIndex(self._watched[POD][0].manifests(POD, namespace))
 
     def is_newest(self, reference: Reference) -> bool:
         """Whether no newer version of a Server is known; one that is causes a reconcile."""
         newest = self._servers.get(reference.place)
         return newest is not None and version_of(newest) <= int(reference.version)
 
-    def pods(self, namespace: str) -> PodIndex:
-        """Return the pods of a namespace."""
-        return PodIndex(self._watched[POD][0].manifests(POD, namespace))
-
-    def manifests(self, kind: Kind, namespace: str) -> list[Manifest]:
-        """Return the objects of a kind in a namespace."""
-        return list(self._watched[kind][0].manifests(kind, namespace))
-
-    def scales(self, namespace: str) -> bool:
+    def has_scaled(self, namespace: str) -> bool:
         """Whether a Server of a namespace is scaled, or was."""
         return bool(self._scaled.get(namespace))
 
@@ -109,11 +114,11 @@ class WorkloadObjects:
         """Whether a namespace may have objects that no Server refers to any more."""
         return namespace in self._unreferenced
 
-    def begins_release(self, namespace: str) -> None:
+    def begin_release(self, namespace: str) -> None:
         """Take note that a release begins: what Servers give up from now on needs another one."""
         self._unreferenced.discard(namespace)
 
-    def must_release(self, namespace: str) -> None:
+    def request_release(self, namespace: str) -> None:
         """Take note that a namespace has objects that no Server refers to any more."""
         self._unreferenced.add(namespace)
 
@@ -126,8 +131,13 @@ class WorkloadObjects:
         rejected: dict[Place, RejectedError] = {}
 
         async def read(place: Place) -> None:
+            manifest, known = self.get(place), self._scales.get(place)
+            if manifest is None:
+                return
+            if known is not None and version_of(manifest) <= int(known.reference.version):
+                return
             async with limit:
-                self.forget(place)
+                self.forget_scale(place)
                 try:
                     scale = await self._read_scale(place)
                 except GoneError:
@@ -138,7 +148,7 @@ class WorkloadObjects:
                 if scale is not None:
                     self._scales[place] = scale
 
-        await asyncio.gather(*map(read, filter(self._is_outdated, places)))
+        await asyncio.gather(*map(read, places))
         return rejected
 
     async def _read_scale(self, place: Place) -> Scale | None:
@@ -160,83 +170,73 @@ class WorkloadObjects:
             selector = manifest.get("status", {}).get("selector", "")
             return Scale(Reference.of(place.kind, manifest), 0, selector, is_unset=True)
 
-    def scale(self, place: Place) -> Scale | None:
+    def scale_of(self, place: Place) -> Scale | None:
         """Return the scale subresource as it was read or written; None if there is none."""
         return self._scales.get(place)
 
-    def _is_outdated(self, place: Place) -> bool:
-        """Whether an object is newer than its scale subresource."""
-        manifest, scale = self.get(place), self._scales.get(place)
-        if manifest is None or scale is None:
-            return manifest is not None
-        return version_of(manifest) > int(scale.reference.version)
+    def forget_scale(self, place: Place) -> None:
+        """Read a scale subresource again before it is used."""
+        self._scales.pop(place, None)
+        self._written.discard(place)
 
     def is_written(self, place: Place) -> bool:
         """Whether the scale subresource is known from a write of this operator."""
         return place in self._written
 
-    def scaled(self, scale: Scale) -> None:
+    def note_scale(self, scale: Scale) -> None:
         """Take the scale subresource as the API server returned it to a write."""
         self._scales[scale.place] = scale
         self._written.add(scale.place)
 
-    def written(self, manifest: Manifest) -> None:
+    def note_server(self, manifest: Manifest) -> None:
         """Take a Server as the API server returned it to a write."""
         for difference in self._servers.written(SERVER, manifest):
-            self._index(difference)
+            self._note_server(difference)
 
-    def applied(self, kind: Kind, manifest: Manifest) -> None:
+    def note_object(self, kind: Kind, manifest: Manifest) -> None:
         """Take an object of a watched kind as the API server returned it to a write.
 
         That is a change: maybe nobody else has to do anything about it.
         """
         self._watched[kind][0].written(kind, manifest, echo=True)
 
-    def forget(self, place: Place) -> None:
-        """Read a scale subresource again before it is used."""
-        self._scales.pop(place, None)
-        self._written.discard(place)
-
-    def _noted(self, difference: ObjectDifference) -> None:
+    def _note_difference(self, difference: ObjectDifference) -> None:
         place = difference.place
         if place.kind == OPTIMIZER and not is_change_of_mode(difference):
             return
         if place.kind == SERVER:
-            self._index(difference)
+            self._note_server(difference)
         if difference.after is None:
-            self.forget(place)
+            self.forget_scale(place)
         if difference.has_gone_back:  # also what is known of roles
             for known in [p for p in self._scales if (p.kind, p.key) == (place.kind, place.key)]:
-                self.forget(known)
-        self._changed(place.key.namespace)
+                self.forget_scale(known)
+        self._note_change(place.key.namespace)
 
-    def _listed(self, area: Area) -> None:
+    def _note_list(self, area: Area) -> None:
         """Take a list; after the first one, what deleted Servers owned is released."""
         kind, namespace = area
-        if kind == SERVER and namespace not in self._swept:
-            self._swept.add(namespace)
+        if kind == SERVER and namespace not in self._listed_namespaces:
+            self._listed_namespaces.add(namespace)
             self._unreferenced.add(namespace)
             self._report(namespace)
-        self._changed(namespace)
+        self._note_change(namespace)
 
-    def _lost(self, area: Area, error: InfernoError) -> None:
-        """Report the trouble on the Servers."""
-        del error
-        self._changed(area[1])
-
-    def _changed(self, namespace: str) -> None:
+    def _note_change(self, namespace: str) -> None:
         """Report a change in a namespace, or in all (""): it concerns Servers that are scaled."""
         for name in [namespace] if namespace else list(self._scaled):
-            if self.scales(name) or name in self._unreferenced:
+            if self.has_scaled(name) or name in self._unreferenced:
                 self._report(name)
 
-    def _index(self, difference: ObjectDifference) -> None:
+    def _note_server(self, difference: ObjectDifference) -> None:
         """Note whether a Server is scaled, and whether it gives up a ModelBooster."""
         key, before, after = difference.place.key, difference.before, difference.after
+        scaled = self._scaled[key.namespace]
+        scaled.discard(key)
         if after is not None and _is_scaled(after):
-            self._scaled[key.namespace].add(key)
-        else:
-            self._scaled[key.namespace].discard(key)
+            scaled.add(key)
+        if not scaled:
+            del self._scaled[key.namespace]
         references = [(each or {}).get("spec", {}).get("modelBooster") for each in (before, after)]
         if references[0] not in (None, references[1]):
             self._unreferenced.add(key.namespace)

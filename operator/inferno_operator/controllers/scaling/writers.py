@@ -5,13 +5,13 @@ ModelBooster that is too small is set back at once: with each edit of its manife
 the number of the manifest.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from inferno_operator.controllers.scaling.pods import is_gated
-from inferno_operator.controllers.scaling.starts import ClusterClock, FirstStarts
-from inferno_operator.controllers.scaling.status import PAUSE, RECHECK, not_written
+from inferno_operator.controllers.scaling.pods import ClusterClock, FirstStarts, is_gated
+from inferno_operator.controllers.scaling.status import PAUSE, RECHECK, refusal
 from inferno_operator.resources.conditions import Verdict
 from inferno_operator.resources.objects import HORIZONTAL_POD_AUTOSCALER, Kind, Manifest, Place
 from inferno_operator.runtime.ports import FieldManager, GoneError, Reader, RejectedError, Served
@@ -47,13 +47,13 @@ def scalers_of(autoscalers: Sequence[Manifest]) -> Mapping[ScaleTarget, str]:
 
     Of several that scale the same object it is the first.
     """
-    return {target_of(autoscaler): _title(autoscaler) for autoscaler in reversed(autoscalers)}
-
-
-def _title(autoscaler: Manifest) -> str:
-    own = f"HorizontalPodAutoscaler {autoscaler['metadata']['name']!r}"
-    scaled_object = scaled_object_of(autoscaler)
-    return own if scaled_object is None else f"ScaledObject {scaled_object!r} with {own}"
+    scalers = {}
+    for autoscaler in reversed(autoscalers):
+        own = f"HorizontalPodAutoscaler {autoscaler['metadata']['name']!r}"
+        behind = scaled_object_of(autoscaler)
+        title = own if behind is None else f"ScaledObject {behind!r} with {own}"
+        scalers[target_of(autoscaler)] = title
+    return scalers
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +79,13 @@ class ForeignWriter:
         )
 
 
-def autoscaler_of(place: Place, scalers: Mapping[ScaleTarget, str]) -> ForeignWriter | None:
+def find_autoscaler(place: Place, scalers: Mapping[ScaleTarget, str]) -> ForeignWriter | None:
     """Return the autoscaler that scales an object, of `scalers_of` its namespace."""
     name = scalers.get((place.kind.group, place.kind.kind, place.key.name))
     return None if name is None else ForeignWriter(name)
 
 
-def last_writer(manifest: Manifest, part: str = "") -> str | None:
+def find_last_writer(manifest: Manifest, part: str = "") -> str | None:
     """Return who has set the number of replicas last; None: the operator, "": nobody knows.
 
     The API server notes no time with managers that use the scale subresource, and no manager at
@@ -133,10 +133,6 @@ class ForeignNumber:
     since: datetime
     first: datetime
 
-    def followed_by(self, replicas: int, now: datetime) -> "ForeignNumber":
-        """Return what is there now."""
-        return self if replicas == self.replicas else ForeignNumber(replicas, now, self.first)
-
     @property
     def until(self) -> datetime:
         """Until when it is left alone, also if it changes all the time."""
@@ -153,6 +149,128 @@ class Reset:
 
 
 @dataclass(slots=True)
+class WorkloadMemory:
+    """What is remembered of a workload between reconciles.
+
+    Parameters
+    ----------
+    uid, version
+        Of the object: one that was created again has nobody to fight with, and one that is older
+        now was restored, and nobody wrote it.
+    replicas
+        The number that this operator has written last, or has found and nobody disputes.
+    is_uncertain
+        Whether the last write failed: it may have arrived.
+    foreign_number
+        What another writer of the number has set.
+    failure
+        Failed writes since the last one that succeeded.
+    reset
+        The last number of another writer that had to be set back.
+    repeated_writer
+        Who has set such a number again, without an edit.
+    gates
+        When the gates of pods were opened, by uid; None while they are gated.
+    starts
+        How long pods took to start.
+    """
+
+    uid: str = ""
+    version: int = 0
+    replicas: int | None = None
+    is_uncertain: bool = False
+    foreign_number: ForeignNumber | None = None
+    failure: Failure | None = None
+    reset: Reset | None = None
+    repeated_writer: ForeignWriter | None = None
+    gates: Mapping[str, datetime | None] = field(default_factory=dict)
+    starts: FirstStarts = field(default_factory=FirstStarts)
+
+    def note_object(self, uid: str, version: int) -> None:
+        """Take note of the object; forget another one of the same name, and a newer version."""
+        if self.uid not in ("", uid) or version < self.version:
+            self.replicas, self.is_uncertain, self.gates = None, False, {}
+            self.foreign_number = self.failure = self.reset = None
+        self.uid, self.version = uid, version
+
+    def note_gates(self, pods: Iterable[Manifest], now: datetime) -> Mapping[str, datetime]:
+        """Return when the gates of pods were opened, by uid, as far as that was seen."""
+        before, gates = self.gates, dict[str, datetime | None]()
+        for pod in pods:
+            uid = pod["metadata"].get("uid", "")
+            if is_gated(pod):
+                gates[uid] = None
+            elif uid in before:
+                gates[uid] = before[uid] or now
+        self.gates = gates
+        return {uid: opened for uid, opened in gates.items() if opened is not None}
+
+    def note_write(self, replicas: int) -> None:
+        """Remember that a write succeeded."""
+        self.note_undisputed(replicas)
+        self.failure = None
+
+    def note_failure(self, error: str, now: datetime) -> None:
+        """Remember that a write failed."""
+        self.failure = Failure(self.failure.count + 1 if self.failure else 1, error, now)
+        self.is_uncertain = True
+
+    def note_undisputed(self, replicas: int) -> None:
+        """Remember a number that nobody disputes, or no longer."""
+        self.replicas, self.is_uncertain, self.foreign_number = replicas, False, None
+        if self.reset is not None:
+            self.reset = replace(self.reset, is_undone=True)
+
+    def may_have_written(self, known: int | None, wanted: int | None) -> bool:
+        """Whether a number that the API server names nobody for may be the operator's own.
+
+        It wrote that and got no answer, or ended before it recorded it.
+        """
+        return self.is_uncertain or (self.replicas is None and known != wanted)
+
+    def leave_alone(
+        self, replicas: int, writer: str, paused: datetime | None, now: datetime
+    ) -> ForeignWriter | None:
+        """Take note of a number of another writer; returns that as long as it is left alone.
+
+        `paused` says since when the condition of the Server tells of that writer.
+        """
+        since = now if paused is None else min(paused, now)
+        foreign = self.foreign_number or ForeignNumber(replicas, since, since)
+        if foreign.replicas != replicas:
+            foreign = ForeignNumber(replicas, now, foreign.first)
+        self.foreign_number = foreign
+        if now < foreign.until:
+            return ForeignWriter(writer, foreign.until)
+        self.note_undisputed(replicas)
+        return None
+
+    def note_reset(self, writer: str, revision: str, now: datetime) -> None:
+        """Take note that a number is set back: a fight, if that was so before and without an edit.
+
+        A controller of boosters sets its own numbers once after each edit.
+        """
+        before = self.reset
+        if before is not None and not before.is_undone:
+            return  # the same one: the write that was to undo it failed
+        if before is not None and before.at + PAUSE > now and before.revision == revision:
+            self.repeated_writer = ForeignWriter(writer, now + PAUSE)
+        self.reset = Reset(now, revision)
+
+    def find_repeated_writer(self, now: datetime) -> ForeignWriter | None:
+        """Return who has set a number again and again until lately."""
+        writer = self.repeated_writer
+        return writer if writer and writer.until and writer.until > now else None
+
+    def find_obstacle(self, now: datetime) -> Verdict | None:
+        """Return the verdict that writes fail; None if the next write is to be tried."""
+        failure = self.failure
+        if failure is None or failure.count < TRIES or now - failure.time >= RECHECK:
+            return None
+        return refusal("Blocked", f"the number of replicas cannot be written: {failure.error}")
+
+
+@dataclass(frozen=True, slots=True)
 class WriteMemory:
     """What is remembered between reconciles; without it, only messages and pauses differ.
 
@@ -160,134 +278,19 @@ class WriteMemory:
     ----------
     kinds
         Kinds with a scale subresource.
-    known
-        The number of replicas by workload that this operator has written last, or has found and
-        nobody disputes.
-    uncertain
-        Workloads whose last write failed: it may have arrived.
-    seen
-        What another writer of the number of replicas has set, by workload.
-    failures
-        Failed writes by workload, since the last one that succeeded.
-    uids
-        The uids of the workloads: one that was created again has nobody to fight with.
-    resets
-        The last number of another writer that had to be set back, by workload.
-    fights
-        Who has set such a number again, without an edit.
-    served
+    booster_kinds
         Kinds of ModelBoosters that the API server serves.
-    gates
-        When the gates of pods were opened, by workload and uid; None while they are gated.
-    versions
-        The versions of the workloads: one that is older now was restored, and nobody wrote it.
     clock
         The clock by which pods began.
-    starts
-        How long pods took to start.
     """
 
     kinds: dict[KindName, Served] = field(default_factory=dict)
-    known: dict[Place, int] = field(default_factory=dict)
-    uncertain: set[Place] = field(default_factory=set)
-    seen: dict[Place, ForeignNumber] = field(default_factory=dict)
-    failures: dict[Place, Failure] = field(default_factory=dict)
-    uids: dict[Place, str] = field(default_factory=dict)
-    resets: dict[Place, Reset] = field(default_factory=dict)
-    fights: dict[Place, ForeignWriter] = field(default_factory=dict)
-    served: set[Kind] = field(default_factory=set)
-    gates: dict[Place, dict[str, datetime | None]] = field(default_factory=dict)
-    versions: dict[Place, int] = field(default_factory=dict)
+    booster_kinds: set[Kind] = field(default_factory=set)
     clock: ClusterClock = field(default_factory=ClusterClock)
-    starts: FirstStarts = field(default_factory=FirstStarts)
+    _workloads: defaultdict[Place, WorkloadMemory] = field(
+        default_factory=lambda: defaultdict(WorkloadMemory)
+    )
 
-    def saw(self, place: Place, uid: str, version: int) -> None:
-        """Take note of a workload; forget another one of the same name, and a newer version."""
-        if self.uids.get(place, uid) != uid or version < self.versions.get(place, version):
-            self.known.pop(place, None)
-            self.gates.pop(place, None)
-            self.uncertain.discard(place)
-            self.seen.pop(place, None)
-            self.failures.pop(place, None)
-            self.resets.pop(place, None)
-        self.uids[place] = uid
-        self.versions[place] = version
-
-    def note_gates(
-        self, place: Place, pods: Iterable[Manifest], now: datetime
-    ) -> Mapping[str, datetime]:
-        """Return when the gates of pods were opened, by uid, as far as that was seen."""
-        before, gates = self.gates.get(place, {}), dict[str, datetime | None]()
-        for pod in pods:
-            uid = pod["metadata"].get("uid", "")
-            if is_gated(pod):
-                gates[uid] = None
-            elif uid in before:
-                gates[uid] = before[uid] or now
-        self.gates[place] = gates
-        return {uid: opened for uid, opened in gates.items() if opened is not None}
-
-    def wrote(self, place: Place, replicas: int) -> None:
-        """Remember that a write succeeded."""
-        self.accept(place, replicas)
-        self.failures.pop(place, None)
-
-    def accept(self, place: Place, replicas: int) -> None:
-        """Remember a number that nobody disputes, or no longer."""
-        self.known[place] = replicas
-        self.uncertain.discard(place)
-        self.seen.pop(place, None)
-        if place in self.resets:
-            self.resets[place] = replace(self.resets[place], is_undone=True)
-
-    def may_have_written(self, place: Place, known: int | None, wanted: int | None) -> bool:
-        """Whether a number that the API server names nobody for may be the operator's own.
-
-        It wrote that and got no answer, or ended before it recorded it.
-        """
-        return place in self.uncertain or (place not in self.known and known != wanted)
-
-    def leave_alone(
-        self, place: Place, replicas: int, writer: str, paused: datetime | None, now: datetime
-    ) -> ForeignWriter | None:
-        """Take note of a number of another writer; returns that as long as it is left alone.
-
-        `paused` says since when the condition of the Server tells of that writer.
-        """
-        since = now if paused is None else min(paused, now)
-        seen = self.seen.get(place) or ForeignNumber(replicas, since, since)
-        seen = self.seen[place] = seen.followed_by(replicas, now)
-        if now < seen.until:
-            return ForeignWriter(writer, seen.until)
-        self.accept(place, replicas)
-        return None
-
-    def sets_back(self, place: Place, writer: str, revision: str, now: datetime) -> None:
-        """Take note that a number is set back: a fight, if that was so before and without an edit.
-
-        A controller of boosters sets its own numbers once after each edit.
-        """
-        before = self.resets.get(place)
-        if before is not None and not before.is_undone:
-            return  # the same one: the write that was to undo it failed
-        if before is not None and before.at + PAUSE > now and before.revision == revision:
-            self.fights[place] = ForeignWriter(writer, now + PAUSE)
-        self.resets[place] = Reset(now, revision)
-
-    def fight(self, place: Place, now: datetime) -> ForeignWriter | None:
-        """Return who has set a number again and again until lately."""
-        fight = self.fights.get(place)
-        return fight if fight and fight.until and fight.until > now else None
-
-    def failed(self, place: Place, error: str, now: datetime) -> None:
-        """Remember that a write failed."""
-        before = self.failures.get(place)
-        self.failures[place] = Failure(before.count + 1 if before else 1, error, now)
-        self.uncertain.add(place)
-
-    def obstacle(self, place: Place, now: datetime) -> Verdict | None:
-        """Return the verdict that writes fail; None if the next write is to be tried."""
-        failure = self.failures.get(place)
-        if failure is None or failure.count < TRIES or now - failure.time >= RECHECK:
-            return None
-        return not_written(failure.error)
+    def __getitem__(self, place: Place) -> WorkloadMemory:
+        """Return what is remembered of a workload."""
+        return self._workloads[place]

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 
-from inferno_operator.runtime.concurrency import CONCURRENT_WRITES, write_each
+from inferno_operator.runtime.concurrency import CONCURRENT_WRITES, Locks, write_each
 
 ITEMS = 15 * (CONCURRENT_WRITES - 1)
 
@@ -62,3 +62,23 @@ async def test_items_are_made_when_their_turn_comes() -> None:
 
     assert written == ITEMS
     assert most <= 5 * CONCURRENT_WRITES
+
+
+async def test_a_lock_is_kept_while_somebody_holds_it_or_waits() -> None:
+    locks, running = Locks(), 0
+
+    async def work(name: str) -> None:
+        nonlocal running
+        async with locks[name]:
+            running += 1
+            await asyncio.sleep(1)
+            assert running == 1
+            running -= 1
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(3):
+            group.create_task(work("a"))
+        await asyncio.sleep(1.5)
+        assert len(locks) == 1
+
+    assert len(locks) == 0

@@ -15,7 +15,7 @@ from inferno_operator.adapters.optimizers.endpoint import Endpoint
 from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, StatefulRemoteOptimizer
 from inferno_operator.controllers.planning.controller import OptimizationController
 from inferno_operator.controllers.planning.ports import Context, OnDemand, SystemOptimizer
-from inferno_operator.controllers.scaling.decision import wanted
+from inferno_operator.controllers.scaling.decision import read_decision
 from inferno_operator.controllers.scaling.publication import publish
 from inferno_operator.resources import RESOURCES, Server
 from inferno_operator.resources.objects import Key, kind_of
@@ -260,7 +260,7 @@ def replicas(cluster: FakeCluster) -> dict[str, Mapping[str, int]]:
         desired = observation.resource.spec.desired_alloc
         assert desired is not None
         found[name] = {part.accelerator: part.num_replicas for part in desired.parts}
-        assert wanted(observation.resource).replicas in (None, before)
+        assert read_decision(observation.resource).replicas in (None, before)
         assert publish(observation, None).replicas in (None, before)
     return found
 

@@ -435,6 +435,24 @@ async def test_the_pods_of_each_role_of_a_serving_are_those_of_its_accelerator()
     assert node.held == {("llama", "H100"): 2, ("llama", "L40S"): 1}
 
 
+async def test_the_pods_of_what_a_booster_left_are_counted_without_the_right_to_its_scale() -> None:
+    scene = Scene()
+    serving = KTHENA.serving
+    scene.cluster.workloads.append(Served(serving, is_scalable=True))
+    left = {"accelerator": "L40S", "apiVersion": serving.api_version, "kind": serving.kind}
+    status = {"workloads": [{**left, "name": "m"}]}
+    named = [{"accelerator": "H100", "name": "engine"}]
+    scene.cluster.add({**objects.server("llama", spec={"workloads": named}), "status": status})
+    labels = {"modelserving.volcano.sh/name": "m"}
+    scene.add_pod("m-0", cards=2, namespace="default", labels=labels)
+
+    async with scene.running() as controller:
+        await scene.until_free(6)
+        (node,) = await controller.nodes("default")
+
+    assert node.held == {("llama", "L40S"): 2}
+
+
 @pytest.mark.parametrize(
     ("selector", "whole"),
     [

@@ -1,7 +1,6 @@
 """A cluster in memory with an Optimizer, the optimization and the plans controller's parts."""
 
 import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
@@ -15,10 +14,11 @@ from inferno_operator.controllers.planning.ports import Loads, OnDemand, TypedLo
 from inferno_operator.controllers.planning.proposal import Seal, optimizer_of, plan_digest
 from inferno_operator.controllers.planning.reconcile import reconcile as reconcile_an_optimizer
 from inferno_operator.controllers.planning.waking import wake
-from inferno_operator.controllers.scaling.decision import Wanted, wanted
+from inferno_operator.controllers.scaling.decision import WantedReplicas, read_decision
 from inferno_operator.resources import Plan, Server, parse
 from inferno_operator.resources.objects import Key, Kind, Manifest
 from inferno_operator.resources.observation import observe
+from inferno_operator.runtime.concurrency import Locks
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Listing
 from inferno_operator.runtime.work_queue import ReconcileResult
@@ -98,7 +98,7 @@ class Scene:
         self.now = NOW
         self.objects = Informers(cluster).subscribe(FOLLOWED)
         source = OnDemand(cluster)
-        locks, writes = (defaultdict[str, asyncio.Lock](asyncio.Lock) for _ in range(2))
+        locks, writes = Locks(), Locks()
         store = PlanStore(self.objects, cluster, self.clock, key)
         self._plans = PlanContext(cluster, store, source, loads, self.clock, locks, writes)
         self._optimization = OptimizationContext(
@@ -210,11 +210,11 @@ class Scene:
         found = self.cluster.objects.items()
         return {k.name: m["status"]["conditions"] for (kind, k), m in found if kind == "Server"}
 
-    def wanted(self, server: str) -> Wanted:
+    def wanted(self, server: str) -> WantedReplicas:
         """What actuation reads from a Server."""
         stored = observe(Server, self.cluster.objects["Server", Key(NAMESPACE, server)])
         assert isinstance(stored.resource, Server)
-        return wanted(stored.resource)
+        return read_decision(stored.resource)
 
     def optimized(self) -> str:
         """What the Optimizer says of its last optimization."""

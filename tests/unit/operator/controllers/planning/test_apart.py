@@ -11,7 +11,7 @@ from inferno_operator.cli.offline.system import read_system
 from inferno_operator.controllers.planning.allocations import cards_of, desired_allocation
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.controllers.planning.updates import is_same_placement, spec_change
-from inferno_operator.controllers.scaling.decision import wanted
+from inferno_operator.controllers.scaling.decision import read_decision
 from inferno_operator.resources import Server, parse
 from inferno_operator.resources.observation import observe
 from inferno_optimizer.errors import InputError
@@ -169,7 +169,7 @@ def test_a_decision_apart_wants_replicas_of_both_roles() -> None:
 
     server = observe(Server, manifest).resource
     assert isinstance(server, Server)
-    found = wanted(server)
+    found = read_decision(server)
 
     assert found.replicas == {"L40S prefill": 2, "H100 decode": 3}
 

@@ -1,7 +1,6 @@
 """What Servers say without an optimization: wrong names at once, and that nobody plans any more."""
 
 import asyncio
-from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
@@ -11,6 +10,7 @@ from inferno_operator.controllers.planning.controller import ServerCheck
 from inferno_operator.controllers.planning.ports import OnDemand
 from inferno_operator.resources import Optimizer, Server
 from inferno_operator.resources.objects import Key, Manifest, kind_of
+from inferno_operator.runtime.concurrency import Locks
 from inferno_operator.runtime.informers import Informers
 from inferno_optimizer.errors import UnavailableError
 from tests.fakes import FakeCluster
@@ -35,8 +35,7 @@ PATIENCE_S = 10.0
 
 @asynccontextmanager
 async def checking(cluster: FakeCluster) -> AsyncGenerator[None]:
-    locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-    check = ServerCheck(cluster, Informers(cluster), OnDemand(cluster), lambda: NOW, locks)
+    check = ServerCheck(cluster, Informers(cluster), OnDemand(cluster), lambda: NOW, Locks())
     async with started(check):
         yield
 

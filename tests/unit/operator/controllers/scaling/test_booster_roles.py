@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from inferno_operator.controllers.planning.snapshot import build_system
-from inferno_operator.controllers.scaling.booster_bounds import Write
-from inferno_operator.controllers.scaling.booster_workloads import (
+from inferno_operator.controllers.scaling.boosters import (
     BoosterObjects,
-    BoosterPart,
-    read_part,
+    BoundsWrite,
+    ScaledBackend,
+    find_backend,
+    plan_writes,
     workload_of,
-    writes_for,
 )
 from inferno_operator.controllers.scaling.decision import (
     PlacedReplicas,
-    Wanted,
-    current_allocation,
+    WantedReplicas,
+    build_current_alloc,
 )
 from inferno_operator.controllers.scaling.pods import PodCounts
 from inferno_operator.controllers.scaling.reductions import AT_ONCE
@@ -27,7 +27,7 @@ from inferno_operator.controllers.scaling.scaled_server import (
     ObservedWorkload,
     ScaledServer,
     Supply,
-    server_targets,
+    build_targets,
 )
 from inferno_operator.controllers.scaling.steps import State, next_steps
 from inferno_operator.resources import ModelBoosterRef, Server, parse
@@ -106,7 +106,7 @@ class World:
         roles = {f"n-pd {r}": self.groups("n") * workers.get(r, 0) for r in self.numbers}
         return {"m-main": self.groups("m"), **roles}
 
-    def parts(self, refers: ModelBoosterRef) -> list[BoosterPart | Verdict]:
+    def parts(self, refers: ModelBoosterRef) -> list[ScaledBackend | Verdict]:
         """The backends and roles with their numbers."""
         asked = self.asked()
         status = {"availableReplicas": self.ready["m-main"]}
@@ -116,44 +116,44 @@ class World:
             "n-pd": {"metadata": {}, "spec": {"replicas": 1, "template": {"roles": parts}}},
         }
         there = BoosterObjects(self.boosters, servings)
-        return [read_part(refers, each, there) for each in refers.backends]
+        return [find_backend(refers, each, there) for each in refers.backends]
 
     def plan(
         self, replicas: Mapping[str, int], refers: ModelBoosterRef | None = None
-    ) -> tuple[Write, ...]:
+    ) -> tuple[BoundsWrite, ...]:
         """The next writes."""
         refers = refers or reference()
         found, parts = [], {}
         for backend, read in zip(refers.backends, self.parts(refers), strict=True):
-            assert isinstance(read, BoosterPart)
+            assert isinstance(read, ScaledBackend)
             ready = self.ready[read.name]
             part = parts[backend.place] = replace(read, available=ready)
             found.append(
                 ObservedWorkload(
                     workload_of(refers, backend),
                     Scale(
-                        Reference.of(part.holder.kind, part.holder.manifest),
-                        part.replicas(replicas.get(backend.place, 0)),
+                        Reference.of(part.number.kind, part.number.manifest),
+                        part.count_replicas(replicas.get(backend.place, 0)),
                         "",
                         role=part.name,
                     ),
-                    PodCounts(ready=ready, live=max(part.asked, ready)),
-                    part=part,
+                    PodCounts(ready=ready, live=max(part.requested, ready)),
+                    backend=part,
                 )
             )
         observation = objects.observed_server(objects.server(spec={"currentAlloc": IDLE}))
         assert observation.resource
-        wanted = Wanted(dict(replicas))
+        wanted = WantedReplicas(dict(replicas))
         self.scaled = ScaledServer(observation, observation.resource, wanted, tuple(found))
-        targets = server_targets(self.scaled, SUPPLY, objects.NOW, AT_ONCE)
+        targets = build_targets(self.scaled, SUPPLY, objects.NOW, AT_ONCE)
         steps = next_steps([targets], SUPPLY.capacity)
         self.state = steps.progress[targets.name].state
         numbers = {t.accelerator: t.spec for t in targets.targets}
         numbers |= {place: n for (_, place), n in steps.replicas.items()}
-        return writes_for(parts, numbers)
+        return plan_writes(parts, numbers)
 
-    def step(self, replicas: Mapping[str, int]) -> tuple[Write, ...]:
-        """Write what is planned; lists replace what there was, as they are atomic."""
+    def step(self, replicas: Mapping[str, int]) -> tuple[BoundsWrite, ...]:
+        """BoundsWrite what is planned; lists replace what there was, as they are atomic."""
         writes = self.plan(replicas)
         for write in writes:
             name = write.reference.key.name
@@ -233,8 +233,8 @@ def test_all_cards_of_a_move_are_told_at_every_moment(
             world.plan(decision, refers)
             runs = {"A": world.ready["m-main"] + world.ready["n-pd decode"]}
             runs["B"] = world.ready["n-pd prefill"]
-            placed = world.scaled.placed({})
-            told = SUPPLY.cards(server_with(placed, decision))
+            placed = world.scaled.list_placed({})
+            told = SUPPLY.count_cards(server_with(placed, decision))
 
             assert all(told[card] >= count for card, count in runs.items())
 
@@ -243,7 +243,7 @@ def server_with(placed: Sequence[PlacedReplicas], decision: Mapping[str, int]) -
     """A Server on which these replicas are told, and that has a decision."""
     server = parse(objects.server())
     assert isinstance(server, Server)
-    current = current_allocation(server, placed, {})
+    current = build_current_alloc(server, placed, {})
     parts = {
         role: {"accelerator": place.removesuffix(f" {role}"), "numReplicas": n}
         for place, n in decision.items()
@@ -312,7 +312,7 @@ def test_an_edit_is_all_but_the_numbers_that_the_operator_writes() -> None:
 
     def revision(world: World) -> str:
         part = world.parts(reference())[-1]
-        assert isinstance(part, BoosterPart)
+        assert isinstance(part, ScaledBackend)
         return part.revision
 
     first, second, third = map(revision, (before, scaled, edited))

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.scaling.booster_bounds import Bounds, Write
-from inferno_operator.controllers.scaling.booster_workloads import (
+from inferno_operator.controllers.scaling.boosters import (
     BoosterObjects,
-    BoosterPart,
-    read_part,
-    writes_for,
+    Bounds,
+    BoundsWrite,
+    ScaledBackend,
+    find_backend,
+    plan_writes,
 )
 from inferno_operator.resources import ModelBoosterRef
 from inferno_operator.resources.dialects import KTHENA
@@ -34,15 +35,17 @@ def workload(backend: Manifest, **spec: object) -> BoosterObjects:
     return BoosterObjects({"m": booster})
 
 
-def parts_of(reference: ModelBoosterRef, there: BoosterObjects) -> dict[str, BoosterPart]:
+def parts_of(reference: ModelBoosterRef, there: BoosterObjects) -> dict[str, ScaledBackend]:
     """The backends by place whose numbers are found."""
-    found = {each.place: read_part(reference, each, there) for each in reference.backends}
-    return {place: part for place, part in found.items() if isinstance(part, BoosterPart)}
+    found = {each.place: find_backend(reference, each, there) for each in reference.backends}
+    return {place: part for place, part in found.items() if isinstance(part, ScaledBackend)}
 
 
-def write(reference: ModelBoosterRef, there: BoosterObjects, **numbers: int) -> tuple[Write, ...]:
+def write(
+    reference: ModelBoosterRef, there: BoosterObjects, **numbers: int
+) -> tuple[BoundsWrite, ...]:
     """The writes that have backends ask for so many replicas."""
-    return writes_for(parts_of(reference, there), numbers)
+    return plan_writes(parts_of(reference, there), numbers)
 
 
 ONE_NUMBER = {"replicas": 2}  # Kthena v1.0.0
@@ -53,8 +56,8 @@ TWO_BOUNDS = {"minReplicas": 2, "maxReplicas": 2}  # before it
 def test_the_bounds_of_one_backend_are_read(backend: Manifest) -> None:
     (part,) = parts_of(reference(), workload(backend)).values()
 
-    assert part.holder.bounds == Bounds(2, 2)
-    assert part.replicas(None) == 2
+    assert part.number.bounds == Bounds(2, 2)
+    assert part.count_replicas(None) == 2
 
 
 @pytest.mark.parametrize(
@@ -89,7 +92,7 @@ def test_the_policy_beside_one_backend_is_its_own() -> None:
 
     assert pinned.bounds_for(0) == Bounds(1, 1)
     assert below.bounds_for(4) == Bounds(1, 4)
-    assert below.replicas(4) == 9
+    assert below.count_replicas(4) == 9
 
 
 def scaled(name: str, **fields: object) -> Manifest:

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from inferno_operator.controllers.planning.snapshot import build_system
-from inferno_operator.controllers.scaling.booster_bounds import owns
+from inferno_operator.controllers.scaling.boosters import has_own_fields
 from inferno_operator.controllers.scaling.reconcile import Context, reconcile
 from inferno_operator.controllers.scaling.world import WorkloadObjects
 from inferno_operator.resources import Server
@@ -350,16 +350,6 @@ def test_everything_ends_in_bounds_that_the_schema_accepts(
                 assert holder["minReplicas"] >= 1
 
     asyncio.run(live())
-
-
-async def test_cards_that_are_not_there_are_not_asked_for() -> None:
-    scene = Scene(cards=3)
-
-    told = await scene.settle(A=4, B=1)
-
-    assert [backend["minReplicas"] for backend in scene.backends()] == [3, 1]
-    assert told["reason"] == "NoRoom"
-    assert "3 x A (4 wanted) + 1 x B; cards that are not free: 1 x A" in told["message"]
 
 
 async def test_a_full_pool_moves_one_replica_at_a_time_within_the_cards() -> None:
@@ -837,8 +827,8 @@ async def test_what_deleted_servers_owned_is_released_at_the_start() -> None:
     await scene.actuate()
     await reconcile("", scene.context)
 
-    assert not any(owns(scene.stored(kind, name)) for kind, name in left)
-    assert [owns(scene.stored(kind, name)) for kind, name in kept] == [True, True]
+    assert not any(has_own_fields(scene.stored(kind, name)) for kind, name in left)
+    assert [has_own_fields(scene.stored(kind, name)) for kind, name in kept] == [True, True]
     assert scene.stored(KTHENA.serving, "gone-a")["spec"] == {"replicas": 1}
 
 
@@ -850,7 +840,7 @@ async def test_a_server_that_gives_up_its_booster_leaves_the_numbers_and_says_so
     told = await scene.actuate()
 
     assert told["reason"] == "Released"
-    assert not owns(scene.stored(KTHENA.booster, "m"))
+    assert not has_own_fields(scene.stored(KTHENA.booster, "m"))
     assert [backend["minReplicas"] for backend in scene.backends()] == [2, 0]
 
 
@@ -874,14 +864,14 @@ async def test_a_booster_that_refuses_to_be_released_stops_nobody_and_is_tried_a
 
     await scene.actuate()
     refused = scene.result
-    assert owns(scene.stored(KTHENA.booster, "gone"))
-    assert not owns(scene.stored(KTHENA.booster, "gone-too"))
+    assert has_own_fields(scene.stored(KTHENA.booster, "gone"))
+    assert not has_own_fields(scene.stored(KTHENA.booster, "gone-too"))
     assert [backend["minReplicas"] for backend in scene.backends()] == [2, 0]
 
     scene.cluster.unreleasable = set()
     await scene.actuate()
     assert [refused.failed, scene.result.failed] == [True, False]
-    assert not owns(scene.stored(KTHENA.booster, "gone"))
+    assert not has_own_fields(scene.stored(KTHENA.booster, "gone"))
 
 
 async def test_a_booster_is_not_said_to_be_released_before_it_is() -> None:
@@ -896,7 +886,7 @@ async def test_a_booster_is_not_said_to_be_released_before_it_is() -> None:
 
     assert before["reason"] != "Released"
     assert after["reason"] == "Released"
-    assert not owns(scene.stored(KTHENA.booster, "m"))
+    assert not has_own_fields(scene.stored(KTHENA.booster, "m"))
 
 
 async def test_a_booster_that_is_given_up_during_a_release_is_released_after_it() -> None:
@@ -913,8 +903,8 @@ async def test_a_booster_that_is_given_up_during_a_release_is_released_after_it(
     await scene.actuate()
     told = await scene.actuate()
 
-    assert not owns(scene.stored(KTHENA.booster, "gone"))
-    assert not owns(scene.stored(KTHENA.booster, "m"))
+    assert not has_own_fields(scene.stored(KTHENA.booster, "gone"))
+    assert not has_own_fields(scene.stored(KTHENA.booster, "m"))
     assert told["reason"] == "Released"
 
 
@@ -962,14 +952,3 @@ async def test_replicas_that_fail_for_a_while_served_in_the_window(
         await scene.actuate(after=MINUTE)
         scene.run_all()
     assert scene.asked() == 1
-
-
-async def test_what_a_person_approved_goes_at_once() -> None:
-    scene = Scene(target="ModelServing")
-    await scene.settle(A=8)
-    scene.decide(A=1)
-    approved = {"plan": "p", "replicas": [{"accelerator": "A", "replicas": 1}]}
-    scene.cluster.add({**scene.server, "status": {**scene.server["status"], "approved": approved}})
-    await scene.actuate()
-
-    assert scene.replicas()["m-a"] == 1

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.scaling.booster_bounds import (
+from inferno_operator.controllers.scaling.boosters import (
     backend_key,
-    entries_of_others,
-    owns,
-    owns_more,
+    has_more_fields,
+    has_own_fields,
+    list_entries_of_others,
 )
 from inferno_operator.controllers.scaling.decision import (
     PlacedReplicas,
-    current_allocation,
+    build_current_alloc,
     has_changed,
     is_mistyped,
 )
@@ -51,7 +51,7 @@ def on(**replicas: int | tuple[int, int] | tuple[int, int, int]) -> list[PlacedR
 def test_the_accelerator_with_most_replicas_names_the_whole(
     counts: dict[str, int], accelerator: str, replicas: int, cost: float
 ) -> None:
-    found = current_allocation(server(), on(**counts), COSTS)
+    found = build_current_alloc(server(), on(**counts), COSTS)
 
     assert (found["accelerator"], found["numReplicas"], found["cost"]) == (
         accelerator,
@@ -64,7 +64,7 @@ def test_the_accelerator_with_most_replicas_names_the_whole(
 def test_each_of_several_accelerators_is_told_the_largest_first() -> None:
     decided = server(desiredAlloc={"accelerator": "B", "numReplicas": 3, "maxBatch": 7})
 
-    found = current_allocation(decided, on(A=1, B=3), COSTS)
+    found = build_current_alloc(decided, on(A=1, B=3), COSTS)
 
     assert found["mix"] == [
         {"accelerator": "B", "numReplicas": 3, "maxBatch": 7, "cost": 90},
@@ -75,19 +75,19 @@ def test_each_of_several_accelerators_is_told_the_largest_first() -> None:
 
 
 def test_cold_replicas_are_told_of_each_accelerator_and_of_all() -> None:
-    found = current_allocation(server(), on(A=(2, 1), B=(3, 2)), COSTS)
+    found = build_current_alloc(server(), on(A=(2, 1), B=(3, 2)), COSTS)
 
     assert found["coldReplicas"] == 3
     assert {part["accelerator"]: part["coldReplicas"] for part in found["mix"]} == {"A": 1, "B": 2}
-    assert current_allocation(server(), on(A=(2, 1), B=0), COSTS)["coldReplicas"] == 1
-    assert "coldReplicas" not in current_allocation(server(), on(A=2, B=3), COSTS)
+    assert build_current_alloc(server(), on(A=(2, 1), B=0), COSTS)["coldReplicas"] == 1
+    assert "coldReplicas" not in build_current_alloc(server(), on(A=2, B=3), COSTS)
     assert not has_changed(server(currentAlloc=found), on(A=(2, 1), B=(3, 2)))
     assert has_changed(server(currentAlloc=found), on(A=2, B=3))
     assert has_changed(server(currentAlloc=found), on(A=(2, 1), B=(3, 1)))
 
 
 def test_replicas_that_start_are_told_beside_those_that_serve() -> None:
-    found = current_allocation(server(), on(A=2, B=(0, 0, 3)), COSTS)
+    found = build_current_alloc(server(), on(A=2, B=(0, 0, 3)), COSTS)
 
     assert (found["accelerator"], found["numReplicas"], found["cost"]) == ("A", 2, 20)
     assert found["startingReplicas"] == 3
@@ -101,7 +101,7 @@ def test_replicas_that_start_are_told_beside_those_that_serve() -> None:
 
 
 def test_a_server_whose_replicas_all_start_is_where_they_start() -> None:
-    found = current_allocation(server(), on(A=0, B=(0, 0, 1)), COSTS)
+    found = build_current_alloc(server(), on(A=0, B=(0, 0, 1)), COSTS)
 
     assert (found["accelerator"], found["numReplicas"], found["startingReplicas"]) == ("B", 0, 1)
     assert not has_changed(server(currentAlloc=found), on(A=0, B=(0, 0, 1)))
@@ -115,7 +115,7 @@ def test_replicas_of_two_roles_are_told_by_role_and_decode_names_the_whole() -> 
     ]
     costs = {"A prefill": 10.0, "B decode": 30.0, "A": 1.0, "B": 1.0}
 
-    found = current_allocation(server(), replicas, costs)
+    found = build_current_alloc(server(), replicas, costs)
 
     assert {name: found[name] for name in ("accelerator", "numReplicas", "cost")} == {
         "accelerator": "B",
@@ -154,21 +154,21 @@ def test_a_mistyped_accelerator_is_told_from_one_that_was_reported(
 
 @pytest.mark.parametrize("counts", [{"A": 2, "B": 0}, {"A": 0, "B": 0}])
 def test_one_accelerator_or_none_is_no_mix(counts: dict[str, int]) -> None:
-    assert "mix" not in current_allocation(server(), on(**counts), COSTS)
+    assert "mix" not in build_current_alloc(server(), on(**counts), COSTS)
 
 
 def test_who_keeps_an_accelerator_keeps_its_name_when_nothing_is_up() -> None:
     kept = server(keepAccelerator=True, currentAlloc=objects.running(2, 2))
 
-    assert current_allocation(kept, on(A=0, B=0), COSTS)["accelerator"] == "A"
+    assert build_current_alloc(kept, on(A=0, B=0), COSTS)["accelerator"] == "A"
 
 
 def test_the_batch_is_that_of_the_decision_for_the_accelerator() -> None:
     desired = {"accelerator": "A", "numReplicas": 2, "maxBatch": 7}
     decided = server(desiredAlloc=desired)
 
-    assert current_allocation(decided, on(A=2, B=0), COSTS)["maxBatch"] == 7
-    assert current_allocation(decided, on(A=0, B=2), COSTS)["maxBatch"] == 0
+    assert build_current_alloc(decided, on(A=2, B=0), COSTS)["maxBatch"] == 7
+    assert build_current_alloc(decided, on(A=0, B=2), COSTS)["maxBatch"] == 0
 
 
 def test_a_server_that_tells_what_runs_is_left_alone() -> None:
@@ -193,10 +193,10 @@ def test_only_our_entry_of_the_spec_is_given_up() -> None:
     theirs, status = entry("kubectl"), entry("inferno-actuation", subresource="status")
     manifest = owned_by(theirs, entry("inferno-actuation", "a", "b"), status)
 
-    assert owns(manifest)
-    assert not owns(owned_by(theirs, status))
-    assert entries_of_others(manifest) == [theirs, status]
-    assert entries_of_others(owned_by(entry("inferno-actuation"))) == [{}]
+    assert has_own_fields(manifest)
+    assert not has_own_fields(owned_by(theirs, status))
+    assert list_entries_of_others(manifest) == [theirs, status]
+    assert list_entries_of_others(owned_by(entry("inferno-actuation"))) == [{}]
 
 
 @pytest.mark.parametrize(
@@ -209,5 +209,5 @@ def test_only_our_entry_of_the_spec_is_given_up() -> None:
     ],
 )
 def test_what_an_apply_leaves_out_is_known_before(*, spec: Manifest, more: bool) -> None:
-    assert owns_more(owned_by(entry("inferno-actuation", "a", "b")), spec) == more
-    assert not owns_more(owned_by(entry("kubectl", "a", "b")), spec)
+    assert has_more_fields(owned_by(entry("inferno-actuation", "a", "b")), spec) == more
+    assert not has_more_fields(owned_by(entry("kubectl", "a", "b")), spec)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.scaling.decision import wanted
+from inferno_operator.controllers.scaling.decision import read_decision
 from inferno_operator.resources import Server
 from tests.unit.operator import objects
 
@@ -53,13 +53,13 @@ def test_a_decision_counts_when_what_is_told_of_it_belongs_to_it(
 ) -> None:
     told = {"status": status, "reason": reason, "observedGeneration": observed}
 
-    decision = wanted(read(server(told, desired)))
+    decision = read_decision(read(server(told, desired)))
 
-    assert (decision.replicas, decision.fresh) == (replicas, fresh)
+    assert (decision.replicas, decision.is_written) == (replicas, fresh)
 
 
 def test_a_server_that_was_never_optimized_is_held() -> None:
-    decision = wanted(read(objects.server()))
+    decision = read_decision(read(objects.server()))
 
     assert decision.replicas is None
     assert "nothing was decided yet" in decision.why
@@ -70,4 +70,4 @@ def test_the_parts_of_a_mix_are_what_is_wanted() -> None:
     desired = {"accelerator": "A", "numReplicas": 3, "mix": mix}
     told = {"status": "True", "reason": "Allocated", "observedGeneration": 3}
 
-    assert wanted(read(server(told, desired))).replicas == {"A": 2, "B": 1}
+    assert read_decision(read(server(told, desired))).replicas == {"A": 2, "B": 1}

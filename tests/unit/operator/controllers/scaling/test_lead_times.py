@@ -2,12 +2,9 @@
 
 import pytest
 
-from inferno_operator.controllers.scaling.starts import FirstStarts, lead_times
+from inferno_operator.controllers.scaling.pods import FirstStarts, measure_lead_times
 from inferno_operator.resources import Server
-from inferno_operator.resources.objects import Key, Place, kind_of
 from tests.unit.operator.objects import manifest, observed, running
-
-PLACE = Place(kind_of(Server), Key("default", "w"))
 
 
 def found(before: dict[str, float], **seconds: tuple[float, ...]) -> dict[str, float]:
@@ -17,7 +14,7 @@ def found(before: dict[str, float], **seconds: tuple[float, ...]) -> dict[str, f
     body = {**manifest("Server", spec, name="s"), "status": {"leadTimes": known}}
     server = observed(body).resource
     assert isinstance(server, Server)
-    return {time.accelerator: time.seconds for time in lead_times(server, seconds)}
+    return {time.accelerator: time.seconds for time in measure_lead_times(server, seconds)}
 
 
 @pytest.mark.parametrize(
@@ -47,10 +44,10 @@ def test_an_accelerator_that_is_not_named_any_more_has_none() -> None:
 def test_a_pod_that_was_unready_for_a_while_did_not_start_again() -> None:
     starts = FirstStarts()
 
-    assert starts.saw_ready(PLACE, {"p": 30.0}) == (30.0,)
-    assert starts.saw_ready(PLACE, {"p": 900.0, "q": 40.0}) == (30.0, 40.0)
-    assert starts.saw_ready(PLACE, {"q": 40.0}) == (40.0,)
+    assert starts.note_ready({"p": 30.0}) == (30.0,)
+    assert starts.note_ready({"p": 900.0, "q": 40.0}) == (30.0, 40.0)
+    assert starts.note_ready({"q": 40.0}) == (40.0,)
 
 
 def test_a_pod_that_was_ready_again_before_it_was_seen_tells_nothing() -> None:
-    assert FirstStarts().saw_ready(PLACE, {"p": 86_400.0}) == ()
+    assert FirstStarts().note_ready({"p": 86_400.0}) == ()

@@ -7,11 +7,11 @@ import pytest
 
 from inferno_operator.controllers.scaling.pods import (
     PodCounts,
+    count_failures,
     count_pods,
     describe_refusal,
-    failures_since,
 )
-from inferno_operator.controllers.scaling.status import pod_troubles
+from inferno_operator.controllers.scaling.status import describe_pod_troubles
 from inferno_operator.resources.pods import PodIndex, reduced
 from tests.unit.operator import objects
 
@@ -425,7 +425,7 @@ def test_a_pod_that_waits_says_what_for(cause: str) -> None:
 
 def test_of_many_causes_the_most_frequent_ones_are_named() -> None:
     causes = {f"RunContainerError, pod {n}": 1 for n in range(200)}
-    told = pod_troubles([PodCounts(troubles={**causes, "CrashLoopBackOff, OOMKilled": 3})])
+    told = describe_pod_troubles([PodCounts(troubles={**causes, "CrashLoopBackOff, OOMKilled": 3})])
 
     assert told.startswith("; not ready: 3 x CrashLoopBackOff, OOMKilled; not ready: 1 x Run")
     assert told.endswith("; not ready: 193 for other causes")
@@ -446,7 +446,7 @@ def test_failed_pods_that_others_replace_say_why_for_a_while() -> None:
         each["status"] = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no."}
     index = PodIndex(map(reduced, failed))
 
-    assert failures_since(index.selected_failed("app=x"), objects.NOW - timedelta(seconds=240)) == {
+    assert count_failures(index.selected_failed("app=x"), objects.NOW - timedelta(seconds=240)) == {
         "UnexpectedAdmissionError, no": 2
     }
 

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from inferno_operator.controllers.scaling.starts import (
+from inferno_operator.controllers.scaling.pods import (
     WARM_UP,
-    cold_replicas,
-    warm_after,
+    count_cold,
+    find_next_warm,
 )
 from inferno_operator.resources import Server
 from tests.unit.operator.objects import NOW, observed, server
@@ -28,8 +28,8 @@ def caching() -> Server:
 def test_a_replica_is_cold_until_it_has_been_ready_for_ten_minutes() -> None:
     ready = {"A": [NOW - 3 * MINUTE, NOW - WARM_UP]}
 
-    assert cold_replicas(caching(), ready, NOW) == {"A": 1}
-    assert warm_after(caching(), ready, NOW) == 7 * 60
+    assert count_cold(caching(), ready, NOW) == {"A": 1}
+    assert find_next_warm(caching(), ready, NOW) == 7 * 60
 
 
 @pytest.mark.parametrize("skew", [-HOUR, HOUR], ids=["an hour back", "an hour ahead"])
@@ -39,11 +39,11 @@ def test_a_clock_that_differs_by_an_hour_makes_no_replica_cold_for_an_hour(
     """Pods say when they became ready by the clock of their nodes."""
     ready = {"A": [NOW - 3 * MINUTE]}
 
-    assert cold_replicas(caching(), ready, NOW + skew) == {"A": 0}
-    assert warm_after(caching(), ready, NOW + skew) is None
+    assert count_cold(caching(), ready, NOW + skew) == {"A": 0}
+    assert find_next_warm(caching(), ready, NOW + skew) is None
 
 
 def test_clocks_that_differ_by_seconds_make_no_difference() -> None:
     ready = {"A": [NOW + timedelta(seconds=2)]}
 
-    assert cold_replicas(caching(), ready, NOW) == {"A": 1}
+    assert count_cold(caching(), ready, NOW) == {"A": 1}

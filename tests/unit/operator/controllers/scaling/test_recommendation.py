@@ -9,8 +9,8 @@ from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.controllers.scaling.controller import ScalingController
 from inferno_operator.controllers.scaling.decision import (
     OPTIMIZER,
+    explain_recommendation,
     is_change_of_mode,
-    recommended_by,
 )
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.cache import ObjectDifference
@@ -43,7 +43,7 @@ def optimizer(mode: str, name: str = "inferno", **spec: object) -> Manifest:
 def test_one_optimizer_that_recommends_is_enough(
     optimizers: list[Manifest], told: str | None
 ) -> None:
-    found = recommended_by(optimizers)
+    found = explain_recommendation(optimizers)
 
     assert (found and found.partition(" has")[0]) == told
 

@@ -56,7 +56,7 @@ def test_a_decision_is_published_by_accelerator() -> None:
 def published_at(manifest: Manifest, seconds: float = 0.0) -> dict[str, int]:
     """What an autoscaler reads, so long after the time of the tests."""
     whole = publish(objects.observed_server(manifest), None, "", HALF)
-    return dict(whole.at(objects.NOW + timedelta(seconds=seconds)).parts())
+    return dict(whole.limited(objects.NOW + timedelta(seconds=seconds)).parts())
 
 
 def went(seconds: int, **served: int) -> Manifest:

@@ -16,7 +16,7 @@ from inferno_operator.controllers.scaling.scaled_server import Supply
 from inferno_operator.controllers.scaling.world import WorkloadObjects
 from inferno_operator.resources import Optimizer
 from inferno_operator.resources.conditions import ALLOCATED
-from inferno_operator.resources.dialects import KTHENA
+from inferno_operator.resources.dialects import DIALECTS, Dialect
 from inferno_operator.resources.objects import EVENTS, POD, Key, Kind, kind_of
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import RejectedError, Scale, Served, StaleError
@@ -586,26 +586,6 @@ async def test_mode_recommend_stops_all_writes_to_workloads_and_its_end_resumes_
     assert "was deleted" in scene.condition()["message"]
 
 
-async def test_two_servers_swap_full_pools() -> None:
-    scene = Scene(a=3, b=3)
-    for name in ("s", "t"):
-        scene.add(name.upper(), workload("A", f"{name}-a"), workload("B", f"{name}-b"), load=2)
-    for name, replicas in {"s-a": 3, "s-b": 0, "t-a": 0, "t-b": 3}.items():
-        scene.deploy(name, replicas)
-    scene.decide("S", B=3)
-    scene.decide("T", A=3)
-
-    async with running(scene):
-        await scene.until(lambda: scene.reason("s") == scene.reason("t") == "Actuated")
-
-    assert {n: scene.replicas(n) for n in ("s-a", "s-b", "t-a", "t-b")} == {
-        "s-a": 0,
-        "s-b": 3,
-        "t-a": 3,
-        "t-b": 0,
-    }
-
-
 async def test_a_server_without_room_says_which_cards_are_missing() -> None:
     scene = one_server(0, decided=3, a=2)
 
@@ -798,11 +778,11 @@ class UnreadableCluster(FakeCluster):
         return await super().scale(kind, key)
 
 
-def no_right_to(kind: Kind) -> UnreadableCluster:
+def no_right_to(kind: Kind, *, is_scalable: bool = True) -> UnreadableCluster:
     """A cluster in which the numbers of a kind cannot be read."""
     cluster = UnreadableCluster()
     cluster.unreadable = frozenset({kind.kind})
-    cluster.workloads.append(Served(kind, is_scalable=True))
+    cluster.workloads.append(Served(kind, is_scalable=is_scalable))
     return cluster
 
 
@@ -826,24 +806,52 @@ async def test_a_number_that_may_not_be_read_stops_only_the_server_that_names_it
     assert scene.replicas("t") == 2
 
 
-async def test_a_serving_that_was_of_a_booster_stops_nothing_if_its_number_may_not_be_read() -> (
-    None
-):
-    scene = Scene(cluster=no_right_to(KTHENA.serving))
-    header = {"apiVersion": KTHENA.serving.api_version, "kind": KTHENA.serving.kind}
-    scene.cluster.add({**header, "metadata": {"name": "m-b"}, "spec": {"replicas": 1}})
+async def test_a_number_that_is_left_and_may_not_be_read_stops_nothing() -> None:
+    kind = Kind("example.com", "EngineSet", "enginesets", "v1")
+    scene = Scene(cluster=no_right_to(kind))
+    scene.cluster.add({**engine_set("EngineSet"), "metadata": {"name": "m-b"}})
+    left_on_b(scene, {"apiVersion": kind.api_version, "kind": kind.kind})
+
+    async with running(scene):
+        await scene.until(lambda: scene.reason() == "Actuated")
+
+    assert scene.replicas("a") == 2
+    told = "the replicas of EngineSet 'm-b', which is not in spec.workloads any more, are not"
+    assert f"{told} known: enginesets/scale is forbidden" in scene.condition()["message"]
+
+
+def left_on_b(scene: Scene, header: Manifest) -> None:
+    """A Server that had an object `m-b` for accelerator B, and names a Deployment for A now."""
     scene.add("S", workload("A", "a"))
     recorded = {**header, "name": "m-b", "accelerator": "B"}
     scene.cluster.add({**scene.server(), "status": {"workloads": [recorded]}})
     scene.deploy("a")
     scene.decide("S", A=2)
 
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+@pytest.mark.parametrize("is_scalable", [True, False], ids=["later release", "v0.1"])
+async def test_what_a_booster_left_is_counted_without_the_right_to_its_scale(
+    dialect: Dialect, *, is_scalable: bool
+) -> None:
+    serving = dialect.serving
+    cluster = no_right_to(serving, is_scalable=is_scalable)
+    scene = Scene(cluster=cluster)
+    header = {"apiVersion": serving.api_version, "kind": serving.kind}
+    cluster.add({**header, "metadata": {"name": "m-b"}, "spec": {"replicas": 1}})
+    labels = {dialect.pod_label("name"): "m-b", dialect.pod_label("entry"): "true", "app": ""}
+    born = {"name": "m-b-0", "uid": "m-b-0", "labels": labels, "creationTimestamp": scene.time()}
+    status = _status(ready=True, since=scene.time())
+    pod = {"kind": "Pod", "metadata": born, "spec": {"nodeName": "n"}, "status": status}
+    cluster.add(pod)
+    left_on_b(scene, header)
+
     async with running(scene):
         await scene.until(lambda: scene.reason() == "Actuated")
 
-    assert scene.replicas("a") == 2
-    told = "the replicas of ModelServing 'm-b', which is not in spec.workloads any more, are not"
-    assert f"{told} known: modelservings/scale is forbidden" in scene.condition()["message"]
+    told = f"; {serving.kind} 'm-b' has 1 replicas on B and is not in spec.workloads any more"
+    assert told in scene.condition()["message"]
+    assert reported(scene) == {"A": 2, "B": 1}
 
 
 def engine_set(kind: str, created: float = -600, **spec: object) -> Manifest:
@@ -1238,10 +1246,6 @@ async def test_cards_of_servers_that_are_not_scaled_are_not_used(others: Manifes
         await scene.until(lambda: scene.reason() == "NoRoom")
 
     assert scene.replicas("a") == 1
-
-
-def test_the_fake_knows_deployments() -> None:
-    assert FakeCluster().workloads == [Served(DEPLOYMENT, is_scalable=True)]
 
 
 def counted(available: int) -> Manifest:

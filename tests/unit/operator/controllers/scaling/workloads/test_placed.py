@@ -1,6 +1,6 @@
 """The replicas that run for a Server, from its workloads and those that it names no more."""
 
-from inferno_operator.controllers.scaling.decision import PlacedReplicas, Wanted
+from inferno_operator.controllers.scaling.decision import PlacedReplicas, WantedReplicas
 from inferno_operator.controllers.scaling.pods import PodCounts
 from inferno_operator.controllers.scaling.scaled_server import (
     ObservedWorkload,
@@ -19,9 +19,9 @@ def workload(name: str, accelerator: str, role: str, ready: int, starting: int) 
 def placed(*found: ObservedWorkload, left: ObservedWorkload) -> list[PlacedReplicas]:
     observation = objects.observed_server(objects.server())
     assert observation.resource
-    wanted = Wanted(None, "nothing is decided")
+    wanted = WantedReplicas(None, "nothing is decided")
     scaled = ScaledServer(observation, observation.resource, wanted, found, (left,))
-    return [*scaled.placed({"A prefill": 1})]
+    return [*scaled.list_placed({"A prefill": 1})]
 
 
 def test_the_replicas_of_a_renamed_workload_count_with_those_of_its_successor() -> None:

@@ -71,27 +71,14 @@ async def test_an_own_write_that_the_watch_has_not_shown_yet_is_no_foreign_one()
     cluster.add(deployment("kubectl"))
     world = await watched(cluster)
     await world.read_scales([PLACE])
-    scale = world.scale(PLACE)
+    scale = world.scale_of(PLACE)
     assert scale is not None
-    world.scaled(await cluster.set_scale(scale, 1, FieldManager.ACTUATION))
-    memory.wrote(PLACE, 1)
+    world.note_scale(await cluster.set_scale(scale, 1, FieldManager.ACTUATION))
+    memory[PLACE].note_write(1)
 
     scaled = await read(cluster, world, memory)
 
-    assert (scaled.foreign, scaled.found[0].replicas) == (None, 1)
-    await world.stop()
-
-
-async def test_another_manager_after_an_own_write_is_foreign() -> None:
-    cluster, memory = FakeCluster(), WriteMemory()
-    cluster.add(deployment("kubectl"))
-    world = await watched(cluster)
-    memory.wrote(PLACE, 1)
-
-    scaled = await read(cluster, world, memory)
-
-    assert scaled.foreign is not None
-    assert scaled.foreign.name == "field manager 'kubectl'"
+    assert (scaled.foreign_writer, scaled.named[0].replicas) == (None, 1)
     await world.stop()
 
 
@@ -100,19 +87,19 @@ async def test_a_write_that_the_watch_has_not_shown_yet_is_waited_for() -> None:
     cluster, memory = LateCluster(), WriteMemory()
     cluster.add(deployment(FieldManager.ACTUATION))
     world = await watched(cluster)
-    memory.wrote(PLACE, 1)
+    memory[PLACE].note_write(1)
     cluster.delay = 60.0
     cluster.add(deployment("kubectl"))
-    world.forget(PLACE)
+    world.forget_scale(PLACE)
 
     early = await read(cluster, world, memory)
     await asyncio.sleep(61)
     late = await read(cluster, world, memory)
 
-    assert (early.is_known, early.foreign) == (False, None)
+    assert (early.is_known, early.foreign_writer) == (False, None)
     assert late.is_known
-    assert late.foreign is not None
-    assert late.foreign.name == "field manager 'kubectl'"
+    assert late.foreign_writer is not None
+    assert late.foreign_writer.name == "field manager 'kubectl'"
     await world.stop()
 
 
@@ -126,11 +113,11 @@ async def test_a_number_that_the_operator_has_not_written_is_foreign_if_nobody_i
     cluster, memory = FakeCluster(), WriteMemory()
     cluster.add(deployment(replicas=1))
     world = await watched(cluster)
-    memory.wrote(PLACE, written)
+    memory[PLACE].note_write(written)
     if fails:
-        memory.failed(PLACE, "no answer", objects.NOW)
+        memory[PLACE].note_failure("no answer", objects.NOW)
 
     scaled = await read(cluster, world, memory)
 
-    assert (scaled.foreign is not None) is is_foreign
+    assert (scaled.foreign_writer is not None) is is_foreign
     await world.stop()

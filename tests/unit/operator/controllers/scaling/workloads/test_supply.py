@@ -36,5 +36,5 @@ def test_the_more_of_what_runs_and_what_was_decided_counts_in_each_role() -> Non
     assert isinstance(apart, Server)
     assert isinstance(moves, Server)
 
-    assert supply().cards(apart) == Counter(T=3 * 2 + 2 * 4)
-    assert supply().cards(moves) == Counter(T=2 * 8 + 1 * 2 + 2 * 4)
+    assert supply().count_cards(apart) == Counter(T=3 * 2 + 2 * 4)
+    assert supply().count_cards(moves) == Counter(T=2 * 8 + 1 * 2 + 2 * 4)

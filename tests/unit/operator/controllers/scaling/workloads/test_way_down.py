@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inferno_operator.controllers.scaling.reductions import Guards
 from inferno_operator.controllers.scaling.steps import (
     ReplicaTarget,
     ServerTargets,
@@ -289,6 +290,42 @@ async def test_the_guard_of_the_optimizer_says_how_fast(
 
     assert scene.reductions("a") == steps
     assert (len(steps) - 2) * guard.get("window", 300) <= seconds <= len(steps) * 320
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [{"interval": "often"}, {"guard": {"window": "long"}}, {"guard": "no"}],
+    ids=["elsewhere", "in the guard", "no guard"],
+)
+async def test_the_last_guard_that_could_be_read_stays_in_force(mistake: dict[str, object]) -> None:
+    scene = watched(8, 1)
+    optimizer = objects.guarded({"window": 900})
+    scene.cluster.add(optimizer)
+
+    async with running(scene), in_background(scene.watch()):
+        await scene.until(lambda: scene.replicas("a") == 4)
+        begin = asyncio.get_running_loop().time()
+        scene.cluster.add({**optimizer, "spec": {**optimizer["spec"], **mistake}})
+        await scene.until(lambda: scene.replicas("a") == 1)
+
+    assert asyncio.get_running_loop().time() - begin >= 2 * 900
+
+
+@pytest.mark.parametrize(
+    ("fields", "window_s"),
+    [
+        ({"interval": "often", "guard": {"window": 900}}, 900),
+        ({"guard": {"window": 900, "maxServersChanged": "few"}}, 900),
+        ({"guard": {"window": "long"}}, WINDOW_S),
+    ],
+)
+def test_of_an_optimizer_that_was_never_right_what_can_be_read_is_in_force(
+    fields: dict[str, object], window_s: float
+) -> None:
+    optimizer = objects.optimizer()
+    manifest = {**optimizer, "spec": {**optimizer["spec"], **fields}}
+
+    assert Guards().way_down("default", [manifest]).window_s == window_s
 
 
 async def test_what_a_person_approved_goes_at_once() -> None:
