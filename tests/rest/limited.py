@@ -6,9 +6,8 @@ It may solve for longer than any test waits, so that what ends earlier was ended
 import json
 import sys
 
-from inferno_optimizer.api.limits import ServerLimits
-from inferno_optimizer.api.security import Files
-from inferno_optimizer.api.server import serve
+from inferno_optimizer.api.messages import ServerLimits
+from inferno_optimizer.api.server import Files, serve
 
 
 def say(line: str) -> None:

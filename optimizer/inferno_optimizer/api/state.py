@@ -1,12 +1,13 @@
-"""What a server knows, as an immutable value, and every way to look at or change it.
+"""What a server keeps, as an immutable value; every way to look at or change it; their calls.
 
 A change returns a new value and leaves the old one as it is, so that a reader or an
 optimization that holds the old one never sees a change half done. Answers are those of the
-original, also the messages that something is not found.
+original, also the messages that something is not found. `LOOKS` and `EDITS` are the published calls
+with their paths.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -14,8 +15,9 @@ from typing import Any, TypeVar
 from inferno_optimizer.api.messages import Refusal
 from inferno_optimizer.solution import Reason
 from inferno_optimizer.system import LOWEST_PRIORITY
+from inferno_optimizer.wire import documents
 from inferno_optimizer.wire.documents import ALLOCATION, Document, system_of
-from inferno_optimizer.wire.fields import LARGEST_INTEGER
+from inferno_optimizer.wire.fields import LARGEST_INTEGER, Object, Schema
 
 T = TypeVar("T")
 
@@ -394,3 +396,106 @@ def _by_name(documents: Iterable[Document] | None) -> Mapping[str, Document]:
 
 def _without(documents: Mapping[str, T], name: str) -> Mapping[str, T]:
     return {key: value for key, value in documents.items() if key != name}
+
+
+NAME: Schema = {"type": "string"}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A call that shows something of the contents; every server has it.
+
+    `show` gets the contents and the parameters of the path by name.
+    """
+
+    path: str
+    show: Callable[..., object]
+    reply: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A call that changes the contents; stateful servers have it.
+
+    `change` gets the contents and the parameters of the path by name, or the body as `body`;
+    the call is a POST when there is one, else a GET.
+    """
+
+    path: str
+    change: Callable[..., StateChange]
+    reply: Schema
+    body: Object[Document] | None = None
+
+    @property
+    def method(self) -> str:
+        """The verb of HTTP."""
+        return "GET" if self.body is None else "POST"
+
+
+def _build_echo(path: str, change: Callable[..., StateChange], body: Object[Document]) -> Edit:
+    """Build a call that answers with what was sent."""
+    return Edit(path, change, body.schema, body)
+
+
+LOOKS = (
+    Look(
+        "/getAccelerators",
+        get_accelerators,
+        {"type": "array", "items": documents.ACCELERATOR.schema},
+    ),
+    Look("/getAccelerator/{name}", get_accelerator, documents.ACCELERATOR.schema),
+    Look("/getCapacities", get_capacities, documents.CAPACITIES.schema),
+    Look("/getCapacity/{type}", get_capacity, documents.CAPACITY.schema),
+    Look("/getModels", get_models, {"type": "array", "items": NAME}),
+    Look("/getModel/{name}", get_model, documents.MODELS.schema),
+    Look(
+        "/getModelAcceleratorPerf/{name}/{acc}",
+        get_performance,
+        documents.PERFORMANCE.schema,
+    ),
+    Look("/getServiceClasses", get_service_classes, documents.SERVICE_CLASSES.schema),
+    Look("/getServiceClass/{name}", get_service_class, documents.SERVICE_CLASS.schema),
+    Look("/getServiceClassModelTarget/{name}/{model}", get_target, documents.TARGET.schema),
+    Look("/getServers", get_servers, documents.SERVERS.schema),
+    Look("/getServer/{name}", get_server, documents.SERVER.schema),
+)
+
+EDITS = (
+    _build_echo("/setAccelerators", set_accelerators, documents.ACCELERATORS),
+    _build_echo("/addAccelerator", add_accelerator, documents.ACCELERATOR),
+    Edit("/removeAccelerator/{name}", remove_accelerator, documents.ACCELERATOR.schema),
+    _build_echo("/setCapacities", set_capacities, documents.CAPACITIES),
+    _build_echo("/setCapacity", set_capacity, documents.CAPACITY),
+    Edit("/removeCapacity/{type}", remove_capacity, documents.CAPACITY.schema),
+    _build_echo("/setModels", set_models, documents.MODELS),
+    Edit("/addModel/{name}", add_model, NAME),
+    Edit("/removeModel/{name}", remove_model, NAME),
+    _build_echo("/addModelAcceleratorPerf", add_performance, documents.PERFORMANCE),
+    Edit(
+        "/removeModelAcceleratorPerf/{name}/{acc}",
+        remove_performance,
+        documents.PERFORMANCE.schema,
+    ),
+    _build_echo("/setServiceClasses", set_service_classes, documents.SERVICE_CLASSES),
+    Edit(
+        "/addServiceClass/{name}/{priority}",
+        add_service_class,
+        documents.SERVICE_CLASS.schema,
+    ),
+    Edit("/removeServiceClass/{name}", remove_service_class, documents.SERVICE_CLASS.schema),
+    _build_echo(
+        "/addServiceClassModelTargets",
+        add_targets,
+        documents.SERVICE_CLASS,
+    ),
+    _build_echo("/addServiceClassModelTarget", add_target, documents.CLASS_WITH_TARGET),
+    Edit(
+        "/removeServiceClassModelTarget/{name}/{model}",
+        remove_target,
+        documents.TARGET.schema,
+    ),
+    _build_echo("/setServers", set_servers, documents.SERVERS),
+    _build_echo("/addServer", add_server, documents.SERVER),
+    Edit("/removeServer/{name}", remove_server, documents.SERVER.schema),
+    Edit("/applyAllocation", apply_allocation, {"const": "Done"}),
+)
