@@ -39,8 +39,8 @@ from inferno_optimizer.api.messages import (
     answer_input_error,
     answer_refusal,
     answer_unrouted,
-    encoded_reply,
-    json_reply,
+    reply_encoded,
+    reply_json,
 )
 from inferno_optimizer.api.openapi import describe
 from inferno_optimizer.api.state import (
@@ -50,14 +50,15 @@ from inferno_optimizer.api.state import (
     Look,
     StateChange,
     StoredSystem,
-    body_of,
-    contents_of,
-    with_answer,
+    build_question,
+    store_answer,
+    store_system,
 )
 from inferno_optimizer.api.worker import answer
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.wire.documents import OPTIONS, Document, parse_json, write_json
-from inferno_optimizer.wire.fields import MisfitError, Object
+from inferno_optimizer.wire.codec import parse_json
+from inferno_optimizer.wire.fields import Document, MisfitError, Object
+from inferno_optimizer.wire.tables import OPTIONS
 from inferno_optimizer.workers import call_in_worker
 
 CLIENT_CLOSED_REQUEST = 499
@@ -137,7 +138,7 @@ def _own_calls(metrics: "OptimizerMetrics", description: object) -> Iterator[Cal
         return Response(metrics.page(), media_type=CONTENT_TYPE_LATEST)
 
     async def show_description(_: Request) -> Response:
-        return json_reply(description)
+        return reply_json(description)
 
     yield "GET", "/healthz", show_health
     yield "GET", "/readyz", show_health  # it listens only after the first worker is there
@@ -149,7 +150,7 @@ def handle_look(server: "Stateful | Stateless", look: Look) -> RequestHandler:
     """Show something."""
 
     async def handle(request: Request) -> Response:
-        return json_reply(look.show(server.contents, **request.path_params))
+        return reply_json(look.show(server.contents, **request.path_params))
 
     return handle
 
@@ -161,7 +162,7 @@ def handle_edit(server: "Stateful", edit: Edit, limits: ServerLimits) -> Request
         arguments = dict(request.path_params)
         if edit.body is not None:
             arguments["body"] = _read_document(edit.body, await read_body(request, limits))
-        return json_reply(server.apply(partial(edit.change, **arguments)))
+        return reply_json(server.apply(partial(edit.change, **arguments)))
 
     return handle
 
@@ -221,10 +222,9 @@ async def read_body(request: Request, limits: ServerLimits) -> bytes:
     return bytes(body)
 
 
-def _read_document(kind: Object[Document], body: bytes) -> Document:
-    document = parse_json(body)
+def _read_document(kind: Object[Any], body: bytes) -> Document:
     try:
-        return kind.zero if document is None else kind.read(document)
+        return kind.keep(parse_json(body))
     except MisfitError as misfit:
         raise InputError(str(misfit)) from None
 
@@ -245,7 +245,7 @@ async def _answer_while_connected(
         if not solving.done():
             raise Refusal.because(CLIENT_CLOSED_REQUEST, "the client is gone")
         status, text = solving.result()
-        return encoded_reply(text, status)
+        return reply_encoded(text, status)
     finally:
         solving.cancel()
         hanging_up.cancel()
@@ -269,9 +269,9 @@ class Stateful:
     async def optimize(self, options: Document) -> Reply:
         """Optimize what is kept now, and keep what is decided."""
         asked = self.contents
-        status, text = await self._workers.solve(write_json(body_of(asked, options)))
+        status, text = await self._workers.solve(build_question(asked, options))
         if status == HTTPStatus.OK:
-            self.contents = with_answer(self.contents, asked, json.loads(text))
+            self.contents = store_answer(self.contents, asked, json.loads(text))
         return status, text
 
     def apply(self, change: Callable[[StoredSystem], StateChange]) -> object:
@@ -292,9 +292,9 @@ class Stateless:
     def contents(self) -> StoredSystem:
         """The system of the last optimizeOne that could be read; read only when somebody looks."""
         if self._contents is None:
-            contents = contents_of(parse_json(self._body))
+            contents = store_system(parse_json(self._body))
             if self._answer:
-                contents = with_answer(contents, contents, json.loads(self._answer))
+                contents = store_answer(contents, contents, json.loads(self._answer))
             self._contents = contents
         return self._contents
 
@@ -325,8 +325,8 @@ class WorkerPool:
         await self._free.acquire()
         await self._run(b"null")
 
-    async def solve(self, body: bytes) -> Reply:
-        """Optimize what a body of optimizeOne describes; when cancelled that ends too.
+    async def solve(self, question: bytes | Document) -> Reply:
+        """Answer a question of `worker.answer`; when cancelled that ends too.
 
         Raises
         ------
@@ -337,7 +337,7 @@ class WorkerPool:
         self.running += 1
         try:
             async with asyncio.timeout(self._limits.solve_seconds):
-                return await self._run(body)
+                return await self._run(question)
         except TimeoutError as error:
             message = f"the optimization took longer than {self._limits.solve_seconds:g} s"
             raise Refusal.because(HTTPStatus.GATEWAY_TIMEOUT, f"{message}; send less") from error
@@ -360,8 +360,8 @@ class WorkerPool:
         finally:
             self.waiting -= 1
 
-    async def _run(self, body: bytes) -> Reply:
-        return await call_in_worker(self._free, answer, body, self._limits.time_limit)
+    async def _run(self, question: bytes | Document) -> Reply:
+        return await call_in_worker(self._free, answer, question, self._limits.time_limit)
 
 
 def _refuse_as_busy(why: str) -> Refusal:

@@ -22,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from inferno_optimizer.api.messages import JSON, ServerLimits
-from inferno_optimizer.wire.documents import write_json
+from inferno_optimizer.wire.codec import write_json
 
 KEEP_ALIVE = 30
 """Seconds until an idle connection is closed."""

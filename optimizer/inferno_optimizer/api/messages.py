@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Match
 
-from inferno_optimizer.wire.documents import write_json
+from inferno_optimizer.wire.codec import write_json
 
 MEBIBYTE = 2**20
 
@@ -82,39 +82,39 @@ class Refusal(Exception):  # noqa: N818 - it is an answer, not a fault
         return cls(status, {"message": message})
 
 
-def json_reply(document: object, status: int = HTTPStatus.OK) -> Response:
+def reply_json(document: object, status: int = HTTPStatus.OK) -> Response:
     """Answer with a document."""
-    return encoded_reply(write_json(document), status)
+    return reply_encoded(write_json(document), status)
 
 
-def encoded_reply(text: bytes, status: int = HTTPStatus.OK) -> Response:
+def reply_encoded(text: bytes, status: int = HTTPStatus.OK) -> Response:
     """Answer with JSON that is written already."""
     return Response(text, status, media_type=JSON)
 
 
-def message_reply(status: int, message: str) -> Response:
+def reply_message(status: int, message: str) -> Response:
     """Answer with a message for a person."""
-    return json_reply({"message": message}, status)
+    return reply_json({"message": message}, status)
 
 
 async def answer_refusal(_: Request, refusal: Exception) -> Response:
     """Answer a request that was refused."""
     if not isinstance(refusal, Refusal):
         raise refusal
-    reply = json_reply(refusal.body, refusal.status)
+    reply = reply_json(refusal.body, refusal.status)
     reply.headers.update(HEADERS.get(HTTPStatus(refusal.status), {}))
     return reply
 
 
 async def answer_input_error(_: Request, error: Exception) -> Response:
     """Answer a request whose body cannot be read."""
-    return message_reply(HTTPStatus.BAD_REQUEST, str(error))
+    return reply_message(HTTPStatus.BAD_REQUEST, str(error))
 
 
 async def answer_defect(_: Request, __: Exception) -> Response:
     """Answer a request that met a defect of the server; the log has the traceback."""
     message = "this should not have happened; the server's log tells more"
-    return message_reply(HTTPStatus.INTERNAL_SERVER_ERROR, message)
+    return reply_message(HTTPStatus.INTERNAL_SERVER_ERROR, message)
 
 
 def answer_unrouted(routes: Sequence[BaseRoute], request: Request) -> Response:

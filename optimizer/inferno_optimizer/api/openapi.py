@@ -9,8 +9,8 @@ from typing import Any
 from inferno_optimizer.api.messages import JSON
 from inferno_optimizer.api.state import EDITS, LOOKS, Edit, Look
 from inferno_optimizer.solution import Reason, SolverStatus
-from inferno_optimizer.wire.documents import BODY, OPTIONS, Document
 from inferno_optimizer.wire.fields import Object, Schema, nullable
+from inferno_optimizer.wire.tables import BODY, OPTIONS
 
 JsonObject = dict[str, Any]
 
@@ -127,7 +127,7 @@ def _describe_paths(*, stateful: bool) -> Iterator[tuple[str, JsonObject]]:
         yield path, {"get": _describe_operation(summary, content)}
 
 
-def _describe_solve(summary: str, body: Object[Document]) -> JsonObject:
+def _describe_solve(summary: str, body: Object[Any]) -> JsonObject:
     return _describe_operation(
         summary, _wrap_json(_refer_to("Solution")), {**OF_BODIES, **OF_SOLVES}, body=body
     )
@@ -156,7 +156,7 @@ def _describe_operation(
     content: JsonObject,
     refused: Mapping[HTTPStatus, str] | None = None,
     path: str = "",
-    body: Object[Document] | None = None,
+    body: Object[Any] | None = None,
 ) -> JsonObject:
     messages = _wrap_json({"anyOf": [_refer_to("Message"), {"type": "string"}]})
     operation: JsonObject = {

@@ -24,7 +24,7 @@ from inferno_optimizer.api.connection import (
     configure,
     send_at_once,
 )
-from inferno_optimizer.api.messages import ServerLimits, message_reply
+from inferno_optimizer.api.messages import ServerLimits, reply_message
 from inferno_optimizer.errors import InputError
 
 T = TypeVar("T")
@@ -129,7 +129,7 @@ class TokenGuard:
         if scope["type"] != "http" or scope["path"] in OPEN or self._has_token(scope):
             await self._app(scope, receive, send)
             return
-        reply = message_reply(HTTPStatus.UNAUTHORIZED, "send the token: Authorization: Bearer ...")
+        reply = reply_message(HTTPStatus.UNAUTHORIZED, "send the token: Authorization: Bearer ...")
         reply.headers["WWW-Authenticate"] = "Bearer"
         await reply(scope, receive, send)
 
@@ -233,7 +233,7 @@ def serve(
     with listen(host, port) as listening:
         mode = "stateful" if stateful else "stateless"
         where = build_url(listening, secure=tls is not None)
-        app = EndingRequests(app, message_reply(HTTPStatus.SERVICE_UNAVAILABLE, STOPPING))
+        app = EndingRequests(app, reply_message(HTTPStatus.SERVICE_UNAVAILABLE, STOPPING))
         config = configure(app, limits, tls, lifespan=True)
         QuietServer(config, partial(say, f"listening on {where} ({mode})")).run([listening])
 

@@ -20,8 +20,8 @@ from inferno_optimizer.solvers.greedy import Entry, fill
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.system import SaturationPolicy
-from inferno_optimizer.wire.answers import capacity_of
-from inferno_optimizer.wire.sizes import RowReplicas, Sizes
+from inferno_optimizer.wire.answers import count_capacity
+from inferno_optimizer.wire.plausibility import RowReplicas, Sizes
 
 Decided = Mapping[int, Decision]
 """Decisions by case of the candidates."""
@@ -49,10 +49,10 @@ def keep_running(solution: Solution, sizes: Sizes) -> Solution:
         return solution
     by_server = {decision.server: decision for decision in solution.decisions}
     decided = {i: by_server[case.server.name] for i, case in enumerate(candidates.cases)}
-    parts = dict(_parts(decided, sizes))
+    parts = dict(_list_parts(decided, sizes))
     if not _is_reduced(decided, parts, candidates):
         return solution
-    anew = _planned_anew(solution, decided, parts, candidates)
+    anew = _plan_anew(solution, decided, parts, candidates)
     catalogue = Catalogue(sizes.system)
     decisions = warned(catalogue, ({**by_server, **anew}[name] for name in by_server))
     cost = sum(d.allocation.cost for d in decisions if d.allocation is not None)
@@ -60,11 +60,11 @@ def keep_running(solution: Solution, sizes: Sizes) -> Solution:
         solution,
         decisions=decisions,
         certificate=replace(solution.certificate, objective=cost),
-        capacity=capacity_of(catalogue, decisions, {}),
+        capacity=count_capacity(catalogue, decisions, {}),
     )
 
 
-def _planned_anew(
+def _plan_anew(
     solution: Solution, decided: Decided, parts: Parts, candidates: Candidates
 ) -> dict[str, Decision]:
     """Return the decisions of a plan that keeps what runs, by server."""
@@ -78,7 +78,7 @@ def _planned_anew(
     return {**new, **kept}
 
 
-def _parts(decided: Decided, sizes: Sizes) -> Iterator[tuple[int, RowReplicas]]:
+def _list_parts(decided: Decided, sizes: Sizes) -> Iterator[tuple[int, RowReplicas]]:
     """The rows and replicas of decisions for some replicas, at most those that a row needs."""
     for case, decision in decided.items():
         if decision.allocation is not None and decision.allocation.replicas:
@@ -108,12 +108,12 @@ def _follow(served: Decided, parts: Parts, ledger: Ledger, entries: Sequence[Ent
     count = len(waiting) + 1
     while len(waiting) < count:
         count = len(waiting)
-        waiting = [entry for entry in waiting if not _gets(parts[entry.case], ledger)]
+        waiting = [entry for entry in waiting if not _give_if_it_fits(parts[entry.case], ledger)]
     unmet = {entry.case for entry in waiting}
     return [entry for entry in entries if entry.case in unmet or entry.case not in served]
 
 
-def _gets(part: RowReplicas, ledger: Ledger) -> bool:
+def _give_if_it_fits(part: RowReplicas, ledger: Ledger) -> bool:
     """Give a case its part, if it fits."""
     missing = part.replicas - ledger.given(part.row)
     if missing > ledger.room(part.row):

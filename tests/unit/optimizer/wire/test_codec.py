@@ -48,7 +48,7 @@ from inferno_optimizer.wire.codec import (
     encode_system,
     is_system,
 )
-from inferno_optimizer.wire.results import CERTIFICATE
+from inferno_optimizer.wire.tables import CERTIFICATE
 from tests.calls import calls
 from tests.generate import fleet
 
