@@ -296,7 +296,7 @@ _ROLE = Object(
     left_out=_list_absent_parts,
 )
 _APART = Object(_Apart, {name: (name, optional(_ROLE)) for name in _Apart._fields})
-_ROLES = Scalar(
+_ROLES: Scalar[tuple[Allocation, ...]] = Scalar(
     (),
     _APART.check,
     _write_roles,
@@ -404,7 +404,7 @@ _CLASS_NAME = Scalar(
     DEFAULT_CLASS, TEXT.check, str, TEXT.schema, lambda name: name or DEFAULT_CLASS, empty=""
 )
 
-_POWER = Object(
+_POWER: Object[Document] = Object(
     dict,
     {
         "idle": ("", INTEGER),
@@ -470,7 +470,7 @@ SERVICE_CLASS = Object(
     later=("minReplicas",),
 )
 
-CLASS_WITH_TARGET = Object(
+CLASS_WITH_TARGET: Object[Document] = Object(
     dict,
     {
         "name": ("", TEXT),
