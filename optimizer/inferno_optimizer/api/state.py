@@ -159,7 +159,7 @@ def get_models(contents: StoredSystem) -> object:
 
 def get_model(contents: StoredSystem, name: str) -> object:
     """Get the performance data of a model."""
-    return {"models": [*_get_model(contents, name).values()]}
+    return {"models": [*_get_profiles(contents, name).values()]}
 
 
 def set_models(contents: StoredSystem, body: Document) -> StateChange:
@@ -172,37 +172,37 @@ def set_models(contents: StoredSystem, body: Document) -> StateChange:
 
 def add_model(contents: StoredSystem, name: str) -> StateChange:
     """Add a model without performance data; one of that name is replaced."""
-    return _put_model(contents, name, {}), name
+    return _put_profiles(contents, name, {}), name
 
 
 def remove_model(contents: StoredSystem, name: str) -> StateChange:
     """Remove a model with its performance data."""
-    _get_model(contents, name)
+    _get_profiles(contents, name)
     return replace(contents, models=_drop(contents.models, name)), name
 
 
 def get_performance(contents: StoredSystem, name: str, acc: str) -> object:
     """Get the performance data of a model on an accelerator."""
-    return _get_known(_get_model(contents, name), acc, f"accelerator {acc}")
+    return _get_known(_get_profiles(contents, name), acc, f"accelerator {acc}")
 
 
 def add_performance(contents: StoredSystem, body: Document) -> StateChange:
     """Add or replace the performance data of a known model on an accelerator."""
-    data = _get_model(contents, body["name"])
-    return _put_model(contents, body["name"], {**data, body["acc"]: body}), body
+    data = _get_profiles(contents, body["name"])
+    return _put_profiles(contents, body["name"], {**data, body["acc"]: body}), body
 
 
 def remove_performance(contents: StoredSystem, name: str, acc: str) -> StateChange:
     """Remove the performance data of a model on an accelerator."""
     removed = get_performance(contents, name, acc)
-    return _put_model(contents, name, _drop(_get_model(contents, name), acc)), removed
+    return _put_profiles(contents, name, _drop(_get_profiles(contents, name), acc)), removed
 
 
-def _get_model(contents: StoredSystem, name: str) -> Mapping[str, Document]:
+def _get_profiles(contents: StoredSystem, name: str) -> Mapping[str, Document]:
     return _get_known(contents.models, name, f"model {name}")
 
 
-def _put_model(contents: StoredSystem, name: str, data: Mapping[str, Document]) -> StoredSystem:
+def _put_profiles(contents: StoredSystem, name: str, data: Mapping[str, Document]) -> StoredSystem:
     return replace(contents, models={**contents.models, name: data})
 
 

@@ -76,15 +76,24 @@ def build_solution(answer: Answer, system: System) -> Solution:
     decided |= {
         decision.server: decision for decision in _decide_missing_servers(catalogue, silent)
     }
-    reworded_decisions = (
-        _reword_decision(decided[server.name], server, catalogue) for server in system.servers
-    )
-    decisions = warned(catalogue, reworded_decisions)
+    for server in system.servers:
+        decision = decided[server.name]
+        if allocation := decision.allocation:
+            placed = catalogue.placement(server.model, allocation) if allocation.replicas else IDLE
+            decided[server.name] = replace(
+                decision,
+                message=decision.message or placed,
+                allocation=replace(allocation, load=server.load),
+            )
+    decisions = warned(catalogue, (decided[server.name] for server in system.servers))
     capacity = count_capacity(catalogue, decisions, answer.marginal)
-    if not system.options.unlimited:
-        _refuse(_find_excess(capacity))
+    for use in () if system.options.unlimited else capacity:
+        if use.used > use.usable:
+            cards = f"{use.used} cards of type {use.type!r}"
+            raise InputError(f"it uses {cards}, where there are {use.usable}")
     _refuse(_find_wrong_costs(answer.given, catalogue))
-    unproven = Certificate("unknown", SolverStatus.FEASIBLE, _sum_costs(decisions), None, 0.0)
+    cost = sum(d.allocation.cost for d in decisions if d.allocation is not None)
+    unproven = Certificate("unknown", SolverStatus.FEASIBLE, cost, None, 0.0)
     certificate = answer.certificate or unproven
     return Solution(decisions, certificate, capacity, held_cost(system, decisions))
 
@@ -107,9 +116,8 @@ def _find_contradictions(
     for decision in answer.given:
         allocation = decision.allocation or Allocation()
         server = servers[decision.server]
-        stays = (
-            _list_current_accelerators(server) if _is_held(decision, catalogue.system) else set()
-        )
+        is_held = _is_held(decision, catalogue.system)
+        stays = {part.accelerator for part in server.current.parts} if is_held else set()
         for problem in _find_misfits(server, allocation, stays, catalogue):
             yield f"allocation of server {server.name!r}: {problem}"
     if answer.certificate is not None:
@@ -121,10 +129,6 @@ def _is_held(decision: Decision, system: System) -> bool:
     """Whether a decision may leave what runs where it is, at its cost."""
     holds = system.options.saturation_policy is SaturationPolicy.HOLD
     return holds and decision.reason is Reason.BEST_EFFORT
-
-
-def _list_current_accelerators(server: Server) -> set[str]:
-    return {part.accelerator for part in server.current.parts}
 
 
 def _find_misfits(
@@ -201,16 +205,6 @@ def _find_wrong_load(server: Server, answered: Load, catalogue: Catalogue) -> It
         )
 
 
-def _reword_decision(decision: Decision, server: Server, catalogue: Catalogue) -> Decision:
-    """The decision with the load of the server, and with a message if it has none."""
-    allocation = decision.allocation
-    if allocation is None:
-        return decision
-    placement = catalogue.placement(server.model, allocation) if allocation.replicas else IDLE
-    message = decision.message or placement
-    return replace(decision, message=message, allocation=replace(allocation, load=server.load))
-
-
 def _decide_missing_servers(catalogue: Catalogue, servers: Iterable[Server]) -> Iterator[Decision]:
     """Decisions for servers that are missing from the answer."""
     candidates, undecided = size_servers(catalogue, servers, rates=False)
@@ -236,18 +230,15 @@ def count_capacity(
     return capacity_use(catalogue, decisions, used, marginal)
 
 
-def _find_excess(capacity: Iterable[CapacityUse]) -> Iterator[str]:
-    for use in capacity:
-        if use.used > use.usable:
-            yield f"it uses {use.used} cards of type {use.type!r}, where there are {use.usable}"
-
-
 def _find_wrong_costs(decisions: Iterable[Decision], catalogue: Catalogue) -> Iterator[str]:
     """Allocations whose cost is not the price of their replicas."""
     servers = {server.name: server for server in catalogue.system.servers}
     for decision in decisions:
         allocation, server = decision.allocation or Allocation(), servers[decision.server]
-        price = _compute_price(allocation, server, catalogue)
+        price = sum(
+            part.replicas * catalogue.unit_cost(server.model, part.accelerator, part.role)
+            for part in allocation.parts
+        )
         prices = [price]
         if _is_held(decision, catalogue.system):
             prices.append(_compute_current_cost(allocation, server))
@@ -256,13 +247,6 @@ def _find_wrong_costs(decisions: Iterable[Decision], catalogue: Catalogue) -> It
                 f"allocation of server {decision.server!r}: cost: {allocation.cost:g}, where"
                 f" {catalogue.placement(server.model, allocation)} cost {price:g}"
             )
-
-
-def _compute_price(allocation: Allocation, server: Server, catalogue: Catalogue) -> float:
-    return sum(
-        part.replicas * catalogue.unit_cost(server.model, part.accelerator, part.role)
-        for part in allocation.parts
-    )
 
 
 def _compute_current_cost(allocation: Allocation, server: Server) -> float:
@@ -274,7 +258,3 @@ def _compute_current_cost(allocation: Allocation, server: Server) -> float:
 
 def _is_same(given: float, expected: float) -> bool:
     return math.isclose(given, expected, rel_tol=ROUNDED, abs_tol=ROUNDED)
-
-
-def _sum_costs(decisions: Iterable[Decision]) -> float:
-    return sum(d.allocation.cost for d in decisions if d.allocation is not None)

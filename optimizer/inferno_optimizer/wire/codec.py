@@ -121,10 +121,11 @@ def check_system(document: object, *, is_kept: bool = False) -> Document:
     if document is None:
         return {}
     try:
-        checked: Document = _choose_form(document).check(document, is_kept)
+        checked = _choose_form(document).check(document, is_kept)
     except MisfitError as misfit:
         raise InputError(str(misfit)) from None
-    return checked.get("system", checked)
+    system: Document = checked.get("system", checked)
+    return system
 
 
 def build_system(document: Document) -> System:
@@ -203,22 +204,18 @@ def has_certificate(document: object) -> bool:
 
 
 def _read_answer(document: object) -> Answer:
+    if value_of(document, "allocations") is None:
+        raise InputError("expected an object with allocations")
     try:
-        return _read_parts(document)
+        certificate = value_of(document, "certificate")
+        return Answer(
+            given=tuple(starmap(_read_given, _list_items(document, "allocations"))),
+            refused=tuple(starmap(_read_refused, _list_items(document, "unserved"))),
+            certificate=None if certificate is None else CERTIFICATE.read(certificate),
+            marginal=_read_marginal(certificate),
+        )
     except MisfitError as misfit:
         raise InputError(str(misfit)) from None
-
-
-def _read_parts(document: object) -> Answer:
-    if value_of(document, "allocations") is None:
-        raise MisfitError("expected an object with allocations")
-    certificate = value_of(document, "certificate")
-    return Answer(
-        given=tuple(starmap(_read_given, _list_items(document, "allocations"))),
-        refused=tuple(starmap(_read_refused, _list_items(document, "unserved"))),
-        certificate=None if certificate is None else CERTIFICATE.read(certificate),
-        marginal=_read_marginal(certificate),
-    )
 
 
 def _read_marginal(certificate: object) -> dict[str, MarginalValue]:
@@ -301,17 +298,19 @@ def _encode_warnings(source: Decision | Option) -> dict[str, Any]:
 
 
 def encode_explanation(options: Iterable[Option]) -> list[dict[str, Any]]:
-    """Write the options of a server; fields that allocations also have get the same keys."""
-    return [
-        OPTION.write(option) | _encode_warnings(option) | _encode_choice(option)
-        for option in options
-    ]
+    """Write the options of a server; fields that allocations also have get the same keys.
 
-
-def _encode_choice(option: Option) -> dict[str, Any]:
-    """What a plan gives of an option, or why nothing; nothing where no plan was asked."""
-    choice = {"chosen": option.chosen, "lost": option.lost or None}
-    return {key: value for key, value in choice.items() if value is not None}
+    `chosen` and `lost` tell what a plan gives of an option, or why nothing, where one was asked.
+    """
+    documents = []
+    for option in options:
+        document = OPTION.write(option) | _encode_warnings(option)
+        if option.chosen is not None:
+            document["chosen"] = option.chosen
+        if option.lost:
+            document["lost"] = option.lost
+        documents.append(document)
+    return documents
 
 
 def encode_remedies(remedies: Iterable[Remedy]) -> list[dict[str, Any]]:

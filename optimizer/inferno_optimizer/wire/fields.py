@@ -291,11 +291,7 @@ class Object(Generic[T]):
         self._builders = {key: (entry.argument, entry.kind.build) for key, entry in used.items()}
         self._writers = [(key, entry.kind.write, entry.get) for key, entry in used.items()]
         self.zero = make(**self._zeros)
-
-    @property
-    def empty(self) -> dict[str, Any]:
-        """What a REST server shows of an object that is absent."""
-        return self.fill({})
+        self.empty = self.fill({})
 
     @property
     def schema(self) -> Schema:

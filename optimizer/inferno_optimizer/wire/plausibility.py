@@ -23,10 +23,13 @@ from inferno_optimizer.system import (
     Allocation,
     SaturationPolicy,
     Server,
-    ServiceClass,
     System,
-    Target,
 )
+
+BoolArray = npt.NDArray[np.bool_]
+
+BATCHES = 2
+"""How many times as large as ours, or as small, the batch of another optimizer may be."""
 
 ROUNDING = 0.01
 """Relative error of a load in the sizing of optimizers that compute with 32 bits."""
@@ -113,17 +116,12 @@ def _drop_fields_of_ours(system: System) -> System:
     They ignore the bounds of a replica's memory as well.
     """
     profiles = tuple(replace(p, max_tokens=0, max_sequences=0) for p in system.profiles)
-    classes = tuple(map(_drop_percentiles, system.classes))
-    return replace(system, profiles=profiles, classes=classes)
-
-
-def _drop_percentiles(service_class: ServiceClass) -> ServiceClass:
-    def plain(target: Target) -> Target:
-        return replace(target, wait_percentile=0.0, ttft_percentile=0.0, itl_percentile=0.0)
-
-    return replace(
-        service_class, targets={m: plain(target) for m, target in service_class.targets.items()}
+    without = {"wait_percentile": 0.0, "ttft_percentile": 0.0, "itl_percentile": 0.0}
+    classes = (
+        replace(c, targets={m: replace(target, **without) for m, target in c.targets.items()})
+        for c in system.classes
     )
+    return replace(system, profiles=profiles, classes=tuple(classes))
 
 
 def mark_best_effort(solution: Solution, sizes: Sizes) -> Solution:
@@ -140,44 +138,21 @@ def mark_best_effort(solution: Solution, sizes: Sizes) -> Solution:
     sizes
         The sizes of the servers of the system that was sent to it.
     """
-    shortened = {decision.server: decision for decision in _find_shortened(solution, sizes)}
-    decisions = tuple(shortened.get(decision.server, decision) for decision in solution.decisions)
-    return replace(solution, decisions=decisions)
-
-
-def _find_shortened(solution: Solution, sizes: Sizes) -> Iterator[Decision]:
-    options = sizes.system.options
+    options, candidates = sizes.system.options, sizes.candidates
     if options.unlimited or options.saturation_policy is SaturationPolicy.NONE:
-        return
-    left = {use.type: use.usable - use.used for use in solution.capacity}
+        return solution
+    has_room = _count_room(candidates, solution) >= 1
     servers = {server.name: server for server in sizes.system.servers}
+    short: dict[str, Decision] = {}
     for decision in solution.decisions:
-        part = _find_short_part(servers[decision.server], decision.allocation, sizes)
-        if part is not None and not _has_room_for_one_more(part.row, left, sizes):
-            (told,) = decide_rows(sizes.candidates, [part.row], [part.replicas])
-            yield replace(told, warnings=decision.warnings)
-
-
-def _find_short_part(
-    server: Server, allocation: Allocation | None, sizes: Sizes
-) -> RowReplicas | None:
-    """The only part of an allocation that has replicas, but too few."""
-    if allocation is None or not allocation.replicas or sizes.suffices(server, allocation):
-        return None
-    parts = sizes.parts(server.name, allocation)
-    return parts[0] if len(parts) == 1 else None
-
-
-def _has_room_for_one_more(row: int, left: dict[str, int], sizes: Sizes) -> bool:
-    candidates = sizes.candidates
-    by_type = np.array([max(left.get(name, 0), 0) for name in candidates.types], dtype=np.int64)
-    return bool(candidates.fitting(by_type)[row])
-
-
-BoolArray = npt.NDArray[np.bool_]
-
-BATCHES = 2
-"""How many times as large as ours, or as small, the batch of another optimizer may be."""
+        allocation, server = decision.allocation, servers[decision.server]
+        if allocation and allocation.replicas and not sizes.suffices(server, allocation):
+            parts = sizes.parts(server.name, allocation)
+            if len(parts) == 1 and not has_room[parts[0].row]:
+                (predicted,) = decide_rows(candidates, [parts[0].row], [parts[0].replicas])
+                short[server.name] = replace(predicted, warnings=decision.warnings)
+    decisions = tuple(short.get(decision.server, decision) for decision in solution.decisions)
+    return replace(solution, decisions=decisions)
 
 
 def find_doubts(solution: Solution, sizes: Sizes) -> Iterator[str]:
@@ -209,7 +184,9 @@ def _find_too_few(
     server: Server, decision: Decision, allocation: Allocation, sizes: Sizes
 ) -> Iterator[str]:
     """What an allocation lacks, unless it is best effort."""
-    if sizes.suffices(server, allocation) or _is_best_effort(decision, allocation, sizes):
+    is_shared = sizes.system.options.saturation_policy is not SaturationPolicy.NONE
+    is_best_effort = is_shared and decision.reason is Reason.BEST_EFFORT and allocation.replicas > 0
+    if is_best_effort or sizes.suffices(server, allocation):
         return
     field = f"allocation of server {server.name!r}: numReplicas: {allocation.replicas}"
     if not allocation.replicas:
@@ -236,11 +213,6 @@ def _find_other_batches(server: Server, allocation: Allocation, sizes: Sizes) ->
                     f" {own} requests fit into a batch on {part.accelerator}; does the optimizer"
                     f" read {describe_data(server, Catalogue(sizes.system))}?"
                 )
-
-
-def _is_best_effort(decision: Decision, allocation: Allocation, sizes: Sizes) -> bool:
-    is_shared = sizes.system.options.saturation_policy is not SaturationPolicy.NONE
-    return is_shared and decision.reason is Reason.BEST_EFFORT and allocation.replicas > 0
 
 
 def _find_left_out(solution: Solution, sizes: Sizes) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """What another optimizer is asked: without what nobody can decide, in the words that it knows."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -10,13 +10,17 @@ from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Decision, MarginalValue, Solution
 from inferno_optimizer.system import (
-    PerformanceProfile,
     SaturationPolicy,
     Server,
-    ServiceClass,
     System,
 )
 from inferno_optimizer.wire.plausibility import Sizes
+
+SUBSTITUTE = SaturationPolicy.PRIORITY_EXHAUSTIVE
+"""The policy that the original gets instead of `Hold`, which it does not know."""
+
+_Use = tuple[str, tuple[str, ...]]
+"""A model, and the names of those of its accelerators that a server may use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,33 +64,25 @@ def screen(system: System) -> Screening:
     _, decisions = size_servers(catalogue, system.servers, rates=False)
     left_out = {decision.server for decision in decisions}
     usable = {position for positions in catalogue.profiles.values() for position in positions}
+    classes = []
+    for c in system.classes:
+        problems = catalogue.problems.get(("service class", c.name), ())
+        senseless = {problem.part for problem in problems}
+        targets = {m: target for m, target in c.targets.items() if m not in senseless}
+        classes.append(replace(c, targets=targets, priority=c.effective_priority))
     rest = replace(
         system,
         accelerators=tuple(
             a for a in system.accelerators if ("accelerator", a.name) not in catalogue.problems
         ),
         profiles=tuple(p for i, p in enumerate(system.profiles) if i in usable),
-        classes=tuple(_drop_senseless_targets(c, catalogue) for c in system.classes),
+        classes=tuple(classes),
         servers=tuple(s for s in system.servers if s.name not in left_out),
         capacity=dict(sorted(cards_to_hand_out(catalogue, decisions).items())),
         held={},
         held_cost=0.0,
     )
     return Screening(system, rest, tuple(decisions))
-
-
-def _drop_senseless_targets(service_class: ServiceClass, catalogue: Catalogue) -> ServiceClass:
-    problems = catalogue.problems.get(("service class", service_class.name), ())
-    senseless = {problem.part for problem in problems}
-    targets = {m: t for m, t in service_class.targets.items() if m not in senseless}
-    return replace(service_class, targets=targets, priority=service_class.effective_priority)
-
-
-SUBSTITUTE = SaturationPolicy.PRIORITY_EXHAUSTIVE
-"""The policy that the original gets instead of `Hold`, which it does not know."""
-
-_Use = tuple[str, tuple[str, ...]]
-"""A model, and the names of those of its accelerators that a server may use."""
 
 
 def reword(system: System) -> System:
@@ -103,11 +99,21 @@ def reword(system: System) -> System:
     catalogue = Catalogue(system)
     uses = {server.name: _list_usable(server, catalogue) for server in system.servers}
     copies = _name_copies(uses.values(), catalogue)
+    profiles = [
+        replace(profile, model=name)
+        for (model, accelerators), name in copies.items()
+        for profile in system.profiles
+        if profile.model == model and profile.accelerator in accelerators
+    ]
+    classes = []
+    for c in system.classes:
+        of_copies = {name: c.targets[m] for (m, _), name in copies.items() if m in c.targets}
+        classes.append(replace(c, targets={**c.targets, **of_copies}))
     return replace(
         system,
         options=options,
-        profiles=(*system.profiles, *_copy_profiles(system, copies)),
-        classes=tuple(_copy_targets(c, copies) for c in system.classes),
+        profiles=(*system.profiles, *profiles),
+        classes=tuple(classes),
         servers=tuple(
             replace(
                 server,
@@ -126,7 +132,11 @@ def convert_least_rates(system: System) -> System:
     if not held:
         return system
     sizes = Sizes.of(replace(system, servers=held), is_ours=True)
-    fewest = {server.name: _count_least_replicas(server, sizes) for server in held}
+    fewest = {}
+    for server in held:
+        share, running = sizes.share(server.name, server.current), server.current.replicas
+        # All that run, where it is not known what they carry.
+        fewest[server.name] = min(math.ceil(running / share), running) if share > 0 else running
     return replace(
         system,
         servers=tuple(
@@ -134,13 +144,6 @@ def convert_least_rates(system: System) -> System:
             for s in system.servers
         ),
     )
-
-
-def _count_least_replicas(server: Server, sizes: Sizes) -> int:
-    """How many of the replicas that run carry the least rate; all where that is not known."""
-    share = sizes.share(server.name, server.current)
-    running = server.current.replicas
-    return min(math.ceil(running / share), running) if share > 0 else running
 
 
 def _list_usable(server: Server, catalogue: Catalogue) -> _Use:
@@ -162,16 +165,3 @@ def _name_copies(uses: Iterable[_Use], catalogue: Catalogue) -> Mapping[_Use, st
             copies[model, accelerators] = name
             taken.add(name)
     return copies
-
-
-def _copy_profiles(system: System, copies: Mapping[_Use, str]) -> Iterator[PerformanceProfile]:
-    for (model, accelerators), name in copies.items():
-        for profile in system.profiles:
-            if profile.model == model and profile.accelerator in accelerators:
-                yield replace(profile, model=name)
-
-
-def _copy_targets(service_class: ServiceClass, copies: Mapping[_Use, str]) -> ServiceClass:
-    targets = service_class.targets
-    more = {name: targets[model] for (model, _), name in copies.items() if model in targets}
-    return replace(service_class, targets={**targets, **more})

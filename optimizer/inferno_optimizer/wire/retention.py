@@ -4,7 +4,7 @@ With `Hold` nothing that runs is reduced for lack of cards, but for a more impor
 gets them. The original shares cards out without looking at what runs.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -15,7 +15,6 @@ from inferno_optimizer.decisions import decide
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Decision, Reason, Solution
-from inferno_optimizer.solvers.assignment import Assignment
 from inferno_optimizer.solvers.greedy import Entry, fill
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.running import Running
@@ -49,7 +48,12 @@ def keep_running(solution: Solution, sizes: Sizes) -> Solution:
         return solution
     by_server = {decision.server: decision for decision in solution.decisions}
     decided = {i: by_server[case.server.name] for i, case in enumerate(candidates.cases)}
-    parts = dict(_list_parts(decided, sizes))
+    parts = {  # at most the replicas that a row needs
+        case: RowReplicas(row, min(replicas, int(candidates.replicas[row])))
+        for case, decision in decided.items()
+        if decision.allocation is not None and decision.allocation.replicas
+        for row, replicas in sizes.parts(decision.server, decision.allocation)
+    }
     if not _is_reduced(decided, parts, candidates):
         return solution
     anew = _plan_anew(solution, decided, parts, candidates)
@@ -74,16 +78,13 @@ def _plan_anew(
     plan = fill(candidates, capacity, partial(_follow, served, parts))
     left = np.maximum(capacity - plan.used(candidates), 0)
     new = {decision.server: decision for decision in decide(candidates, plan, left)}
-    kept = {d.server: d for i, d in served.items() if _is_followed(plan, i, d, parts)}
-    return {**new, **kept}
-
-
-def _list_parts(decided: Decided, sizes: Sizes) -> Iterator[tuple[int, RowReplicas]]:
-    """The rows and replicas of decisions for some replicas, at most those that a row needs."""
-    for case, decision in decided.items():
-        if decision.allocation is not None and decision.allocation.replicas:
-            for row, replicas in sizes.parts(decision.server, decision.allocation):
-                yield case, RowReplicas(row, min(replicas, int(sizes.candidates.replicas[row])))
+    for case, decision in served.items():
+        planned = int(plan.rows[case]), int(plan.replicas[case])
+        replicas = decision.allocation.replicas if decision.allocation else 0
+        is_followed = case not in parts or planned == (parts[case].row, replicas)
+        if is_followed:  # as it was decided, which may be nothing
+            new[decision.server] = decision
+    return new
 
 
 def _is_reduced(decided: Decided, parts: Parts, candidates: Candidates) -> bool:
@@ -108,24 +109,12 @@ def _follow(served: Decided, parts: Parts, ledger: Ledger, entries: Sequence[Ent
     count = len(waiting) + 1
     while len(waiting) < count:
         count = len(waiting)
-        waiting = [entry for entry in waiting if not _give_if_it_fits(parts[entry.case], ledger)]
+        for entry in tuple(waiting):
+            row, replicas = parts[entry.case]
+            missing = replicas - ledger.given(row)
+            if missing <= ledger.room(row):
+                waiting.remove(entry)
+                if missing > 0:
+                    ledger.take(row, missing)
     unmet = {entry.case for entry in waiting}
     return [entry for entry in entries if entry.case in unmet or entry.case not in served]
-
-
-def _give_if_it_fits(part: RowReplicas, ledger: Ledger) -> bool:
-    """Give a case its part, if it fits."""
-    missing = part.replicas - ledger.given(part.row)
-    if missing > ledger.room(part.row):
-        return False
-    if missing > 0:
-        ledger.take(part.row, missing)
-    return True
-
-
-def _is_followed(plan: Assignment, case: int, decision: Decision, parts: Parts) -> bool:
-    """Whether a case has in a plan what was decided, which may be nothing."""
-    if case not in parts or decision.allocation is None:
-        return True
-    decided = (parts[case].row, decision.allocation.replicas)
-    return decided == (int(plan.rows[case]), int(plan.replicas[case]))

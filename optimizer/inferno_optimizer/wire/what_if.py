@@ -75,14 +75,10 @@ def apply_changes(system: System, changes: Iterable[FieldChange]) -> WhatIf:
     for change in changes:
         document = encode_system(system)["system"]
         if not _edit(document, change, _list_names(system)):
-            idle.append(_describe_idle(change))
+            equal = f"the value is already {change.value}"
+            idle.append(f"{change.text}: {equal if change.operator == '=' else 'changes nothing'}")
         system = _read_changed(document, system, change)
     return WhatIf(system, tuple(idle))
-
-
-def _describe_idle(change: FieldChange) -> str:
-    what = f"the value is already {change.value}" if change.operator == "=" else "changes nothing"
-    return f"{change.text}: {what}"
 
 
 def _add_new_accelerators(
