@@ -332,15 +332,12 @@ def apply_allocation(contents: StoredSystem) -> StateChange:
 
     A server that has no desired allocation keeps what it runs on.
     """
-    servers = {name: _apply_desired(server) for name, server in contents.servers.items()}
+    servers = {**contents.servers}
+    for name, server in contents.servers.items():
+        if desired := server["desiredAlloc"]:
+            load = server["currentAlloc"]["load"]
+            servers[name] = {**server, "currentAlloc": {**desired, "load": load}}
     return replace(contents, servers=servers), "Done"
-
-
-def _apply_desired(server: Document) -> Document:
-    if server["desiredAlloc"] is None:
-        return server
-    load = server["currentAlloc"]["load"]
-    return {**server, "currentAlloc": {**server["desiredAlloc"], "load": load}}
 
 
 def _show_server(server: Document) -> Document:
@@ -348,38 +345,33 @@ def _show_server(server: Document) -> Document:
 
 
 def _put_servers(contents: StoredSystem, added: Iterable[Document] | None) -> StoredSystem:
-    servers = {name: _keep_server(server) for name, server in _index_by_name(added).items()}
-    return replace(contents, servers={**contents.servers, **servers})
-
-
-def _keep_server(server: Document) -> Document:
-    """The original's controller sends a desired allocation always: mostly one of zeros."""
-    if server["desiredAlloc"] == ALLOCATION.empty:
-        return {**server, "desiredAlloc": None}
-    return server
+    servers = {**contents.servers}
+    for name, server in _index_by_name(added).items():
+        # The original's controller sends a desired allocation always: mostly one of zeros.
+        is_zero = server["desiredAlloc"] == ALLOCATION.empty
+        servers[name] = {**server, "desiredAlloc": None} if is_zero else server
+    return replace(contents, servers=servers)
 
 
 def store_answer(
     contents: StoredSystem, asked: StoredSystem, answer: Mapping[str, Any]
 ) -> StoredSystem:
-    """Put what was decided into the servers, save those that changed since it was asked."""
-    servers = {
-        name: {**server, "desiredAlloc": _find_desired(server, answer)}
-        if server is asked.servers.get(name)
-        else server
-        for name, server in contents.servers.items()
-    }
+    """Put what was decided into the servers, save those that changed since it was asked.
+
+    Where the decision is for nothing, a server is to run on nothing; where none was possible, it
+    has no desired allocation.
+    """
+    servers = {**contents.servers}
+    for name, server in contents.servers.items():
+        if server is not asked.servers.get(name):
+            continue
+        desired: Document | None = None
+        if name in answer["allocations"]:
+            desired = ALLOCATION.keep(answer["allocations"][name])
+        elif Reason(answer["unserved"][name]["reason"]).decided:
+            desired = {**ALLOCATION.empty, "load": server["currentAlloc"]["load"]}
+        servers[name] = {**server, "desiredAlloc": desired}
     return replace(contents, servers=servers)
-
-
-def _find_desired(server: Document, answer: Mapping[str, Any]) -> Document | None:
-    """What a server is to run on; nothing where that is the decision, None where there is none."""
-    name = server["name"]
-    if name in answer["allocations"]:
-        return ALLOCATION.keep(answer["allocations"][name])
-    if not Reason(answer["unserved"][name]["reason"]).decided:
-        return None
-    return {**ALLOCATION.empty, "load": server["currentAlloc"]["load"]}
 
 
 def _get_known(documents: Mapping[str, T], name: str, what: str) -> T:
