@@ -64,7 +64,7 @@ def send_at_once(listening: socket.socket) -> None:
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-def configure(
+def configure_http(
     app: ASGIApp, limits: ServerLimits, tls: ssl.SSLContext | None, *, lifespan: bool
 ) -> uvicorn.Config:
     """Configure the HTTP library to serve an application with the limits of a server."""
@@ -315,7 +315,7 @@ async def serve_in_loop(
         Sizes, times and counts.
     """
     send_at_once(listening)
-    config = configure(app, limits, None, lifespan=False)
+    config = configure_http(app, limits, None, lifespan=False)
     config.load()
     state = ServerState()
 

@@ -21,7 +21,7 @@ from inferno_optimizer.api.connection import (
     EndingRequests,
     OriginForm,
     QuietServer,
-    configure,
+    configure_http,
     send_at_once,
 )
 from inferno_optimizer.api.messages import ServerLimits, reply_message
@@ -187,7 +187,7 @@ LARGEST_PORT = 65535
 STOPPING = "the server is stopping; send it again"
 
 
-def serve(
+def run_server(
     host: str,
     port: int,
     limits: ServerLimits,
@@ -234,7 +234,7 @@ def serve(
         mode = "stateful" if stateful else "stateless"
         where = build_url(listening, secure=tls is not None)
         app = EndingRequests(app, reply_message(HTTPStatus.SERVICE_UNAVAILABLE, STOPPING))
-        config = configure(app, limits, tls, lifespan=True)
+        config = configure_http(app, limits, tls, lifespan=True)
         QuietServer(config, partial(say, f"listening on {where} ({mode})")).run([listening])
 
 

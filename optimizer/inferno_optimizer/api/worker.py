@@ -6,7 +6,6 @@ from http import HTTPStatus
 from inferno_optimizer.errors import InfernoError, InputError
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.wire.codec import (
-    build_system,
     check_system,
     encode_solution,
     ignored_keys,
@@ -14,6 +13,7 @@ from inferno_optimizer.wire.codec import (
     write_json,
 )
 from inferno_optimizer.wire.fields import Document
+from inferno_optimizer.wire.tables import SYSTEM
 
 IGNORED_SHOWN = 100
 """Most keys of a body that an answer names because they have no effect."""
@@ -33,7 +33,7 @@ def answer(question: bytes | Document, time_limit: float) -> tuple[HTTPStatus, b
         sent = parse_json(question) if isinstance(question, bytes) else None
         # Fields that no optimization needs must have the right type as well: clients read them.
         kept = check_system(sent, is_kept=True) if isinstance(question, bytes) else question
-        system = build_system(kept)
+        system = SYSTEM.build(kept)
         options = replace(system.options, time_limit=time_limit)
         solution = optimize(replace(system, options=options))
     except InputError as error:

@@ -1,6 +1,6 @@
 """Converts between JSON documents of the REST API and System or Solution.
 
-    JSON text --parse_json--> JSON --check_system--> document --build_system--> System
+    JSON text --parse_json--> JSON --check_system--> document --SYSTEM.build--> System
                                    --decode_solution---------------------------> Solution
     System --encode_system--> JSON,   Solution --encode_solution--> JSON --write_json--> JSON text
 
@@ -128,14 +128,9 @@ def check_system(document: object, *, is_kept: bool = False) -> Document:
     return system
 
 
-def build_system(document: Document) -> System:
-    """Build the system of a document that was checked."""
-    return SYSTEM.build(document)
-
-
 def decode_system(document: object) -> System:
     """Read the body of optimizeOne; see `check_system`."""
-    return build_system(check_system(document))
+    return SYSTEM.build(check_system(document))
 
 
 def ignored_keys(document: object) -> tuple[Sequence[str], Sequence[str]]:

@@ -144,7 +144,7 @@ class Scalar(Generic[T]):
     ignored: Callable[[object], Iterator[MisfitError]] = lambda _: iter(())
 
 
-def check_text(value: object, _: bool = False) -> str:
+def _check_text(value: object, _: bool = False) -> str:
     """Return a string that UTF-8 can encode, or raise a MisfitError."""
     if not isinstance(value, str):
         raise expected("a string", value)
@@ -156,7 +156,7 @@ def check_text(value: object, _: bool = False) -> str:
 def _check_texts(value: object, _: bool) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise expected("a list", value)
-    return tuple(map(check_text, value))
+    return tuple(map(_check_text, value))
 
 
 def _check_flag(value: object, _: bool) -> bool:
@@ -195,7 +195,7 @@ def _within(kind: str, largest: float) -> Schema:
     return MappingProxyType({"type": kind, "minimum": -largest, "maximum": largest})
 
 
-TEXT = Scalar("", check_text, str, MappingProxyType({"type": "string"}), empty="")
+TEXT = Scalar("", _check_text, str, MappingProxyType({"type": "string"}), empty="")
 TEXTS: Scalar[tuple[str, ...]] = Scalar(
     (), _check_texts, list, MappingProxyType({"type": "array", "items": dict(TEXT.schema)})
 )
@@ -223,7 +223,7 @@ def choice(zero: E, known: Iterable[E], what: str) -> Scalar[E]:
     members = {str(member): member for member in known}
 
     def check(value: object, _: bool) -> str:
-        if (text := check_text(value)) in members:
+        if (text := _check_text(value)) in members:
             return text
         raise MisfitError(f"{value!r} is not {what} that is known")
 

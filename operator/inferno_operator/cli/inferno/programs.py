@@ -165,8 +165,8 @@ def serve(  # noqa: PLR0913 - an argument for each option
     /openapi.json; /healthz, /readyz and /metrics are there too.
     """
     from inferno_optimizer.api.messages import ServerLimits
-    from inferno_optimizer.api.server import Files, read_port, serve
+    from inferno_optimizer.api.server import Files, read_port, run_server
 
     files = Files(tls_cert, tls_key, tls_ca, token_file)
     limits = ServerLimits.for_solver(time_limit)
-    serve(host, read_port(port), limits, files, typer.echo, stateful=stateful)
+    run_server(host, read_port(port), limits, files, typer.echo, stateful=stateful)

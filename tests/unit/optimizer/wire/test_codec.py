@@ -42,7 +42,6 @@ from inferno_optimizer.system import (
     TokenBudgetParameters,
 )
 from inferno_optimizer.wire.codec import (
-    build_system,
     check_system,
     decode_system,
     encode_explanation,
@@ -271,7 +270,7 @@ def test_the_system_that_a_server_keeps_is_the_one_that_was_sent() -> None:
     kept = SYSTEM.fill(check_system(SMALL, is_kept=True))
 
     assert kept["acceleratorData"]["accelerators"][0]["power"].keys() >= {"idle", "full"}
-    assert build_system(kept) == system
+    assert SYSTEM.build(kept) == system
 
 
 def test_what_a_client_reads_back_must_have_the_right_type_in_a_server_alone() -> None:
