@@ -14,7 +14,7 @@ from inferno_operator.cli.drawing.curve import SEARCH, draw
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import Certificate
 from inferno_optimizer.wire.codec import decode_system
-from inferno_optimizer.wire.results import CERTIFICATE
+from inferno_optimizer.wire.tables import CERTIFICATE
 from tests.controlplane.processes import ROOT
 from tests.generate import fleet
 

@@ -9,11 +9,9 @@ import pytest
 
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import Reason, Solution
-from inferno_optimizer.wire.best_effort import tell_best_effort
 from inferno_optimizer.wire.codec import decode_solution, decode_system
-from inferno_optimizer.wire.plausibility import find_doubts
-from inferno_optimizer.wire.screening import screen
-from inferno_optimizer.wire.sizes import Sizes
+from inferno_optimizer.wire.plausibility import Sizes, find_doubts, mark_best_effort
+from inferno_optimizer.wire.questions import screen
 from tests.conformance.later import SHARED
 
 pytestmark = [
@@ -60,7 +58,7 @@ def test_a_recorded_answer_is_taken(name: str) -> None:
     screening = screen(decode_system(request))
     sizes = Sizes.of(screening.system, is_ours=False)
 
-    solution = tell_best_effort(decode_solution(answer, screening.system), sizes)
+    solution = mark_best_effort(decode_solution(answer, screening.system), sizes)
 
     assert list(find_doubts(solution, sizes)) == []
     needed = {s for s, given in answer["allocations"].items() if given["numReplicas"]}
@@ -80,7 +78,7 @@ def test_best_effort_is_told_as_our_greedy_solver_tells_it(name: str) -> None:
     system = screen(decode_system(request)).system
     sizes = Sizes.of(system, is_ours=False)
 
-    solution = tell_best_effort(decode_solution(answer, system), sizes)
+    solution = mark_best_effort(decode_solution(answer, system), sizes)
 
     assert best_effort(solution) == best_effort(optimize(system))
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from inferno_operator.adapters.http.metrics import METRICS
-from inferno_optimizer.api.limits import ServerLimits
-from inferno_optimizer.api.metrics import OptimizerMetrics
-from inferno_optimizer.api.pool import WorkerPool
+from inferno_optimizer.api.app import OptimizerMetrics, WorkerPool
+from inferno_optimizer.api.messages import ServerLimits
 from tests.reference.markdown import code, table
 
 HEADINGS = ("metric", "type", "labels", "meaning")

@@ -1,24 +1,28 @@
-"""Connections of clients: limits, and where the HTTP library does not do as the original server."""
+"""HTTP connections: their limits, how they end, and where the original differs from the library."""
 
 import asyncio
 import logging
 import re
+import signal
 import socket
 import ssl
 import sys
 from asyncio import Transport
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import ClassVar
 from urllib.parse import unquote
 
 import h11
 import uvicorn
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
-from inferno_optimizer.api.limits import ServerLimits
-from inferno_optimizer.api.messages import JSON
-from inferno_optimizer.wire.documents import write_json
+from inferno_optimizer.api.messages import JSON, ServerLimits
+from inferno_optimizer.wire.codec import write_json
 
 KEEP_ALIVE = 30
 """Seconds until an idle connection is closed."""
@@ -60,13 +64,13 @@ def send_at_once(listening: socket.socket) -> None:
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-def configuration(
+def configure_http(
     app: ASGIApp, limits: ServerLimits, tls: ssl.SSLContext | None, *, lifespan: bool
 ) -> uvicorn.Config:
-    """How the HTTP library serves an application, with the limits of a server."""
+    """Configure the HTTP library to serve an application with the limits of a server."""
     return uvicorn.Config(
         app,
-        http=connection_class(limits),
+        http=limit_connections(limits),
         ws="none",
         lifespan="on" if lifespan else "off",
         ssl_context_factory=None if tls is None else lambda _, __: tls,
@@ -77,11 +81,12 @@ def configuration(
         proxy_headers=False,
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=limits.stop_seconds,  # type: ignore[arg-type]  # parts of seconds, too
     )
 
 
-def connection_class(server_limits: ServerLimits) -> type["Connection"]:
-    """Connections with the limits of a server; the HTTP library makes them."""
+def limit_connections(server_limits: ServerLimits) -> type["Connection"]:
+    """Return the class of the connections of a server with these limits."""
 
     class Limited(Connection):
         limits = server_limits
@@ -115,7 +120,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as the base
         """Begin to wait for headers."""
         super().connection_made(transport)
-        self._wait(self.limits.head_seconds)
+        self._limit_waiting(self.limits.head_seconds)
         self.waiting[self] = None
         if len(self.connections) > self.limits.connections:
             next(iter(self.waiting)).make_room()
@@ -125,8 +130,8 @@ class Connection(H11Protocol):
         self._last_data = self.loop.time()
         super().data_received(data)
         if self.conn.their_state is h11.IDLE:
-            self._wait(self.limits.head_seconds)
-        elif not self._answered_early():
+            self._limit_waiting(self.limits.head_seconds)
+        elif not self._is_answered_early():
             self._stop_waiting()
         if self.conn.their_state is not h11.IDLE and self.conn.their_state is not h11.SEND_BODY:
             self.waiting.pop(self, None)  # the request is there
@@ -135,9 +140,9 @@ class Connection(H11Protocol):
         """Wait for the rest of the request, if any; without a next one close the connection."""
         super().on_response_complete()
         self.waiting[self] = None
-        if self._answered_early():
-            self._wait(self.limits.body_seconds)
-        if self._next_probe is not None and not self._answering():
+        if self._is_answered_early():
+            self._limit_waiting(self.limits.body_seconds)
+        if self._next_probe is not None and not self._is_answering():
             self.transport.close()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # the base returns nothing
@@ -150,7 +155,7 @@ class Connection(H11Protocol):
         if begun or self.conn.their_state is h11.SEND_BODY:
             self.conn.receive_data(b"")
             self.handle_events()  # which refuses the request, as it will never be complete
-        if not self._answering() or self.transport.is_closing() or self.scheme == "https":
+        if not self._is_answering() or self.transport.is_closing() or self.scheme == "https":
             return False
         if self._next_probe is None:
             probe = self.loop.call_at(self._last_data + PROBE_AFTER, self._probe, PROBE_AGAIN)
@@ -180,14 +185,14 @@ class Connection(H11Protocol):
         self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "there are too many connections")
         self.transport.abort()
 
-    def _answering(self) -> bool:
+    def _is_answering(self) -> bool:
         return self.conn.our_state in (h11.SEND_RESPONSE, h11.SEND_BODY)
 
-    def _answered_early(self) -> bool:
+    def _is_answered_early(self) -> bool:
         """Whether the answer is complete and the body of the request is not."""
-        return self.conn.their_state is h11.SEND_BODY and not self._answering()
+        return self.conn.their_state is h11.SEND_BODY and not self._is_answering()
 
-    def _wait(self, seconds: float) -> None:
+    def _limit_waiting(self, seconds: float) -> None:
         if self._deadline is None:
             self._deadline = self.loop.call_later(seconds, self._give_up)
 
@@ -216,3 +221,112 @@ class Connection(H11Protocol):
         if self.conn.our_state is h11.SEND_RESPONSE and self.conn.their_http_version == b"1.1":
             self.transport.write(CONTINUE)
         self._next_probe = self.loop.call_later(pause, self._probe, 2 * pause)
+
+
+class EndingRequests:
+    """Answers requests that end unanswered because the server stops, and ends streams.
+
+    Parameters
+    ----------
+    app
+        Serves the requests; the HTTP library cancels those that take too long to stop.
+    refusal
+        Answers those that are cancelled before they are answered.
+    """
+
+    def __init__(self, app: ASGIApp, refusal: ASGIApp) -> None:
+        self._app, self._refusal = app, refusal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, or refuse it because the server is stopping."""
+        has_begun = is_stream = False
+
+        async def watch(message: Message) -> None:
+            nonlocal has_begun, is_stream
+            if message["type"] == "http.response.start":
+                has_begun = True
+                names = {name.lower() for name, _ in message["headers"]}
+                is_stream = b"content-length" not in names
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watch)
+        except asyncio.CancelledError:
+            if scope["type"] != "http":
+                raise
+            if not has_begun:
+                await self._refusal(scope, receive, send)
+            elif is_stream:
+                await send({"type": "http.response.body", "body": b""})
+
+
+class QuietServer(uvicorn.Server):
+    """A server that tells when it listens, and ends without a word and with status 0.
+
+    The base logs an error for requests that it cancels, which get an answer of ours; and it raises
+    the signal again, so that the process is killed.
+
+    Parameters
+    ----------
+    config
+        Serves `EndingRequests`; its `timeout_graceful_shutdown` is how long they may take to end.
+    tell_ready
+        Called when it listens.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, tell_ready: Callable[[], None] = lambda: None
+    ) -> None:
+        super().__init__(config)
+        self._tell_ready = tell_ready
+        logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and tell that it listens."""
+        await super().startup(sockets)
+        self._tell_ready()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop on signals, which the base raises again when all is done."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, setattr, self, "should_exit", True)
+        yield
+
+
+def _is_no_cancellation(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith("Cancel %s running task")
+
+
+@asynccontextmanager
+async def serve_in_loop(
+    app: ASGIApp, listening: socket.socket, limits: ServerLimits
+) -> AsyncIterator[None]:
+    """Serve until the context is left.
+
+    Parameters
+    ----------
+    app
+        The application; it gets no lifespan events.
+    listening
+        Where to accept connections.
+    limits
+        Sizes, times and counts.
+    """
+    send_at_once(listening)
+    config = configure_http(app, limits, None, lifespan=False)
+    config.load()
+    state = ServerState()
+
+    connection = partial(limit_connections(limits), config, state, {})
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(connection, sock=listening, backlog=config.backlog)
+    try:
+        yield
+    finally:
+        server.close()
+        for open_one in [*state.connections]:
+            open_one.shutdown()
+        if state.tasks:
+            await asyncio.wait(state.tasks, timeout=limits.stop_seconds)

@@ -1,6 +1,8 @@
-"""Answers of the server: documents, messages for a person, and paths that do not exist."""
+"""The limits of a server, and the form of its answers: documents, messages, unknown paths."""
 
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from http import HTTPStatus
 
@@ -8,7 +10,54 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Match
 
-from inferno_optimizer.wire.documents import write_json
+from inferno_optimizer.wire.codec import write_json
+
+MEBIBYTE = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """Limits of a server; times in seconds.
+
+    Attributes
+    ----------
+    head_seconds
+        Until the headers of a request have arrived.
+    body_bytes, body_seconds
+        Size of a request's body, and until it has arrived.
+    time_limit
+        When the exact solver stops and gives the best plan found.
+    solve_seconds
+        For a whole optimization, with the start of its process; it is broken off then.
+    queue_seconds
+        Until an optimization begins.
+    workers
+        Optimizations at once.
+    waiting
+        Optimizations that may wait for others to end.
+    stop_seconds
+        For requests that run when the server is told to stop; then they get 503.
+    connections
+        Open connections; a new one closes that which waits longest for its client.
+    """
+
+    head_seconds: float = 10.0
+    body_bytes: int = 64 * MEBIBYTE
+    body_seconds: float = 30.0
+    time_limit: float = 30.0
+    solve_seconds: float = 60.0
+    queue_seconds: float = 30.0
+    workers: int = 2
+    waiting: int = 100
+    stop_seconds: float = 5.0
+    connections: int = 400
+
+    @classmethod
+    def for_solver(cls, time_limit: float) -> "ServerLimits":
+        """Limits that leave an exact solver its time, on this machine's cores."""
+        workers = max(2, len(os.sched_getaffinity(0)))
+        return cls(time_limit=time_limit, solve_seconds=2 * time_limit + 10, workers=workers)
+
 
 JSON = "application/json; charset=utf-8"
 
@@ -33,39 +82,39 @@ class Refusal(Exception):  # noqa: N818 - it is an answer, not a fault
         return cls(status, {"message": message})
 
 
-def json_reply(document: object, status: int = HTTPStatus.OK) -> Response:
+def reply_json(document: object, status: int = HTTPStatus.OK) -> Response:
     """Answer with a document."""
-    return encoded_reply(write_json(document), status)
+    return reply_encoded(write_json(document), status)
 
 
-def encoded_reply(text: bytes, status: int = HTTPStatus.OK) -> Response:
+def reply_encoded(text: bytes, status: int = HTTPStatus.OK) -> Response:
     """Answer with JSON that is written already."""
     return Response(text, status, media_type=JSON)
 
 
-def message_reply(status: int, message: str) -> Response:
+def reply_message(status: int, message: str) -> Response:
     """Answer with a message for a person."""
-    return json_reply({"message": message}, status)
+    return reply_json({"message": message}, status)
 
 
 async def answer_refusal(_: Request, refusal: Exception) -> Response:
     """Answer a request that was refused."""
     if not isinstance(refusal, Refusal):
         raise refusal
-    reply = json_reply(refusal.body, refusal.status)
+    reply = reply_json(refusal.body, refusal.status)
     reply.headers.update(HEADERS.get(HTTPStatus(refusal.status), {}))
     return reply
 
 
 async def answer_input_error(_: Request, error: Exception) -> Response:
     """Answer a request whose body cannot be read."""
-    return message_reply(HTTPStatus.BAD_REQUEST, str(error))
+    return reply_message(HTTPStatus.BAD_REQUEST, str(error))
 
 
 async def answer_defect(_: Request, __: Exception) -> Response:
     """Answer a request that met a defect of the server; the log has the traceback."""
     message = "this should not have happened; the server's log tells more"
-    return message_reply(HTTPStatus.INTERNAL_SERVER_ERROR, message)
+    return reply_message(HTTPStatus.INTERNAL_SERVER_ERROR, message)
 
 
 def answer_unrouted(routes: Sequence[BaseRoute], request: Request) -> Response:

@@ -7,10 +7,10 @@ from importlib.metadata import version
 from typing import Any
 
 from inferno_optimizer.api.messages import JSON
-from inferno_optimizer.api.routes import EDITS, LOOKS, Edit, Look
+from inferno_optimizer.api.state import EDITS, LOOKS, Edit, Look
 from inferno_optimizer.solution import Reason, SolverStatus
-from inferno_optimizer.wire.documents import BODY, OPTIONS, Document
 from inferno_optimizer.wire.fields import Object, Schema, nullable
+from inferno_optimizer.wire.tables import BODY, OPTIONS
 
 JsonObject = dict[str, Any]
 
@@ -88,7 +88,7 @@ def describe(*, stateful: bool, guarded: bool) -> JsonObject:
             "version": version("inferno-operator"),
             "description": "Decides which accelerator, how many replicas and which batch size.",
         },
-        "paths": dict(_paths(stateful=stateful)),
+        "paths": dict(_describe_paths(stateful=stateful)),
         "components": {"schemas": {"Message": MESSAGE, "Solution": SOLUTION}},
     }
     if guarded:
@@ -96,92 +96,98 @@ def describe(*, stateful: bool, guarded: bool) -> JsonObject:
         document["security"] = [{"token": []}]
         for path, operations in document["paths"].items():
             for operation in operations.values():
-                _guard(path, operation)
+                _require_token(path, operation)
     return document
 
 
-def _guard(path: str, operation: JsonObject) -> None:
+def _require_token(path: str, operation: JsonObject) -> None:
     if path in ("/healthz", "/readyz"):
         operation["security"] = []
     else:
-        unknown = _response("The token is missing or wrong.", _json(_ref("Message")))
+        unknown = _describe_response(
+            "The token is missing or wrong.", _wrap_json(_refer_to("Message"))
+        )
         operation["responses"]["401"] = unknown
 
 
-def _paths(*, stateful: bool) -> Iterator[tuple[str, JsonObject]]:
-    yield "/optimizeOne", {"post": _solve("Optimize the system in the body.", BODY)}
+def _describe_paths(*, stateful: bool) -> Iterator[tuple[str, JsonObject]]:
+    yield "/optimizeOne", {"post": _describe_solve("Optimize the system in the body.", BODY)}
     for look in LOOKS:
-        yield look.path, {"get": _look(look)}
+        yield look.path, {"get": _describe_look(look)}
     if stateful:
-        yield "/optimize", {"post": _solve("Optimize the system that is kept.", OPTIONS)}
+        yield "/optimize", {"post": _describe_solve("Optimize the system that is kept.", OPTIONS)}
         for edit in EDITS:
-            yield edit.path, {"get" if edit.body is None else "post": _edit(edit)}
+            yield edit.path, {edit.method.lower(): _describe_edit(edit)}
     for path, summary, content in (
         ("/healthz", "Whether the process works.", TEXT_PAGE),
         ("/readyz", "Whether it can optimize.", TEXT_PAGE),
         ("/metrics", "Counts for Prometheus.", TEXT_PAGE),
-        ("/openapi.json", "This description.", _json({"type": "object"})),
+        ("/openapi.json", "This description.", _wrap_json({"type": "object"})),
     ):
-        yield path, {"get": _operation(summary, content)}
+        yield path, {"get": _describe_operation(summary, content)}
 
 
-def _solve(summary: str, body: Object[Document]) -> JsonObject:
-    return _operation(summary, _json(_ref("Solution")), {**OF_BODIES, **OF_SOLVES}, body=body)
+def _describe_solve(summary: str, body: Object[Any]) -> JsonObject:
+    return _describe_operation(
+        summary, _wrap_json(_refer_to("Solution")), {**OF_BODIES, **OF_SOLVES}, body=body
+    )
 
 
-def _look(look: Look) -> JsonObject:
+def _describe_look(look: Look) -> JsonObject:
     refused = NOT_FOUND if "{" in look.path else {}
-    return _operation(_summary(look.show), _json(look.reply), refused, look.path)
+    return _describe_operation(_read_summary(look.show), _wrap_json(look.reply), refused, look.path)
 
 
-def _edit(edit: Edit) -> JsonObject:
+def _describe_edit(edit: Edit) -> JsonObject:
     refused = {**(OF_BODIES if edit.body else {}), **NOT_FOUND}
     if "{priority}" in edit.path:
         refused |= BAD_PRIORITY
-    return _operation(_summary(edit.change), _json(edit.reply), refused, edit.path, body=edit.body)
+    return _describe_operation(
+        _read_summary(edit.change), _wrap_json(edit.reply), refused, edit.path, body=edit.body
+    )
 
 
-def _summary(function: object) -> str:
+def _read_summary(function: object) -> str:
     return (function.__doc__ or "").partition("\n")[0]
 
 
-def _operation(
+def _describe_operation(
     summary: str,
     content: JsonObject,
     refused: Mapping[HTTPStatus, str] | None = None,
     path: str = "",
-    body: Object[Document] | None = None,
+    body: Object[Any] | None = None,
 ) -> JsonObject:
-    messages = _json({"anyOf": [_ref("Message"), {"type": "string"}]})
+    messages = _wrap_json({"anyOf": [_refer_to("Message"), {"type": "string"}]})
     operation: JsonObject = {
         "summary": summary,
         "responses": {
-            "200": _response("Done.", content),
+            "200": _describe_response("Done.", content),
             **{
-                str(int(status)): _response(why, messages)
+                str(int(status)): _describe_response(why, messages)
                 for status, why in (refused or {}).items()
             },
         },
     }
     if path:
-        operation["parameters"] = [_parameter(name) for name in PARAMETER.findall(path)]
+        operation["parameters"] = [_describe_parameter(name) for name in PARAMETER.findall(path)]
     if body is not None:
-        operation["requestBody"] = {"required": True, "content": _json(nullable(body.schema))}
+        operation["requestBody"] = {"required": True, "content": _wrap_json(nullable(body.schema))}
     return operation
 
 
-def _parameter(name: str) -> JsonObject:
+def _describe_parameter(name: str) -> JsonObject:
     schema = {"type": "string", "minLength": 1, "pattern": "^[^/]+$"}
     return {"name": name, "in": "path", "required": True, "schema": schema}
 
 
-def _response(description: str, content: JsonObject) -> JsonObject:
+def _describe_response(description: str, content: JsonObject) -> JsonObject:
     return {"description": description, "content": content}
 
 
-def _json(schema: Schema) -> JsonObject:
+def _wrap_json(schema: Schema) -> JsonObject:
     return {JSON.partition(";")[0]: {"schema": schema}}
 
 
-def _ref(name: str) -> Schema:
+def _refer_to(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}

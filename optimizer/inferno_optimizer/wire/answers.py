@@ -35,7 +35,7 @@ from inferno_optimizer.system import (
     Server,
     System,
 )
-from inferno_optimizer.wire.sizes import data_of
+from inferno_optimizer.wire.plausibility import describe_data
 
 ROUNDED = 1e-4
 """Relative difference of loads and costs that may result from rounding to 32 bits."""
@@ -56,7 +56,7 @@ class Answer:
     marginal: Mapping[str, MarginalValue] = field(default_factory=lambda: MappingProxyType({}))
 
 
-def solution_of(answer: Answer, system: System) -> Solution:
+def build_solution(answer: Answer, system: System) -> Solution:
     """The solution for a system from an answer.
 
     Where an optimizer gives no reasons, a server that is missing from the answer gets the reason
@@ -71,18 +71,29 @@ def solution_of(answer: Answer, system: System) -> Solution:
     """
     catalogue = Catalogue(system)
     decided = {d.server: d for d in (*answer.refused, *answer.given)}
-    _refuse(_contradictions(answer, catalogue, decided))
+    _refuse(_find_contradictions(answer, catalogue, decided))
     silent = [server for server in system.servers if server.name not in decided]
-    decided |= {decision.server: decision for decision in _unexplained(catalogue, silent)}
-    reworded_decisions = (
-        _in_our_words(decided[server.name], server, catalogue) for server in system.servers
-    )
-    decisions = warned(catalogue, reworded_decisions)
-    capacity = capacity_of(catalogue, decisions, answer.marginal)
-    if not system.options.unlimited:
-        _refuse(_excess(capacity))
-    _refuse(_wrong_costs(answer.given, catalogue))
-    unproven = Certificate("unknown", SolverStatus.FEASIBLE, _cost(decisions), None, 0.0)
+    decided |= {
+        decision.server: decision for decision in _decide_missing_servers(catalogue, silent)
+    }
+    for server in system.servers:
+        decision = decided[server.name]
+        if allocation := decision.allocation:
+            placed = catalogue.placement(server.model, allocation) if allocation.replicas else IDLE
+            decided[server.name] = replace(
+                decision,
+                message=decision.message or placed,
+                allocation=replace(allocation, load=server.load),
+            )
+    decisions = warned(catalogue, (decided[server.name] for server in system.servers))
+    capacity = count_capacity(catalogue, decisions, answer.marginal)
+    for use in () if system.options.unlimited else capacity:
+        if use.used > use.usable:
+            cards = f"{use.used} cards of type {use.type!r}"
+            raise InputError(f"it uses {cards}, where there are {use.usable}")
+    _refuse(_find_wrong_costs(answer.given, catalogue))
+    cost = sum(d.allocation.cost for d in decisions if d.allocation is not None)
+    unproven = Certificate("unknown", SolverStatus.FEASIBLE, cost, None, 0.0)
     certificate = answer.certificate or unproven
     return Solution(decisions, certificate, capacity, held_cost(system, decisions))
 
@@ -92,7 +103,7 @@ def _refuse(contradictions: Iterator[str]) -> None:
         raise InputError(contradiction)
 
 
-def _contradictions(
+def _find_contradictions(
     answer: Answer, catalogue: Catalogue, decided: Mapping[str, Decision]
 ) -> Iterator[str]:
     servers = {server.name: server for server in catalogue.system.servers}
@@ -105,8 +116,9 @@ def _contradictions(
     for decision in answer.given:
         allocation = decision.allocation or Allocation()
         server = servers[decision.server]
-        stays = _runs_on(server) if _is_held(decision, catalogue.system) else set()
-        for problem in _misfits(server, allocation, stays, catalogue):
+        is_held = _is_held(decision, catalogue.system)
+        stays = {part.accelerator for part in server.current.parts} if is_held else set()
+        for problem in _find_misfits(server, allocation, stays, catalogue):
             yield f"allocation of server {server.name!r}: {problem}"
     if answer.certificate is not None:
         for name in sorted(servers.keys() - decided.keys()):
@@ -119,24 +131,20 @@ def _is_held(decision: Decision, system: System) -> bool:
     return holds and decision.reason is Reason.BEST_EFFORT
 
 
-def _runs_on(server: Server) -> set[str]:
-    return {part.accelerator for part in server.current.parts}
-
-
-def _misfits(
+def _find_misfits(
     server: Server, allocation: Allocation, stays: Container[str], catalogue: Catalogue
 ) -> Iterator[str]:
     role_names = [part.role for part in allocation.roles]
     if role_names and role_names != [*PAIR]:
         yield "roles: expected one for prefill and one for decode"
     for part in allocation.parts:
-        yield from _negative(part)
+        yield from _find_negative_numbers(part)
         if part.replicas and part.accelerator not in stays:
-            yield from _unusable(server, part, catalogue)
-    yield from _wrong_load(server, allocation.load, catalogue)
+            yield from _find_unusable_accelerator(server, part, catalogue)
+    yield from _find_wrong_load(server, allocation.load, catalogue)
 
 
-def _negative(part: Allocation) -> Iterator[str]:
+def _find_negative_numbers(part: Allocation) -> Iterator[str]:
     numbers = {
         "numReplicas": part.replicas,
         "maxBatch": part.max_batch_size,
@@ -150,7 +158,9 @@ def _negative(part: Allocation) -> Iterator[str]:
             yield f"{name}: {number:g} is negative"
 
 
-def _unusable(server: Server, part: Allocation, catalogue: Catalogue) -> Iterator[str]:
+def _find_unusable_accelerator(
+    server: Server, part: Allocation, catalogue: Catalogue
+) -> Iterator[str]:
     """Why a server cannot run on the accelerator of a part, if it cannot."""
     accelerator, role = part.accelerator, part.role
     profile = catalogue.profile(server.model, accelerator, role)
@@ -165,7 +175,7 @@ def _unusable(server: Server, part: Allocation, catalogue: Catalogue) -> Iterato
         yield f"accelerator: {accelerator!r}: {NOWHERE_TO_RUN}"
 
 
-def _wrong_load(server: Server, answered: Load, catalogue: Catalogue) -> Iterator[str]:
+def _find_wrong_load(server: Server, answered: Load, catalogue: Catalogue) -> Iterator[str]:
     """What the load of an allocation has other than that of its server, if anything."""
     asked = server.load
     if not _is_same(answered.arrival_rate, asked.arrival_rate):
@@ -191,37 +201,24 @@ def _wrong_load(server: Server, answered: Load, catalogue: Catalogue) -> Iterato
     if not (asked.idle or any(count for count, _ in counts.values())):
         yield (
             "load: it is for requests without tokens, as if the server were idle; does the"
-            f" optimizer read {data_of(server, catalogue)}?"
+            f" optimizer read {describe_data(server, catalogue)}?"
         )
 
 
-def _in_our_words(decision: Decision, server: Server, catalogue: Catalogue) -> Decision:
-    """The decision with the load of the server, and with a message if it has none."""
-    allocation = decision.allocation
-    if allocation is None:
-        return decision
-    placement = catalogue.placement(server.model, allocation) if allocation.replicas else IDLE
-    message = decision.message or placement
-    return replace(decision, message=message, allocation=replace(allocation, load=server.load))
-
-
-def _unexplained(catalogue: Catalogue, servers: Iterable[Server]) -> Iterator[Decision]:
+def _decide_missing_servers(catalogue: Catalogue, servers: Iterable[Server]) -> Iterator[Decision]:
     """Decisions for servers that are missing from the answer."""
     candidates, undecided = size_servers(catalogue, servers, rates=False)
     for case in candidates.cases:
-        yield _without_words(case.server)
+        server = case.server
+        if server.load.idle and server.min_replicas == 0:
+            yield Decision(server.name, Reason.ALLOCATED, "", Allocation())
+        else:
+            message = "the optimizer found no allocation for it; add capacity or lower the load"
+            yield Decision(server.name, Reason.NO_CAPACITY, message)
     yield from undecided  # servers that cannot be sized or cannot attain their targets
 
 
-def _without_words(server: Server) -> Decision:
-    """The decision for a server that can be sized but is missing from the answer."""
-    if server.load.idle and server.min_replicas == 0:
-        return Decision(server.name, Reason.ALLOCATED, "", Allocation())
-    message = "the optimizer found no allocation for it; add capacity or lower the load"
-    return Decision(server.name, Reason.NO_CAPACITY, message)
-
-
-def capacity_of(
+def count_capacity(
     catalogue: Catalogue, decisions: Sequence[Decision], marginal: Mapping[str, MarginalValue]
 ) -> tuple[CapacityUse, ...]:
     """Capacity and use of every card type by decisions; `marginal` is the value of one more."""
@@ -233,21 +230,18 @@ def capacity_of(
     return capacity_use(catalogue, decisions, used, marginal)
 
 
-def _excess(capacity: Iterable[CapacityUse]) -> Iterator[str]:
-    for use in capacity:
-        if use.used > use.usable:
-            yield f"it uses {use.used} cards of type {use.type!r}, where there are {use.usable}"
-
-
-def _wrong_costs(decisions: Iterable[Decision], catalogue: Catalogue) -> Iterator[str]:
+def _find_wrong_costs(decisions: Iterable[Decision], catalogue: Catalogue) -> Iterator[str]:
     """Allocations whose cost is not the price of their replicas."""
     servers = {server.name: server for server in catalogue.system.servers}
     for decision in decisions:
         allocation, server = decision.allocation or Allocation(), servers[decision.server]
-        price = _price(allocation, server, catalogue)
+        price = sum(
+            part.replicas * catalogue.unit_cost(server.model, part.accelerator, part.role)
+            for part in allocation.parts
+        )
         prices = [price]
         if _is_held(decision, catalogue.system):
-            prices.append(_as_now(allocation, server))
+            prices.append(_compute_current_cost(allocation, server))
         if not any(_is_same(allocation.cost, expected) for expected in prices):
             yield (
                 f"allocation of server {decision.server!r}: cost: {allocation.cost:g}, where"
@@ -255,14 +249,7 @@ def _wrong_costs(decisions: Iterable[Decision], catalogue: Catalogue) -> Iterato
             )
 
 
-def _price(allocation: Allocation, server: Server, catalogue: Catalogue) -> float:
-    return sum(
-        part.replicas * catalogue.unit_cost(server.model, part.accelerator, part.role)
-        for part in allocation.parts
-    )
-
-
-def _as_now(allocation: Allocation, server: Server) -> float:
+def _compute_current_cost(allocation: Allocation, server: Server) -> float:
     """The cost of an allocation at what the replicas cost that run now; infinite for others."""
     now = {p.accelerator: p.cost / p.replicas for p in server.current.parts if p.replicas > 0}
     parts = (part for part in allocation.parts if part.replicas)
@@ -271,7 +258,3 @@ def _as_now(allocation: Allocation, server: Server) -> float:
 
 def _is_same(given: float, expected: float) -> bool:
     return math.isclose(given, expected, rel_tol=ROUNDED, abs_tol=ROUNDED)
-
-
-def _cost(decisions: Iterable[Decision]) -> float:
-    return sum(d.allocation.cost for d in decisions if d.allocation is not None)

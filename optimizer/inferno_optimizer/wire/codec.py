@@ -1,16 +1,21 @@
 """Converts between JSON documents of the REST API and System or Solution.
 
-`objects`, `profiles`, `allocations` and `results` define the keys of each object. Reading follows
-the published API: keys match regardless of case, unknown keys are ignored, absent and null values
-are zero, and of items with the same name the last one counts. Unlike in the original, errors name
-the object and the field.
+    JSON text --parse_json--> JSON --check_system--> document --SYSTEM.build--> System
+                                   --decode_solution---------------------------> Solution
+    System --encode_system--> JSON,   Solution --encode_solution--> JSON --write_json--> JSON text
+
+`tables` defines the keys of each object. Reading follows the published API: keys match regardless
+of case, unknown keys are ignored, absent and null values are zero, and of items with the same name
+the last one counts. Unlike in the original, errors name the object and the field.
 """
 
+import json
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import starmap
 from operator import attrgetter
-from typing import Any
+from typing import Any, NoReturn
 
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.comparison import Comparison, served
@@ -18,11 +23,18 @@ from inferno_optimizer.explain.options import Option
 from inferno_optimizer.explain.remedies import Remedy
 from inferno_optimizer.solution import Decision, MarginalValue, Reason, Solution
 from inferno_optimizer.system import Allocation, System
-from inferno_optimizer.wire.allocations import ANSWER
-from inferno_optimizer.wire.answers import Answer, solution_of
-from inferno_optimizer.wire.fields import NUMBER, TEXTS, FieldKind, MisfitError, value_of
-from inferno_optimizer.wire.objects import BODY, SECTIONS, SYSTEM
-from inferno_optimizer.wire.results import (
+from inferno_optimizer.wire.answers import Answer, build_solution
+from inferno_optimizer.wire.fields import (
+    TEXTS,
+    Document,
+    MisfitError,
+    Object,
+    check_number,
+    value_of,
+)
+from inferno_optimizer.wire.tables import (
+    ANSWER,
+    BODY,
     CERTIFICATE,
     CURVE_POINT,
     GAIN,
@@ -30,7 +42,57 @@ from inferno_optimizer.wire.results import (
     OPTION,
     REASON_GIVEN,
     REFUSAL,
+    SECTIONS,
+    SYSTEM,
 )
+
+LONGEST_INTEGER = 400
+"""Digits that are read; a number of so many is beyond the range of every field."""
+
+
+def parse_json(text: bytes) -> object:
+    """Parse a body; the whole of it, unlike the original, which drops what comes after.
+
+    Raises
+    ------
+    InputError
+        It is no JSON; the text tells where.
+    """
+    if not text.strip():
+        raise InputError("the body is empty; send JSON")
+    if text.startswith(BOM_UTF8):
+        raise InputError("the body begins with a byte order mark (byte 0); send JSON without it")
+    try:
+        return _parse(text.decode())
+    except UnicodeDecodeError as error:
+        raise InputError(f"the body is not UTF-8: byte {error.start}") from error
+    except RecursionError as error:
+        raise InputError("the body is nested too deeply") from error
+    except json.JSONDecodeError as error:
+        raise InputError(f"the body is not valid JSON: {error}") from error
+
+
+def _parse(text: str) -> object:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # int() refuses thousands of digits, without saying where they are
+        return json.loads(text, parse_constant=_refuse_constant, parse_int=_read_digits)
+
+
+def _read_digits(digits: str) -> int:
+    """Read an integer; no field takes one of more digits than are kept of it."""
+    return int(digits[:LONGEST_INTEGER])
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise InputError(f"the body is not valid JSON: {name} is no number there")
+
+
+def write_json(document: object) -> bytes:
+    """Write JSON; in ASCII, as messages may show what UTF-8 cannot hold."""
+    return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
 
 
 def is_system(document: object) -> bool:
@@ -40,13 +102,16 @@ def is_system(document: object) -> bool:
     )
 
 
-def decode_system(document: object) -> System:
-    """Read the body of optimizeOne.
+def check_system(document: object, *, is_kept: bool = False) -> Document:
+    """Check the body of optimizeOne, and return the system in it.
 
     Parameters
     ----------
     document
         Parsed JSON: `{"system": {...}}`, or the inner object alone; sections may be absent.
+    is_kept
+        Whether to check and return also the keys that clients of a REST server read back, and
+        to refuse numbers that its clients could not.
 
     Raises
     ------
@@ -54,11 +119,18 @@ def decode_system(document: object) -> System:
         A value has the wrong type; the message names the object and the field.
     """
     if document is None:
-        return SYSTEM.zero
+        return {}
     try:
-        return _form(document).read(document)
+        checked = _choose_form(document).check(document, is_kept)
     except MisfitError as misfit:
         raise InputError(str(misfit)) from None
+    system: Document = checked.get("system", checked)
+    return system
+
+
+def decode_system(document: object) -> System:
+    """Read the body of optimizeOne; see `check_system`."""
+    return SYSTEM.build(check_system(document))
 
 
 def ignored_keys(document: object) -> tuple[Sequence[str], Sequence[str]]:
@@ -67,12 +139,12 @@ def ignored_keys(document: object) -> tuple[Sequence[str], Sequence[str]]:
     First the unknown keys, with similar known ones; then those without a value, which counts as
     zero.
     """
-    ignored = list(_form(document).ignored(document))
+    ignored = list(_choose_form(document).ignored(document))
     unknown, null = ([str(m) for m in ignored if m.is_null is null] for null in (False, True))
     return unknown, null
 
 
-def _form(document: object) -> FieldKind[System]:
+def _choose_form(document: object) -> Object[System]:
     return SYSTEM if value_of(document, "system") is None else BODY
 
 
@@ -86,14 +158,14 @@ def encode_solution(solution: Solution) -> dict[str, Any]:
     given = [d for d in solution.decisions if d.allocation is not None]
     return {
         "allocations": {
-            decision.server: _given(decision, decision.allocation or Allocation())
+            decision.server: _encode_given(decision, decision.allocation or Allocation())
             for decision in sorted(given, key=attrgetter("server"))
         },
         "unserved": {
             decision.server: {"reason": str(decision.reason), "message": decision.message}
             for decision in sorted(solution.unserved, key=attrgetter("server"))
         },
-        "certificate": _certificate(solution),
+        "certificate": _encode_certificate(solution),
     }
 
 
@@ -113,7 +185,7 @@ def decode_solution(document: object, system: System) -> Solution:
     InputError
         The document is not an answer, or does not fit the system; the message says why.
     """
-    return solution_of(_read_answer(document), system)
+    return build_solution(_read_answer(document), system)
 
 
 def check_answer(document: object) -> None:
@@ -127,37 +199,33 @@ def has_certificate(document: object) -> bool:
 
 
 def _read_answer(document: object) -> Answer:
+    if value_of(document, "allocations") is None:
+        raise InputError("expected an object with allocations")
     try:
-        return _answer(document)
+        certificate = value_of(document, "certificate")
+        return Answer(
+            given=tuple(starmap(_read_given, _list_items(document, "allocations"))),
+            refused=tuple(starmap(_read_refused, _list_items(document, "unserved"))),
+            certificate=None if certificate is None else CERTIFICATE.read(certificate),
+            marginal=_read_marginal(certificate),
+        )
     except MisfitError as misfit:
         raise InputError(str(misfit)) from None
 
 
-def _answer(document: object) -> Answer:
-    if value_of(document, "allocations") is None:
-        raise MisfitError("expected an object with allocations")
-    certificate = value_of(document, "certificate")
-    return Answer(
-        given=tuple(starmap(_read_given, _named(document, "allocations"))),
-        refused=tuple(starmap(_read_refused, _named(document, "unserved"))),
-        certificate=None if certificate is None else CERTIFICATE.read(certificate),
-        marginal=_read_marginal(certificate),
-    )
-
-
 def _read_marginal(certificate: object) -> dict[str, MarginalValue]:
     """The value of one more card of each type: a price, or a gain of load."""
-    prices = {name: NUMBER.read(price) for name, price in _named(certificate, "prices")}
-    gains = {name: GAIN.read(gain) for name, gain in _named(certificate, "gains")}
+    prices = {name: check_number(price) for name, price in _list_items(certificate, "prices")}
+    gains = {name: GAIN.read(gain) for name, gain in _list_items(certificate, "gains")}
     estimated = value_of(certificate, "estimated")
-    estimates = frozenset(() if estimated is None else TEXTS.read(estimated))
+    estimates = frozenset(() if estimated is None else TEXTS.check(estimated, False))
     names = {**prices, **gains}
     return {
         name: MarginalValue(prices.get(name), gains.get(name), name in estimates) for name in names
     }
 
 
-def _named(document: object, key: str) -> list[tuple[str, object]]:
+def _list_items(document: object, key: str) -> list[tuple[str, object]]:
     """The names and values of the object at a key; empty if the key is absent."""
     part = value_of(document, key)
     if part is None:
@@ -176,12 +244,12 @@ def _read_refused(server: str, value: object) -> Decision:
 
 def _read_given(server: str, value: object) -> Decision:
     try:
-        return Decision(server, *REASON_GIVEN.read(value), _whole(ANSWER.read(value)))
+        return Decision(server, *REASON_GIVEN.read(value), _add_up_parts(ANSWER.read(value)))
     except MisfitError as misfit:
         raise misfit.of(f"allocation of server {server!r}") from None
 
 
-def _on_one_accelerator(allocation: Allocation) -> Allocation:
+def _choose_main_part(allocation: Allocation) -> Allocation:
     """The allocation for clients that ignore `mix`: its part with the most replicas.
 
     This part fits into the capacity. Of parts with equal replicas, the one with the most load is
@@ -198,7 +266,7 @@ def _on_one_accelerator(allocation: Allocation) -> Allocation:
     )
 
 
-def _whole(allocation: Allocation) -> Allocation:
+def _add_up_parts(allocation: Allocation) -> Allocation:
     """The allocation with the totals of all parts of its mix; see `system.Allocation`."""
     if allocation.roles:
         return allocation
@@ -211,28 +279,33 @@ def _whole(allocation: Allocation) -> Allocation:
     )
 
 
-def _given(decision: Decision, allocation: Allocation) -> dict[str, Any]:
+def _encode_given(decision: Decision, allocation: Allocation) -> dict[str, Any]:
     """Write an allocation with its warnings, and the reason if it is less than the server needs."""
-    document = ANSWER.write(_on_one_accelerator(allocation))
+    document = ANSWER.write(_choose_main_part(allocation))
     if decision.reason is not Reason.ALLOCATED:
         document |= {"reason": str(decision.reason), "message": decision.message}
-    return document | _warnings(decision)
+    return document | _encode_warnings(decision)
 
 
-def _warnings(source: Decision | Option) -> dict[str, Any]:
+def _encode_warnings(source: Decision | Option) -> dict[str, Any]:
     """Write the warnings, if there are any."""
     return {"warnings": list(source.warnings)} if source.warnings else {}
 
 
 def encode_explanation(options: Iterable[Option]) -> list[dict[str, Any]]:
-    """Write the options of a server; fields that allocations also have get the same keys."""
-    return [OPTION.write(option) | _warnings(option) | _choice(option) for option in options]
+    """Write the options of a server; fields that allocations also have get the same keys.
 
-
-def _choice(option: Option) -> dict[str, Any]:
-    """What a plan gives of an option, or why nothing; nothing where no plan was asked."""
-    choice = {"chosen": option.chosen, "lost": option.lost or None}
-    return {key: value for key, value in choice.items() if value is not None}
+    `chosen` and `lost` tell what a plan gives of an option, or why nothing, where one was asked.
+    """
+    documents = []
+    for option in options:
+        document = OPTION.write(option) | _encode_warnings(option)
+        if option.chosen is not None:
+            document["chosen"] = option.chosen
+        if option.lost:
+            document["lost"] = option.lost
+        documents.append(document)
+    return documents
 
 
 def encode_remedies(remedies: Iterable[Remedy]) -> list[dict[str, Any]]:
@@ -255,12 +328,12 @@ def encode_comparison(changes: Iterable[str], comparison: Comparison) -> dict[st
     return {
         "changes": list(changes),
         "servers": [difference.server for difference in comparison.differences],
-        "before": _with_totals(comparison.before),
-        "after": _with_totals(comparison.after),
+        "before": _encode_with_totals(comparison.before),
+        "after": _encode_with_totals(comparison.after),
     }
 
 
-def _with_totals(solution: Solution) -> dict[str, Any]:
+def _encode_with_totals(solution: Solution) -> dict[str, Any]:
     capacity = [
         {"type": use.type, "used": use.used, "held": use.held, "available": use.available}
         for use in solution.capacity
@@ -269,7 +342,7 @@ def _with_totals(solution: Solution) -> dict[str, Any]:
     return {**encode_solution(solution), **totals}
 
 
-def _certificate(solution: Solution) -> dict[str, Any]:
+def _encode_certificate(solution: Solution) -> dict[str, Any]:
     certificate = solution.certificate
     prices = {use.type: use.price for use in solution.capacity if use.price is not None}
     proof: dict[str, Any] = {

@@ -4,7 +4,7 @@ With `Hold` nothing that runs is reduced for lack of cards, but for a more impor
 gets them. The original shares cards out without looking at what runs.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -15,13 +15,12 @@ from inferno_optimizer.decisions import decide
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Decision, Reason, Solution
-from inferno_optimizer.solvers.assignment import Assignment
 from inferno_optimizer.solvers.greedy import Entry, fill
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.system import SaturationPolicy
-from inferno_optimizer.wire.answers import capacity_of
-from inferno_optimizer.wire.sizes import RowReplicas, Sizes
+from inferno_optimizer.wire.answers import count_capacity
+from inferno_optimizer.wire.plausibility import RowReplicas, Sizes
 
 Decided = Mapping[int, Decision]
 """Decisions by case of the candidates."""
@@ -49,10 +48,15 @@ def keep_running(solution: Solution, sizes: Sizes) -> Solution:
         return solution
     by_server = {decision.server: decision for decision in solution.decisions}
     decided = {i: by_server[case.server.name] for i, case in enumerate(candidates.cases)}
-    parts = dict(_parts(decided, sizes))
+    parts = {  # at most the replicas that a row needs
+        case: RowReplicas(row, min(replicas, int(candidates.replicas[row])))
+        for case, decision in decided.items()
+        if decision.allocation is not None and decision.allocation.replicas
+        for row, replicas in sizes.parts(decision.server, decision.allocation)
+    }
     if not _is_reduced(decided, parts, candidates):
         return solution
-    anew = _planned_anew(solution, decided, parts, candidates)
+    anew = _plan_anew(solution, decided, parts, candidates)
     catalogue = Catalogue(sizes.system)
     decisions = warned(catalogue, ({**by_server, **anew}[name] for name in by_server))
     cost = sum(d.allocation.cost for d in decisions if d.allocation is not None)
@@ -60,11 +64,11 @@ def keep_running(solution: Solution, sizes: Sizes) -> Solution:
         solution,
         decisions=decisions,
         certificate=replace(solution.certificate, objective=cost),
-        capacity=capacity_of(catalogue, decisions, {}),
+        capacity=count_capacity(catalogue, decisions, {}),
     )
 
 
-def _planned_anew(
+def _plan_anew(
     solution: Solution, decided: Decided, parts: Parts, candidates: Candidates
 ) -> dict[str, Decision]:
     """Return the decisions of a plan that keeps what runs, by server."""
@@ -74,16 +78,13 @@ def _planned_anew(
     plan = fill(candidates, capacity, partial(_follow, served, parts))
     left = np.maximum(capacity - plan.used(candidates), 0)
     new = {decision.server: decision for decision in decide(candidates, plan, left)}
-    kept = {d.server: d for i, d in served.items() if _is_followed(plan, i, d, parts)}
-    return {**new, **kept}
-
-
-def _parts(decided: Decided, sizes: Sizes) -> Iterator[tuple[int, RowReplicas]]:
-    """The rows and replicas of decisions for some replicas, at most those that a row needs."""
-    for case, decision in decided.items():
-        if decision.allocation is not None and decision.allocation.replicas:
-            for row, replicas in sizes.parts(decision.server, decision.allocation):
-                yield case, RowReplicas(row, min(replicas, int(sizes.candidates.replicas[row])))
+    for case, decision in served.items():
+        planned = int(plan.rows[case]), int(plan.replicas[case])
+        replicas = decision.allocation.replicas if decision.allocation else 0
+        is_followed = case not in parts or planned == (parts[case].row, replicas)
+        if is_followed:  # as it was decided, which may be nothing
+            new[decision.server] = decision
+    return new
 
 
 def _is_reduced(decided: Decided, parts: Parts, candidates: Candidates) -> bool:
@@ -108,24 +109,12 @@ def _follow(served: Decided, parts: Parts, ledger: Ledger, entries: Sequence[Ent
     count = len(waiting) + 1
     while len(waiting) < count:
         count = len(waiting)
-        waiting = [entry for entry in waiting if not _gets(parts[entry.case], ledger)]
+        for entry in tuple(waiting):
+            row, replicas = parts[entry.case]
+            missing = replicas - ledger.given(row)
+            if missing <= ledger.room(row):
+                waiting.remove(entry)
+                if missing > 0:
+                    ledger.take(row, missing)
     unmet = {entry.case for entry in waiting}
     return [entry for entry in entries if entry.case in unmet or entry.case not in served]
-
-
-def _gets(part: RowReplicas, ledger: Ledger) -> bool:
-    """Give a case its part, if it fits."""
-    missing = part.replicas - ledger.given(part.row)
-    if missing > ledger.room(part.row):
-        return False
-    if missing > 0:
-        ledger.take(part.row, missing)
-    return True
-
-
-def _is_followed(plan: Assignment, case: int, decision: Decision, parts: Parts) -> bool:
-    """Whether a case has in a plan what was decided, which may be nothing."""
-    if case not in parts or decision.allocation is None:
-        return True
-    decided = (parts[case].row, decision.allocation.replicas)
-    return decided == (int(plan.rows[case]), int(plan.replicas[case]))

@@ -45,7 +45,7 @@ _NEEDED = ("type", "cost")
 _BEFORE_LOAD = "currentAlloc."
 
 
-class _Place(NamedTuple):
+class _Slot(NamedTuple):
     """A key of an object in the document."""
 
     item: JsonObject
@@ -70,29 +70,25 @@ def apply_changes(system: System, changes: Iterable[FieldChange]) -> WhatIf:
         A change has an unknown name, or a value that has the wrong type or is invalid; the
         message has the change and, for an unknown name, the known ones.
     """
-    system, changes = _with_new_accelerators(system, tuple(changes))
+    system, changes = _add_new_accelerators(system, tuple(changes))
     idle = []
     for change in changes:
         document = encode_system(system)["system"]
-        if not _edit(document, change, _names(system)):
-            idle.append(_idle(change))
-        system = _read(document, system, change)
+        if not _edit(document, change, _list_names(system)):
+            equal = f"the value is already {change.value}"
+            idle.append(f"{change.text}: {equal if change.operator == '=' else 'changes nothing'}")
+        system = _read_changed(document, system, change)
     return WhatIf(system, tuple(idle))
 
 
-def _idle(change: FieldChange) -> str:
-    what = f"the value is already {change.value}" if change.operator == "=" else "changes nothing"
-    return f"{change.text}: {what}"
-
-
-def _with_new_accelerators(
+def _add_new_accelerators(
     system: System, changes: Sequence[FieldChange]
 ) -> tuple[System, Sequence[FieldChange]]:
     """Add the accelerators whose type and cost are set; also return the changes still to apply."""
     names = [accelerator.name for accelerator in system.accelerators]
     added: defaultdict[str, dict[str, FieldChange]] = defaultdict(dict)
     for change in changes:
-        for name, field in _new_accelerator(change, names):
+        for name, field in _split_new_accelerator(change, names):
             added[name][field] = change
     for name, given in added.items():
         if missing := [field for field in _NEEDED if field not in given]:
@@ -105,7 +101,7 @@ def _with_new_accelerators(
     return replace(system, accelerators=(*system.accelerators, *new)), others
 
 
-def _new_accelerator(change: FieldChange, known: Sequence[str]) -> Sequence[tuple[str, str]]:
+def _split_new_accelerator(change: FieldChange, known: Sequence[str]) -> Sequence[tuple[str, str]]:
     """Possible names and fields, if a change sets a field of an accelerator that does not exist."""
     if change.kind != "accelerator" or change.operator != "=" or change.every:
         return []
@@ -118,11 +114,11 @@ def _new_accelerator(change: FieldChange, known: Sequence[str]) -> Sequence[tupl
 def _edit(document: JsonObject, change: FieldChange, names: Mapping[str, Sequence[str]]) -> bool:
     """Apply a change to the document in place; return whether the document has changed."""
     records = document["modelData"]["models"]
-    if copies := _copies(records, change, names["accelerator"]):
+    if copies := _copy_profiles(records, change, names["accelerator"]):
         different = any(copy not in records for copy in copies)
         records += copies
         return different
-    places = _places(document, change, names)
+    places = _find_slots(document, change, names)
     old = [item[key] for item, key in places]
     for item, key in places:
         item[key] = change.applied_to(item[key])
@@ -131,7 +127,7 @@ def _edit(document: JsonObject, change: FieldChange, names: Mapping[str, Sequenc
     return old != [item[key] for item, key in places]
 
 
-def _read(document: JsonObject, before: System, change: FieldChange) -> System:
+def _read_changed(document: JsonObject, before: System, change: FieldChange) -> System:
     """Read the system of a changed document; raise an error if the change makes it invalid."""
     try:
         changed = decode_system(document)
@@ -142,13 +138,13 @@ def _read(document: JsonObject, before: System, change: FieldChange) -> System:
     return replace(changed, options=options, held=before.held)  # not part of the document
 
 
-def _copies(
+def _copy_profiles(
     records: Sequence[JsonObject], change: FieldChange, accelerators: Sequence[str]
 ) -> list[JsonObject]:
     """Performance data copied from one accelerator to another, as in `model.llama.B200=H100`."""
     if change.kind != "model" or change.operator != "=" or change.value not in accelerators:
         return []
-    readings = _readings(change, list({record["name"]: None for record in records}))
+    readings = _split_by_names(change, list({record["name"]: None for record in records}))
     for _, target in readings[:1]:
         _check_name(change, "accelerator", target, accelerators)
     return [
@@ -159,7 +155,7 @@ def _copies(
     ]
 
 
-def _names(system: System) -> Mapping[str, Sequence[str]]:
+def _list_names(system: System) -> Mapping[str, Sequence[str]]:
     """The valid values of text fields, by key."""
     return {
         "accelerator": [a.name for a in system.accelerators],
@@ -170,12 +166,12 @@ def _names(system: System) -> Mapping[str, Sequence[str]]:
     }
 
 
-def _places(
+def _find_slots(
     document: JsonObject, change: FieldChange, names: Mapping[str, Sequence[str]]
-) -> Sequence[_Place]:
+) -> Sequence[_Slot]:
     """The places in the document that a change refers to; several if its name is `*`."""
     if change.kind == "optimizer":
-        options = _fields(document["optimizerData"]["optimizer"])
+        options = _list_fields(document["optimizerData"]["optimizer"])
         field = ".".join(segment.text for segment in change.path[1:])
         _check_name(change, "option", field, list(options))
         return options[field]
@@ -183,13 +179,13 @@ def _places(
     collection = _COLLECTIONS[change.kind]
     items = document[collection.section][collection.items]
     if change.kind == "capacity":
-        return _counts(items, change, names["type"])
+        return _find_counts(items, change, names["type"])
     if change.kind == "model":
-        items = _by_model(items)
-    return _named_places(items, collection, change)
+        items = _group_by_model(items)
+    return _find_named_slots(items, collection, change)
 
 
-def _by_model(records: Iterable[JsonObject]) -> list[JsonObject]:
+def _group_by_model(records: Iterable[JsonObject]) -> list[JsonObject]:
     """Performance data grouped by model; the document has them in one list."""
     models: defaultdict[str, list[JsonObject]] = defaultdict(list)
     for record in records:
@@ -197,71 +193,75 @@ def _by_model(records: Iterable[JsonObject]) -> list[JsonObject]:
     return [{"name": name, "models": profiles} for name, profiles in models.items()]
 
 
-def _counts(items: list[JsonObject], change: FieldChange, types: Sequence[str]) -> Sequence[_Place]:
+def _find_counts(
+    items: list[JsonObject], change: FieldChange, types: Sequence[str]
+) -> Sequence[_Slot]:
     """The counts of a card type; adds a count of 0 if the type is not listed yet."""
     card_type = next((name for name, field in change.splits() if not field), "")
     if change.every and card_type == EVERY:
-        return [_Place(item, "count") for item in items]
+        return [_Slot(item, "count") for item in items]
     _check_name(change, "type of card", card_type, types)
     if all(item["type"] != card_type for item in items):
         items.append({"type": card_type, "count": 0})
-    return [_Place(item, "count") for item in items if item["type"] == card_type]
+    return [_Slot(item, "count") for item in items if item["type"] == card_type]
 
 
-def _named_places(
+def _find_named_slots(
     items: Sequence[JsonObject], collection: _Collection, change: FieldChange
-) -> Sequence[_Place]:
+) -> Sequence[_Slot]:
     """The places of a field: of the object with the longest matching name, or of all objects."""
-    fields = {item[collection.identity]: _fields(item, collection.identity) for item in items}
-    readings = _readings(change, list(fields))
+    fields = {item[collection.identity]: _list_fields(item, collection.identity) for item in items}
+    readings = _split_by_names(change, list(fields))
     if not readings:
-        name = _intended_name(change, fields)
-        raise _unknown(change, collection.noun, name, list(fields))
+        name = _guess_name(change, fields)
+        raise _build_unknown_error(change, collection.noun, name, list(fields))
     readable = [places for name, field in readings if (places := fields[name].get(field))]
     if not readable:
         name, field = readings[0]
-        raise _unknown(change, f"field of {collection.noun} {name!r}", field, list(fields[name]))
+        raise _build_unknown_error(
+            change, f"field of {collection.noun} {name!r}", field, list(fields[name])
+        )
     return list(chain.from_iterable(readable)) if change.every else readable[0]
 
 
-def _readings(change: FieldChange, names: Sequence[str]) -> Sequence[tuple[str, str]]:
+def _split_by_names(change: FieldChange, names: Sequence[str]) -> Sequence[tuple[str, str]]:
     """Known names with the field that remains of the path; longest first, or all names for `*`."""
-    splits = [(name, _short(field)) for name, field in change.splits()]
+    splits = [(name, _shorten(field)) for name, field in change.splits()]
     if change.every:
         return [(name, splits[-1][1]) for name in names]
     known_names = frozenset(names)
     return [(name, field) for name, field in splits if name in known_names]
 
 
-def _intended_name(change: FieldChange, fields: Mapping[str, Mapping[str, object]]) -> str:
+def _guess_name(change: FieldChange, fields: Mapping[str, Mapping[str, object]]) -> str:
     """The unknown name that a change refers to: the part of its path before a known field."""
     all_fields = {field for of_one in fields.values() for field in of_one}
-    splits = [(name, _short(field)) for name, field in change.splits()] or [("", "")]
+    splits = [(name, _shorten(field)) for name, field in change.splits()] or [("", "")]
     return next((name for name, field in splits if field in all_fields), splits[-1][0])
 
 
-def _fields(item: JsonObject, *identity: str) -> dict[str, list[_Place]]:
+def _list_fields(item: JsonObject, *identity: str) -> dict[str, list[_Slot]]:
     """The places inside an object, by the dotted names of their fields.
 
     Items of a list are found by their names, and all of them by `*`. Only the lists in `_PARTS`
     count: the mix of a current allocation cannot be changed.
     """
-    fields: defaultdict[str, list[_Place]] = defaultdict(list)
+    fields: defaultdict[str, list[_Slot]] = defaultdict(list)
     for key, value in item.items():
         if isinstance(value, dict):
-            for field, places in _fields(value).items():
-                fields[_short(f"{key}.{field}")] += places
+            for field, places in _list_fields(value).items():
+                fields[_shorten(f"{key}.{field}")] += places
         elif isinstance(value, list):
             for part in value if key in _PARTS else ():
-                for field, places in _fields(part, *_PARTS[key]).items():
+                for field, places in _list_fields(part, *_PARTS[key]).items():
                     fields[f"{part[_PARTS[key][0]]}.{field}"] += places
                     fields[f"{EVERY}.{field}"] += places
         elif key not in identity:
-            fields[key].append(_Place(item, key))
+            fields[key].append(_Slot(item, key))
     return dict(fields)
 
 
-def _short(field: str) -> str:
+def _shorten(field: str) -> str:
     """A field as changes name it: the load of a server without the prefix `currentAlloc.`."""
     return field.removeprefix(_BEFORE_LOAD) if field.startswith(f"{_BEFORE_LOAD}load.") else field
 
@@ -279,8 +279,10 @@ def _refuse_new_problems(before: System, after: System, change: FieldChange) -> 
 
 def _check_name(change: FieldChange, noun: str, name: str, known: Sequence[str]) -> None:
     if name not in known:
-        raise _unknown(change, noun, name, known)
+        raise _build_unknown_error(change, noun, name, known)
 
 
-def _unknown(change: FieldChange, noun: str, name: str, known: Sequence[str]) -> InputError:
+def _build_unknown_error(
+    change: FieldChange, noun: str, name: str, known: Sequence[str]
+) -> InputError:
     return change.error(f"no {noun} is named {cut(name)!r}{alternatives(name, known)}")

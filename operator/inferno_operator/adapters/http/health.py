@@ -15,8 +15,8 @@ from starlette.routing import Route
 
 from inferno_operator.adapters.http.decisions import Decisions
 from inferno_operator.adapters.http.tokens import CHALLENGE, shows_token
-from inferno_optimizer.api.embedded import serving
-from inferno_optimizer.api.limits import ServerLimits
+from inferno_optimizer.api.connection import serve_in_loop
+from inferno_optimizer.api.messages import ServerLimits
 from inferno_optimizer.errors import InputError, UnavailableError
 
 LOOPBACK = "127.0.0.1"
@@ -71,7 +71,7 @@ async def serve(
     application.router.redirect_slashes = False
     with _listen(host, port) as listening:
         bound: int = listening.getsockname()[1]
-        async with serving(application, listening, LIMITS):
+        async with serve_in_loop(application, listening, LIMITS):
             logger.info("health and metrics on http://%s:%d", host or LOOPBACK, bound)
             yield bound
 

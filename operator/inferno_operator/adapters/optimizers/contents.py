@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from inferno_optimizer.system import System
 from inferno_optimizer.wire.codec import decode_system, encode_system
-from inferno_optimizer.wire.documents import LARGEST_NUMBER
+from inferno_optimizer.wire.fields import LARGEST_NUMBER
 
 ItemName = tuple[str, ...]
 Contents = Mapping[str, Mapping[ItemName, Any]]

@@ -21,18 +21,15 @@ from inferno_optimizer.errors import InputError, SolverError
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import Solution
 from inferno_optimizer.system import System
-from inferno_optimizer.wire.best_effort import tell_best_effort
 from inferno_optimizer.wire.codec import (
     check_answer,
     decode_solution,
     encode_system,
     has_certificate,
 )
-from inferno_optimizer.wire.original import in_numbers, reworded
-from inferno_optimizer.wire.plausibility import find_doubts
+from inferno_optimizer.wire.plausibility import Sizes, find_doubts, mark_best_effort
+from inferno_optimizer.wire.questions import convert_least_rates, reword, screen
 from inferno_optimizer.wire.retention import keep_running
-from inferno_optimizer.wire.screening import screen
-from inferno_optimizer.wire.sizes import Sizes
 
 MARGIN = 30.0
 """Time that a request may take in addition to the time limit of the solver [s]."""
@@ -125,7 +122,7 @@ class RemoteOptimizer:
         raise client.unusable("some of its answers have a certificate, and others have none")
 
     def _in_its_words(self, system: System) -> System:
-        return system if self._knows_our_rules else reworded(system)
+        return system if self._knows_our_rules else reword(system)
 
     async def _check(self, client: RestClient, document: object) -> None:
         try:
@@ -204,10 +201,10 @@ def _called(system: System) -> str:
 def _plausible(document: object, system: System) -> tuple[Solution, str]:
     """The solution of an answer, and the first doubt about it."""
     is_ours = has_certificate(document)
-    system = system if is_ours else in_numbers(system)
+    system = system if is_ours else convert_least_rates(system)
     solution = decode_solution(document, system)
     sizes = Sizes.of(system, is_ours=is_ours)
-    explained = solution if is_ours else tell_best_effort(solution, sizes)
+    explained = solution if is_ours else mark_best_effort(solution, sizes)
     doubt = next(find_doubts(explained, sizes), "")
     return (explained if is_ours or doubt else keep_running(explained, sizes)), doubt
 

@@ -164,10 +164,9 @@ def serve(  # noqa: PLR0913 - an argument for each option
     Files are read anew when they change. It speaks the published API, and describes that at
     /openapi.json; /healthz, /readyz and /metrics are there too.
     """
-    from inferno_optimizer.api.limits import ServerLimits
-    from inferno_optimizer.api.security import Files
-    from inferno_optimizer.api.server import port_of, serve
+    from inferno_optimizer.api.messages import ServerLimits
+    from inferno_optimizer.api.server import Files, read_port, run_server
 
     files = Files(tls_cert, tls_key, tls_ca, token_file)
     limits = ServerLimits.for_solver(time_limit)
-    serve(host, port_of(port), limits, files, typer.echo, stateful=stateful)
+    run_server(host, read_port(port), limits, files, typer.echo, stateful=stateful)

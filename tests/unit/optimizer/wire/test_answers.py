@@ -19,7 +19,7 @@ from inferno_optimizer.wire.codec import (
     encode_solution,
     encode_system,
 )
-from inferno_optimizer.wire.screening import screen
+from inferno_optimizer.wire.questions import screen
 from tests.examples import several
 from tests.generate import fleet
 from tests.unit.optimizer.random_systems import Kind, random_options, random_system

@@ -42,13 +42,14 @@ from inferno_optimizer.system import (
     TokenBudgetParameters,
 )
 from inferno_optimizer.wire.codec import (
+    check_system,
     decode_system,
     encode_explanation,
     encode_solution,
     encode_system,
     is_system,
 )
-from inferno_optimizer.wire.results import CERTIFICATE
+from inferno_optimizer.wire.tables import CERTIFICATE, SERVER, SYSTEM
 from tests.calls import calls
 from tests.generate import fleet
 
@@ -249,6 +250,35 @@ def test_each_record_tells_its_generation_by_its_keys(
     system = decode_system({"modelData": {"models": [{"name": "m", "acc": "A", **record}]}})
 
     assert system.profiles[0].parameters == parameters
+
+
+def test_what_a_server_keeps_has_all_keys_of_the_first_generation_and_those_sent() -> None:
+    role = {"accelerator": "A", "numReplicas": 2, "coldReplicas": 1, "maxBatch": 3, "cost": 4.0}
+    sent = {"name": "a", "CLASS": "", "colour": "red", "destination": "A"}
+
+    kept = SERVER.keep({**sent, "currentAlloc": {"roles": {"decode": role}}})
+
+    assert kept["currentAlloc"]["roles"]["decode"] == role
+    assert kept["desiredAlloc"]["load"]["avgLength"] == 0
+    assert kept["destination"] == "A"
+    assert kept.keys() - SERVER.empty.keys() == {"destination"}
+
+
+def test_the_system_that_a_server_keeps_is_the_one_that_was_sent() -> None:
+    system = decode_system(SMALL)
+
+    kept = SYSTEM.fill(check_system(SMALL, is_kept=True))
+
+    assert kept["acceleratorData"]["accelerators"][0]["power"].keys() >= {"idle", "full"}
+    assert SYSTEM.build(kept) == system
+
+
+def test_what_a_client_reads_back_must_have_the_right_type_in_a_server_alone() -> None:
+    document = {"acceleratorData": {"accelerators": [{"name": "A", "memSize": "80"}]}}
+
+    assert decode_system(document).accelerators == (Accelerator("A", "", 0),)
+    with pytest.raises(InputError, match="accelerator 'A': memSize: expected an integer"):
+        check_system(document, is_kept=True)
 
 
 def test_what_later_generations_say_of_servers_and_targets_arrives() -> None:

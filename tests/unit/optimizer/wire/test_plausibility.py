@@ -23,12 +23,9 @@ from inferno_optimizer.system import (
     System,
     Target,
 )
-from inferno_optimizer.wire.best_effort import tell_best_effort
 from inferno_optimizer.wire.codec import decode_solution, encode_solution, has_certificate
-from inferno_optimizer.wire.original import in_numbers, reworded
-from inferno_optimizer.wire.plausibility import find_doubts
-from inferno_optimizer.wire.screening import screen
-from inferno_optimizer.wire.sizes import Sizes
+from inferno_optimizer.wire.plausibility import Sizes, find_doubts, mark_best_effort
+from inferno_optimizer.wire.questions import convert_least_rates, reword, screen
 from tests.examples import several
 from tests.tiers import sampled
 from tests.unit.optimizer.random_systems import Kind, random_options, random_system
@@ -56,7 +53,7 @@ def one_server(
 
 def doubts(system: System, *left_out: str) -> list[str]:
     """What is doubted of our own plan in the words of the original, without some servers."""
-    answer = encode_solution(optimize(reworded(system)))["allocations"]
+    answer = encode_solution(optimize(reword(system)))["allocations"]
     told = {name: untold(given) for name, given in answer.items() if name not in left_out}
     return doubts_of({"allocations": told}, system)
 
@@ -71,7 +68,7 @@ def doubts_of(document: JsonObject, system: System) -> list[str]:
     is_ours = has_certificate(document)
     sizes = Sizes.of(system, is_ours=is_ours)
     solution = decode_solution(document, system)
-    told = solution if is_ours else tell_best_effort(solution, sizes)
+    told = solution if is_ours else mark_best_effort(solution, sizes)
     return list(find_doubts(told, sizes))
 
 
@@ -108,11 +105,11 @@ def test_what_replicas_must_carry_is_their_number_for_the_original() -> None:
     server = replace(system.servers[0], current=current, least_rate=299)
     held = replace(system, servers=(server,))
 
-    (told,) = reworded(held).servers
+    (told,) = reword(held).servers
 
     assert (told.min_replicas, told.least_rate) == (5, 0)
-    assert in_numbers(held).servers == (replace(server, min_replicas=5, least_rate=0),)
-    assert in_numbers(system) is system
+    assert convert_least_rates(held).servers == (replace(server, min_replicas=5, least_rate=0),)
+    assert convert_least_rates(system) is system
 
 
 def with_policy(system: System, policy: SaturationPolicy) -> System:
@@ -197,7 +194,7 @@ def test_best_effort_of_the_original_is_told_with_what_to_expect(policy: Saturat
     (ours,) = optimize(system).decisions
     solution = decode_solution({"allocations": {"S": allocation(4, itlAverage=1.0)}}, system)
 
-    (told,) = tell_best_effort(solution, Sizes.of(system, is_ours=False)).decisions
+    (told,) = mark_best_effort(solution, Sizes.of(system, is_ours=False)).decisions
 
     assert (told.reason, told.message) == (Reason.BEST_EFFORT, ours.message)
     assert told.message.startswith("gets 4 of the 6 x A it needs: not enough cards; at")

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import Reason, Solution
 from inferno_optimizer.system import Allocation, Options, SaturationPolicy, Server, System
-from inferno_optimizer.wire.best_effort import tell_best_effort
 from inferno_optimizer.wire.codec import decode_solution
+from inferno_optimizer.wire.plausibility import Sizes, mark_best_effort
 from inferno_optimizer.wire.retention import keep_running
-from inferno_optimizer.wire.sizes import Sizes
 from tests.examples import several
 from tests.rest_optimizer.optimizer import as_the_original_tells
 from tests.tiers import extended
@@ -36,7 +35,7 @@ def answered(system: System, policy: SaturationPolicy) -> Solution:
     options = replace(system.options, saturation_policy=policy)
     document = as_the_original_tells(optimize(replace(system, options=options)))
     sizes = Sizes.of(system, is_ours=False)
-    return tell_best_effort(decode_solution(document, system), sizes)
+    return mark_best_effort(decode_solution(document, system), sizes)
 
 
 def held(system: System, policy: SaturationPolicy) -> Solution:

@@ -46,7 +46,7 @@ from inferno_operator.cli.kubectl.console.html import NAMESPACES, namespaces_pag
 from inferno_operator.cli.kubectl.console.news import LISTED_S, DecodedObjects, News
 from inferno_operator.cli.kubectl.console.page import ConsoleSettings
 from inferno_operator.runtime.ports import UnauthenticatedError
-from inferno_optimizer.api.stopping import RunningRequests, StoppingServer
+from inferno_optimizer.api.connection import EndingRequests, QuietServer
 from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
 
 TOKEN = "token"  # noqa: S105 - the name of a parameter
@@ -484,11 +484,11 @@ async def serve_proxied(console: ASGIApp, listener: Listener, tell: Callable[[st
         await server.serve([listening])
 
 
-def _server(console: ASGIApp, listener: Listener = LOCAL) -> StoppingServer:
+def _server(console: ASGIApp, listener: Listener = LOCAL) -> QuietServer:
     """A server that ends without a word, whatever it serves then."""
-    requests = RunningRequests(console, said(HTTPStatus.SERVICE_UNAVAILABLE, "the console ends"))
+    refusal = said(HTTPStatus.SERVICE_UNAVAILABLE, "the console ends")
     config = uvicorn.Config(
-        requests,
+        EndingRequests(console, refusal),
         host=listener.host,
         port=listener.port,
         ssl_certfile=listener.certificate,
@@ -497,8 +497,9 @@ def _server(console: ASGIApp, listener: Listener = LOCAL) -> StoppingServer:
         access_log=False,  # addresses hold the token
         log_level="warning",
         server_header=False,
+        timeout_graceful_shutdown=CLOSE_S,
     )
-    return StoppingServer(config, requests, CLOSE_S)
+    return QuietServer(config)
 
 
 def _why(error: OSError) -> str:

@@ -16,8 +16,8 @@ from inferno_operator.adapters.http.decisions import Decisions
 from inferno_operator.adapters.http.metrics import OperatorMetrics
 from inferno_operator.controllers.scaling.publication import Publication
 from inferno_operator.runtime.informers import Informers
-from inferno_optimizer.api.embedded import serving
-from inferno_optimizer.api.limits import ServerLimits
+from inferno_optimizer.api.connection import serve_in_loop
+from inferno_optimizer.api.messages import ServerLimits
 from inferno_optimizer.errors import InputError
 from tests.controlplane.waiting import PATIENCE_S
 from tests.fakes import FakeCluster
@@ -179,7 +179,7 @@ def assert_healthy(port: int) -> None:
 
 async def test_no_answer_waits_for_an_acknowledgement() -> None:
     listening = socket.create_server((health.LOOPBACK, 0))
-    async with serving(Starlette(), listening, ServerLimits()):
+    async with serve_in_loop(Starlette(), listening, ServerLimits()):
         inherited = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
     assert inherited
@@ -187,7 +187,7 @@ async def test_no_answer_waits_for_an_acknowledgement() -> None:
 
 async def test_headers_that_do_not_come_end_the_connection() -> None:
     listening = socket.create_server((health.LOOPBACK, 0))
-    async with serving(Starlette(), listening, ServerLimits(head_seconds=0.2)):
+    async with serve_in_loop(Starlette(), listening, ServerLimits(head_seconds=0.2)):
         reader, writer = await asyncio.open_connection(*listening.getsockname())
         writer.write(HALF)
         answer = await asyncio.wait_for(reader.read(), 60)
