@@ -28,7 +28,7 @@ def main() -> None:
     run_app(app, "inferno")
 
 
-@app.callback(epilog=examples("inferno sample | inferno optimize -"))
+@app.callback(epilog=examples("inferno sample | inferno plan -"))
 def inferno(_version: Version = False) -> None:
     """Decide where LLM inference runs.
 

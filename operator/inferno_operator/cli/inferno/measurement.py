@@ -56,7 +56,7 @@ app = typer.Typer()
     epilog=examples(
         "inferno measure --prometheus http://localhost:9090 samples/measured",
         "inferno measure --prometheus https://thanos/prometheus --token-file token "
-        "fleet.yaml -o yaml | inferno optimize -",
+        "fleet.yaml -o yaml | inferno plan -",
     )
 )
 @prometheus_options
@@ -73,7 +73,7 @@ def measure(
     """Measure the load and the latencies of Servers now.
 
     Asks Prometheus about the Servers with spec.measure. As YAML, all objects with the measured
-    loads are printed: pipe them to `inferno optimize -`.
+    loads are printed: pipe them to `inferno plan -`.
     """
     from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""`inferno optimize`, `explain` and `report`: what every server would get, and why."""
+"""`inferno plan`, `explain` and `report`: what every server would get, and why."""
 # ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
 
 from collections.abc import Callable, Sequence
@@ -36,18 +36,19 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
+@app.command("optimize", hidden=True)
 @app.command(
     epilog=examples(
-        "kubectl get inferno -o yaml | inferno optimize - -o json",
-        "inferno optimize samples/fleet --set 'server.*.load.arrivalRate*=1.5'",
-        "inferno optimize samples/fleet --fail-on unserved --fail-on 'gap>0.01'",
-        "inferno optimize samples/fleet --write-lp plan.lp",
-        "inferno optimize samples/fleet --set accelerator.B200.type=B200 "
+        "kubectl get inferno -o yaml | inferno plan - -o json",
+        "inferno plan samples/fleet --set 'server.*.load.arrivalRate*=1.5'",
+        "inferno plan samples/fleet --fail-on unserved --fail-on 'gap>0.01'",
+        "inferno plan samples/fleet --write-lp plan.lp",
+        "inferno plan samples/fleet --set accelerator.B200.type=B200 "
         "--set accelerator.B200.cost=100 --set capacity.B200=8 --set 'model.*.B200=H100' "
         "--set 'model.*.B200.alpha*=0.5'",
     )
 )
-def optimize(  # noqa: PLR0913 - an argument for each option
+def plan(  # noqa: PLR0913 - an argument for each option
     paths: Paths,
     output: Output = Format.TABLE,
     changes: Changes = [],  # noqa: B006 - typer reads it and never changes it
@@ -64,7 +65,7 @@ def optimize(  # noqa: PLR0913 - an argument for each option
 ) -> None:
     """Show what every server would get.
 
-    Needs no cluster and changes nothing.
+    Needs no cluster and changes nothing. `inferno optimize` is another name of this command.
     """
     from inferno_operator.cli.drawing.curve import draw
     from inferno_operator.cli.tables.order import RowOrder

@@ -10,7 +10,7 @@ app = typer.Typer()
 
 @app.command(
     epilog=examples(
-        "inferno sample | inferno optimize -",
+        "inferno sample | inferno plan -",
         "inferno sample > sample.yaml && inferno explain sample.yaml Free-granite-13b",
     )
 )

@@ -24,7 +24,7 @@ HEAD = ("apiVersion", "kind")
 LEFT_IN = (
     (
         re.compile(r"\{\{"),
-        "it is a template of Helm; render it first: helm template CHART | inferno optimize -",
+        "it is a template of Helm; render it first: helm template CHART | inferno plan -",
     ),
     (re.compile(r"^(<{7}|={7}|>{7})", re.MULTILINE), "it has the marks of a merge conflict"),
     (re.compile(r"\$\{\w+\}"), "it has variables of a shell; fill them in first: envsubst"),

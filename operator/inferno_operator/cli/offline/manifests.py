@@ -180,7 +180,7 @@ def _built_by_kubectl(file: Path) -> tuple[Document, ...]:
     if kubectl is None:
         raise InputError(
             f"{file}: needs kustomize, and kubectl is not on PATH; "
-            f"try: kustomize build {file.parent} | inferno optimize -"
+            f"try: kustomize build {file.parent} | inferno plan -"
         )
     built = subprocess.run(  # noqa: S603 - the user's own kubectl, no shell
         [kubectl, "kustomize", str(file.parent)], capture_output=True, check=False
