@@ -113,6 +113,9 @@ def test_the_wheel_is_installed_into_a_fresh_environment_and_optimizes_its_sampl
 
     assert "Decide where LLM inference runs" in inferno("--help")
     assert "2 of 2 servers" in inferno("plan", "-", stdin=inferno("sample"))
+    episode, load = ROOT / "samples/episode", ROOT / "samples/traces/slo-aware.csv"
+    replay = ("replay", str(episode), "--trace", str(load), "--hours", "0.1")
+    assert "keda-queue" in inferno(*replay, "--policy", "keda-queue")
     assert Path(purelib, "inferno_operator").is_dir()
 
 

@@ -6,11 +6,14 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 
 import numpy as np
 
+import inferno_operator
 from inferno_operator.cli.executors import completed, processes
 from inferno_operator.cli.offline.traces import place_of_client
 from inferno_operator.resources import Load, Measure
@@ -20,7 +23,7 @@ from inferno_optimizer.replay.fleet import ReplayFleet, fleet_of, performing_as,
 from inferno_optimizer.replay.hindsight import best_homes
 from inferno_optimizer.replay.plant import DEFAULT_LEAD, LeadTime
 from inferno_optimizer.replay.policies import BOUND, POLICIES
-from inferno_optimizer.replay.policy import NamedPolicy, OwnWindows
+from inferno_optimizer.replay.policy import NamedPolicy, OwnWindows, Policy
 from inferno_optimizer.replay.replay import Scenario, replay
 from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.replay.trace import Trace, for_servers
@@ -34,6 +37,18 @@ ALIKE = 0.8
 BEST = "@best"
 """End of the name of a policy that runs each server on its best single accelerator."""
 
+SAMPLES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "keda-slo": ("llm_d", "KedaSlo"),
+        "keda-queue": ("llm_d", "KedaQueue"),
+        "keda-queue-guard": ("llm_d", "KedaQueueGuard"),
+        "keda-saturation": ("llm_d", "KedaSaturation"),
+        "keda-token": ("llm_d", "KedaToken"),
+        "dynamo-sla": ("dynamo", "DynamoSla"),
+        "melange": ("melange", "Melange"),
+    }
+)
+"""Policies of other autoscalers: the file of `samples/policies`, and the name in it."""
 
 TOLD_STEPS = 1000
 """Steps of a replay between two messages about its progress."""
@@ -189,31 +204,58 @@ def _refuse_unknown_clients(
 
 
 def find_policy(name: str) -> NamedPolicy:
-    """The policy of a name, or of `module:name`, with the folder of the command to look in.
+    """Return the policy of a name, or of `module:name` in the folder of the command.
+
+    The name may end in `@best`.
 
     Raises
     ------
     InputError
         There is none, or its module cannot be imported.
     """
+    name = name.removesuffix(BEST)
     if name in POLICIES:
         return POLICIES[name]
+    if name in SAMPLES:
+        file, attribute = SAMPLES[name]
+        policy = getattr(load_sample(file), attribute)
+    else:
+        policy = import_policy(name)
+    return NamedPolicy(name, policy, percentiles=getattr(policy, "percentiles", True))
+
+
+def import_policy(name: str) -> Policy:
+    """Import `module:name`, with the folder of the command to look in."""
     module, colon, attribute = name.partition(":")
     if not colon:
-        raise InputError(f"no policy is named {name!r}{alternatives(name, sorted(POLICIES))}")
+        known = sorted({*POLICIES, *SAMPLES})
+        raise InputError(f"no policy is named {name!r}{alternatives(name, known)}")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        policy = getattr(importlib.import_module(module), attribute)
+        policy: Policy = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise InputError(f"policy {name!r}: {error}") from error
     finally:
         sys.path.pop(0)
-    return NamedPolicy(name, policy)
+    return policy
 
 
-def policy_of(name: str) -> NamedPolicy:
-    """The policy of a name that may end in `@best`; see `find_policy`."""
-    return find_policy(name.removesuffix(BEST))
+@cache
+def load_sample(name: str) -> ModuleType:
+    """Load a file of `samples/policies`, which the wheel has beside the packages.
+
+    Its name as a module is none that a policy of the user has, so that a changed copy can be
+    replayed beside it.
+    """
+    package = Path(inferno_operator.__file__).parent
+    folders = (package / "policies", package.parents[1] / "samples" / "policies")
+    file = next((each for each in folders if each.is_dir()), folders[0]) / f"{name}.py"
+    spec = spec_from_file_location(f"inferno_operator.policies.{name}", file)
+    if spec is None or spec.loader is None or not file.exists():
+        raise InputError(f"{file}: No such file")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def replays(
@@ -222,7 +264,7 @@ def replays(
     """Replay with each policy, and with the bound of hindsight; so many at the same time."""
     wanted = list(dict.fromkeys((BOUND.name, *names)))
     for name in wanted:
-        policy_of(name)  # an unknown one is refused before the first replay
+        find_policy(name)  # an unknown one is refused before the first replay
     accounts = dict(_accounts(scenario, wanted, tell, jobs))
     bound = accounts[BOUND.name]
     return [Replayed(name, accounts[name], bound) for name in names]
@@ -255,7 +297,7 @@ def run(scenario: Scenario, name: str, tell: Callable[[str], None] = _silent) ->
         A policy of the user fails.
     """
     steps = scenario.trace.steps
-    policy = policy_of(name)
+    policy = find_policy(name)
     home = (
         best_homes(scenario.believed, scenario.trace)
         if name.endswith(BEST)

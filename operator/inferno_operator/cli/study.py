@@ -20,7 +20,7 @@ from inferno_operator.cli.replay import (
     ReplayedLoad,
     ReplayOptions,
     Warn,
-    policy_of,
+    find_policy,
     run,
     scenario_of,
     share_of,
@@ -101,7 +101,7 @@ def runs_of(study: Study, folder: Path, unknown: OnUnknown, warn: Warn) -> list[
     """
     policies = list(dict.fromkeys((BOUND.name, *study.policies)))
     for policy in policies:
-        policy_of(policy)  # an unknown one is refused before the first replay
+        find_policy(policy)  # an unknown one is refused before the first replay
     return [
         StudyRun(fleet.name, trace.name, setting.name, policy, _digest(inputs, policy), scenario)
         for fleet, trace in product(study.fleets, study.traces)

@@ -4,17 +4,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from inferno_optimizer.replay.hindsight import Clairvoyant, StaticPeak
-from inferno_optimizer.replay.keda import (
-    KedaQueue,
-    KedaQueueGuard,
-    KedaSaturation,
-    KedaSlo,
-    KedaToken,
-)
-from inferno_optimizer.replay.melange import Melange
 from inferno_optimizer.replay.planning import PlanningRules, planner
 from inferno_optimizer.replay.policy import NamedPolicy
-from inferno_optimizer.replay.scaling import DynamoSla, Hpa
+from inferno_optimizer.replay.scaling import Hpa
 
 BOUND = NamedPolicy("clairvoyant", Clairvoyant, hindsight=True, percentiles=False)
 """What the others are measured against."""
@@ -35,13 +27,6 @@ POLICIES: Mapping[str, NamedPolicy] = MappingProxyType(
             NamedPolicy("inferno-reactive", planner(REACTIVE), percentiles=False),
             NamedPolicy("inferno-uncorrected", planner(UNCORRECTED), percentiles=False),
             NamedPolicy("hpa", Hpa, percentiles=False),
-            NamedPolicy("keda-slo", KedaSlo),
-            NamedPolicy("keda-queue", KedaQueue, percentiles=False),
-            NamedPolicy("keda-queue-guard", KedaQueueGuard, percentiles=False),
-            NamedPolicy("keda-saturation", KedaSaturation, percentiles=False),
-            NamedPolicy("keda-token", KedaToken, percentiles=False),
-            NamedPolicy("dynamo-sla", DynamoSla),
-            NamedPolicy("melange", Melange, percentiles=False),
             NamedPolicy("static-peak", StaticPeak, hindsight=True, percentiles=False),
             BOUND,
         )

@@ -1,11 +1,10 @@
-"""Policies that scale each server on one accelerator by its load, or by its requests."""
+"""A HorizontalPodAutoscaler for each server, on one accelerator."""
 
 import numpy as np
 
-from inferno_optimizer.replay.behaviour import Behaviour, BehaviourRules, worst_ratio
+from inferno_optimizer.replay.behaviour import Behaviour, BehaviourRules
 from inferno_optimizer.replay.policy import Seen, Setting
-from inferno_optimizer.replay.recent import RecentValues
-from inferno_optimizer.replay.sized import SizedFleet, requests_held
+from inferno_optimizer.replay.sized import requests_held
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 
 
@@ -38,36 +37,3 @@ def requests_per_replica(setting: Setting) -> FloatArray:
     typical = setting.trace.lengths.mean(axis=0)
     held = requests_held(setting.fleet, typical)
     return np.maximum(held[np.arange(len(held)), setting.home], 1.0)
-
-
-class DynamoSla:
-    """Dynamo's planner: replicas for the throughput, and by what is above it.
-
-    Every 180 s as many as carry the mean load of the last 180 s within the targets (its constant
-    forecast). In between one more where a latency is above its target, up to 8 above that number,
-    and one less where all are below .8 of theirs, while none starts.
-    """
-
-    INTERVAL_S, MOST, DOWN = 180.0, 8, 0.8
-
-    def __init__(self, setting: Setting) -> None:
-        self._setting = setting
-        self._sized = SizedFleet(setting.fleet)
-        self._load = RecentValues(self.INTERVAL_S, setting.step_s)
-        self._base = np.maximum(setting.fleet.least, 1)
-        self._due_s = 0.0
-
-    def __call__(self, seen: Seen) -> IntArray:
-        """Replicas at home."""
-        self._load.add(seen.load.rate)
-        present, ready = seen.present.sum(axis=1), seen.ready.sum(axis=1)
-        if seen.time_s >= self._due_s:
-            self._due_s = seen.time_s + self.INTERVAL_S
-            needed = self._sized.at(seen.load.lengths).replicas_for(self._load.mean())
-            at_home = needed[np.arange(len(needed)), self._setting.home]
-            self._base = np.maximum(at_home, np.maximum(self._setting.fleet.least, 1))
-        use = worst_ratio(self._setting.fleet, seen)
-        step = np.where(use > 1.0, 1, np.where(use < self.DOWN, -1, 0))
-        changed = present + np.where(present > ready, 0, step)
-        bounded: IntArray = np.clip(changed, self._base, self._base + self.MOST)
-        return bounded

@@ -129,6 +129,8 @@ class Melange:
     accelerator can serve a server, it keeps what it has.
     """
 
+    percentiles = False
+
     def __init__(self, setting: Setting) -> None:
         self._fleet = setting.fleet
         self._sized = SizedFleet(setting.fleet)

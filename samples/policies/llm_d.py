@@ -54,6 +54,7 @@ class KedaQueue:
     Up and down after 300 s in which it was so.
     """
 
+    percentiles = False
     RUNNING = 16.0
     RULES = BehaviourRules(up_s=300.0, rise=0.0)
     GUARDED = False
@@ -84,6 +85,7 @@ class KedaSaturation:
     5 are left on average, and none starts; less where both would be left without one.
     """
 
+    percentiles = False
     CACHE, QUEUE, SPARE_CACHE, SPARE_QUEUE = 0.80, 5.0, 0.10, 3.0
 
     def __init__(self, setting: Setting) -> None:
@@ -115,6 +117,7 @@ class KedaToken:
     prefill takes as long as that of a request alone.
     """
 
+    percentiles = False
     PREFILL_S, CACHE = 1.5, 0.8
     RULES = BehaviourRules(rise=1.0, rise_share=0.0, rise_s=180.0, fall=1.0, fall_s=300.0)
 
