@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from inferno_optimizer.replay.behaviour import worst_ratio
-from inferno_optimizer.replay.policy import Seen, Setting
-from inferno_optimizer.replay.recent import RecentValues
-from inferno_optimizer.replay.sized import SizedFleet
+from inferno_optimizer.replay.fleet import SizedFleet
+from inferno_optimizer.replay.policies import worst_ratio
+from inferno_optimizer.replay.policy import RecentValues, Seen, Setting
 from inferno_optimizer.sizing.queueing import IntArray
 
 

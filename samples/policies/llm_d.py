@@ -7,10 +7,9 @@ periods shorter than a step of the replay last one step.
 
 import numpy as np
 
-from inferno_optimizer.replay.behaviour import Behaviour, BehaviourRules, worst_ratio
-from inferno_optimizer.replay.curves import FIRST, Curves
-from inferno_optimizer.replay.policy import Seen, Setting
-from inferno_optimizer.replay.recent import RecentValues
+from inferno_optimizer.replay.plant import FIRST, Curves
+from inferno_optimizer.replay.policies import Behaviour, BehaviourRules, worst_ratio
+from inferno_optimizer.replay.policy import RecentValues, Seen, Setting
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.units import MS_PER_SECOND
 

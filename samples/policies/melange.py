@@ -13,8 +13,8 @@ import highspy
 import numpy as np
 
 from inferno_optimizer.errors import SolverError
+from inferno_optimizer.replay.fleet import SizedFleet
 from inferno_optimizer.replay.policy import Seen, Setting
-from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 
 SLICES = 8

@@ -19,13 +19,19 @@ from inferno_operator.cli.offline.traces import place_of_client
 from inferno_operator.resources import Load, Measure
 from inferno_optimizer.errors import InfernoError, InputError
 from inferno_optimizer.replay.account import Account
-from inferno_optimizer.replay.fleet import ReplayFleet, fleet_of, performing_as, slower, wrong_by
+from inferno_optimizer.replay.fleet import (
+    ReplayFleet,
+    SizedFleet,
+    fleet_of,
+    performing_as,
+    slower,
+    wrong_by,
+)
 from inferno_optimizer.replay.hindsight import best_homes
 from inferno_optimizer.replay.plant import DEFAULT_LEAD, LeadTime
 from inferno_optimizer.replay.policies import BOUND, POLICIES
 from inferno_optimizer.replay.policy import NamedPolicy, OwnWindows, Policy
 from inferno_optimizer.replay.replay import Scenario, replay
-from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.replay.trace import Trace, for_servers
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import PerformanceProfile, System

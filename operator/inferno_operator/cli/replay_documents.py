@@ -9,9 +9,8 @@ import numpy as np
 from pydantic.alias_generators import to_camel
 
 from inferno_operator.cli.replay import Replayed
-from inferno_optimizer.replay.account import share
-from inferno_optimizer.replay.floor import FloorOfTrace
-from inferno_optimizer.replay.incidents import Incident, worst_incidents
+from inferno_optimizer.replay.account import Incident, share, worst_incidents
+from inferno_optimizer.replay.hindsight import FloorOfTrace
 from inferno_optimizer.replay.replay import Scenario
 from inferno_optimizer.units import SECONDS_PER_HOUR
 

@@ -20,7 +20,7 @@ from inferno_operator.pages.charts import (
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.pages.replay import ClassShare, PolicySection, ReplayPage, WorstTime
 from inferno_operator.pages.svg import Frame
-from inferno_optimizer.replay.incidents import Cause, Incident, worst_incidents
+from inferno_optimizer.replay.account import Cause, Incident, worst_incidents
 from inferno_optimizer.replay.replay import Scenario
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 

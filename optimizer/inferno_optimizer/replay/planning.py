@@ -3,26 +3,289 @@
 The operator does what rules with `corrects` say; the others show what each of its parts is worth.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
+from inferno_optimizer.calibration.calibrate import Evidence, calibrate
+from inferno_optimizer.calibration.windows import Window, batch_at_poisson_arrivals, retained
+from inferno_optimizer.capacity import cards_to_hand_out
 from inferno_optimizer.correction import Correction, waiting_time
 from inferno_optimizer.forecast import ConformalBound, spread_over
 from inferno_optimizer.noise import MOVED, BoolArray, differs, followed, significant_rate
 from inferno_optimizer.replay.account import ENOUGH
-from inferno_optimizer.replay.calibrated import CalibratedFleet
-from inferno_optimizer.replay.fleet import ReplayFleet
-from inferno_optimizer.replay.plans import NONE, FleetPlans
-from inferno_optimizer.replay.policy import Policy, Seen, Setting
-from inferno_optimizer.replay.recent import RecentMeans, RecentValues
+from inferno_optimizer.replay.fleet import (
+    ReplayFleet,
+    SizedFleet,
+    fleet_of,
+    load_of,
+    scaled_profile,
+)
+from inferno_optimizer.replay.policy import Policy, RecentMeans, RecentValues, Seen, Setting
+from inferno_optimizer.sizing.candidates import Candidates, candidates_of
+from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.moves import outgrows
+from inferno_optimizer.sizing.pairs import build_pairs, sorted_types
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.sizing.rates import Sizing
+from inferno_optimizer.solvers import solve
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment
 from inferno_optimizer.surplus import LARGEST_CUT, kept_replicas, payback_s
-from inferno_optimizer.system import Options, Role
+from inferno_optimizer.system import (
+    Allocation,
+    DecodeParameters,
+    Options,
+    PerformanceProfile,
+    PrefillDecodeParameters,
+    Role,
+    StepParameters,
+)
+from inferno_optimizer.units import MS_PER_SECOND
 from inferno_optimizer.way_down import HALF, StepDown, WayDown, strengths
+
+INTERVAL_S = 600.0
+"""Time between two calibrations [s]."""
+
+TYPED_ERROR = 0.2
+"""Error of the times of profiles without measurements, the default of the operator.
+
+Without one, an accelerator would seem faster because nobody measured it.
+"""
+
+CHANGED = 0.02
+"""Relative change of a parameter that makes a plan."""
+
+
+class CalibratedFleet:
+    """The fleet as a planner believes it: the parameters that fit what its replicas did.
+
+    Each server whose replicas serve on one accelerator is a window of calibration in each step.
+    As in the operator, a refused calibration changes nothing, and targets are checked with the
+    upper confidence of 90 %.
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        self._typed, self._step_s = setting.fleet, setting.step_s
+        self._windows: defaultdict[tuple[str, str], list[Window]] = defaultdict(list)
+        self._found: dict[tuple[str, str], PrefillDecodeParameters] = {}
+        self._due_s = INTERVAL_S
+        self.fleet = self._believed()
+
+    def add(self, seen: Seen) -> bool:
+        """Take note of a step; whether another fleet is believed in now."""
+        for pair, window in list_calibration_windows(self._typed, seen, self._step_s):
+            self._windows[pair].append(window)
+        if seen.time_s < self._due_s:
+            return False
+        self._due_s = seen.time_s + INTERVAL_S
+        before = dict(self._found)
+        self._calibrate(seen.time_s)
+        if not any(_differs(before.get(pair), fitted) for pair, fitted in self._found.items()):
+            self._found = before
+            return False
+        self.fleet = self._believed()
+        return True
+
+    def _calibrate(self, now: float) -> None:
+        pairs = sorted(self._windows)
+        for pair in pairs:
+            self._windows[pair] = retained(self._windows[pair])
+        profiles = {(p.model, p.accelerator): p for p in self._typed.system.profiles}
+        evidence = [Evidence(self._windows[pair], _prior(profiles[pair])) for pair in pairs]
+        for pair, result in zip(pairs, calibrate(evidence, now), strict=True):
+            if result.reason.usable:
+                self._found[pair] = result.upper
+
+    def _believed(self) -> ReplayFleet:
+        """The fleet with the parameters that were found, and with an error of all others."""
+        system = self._typed.system
+        profiles = (
+            _with(profile, self._found.get((profile.model, profile.accelerator)))
+            for profile in system.profiles
+        )
+        return fleet_of(replace(system, profiles=tuple(profiles)))[0]
+
+
+def _with(profile: PerformanceProfile, found: PrefillDecodeParameters | None) -> PerformanceProfile:
+    """A profile with what was found; lines do not replace steps, which hold for more lengths."""
+    if found is None or isinstance(profile.parameters, StepParameters):
+        return scaled_profile(profile, 1.0 + TYPED_ERROR)
+    if isinstance(profile.parameters, DecodeParameters):
+        return replace(profile, parameters=DecodeParameters(found.alpha, found.beta))
+    return replace(profile, parameters=found)
+
+
+def _prior(profile: PerformanceProfile) -> PrefillDecodeParameters | None:
+    """The configured parameters, where they are lines."""
+    match profile.parameters:
+        case DecodeParameters(alpha, beta):
+            return PrefillDecodeParameters(alpha, beta, 0.0, 0.0)
+        case PrefillDecodeParameters() as typed:
+            return typed
+        case _:
+            return None
+
+
+def list_calibration_windows(
+    fleet: ReplayFleet, seen: Seen, step_s: float
+) -> Iterator[tuple[tuple[str, str], Window]]:
+    """What a replica of each server did in a step, with its model and accelerator.
+
+    Servers that serve on several accelerators are left out: one latency tells nothing of each.
+    """
+    served, load = seen.served, seen.load
+    for row in np.flatnonzero((seen.ready > 0).sum(axis=1) == 1).tolist():
+        place = int(seen.ready[row].argmax())
+        replicas = float(seen.ready[row, place])
+        prompt, answer = load.lengths[:, row].tolist()
+        prefills = float(load.rate[row]) * step_s / replicas
+        yield (
+            (fleet.servers[row].model, fleet.accelerators[place]),
+            Window(
+                end=seen.time_s,
+                itl_ms=float(served.itl_ms[row]),
+                intervals=prefills * max(answer - 1.0, 0.0),
+                batch=batch_at_poisson_arrivals(float(served.running[row]) / replicas),
+                prefill_ms=float(served.ttft_ms[row] - served.wait_ms[row]),
+                prefills=prefills,
+                input_tokens=max(prompt, 1.0),
+                output_tokens=answer,
+                replica=fleet.servers[row].name,
+            ),
+        )
+
+
+def _differs(before: PrefillDecodeParameters | None, now: PrefillDecodeParameters) -> bool:
+    """Whether parameters have changed noticeably."""
+    if before is None:
+        return True
+    old, new = (np.array([p.alpha, p.beta, p.gamma, p.delta]) for p in (before, now))
+    return bool((np.abs(new - old) > CHANGED * np.maximum(np.abs(old), np.abs(new))).any())
+
+
+NONE = -1
+"""The accelerator of a server that has no replica, or no destination."""
+
+
+class FleetPlans:
+    """Plans of a fleet with a solver, each from what there is.
+
+    A server gets at least `fewest` replicas; `load_spread` is that of each server.
+    """
+
+    def __init__(
+        self, fleet: ReplayFleet, options: Options, fewest: int, load_spread: float = 0.0
+    ) -> None:
+        system = replace(fleet.system, options=options)
+        self._fleet, self._catalogue = fleet, Catalogue(system)
+        self._cases = [_looking_ahead(case, fewest, load_spread) for case in fleet.cases]
+        self._known: list[tuple[float, ...]] = [()] * len(self._cases)
+        self._pairs = build_pairs(self._catalogue, self._cases, sorted_types(system))
+        cards = cards_to_hand_out(self._catalogue, [])
+        self._cards = np.array([cards[kind] for kind in fleet.types], dtype=np.int64)
+        self._sized = SizedFleet(fleet)
+
+    def plan(
+        self, rate: FloatArray, lengths: FloatArray, present: IntArray, destination: IntArray
+    ) -> IntArray:
+        """Replicas of each server on each accelerator.
+
+        Parameters
+        ----------
+        rate, lengths
+            The load to plan for [requests/s], and mean lengths of shape (2, servers).
+        present
+            What there is; shape (servers, accelerators).
+        destination
+            The accelerator of each server that has just moved there; -1 of others.
+        """
+        self._update(rate, lengths, present, destination)
+        candidates = self._candidates(rate, lengths)
+        served = np.bincount(candidates.pairs.case[candidates.usable], minlength=len(present)) > 0
+        stays = np.where(served[:, None], 0, present)
+        left = np.maximum(self._cards - self._fleet.used_cards(stays).astype(np.int64), 0)
+        answer = solve(candidates, left, time.perf_counter, time.perf_counter())
+        return stays + self._matrix(candidates, answer.assignment)
+
+    def rates(self, lengths: FloatArray) -> FloatArray:
+        """What one replica carries within its targets on each accelerator [requests/s].
+
+        0 where it keeps none, or takes no request; lengths have the shape (2, servers).
+        """
+        able: FloatArray = self._sized.at(lengths).max_rate
+        return able
+
+    def highest_rate(self, lengths: FloatArray, replicas: IntArray) -> FloatArray:
+        """The rate up to which replicas keep their targets, by the Models [requests/s].
+
+        Parameters
+        ----------
+        lengths
+            Mean lengths of shape (2, servers).
+        replicas
+            Replicas of each server on each accelerator.
+        """
+        able = np.where(replicas > 0, self.rates(lengths), 0.0)
+        rates: FloatArray = (replicas * able).sum(axis=1)
+        return rates
+
+    def _update(
+        self, rate: FloatArray, lengths: FloatArray, present: IntArray, destination: IntArray
+    ) -> None:
+        """Bring the cases up to date that have another load, replicas or destination."""
+        place = present.argmax(axis=1)
+        count = present[np.arange(len(place)), place]
+        columns = (rate, *lengths, place, count, destination)
+        for row, now in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+            if now != self._known[row]:
+                self._known[row] = now
+                self._cases[row] = self._as_it_is(row, *now)
+
+    def _as_it_is(
+        self, row: int, rate: float, prompt: float, answer: float, place: int, count: int, goal: int
+    ) -> Case:
+        """A case with its load, what it has, and where it has just moved to."""
+        case, names = self._cases[row], self._fleet.accelerators
+        current = Allocation(load=load_of(case.server.load, rate, prompt, answer))
+        if count:
+            cost = float(count * self._fleet.unit_cost[row, place])
+            current = replace(current, accelerator=names[place], replicas=count, cost=cost)
+        destination = names[goal] if goal != NONE else ""
+        return replace(case, server=replace(case.server, current=current, destination=destination))
+
+    def _candidates(self, rate: FloatArray, lengths: FloatArray) -> Candidates:
+        pairs, sized = self._pairs, self._sized.at(lengths)
+        demand = sized.demand(rate)[pairs.case, pairs.accelerator] / MS_PER_SECOND
+        able = sized.max_rate[pairs.case, pairs.accelerator] / MS_PER_SECOND
+        nothing = np.zeros(len(demand))
+        rates = np.where((demand > 0) | (able <= 0), able, np.inf)
+        sizing = Sizing(rates, nothing, nothing, nothing)
+        pairs = replace(pairs, demand=demand)
+        return candidates_of(self._catalogue, self._cases, pairs, sizing)
+
+    def _matrix(self, candidates: Candidates, assignment: Assignment) -> IntArray:
+        matrix, accelerator = np.zeros(self._fleet.shape, dtype=np.int64), self._pairs.accelerator
+        chosen = np.flatnonzero(assignment.rows != NO_ROW)
+        rows = assignment.rows[chosen]
+        matrix[chosen, accelerator[rows]] = assignment.replicas[chosen]
+        for case, mix in assignment.mixes.items():
+            matrix[case, accelerator[[*mix.rows]]] = mix.replicas
+        for case, parts in assignment.kept.items():
+            place = self._fleet.accelerators.index(
+                candidates.cases[case].server.current.accelerator
+            )
+            matrix[case, place] = sum(part.replicas for part in parts)
+        return matrix
+
+
+def _looking_ahead(case: Case, fewest: int, load_spread: float) -> Case:
+    least = max(case.server.min_replicas, fewest)
+    server = replace(case.server, min_replicas=least, load_spread=load_spread)
+    return replace(case, server=server)
 
 
 @dataclass(frozen=True, slots=True)

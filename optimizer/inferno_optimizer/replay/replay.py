@@ -6,10 +6,9 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from inferno_optimizer.replay.account import Account, Recorder
-from inferno_optimizer.replay.fleet import ReplayFleet
+from inferno_optimizer.replay.fleet import ReplayFleet, SizedFleet
 from inferno_optimizer.replay.plant import LeadTime, Plant, StepLoad, StepResult
 from inferno_optimizer.replay.policy import Decide, NamedPolicy, OwnWindows, Seen, Setting
-from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.replay.trace import Trace
 from inferno_optimizer.sizing.queueing import IntArray
 

@@ -231,7 +231,7 @@ def floor(  # noqa: PLR0913 - an argument for each option
     from inferno_operator.cli.replay import ReplayedLoad, ReplayOptions, scenario_of
     from inferno_operator.cli.replay_documents import floor_document
     from inferno_operator.cli.tables.replay import floor_parts
-    from inferno_optimizer.replay.floor import floor_of
+    from inferno_optimizer.replay.hindsight import floor_of
 
     money = money_of(currency)
     load = ReplayedLoad(read_trace(str(trace), warn), str(trace))

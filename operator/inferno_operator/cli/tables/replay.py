@@ -6,7 +6,7 @@ from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.replay import Replayed
 from inferno_operator.cli.replay_documents import Row, class_rows
 from inferno_operator.cli.tables.solution import Part, TextTable
-from inferno_optimizer.replay.floor import FloorOfTrace
+from inferno_optimizer.replay.hindsight import FloorOfTrace
 
 SHOWN = 2
 """Accelerators of a server that the floor names."""

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from inferno_optimizer.replay.calibrated import TYPED_ERROR, CalibratedFleet
 from inferno_optimizer.replay.fleet import ReplayFleet, fleet_of, slower
+from inferno_optimizer.replay.planning import TYPED_ERROR, CalibratedFleet
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.policies import POLICIES
 from inferno_optimizer.replay.policy import Seen, Setting

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from inferno_optimizer.replay.incidents import Cause, Incident, worst_incidents
+from inferno_optimizer.replay.account import Cause, Incident, worst_incidents
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.policy import NamedPolicy, Seen, Setting
 from inferno_optimizer.replay.replay import Scenario, replay

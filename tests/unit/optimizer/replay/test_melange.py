@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from inferno_optimizer.replay.fleet import SizedFleet
 from inferno_optimizer.replay.plant import LeadTime, StepLoad
 from inferno_optimizer.replay.policy import NamedPolicy, Seen, Setting
 from inferno_optimizer.replay.replay import Scenario, replay
-from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.sizing.queueing import FloatArray
 from samples.policies.melange import SLICES, Melange, buckets_of, cheapest_mix
 from tests.tiers import sampled

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.replay.fleet import ReplayFleet, fleet_of, with_loads
+from inferno_optimizer.replay.fleet import ReplayFleet, ResultCache, fleet_of, with_loads
 from inferno_optimizer.replay.hindsight import matrix_of
-from inferno_optimizer.replay.plans import NONE, FleetPlans
-from inferno_optimizer.replay.remembered import Remembered
+from inferno_optimizer.replay.planning import NONE, FleetPlans
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.system import Allocation, Options, SaturationPolicy, Server
 from inferno_optimizer.wire.codec import decode_system
@@ -98,7 +97,7 @@ def test_what_no_accelerator_serves_keeps_what_it_has() -> None:
 
 
 def test_only_new_results_are_computed() -> None:
-    remembered, asked = Remembered(2), list[list[int]]()
+    remembered, asked = ResultCache(2), list[list[int]]()
 
     def compute(places: IntArray) -> FloatArray:
         asked.append(places.tolist())

@@ -8,14 +8,19 @@ import pytest
 from inferno_operator.cli.replay import find_policy
 from inferno_operator.controllers.measurement.lookahead import LoadHistory
 from inferno_optimizer.forecast import ConformalBound, first_ratio
-from inferno_optimizer.replay.fleet import fleet_of
-from inferno_optimizer.replay.floor import floor_of
-from inferno_optimizer.replay.hindsight import best_homes
+from inferno_optimizer.replay.fleet import SizedFleet, fleet_of
+from inferno_optimizer.replay.hindsight import best_homes, floor_of
 from inferno_optimizer.replay.plant import LeadTime
-from inferno_optimizer.replay.policy import Decide, NamedPolicy, OwnWindows, Policy, Seen, Setting
-from inferno_optimizer.replay.recent import RecentMeans
+from inferno_optimizer.replay.policy import (
+    Decide,
+    NamedPolicy,
+    OwnWindows,
+    Policy,
+    RecentMeans,
+    Seen,
+    Setting,
+)
 from inferno_optimizer.replay.replay import Scenario, replay
-from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.system import Accelerator, Target
 from tests.tiers import extended
