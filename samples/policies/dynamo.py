@@ -3,7 +3,7 @@
 import numpy as np
 
 from inferno_optimizer.replay.fleet import SizedFleet
-from inferno_optimizer.replay.policies import worst_ratio
+from inferno_optimizer.replay.policies import find_worst_ratio
 from inferno_optimizer.replay.policy import RecentValues, Seen, Setting
 from inferno_optimizer.sizing.queueing import IntArray
 
@@ -34,7 +34,7 @@ class DynamoSla:
             needed = self._sized.at(seen.load.lengths).replicas_for(self._load.mean())
             at_home = needed[np.arange(len(needed)), self._setting.home]
             self._base = np.maximum(at_home, np.maximum(self._setting.fleet.least, 1))
-        use = worst_ratio(self._setting.fleet, seen)
+        use = find_worst_ratio(self._setting.fleet, seen)
         step = np.where(use > 1.0, 1, np.where(use < self.DOWN, -1, 0))
         changed = present + np.where(present > ready, 0, step)
         bounded: IntArray = np.clip(changed, self._base, self._base + self.MOST)

@@ -8,7 +8,7 @@ periods shorter than a step of the replay last one step.
 import numpy as np
 
 from inferno_optimizer.replay.plant import FIRST, Curves
-from inferno_optimizer.replay.policies import Behaviour, BehaviourRules, worst_ratio
+from inferno_optimizer.replay.policies import Behaviour, BehaviourRules, find_worst_ratio
 from inferno_optimizer.replay.policy import RecentValues, Seen, Setting
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.units import MS_PER_SECOND
@@ -32,7 +32,7 @@ class KedaSlo:
 
     def __call__(self, seen: Seen) -> IntArray:
         """Replicas at home."""
-        self._signal.add(np.minimum(worst_ratio(self._fleet, seen), self.CLAMP))
+        self._signal.add(np.minimum(find_worst_ratio(self._fleet, seen), self.CLAMP))
         signal, present, ready = self._signal.mean(), *counts(seen)
         starts = (ready > 0) & (ready < present)
         credit = np.where(starts, ready / np.maximum(present, 1.0), 1.0)

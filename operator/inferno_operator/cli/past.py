@@ -18,7 +18,7 @@ from inferno_operator.resources import Resource, Server
 from inferno_operator.resources.observation import only
 from inferno_operator.runtime.prometheus import PrometheusPast
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.replay.trace import Trace, with_lengths
+from inferno_optimizer.replay.trace import Trace, build_trace
 from inferno_optimizer.sizing.queueing import FloatArray
 
 GAPS_TOLD = 8
@@ -144,7 +144,7 @@ def trace_of(loads: Mapping[str, PastLoad], span: Span) -> tuple[Trace, list[str
         np.stack([getattr(load, column) for load in kept.values()], axis=1)
         for column in ("rate", "input_tokens", "output_tokens")
     )
-    return with_lengths(tuple(kept), span.step_s, _carried(rate), (given, generated)), notes
+    return build_trace(tuple(kept), span.step_s, _carried(rate), (given, generated)), notes
 
 
 def _gaps(name: str, rate: FloatArray, span: Span) -> list[str]:

@@ -22,17 +22,17 @@ from inferno_optimizer.replay.account import Account
 from inferno_optimizer.replay.fleet import (
     ReplayFleet,
     SizedFleet,
-    fleet_of,
-    performing_as,
-    slower,
-    wrong_by,
+    build_fleet,
+    perturb_profiles,
+    set_parameters,
+    slow_down,
 )
-from inferno_optimizer.replay.hindsight import best_homes
+from inferno_optimizer.replay.hindsight import find_best_homes
 from inferno_optimizer.replay.plant import DEFAULT_LEAD, LeadTime
 from inferno_optimizer.replay.policies import BOUND, POLICIES
 from inferno_optimizer.replay.policy import NamedPolicy, OwnWindows, Policy
 from inferno_optimizer.replay.replay import Scenario, replay
-from inferno_optimizer.replay.trace import Trace, for_servers
+from inferno_optimizer.replay.trace import Trace, assign_clients
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import PerformanceProfile, System
 from inferno_optimizer.units import SECONDS_PER_HOUR
@@ -137,7 +137,7 @@ class ReplayedLoad:
 
 def scenario_of(system: System, load: ReplayedLoad, options: ReplayOptions, warn: Warn) -> Scenario:
     """What is to be replayed; tells which servers are left out and how clients are dealt."""
-    fleet, refused = fleet_of(system)
+    fleet, refused = build_fleet(system)
     warn(f"server {d.server!r} is left out: {d.message}" for d in refused)
     trace, origin = load.trace, load.origin
     names = [server.name for server in fleet.servers]
@@ -147,11 +147,11 @@ def scenario_of(system: System, load: ReplayedLoad, options: ReplayOptions, warn
         spread = f"its {clients} clients are" if clients > 1 else "its 1 client is"
         over = f"spread over {len(names)} Servers and scaled to their loads"
         warn([f"{origin}: no client matches a Server name; {spread} {over}"])
-    whole = for_servers(trace, fleet.servers).scaled(options.scale)
+    whole = assign_clients(trace, fleet.servers).scale(options.scale)
     part = whole.between(0.0, options.hours * SECONDS_PER_HOUR) if options.hours else whole
     warn(_list_hopeless_homes(fleet, part))
     return Scenario(
-        fleet=fleet_of(_as_it_is(fleet.system, options))[0],
+        fleet=build_fleet(_as_it_is(fleet.system, options))[0],
         believed=fleet,
         trace=part.every(options.step_s),
         lead=options.lead,
@@ -186,11 +186,11 @@ def _own_windows(servers: Sequence[str], measures: Mapping[str, Measure]) -> Own
 def _as_it_is(system: System, options: ReplayOptions) -> System:
     """The system with the performance that replicas really have."""
     try:
-        true = performing_as(system, options.truth)
+        true = set_parameters(system, options.truth)
     except InputError as error:
         raise InputError(f"{options.truth_file}: {error}") from error
-    return wrong_by(
-        slower(true, options.slower), options.error, np.random.default_rng(options.seed)
+    return perturb_profiles(
+        slow_down(true, options.slower), options.error, np.random.default_rng(options.seed)
     )
 
 
@@ -305,7 +305,7 @@ def run(scenario: Scenario, name: str, tell: Callable[[str], None] = _silent) ->
     steps = scenario.trace.steps
     policy = find_policy(name)
     home = (
-        best_homes(scenario.believed, scenario.trace)
+        find_best_homes(scenario.believed, scenario.trace)
         if name.endswith(BEST)
         else scenario.fleet.home
     )

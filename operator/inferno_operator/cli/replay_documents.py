@@ -9,7 +9,7 @@ import numpy as np
 from pydantic.alias_generators import to_camel
 
 from inferno_operator.cli.replay import Replayed
-from inferno_optimizer.replay.account import Incident, share, worst_incidents
+from inferno_optimizer.replay.account import Incident, divide_sums, find_worst_incidents
 from inferno_optimizer.replay.hindsight import FloorOfTrace
 from inferno_optimizer.replay.replay import Scenario
 from inferno_optimizer.units import SECONDS_PER_HOUR
@@ -40,7 +40,7 @@ def _policy_document(scenario: Scenario, replayed: Replayed) -> Mapping[str, obj
         "servers": [row.document() for row in server_rows(replayed)],
         "worst": [
             incident_document(incident, scenario.trace.step_s)
-            for incident in worst_incidents(
+            for incident in find_worst_incidents(
                 account, scenario.trace, scenario.fleet.accelerators, WORST_TOLD
             )
         ],
@@ -101,9 +101,9 @@ class Row:
             server=server,
             cost=float(account.cost[which].sum()),
             requests=float(requests.sum()),
-            within=share(account.within[which], requests),
-            delay_within=share(account.delay_within[which], requests),
-            itl_within=share(account.itl_within[which], requests),
+            within=divide_sums(account.within[which], requests),
+            delay_within=divide_sums(account.delay_within[which], requests),
+            itl_within=divide_sums(account.itl_within[which], requests),
             missed_minutes=float(account.missed_minutes[which].sum()),
             replicas=float(account.replicas[which].sum()),
             started=int(account.started[which].sum()),

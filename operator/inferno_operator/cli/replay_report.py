@@ -20,7 +20,7 @@ from inferno_operator.pages.charts import (
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.pages.replay import ClassShare, PolicySection, ReplayPage, WorstTime
 from inferno_operator.pages.svg import Frame
-from inferno_optimizer.replay.account import Cause, Incident, worst_incidents
+from inferno_optimizer.replay.account import Cause, Incident, find_worst_incidents
 from inferno_optimizer.replay.replay import Scenario
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 
@@ -110,7 +110,7 @@ class _Sections:
         """The section of a policy."""
         account, row = replayed.account, Row.of(replayed, "", slice(None))
         accelerators = self.scenario.fleet.accelerators
-        worst = worst_incidents(account, self.scenario.trace, accelerators, WORST_TOLD)
+        worst = find_worst_incidents(account, self.scenario.trace, accelerators, WORST_TOLD)
         return PolicySection(
             name=replayed.policy,
             cost=self.money.amount(row.cost / account.hours),

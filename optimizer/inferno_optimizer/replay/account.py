@@ -164,10 +164,10 @@ class Account:
     @property
     def attainment(self) -> float:
         """Share of all requests within both targets; 1 without requests."""
-        return share(self.within, self.requests)
+        return divide_sums(self.within, self.requests)
 
 
-def share(part: FloatArray, whole: FloatArray) -> float:
+def divide_sums(part: FloatArray, whole: FloatArray) -> float:
     """Share of a sum; 1 of nothing."""
     total = float(whole.sum())
     return float(part.sum()) / total if total > 0 else 1.0
@@ -286,7 +286,7 @@ class Incident:
     cause: Cause
 
 
-def worst_incidents(
+def find_worst_incidents(
     account: Account, trace: Trace, accelerators: tuple[str, ...], count: int
 ) -> list[Incident]:
     """The incidents with the most requests outside the targets, the worst one first.
@@ -308,10 +308,10 @@ def worst_incidents(
     runs = [
         _Run.of(outside[:, server], server, first, end)
         for server in range(len(account.servers))
-        for first, end in runs_of(missed[:, server])
+        for first, end in find_runs(missed[:, server])
     ]
     worst = sorted(runs, key=lambda run: (-run.outside, run.server, run.first))[:count]
-    return [_incident(account, trace, accelerators, run) for run in worst]
+    return [_describe_run(account, trace, accelerators, run) for run in worst]
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,17 +330,19 @@ class _Run:
         return cls(server, first, end, first + int(own.argmax()), float(own.sum()))
 
 
-def runs_of(holds: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Iterator[tuple[int, int]]:
+def find_runs(holds: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Iterator[tuple[int, int]]:
     """Yield the first step of each run of steps in which something holds, and the one after it."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], holds, [False])).astype(np.int8)))
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
-def _incident(account: Account, trace: Trace, accelerators: tuple[str, ...], run: _Run) -> Incident:
+def _describe_run(
+    account: Account, trace: Trace, accelerators: tuple[str, ...], run: _Run
+) -> Incident:
     history, server, worst = account.history, run.server, run.worst
     place = history.place[worst, server]
     counts = history.replicas[: worst + 1, server]
-    changed = _last_change(counts)
+    changed = _find_last_change(counts)
     replicas, ready, refused = (
         int(array[worst, server]) for array in (history.replicas, history.ready, history.refused)
     )
@@ -365,17 +367,17 @@ def _incident(account: Account, trace: Trace, accelerators: tuple[str, ...], run
         refused=refused,
         before=int(counts[max(changed - 1, 0)]),
         changed=changed,
-        cause=_cause(refused, replicas - ready, rate, able, waiting, trace.step_s),
+        cause=_find_cause(refused, replicas - ready, rate, able, waiting, trace.step_s),
     )
 
 
-def _last_change(counts: Counts) -> int:
+def _find_last_change(counts: Counts) -> int:
     """The last step with another number of replicas than the one before; 0 without any."""
     changes = np.flatnonzero(np.diff(counts)) + 1
     return int(changes[-1]) if changes.size else 0
 
 
-def _cause(
+def _find_cause(
     refused: int, starting: int, rate: float, able: float, waiting: float, step_s: float
 ) -> Cause:
     if refused:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.replay.trace import Trace, changed, epochs
+from inferno_optimizer.replay.trace import Trace, have_lengths_changed, iterate_epochs
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.limits import TargetLimits
@@ -86,7 +86,7 @@ class ReplayFleet:
         return total
 
 
-def fleet_of(system: System) -> tuple[ReplayFleet, list[Decision]]:
+def build_fleet(system: System) -> tuple[ReplayFleet, list[Decision]]:
     """The servers of a system that can be sized, and why others cannot.
 
     A replay has no replicas with roles.
@@ -103,12 +103,12 @@ def fleet_of(system: System) -> tuple[ReplayFleet, list[Decision]]:
     if not cases:
         raise InputError(refused[0].message if refused else "there is no server")
     kept = Catalogue(replace(catalogue.system, servers=tuple(case.server for case in cases)))
-    return _matrices(kept, build_candidates(kept, cases)), refused
+    return _build_matrices(kept, build_candidates(kept, cases)), refused
 
 
-def _matrices(catalogue: Catalogue, candidates: Candidates) -> ReplayFleet:
+def _build_matrices(catalogue: Catalogue, candidates: Candidates) -> ReplayFleet:
     system = catalogue.system
-    row = rows_of(candidates.pairs, (len(system.servers), len(system.accelerators)))
+    row = find_rows(candidates.pairs, (len(system.servers), len(system.accelerators)))
     possible = row != NOWHERE
     multiplicity = candidates.pairs.cards[row]
     types = candidates.types
@@ -118,7 +118,7 @@ def _matrices(catalogue: Catalogue, candidates: Candidates) -> ReplayFleet:
         cases=candidates.cases,
         accelerators=tuple(a.name for a in system.accelerators),
         types=types,
-        home=_home(system, candidates, row),
+        home=_choose_homes(system, candidates, row),
         unit_cost=np.where(possible, candidates.unit_cost[row], 0.0),
         cards=np.where(possible, multiplicity, 0),
         card_type=np.array([types.index(a.type) for a in system.accelerators], dtype=np.int64),
@@ -130,55 +130,55 @@ def _matrices(catalogue: Catalogue, candidates: Candidates) -> ReplayFleet:
     )
 
 
-def rows_of(pairs: Pairs, shape: tuple[int, int]) -> IntArray:
+def find_rows(pairs: Pairs, shape: tuple[int, int]) -> IntArray:
     """The row of each case on each accelerator, or `NOWHERE`."""
     row = np.full(shape, NOWHERE)
     row[pairs.case, pairs.accelerator] = np.arange(len(pairs.case))
     return row
 
 
-def _home(system: System, candidates: Candidates, row: IntArray) -> IntArray:
+def _choose_homes(system: System, candidates: Candidates, row: IntArray) -> IntArray:
     """Where each server runs; of the others, the cheapest that meets the targets."""
     cost = np.where(candidates.usable, candidates.cost, np.inf)[row]
     cost = np.where(row == NOWHERE, np.inf, cost)
     home: IntArray = cost.argmin(axis=1)
     places = {accelerator.name: i for i, accelerator in enumerate(system.accelerators)}
-    for server, (name, own) in enumerate(zip(_current(system), row, strict=True)):
+    for server, (name, own) in enumerate(zip(_list_current(system), row, strict=True)):
         place = places.get(name)
         if place is not None and own[place] != NOWHERE:
             home[server] = place
     return home
 
 
-def _current(system: System) -> list[str]:
+def _list_current(system: System) -> list[str]:
     return [server.current.accelerator for server in system.servers]
 
 
-def with_loads(system: System, rate: FloatArray, lengths: FloatArray) -> System:
+def set_loads(system: System, rate: FloatArray, lengths: FloatArray) -> System:
     """The system with another load of each server; rates in requests/s."""
     columns = (rate.tolist(), *lengths.tolist())
     servers = (
-        _with(server, load_of(server.load, *values))
+        _set_load(server, build_load(server.load, *values))
         for server, *values in zip(system.servers, *columns, strict=True)
     )
     return replace(system, servers=tuple(servers))
 
 
-def slower(system: System, factor: float) -> System:
+def slow_down(system: System, factor: float) -> System:
     """The system where everything that replicas do takes longer by a factor."""
-    return replace(system, profiles=tuple(scaled_profile(p, factor) for p in system.profiles))
+    return replace(system, profiles=tuple(scale_profile(p, factor) for p in system.profiles))
 
 
-def wrong_by(system: System, error: float, random: np.random.Generator) -> System:
+def perturb_profiles(system: System, error: float, random: np.random.Generator) -> System:
     """The system where each time of each profile is longer or shorter by a share, by chance."""
     profiles = (
-        scaled_profile(p, 1.0 + error * random.choice((-1.0, 1.0), len(times_of(p))))
+        scale_profile(p, 1.0 + error * random.choice((-1.0, 1.0), len(list_times(p))))
         for p in system.profiles
     )
     return replace(system, profiles=tuple(profiles))
 
 
-def performing_as(system: System, truth: Sequence[PerformanceProfile]) -> System:
+def set_parameters(system: System, truth: Sequence[PerformanceProfile]) -> System:
     """The system whose profiles have the parameters of others, where there are others.
 
     Raises
@@ -199,20 +199,20 @@ def performing_as(system: System, truth: Sequence[PerformanceProfile]) -> System
     return replace(system, profiles=tuple(changed))
 
 
-def scaled_profile(profile: PerformanceProfile, factors: float | FloatArray) -> PerformanceProfile:
+def scale_profile(profile: PerformanceProfile, factors: float | FloatArray) -> PerformanceProfile:
     """The profile with its times multiplied by a factor, or each by one of its own."""
-    times = times_of(profile)
+    times = list_times(profile)
     scaled = (np.array([*times.values()]) * factors).tolist()
     scaled_times = dict(zip(times, scaled, strict=True))
     return replace(profile, parameters=replace(profile.parameters, **scaled_times))
 
 
-def times_of(profile: PerformanceProfile) -> dict[str, float]:
+def list_times(profile: PerformanceProfile) -> dict[str, float]:
     """The parameters of a profile that are times [ms]."""
     return {k: v for k, v in asdict(profile.parameters).items() if k not in COUNTS}
 
 
-def loaded(
+def build_cases(
     fleet: ReplayFleet,
     servers: IntArray,
     lengths: FloatArray,
@@ -228,18 +228,18 @@ def loaded(
     return [
         replace(
             case,
-            server=_with(case.server, load_of(case.server.load, HARDLY_ANY, *columns)),
+            server=_set_load(case.server, build_load(case.server.load, HARDLY_ANY, *columns)),
             profiles=tuple(places),
         )
         for case, places, *columns in zip(cases, own, prompt, answer, strict=True)
     ]
 
 
-def _with(server: Server, load: Load) -> Server:
+def _set_load(server: Server, load: Load) -> Server:
     return replace(server, current=replace(server.current, load=load))
 
 
-def load_of(own: Load, rate: float, input_tokens: float, output_tokens: float) -> Load:
+def build_load(own: Load, rate: float, input_tokens: float, output_tokens: float) -> Load:
     """A load with rounded lengths; a load in the form of generation 1 stays in it.
 
     No trace tells what is in the prefix caches, so all of the prompts are computed.
@@ -279,7 +279,7 @@ class ResultCache:
         return np.stack([self._known[key] for key in keys])
 
 
-def rounded(lengths: FloatArray) -> list[list[int]]:
+def round_lengths(lengths: FloatArray) -> list[list[int]]:
     """Lengths as the integers that a load has, in the same order."""
     whole: list[list[int]] = np.rint(lengths).astype(np.int64).tolist()
     return whole
@@ -312,21 +312,21 @@ class SizedFleet:
 
     def at(self, lengths: FloatArray) -> "SizedFleet":
         """The same fleet, sized at lengths of shape (2, servers): input and output tokens."""
-        servers = np.flatnonzero(changed(lengths, self._lengths))
+        servers = np.flatnonzero(have_lengths_changed(lengths, self._lengths))
         if not servers.size:
             return self
         self._lengths[:, servers] = lengths[:, servers]
-        keys = [*zip(servers.tolist(), *rounded(lengths[:, servers]), strict=True)]
-        rates = self._known.of(keys, lambda new: self._sized(servers[new]))
+        keys = [*zip(servers.tolist(), *round_lengths(lengths[:, servers]), strict=True)]
+        rates = self._known.of(keys, lambda new: self._size(servers[new]))
         known = rates.transpose(1, 0, 2)
         self.max_rate[servers], self.least_rate[servers], self.full_rate[servers] = known
         return self
 
-    def _sized(self, servers: IntArray) -> FloatArray:
+    def _size(self, servers: IntArray) -> FloatArray:
         """The highest, the least and the full rates; shape (these servers, 3, accelerators)."""
-        candidates = _candidates(self._fleet, servers, self._lengths)
-        row = rows_of(candidates.pairs, (len(servers), self._fleet.shape[1]))
-        fits = _fits(candidates)
+        candidates = _build_candidates(self._fleet, servers, self._lengths)
+        row = find_rows(candidates.pairs, (len(servers), self._fleet.shape[1]))
+        fits = _find_fitting_rows(candidates)
         able = np.where(fits, candidates.sizing.max_rate, 0.0)
         full = np.where(fits, _full_rates(candidates.pairs), 0.0)
         rates = np.stack((able, candidates.pairs.demand, full))[:, row] * MS_PER_SECOND
@@ -352,13 +352,13 @@ class SizedFleet:
         return np.where((needed < 0) & able, carrying, needed)
 
 
-def requests_held(fleet: ReplayFleet, lengths: FloatArray) -> FloatArray:
+def count_requests_held(fleet: ReplayFleet, lengths: FloatArray) -> FloatArray:
     """Requests in a replica at the highest rate at which it meets the targets.
 
     Where it meets them at none, those of a full batch; shape (servers, accelerators).
     """
     servers = np.arange(len(fleet.servers))
-    candidates = _candidates(fleet, servers, lengths)
+    candidates = _build_candidates(fleet, servers, lengths)
     rate = candidates.sizing.max_rate
     requests = np.zeros(len(rate))
     for group in candidates.pairs.groups:
@@ -368,7 +368,7 @@ def requests_held(fleet: ReplayFleet, lengths: FloatArray) -> FloatArray:
         requests[group.rows[able]] = queue.in_service + queue.waiting
         unable = np.flatnonzero(rate[group.rows] <= 0)
         requests[group.rows[unable]] = group.replicas.model.batch[unable]
-    row = rows_of(candidates.pairs, fleet.shape)
+    row = find_rows(candidates.pairs, fleet.shape)
     return np.where(row != NOWHERE, requests[row], 0.0)
 
 
@@ -383,18 +383,18 @@ def _full_rates(pairs: Pairs) -> FloatArray:
     return rates
 
 
-def sizings(fleet: ReplayFleet, trace: Trace) -> Iterator[tuple[slice, SizedFleet]]:
+def size_epochs(fleet: ReplayFleet, trace: Trace) -> Iterator[tuple[slice, SizedFleet]]:
     """The sizing of a fleet in each epoch of a trace."""
     sized = SizedFleet(fleet)
-    for steps in epochs(trace):
+    for steps in iterate_epochs(trace):
         yield steps, sized.at(trace.lengths[steps.start])
 
 
-def _candidates(fleet: ReplayFleet, servers: IntArray, lengths: FloatArray) -> Candidates:
-    return build_candidates(fleet.catalogue, loaded(fleet, servers, lengths))
+def _build_candidates(fleet: ReplayFleet, servers: IntArray, lengths: FloatArray) -> Candidates:
+    return build_candidates(fleet.catalogue, build_cases(fleet, servers, lengths))
 
 
-def _fits(candidates: Candidates) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _find_fitting_rows(candidates: Candidates) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Rows whose replicas have memory for a request."""
     memory = np.array([profile.max_tokens for profile in candidates.system.profiles])
     kept = np.array([case.server.load.tokens_kept for case in candidates.cases])

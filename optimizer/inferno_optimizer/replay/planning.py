@@ -21,9 +21,9 @@ from inferno_optimizer.replay.account import ENOUGH
 from inferno_optimizer.replay.fleet import (
     ReplayFleet,
     SizedFleet,
-    fleet_of,
-    load_of,
-    scaled_profile,
+    build_fleet,
+    build_load,
+    scale_profile,
 )
 from inferno_optimizer.replay.policy import Policy, RecentMeans, RecentValues, Seen, Setting
 from inferno_optimizer.sizing.candidates import Candidates, candidates_of
@@ -73,7 +73,7 @@ class CalibratedFleet:
         self._windows: defaultdict[tuple[str, str], list[Window]] = defaultdict(list)
         self._found: dict[tuple[str, str], PrefillDecodeParameters] = {}
         self._due_s = INTERVAL_S
-        self.fleet = self._believed()
+        self.fleet = self._build_believed_fleet()
 
     def add(self, seen: Seen) -> bool:
         """Take note of a step; whether another fleet is believed in now."""
@@ -84,10 +84,10 @@ class CalibratedFleet:
         self._due_s = seen.time_s + INTERVAL_S
         before = dict(self._found)
         self._calibrate(seen.time_s)
-        if not any(_differs(before.get(pair), fitted) for pair, fitted in self._found.items()):
+        if not any(_differ(before.get(pair), fitted) for pair, fitted in self._found.items()):
             self._found = before
             return False
-        self.fleet = self._believed()
+        self.fleet = self._build_believed_fleet()
         return True
 
     def _calibrate(self, now: float) -> None:
@@ -95,31 +95,33 @@ class CalibratedFleet:
         for pair in pairs:
             self._windows[pair] = retained(self._windows[pair])
         profiles = {(p.model, p.accelerator): p for p in self._typed.system.profiles}
-        evidence = [Evidence(self._windows[pair], _prior(profiles[pair])) for pair in pairs]
+        evidence = [Evidence(self._windows[pair], _find_prior(profiles[pair])) for pair in pairs]
         for pair, result in zip(pairs, calibrate(evidence, now), strict=True):
             if result.reason.usable:
                 self._found[pair] = result.upper
 
-    def _believed(self) -> ReplayFleet:
+    def _build_believed_fleet(self) -> ReplayFleet:
         """The fleet with the parameters that were found, and with an error of all others."""
         system = self._typed.system
         profiles = (
-            _with(profile, self._found.get((profile.model, profile.accelerator)))
+            _apply_parameters(profile, self._found.get((profile.model, profile.accelerator)))
             for profile in system.profiles
         )
-        return fleet_of(replace(system, profiles=tuple(profiles)))[0]
+        return build_fleet(replace(system, profiles=tuple(profiles)))[0]
 
 
-def _with(profile: PerformanceProfile, found: PrefillDecodeParameters | None) -> PerformanceProfile:
+def _apply_parameters(
+    profile: PerformanceProfile, found: PrefillDecodeParameters | None
+) -> PerformanceProfile:
     """A profile with what was found; lines do not replace steps, which hold for more lengths."""
     if found is None or isinstance(profile.parameters, StepParameters):
-        return scaled_profile(profile, 1.0 + TYPED_ERROR)
+        return scale_profile(profile, 1.0 + TYPED_ERROR)
     if isinstance(profile.parameters, DecodeParameters):
         return replace(profile, parameters=DecodeParameters(found.alpha, found.beta))
     return replace(profile, parameters=found)
 
 
-def _prior(profile: PerformanceProfile) -> PrefillDecodeParameters | None:
+def _find_prior(profile: PerformanceProfile) -> PrefillDecodeParameters | None:
     """The configured parameters, where they are lines."""
     match profile.parameters:
         case DecodeParameters(alpha, beta):
@@ -159,7 +161,7 @@ def list_calibration_windows(
         )
 
 
-def _differs(before: PrefillDecodeParameters | None, now: PrefillDecodeParameters) -> bool:
+def _differ(before: PrefillDecodeParameters | None, now: PrefillDecodeParameters) -> bool:
     """Whether parameters have changed noticeably."""
     if before is None:
         return True
@@ -182,7 +184,7 @@ class FleetPlans:
     ) -> None:
         system = replace(fleet.system, options=options)
         self._fleet, self._catalogue = fleet, Catalogue(system)
-        self._cases = [_looking_ahead(case, fewest, load_spread) for case in fleet.cases]
+        self._cases = [_set_minimum(case, fewest, load_spread) for case in fleet.cases]
         self._known: list[tuple[float, ...]] = [()] * len(self._cases)
         self._pairs = build_pairs(self._catalogue, self._cases, sorted_types(system))
         cards = cards_to_hand_out(self._catalogue, [])
@@ -204,14 +206,14 @@ class FleetPlans:
             The accelerator of each server that has just moved there; -1 of others.
         """
         self._update(rate, lengths, present, destination)
-        candidates = self._candidates(rate, lengths)
+        candidates = self._build_candidates(rate, lengths)
         served = np.bincount(candidates.pairs.case[candidates.usable], minlength=len(present)) > 0
         stays = np.where(served[:, None], 0, present)
         left = np.maximum(self._cards - self._fleet.used_cards(stays).astype(np.int64), 0)
         answer = solve(candidates, left, time.perf_counter, time.perf_counter())
-        return stays + self._matrix(candidates, answer.assignment)
+        return stays + self._build_matrix(candidates, answer.assignment)
 
-    def rates(self, lengths: FloatArray) -> FloatArray:
+    def find_rates(self, lengths: FloatArray) -> FloatArray:
         """What one replica carries within its targets on each accelerator [requests/s].
 
         0 where it keeps none, or takes no request; lengths have the shape (2, servers).
@@ -219,7 +221,7 @@ class FleetPlans:
         able: FloatArray = self._sized.at(lengths).max_rate
         return able
 
-    def highest_rate(self, lengths: FloatArray, replicas: IntArray) -> FloatArray:
+    def sum_rates(self, lengths: FloatArray, replicas: IntArray) -> FloatArray:
         """The rate up to which replicas keep their targets, by the Models [requests/s].
 
         Parameters
@@ -229,7 +231,7 @@ class FleetPlans:
         replicas
             Replicas of each server on each accelerator.
         """
-        able = np.where(replicas > 0, self.rates(lengths), 0.0)
+        able = np.where(replicas > 0, self.find_rates(lengths), 0.0)
         rates: FloatArray = (replicas * able).sum(axis=1)
         return rates
 
@@ -243,21 +245,21 @@ class FleetPlans:
         for row, now in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
             if now != self._known[row]:
                 self._known[row] = now
-                self._cases[row] = self._as_it_is(row, *now)
+                self._cases[row] = self._build_case(row, *now)
 
-    def _as_it_is(
+    def _build_case(
         self, row: int, rate: float, prompt: float, answer: float, place: int, count: int, goal: int
     ) -> Case:
         """A case with its load, what it has, and where it has just moved to."""
         case, names = self._cases[row], self._fleet.accelerators
-        current = Allocation(load=load_of(case.server.load, rate, prompt, answer))
+        current = Allocation(load=build_load(case.server.load, rate, prompt, answer))
         if count:
             cost = float(count * self._fleet.unit_cost[row, place])
             current = replace(current, accelerator=names[place], replicas=count, cost=cost)
         destination = names[goal] if goal != NONE else ""
         return replace(case, server=replace(case.server, current=current, destination=destination))
 
-    def _candidates(self, rate: FloatArray, lengths: FloatArray) -> Candidates:
+    def _build_candidates(self, rate: FloatArray, lengths: FloatArray) -> Candidates:
         pairs, sized = self._pairs, self._sized.at(lengths)
         demand = sized.demand(rate)[pairs.case, pairs.accelerator] / MS_PER_SECOND
         able = sized.max_rate[pairs.case, pairs.accelerator] / MS_PER_SECOND
@@ -267,7 +269,7 @@ class FleetPlans:
         pairs = replace(pairs, demand=demand)
         return candidates_of(self._catalogue, self._cases, pairs, sizing)
 
-    def _matrix(self, candidates: Candidates, assignment: Assignment) -> IntArray:
+    def _build_matrix(self, candidates: Candidates, assignment: Assignment) -> IntArray:
         matrix, accelerator = np.zeros(self._fleet.shape, dtype=np.int64), self._pairs.accelerator
         chosen = np.flatnonzero(assignment.rows != NO_ROW)
         rows = assignment.rows[chosen]
@@ -282,7 +284,7 @@ class FleetPlans:
         return matrix
 
 
-def _looking_ahead(case: Case, fewest: int, load_spread: float) -> Case:
+def _set_minimum(case: Case, fewest: int, load_spread: float) -> Case:
     least = max(case.server.min_replicas, fewest)
     server = replace(case.server, min_replicas=least, load_spread=load_spread)
     return replace(case, server=server)
@@ -332,7 +334,7 @@ class PlanningRules:
     way_down: WayDown = HALF
 
 
-def planner(rules: PlanningRules) -> Policy:
+def make_planner(rules: PlanningRules) -> Policy:
     """The policy with these rules."""
     return partial(Planner, rules)
 
@@ -345,8 +347,10 @@ class Planner:
         interval = max(rules.interval_s, setting.step_s)
         self._calibrated = CalibratedFleet(setting) if rules.calibrates else None
         self._spread = spread_over(payback_s(setting.lead_s)) if rules.ahead else 0.0
-        self._plans = self._plans_of(self._calibrated.fleet if self._calibrated else setting.fleet)
-        short_s, self._long_s = _windows(rules, setting)
+        self._plans = self._make_plans(
+            self._calibrated.fleet if self._calibrated else setting.fleet
+        )
+        short_s, self._long_s = _find_windows(rules, setting)
         self._short_s = np.maximum(short_s, setting.step_s)
         self._measured = RecentMeans(self._short_s, setting.step_s)
         self._lengths = RecentMeans(self._long_s, setting.step_s)
@@ -372,91 +376,93 @@ class Planner:
         self._measured.add(seen.load.rate)
         self._usual.add(seen.load.rate)
         self._lengths.add(seen.load.lengths)
-        self._bound.add(self._arrivals())
+        self._bound.add(self._measure_rate())
         self._learn(seen)
         self._note_reductions(seen)
         if seen.time_s < self._due_s:
             return seen.present
         self._due_s = seen.time_s + self._interval_s
-        load = self._planned_load(seen)
+        load = self._find_load(seen)
         if self._learned or (load != self._load).any():
             self._load, self._learned = load, False
-            self._plan = self._optimized(seen)
-        return self._slowly(self._carefully(seen), seen)
+            self._plan = self._optimize(seen)
+        return self._limit_reductions(self._delay_reductions(seen), seen)
 
     def _learn(self, seen: Seen) -> None:
         """Take note of what replicas do; plan anew where another performance is believed in."""
         if self._rules.corrects:
             self._correct(seen)
         if self._calibrated is not None and self._calibrated.add(seen):
-            self._plans, self._learned = self._plans_of(self._calibrated.fleet), True
+            self._plans, self._learned = self._make_plans(self._calibrated.fleet), True
 
     def _correct(self, seen: Seen) -> None:
         """Plan for more, or less, than the load where latencies are not as the plan has them."""
         before, serving = self._correction, seen.ready.sum(axis=1)
         self._correction = before.step(
             seen.time_s,
-            _ratios_to_targets(self._setting.fleet, seen),
+            _compute_ratios(self._setting.fleet, seen),
             serving,
-            self._should_be_enough(seen),
-            waiting_time(self._arrivals(), np.maximum(self._long_s, self._rules.catch_up_s)),
+            self._is_enough(seen),
+            waiting_time(self._measure_rate(), np.maximum(self._long_s, self._rules.catch_up_s)),
         )
         self._learned |= bool((self._correction.factor != before.factor).any())
 
-    def _should_be_enough(self, seen: Seen) -> BoolArray:
+    def _is_enough(self, seen: Seen) -> BoolArray:
         """Whether the plan is carried out and, by the Models, enough for what arrives and waits.
 
         These requests are no more, and no longer, than those that the plan is for.
         """
-        rate = self._arrivals()
+        rate = self._measure_rate()
         serves = (seen.ready == seen.present).all(axis=1)
         planned = seen.ready.sum(axis=1) >= self._plan.sum(axis=1)
-        served = rate + self._backlog(seen, rate) / self._rules.catch_up_s
+        served = rate + self._count_backlog(seen, rate) / self._rules.catch_up_s
         most = self._load * (1.0 + MOVED)
         covered = (np.vstack((served, self._lengths.mean())) <= most).all(axis=0)
         asked: BoolArray = (rate > 0) & serves & planned & covered
         if not asked.any():
             return asked
-        able = self._plans.highest_rate(self._load[1:], seen.ready)
+        able = self._plans.sum_rates(self._load[1:], seen.ready)
         return np.asarray(asked & (served * self._correction.factor <= able))
 
-    def _plans_of(self, fleet: ReplayFleet) -> FleetPlans:
+    def _make_plans(self, fleet: ReplayFleet) -> FleetPlans:
         """Plans at least one replica of each: what has none cannot be measured."""
-        return FleetPlans(fleet, _options(fleet.system.options, self._rules), 1, self._spread)
+        return FleetPlans(
+            fleet, _choose_options(fleet.system.options, self._rules), 1, self._spread
+        )
 
-    def _planned_load(self, seen: Seen) -> FloatArray:
+    def _find_load(self, seen: Seen) -> FloatArray:
         """What is measured or will be after a lead time, and what waits; rates in requests/s."""
-        rate = self._arrivals()
+        rate = self._measure_rate()
         ahead = rate * np.maximum(self._bound.ratio(rate), 1.0) if self._rules.ahead else rate
-        planned = ahead + self._backlog(seen, rate) / self._rules.catch_up_s
-        return self._followed(np.vstack((planned, self._lengths.mean())))
+        planned = ahead + self._count_backlog(seen, rate) / self._rules.catch_up_s
+        return self._follow_load(np.vstack((planned, self._lengths.mean())))
 
-    def _backlog(self, seen: Seen, rate: FloatArray) -> FloatArray:
+    def _count_backlog(self, seen: Seen, rate: FloatArray) -> FloatArray:
         """The requests that wait beyond what a healthy queue holds."""
-        usual = rate * self._patience_s() + seen.ready.sum(axis=1)
+        usual = rate * self._find_patience_s() + seen.ready.sum(axis=1)
         beyond: FloatArray = np.maximum(seen.served.waiting - usual, 0.0)
         return beyond
 
-    def _arrivals(self) -> FloatArray:
+    def _measure_rate(self) -> FloatArray:
         """The rate as the operator measures it; without looking ahead, that of a short time."""
         newest = self._measured.mean()
         if not self._rules.ahead:
             return newest
         return significant_rate(self._usual.mean(), self._long_s, [(newest, self._short_s)])
 
-    def _followed(self, load: FloatArray) -> FloatArray:
+    def _follow_load(self, load: FloatArray) -> FloatArray:
         """The loads that plans are made for: the last ones where these differ by little."""
         if self._rules.ahead:
             return followed(self._load, load, self._long_s)
         return np.where(differs(self._load, load, MOVED).any(axis=0), load, self._load)
 
-    def _patience_s(self) -> FloatArray:
+    def _find_patience_s(self) -> FloatArray:
         """Time that a target lets a request wait [s]; 1 s without such a target."""
         fleet = self._setting.fleet
         limit = np.minimum(fleet.ttft_limit, fleet.wait_limit) / 1000.0
         return np.where(np.isfinite(limit), limit, 1.0)
 
-    def _optimized(self, seen: Seen) -> IntArray:
+    def _optimize(self, seen: Seen) -> IntArray:
         """The plan of the optimizer for this load, from what is there."""
         rate = self._load[0] * self._correction.factor
         destination = np.where(self._may_move(rate, seen.time_s), NONE, self._place)
@@ -478,7 +484,7 @@ class Planner:
         self._moved_s[moves], self._moved_for[moves] = seen.time_s, rate[moves]
         self._place = place
 
-    def _carefully(self, seen: Seen) -> IntArray:
+    def _delay_reductions(self, seen: Seen) -> IntArray:
         """The plan; but reductions wait for the window, and are cut into steps.
 
         There are none of a server that misses a target.
@@ -489,7 +495,7 @@ class Planner:
         kept = kept_replicas(seen.present, highest, self._rules.largest_cut)
         kept = np.where(_misses_targets(seen)[:, None], seen.present, kept)
         more = np.where(stays, np.maximum(kept - self._plan, 0), 0)
-        return self._plan + self._on_cards_left(more)
+        return self._plan + self._give_cards_left(more)
 
     def _note_reductions(self, seen: Seen) -> None:
         """Remember what served before replicas went."""
@@ -498,12 +504,12 @@ class Planner:
         standing = self._ready.lowest() if self._due_s else ready
         for server in np.flatnonzero((ready < before).any(axis=1)).tolist():
             served = np.where(ready < before, before, np.minimum(standing, before))[server]
-            went = StepDown(seen.time_s, _by_place(served))
+            went = StepDown(seen.time_s, _map_places(served))
             known = self._rules.way_down.recent(self._served[server], seen.time_s)
             self._served[server] = (*known, went)
         self._ready.add(ready)
 
-    def _slowly(self, wanted: IntArray, seen: Seen) -> IntArray:
+    def _limit_reductions(self, wanted: IntArray, seen: Seen) -> IntArray:
         """The wanted replicas, with those that may not go yet: see `way_down`.
 
         Those may whose cards a more important server lacks.
@@ -512,7 +518,7 @@ class Planner:
         if not losing.size:
             return wanted
         kept, fleet = wanted.copy(), self._setting.fleet
-        rates, standing = self._plans.rates(self._lengths.mean()), self._ready.lowest()
+        rates, standing = self._plans.find_rates(self._lengths.mean()), self._ready.lowest()
         lacking = np.maximum(wanted - seen.present, 0)
         free = (fleet.capacity - fleet.used_cards(seen.present)).clip(0)
         priority = np.array([case.priority for case in fleet.cases])
@@ -525,11 +531,11 @@ class Planner:
                 dict.fromkeys(np.flatnonzero(seen.ready[server]).tolist(), Role.BOTH),
                 dict(enumerate(rates[server].tolist())),
             )
-            before: list[Mapping[int, int]] = [_by_place(served)]
+            before: list[Mapping[int, int]] = [_map_places(served)]
             before += [
                 r.replicas for r in self._rules.way_down.recent(self._served[server], seen.time_s)
             ]
-            after = _by_place(seen.ready[server])
+            after = _map_places(seen.ready[server])
             for place in np.flatnonzero(leaves).tolist():
                 runs, cards = int(seen.ready[server, place]), int(fleet.cards[server, place])
                 urgent = max(float(needed[fleet.card_type[place]]), 0.0) / max(cards, 1)
@@ -541,7 +547,7 @@ class Planner:
                 kept[server, place] = count
         return kept
 
-    def _on_cards_left(self, more: IntArray) -> IntArray:
+    def _give_cards_left(self, more: IntArray) -> IntArray:
         """As many more replicas as the plan leaves cards for, of the important servers first."""
         fleet = self._setting.fleet
         free = fleet.capacity - fleet.used_cards(self._plan).astype(np.int64)
@@ -556,11 +562,11 @@ class Planner:
         return given
 
 
-def _by_place(replicas: IntArray | FloatArray) -> dict[int, int]:
+def _map_places(replicas: IntArray | FloatArray) -> dict[int, int]:
     return {place: int(replicas[place]) for place in np.flatnonzero(replicas).tolist()}
 
 
-def _windows(rules: PlanningRules, setting: Setting) -> tuple[FloatArray, FloatArray]:
+def _find_windows(rules: PlanningRules, setting: Setting) -> tuple[FloatArray, FloatArray]:
     """The short and the long window of each server [s]."""
     usual = np.full((2, len(setting.fleet.servers)), [[rules.short_s], [rules.long_s]])
     if setting.windows is not None:
@@ -576,7 +582,7 @@ def _misses_targets(seen: Seen) -> BoolArray:
     return np.asarray(~within & (seen.load.rate > 0))
 
 
-def _ratios_to_targets(fleet: ReplayFleet, seen: Seen) -> FloatArray:
+def _compute_ratios(fleet: ReplayFleet, seen: Seen) -> FloatArray:
     """The largest ratio of a latency to its target.
 
     That of a percentile of the delay follows from the share beyond the target, as if waits were
@@ -588,7 +594,7 @@ def _ratios_to_targets(fleet: ReplayFleet, seen: Seen) -> FloatArray:
     return ratios
 
 
-def _options(own: Options, rules: PlanningRules) -> Options:
+def _choose_options(own: Options, rules: PlanningRules) -> Options:
     """The options of a fleet, or with the greedy solver."""
     if rules.exact:
         return own

@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from inferno_optimizer.replay.fleet import ReplayFleet, requests_held
+from inferno_optimizer.replay.fleet import ReplayFleet, count_requests_held
 from inferno_optimizer.replay.hindsight import Clairvoyant, StaticPeak
-from inferno_optimizer.replay.planning import PlanningRules, planner
+from inferno_optimizer.replay.planning import PlanningRules, make_planner
 from inferno_optimizer.replay.policy import NamedPolicy, RecentValues, Seen, Setting
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 
@@ -64,21 +64,21 @@ class Behaviour:
         return np.maximum(followed, self._least).astype(np.int64)
 
 
-def worst_ratio(fleet: ReplayFleet, seen: Seen) -> FloatArray:
+def find_worst_ratio(fleet: ReplayFleet, seen: Seen) -> FloatArray:
     """The largest ratio of a latency to its target; 0 where nothing arrives.
 
     The P90 of TTFT and wait, and the mean ITL: tokens of all requests take about as long.
     """
     served = seen.served
     ratios = (
-        _of_limit(served.ttft_p90_ms, fleet.ttft_limit),
-        _of_limit(served.wait_p90_ms, fleet.wait_limit),
-        _of_limit(served.itl_ms, fleet.itl_limit),
+        _divide_by_limit(served.ttft_p90_ms, fleet.ttft_limit),
+        _divide_by_limit(served.wait_p90_ms, fleet.wait_limit),
+        _divide_by_limit(served.itl_ms, fleet.itl_limit),
     )
     return np.where(seen.load.rate > 0, np.max(ratios, axis=0), 0.0)
 
 
-def _of_limit(latency: FloatArray, limit: FloatArray) -> FloatArray:
+def _divide_by_limit(latency: FloatArray, limit: FloatArray) -> FloatArray:
     """The ratio of a latency to its limit; 0 without a limit."""
     return np.divide(latency, limit, out=np.zeros_like(latency), where=np.isfinite(limit))
 
@@ -94,7 +94,7 @@ class Hpa:
     TOLERANCE = 0.1
 
     def __init__(self, setting: Setting) -> None:
-        self._target = requests_per_replica(setting)
+        self._target = count_requests_per_replica(setting)
         self._behaviour = Behaviour(setting, BehaviourRules())
 
     def __call__(self, seen: Seen) -> IntArray:
@@ -107,10 +107,10 @@ class Hpa:
         return self._behaviour.follow(wanted, present)
 
 
-def requests_per_replica(setting: Setting) -> FloatArray:
+def count_requests_per_replica(setting: Setting) -> FloatArray:
     """Requests in a replica at home at the highest rate at which it meets the targets."""
     typical = setting.trace.lengths.mean(axis=0)
-    held = requests_held(setting.fleet, typical)
+    held = count_requests_held(setting.fleet, typical)
     return np.maximum(held[np.arange(len(held)), setting.home], 1.0)
 
 
@@ -127,11 +127,13 @@ POLICIES: Mapping[str, NamedPolicy] = MappingProxyType(
     {
         policy.name: policy
         for policy in (
-            NamedPolicy("inferno", planner(PlanningRules()), percentiles=False),
-            NamedPolicy("inferno-calibrated", planner(CALIBRATED), percentiles=False),
-            NamedPolicy("inferno-exact", planner(PlanningRules(exact=True)), percentiles=False),
-            NamedPolicy("inferno-reactive", planner(REACTIVE), percentiles=False),
-            NamedPolicy("inferno-uncorrected", planner(UNCORRECTED), percentiles=False),
+            NamedPolicy("inferno", make_planner(PlanningRules()), percentiles=False),
+            NamedPolicy("inferno-calibrated", make_planner(CALIBRATED), percentiles=False),
+            NamedPolicy(
+                "inferno-exact", make_planner(PlanningRules(exact=True)), percentiles=False
+            ),
+            NamedPolicy("inferno-reactive", make_planner(REACTIVE), percentiles=False),
+            NamedPolicy("inferno-uncorrected", make_planner(UNCORRECTED), percentiles=False),
             NamedPolicy("hpa", Hpa, percentiles=False),
             NamedPolicy("static-peak", StaticPeak, hindsight=True, percentiles=False),
             BOUND,

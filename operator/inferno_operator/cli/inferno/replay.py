@@ -231,7 +231,7 @@ def floor(  # noqa: PLR0913 - an argument for each option
     from inferno_operator.cli.replay import ReplayedLoad, ReplayOptions, scenario_of
     from inferno_operator.cli.replay_documents import floor_document
     from inferno_operator.cli.tables.replay import floor_parts
-    from inferno_optimizer.replay.hindsight import floor_of
+    from inferno_optimizer.replay.hindsight import find_floor
 
     money = money_of(currency)
     load = ReplayedLoad(read_trace(str(trace), warn), str(trace))
@@ -239,5 +239,5 @@ def floor(  # noqa: PLR0913 - an argument for each option
     documents = read_documents(paths, namespace)
     system = system_of(documents, unknown, warn, load.means, doubt=warn)
     scenario = scenario_of(system, load, ReplayOptions(step, hours, scale), warn)
-    least = floor_of(scenario.believed, scenario.trace)
+    least = find_floor(scenario.believed, scenario.trace)
     show(output, lambda: floor_document(least), lambda: floor_parts(least, money))

@@ -14,7 +14,7 @@ import numpy as np
 from inferno_operator.cli.offline.spreadsheets import refuse_semicolons
 from inferno_operator.runtime.files import decoded, read_bytes, write_bytes
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.replay.trace import Trace, with_lengths
+from inferno_optimizer.replay.trace import Trace, build_trace
 from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.suggestions import cut, nearest
 from inferno_optimizer.validation import MAX_COUNT
@@ -208,7 +208,7 @@ def _stepwise(path: str, rows: Sequence[TraceRow]) -> Trace:
         np.array([[getattr(row, name) for row in own] for own in by_client.values()]).T
         for name in ("rate", "input_tokens", "output_tokens")
     ]
-    return with_lengths(tuple(by_client), step_s, columns[0], (columns[1], columns[2]))
+    return build_trace(tuple(by_client), step_s, columns[0], (columns[1], columns[2]))
 
 
 def _refuse_gaps(rows: Sequence[TraceRow], step_s: float) -> None:
@@ -264,4 +264,4 @@ def _counted(rows: Sequence[TraceRow]) -> Trace:
         total(row.input_tokens for row in rows) / requests,
         total(row.output_tokens for row in rows) / requests,
     )
-    return with_lengths(tuple(clients), REQUESTS_STEP_S, count / REQUESTS_STEP_S, lengths)
+    return build_trace(tuple(clients), REQUESTS_STEP_S, count / REQUESTS_STEP_S, lengths)

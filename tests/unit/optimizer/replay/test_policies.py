@@ -8,8 +8,8 @@ import pytest
 from inferno_operator.cli.replay import find_policy
 from inferno_operator.controllers.measurement.lookahead import LoadHistory
 from inferno_optimizer.forecast import ConformalBound, first_ratio
-from inferno_optimizer.replay.fleet import SizedFleet, fleet_of
-from inferno_optimizer.replay.hindsight import best_homes, floor_of
+from inferno_optimizer.replay.fleet import SizedFleet, build_fleet
+from inferno_optimizer.replay.hindsight import find_best_homes, find_floor
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.policy import (
     Decide,
@@ -95,7 +95,7 @@ def test_the_floor_is_the_sum_of_the_cheapest_replicas_of_each_step() -> None:
     sized = SizedFleet(shown.fleet).at(load(1.0).lengths).max_rate[0]
     costs = np.ceil(rates[:, None] / sized) * [40.0, 20.0]
 
-    floor = floor_of(shown.fleet, shown.trace)
+    floor = find_floor(shown.fleet, shown.trace)
 
     assert floor.cost.sum() == pytest.approx(costs.min(axis=1).sum() / 60)
 
@@ -190,7 +190,7 @@ def test_a_server_with_longer_windows_is_reduced_later() -> None:
 
 
 def test_what_waits_to_be_reduced_takes_no_cards_from_others() -> None:
-    of, _ = fleet_of(replace(system(2), capacity={"B": 0, "S": 5}))
+    of, _ = build_fleet(replace(system(2), capacity={"B": 0, "S": 5}))
     high, low = np.full(30, 7.0), np.full(30, 1.0)
     rate = np.stack((np.append(high, low), np.append(low, high)), axis=1)
     load_of_both = replace(trace([1.0] * 60, clients=["s0", "s1"]), rate=rate)
@@ -274,7 +274,7 @@ def places(*loads: tuple[int, float]) -> list[int]:
     3.2. Replicas start in two minutes, so that a move has paid after twenty.
     """
     accelerators = (Accelerator("Big", "B", 30.0), Accelerator("Small", "S", 20.0))
-    of, _ = fleet_of(replace(system(), accelerators=accelerators))
+    of, _ = build_fleet(replace(system(), accelerators=accelerators))
     rates = np.repeat([rate for _, rate in loads], [minutes for minutes, _ in loads])
     shown = Scenario(of, of, trace(rates.tolist()), LeadTime(120.0))
     found: list[int] = replay(shown, find_policy("inferno"), of.home).history.place[:, 0].tolist()
@@ -313,20 +313,20 @@ def test_the_best_cards_go_to_important_servers_first_as_far_as_they_last() -> N
     changed = replace(
         base, accelerators=(cheap, base.accelerators[SMALL]), classes=classes, servers=servers
     )
-    enough, _ = fleet_of(changed)
+    enough, _ = build_fleet(changed)
     load_of_both = trace([5.0], clients=["s0", "s1"])
     peak = SizedFleet(enough).at(load_of_both.lengths[0]).replicas_for(load_of_both.rate[0])
-    scarce, _ = fleet_of(replace(changed, capacity={"B": int(peak[1, BIG]), "S": 100}))
+    scarce, _ = build_fleet(replace(changed, capacity={"B": int(peak[1, BIG]), "S": 100}))
 
-    assert best_homes(enough, load_of_both).tolist() == [BIG, BIG]
-    assert best_homes(scarce, load_of_both).tolist() == [SMALL, BIG]
+    assert find_best_homes(enough, load_of_both).tolist() == [BIG, BIG]
+    assert find_best_homes(scarce, load_of_both).tolist() == [SMALL, BIG]
 
 
 @pytest.mark.parametrize("name", ["static-peak", "hpa"])
 def test_who_stays_where_targets_are_out_of_reach_still_carries_its_load(name: str) -> None:
     base = system()
     hard = replace(base.classes[0], targets={"m": Target(itl_ms=15.0)})
-    home, _ = fleet_of(replace(base, classes=(hard,)))
+    home, _ = build_fleet(replace(base, classes=(hard,)))
     load_of_one = trace([4.0] * 60)
     most = SizedFleet(home).at(load_of_one.lengths[0]).full_rate[0, SMALL]
 
