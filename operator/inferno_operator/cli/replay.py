@@ -14,7 +14,7 @@ from types import MappingProxyType, ModuleType
 import numpy as np
 
 import inferno_operator
-from inferno_operator.cli.executors import completed, processes
+from inferno_operator.cli.executors import processes, yield_completed
 from inferno_operator.cli.offline.traces import place_of_client
 from inferno_operator.resources import Load, Measure
 from inferno_optimizer.errors import InfernoError, InputError
@@ -285,7 +285,7 @@ def _accounts(
         return
     calls = {name: (scenario, name) for name in names}
     with processes(jobs) as executor:
-        for name, account in completed(executor, run, calls):
+        for name, account in yield_completed(executor, run, calls):
             yield name, account
             tell(f"replayed {name}")
 

@@ -20,7 +20,7 @@ from inferno_operator.cli.options.currency import IN_CENTS, Currency, money_of
 from inferno_operator.cli.options.replay import Jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from inferno_operator.cli.study import Result, StudyRun
 
@@ -63,22 +63,17 @@ def study(
     The study names all of them. Each replay is one row. What was
     computed once is kept, so that an interrupted study goes on where it was.
     """
-    from inferno_operator.cli.offline.study import read_study
     from inferno_operator.cli.offline.system import refuse_unknown
-    from inferno_operator.cli.study import known_results, runs_of, studied
+    from inferno_operator.cli.study import (
+        compare_with_bounds,
+        list_runs,
+        read_results,
+        read_study,
+    )
     from inferno_operator.cli.tables.study import study_parts
 
     money = money_of(currency)
     wanted, kept = read_study(file), results or Path(f"{file.stem}.jsonl")
-    runs = runs_of(wanted, file.parent, warn if lenient else refuse_unknown, _once())
-    kept_results = known_results(kept)
-    missing = [each for each in runs if each.key not in kept_results]
-    rows = studied(wanted, runs, kept_results | _computed(missing, kept, jobs, scheduler))
-    show(output, lambda: [one.document() for one in rows], lambda: study_parts(rows, money))
-
-
-def _once() -> "Callable[[Iterable[str]], None]":
-    """Return a function that warns of each thing once."""
     printed = set[str]()
 
     def warn_once(warnings: "Iterable[str]") -> None:
@@ -86,15 +81,21 @@ def _once() -> "Callable[[Iterable[str]], None]":
         printed.update(new)
         warn(new)
 
-    return warn_once
+    runs = list(list_runs(wanted, file.parent, warn if lenient else refuse_unknown, warn_once))
+    kept_results = read_results(kept)
+    missing = [each for each in runs if each.key not in kept_results]
+    rows = compare_with_bounds(
+        wanted, runs, kept_results | _compute(missing, kept, jobs, scheduler)
+    )
+    show(output, lambda: [one.document() for one in rows], lambda: study_parts(rows, money))
 
 
-def _computed(
+def _compute(
     missing: "Sequence[StudyRun]", kept: Path, jobs: int, scheduler: str
 ) -> "dict[str, Result]":
     """Compute results and keep them by their keys; Ctrl-C ends the command."""
-    from inferno_operator.cli.executors import dask_cluster, processes
-    from inferno_operator.cli.study import adding_to, finished
+    from inferno_operator.cli.executors import dask_cluster, processes, yield_completed
+    from inferno_operator.cli.study import compute_result, open_results
 
     results: dict[str, Result] = {}
     if not missing:
@@ -104,14 +105,17 @@ def _computed(
         done = f"{len(results)} of {len(missing)} replays are done and kept in {kept}"
         warn([f"interrupted: {done}; the same command goes on"])
 
-    add = adding_to(kept)
+    add = open_results(kept)
     with (
         interruptible(say),
         working("replaying") as tell,
         dask_cluster(scheduler) if scheduler else processes(jobs) as executor,
     ):
-        for run, result in finished(missing, executor):
+        runs = {each.key: each for each in missing}
+        calls = {key: (each.scenario, each.policy) for key, each in runs.items()}
+        for key, result in yield_completed(executor, compute_result, calls):
+            run = runs[key]
             add(run, result)
-            results[run.key] = result
+            results[key] = result
             tell(f"replayed {run} ({len(results)} of {len(missing)})")
     return results
