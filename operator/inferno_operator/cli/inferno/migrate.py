@@ -50,11 +50,13 @@ def migrate_wva(
     Servers, a Capacity and an Optimizer in mode Recommend, which scale nothing yet. What has no
     counterpart is told in one line each. Needs no cluster and changes nothing.
     """
-    from inferno_operator.cli.migration import migrated
+    import yaml
+
+    from inferno_operator.cli.migration import migrate
     from inferno_operator.cli.offline.manifests import read_documents
 
-    migration = migrated(read_documents(paths), accelerators)
-    warn(migration.notes)
-    if not migration.manifests:
+    manifests, notes = migrate(read_documents(paths), accelerators)
+    warn(notes)
+    if not manifests:
         raise InputError("nothing was migrated: each workload is left out; the warnings say why")
-    typer.echo(migration.text, nl=False)
+    typer.echo(yaml.safe_dump_all(manifests, sort_keys=False, allow_unicode=True), nl=False)
