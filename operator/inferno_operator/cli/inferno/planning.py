@@ -1,4 +1,4 @@
-"""`inferno plan`, `explain` and `report`: what every server would get, and why."""
+"""`inferno sample`, `plan`, `explain` and `report`: what every server would get, and why."""
 # ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
 
 from collections.abc import Callable, Sequence
@@ -34,6 +34,24 @@ if TYPE_CHECKING:
     from inferno_optimizer.system import System
 
 app = typer.Typer()
+
+
+@app.command(
+    epilog=examples(
+        "inferno sample | inferno plan -",
+        "inferno sample > sample.yaml && inferno explain sample.yaml Free-granite-13b",
+    )
+)
+def sample() -> None:
+    """Print a small system, to try the other commands with.
+
+    It has two servers of one model, and what they may run on. Write it to a file, change it, and
+    give the file to the other commands.
+    """
+    from importlib.resources import files
+
+    text = files("inferno_operator.cli.offline").joinpath("sample.yaml").read_text("utf-8")
+    typer.echo(text, nl=False)
 
 
 @app.command("optimize", hidden=True)
