@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from inferno_operator.cli.replay import Replayed, replays
-from inferno_operator.cli.replay_documents import Row
+from inferno_operator.cli.replay import Replayed, Row, replays
 from inferno_optimizer.replay.fleet import build_fleet
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.replay import Scenario

@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from inferno_operator.cli.estimate import EstimateRequest, estimated
-from inferno_operator.cli.offline.hardware import read_hardware, read_models
+from inferno_operator.cli.offline.catalogue import read_hardware, read_models
 from inferno_optimizer.calibration.roofline import Efficiency, Roofline
 from inferno_optimizer.system import StepParameters
 

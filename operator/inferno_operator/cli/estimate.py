@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from inferno_operator.cli.offline.hardware import Card, KnownError, KnownHardware
+from inferno_operator.cli.offline.catalogue import Card, KnownError, KnownHardware
 from inferno_operator.cli.offline.manifests import object_name
 from inferno_operator.cli.offline.model_config import architecture, stored_precision
 from inferno_operator.resources import (

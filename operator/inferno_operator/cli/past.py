@@ -11,7 +11,7 @@ from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.cli.interrupts import run_async
 from inferno_operator.cli.offline.traces import write_trace
-from inferno_operator.cli.options.durations import duration_of
+from inferno_operator.cli.options.inputs import duration_of
 from inferno_operator.engines.catalogue import MetricSources
 from inferno_operator.engines.past import PastLoad, Span, Tell, loads_of
 from inferno_operator.resources import Resource, Server

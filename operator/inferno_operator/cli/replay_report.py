@@ -7,8 +7,7 @@ from datetime import timedelta
 import numpy as np
 
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.replay import Replayed
-from inferno_operator.cli.replay_documents import WORST_TOLD, Row, class_rows
+from inferno_operator.cli.replay import WORST_TOLD, Replayed, Row, class_rows
 from inferno_operator.pages.charts import (
     COLOURS,
     Chart,

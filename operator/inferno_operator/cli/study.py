@@ -20,13 +20,13 @@ from inferno_operator.cli.replay import (
     Replayed,
     ReplayedLoad,
     ReplayOptions,
+    Row,
     Warn,
     find_policy,
     run,
     scenario_of,
     share_of,
 )
-from inferno_operator.cli.replay_documents import Row
 from inferno_operator.resources.parsing import ManifestError, read_part
 from inferno_operator.resources.schema import Items, NonEmptyText, Number, Part
 from inferno_operator.runtime.files import append_bytes, read_bytes, write_bytes

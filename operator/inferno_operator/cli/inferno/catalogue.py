@@ -100,7 +100,7 @@ def list_accelerators(output: Output = Format.TABLE) -> None:
 
     Their figures are those that their vendors publish.
     """
-    from inferno_operator.cli.offline.hardware import read_hardware
+    from inferno_operator.cli.offline.catalogue import read_hardware
     from inferno_operator.cli.tables.catalogue import hardware_parts
 
     hardware = read_hardware()
@@ -113,7 +113,7 @@ def list_known_models(output: Output = Format.TABLE) -> None:
 
     `inferno catalogue estimate --model` takes their names.
     """
-    from inferno_operator.cli.offline.hardware import read_models
+    from inferno_operator.cli.offline.catalogue import read_models
     from inferno_operator.cli.tables.catalogue import models_parts
 
     models = read_models()
@@ -155,7 +155,7 @@ def estimate_model(  # noqa: PLR0913 - an argument for each option
         estimated,
         model_manifest,
     )
-    from inferno_operator.cli.offline.hardware import read_hardware, read_models
+    from inferno_operator.cli.offline.catalogue import read_hardware, read_models
     from inferno_operator.cli.offline.model_config import read_config
     from inferno_operator.cli.tables.catalogue import estimate_parts
     from inferno_optimizer.errors import InputError

@@ -104,8 +104,14 @@ def replay(  # noqa: PLR0913 - an argument for each option
     )
     from inferno_operator.cli.offline.traces import read_trace
     from inferno_operator.cli.past import PastOptions, read_past
-    from inferno_operator.cli.replay import ReplayedLoad, ReplayOptions, replays, scenario_of
-    from inferno_operator.cli.replay_documents import replay_csv, replay_document
+    from inferno_operator.cli.replay import (
+        ReplayedLoad,
+        ReplayOptions,
+        replay_csv,
+        replay_document,
+        replays,
+        scenario_of,
+    )
     from inferno_operator.cli.tables.replay import replay_parts
     from inferno_optimizer.errors import InputError
     from inferno_optimizer.replay.plant import LeadTime
@@ -184,8 +190,7 @@ def floor(  # noqa: PLR0913 - an argument for each option
     from inferno_operator.cli.offline.manifests import read_documents
     from inferno_operator.cli.offline.system import refuse_unknown, system_of
     from inferno_operator.cli.offline.traces import read_trace
-    from inferno_operator.cli.replay import ReplayedLoad, ReplayOptions, scenario_of
-    from inferno_operator.cli.replay_documents import floor_document
+    from inferno_operator.cli.replay import ReplayedLoad, ReplayOptions, floor_document, scenario_of
     from inferno_operator.cli.tables.replay import floor_parts
     from inferno_optimizer.replay.hindsight import find_floor
 

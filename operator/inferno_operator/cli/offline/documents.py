@@ -222,3 +222,15 @@ def _position(line: int, column: int) -> str:
 
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0].partition("; use sys.")[0]  # Python's advice on digits
+
+
+def refuse_semicolons(header: Sequence[str], origin: str) -> None:
+    """Refuse the table of a spreadsheet that separates columns by semicolons.
+
+    Raises
+    ------
+    InputError
+        The header is one cell that has semicolons.
+    """
+    if len(header) == 1 and ";" in header[0]:
+        raise InputError(f"{origin}:1: the columns are separated by ';': save them with ','")

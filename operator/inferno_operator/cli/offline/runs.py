@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from inferno_operator.cli.offline.spreadsheets import refuse_semicolons
+from inferno_operator.cli.offline.documents import refuse_semicolons
 from inferno_operator.runtime.files import read_text
 from inferno_optimizer.calibration.windows import Window, batch_at_poisson_arrivals
 from inferno_optimizer.errors import InputError

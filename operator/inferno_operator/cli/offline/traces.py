@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from inferno_operator.cli.offline.spreadsheets import refuse_semicolons
+from inferno_operator.cli.offline.documents import refuse_semicolons
 from inferno_operator.runtime.files import decoded, read_bytes, write_bytes
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.replay.trace import Trace, build_trace

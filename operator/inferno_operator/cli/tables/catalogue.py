@@ -6,8 +6,14 @@ from textwrap import wrap
 import numpy as np
 
 from inferno_operator.cli.estimate import ModelEstimate, all_warnings
-from inferno_operator.cli.offline.catalogue import Figures, PublishedFigures
-from inferno_operator.cli.offline.hardware import Card, KnownHardware, KnownModel, KnownModels
+from inferno_operator.cli.offline.catalogue import (
+    Card,
+    Figures,
+    KnownHardware,
+    KnownModel,
+    KnownModels,
+    PublishedFigures,
+)
 from inferno_operator.cli.offline.model_config import architecture
 from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_operator.resources import PerformanceData

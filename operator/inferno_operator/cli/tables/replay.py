@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.replay import Replayed
-from inferno_operator.cli.replay_documents import Row, class_rows
+from inferno_operator.cli.replay import Replayed, Row, class_rows
 from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_optimizer.replay.hindsight import FloorOfTrace
 

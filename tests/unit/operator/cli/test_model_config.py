@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.cli.offline.hardware import KnownModel, read_models
+from inferno_operator.cli.offline.catalogue import KnownModel, read_models
 from inferno_operator.cli.offline.model_config import architecture, stored_precision
 from inferno_optimizer.errors import InputError, UnsupportedError
 
