@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from inferno_operator.cli.replay import Replayed, Row, replays
+from inferno_operator.cli.replay import Replayed, Row, replay_policies
 from inferno_optimizer.replay.fleet import build_fleet
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.replay import Scenario
@@ -123,7 +123,7 @@ def compared(
     assert not refused
     lead = LeadTime(faster * pods.cold_start_s)
     scenario = Scenario(fleet, fleet, load, lead, drain_s=faster * pods.ending_s)
-    return [_outcome_of(one, faster) for one in replays(scenario, policies, lambda _: None)]
+    return [_outcome_of(one, faster) for one in replay_policies(scenario, policies, lambda _: None)]
 
 
 def _outcome_of(one: Replayed, faster: float) -> Outcome:

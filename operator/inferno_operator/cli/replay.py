@@ -18,7 +18,7 @@ from pydantic.alias_generators import to_camel
 
 import inferno_operator
 from inferno_operator.cli.executors import processes, yield_completed
-from inferno_operator.cli.offline.traces import place_of_client
+from inferno_operator.cli.offline.traces import find_client_line
 from inferno_operator.resources import Load, Measure
 from inferno_optimizer.errors import InfernoError, InputError
 from inferno_optimizer.replay.account import Account, Incident, divide_sums, find_worst_incidents
@@ -104,10 +104,10 @@ class Replayed:
     @property
     def share_of_optimum(self) -> float:
         """Cost of the bound divided by the cost."""
-        return share_of(self.bound.total_cost, self.account.total_cost)
+        return divide(self.bound.total_cost, self.account.total_cost)
 
 
-def share_of(part: float, whole: float) -> float:
+def divide(part: float, whole: float) -> float:
     """A quotient; 1 of nothing."""
     return part / whole if whole > 0 else 1.0
 
@@ -138,7 +138,9 @@ class ReplayedLoad:
         return loads
 
 
-def scenario_of(system: System, load: ReplayedLoad, options: ReplayOptions, warn: Warn) -> Scenario:
+def build_scenario(
+    system: System, load: ReplayedLoad, options: ReplayOptions, warn: Warn
+) -> Scenario:
     """What is to be replayed; tells which servers are left out and how clients are dealt."""
     fleet, refused = build_fleet(system)
     warn(f"server {d.server!r} is left out: {d.message}" for d in refused)
@@ -154,12 +156,12 @@ def scenario_of(system: System, load: ReplayedLoad, options: ReplayOptions, warn
     part = whole.between(0.0, options.hours * SECONDS_PER_HOUR) if options.hours else whole
     warn(_list_hopeless_homes(fleet, part))
     return Scenario(
-        fleet=build_fleet(_as_it_is(fleet.system, options))[0],
+        fleet=build_fleet(_build_true_system(fleet.system, options))[0],
         believed=fleet,
         trace=part.every(options.step_s),
         lead=options.lead,
         seed=options.seed,
-        windows=_own_windows(names, options.measures),
+        windows=_list_own_windows(names, options.measures),
         poisson=options.poisson,
     )
 
@@ -176,7 +178,7 @@ def _list_hopeless_homes(fleet: ReplayFleet, trace: Trace) -> Iterator[str]:
             )
 
 
-def _own_windows(servers: Sequence[str], measures: Mapping[str, Measure]) -> OwnWindows:
+def _list_own_windows(servers: Sequence[str], measures: Mapping[str, Measure]) -> OwnWindows:
     """The windows of the servers that name some."""
     named = [measures[name].windows if name in measures else None for name in servers]
     short, long = (
@@ -186,7 +188,7 @@ def _own_windows(servers: Sequence[str], measures: Mapping[str, Measure]) -> Own
     return OwnWindows(short, long)
 
 
-def _as_it_is(system: System, options: ReplayOptions) -> System:
+def _build_true_system(system: System, options: ReplayOptions) -> System:
     """The system with the performance that replicas really have."""
     try:
         true = set_parameters(system, options.truth)
@@ -208,7 +210,7 @@ def _refuse_unknown_clients(
         misspelt = unknown
     for client in misspelt:
         near = alternatives(client, sorted(servers))
-        place = place_of_client(origin, client)
+        place = find_client_line(origin, client)
         raise InputError(f"{place}: client {client!r} is no server of the fleet{near}")
 
 
@@ -267,37 +269,37 @@ def load_sample(name: str) -> ModuleType:
     return module
 
 
-def replays(
+def replay_policies(
     scenario: Scenario, names: Sequence[str], tell: Callable[[str], None], jobs: int = 1
 ) -> list[Replayed]:
     """Replay with each policy, and with the bound of hindsight; so many at the same time."""
     wanted = list(dict.fromkeys((BOUND.name, *names)))
     for name in wanted:
         find_policy(name)  # an unknown one is refused before the first replay
-    accounts = dict(_accounts(scenario, wanted, tell, jobs))
+    accounts = dict(_yield_accounts(scenario, wanted, tell, jobs))
     bound = accounts[BOUND.name]
     return [Replayed(name, accounts[name], bound) for name in names]
 
 
-def _accounts(
+def _yield_accounts(
     scenario: Scenario, names: Sequence[str], tell: Callable[[str], None], jobs: int
 ) -> Iterator[tuple[str, Account]]:
     """Yield the account of each policy, as soon as there is one."""
     if jobs == 1:
-        yield from ((name, run(scenario, name, tell)) for name in names)
+        yield from ((name, replay_policy(scenario, name, tell)) for name in names)
         return
     calls = {name: (scenario, name) for name in names}
     with processes(jobs) as executor:
-        for name, account in yield_completed(executor, run, calls):
+        for name, account in yield_completed(executor, replay_policy, calls):
             yield name, account
             tell(f"replayed {name}")
 
 
-def _silent(_: str) -> None:
+def _ignore(_: str) -> None:
     """Tell nothing."""
 
 
-def run(scenario: Scenario, name: str, tell: Callable[[str], None] = _silent) -> Account:
+def replay_policy(scenario: Scenario, name: str, tell: Callable[[str], None] = _ignore) -> Account:
     """Replay with the policy of a name, and tell how far it is.
 
     Raises
@@ -323,10 +325,10 @@ def run(scenario: Scenario, name: str, tell: Callable[[str], None] = _silent) ->
     except Exception as error:  # the code of a policy of the user may raise anything
         if policy.name in POLICIES or isinstance(error, InfernoError):
             raise
-        raise InputError(_failure(name, error)) from error
+        raise InputError(_describe_failure(name, error)) from error
 
 
-def _failure(name: str, error: Exception) -> str:
+def _describe_failure(name: str, error: Exception) -> str:
     """What went wrong in a policy of the user, and where."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     what = traceback.format_exception_only(error)[-1].strip()
@@ -337,17 +339,17 @@ WORST_TOLD = 10
 """Most times at which targets were missed that are shown for each policy."""
 
 
-def replay_document(scenario: Scenario, replays: Sequence[Replayed]) -> Mapping[str, object]:
+def build_document(scenario: Scenario, replays: Sequence[Replayed]) -> Mapping[str, object]:
     """The result as JSON; costs in cents, with all servers and each of them."""
     trace = scenario.trace
     return {
         "hours": trace.seconds / SECONDS_PER_HOUR,
         "stepSeconds": trace.step_s,
-        "policies": [_policy_document(scenario, replayed) for replayed in replays],
+        "policies": [_build_policy_document(scenario, replayed) for replayed in replays],
     }
 
 
-def _policy_document(scenario: Scenario, replayed: Replayed) -> Mapping[str, object]:
+def _build_policy_document(scenario: Scenario, replayed: Replayed) -> Mapping[str, object]:
     account = replayed.account
     everything = Row.of(replayed, "", slice(None))
     return {
@@ -355,10 +357,10 @@ def _policy_document(scenario: Scenario, replayed: Replayed) -> Mapping[str, obj
         "regret": replayed.regret,
         "shareOfOptimum": replayed.share_of_optimum,
         "cardHours": account.card_hours,
-        "classes": [row.of_class() for row in class_rows(replayed)],
-        "servers": [row.document() for row in server_rows(replayed)],
+        "classes": [row.of_class() for row in list_class_rows(replayed)],
+        "servers": [row.document() for row in list_server_rows(replayed)],
         "worst": [
-            incident_document(incident, scenario.trace.step_s)
+            build_incident_document(incident, scenario.trace.step_s)
             for incident in find_worst_incidents(
                 account, scenario.trace, scenario.fleet.accelerators, WORST_TOLD
             )
@@ -366,7 +368,7 @@ def _policy_document(scenario: Scenario, replayed: Replayed) -> Mapping[str, obj
     }
 
 
-def incident_document(incident: Incident, step_s: float) -> Mapping[str, object]:
+def build_incident_document(incident: Incident, step_s: float) -> Mapping[str, object]:
     """A time at which targets were missed as JSON; times in seconds from the start of the trace."""
     return {
         "server": incident.server,
@@ -442,13 +444,13 @@ class Row:
 COLUMNS = tuple(column.name for column in fields(Row) if column.name not in ("policy", "server"))
 
 
-def server_rows(replayed: Replayed) -> list[Row]:
+def list_server_rows(replayed: Replayed) -> list[Row]:
     """A row for each server."""
     names = enumerate(replayed.account.servers)
     return [Row.of(replayed, name, slice(place, place + 1)) for place, name in names]
 
 
-def class_rows(replayed: Replayed) -> list[Row]:
+def list_class_rows(replayed: Replayed) -> list[Row]:
     """A row for the servers of each class, by its name."""
     classes = np.array(replayed.account.classes)
     return [
@@ -456,19 +458,19 @@ def class_rows(replayed: Replayed) -> list[Row]:
     ]
 
 
-def replay_csv(replays: Sequence[Replayed]) -> str:
+def write_csv(replays: Sequence[Replayed]) -> str:
     """A line for each policy and server, and one for all servers of a policy."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     names = ("policy", "server", *COLUMNS)
     writer.writerow(to_camel(name) for name in names)
     for replayed in replays:
-        for row in (Row.of(replayed, "", slice(None)), *server_rows(replayed)):
+        for row in (Row.of(replayed, "", slice(None)), *list_server_rows(replayed)):
             writer.writerow(getattr(row, name) for name in names)
     return text.getvalue().rstrip("\n")
 
 
-def floor_document(floor: FloorOfTrace) -> Mapping[str, object]:
+def build_floor_document(floor: FloorOfTrace) -> Mapping[str, object]:
     """The floor as JSON; costs in cents."""
     servers = zip(
         floor.servers,

@@ -7,7 +7,7 @@ from datetime import timedelta
 import numpy as np
 
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.replay import WORST_TOLD, Replayed, Row, class_rows
+from inferno_operator.cli.replay import WORST_TOLD, Replayed, Row, list_class_rows
 from inferno_operator.pages.charts import (
     COLOURS,
     Chart,
@@ -51,7 +51,7 @@ def replay_page(
         title=title,
         rate=money.rate,
         figures=tuple(_figures(scenario, replays, money)),
-        classes=[row.server for row in class_rows(replays[0])],
+        classes=[row.server for row in list_class_rows(replays[0])],
         front=_front(replays, money),
         policies=[sections.of(replayed) for replayed in replays],
     )
@@ -120,7 +120,7 @@ class _Sections:
             replicas=f"{row.replicas:.2f}",
             started=row.started,
             moves=row.moves,
-            classes=[ClassShare(each.server, each.within) for each in class_rows(replayed)],
+            classes=[ClassShare(each.server, each.within) for each in list_class_rows(replayed)],
             charts=(self._cost(replayed), self._replicas(replayed)),
             worst=[self._time(incident) for incident in worst],
         )

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from inferno_operator.cli.offline.documents import parse_documents
 from inferno_operator.cli.offline.manifests import read_documents
-from inferno_operator.cli.offline.system import OnUnknown, measures_of, system_of
+from inferno_operator.cli.offline.system import OnUnknown, list_measures, parse_system
 from inferno_operator.cli.offline.traces import read_trace
 from inferno_operator.cli.options import replay as limits
 from inferno_operator.cli.replay import (
@@ -22,10 +22,10 @@ from inferno_operator.cli.replay import (
     ReplayOptions,
     Row,
     Warn,
+    build_scenario,
+    divide,
     find_policy,
-    run,
-    scenario_of,
-    share_of,
+    replay_policy,
 )
 from inferno_operator.resources.parsing import ManifestError, read_part
 from inferno_operator.resources.schema import Items, NonEmptyText, Number, Part
@@ -148,7 +148,7 @@ class Studied:
     @property
     def share_of_optimum(self) -> float:
         """Cost of the bound divided by the cost."""
-        return share_of(self.bound["cost"], self.result["cost"])
+        return divide(self.bound["cost"], self.result["cost"])
 
     def document(self) -> dict[str, Any]:
         """All of it as JSON; costs in cents."""
@@ -169,7 +169,10 @@ def list_runs(study: Study, folder: Path, unknown: OnUnknown, warn: Warn) -> Ite
         file = str(folder / trace.file)
         documents = read_documents(str(folder / path) for path in fleet.paths)
         load = ReplayedLoad(read_trace(file), file)
-        system, measures = system_of(documents, unknown, warn, load.means), measures_of(documents)
+        system, measures = (
+            parse_system(documents, unknown, warn, load.means),
+            list_measures(documents),
+        )
         inputs = _digest(
             [document.content for document in documents],
             hashlib.sha256(read_bytes(file)).hexdigest(),
@@ -187,14 +190,14 @@ def list_runs(study: Study, folder: Path, unknown: OnUnknown, warn: Warn) -> Ite
                 error=setting.error,
                 lead=LeadTime(setting.lead_time_seconds, setting.lead_time_cov),
                 seed=setting.seed,
-                truth=system_of(true, unknown).profiles if true else (),
+                truth=parse_system(true, unknown).profiles if true else (),
                 truth_file=truth_file,
                 measures=measures,
                 poisson=setting.poisson,
             )
             performing = [document.content for document in true]
             made = _digest(inputs, setting.model_dump(exclude={"name", "truth"}), performing)
-            scenario = scenario_of(system, load, options, warn)
+            scenario = build_scenario(system, load, options, warn)
             for policy in policies:
                 names = (fleet.name, trace.name, setting.name, policy)
                 yield StudyRun(*names, _digest(made, policy), scenario)
@@ -206,7 +209,7 @@ def _digest(*parts: object) -> str:
 
 def compute_result(scenario: Scenario, policy: str) -> Result:
     """Replay, and return the sums over all servers; the bound is another run of the study."""
-    account = run(scenario, policy)
+    account = replay_policy(scenario, policy)
     row = Row.of(Replayed(policy, account, account), "", slice(None)).document()
     return {**row, "hours": account.hours, "cardHours": account.card_hours}
 

@@ -61,7 +61,7 @@ migrations = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
 @migrations.callback(epilog=examples("inferno migrate wva samples/wva"))
-def others() -> None:
+def migrate() -> None:
     """Convert other autoscalers' objects to Inferno resources."""
 
 

@@ -60,7 +60,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback(epilog=examples("inferno catalogue show llama_13b -o yaml"))
-def published() -> None:
+def show_published() -> None:
     """Show published figures of models, and estimate others.
 
     Use them until you have calibrated your own.
@@ -150,9 +150,9 @@ def estimate_model(  # noqa: PLR0913 - an argument for each option
     """
     from inferno_operator.cli.estimate import (
         EstimateRequest,
-        all_warnings,
         card_counts,
-        estimated,
+        estimate,
+        list_warnings,
         model_manifest,
     )
     from inferno_operator.cli.offline.catalogue import read_hardware, read_models
@@ -170,10 +170,10 @@ def estimate_model(  # noqa: PLR0913 - an argument for each option
     name = model or str(config.get("_name_or_path") or config.get("model_type") or "model")
     form = (dtype, kv_dtype, input_tokens, output_tokens)
     estimates = [
-        estimated(EstimateRequest(name, config, origin, count, *form), card, hardware)
+        estimate(EstimateRequest(name, config, origin, count, *form), card, hardware)
         for card, count in zip(cards, counts, strict=True)
     ]
     if output is Format.YAML:
-        for line in all_warnings(estimates):
+        for line in list_warnings(estimates):
             typer.echo(f"# {line}")
     show(output, lambda: model_manifest(estimates), lambda: estimate_parts(estimates))

@@ -185,13 +185,13 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
     the parameters.
     """
     from inferno_operator.cli.drawing.plot import plot as draw
-    from inferno_operator.cli.offline.calibration import calibrate_windows, runs_of
+    from inferno_operator.cli.offline.calibration import calibrate_windows, read_measurements
     from inferno_operator.cli.tables.calibration import CalibratedPair
     from inferno_optimizer.errors import InputError
 
     if files and (labels or (prometheus.endpoint and URL not in os.environ)):
         raise InputError("give either files, or --prometheus and --labels")
-    measured = _past(prometheus, labels, hours) if labels else runs_of(files)
+    measured = _read_past(prometheus, labels, hours) if labels else read_measurements(files)
     warn(measured.warnings)
     fitted = calibrate_windows(measured, max_batch_size, token_budget)
     if plot is not None:
@@ -199,7 +199,7 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
     _print_model(CalibratedPair(model, accelerator, acc_count), fitted, measured)
 
 
-def _past(prometheus: PrometheusOptions, labels: str, hours: float) -> "Measurements":
+def _read_past(prometheus: PrometheusOptions, labels: str, hours: float) -> "Measurements":
     """Return what replicas with these labels did, as Prometheus knows it."""
     from inferno_operator.cli.calibration import parse_labels, read_windows
 
@@ -255,7 +255,7 @@ def bench(  # noqa: PLR0913 - an argument for each option
         allowed,
         shape_of,
     )
-    from inferno_operator.cli.offline.calibration import calibrate_windows, runs_of
+    from inferno_operator.cli.offline.calibration import calibrate_windows, read_measurements
     from inferno_operator.cli.tables.calibration import CalibratedPair
     from inferno_optimizer.calibration.plan import Scope
     from inferno_optimizer.errors import CalibrationError
@@ -268,7 +268,7 @@ def bench(  # noqa: PLR0913 - an argument for each option
     _measure_engine(Benchmark(endpoint, scope, SECONDS_PER_MINUTE * minutes, served_model), file)
     if not file.rows:
         raise CalibrationError(f"{url}: {file.kept}: give it more --minutes, or shorter requests")
-    measured = runs_of([str(csv)])
+    measured = read_measurements([str(csv)])
     fitted = calibrate_windows(measured, 0, token_budget)
     _print_model(CalibratedPair(model, accelerator, acc_count), fitted, measured)
 

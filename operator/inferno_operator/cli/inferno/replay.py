@@ -97,20 +97,20 @@ def replay(  # noqa: PLR0913 - an argument for each option
     """
     from inferno_operator.cli.offline.manifests import read_documents
     from inferno_operator.cli.offline.system import (
-        measures_of,
+        list_measures,
+        parse_resources,
+        parse_system,
         refuse_unknown,
-        resources_of,
-        system_of,
     )
     from inferno_operator.cli.offline.traces import read_trace
     from inferno_operator.cli.past import PastOptions, read_past
     from inferno_operator.cli.replay import (
         ReplayedLoad,
         ReplayOptions,
-        replay_csv,
-        replay_document,
-        replays,
-        scenario_of,
+        build_document,
+        build_scenario,
+        replay_policies,
+        write_csv,
     )
     from inferno_operator.cli.tables.replay import replay_parts
     from inferno_optimizer.errors import InputError
@@ -122,13 +122,13 @@ def replay(  # noqa: PLR0913 - an argument for each option
         load = ReplayedLoad(read_trace(str(trace), warn), str(trace))
     elif begin and not trace:
         place, sources = prometheus.place, prometheus.read_sources()
-        resources = resources_of(documents, unknown)
+        resources = parse_resources(documents, unknown)
         with working("asking Prometheus") as tell:
             past = PastOptions(place, sources, begin, end, step, keep)
             load = ReplayedLoad(read_past(resources, past, tell, warn), place.url)
     else:
         raise InputError("which load? Give either --trace FILE, or --prometheus URL and --from")
-    true = system_of(read_documents([str(truth)]), unknown).profiles if truth else ()
+    true = parse_system(read_documents([str(truth)]), unknown).profiles if truth else ()
     options = ReplayOptions(
         step_s=step,
         hours=hours,
@@ -139,22 +139,22 @@ def replay(  # noqa: PLR0913 - an argument for each option
         seed=seed,
         truth=true,
         truth_file=str(truth or ""),
-        measures=measures_of(documents),
+        measures=list_measures(documents),
         poisson=poisson,
     )
-    system = system_of(documents, unknown, warn, load.means, doubt=warn)
-    scenario = scenario_of(system, load, options, warn)
+    system = parse_system(documents, unknown, warn, load.means, doubt=warn)
+    scenario = build_scenario(system, load, options, warn)
     with (
         interruptible(lambda: warn(["interrupted, so there is no result"])),
         working("replaying") as tell,
     ):
-        replayed = replays(scenario, policies, tell, jobs)
+        replayed = replay_policies(scenario, policies, tell, jobs)
     if output is ReplayFormat.CSV:
-        typer.echo(replay_csv(replayed))
+        typer.echo(write_csv(replayed))
     else:
         show(
             Format(output.value),
-            lambda: replay_document(scenario, replayed),
+            lambda: build_document(scenario, replayed),
             lambda: replay_parts(replayed, money),
         )
     if html is not None:
@@ -188,9 +188,14 @@ def floor(  # noqa: PLR0913 - an argument for each option
     without a limit of cards.
     """
     from inferno_operator.cli.offline.manifests import read_documents
-    from inferno_operator.cli.offline.system import refuse_unknown, system_of
+    from inferno_operator.cli.offline.system import parse_system, refuse_unknown
     from inferno_operator.cli.offline.traces import read_trace
-    from inferno_operator.cli.replay import ReplayedLoad, ReplayOptions, floor_document, scenario_of
+    from inferno_operator.cli.replay import (
+        ReplayedLoad,
+        ReplayOptions,
+        build_floor_document,
+        build_scenario,
+    )
     from inferno_operator.cli.tables.replay import floor_parts
     from inferno_optimizer.replay.hindsight import find_floor
 
@@ -198,10 +203,10 @@ def floor(  # noqa: PLR0913 - an argument for each option
     load = ReplayedLoad(read_trace(str(trace), warn), str(trace))
     unknown = warn if lenient else refuse_unknown
     documents = read_documents(paths, namespace)
-    system = system_of(documents, unknown, warn, load.means, doubt=warn)
-    scenario = scenario_of(system, load, ReplayOptions(step, hours, scale), warn)
+    system = parse_system(documents, unknown, warn, load.means, doubt=warn)
+    scenario = build_scenario(system, load, ReplayOptions(step, hours, scale), warn)
     least = find_floor(scenario.believed, scenario.trace)
-    show(output, lambda: floor_document(least), lambda: floor_parts(least, money))
+    show(output, lambda: build_floor_document(least), lambda: floor_parts(least, money))
 
 
 @app.command(

@@ -138,7 +138,7 @@ class KnownHardware(Part):
         InputError
             It is not known; the message has similar names.
         """
-        return _named("--accelerator", name, {card.name: card for card in self.accelerators})
+        return _find_named("--accelerator", name, {card.name: card for card in self.accelerators})
 
     def error(self, *, experts: bool, several: bool) -> KnownError:
         """What estimates of a kind are off by; of another number of cards if nothing is known."""
@@ -186,13 +186,14 @@ class KnownModels(Part):
         """
         by_name = {model.name: model for model in self.models}
         others = {other: model for model in self.models for other in model.names}
-        return _named("--model", name, {**by_name, **others})  # messages list the short ones first
+        # Messages list the short names first.
+        return _find_named("--model", name, {**by_name, **others})
 
 
 Named = TypeVar("Named", Card, KnownModel)
 
 
-def _named(option: str, name: str, by_name: Mapping[str, Named]) -> Named:
+def _find_named(option: str, name: str, by_name: Mapping[str, Named]) -> Named:
     """The item of this name, which an option gives; the error has similar names."""
     if name not in by_name:
         raise InputError(f"{option}: {name!r} is not known{alternatives(name, list(by_name))}")
@@ -201,13 +202,13 @@ def _named(option: str, name: str, by_name: Mapping[str, Named]) -> Named:
 
 def read_hardware() -> KnownHardware:
     """Return the cards of this version."""
-    return KnownHardware.model_validate(_read("hardware.yaml"))
+    return KnownHardware.model_validate(_read_package_file("hardware.yaml"))
 
 
 def read_models() -> KnownModels:
     """Return the models of this version."""
-    return KnownModels.model_validate(_read("models.yaml"))
+    return KnownModels.model_validate(_read_package_file("models.yaml"))
 
 
-def _read(name: str) -> object:
+def _read_package_file(name: str) -> object:
     return yaml.safe_load(files(__package__).joinpath(name).read_text(encoding="utf-8"))

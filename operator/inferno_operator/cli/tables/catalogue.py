@@ -5,7 +5,7 @@ from textwrap import wrap
 
 import numpy as np
 
-from inferno_operator.cli.estimate import ModelEstimate, all_warnings
+from inferno_operator.cli.estimate import ModelEstimate, list_warnings
 from inferno_operator.cli.offline.catalogue import (
     Card,
     Figures,
@@ -14,7 +14,7 @@ from inferno_operator.cli.offline.catalogue import (
     KnownModels,
     PublishedFigures,
 )
-from inferno_operator.cli.offline.model_config import architecture
+from inferno_operator.cli.offline.model_config import read_architecture
 from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_operator.resources import PerformanceData
 from inferno_optimizer.calibration.roofline import CACHE_BYTES
@@ -85,7 +85,7 @@ def models_parts(models: KnownModels) -> Iterator[Part]:
 
 
 def _model_row(known: KnownModel) -> tuple[str, ...]:
-    model = architecture(known.config, known.name)
+    model = read_architecture(known.config, known.name)
     growing = model.layers - model.windowed_layers
     cache = growing * model.cached(1) * CACHE_BYTES["bf16"] / 1024
     return (
@@ -105,7 +105,7 @@ def estimate_parts(estimates: Sequence[ModelEstimate]) -> Iterator[Part]:
         if place:
             yield ""
         yield from _estimate_parts(estimate)
-    yield from all_warnings(estimates)
+    yield from list_warnings(estimates)
 
 
 def _estimate_parts(estimate: ModelEstimate) -> Iterator[Part]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.replay import Replayed, Row, class_rows
+from inferno_operator.cli.replay import Replayed, Row, list_class_rows
 from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_optimizer.replay.hindsight import FloorOfTrace
 
@@ -32,7 +32,7 @@ def replay_parts(replays: Sequence[Replayed], money: Money = CENTS) -> Iterator[
     if len(classes) > 1:
         yield ""
         shares = [
-            (replayed.policy, *(f"{row.within:.2%}" for row in class_rows(replayed)))
+            (replayed.policy, *(f"{row.within:.2%}" for row in list_class_rows(replayed)))
             for replayed in replays
         ]
         yield TextTable(("WITHIN", *(f">{name}" for name in classes)), shares)
