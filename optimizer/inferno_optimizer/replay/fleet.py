@@ -102,25 +102,19 @@ def build_fleet(system: System) -> tuple[ReplayFleet, list[Decision]]:
     refused = [decision for decision in outcomes if isinstance(decision, Decision)]
     if not cases:
         raise InputError(refused[0].message if refused else "there is no server")
-    kept = Catalogue(replace(catalogue.system, servers=tuple(case.server for case in cases)))
-    return _build_matrices(kept, build_candidates(kept, cases)), refused
-
-
-def _build_matrices(catalogue: Catalogue, candidates: Candidates) -> ReplayFleet:
-    system = catalogue.system
+    catalogue = Catalogue(replace(catalogue.system, servers=tuple(case.server for case in cases)))
+    system, candidates = catalogue.system, build_candidates(catalogue, cases)
     row = find_rows(candidates.pairs, (len(system.servers), len(system.accelerators)))
-    possible = row != NOWHERE
-    multiplicity = candidates.pairs.cards[row]
-    types = candidates.types
+    possible, types = row != NOWHERE, candidates.types
     limits = TargetLimits.of([case.target for case in candidates.cases])
-    return ReplayFleet(
+    fleet = ReplayFleet(
         catalogue=catalogue,
         cases=candidates.cases,
         accelerators=tuple(a.name for a in system.accelerators),
         types=types,
         home=_choose_homes(system, candidates, row),
         unit_cost=np.where(possible, candidates.unit_cost[row], 0.0),
-        cards=np.where(possible, multiplicity, 0),
+        cards=np.where(possible, candidates.pairs.cards[row], 0),
         card_type=np.array([types.index(a.type) for a in system.accelerators], dtype=np.int64),
         capacity=np.array([system.capacity.get(t, 0) for t in types], dtype=np.int64),
         least=np.array([case.server.min_replicas for case in candidates.cases], dtype=np.int64),
@@ -128,6 +122,7 @@ def _build_matrices(catalogue: Catalogue, candidates: Candidates) -> ReplayFleet
         ttft_limit=limits.ttft,
         wait_limit=limits.wait,
     )
+    return fleet, refused
 
 
 def find_rows(pairs: Pairs, shape: tuple[int, int]) -> IntArray:
@@ -143,15 +138,11 @@ def _choose_homes(system: System, candidates: Candidates, row: IntArray) -> IntA
     cost = np.where(row == NOWHERE, np.inf, cost)
     home: IntArray = cost.argmin(axis=1)
     places = {accelerator.name: i for i, accelerator in enumerate(system.accelerators)}
-    for server, (name, own) in enumerate(zip(_list_current(system), row, strict=True)):
-        place = places.get(name)
+    for server, own in enumerate(row):
+        place = places.get(system.servers[server].current.accelerator)
         if place is not None and own[place] != NOWHERE:
             home[server] = place
     return home
-
-
-def _list_current(system: System) -> list[str]:
-    return [server.current.accelerator for server in system.servers]
 
 
 def set_loads(system: System, rate: FloatArray, lengths: FloatArray) -> System:

@@ -7,7 +7,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from inferno_optimizer.replay.fleet import (
     build_load,
     scale_profile,
 )
-from inferno_optimizer.replay.policy import Policy, RecentMeans, RecentValues, Seen, Setting
+from inferno_optimizer.replay.policy import RecentMeans, RecentValues, Seen, Setting
 from inferno_optimizer.sizing.candidates import Candidates, candidates_of
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.moves import outgrows
@@ -332,11 +331,6 @@ class PlanningRules:
     window_s: float = 300.0
     largest_cut: float = LARGEST_CUT
     way_down: WayDown = HALF
-
-
-def make_planner(rules: PlanningRules) -> Policy:
-    """The policy with these rules."""
-    return partial(Planner, rules)
 
 
 class Planner:

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
 
 from inferno_optimizer.replay.fleet import ReplayFleet, count_requests_held
 from inferno_optimizer.replay.hindsight import Clairvoyant, StaticPeak
-from inferno_optimizer.replay.planning import PlanningRules, make_planner
+from inferno_optimizer.replay.planning import Planner, PlanningRules
 from inferno_optimizer.replay.policy import NamedPolicy, RecentValues, Seen, Setting
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 
@@ -94,7 +95,9 @@ class Hpa:
     TOLERANCE = 0.1
 
     def __init__(self, setting: Setting) -> None:
-        self._target = count_requests_per_replica(setting)
+        typical = setting.trace.lengths.mean(axis=0)
+        held = count_requests_held(setting.fleet, typical)
+        self._target = np.maximum(held[np.arange(len(held)), setting.home], 1.0)
         self._behaviour = Behaviour(setting, BehaviourRules())
 
     def __call__(self, seen: Seen) -> IntArray:
@@ -105,13 +108,6 @@ class Hpa:
         inside = np.abs(ratio - 1.0) <= self.TOLERANCE
         wanted = np.where(inside, present, np.ceil(requests / self._target))
         return self._behaviour.follow(wanted, present)
-
-
-def count_requests_per_replica(setting: Setting) -> FloatArray:
-    """Requests in a replica at home at the highest rate at which it meets the targets."""
-    typical = setting.trace.lengths.mean(axis=0)
-    held = count_requests_held(setting.fleet, typical)
-    return np.maximum(held[np.arange(len(held)), setting.home], 1.0)
 
 
 BOUND = NamedPolicy("clairvoyant", Clairvoyant, hindsight=True, percentiles=False)
@@ -127,13 +123,13 @@ POLICIES: Mapping[str, NamedPolicy] = MappingProxyType(
     {
         policy.name: policy
         for policy in (
-            NamedPolicy("inferno", make_planner(PlanningRules()), percentiles=False),
-            NamedPolicy("inferno-calibrated", make_planner(CALIBRATED), percentiles=False),
+            NamedPolicy("inferno", partial(Planner, PlanningRules()), percentiles=False),
+            NamedPolicy("inferno-calibrated", partial(Planner, CALIBRATED), percentiles=False),
             NamedPolicy(
-                "inferno-exact", make_planner(PlanningRules(exact=True)), percentiles=False
+                "inferno-exact", partial(Planner, PlanningRules(exact=True)), percentiles=False
             ),
-            NamedPolicy("inferno-reactive", make_planner(REACTIVE), percentiles=False),
-            NamedPolicy("inferno-uncorrected", make_planner(UNCORRECTED), percentiles=False),
+            NamedPolicy("inferno-reactive", partial(Planner, REACTIVE), percentiles=False),
+            NamedPolicy("inferno-uncorrected", partial(Planner, UNCORRECTED), percentiles=False),
             NamedPolicy("hpa", Hpa, percentiles=False),
             NamedPolicy("static-peak", StaticPeak, hindsight=True, percentiles=False),
             BOUND,
