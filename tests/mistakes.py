@@ -1,4 +1,4 @@
-"""Forty typical mistakes in a fleet of one's own, and what `inferno optimize` says of each.
+"""Forty typical mistakes in a fleet of one's own, and what `inferno plan` says of each.
 
 `python -m tests.mistakes` prints them as a table.
 """
@@ -477,7 +477,7 @@ def messages(mistake: Mistake, folder: Path) -> list[str]:
     """What is said of a mistake on standard error."""
     shutil.copytree(SAMPLE, folder)
     mistake.make(folder)
-    done = called(inferno, ["optimize", ".", "--time-limit", "2"], folder=folder)
+    done = called(inferno, ["plan", ".", "--time-limit", "2"], folder=folder)
     errors = done.stderr.decode().splitlines()
     return [line for line in errors if not line.startswith(PROGRESS)]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from inferno_operator.cli.offline.system import read_system
 from inferno_operator.cli.offline.traces import read_trace
-from inferno_operator.cli.replay import ReplayedLoad, ReplayOptions, replays, scenario_of
+from inferno_operator.cli.replay import ReplayedLoad, ReplayOptions, build_scenario, replay_policies
 from inferno_operator.cli.replay_report import replay_page
 from inferno_operator.pages import svg
 from inferno_operator.pages.charts import Chart, Legend
@@ -63,8 +63,8 @@ def day_plot() -> str:
     """A recorded day: cost against targets of some policies, and the day of the operator."""
     system = read_system([str(ROOT / FLEET)])
     load = ReplayedLoad(read_trace(str(ROOT / TRACE)), TRACE)
-    scenario = scenario_of(system, load, ReplayOptions(hours=HOURS), print)
-    page = replay_page("", scenario, replays(scenario, POLICIES, print))
+    scenario = build_scenario(system, load, ReplayOptions(hours=HOURS), print)
+    page = replay_page("", scenario, replay_policies(scenario, POLICIES, print))
     (operator,) = (section for section in page.policies if section.name == "inferno")
     return _document([page.front, *operator.charts])
 

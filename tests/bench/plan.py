@@ -154,7 +154,7 @@ ROWS = (
     ),
     Row(
         "program",
-        "`inferno optimize FILE`, 1,000 x 20, greedy, beyond the bare start-up",
+        "`inferno plan FILE`, 1,000 x 20, greedy, beyond the bare start-up",
         Case("program", {"servers": 1000}),
         [Limit("seconds", 1)],
     ),

@@ -10,12 +10,12 @@ from tests.generate import fleet
 
 
 def optimize_file(*, servers: int, accelerators: int = 20, output: str = "table") -> Numbers:
-    """`inferno optimize FILE` from start to end, its bare start-up set aside."""
+    """`inferno plan FILE` from start to end, its bare start-up set aside."""
     with TemporaryDirectory() as folder:
         system = Path(folder) / "system.json"
         system.write_text(json.dumps(fleet(servers, accelerators, SEED, demand=1.0)))
         start_up = median_seconds(lambda: _run("--version"))
-        seconds = median_seconds(lambda: _run("optimize", system, "--output", output))
+        seconds = median_seconds(lambda: _run("plan", system, "--output", output))
     return {"seconds": seconds - start_up, "start_up_seconds": start_up}
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from inferno_operator.cli.offline.traces import read_trace
-from inferno_optimizer.replay.fleet import fleet_of
+from inferno_optimizer.replay.fleet import build_fleet
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.policies import POLICIES
 from inferno_optimizer.replay.replay import Scenario, replay
-from inferno_optimizer.replay.trace import Trace, for_servers
+from inferno_optimizer.replay.trace import Trace, assign_clients
 from inferno_optimizer.wire.codec import decode_system
 from tests.bench.library import SEED, Numbers, peak_mib
 from tests.generate import fleet
@@ -23,8 +23,8 @@ DAY_S = 86400.0
 def replayed(*, policy: str, servers: int, accelerators: int, days: float) -> Numbers:
     """Replay a load that changes every ten minutes, with decisions each minute."""
     system = decode_system(fleet(servers, accelerators, SEED, demand=0.7))
-    whole, _ = fleet_of(system)
-    load = for_servers(_load(days), whole.servers).every(STEP_S)
+    whole, _ = build_fleet(system)
+    load = assign_clients(_load(days), whole.servers).every(STEP_S)
     before = _processor_seconds()
     replay(Scenario(whole, whole, load, LeadTime()), POLICIES[policy], whole.home)
     return {"seconds": _processor_seconds() - before, "mib": peak_mib()}

@@ -112,15 +112,13 @@ def test_a_bad_file_is_one_line(name: str, tmp_path: Path) -> None:
     text, message = BAD_FILES[name]
     (tmp_path / name).write_text(text)
 
-    assert_refused(inferno("optimize", name, cwd=tmp_path), message)
+    assert_refused(inferno("plan", name, cwd=tmp_path), message)
 
 
 def test_binary_garbage_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "garbage").write_bytes(bytes(range(255, 0, -1)))
 
-    assert_refused(
-        inferno("optimize", "garbage", cwd=tmp_path), "garbage:1: not UTF-8 text (byte 1)"
-    )
+    assert_refused(inferno("plan", "garbage", cwd=tmp_path), "garbage:1: not UTF-8 text (byte 1)")
 
 
 def test_each_invalid_object_is_a_line(tmp_path: Path) -> None:
@@ -129,7 +127,7 @@ def test_each_invalid_object_is_a_line(tmp_path: Path) -> None:
         sample.replace(b"cost: 40", b"cost: 4O").replace(b"cost: 25", b"cost: 2S")
     )
 
-    refused = inferno("optimize", "a.yaml", cwd=tmp_path)
+    refused = inferno("plan", "a.yaml", cwd=tmp_path)
 
     assert refused.returncode == 2
     assert refused.stderr.decode().splitlines() == [
@@ -142,7 +140,7 @@ def test_a_name_that_no_api_server_takes_is_told(tmp_path: Path) -> None:
     sample = inferno("sample").stdout
     (tmp_path / "a.yaml").write_bytes(sample.replace(b"name: g2", b"name: G_2"))
 
-    planned = inferno("optimize", "a.yaml", cwd=tmp_path)
+    planned = inferno("plan", "a.yaml", cwd=tmp_path)
 
     assert planned.returncode == 0
     assert planned.stderr.decode() == (
@@ -153,39 +151,39 @@ def test_a_name_that_no_api_server_takes_is_told(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     assert_refused(
-        inferno("optimize", "nowhere.yaml", cwd=tmp_path), "nowhere.yaml: No such file or directory"
+        inferno("plan", "nowhere.yaml", cwd=tmp_path), "nowhere.yaml: No such file or directory"
     )
 
 
 def test_an_empty_path_is_not_the_current_folder(tmp_path: Path) -> None:
     (tmp_path / "system.json").write_text(small())
 
-    assert_refused(inferno("optimize", "", cwd=tmp_path), "a path is empty")
+    assert_refused(inferno("plan", "", cwd=tmp_path), "a path is empty")
 
 
 def test_an_empty_folder_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
 
-    assert_refused(inferno("optimize", "empty", cwd=tmp_path), "empty: no .json, .yaml, .yml file")
+    assert_refused(inferno("plan", "empty", cwd=tmp_path), "empty: no .json, .yaml, .yml file")
 
 
 def test_a_name_with_a_line_break_is_still_one_line(tmp_path: Path) -> None:
-    assert_refused(inferno("optimize", "no\nwhere", cwd=tmp_path), "no where: No such file")
+    assert_refused(inferno("plan", "no\nwhere", cwd=tmp_path), "no where: No such file")
 
 
 @pytest.mark.parametrize("stdin", [b"", b"{", b"a: b: c"])
 def test_bad_standard_input_is_one_line(stdin: bytes) -> None:
-    assert_refused(inferno("optimize", "-", stdin=stdin), "standard input")
+    assert_refused(inferno("plan", "-", stdin=stdin), "standard input")
 
 
 def test_system_data_beside_manifests_is_one_line() -> None:
-    assert_refused(inferno("optimize", SMALL, SAMPLE), "small.json: SystemData stands alone")
+    assert_refused(inferno("plan", SMALL, SAMPLE), "small.json: SystemData stands alone")
 
 
 def test_the_same_objects_twice_are_one_line() -> None:
     servers = SAMPLE / "servers.yaml"
     assert_refused(
-        inferno("optimize", servers, servers),
+        inferno("plan", servers, servers),
         f"{servers}:4: Server premium-granite-13b is given twice: name the file once",
     )
 
@@ -205,7 +203,7 @@ def test_a_name_that_no_object_has_gets_the_nearest_one(
     servers = folder / "servers.yaml"
     servers.write_text(servers.read_text().replace("class: Premium", typed))
 
-    assert message in inferno("optimize", folder).stdout.decode()
+    assert message in inferno("plan", folder).stdout.decode()
 
 
 def test_an_equal_note_of_two_servers_is_one_line(tmp_path: Path) -> None:
@@ -213,7 +211,7 @@ def test_an_equal_note_of_two_servers_is_one_line(tmp_path: Path) -> None:
     servers = folder / "servers.yaml"
     servers.write_text(servers.read_text().replace("model: granite-13b", "model: granit-13b"))
 
-    lines = inferno("optimize", folder).stdout.decode().splitlines()
+    lines = inferno("plan", folder).stdout.decode().splitlines()
 
     named = "named 'granit-13b'; did you mean granite-13b?"
     assert [line for line in lines if "is named" in line] == [
@@ -232,9 +230,9 @@ def test_a_pipeline_can_fail_on_a_plan(condition: str, line: str, tmp_path: Path
     folder = shutil.copytree(SAMPLE, tmp_path / "fleet")
     servers = folder / "servers.yaml"
 
-    well = inferno("optimize", folder, "--fail-on", condition, "--fail-on", "gap>0.5")
+    well = inferno("plan", folder, "--fail-on", condition, "--fail-on", "gap>0.5")
     servers.write_text(servers.read_text().replace("class: Premium", "class: Premum"))
-    badly = inferno("optimize", folder, "--fail-on", condition)
+    badly = inferno("plan", folder, "--fail-on", condition)
 
     assert (well.returncode, well.stderr) == (0, b"")
     assert badly.returncode == 3
@@ -248,7 +246,7 @@ def test_a_pipeline_can_fail_on_a_plan(condition: str, line: str, tmp_path: Path
 def test_a_full_disk_is_one_line(output: str) -> None:
     with Path("/dev/full").open("wb") as full:
         ran = subprocess.run(
-            [PROGRAM, "optimize", SAMPLE, "--output", output],
+            [PROGRAM, "plan", SAMPLE, "--output", output],
             stdout=full,
             stderr=subprocess.PIPE,
             check=False,
@@ -275,7 +273,7 @@ def test_a_page_that_finds_no_room_leaves_the_one_of_before(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("condition", ["served", "gap", "gap>", "gap>1-", "gap>e"])
 def test_an_unknown_condition_is_one_line(condition: str) -> None:
-    refused = inferno("optimize", SAMPLE, "--fail-on", condition)
+    refused = inferno("plan", SAMPLE, "--fail-on", condition)
 
     assert_refused(refused, f"--fail-on {condition}: give unserved, invalid or gap>X")
 
@@ -287,7 +285,7 @@ def test_explaining_an_unknown_server_is_one_line_with_the_nearest_name() -> Non
     )
 
 
-@pytest.mark.parametrize("arguments", [["optimize"], ["explain", "Premium-granite-13b"]])
+@pytest.mark.parametrize("arguments", [["plan"], ["explain", "Premium-granite-13b"]])
 def test_an_unknown_field_is_refused_unless_leniency_is_asked_for(
     arguments: list[str], tmp_path: Path
 ) -> None:
@@ -312,11 +310,11 @@ def test_an_unknown_field_is_refused_unless_leniency_is_asked_for(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["optimize"],
+        ["plan"],
         ["explain", "one-path"],
-        ["optimize", "a", "--output", "xml"],
-        ["optimize", "a", "--time-limit", "soon"],
-        ["optimize", "a", "--time-limit", "-1"],
+        ["plan", "a", "--output", "xml"],
+        ["plan", "a", "--time-limit", "soon"],
+        ["plan", "a", "--time-limit", "-1"],
         ["optimise", "a"],
         ["--verison"],
     ],
@@ -333,7 +331,7 @@ def test_an_interrupt_is_quiet(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo.yaml"
     os.mkfifo(fifo)
     with subprocess.Popen(
-        [PROGRAM, "optimize", fifo], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [PROGRAM, "plan", fifo], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         with fifo.open("wb"):  # returns when the program has opened it and waits for more
             process.send_signal(signal.SIGINT)
@@ -354,7 +352,7 @@ def test_an_interrupt_waits_for_the_end_of_an_import_that_would_lose_it(
         f"sys.path.remove({str(tmp_path)!r})\ndel sys.modules[__name__]\nimport {module}\n"
     )
     with subprocess.Popen(
-        [PROGRAM, "optimize", "-"],  # its input does not end, so nothing else ends it
+        [PROGRAM, "plan", "-"],  # its input does not end, so nothing else ends it
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -371,7 +369,7 @@ def test_an_interrupt_waits_for_the_end_of_an_import_that_would_lose_it(
 @pytest.mark.parametrize("output", ["table", "json", "yaml"])
 def test_a_reader_that_goes_away_is_no_reason_for_noise(output: str) -> None:
     with subprocess.Popen(
-        [PROGRAM, "optimize", SMALL, "-o", output], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [PROGRAM, "plan", SMALL, "-o", output], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout
         assert process.stderr

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from inferno_operator.cli.offline.catalogue import read_catalogue
-from inferno_operator.cli.offline.hardware import read_models
+from inferno_operator.cli.offline.catalogue import read_catalogue, read_models
 from inferno_operator.resources import PerformanceData
 from inferno_optimizer.sizing.queueing import FloatArray
 from tests.cli.program import ROOT, inferno
@@ -55,7 +54,7 @@ def test_what_is_shown_as_yaml_can_be_planned_with(model: str, tmp_path: Path) -
     file = tmp_path / "model.yaml"
     file.write_bytes(inferno("catalogue", "show", model, "-o", "yaml").stdout)
 
-    planned = inferno("optimize", file, "-o", "json")
+    planned = inferno("plan", file, "-o", "json")
 
     assert yaml.safe_load(file.read_text())["spec"]["name"] == model
     assert planned.returncode == 0, planned.stderr
@@ -80,7 +79,7 @@ def test_an_estimate_can_be_planned_with_and_says_that_it_is_one(tmp_path: Path)
     printed = estimate("--model", "Qwen3-32B", "--accelerator", "H200")
     file.write_bytes(printed.stdout)
 
-    planned = inferno("optimize", file, "-o", "json")
+    planned = inferno("plan", file, "-o", "json")
 
     assert printed.stdout.startswith(b"# Estimated from data sheets, not measured")
     assert b"# Expected error (8 published measurements of models without" in printed.stdout
@@ -250,7 +249,7 @@ def test_an_estimate_stays_an_estimate_in_all_that_is_made_of_it(tmp_path: Path)
     (data,) = next(yaml.safe_load_all(text))["spec"]["data"]
     band = f"estimated: +-{data['errorPercent']} %"
     inferno("report", fleet, "--html", page)
-    plan = inferno("optimize", fleet).stdout.decode()
+    plan = inferno("plan", fleet).stdout.decode()
     options = inferno("explain", fleet, "chat").stdout.decode()
 
     assert data["origin"] == "estimated"

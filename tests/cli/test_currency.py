@@ -18,8 +18,8 @@ FLEET = ROOT / "samples/fleet"
 REPLAYED = (FLEET, "--trace", TRACE, "--scale", "0.3", "--hours", "3")
 
 COMMANDS = {
-    "optimize": ("optimize", SAMPLE),
-    "what if": ("optimize", SAMPLE, "--set", "server.*.load.arrivalRate*=10"),
+    "plan": ("plan", SAMPLE),
+    "what if": ("plan", SAMPLE, "--set", "server.*.load.arrivalRate*=10"),
     "explain": ("explain", SAMPLE, "Premium-granite-13b"),
     "floor": ("floor", *REPLAYED),
     "replay": ("replay", *REPLAYED, "--policy", "static-peak"),
@@ -28,7 +28,7 @@ MONEY = {"COST", "COST/H", "REGRET/H", "VALUE"}
 """Words of headings under which there is money."""
 
 
-@pytest.mark.parametrize("command", ["optimize", "what if"])
+@pytest.mark.parametrize("command", ["plan", "what if"])
 def test_a_hundredth_of_the_currency_is_a_cent(command: str) -> None:
     arguments = (*COMMANDS[command], "-o", "csv")
     cents, euros = (
@@ -54,7 +54,7 @@ def test_no_table_has_another_unit_than_the_one_asked_for(command: str) -> None:
     assert "cents" not in printed
 
 
-@pytest.mark.parametrize("command", ["optimize", "explain", "floor"])
+@pytest.mark.parametrize("command", ["plan", "explain", "floor"])
 def test_a_document_stays_in_cents(command: str) -> None:
     usual, asked = (
         json.loads(inferno(*COMMANDS[command], "-o", "json", *more).stdout)
@@ -100,7 +100,7 @@ def test_every_command_that_prints_money_has_the_option() -> None:
         "console",
         "console-server",
     )
-    offline = ("optimize", "explain", "report", "replay", "study", "floor")
+    offline = ("plan", "explain", "report", "replay", "study", "floor")
 
     assert offering == {
         *(f"inferno {name}" for name in offline),

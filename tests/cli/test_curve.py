@@ -24,7 +24,7 @@ def tight(tmp_path: Path) -> Path:
 def test_the_curve_is_drawn_and_printed(tight: Path, tmp_path: Path) -> None:
     file = tmp_path / "curve.svg"
 
-    printed = inferno("optimize", tight, "--curve", file, "-o", "json")
+    printed = inferno("plan", tight, "--curve", file, "-o", "json")
 
     certificate = json.loads(printed.stdout)["certificate"]
     last = certificate["curve"][-1]
@@ -38,12 +38,12 @@ def test_the_curve_is_drawn_and_printed(tight: Path, tmp_path: Path) -> None:
 
 
 def test_without_the_option_there_is_no_curve(tight: Path) -> None:
-    printed = inferno("optimize", tight, "-o", "json")
+    printed = inferno("plan", tight, "-o", "json")
 
     assert "curve" not in json.loads(printed.stdout)["certificate"]
 
 
 def test_only_the_exact_solver_is_traced(tmp_path: Path) -> None:
-    printed = inferno("optimize", SAMPLE, "--curve", tmp_path / "curve.svg")
+    printed = inferno("plan", SAMPLE, "--curve", tmp_path / "curve.svg")
 
     assert_refused(printed, "--curve is for the exact solver: it needs milpSolver: true")

@@ -108,7 +108,7 @@ def test_a_load_that_is_not_known_is_a_warning_beside_the_manifests() -> None:
     with serving() as server:
         server.usual = lambda _: vector()
         printed = inferno("measure", MEASURED, "--prometheus", server.url, "-o", "yaml")
-    planned = inferno("optimize", "-", stdin=printed.stdout)
+    planned = inferno("plan", "-", stdin=printed.stdout)
 
     assert (printed.returncode, planned.returncode) == (0, 2)
     assert b"warning: chat: no series of vllm:num_requests_running has {" in printed.stderr

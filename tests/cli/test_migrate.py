@@ -404,7 +404,7 @@ def test_what_is_printed_for_the_sample_can_be_planned_with_once_it_has_a_load(
             each["spec"] = {"count": [{"type": t, "count": 16} for t in ("A100", "L40S", "H100")]}
     known = [each for each in objects if each["metadata"]["name"] != "qwen-qwen3-32b"]
 
-    planned = inferno("optimize", write(file, *known))
+    planned = inferno("plan", write(file, *known))
 
     assert planned.returncode == 0, planned.stderr
     assert b"1 of 1 servers have an allocation" in planned.stdout

@@ -21,6 +21,8 @@ PLAN = {
     "Free-granite-13b": ("G2", 1, 38, 25.0, 22.78),
 }
 
+NAMES = ("plan", "optimize")
+
 
 def run(*arguments: str | Path) -> str:
     """Standard output of a command that succeeds."""
@@ -42,9 +44,15 @@ def plan(document: Any) -> dict[str, tuple[str, int, int, float, float]]:  # noq
     }
 
 
+def test_optimize_is_another_name_of_plan() -> None:
+    printed, same = (run(name, SAMPLE, "--sort", "-batch", "-o", "csv") for name in NAMES)
+
+    assert printed == same
+
+
 @pytest.mark.parametrize("path", [SMALL, SAMPLE, SAMPLE / "kustomization.yaml"])
 def test_the_small_sample_gets_the_plan_of_the_original(path: Path) -> None:
-    assert plan(json.loads(run("optimize", path, "-o", "json"))) == PLAN
+    assert plan(json.loads(run("plan", path, "-o", "json"))) == PLAN
 
 
 def test_a_wrong_current_cost_changes_the_decision_as_in_the_original(tmp_path: Path) -> None:
@@ -53,7 +61,7 @@ def test_a_wrong_current_cost_changes_the_decision_as_in_the_original(tmp_path: 
     file = tmp_path / "system.json"
     file.write_text(json.dumps(document))
 
-    answer = json.loads(run("optimize", file, "-o", "json"))
+    answer = json.loads(run("plan", file, "-o", "json"))
 
     premium = answer["allocations"]["Premium-granite-13b"]
     assert plan(answer)["Premium-granite-13b"] == ("A100", 2, 16, 80.0, 24.4)
@@ -61,8 +69,8 @@ def test_a_wrong_current_cost_changes_the_decision_as_in_the_original(tmp_path: 
 
 
 def test_json_and_yaml_say_the_same() -> None:
-    from_json = json.loads(run("optimize", SAMPLE, "-o", "json"))
-    from_yaml = yaml.safe_load(run("optimize", SAMPLE, "-o", "yaml"))
+    from_json = json.loads(run("plan", SAMPLE, "-o", "json"))
+    from_yaml = yaml.safe_load(run("plan", SAMPLE, "-o", "yaml"))
     for answer in (from_json, from_yaml):
         del answer["certificate"]["seconds"], answer["certificate"]["phases"]
 
@@ -75,7 +83,7 @@ def words(output: str) -> list[str]:
 
 
 def test_the_table_shows_each_server_in_one_plain_line() -> None:
-    output = run("optimize", SAMPLE)
+    output = run("plan", SAMPLE)
 
     assert words(output)[:3] == [
         "SERVER CLASS MODEL LOAD REQ/MIN CURRENT COST DESIRED BATCH COST ITL MS WAIT MS REASON",
@@ -90,7 +98,7 @@ def test_the_table_shows_each_server_in_one_plain_line() -> None:
 
 
 def test_the_table_says_why_a_server_gets_nothing() -> None:
-    output = run("optimize", ROOT / "samples/troubles")
+    output = run("plan", ROOT / "samples/troubles")
 
     for reason in ("NoCapacity", "UnattainableSLO", "UnknownModel"):
         assert reason in output
@@ -98,7 +106,7 @@ def test_the_table_says_why_a_server_gets_nothing() -> None:
 
 
 def test_the_table_shows_cards_and_what_is_proven() -> None:
-    lines = words(run("optimize", SAMPLE))
+    lines = words(run("plan", SAMPLE))
 
     assert "G2 3 0 8" in lines
     assert lines[-1].startswith("solver unlimited: Optimal, objective -264.00, gap 0, ")
@@ -126,9 +134,9 @@ def test_the_time_to_first_token_is_shown_where_the_performance_data_tell_it(
     file = tmp_path / "system.json"
     file.write_text(json.dumps(document))
 
-    table = words(run("optimize", file))
+    table = words(run("plan", file))
     options = words(run("explain", file, "Premium-granite-13b"))
-    answer = json.loads(run("optimize", file, "-o", "json"))["allocations"]["Free-granite-13b"]
+    answer = json.loads(run("plan", file, "-o", "json"))["allocations"]["Free-granite-13b"]
 
     assert table[0].endswith("ITL MS WAIT MS TTFT MS REASON")
     assert table[2].endswith(f" {answer['ttftAverage']:.2f} Allocated")
@@ -145,7 +153,7 @@ def test_explain_says_why_an_option_is_out() -> None:
 
 
 def test_standard_input_is_a_path_called_minus() -> None:
-    result = inferno("optimize", "-", "-o", "json", stdin=SMALL.read_bytes())
+    result = inferno("plan", "-", "-o", "json", stdin=SMALL.read_bytes())
 
     assert plan(json.loads(result.stdout)) == PLAN
 
@@ -183,8 +191,8 @@ def test_explain_says_where_a_server_has_no_workload(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("output", ["table", "csv"])
 def test_rows_are_filtered_and_sorted_and_the_rest_stays(output: str) -> None:
-    printed = run("optimize", SAMPLE, "--filter", "g2", "--sort", "-batch", "-o", output)
-    premium = run("optimize", SAMPLE, "--filter", "premium", "-o", output)
+    printed = run("plan", SAMPLE, "--filter", "g2", "--sort", "-batch", "-o", output)
+    premium = run("plan", SAMPLE, "--filter", "premium", "-o", output)
 
     assert printed.index("Free-granite-13b") < printed.index("Premium-granite-13b")
     assert "Free-granite-13b" not in premium
@@ -193,7 +201,7 @@ def test_rows_are_filtered_and_sorted_and_the_rest_stays(output: str) -> None:
 
 
 def test_nothing_comes_before_the_json_of_the_exact_solver() -> None:
-    printed = inferno("optimize", ROOT / "samples/fleet", "-o", "json", stdin=b"").stdout
+    printed = inferno("plan", ROOT / "samples/fleet", "-o", "json", stdin=b"").stdout
 
     assert printed.startswith(b"{")
     assert json.loads(printed)["certificate"]["solver"] == "milp"

@@ -73,6 +73,21 @@ def test_the_worst_times_of_a_policy_are_told_with_their_cause() -> None:
     assert sum(one["outside"] for one in worst) <= policy["requests"] * (1 - policy["within"])
 
 
+def test_a_changed_copy_of_a_sample_is_replayed_beside_the_original(tmp_path: Path) -> None:
+    sample = (ROOT / "samples/policies/llm_d.py").read_text()
+    (tmp_path / "llm_d.py").write_text(sample.replace("RUNNING = 16.0", "RUNNING = 4.0"))
+    (tmp_path / "same.py").write_text(sample)
+
+    done = replay(
+        *("--policy", "keda-queue", "--policy", "same:KedaQueue", "--policy", "llm_d:KedaQueue"),
+        *("-o", "json"),
+        cwd=tmp_path,
+    )
+
+    original, same, changed = (each["cost"] for each in json.loads(done.stdout)["policies"])
+    assert original == same < changed
+
+
 def test_each_class_has_an_account_of_its_own() -> None:
     fleet, load = ROOT / "samples/fleet", ROOT / "samples/traces/servegen-m-large.csv"
     done = inferno(

@@ -18,8 +18,8 @@ def test_the_sample_of_the_package_is_the_one_of_the_pages() -> None:
 def test_what_is_printed_can_be_optimized() -> None:
     printed = inferno("sample").stdout
 
-    planned = inferno("optimize", "-", stdin=printed)
+    planned = inferno("plan", "-", stdin=printed)
 
     assert planned.returncode == 0, planned.stderr
     table, *_ = planned.stdout.split(b"\n\n")
-    assert inferno("optimize", SAMPLE).stdout.startswith(table)
+    assert inferno("plan", SAMPLE).stdout.startswith(table)

@@ -25,7 +25,7 @@ def run(*arguments: str | Path) -> str:
 def what_if(path: Path, *changes: str) -> list[str]:
     """Lines of the table, with single spaces."""
     options = [option for change in changes for option in ("--set", change)]
-    return [" ".join(line.split()) for line in run("optimize", path, *options).splitlines()]
+    return [" ".join(line.split()) for line in run("plan", path, *options).splitlines()]
 
 
 def test_one_more_card_serves_one_more_server() -> None:
@@ -51,8 +51,8 @@ def test_several_changes_are_made_together() -> None:
 def test_the_program_for_another_solver_is_that_of_the_changed_system(tmp_path: Path) -> None:
     same, more = tmp_path / "same.lp", tmp_path / "more.lp"
 
-    run("optimize", TROUBLES, "--write-lp", same)
-    run("optimize", TROUBLES, "--write-lp", more, "--set", "capacity.G2=3")
+    run("plan", TROUBLES, "--write-lp", same)
+    run("plan", TROUBLES, "--write-lp", more, "--set", "capacity.G2=3")
 
     assert more.read_text().count("<= 3\n") > same.read_text().count("<= 3\n")
 
@@ -60,16 +60,16 @@ def test_the_program_for_another_solver_is_that_of_the_changed_system(tmp_path: 
 def test_a_program_that_cannot_be_written_is_named_before_anything_is_printed(
     tmp_path: Path,
 ) -> None:
-    printed = inferno("optimize", TROUBLES, "--write-lp", tmp_path / "missing" / "plan.lp")
+    printed = inferno("plan", TROUBLES, "--write-lp", tmp_path / "missing" / "plan.lp")
 
     assert_refused(printed, "missing/plan.lp: No such file")
 
 
 def test_a_fleet_that_grows_needs_other_accelerators() -> None:
-    before = json.loads(run("optimize", FLEET, "-o", "json"))
+    before = json.loads(run("plan", FLEET, "-o", "json"))
 
     answer = json.loads(
-        run("optimize", FLEET, "-o", "json", "--set", "server.*.load.arrivalRate*=1.05")
+        run("plan", FLEET, "-o", "json", "--set", "server.*.load.arrivalRate*=1.05")
     )
 
     assert answer["changes"] == ["server.*.load.arrivalRate*=1.05"]
@@ -90,7 +90,7 @@ def differs(answer: Any, server: str) -> bool:  # noqa: ANN401 - JSON
 
 
 def test_json_and_yaml_have_both_plans_and_their_totals() -> None:
-    arguments = ("optimize", TROUBLES, "--set", "capacity.G2=3", "-o")
+    arguments = ("plan", TROUBLES, "--set", "capacity.G2=3", "-o")
     from_json, from_yaml = (
         json.loads(run(*arguments, "json")),
         yaml.safe_load(run(*arguments, "yaml")),
@@ -111,7 +111,7 @@ def test_a_change_without_an_effect_is_one_line(change: str) -> None:
 
 
 def test_a_value_that_is_so_already_is_told_beside_the_plan() -> None:
-    result = inferno("optimize", SAMPLE, "--set", "capacity.G2=8", "-o", "json")
+    result = inferno("plan", SAMPLE, "--set", "capacity.G2=8", "-o", "json")
 
     assert result.stderr.decode() == "warning: capacity.G2=8: the value is already 8\n"
     assert json.loads(result.stdout)["servers"] == []
@@ -145,7 +145,7 @@ def test_an_accelerator_that_is_not_there_yet_is_tried_out() -> None:
     ],
 )
 def test_a_bad_change_is_one_line(change: str, message: str) -> None:
-    assert_refused(inferno("optimize", TROUBLES, "--set", change), f"{change}: ", message)
+    assert_refused(inferno("plan", TROUBLES, "--set", change), f"{change}: ", message)
 
 
 def explained(*arguments: str | Path) -> list[str]:
@@ -178,7 +178,7 @@ def test_what_explain_advises_does_what_it_says() -> None:
     answer = json.loads(run("explain", TROUBLES, "Unattainable-SLO", "-o", "json"))
 
     (remedy,) = answer["remedies"]
-    after = json.loads(run("optimize", TROUBLES, "-o", "json", "--set", remedy["change"]))
+    after = json.loads(run("plan", TROUBLES, "-o", "json", "--set", remedy["change"]))
     assert "Unattainable-SLO" in after["after"]["allocations"]
     assert after["after"]["cost"] - after["before"]["cost"] == remedy["cost"]
     assert (remedy["kind"], remedy["amount"], remedy["displaced"]) == ("Target", 19, ["Fine"])
@@ -207,7 +207,7 @@ def test_a_server_that_gets_a_share_has_remedies_too(tmp_path: Path) -> None:
 
 
 def test_csv_of_a_change_that_changes_nothing_has_headings_only() -> None:
-    headings, *rows = run("optimize", SAMPLE, "--set", "capacity.A100+=0", "-o", "csv").splitlines()
+    headings, *rows = run("plan", SAMPLE, "--set", "capacity.A100+=0", "-o", "csv").splitlines()
 
     assert headings.startswith("SERVER,BEFORE,BEFORE COST,AFTER,AFTER COST,")
     assert rows == []

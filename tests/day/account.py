@@ -6,12 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from inferno_operator.cli.replay import Replayed, replays
-from inferno_operator.cli.replay_documents import Row
-from inferno_optimizer.replay.fleet import fleet_of
+from inferno_operator.cli.replay import Replayed, Row, replay_policies
+from inferno_optimizer.replay.fleet import build_fleet
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.replay import Scenario
-from inferno_optimizer.replay.trace import Trace, with_lengths
+from inferno_optimizer.replay.trace import Trace, build_trace
 from inferno_optimizer.system import System
 from tests.cluster.motion import COSTS, ITL_MS, TTFT_MS, Motion, PodTimes
 from tests.day.objects import FASTER, POD_TIMES
@@ -108,7 +107,7 @@ def counted(motion: Motion, seconds: float, faster: float = FASTER) -> Trace:
         np.array([[getattr(truth, column) for truth in row] for row in truths])
         for column in ("arrival_rate", "input_tokens", "output_tokens")
     )
-    load = with_lengths(tuple(motion.servers), length * faster, rate, (told, generated))
+    load = build_trace(tuple(motion.servers), length * faster, rate, (told, generated))
     return load.every(load.step_s / round(length / STEP_S))
 
 
@@ -120,11 +119,11 @@ def compared(
     faster: float = FASTER,
 ) -> list[Outcome]:
     """What policies would have made of this load, and with replicas that start as fast."""
-    fleet, refused = fleet_of(system)
+    fleet, refused = build_fleet(system)
     assert not refused
     lead = LeadTime(faster * pods.cold_start_s)
     scenario = Scenario(fleet, fleet, load, lead, drain_s=faster * pods.ending_s)
-    return [_outcome_of(one, faster) for one in replays(scenario, policies, lambda _: None)]
+    return [_outcome_of(one, faster) for one in replay_policies(scenario, policies, lambda _: None)]
 
 
 def _outcome_of(one: Replayed, faster: float) -> Outcome:

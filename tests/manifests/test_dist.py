@@ -82,7 +82,7 @@ def test_the_wheel_has_all_that_the_program_needs(release: Path, tmp_path: Path)
         "main()"
     )
 
-    for arguments in (["optimize", ROOT / "samples/small"], ["catalogue", "list"]):
+    for arguments in (["plan", ROOT / "samples/small"], ["catalogue", "list"]):
         ran = subprocess.run(
             [sys.executable, "-I", "-c", code, wheel, *arguments],
             cwd=tmp_path,
@@ -112,7 +112,10 @@ def test_the_wheel_is_installed_into_a_fresh_environment_and_optimizes_its_sampl
         ).stdout
 
     assert "Decide where LLM inference runs" in inferno("--help")
-    assert "2 of 2 servers" in inferno("optimize", "-", stdin=inferno("sample"))
+    assert "2 of 2 servers" in inferno("plan", "-", stdin=inferno("sample"))
+    episode, load = ROOT / "samples/episode", ROOT / "samples/traces/slo-aware.csv"
+    replay = ("replay", str(episode), "--trace", str(load), "--hours", "0.1")
+    assert "keda-queue" in inferno(*replay, "--policy", "keda-queue")
     assert Path(purelib, "inferno_operator").is_dir()
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 
-from inferno_operator.cli.estimate import EstimateRequest, estimated
-from inferno_operator.cli.offline.hardware import read_hardware, read_models
+from inferno_operator.cli.estimate import EstimateRequest, estimate
+from inferno_operator.cli.offline.catalogue import read_hardware, read_models
 from inferno_optimizer.calibration.roofline import Efficiency, Roofline
 from inferno_optimizer.system import StepParameters
 
@@ -91,7 +91,7 @@ def _estimate(entry: Entry, inputs: int, outputs: int) -> tuple[Roofline, int]:
     config = read_models().model(name).config
     wanted = EstimateRequest(name, config, name, entry.cards, entry.dtype, "bf16", inputs, outputs)
     hardware = read_hardware()
-    found = estimated(wanted, hardware.card(entry.accelerator), hardware)
+    found = estimate(wanted, hardware.card(entry.accelerator), hardware)
     return found.roofline, found.batch
 
 

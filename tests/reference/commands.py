@@ -20,7 +20,7 @@ PROGRAMS = {"inferno": inferno.app, "kubectl inferno": kubectl.app}
 
 
 PAGES: Mapping[str, tuple[str, ...]] = {
-    "optimize": ("sample", "optimize", "explain", "report"),
+    "plan": ("sample", "plan", "explain", "report"),
     "measure": ("measure", "calibrate", "bench"),
     "replay": ("replay", "study", "floor"),
     "catalogue": ("catalogue",),
@@ -93,7 +93,7 @@ def _within_width(line: str) -> str:
 
 
 def contexts() -> Iterator[typer.Context]:
-    """Every command of every program, in the order of its help."""
+    """Every command of every program, in the order of its help; not the second name of one."""
     for name, app in PROGRAMS.items():
         group = typer.main.get_command(app)
         assert isinstance(group, TyperGroup)
@@ -108,7 +108,7 @@ def _nested(group: TyperGroup, whole: typer.Context) -> Iterator[typer.Context]:
         inner = _context(found, name, whole)
         if isinstance(found, TyperGroup):
             yield from _nested(found, inner)
-        else:
+        elif not found.hidden:
             yield inner
 
 

@@ -20,7 +20,7 @@ OF_THE_SHELL = frozenset("|<>;&$`")
 """Characters of a command that only a shell understands."""
 
 OFFLINE = (
-    *("inferno calibrate ", "inferno catalogue ", "inferno explain ", "inferno optimize "),
+    *("inferno calibrate ", "inferno catalogue ", "inferno explain ", "inferno plan "),
     *("inferno floor ", "inferno migrate ", "inferno replay ", "inferno --version"),
 )
 """Commands that need nothing but the program."""

@@ -86,12 +86,12 @@ def generated(
     InputError
         There is no such Server, none names workloads, or a field of one cannot be used.
     """
-    servers = _selected(resources, names)
-    text = (triggers if owner else manifests)(autoscaler, servers, access, namespace)
-    return text, _warnings(servers)
+    servers = _select_servers(resources, names)
+    text = (build_triggers if owner else build_manifests)(autoscaler, servers, access, namespace)
+    return text, _list_warnings(servers)
 
 
-def _selected(resources: Iterable[Resource], names: Sequence[str]) -> list[Server]:
+def _select_servers(resources: Iterable[Resource], names: Sequence[str]) -> list[Server]:
     """The Servers of these names, or all that name workloads."""
     servers = [*only(Server, resources)]
     if not names:
@@ -99,10 +99,10 @@ def _selected(resources: Iterable[Resource], names: Sequence[str]) -> list[Serve
         if not with_workloads:
             raise InputError("no Server has spec.workloads: name the objects to scale there")
         return with_workloads
-    return [_named(servers, name) for name in names]
+    return [_find_server(servers, name) for name in names]
 
 
-def _named(servers: Sequence[Server], name: str) -> Server:
+def _find_server(servers: Sequence[Server], name: str) -> Server:
     for server in servers:
         if name in (server.metadata.name, server.spec.name):
             return server
@@ -110,17 +110,17 @@ def _named(servers: Sequence[Server], name: str) -> Server:
     raise InputError(f"Server {name}: there is none{near}")
 
 
-def _warnings(servers: Iterable[Server]) -> list[str]:
+def _list_warnings(servers: Iterable[Server]) -> list[str]:
     """A warning for each Server that the operator scales itself."""
     return [
-        f"{_title(server)}: set spec.actuation to Publish, or the operator and the autoscaler both"
-        " scale it"
+        f"{_describe(server)}: set spec.actuation to Publish, or the operator and the autoscaler"
+        " both scale it"
         for server in servers
         if server.spec.actuation != "Publish"
     ]
 
 
-def manifests(
+def build_manifests(
     autoscaler: Autoscaler, servers: Iterable[Server], access: Access, namespace: str | None
 ) -> str:
     """Return the objects for all workloads of Servers as YAML, with comments.
@@ -141,13 +141,13 @@ def manifests(
     InputError
         A field of a Server cannot be used; the message names both.
     """
-    make = _keda if autoscaler is Autoscaler.KEDA else _hpa
-    documents = list(make(_all_placed(servers, namespace), access))
+    make = _build_keda if autoscaler is Autoscaler.KEDA else _build_hpa
+    documents = list(make(_place_all(servers, namespace), access))
     text: str = yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True)
     return HEADERS[autoscaler] + text
 
 
-def triggers(
+def build_triggers(
     autoscaler: Autoscaler, servers: Iterable[Server], access: Access, namespace: str | None
 ) -> str:
     """Return the triggers for all workloads as YAML, for KServe, which makes the ScaledObjects.
@@ -155,14 +155,14 @@ def triggers(
     Raises
     ------
     InputError
-        As `manifests`; or the autoscaler is not KEDA, as KServe takes no others of a user.
+        As `build_manifests`; or the autoscaler is not KEDA, as KServe takes no others of a user.
     """
     if autoscaler is not Autoscaler.KEDA:
         raise InputError("--for kserve: only KEDA has triggers: inferno generate keda")
     parts = (
         f"# {workload.kind} {item.namespace}/{workload.name} on {workload.place}\n"
-        + yaml.safe_dump({"triggers": [_trigger(item, workload, access)]}, sort_keys=False)
-        for item in _all_placed(servers, namespace)
+        + yaml.safe_dump({"triggers": [_build_trigger(item, workload, access)]}, sort_keys=False)
+        for item in _place_all(servers, namespace)
         for workload in item.workloads
     )
     return FOR_KSERVE + "---\n".join(parts)
@@ -180,21 +180,23 @@ class _Placed:
         return self.server.spec.workloads
 
 
-def _all_placed(servers: Iterable[Server], namespace: str | None) -> list[_Placed]:
+def _place_all(servers: Iterable[Server], namespace: str | None) -> list[_Placed]:
     """Return Servers with their namespaces; no two of them name one workload."""
-    placed = [_placed(server, namespace) for server in servers]
+    placed = [_place_workloads(server, namespace) for server in servers]
     _refuse_shared(placed)
     return placed
 
 
-def _placed(server: Server, namespace: str | None) -> _Placed:
+def _place_workloads(server: Server, namespace: str | None) -> _Placed:
     """Return a Server with its namespace, if autoscalers can scale its workloads."""
     own = server.metadata.namespace or namespace
     if not own:
-        raise InputError(f"{_title(server)}: metadata.namespace: it is missing: give --namespace")
+        raise InputError(
+            f"{_describe(server)}: metadata.namespace: it is missing: give --namespace"
+        )
     if not server.spec.workloads:
         raise InputError(
-            f"{_title(server)}: spec.workloads: it is empty: name the objects to scale"
+            f"{_describe(server)}: spec.workloads: it is empty: name the objects to scale"
         )
     _refuse_parts(server)
     return _Placed(server, own)
@@ -205,7 +207,7 @@ def _refuse_parts(server: Server) -> None:
     for index, workload in enumerate(server.spec.workloads):
         if role := serving_role(workload):
             raise InputError(
-                f"{_title(server)}: spec.workloads[{index}].role: no autoscaler scales the role"
+                f"{_describe(server)}: spec.workloads[{index}].role: no autoscaler scales the role"
                 f" {role!r} of {workload.kind} {workload.name!r}: leave spec.actuation at Scale"
             )
 
@@ -215,30 +217,30 @@ def _refuse_shared(servers: Iterable[_Placed]) -> None:
     holders: dict[tuple[str, str], str] = {}
     for item in servers:
         for index, workload in enumerate(item.workloads):
-            field = f"{_title(item.server)}: spec.workloads[{index}]"
-            holder = holders.setdefault((item.namespace, _name(workload)), field)
+            field = f"{_describe(item.server)}: spec.workloads[{index}]"
+            holder = holders.setdefault((item.namespace, _shorten_name(workload)), field)
             if holder != field:
                 raise InputError(f"{field}.name: {workload.name!r} is the name of {holder} too")
 
 
-def _title(server: Server) -> str:
+def _describe(server: Server) -> str:
     return f"Server {'/'.join(filter(None, (server.metadata.namespace, server.metadata.name)))}"
 
 
-def _keda(servers: Sequence[_Placed], access: Access) -> Iterator[Document]:
+def _build_keda(servers: Sequence[_Placed], access: Access) -> Iterator[Document]:
     token = {"parameter": "token", "name": access.secret, "key": "token"}
     for namespace in sorted({item.namespace for item in servers}):
         metadata = {"name": AUTHENTICATION, "namespace": namespace}
         spec = {"secretTargetRef": [token]}
-        yield _document("keda.sh/v1alpha1", "TriggerAuthentication", metadata, spec)
+        yield _dump("keda.sh/v1alpha1", "TriggerAuthentication", metadata, spec)
     for item in servers:
         for workload in item.workloads:
-            metadata = {"name": _name(workload), "namespace": item.namespace}
-            spec = _scaled_object(item, workload, access)
-            yield _document("keda.sh/v1alpha1", "ScaledObject", metadata, spec)
+            metadata = {"name": _shorten_name(workload), "namespace": item.namespace}
+            spec = _build_scaled_object(item, workload, access)
+            yield _dump("keda.sh/v1alpha1", "ScaledObject", metadata, spec)
 
 
-def _trigger(item: _Placed, workload: Workload, access: Access) -> Document:
+def _build_trigger(item: _Placed, workload: Workload, access: Access) -> Document:
     """Return the trigger that asks the operator for the decision."""
     path = (item.namespace, item.server.metadata.name, workload.place)
     return {
@@ -254,38 +256,38 @@ def _trigger(item: _Placed, workload: Workload, access: Access) -> Document:
     }
 
 
-def _scaled_object(item: _Placed, workload: Workload, access: Access) -> Document:
+def _build_scaled_object(item: _Placed, workload: Workload, access: Access) -> Document:
     return {
-        "scaleTargetRef": _target(workload),
+        "scaleTargetRef": _build_target(workload),
         "pollingInterval": PERIOD_SECONDS,
         "cooldownPeriod": 0,
         "minReplicaCount": 0,
         "maxReplicaCount": access.most,
-        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behavior(access)}},
-        "triggers": [_trigger(item, workload, access)],
+        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _build_behavior(access)}},
+        "triggers": [_build_trigger(item, workload, access)],
     }
 
 
-def _hpa(servers: Sequence[_Placed], access: Access) -> Iterator[Document]:
+def _build_hpa(servers: Sequence[_Placed], access: Access) -> Iterator[Document]:
     for item in servers:
         for index, workload in enumerate(item.workloads):
             metric = {
                 "name": "inferno_desired_replicas",
-                "selector": {"matchLabels": _labels(item.server, index, workload)},
+                "selector": {"matchLabels": _build_labels(item.server, index, workload)},
             }
             target = {"type": "AverageValue", "averageValue": "1"}
             spec = {
-                "scaleTargetRef": _target(workload),
+                "scaleTargetRef": _build_target(workload),
                 "minReplicas": 1,
                 "maxReplicas": access.most,
                 "metrics": [{"type": "External", "external": {"metric": metric, "target": target}}],
-                "behavior": _behavior(access),
+                "behavior": _build_behavior(access),
             }
-            metadata = {"name": _name(workload), "namespace": item.namespace}
-            yield _document("autoscaling/v2", "HorizontalPodAutoscaler", metadata, spec)
+            metadata = {"name": _shorten_name(workload), "namespace": item.namespace}
+            yield _dump("autoscaling/v2", "HorizontalPodAutoscaler", metadata, spec)
 
 
-def _labels(server: Server, index: int, workload: Workload) -> Mapping[str, str]:
+def _build_labels(server: Server, index: int, workload: Workload) -> Mapping[str, str]:
     """Return the labels of the metric; an HPA can select only what may be a label's value.
 
     A role is told by the name of its workload: its accelerator is labelled with the role.
@@ -298,19 +300,19 @@ def _labels(server: Server, index: int, workload: Workload) -> Mapping[str, str]
         labels["workload"] = fields[f"{path}.name"] = workload.name
         if [each.name for each in server.spec.workloads].count(workload.name) > 1:
             raise InputError(
-                f"{_title(server)}: {path}.name: {workload.name!r} is the name of another"
+                f"{_describe(server)}: {path}.name: {workload.name!r} is the name of another"
                 " item too, so an HPA cannot tell their metrics apart: use keda"
             )
     for field, value in fields.items():
         if not LABEL_VALUE.fullmatch(value):
             raise InputError(
-                f"{_title(server)}: {field}: {value!r} cannot be the value of a label, by which an"
-                " HPA selects its metric: use keda"
+                f"{_describe(server)}: {field}: {value!r} cannot be the value of a label, by which"
+                " an HPA selects its metric: use keda"
             )
     return labels
 
 
-def _behavior(access: Access) -> Document:
+def _build_behavior(access: Access) -> Document:
     """Return rules that carry out each decision at once: the plan is stable by itself."""
     at_once = {"tolerance": 0, "stabilizationWindowSeconds": 0, "selectPolicy": "Max"}
     up = {"type": "Pods", "value": access.most, "periodSeconds": PERIOD_SECONDS}
@@ -321,16 +323,16 @@ def _behavior(access: Access) -> Document:
     }
 
 
-def _name(workload: Workload) -> str:
+def _shorten_name(workload: Workload) -> str:
     """Return the name of the object for a workload: no other workload has the same."""
     if workload.kind == "Deployment":
         return workload.name
     return f"{workload.name}-{workload.kind.lower()}"
 
 
-def _target(workload: Workload) -> Document:
+def _build_target(workload: Workload) -> Document:
     return {"apiVersion": workload.api_version, "kind": workload.kind, "name": workload.name}
 
 
-def _document(api_version: str, kind: str, metadata: Document, spec: Document) -> Document:
+def _dump(api_version: str, kind: str, metadata: Document, spec: Document) -> Document:
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}

@@ -92,7 +92,7 @@ def read_windows(
             " correct --labels, which all series of the replicas have, or --hours"
         )
     kept = retained(windows)
-    return Measurements(kept, LIVE, "windows", _unused(kept))
+    return Measurements(kept, LIVE, "windows", _list_unused(kept))
 
 
 def vllm_prefixes(sources: MetricSources) -> tuple[str, ...]:
@@ -146,7 +146,7 @@ async def past_windows(
     return all_windows
 
 
-def _unused(windows: Sequence[Window]) -> list[str]:
+def _list_unused(windows: Sequence[Window]) -> list[str]:
     """Warnings about windows that are not used, one for each reason."""
     reasons = Counter(reason for _, reason in judged(windows, LIVE) if reason)
     return [

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from inferno_operator.cli.offline.hardware import Card, KnownError, KnownHardware
+from inferno_operator.cli.offline.catalogue import Card, KnownError, KnownHardware
 from inferno_operator.cli.offline.manifests import object_name
-from inferno_operator.cli.offline.model_config import architecture, stored_precision
+from inferno_operator.cli.offline.model_config import find_stored_precision, read_architecture
 from inferno_operator.resources import (
     Metadata,
     Model,
@@ -90,7 +90,7 @@ class ModelEstimate:
 
     def data(self) -> Mapping[str, object]:
         """The figures, as a Model has them for an accelerator."""
-        rounded = {name: _rounded(value) for name, value in self._step_parms().items()}
+        rounded = {name: _round(value) for name, value in self._step_parms().items()}
         return PerformanceData.json_of(
             acc=self.card.name,
             acc_count=self.wanted.cards,
@@ -118,7 +118,7 @@ class ModelEstimate:
         }
 
 
-def estimated(wanted: EstimateRequest, card: Card, hardware: KnownHardware) -> ModelEstimate:
+def estimate(wanted: EstimateRequest, card: Card, hardware: KnownHardware) -> ModelEstimate:
     """ModelEstimate the performance of a model on a card.
 
     Raises
@@ -126,10 +126,11 @@ def estimated(wanted: EstimateRequest, card: Card, hardware: KnownHardware) -> M
     InputError
         A precision is not known, the config.json has a mistake, or the model does not fit.
     """
-    model = architecture(wanted.config, wanted.origin)
-    weights = wanted.weights or stored_precision(wanted.config)
+    model = read_architecture(wanted.config, wanted.origin)
+    weights = wanted.weights or find_stored_precision(wanted.config)
     precision = replace(
-        _of(PRECISIONS, weights, "--dtype"), cache=_of(CACHE_BYTES, wanted.cache, "--kv-dtype")
+        _require_known(PRECISIONS, weights, "--dtype"),
+        cache=_require_known(CACHE_BYTES, wanted.cache, "--kv-dtype"),
     )
     roofline = Roofline(model, precision, card.figures, wanted.cards)
     prompt, output = wanted.input_tokens, wanted.output_tokens
@@ -177,17 +178,17 @@ def model_manifest(estimates: Sequence[ModelEstimate]) -> dict[str, Any]:
     return manifest
 
 
-def all_warnings(estimates: Sequence[ModelEstimate]) -> Sequence[str]:
+def list_warnings(estimates: Sequence[ModelEstimate]) -> Sequence[str]:
     """What a reader has to know of the figures, a line each and none twice."""
     lines = (line for estimate in estimates for line in estimate.warnings())
     return tuple(dict.fromkeys(lines))
 
 
-def _of(known: Mapping[str, Any], name: str, option: str) -> Any:  # noqa: ANN401 - of either table
+def _require_known(known: Mapping[str, Any], name: str, option: str) -> Any:  # noqa: ANN401 - of either table
     if name not in known:
         raise InputError(f"{option}: {name!r} is not known{alternatives(name, list(known))}")
     return known[name]
 
 
-def _rounded(value: float) -> float:
+def _round(value: float) -> float:
     return value if isinstance(value, int) else float(f"{value:.{DIGITS}g}")

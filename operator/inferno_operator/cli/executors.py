@@ -16,11 +16,11 @@ CONNECT_S = "10s"
 """Time in which a scheduler has to answer."""
 
 
-def completed(
+def yield_completed(
     executor: Executor, call: Callable[..., Result], calls: Mapping[Name, tuple[object, ...]]
 ) -> Iterator[tuple[Name, Result]]:
     """Yield the result of each call with its name, as soon as there is one."""
-    with _interrupts_ignored():  # by the processes that start here, too
+    with _ignore_interrupts():  # by the processes that start here, too
         waiting = {executor.submit(call, *given): name for name, given in calls.items()}
     for future in as_completed(waiting):
         yield waiting[future], future.result()
@@ -66,7 +66,7 @@ def dask_cluster(address: str) -> Iterator[Executor]:
 
 
 @contextmanager
-def _interrupts_ignored() -> Iterator[None]:
+def _ignore_interrupts() -> Iterator[None]:
     """Ignore Ctrl-C, as processes do for ever that are started meanwhile."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -1,24 +1,23 @@
 """Translates the configuration of WVA into our objects; pure.
 
-WVA scales variants: workloads that serve a model, each on one accelerator. The variants of a model
-in a namespace become one Server with a workload for each accelerator. Everything without a
-counterpart is told in a line.
+The variants of a model in a namespace become one Server with a workload for each accelerator. What
+has no counterpart is told in a line.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import yaml
-
 from inferno_operator.cli.offline.documents import Document
 from inferno_operator.cli.offline.manifests import count_others, object_name
-from inferno_operator.cli.offline.wva.config_maps import WvaSettings, read_config_maps
-from inferno_operator.cli.offline.wva.forms import ClassOfService, ModelTarget, VariantProfile
-from inferno_operator.cli.offline.wva.variants import (
+from inferno_operator.cli.offline.wva import (
+    ClassOfService,
+    ModelTarget,
     Variant,
+    VariantProfile,
+    WvaSettings,
     card_labels,
-    documents_of_kind,
+    read_settings,
     read_variants,
 )
 from inferno_operator.resources import (
@@ -52,20 +51,15 @@ from inferno_optimizer.suggestions import alternatives
 
 Manifest = dict[str, Any]
 
-DEFAULT_COST = 10.0
-"""What WVA takes for the cost of a replica that has none."""
-
-DEFAULT_BATCH = 256
-"""What WVA takes for the largest batch of a replica."""
+LEAST_IMPORTANT = 100
+DEFAULT_CLASS = "Default"
+LABELS_NAMED = 4
+DEFAULT_COST, DEFAULT_BATCH = 10.0, 256
+"""What WVA takes for the cost of a replica that has none, and for its largest batch."""
 
 ANY_LENGTH = 2**20
 """Tokens of a request up to which the largest batch is as large: that of WVA has no length."""
 
-LABELS_NAMED = 4
-"""How many labels of cards a message names."""
-
-LEAST_IMPORTANT = 100
-DEFAULT_CLASS = "Default"
 
 NOTHING = (
     "nothing to migrate: no VariantAutoscaling, and no HorizontalPodAutoscaler or ScaledObject with"
@@ -73,22 +67,12 @@ NOTHING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """Our objects, and a line for each thing that has no counterpart."""
+def migrate(
+    documents: Sequence[Document], accelerators: Sequence[str] = ()
+) -> tuple[list[Manifest], list[str]]:
+    """Return our objects for those of WVA, and a line for each thing that has no counterpart.
 
-    manifests: Sequence[Manifest]
-    notes: Sequence[str]
-
-    @property
-    def text(self) -> str:
-        """The objects as YAML."""
-        documents: str = yaml.safe_dump_all(self.manifests, sort_keys=False, allow_unicode=True)
-        return documents
-
-
-def migrated(documents: Sequence[Document], accelerators: Sequence[str] = ()) -> Migration:
-    """Return our objects for those of WVA; none if each workload is left out, and a note says why.
+    There are no objects if each workload is left out; the lines say why.
 
     Parameters
     ----------
@@ -104,38 +88,27 @@ def migrated(documents: Sequence[Document], accelerators: Sequence[str] = ()) ->
         that does not exist.
     """
     notes: list[str] = []
-    variants = _with_accelerators(read_variants(documents, notes), accelerators)
-    if not variants:
-        raise InputError(f"{NOTHING}, but {count_others(documents)}")
-    settings = read_config_maps(documents_of_kind(documents, "ConfigMap"))
-    manifests: list[Manifest] = []
-    for namespace in sorted({variant.namespace for variant in variants}):
-        own = [variant for variant in variants if variant.namespace == namespace]
-        manifests += _NamespaceObjects(namespace, settings, notes).of(own)
-    for manifest in manifests:
-        parse(manifest)
-    return Migration(manifests, [*notes, *settings.notes])
-
-
-def _with_accelerators(variants: Iterable[Variant], options: Iterable[str]) -> list[Variant]:
-    """The variants with the accelerators of some options."""
-    named: dict[str, str] = {}
-    otherwise = None
-    for option in options:
-        workload, is_of_one, accelerator = option.rpartition("=")
-        if is_of_one:
-            named[workload] = accelerator
-        else:
-            otherwise = accelerator
-    placed = [
-        replace(v, accelerator=named.get(v.workload.name) or v.runs_on or otherwise)
-        for v in variants
-    ]
-    known = [v.workload.name for v in placed]
+    variants = read_variants(documents, notes)
+    named = {w: acc for w, of_one, acc in (o.rpartition("=") for o in accelerators) if of_one}
+    otherwise = next((o for o in reversed(accelerators) if "=" not in o), None)
+    known = [variant.workload.name for variant in variants]
     for workload in named.keys() - {*known}:
         near = alternatives(workload, known)
         raise InputError(f"--accelerator: no workload is named {workload!r}{near}")
-    return placed
+    if not variants:
+        raise InputError(f"{NOTHING}, but {count_others(documents)}")
+    variants = [
+        replace(v, accelerator=named.get(v.workload.name) or v.runs_on or otherwise)
+        for v in variants
+    ]
+    settings = read_settings(documents)
+    manifests: list[Manifest] = []
+    for namespace in sorted({variant.namespace for variant in variants}):
+        own = [variant for variant in variants if variant.namespace == namespace]
+        manifests += NamespaceMigration(namespace, settings, notes).build_objects(own)
+    for manifest in manifests:
+        parse(manifest)
+    return manifests, [*notes, *settings.notes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,47 +136,64 @@ class _Performance:
 
 
 @dataclass(frozen=True, slots=True)
-class _NamespaceObjects:
-    """Makes the objects of a namespace."""
+class NamespaceMigration:
+    """Makes the objects of a namespace; `costs` are those of accelerators by name [cents/hour]."""
 
     namespace: str
     settings: WvaSettings
     notes: list[str]
     costs: dict[str, float] = field(default_factory=dict)
-    """Costs of accelerators by name [cents/hour]."""
 
-    def of(self, variants: Iterable[Variant]) -> Iterator[Manifest]:
+    def build_objects(self, variants: Iterable[Variant]) -> Iterator[Manifest]:
         """Yield the objects for some variants."""
-        placed = [one for variant in variants if (one := self._placed(variant))]
         models: dict[str, list[_Placed]] = {}
-        for each in placed:
-            models.setdefault(each.model, []).append(each)
+        for variant in variants:
+            if placed := self._place(variant):
+                models.setdefault(placed.model, []).append(placed)
         if not models:
             return
-        profiles = {model: self._profiles(own) for model, own in models.items()}
-        named = _object_names(self.costs)
+        profiles = {model: self._collect_performance(own) for model, own in models.items()}
+        names = _name_objects(self.costs)
         for name, cost in self.costs.items():
-            spec = AcceleratorSpec.json_of(name=name, type=name, cost=_plain(cost))
-            yield self._manifest(Accelerator, named[name], spec)
-        names = _object_names(models)
-        for model, own in profiles.items():
-            yield self._manifest(Model, names[model], self._model(model, own))
-        classes = {model: self._class_of(model) for model in models}
-        yield from self._classes(classes.values())
-        for model, placings in models.items():
-            server = self._server(names[model], placings, classes[model].name)
-            yield self._manifest(Server, names[model], server)
-        yield self._manifest(Capacity, "cards", CapacitySpec.json_of(from_nodes=True))
+            spec = AcceleratorSpec.json_of(name=name, type=name, cost=_simplify(cost))
+            yield self._build(Accelerator, names[name], spec)
+        names = _name_objects(models)
+        for model, performance in profiles.items():
+            data = [self._build_data(model, acc, each) for acc, each in performance.items()]
+            calibrate = None if all(each.is_known for each in performance.values()) else "Use"
+            spec = ModelSpec.json_of(name=model, calibrate=calibrate, data=data)
+            yield self._build(Model, names[model], spec)
+        chosen = {model: self._choose_class(model) for model in models}
+        yield from self._build_classes(chosen.values())
+        for model, own in models.items():
+            yield self._build(
+                Server, names[model], self._build_server(names[model], own, chosen[model].name)
+            )
+        yield self._build(Capacity, "cards", CapacitySpec.json_of(from_nodes=True))
         several = any(len({each.accelerator for each in own}) > 1 for own in models.values())
-        yield self._manifest(Optimizer, "inferno", self._optimizer(heterogeneous=several))
+        options = OptimizerParameters.json_of(
+            unlimited=False, heterogeneous=several, milp_solver=True, use_cplex=False
+        )
+        spec = OptimizerSpec.json_of(
+            optimize=False,
+            interval=self.settings.interval_s,
+            mode="Recommend",
+            data=OptimizerData.json_of(optimizer=options),
+        )
+        yield self._build(Optimizer, "inferno", spec)
 
-    def _manifest(self, kind: type[Resource], name: str, spec: Manifest) -> Manifest:
+    def _build(self, kind: type[Resource], name: str, spec: Manifest) -> Manifest:
         metadata = Metadata.json_of(name=name, namespace=self.namespace or None)
         return kind.json_of(metadata=metadata, spec=spec)
 
-    def _placed(self, variant: Variant) -> _Placed | None:
+    def _tell(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def _place(self, variant: Variant) -> _Placed | None:
+        """Find the accelerator, the model, the cards and the cost of a variant."""
         if variant.runs_on is None:
-            self._tell(f"{variant.title}: left out: {_why_nowhere(variant)}")
+            self._tell(f"{variant.title}: left out: {_explain_missing_accelerator(variant)}")
             return None
         model = variant.model
         if model is None:
@@ -212,23 +202,22 @@ class _NamespaceObjects:
                 f"{variant.title}: no llm-d.ai/model-id: the model is called {model!r}; write the"
                 " label model_name of its metrics"
             )
-        accelerator = self.settings.accelerator_of(variant.runs_on)
-        counts = [p.acc_count for p in variant.profiles if p.acc in (None, variant.runs_on)]
+        accelerator = self.settings.find_accelerator(variant.runs_on)
+        counts = [profile.acc_count for profile in variant.own_profiles]
         count = variant.count or next(filter(None, counts), None)
         if count is None:
             self._tell(f"{variant.title}: 1 {accelerator} for each replica: nothing tells how many")
         placed = _Placed(variant, model, accelerator, count or 1)
-        self._compare(placed)
+        self._compare_with_command(placed)
         self._price(placed)
         return placed
 
-    def _compare(self, placed: _Placed) -> None:
+    def _compare_with_command(self, placed: _Placed) -> None:
         """Tell where the engine was started with something else than its variant says."""
-        variant, model = placed.variant, placed.model
-        command, workload = variant.command, variant.workload
+        variant, model, command = placed.variant, placed.model, placed.variant.command
         if command is None:
             return
-        engine = f"{workload.kind} {workload.name}"
+        engine, cards = variant.engine, f"{placed.count} {placed.accelerator} for each replica"
         if command.model not in (None, model):
             self._tell(
                 f"{variant.title}: {variant.model_field} is {model!r}, and {engine} serves"
@@ -236,20 +225,15 @@ class _NamespaceObjects:
             )
         if command.cards not in (None, placed.count):
             self._tell(
-                f"{variant.title}: {placed.count} {placed.accelerator} for each replica, and"
-                f" {engine} runs on {command.cards} ({command.cards_options}): correct accCount of"
-                f" Model {model}"
+                f"{variant.title}: {cards}, and {engine} runs on {command.cards}"
+                f" ({command.cards_options}): correct accCount of Model {model}"
             )
         elif variant.cards not in (None, placed.count):
             self._tell(
-                f"{variant.title}: {placed.count} {placed.accelerator} for each replica, and the"
-                f" pods of {engine} ask for {variant.cards}: correct accCount of Model {model}"
+                f"{variant.title}: {cards}, and the pods of {engine} ask for {variant.cards}:"
+                f" correct accCount of Model {model}"
             )
-        batches = [
-            profile.max_batch_size
-            for profile in variant.profiles
-            if profile.acc in (None, variant.runs_on) and profile.max_batch_size
-        ]
+        batches = [p.max_batch_size for p in variant.own_profiles if p.max_batch_size]
         if batches and command.batch not in (None, batches[0]):
             self._tell(
                 f"{variant.title}: a batch of {batches[0]} (maxBatchSize), and {engine} takes"
@@ -260,9 +244,9 @@ class _NamespaceObjects:
         """Find the cost of the accelerator: WVA has it of a replica, without a unit."""
         variant, name = placed.variant, placed.accelerator
         own = None if variant.cost is None else variant.cost / placed.count
-        listed = self.settings.costs.get(name)
-        if listed is not None:
-            price = listed.cost
+        listed_cost = self.settings.costs.get(name)
+        if listed_cost is not None:
+            price = listed_cost.cost
         elif name in self.costs:
             price = self.costs[name]
         else:
@@ -276,17 +260,24 @@ class _NamespaceObjects:
                 f" {name} costs {price:g} cents/hour"
             )
 
-    def _profiles(self, variants: Sequence[_Placed]) -> dict[str, _Performance]:
-        """How replicas of a model perform, by accelerator."""
+    def _collect_performance(self, variants: Sequence[_Placed]) -> dict[str, _Performance]:
+        """Return how replicas of a model perform, by accelerator."""
         performance: dict[str, _Performance] = {}
         for placed in variants:
             for profile in placed.variant.profiles or (VariantProfile(),):
-                name = self.settings.accelerator_of(profile.acc or placed.accelerator)
-                count = placed.count if name == placed.accelerator else profile.acc_count or 1
+                name = self.settings.find_accelerator(profile.acc or placed.accelerator)
+                is_own = name == placed.accelerator
+                if name not in self.costs:
+                    if name not in self.settings.costs:
+                        self._tell(f"{placed.variant.title}: {name}: left out: it has no cost")
+                        continue
+                    self.costs[name] = self.settings.costs[name].cost
                 before = performance.get(name)
-                if self._is_priced(name, placed) and not (before and before.is_known):
-                    own = placed.variant if name == placed.accelerator else None
-                    performance[name] = _Performance(count, profile, own)
+                if not (before and before.is_known):
+                    count = placed.count if is_own else profile.acc_count or 1
+                    performance[name] = _Performance(
+                        count, profile, placed.variant if is_own else None
+                    )
             unknown = _Performance(placed.count, VariantProfile(), placed.variant)
             performance.setdefault(placed.accelerator, unknown)
         running = {placed.accelerator for placed in variants}
@@ -297,24 +288,8 @@ class _NamespaceObjects:
             )
         return performance
 
-    def _is_priced(self, accelerator: str, placed: _Placed) -> bool:
-        """Whether an accelerator has a cost; else tell that it is left out."""
-        if accelerator in self.costs:
-            return True
-        listed = self.settings.costs.get(accelerator)
-        if listed is None:
-            self._tell(f"{placed.variant.title}: {accelerator}: left out: it has no cost")
-            return False
-        self.costs[accelerator] = listed.cost
-        return True
-
-    def _model(self, name: str, performance: Mapping[str, _Performance]) -> Manifest:
-        data = [self._data(name, acc, each) for acc, each in performance.items()]
-        unknown = not all(each.is_known for each in performance.values())
-        return ModelSpec.json_of(name=name, calibrate="Use" if unknown else None, data=data)
-
-    def _data(self, model: str, accelerator: str, found: _Performance) -> Manifest:
-        """How a replica performs on an accelerator; parameters of 0 are to be calibrated."""
+    def _build_data(self, model: str, accelerator: str, found: _Performance) -> Manifest:
+        """Return how a replica performs on an accelerator; parameters of 0 are to be calibrated."""
         profile = found.profile
         if not found.is_known:
             self._tell(
@@ -328,22 +303,21 @@ class _NamespaceObjects:
         if profile.max_batch_size is None:
             source = "no maxBatchSize is given"
             if found.variant and command and started_with:
-                workload = found.variant.workload
-                source = f"{command.batch_option} of {workload.kind} {workload.name}"
+                source = f"{command.batch_option} of {found.variant.engine}"
             self._tell(f"Model {model}: {accelerator}: a batch of {batch}: {source}")
         decode, prefill = profile.perf_parms.decode_parms, profile.perf_parms.prefill_parms
         return PerformanceData.json_of(
             acc=accelerator,
             acc_count=found.count,
-            decode_parms={letter: _plain(decode.get(letter, 0)) for letter in ("alpha", "beta")},
-            prefill_parms={letter: _plain(prefill.get(letter, 0)) for letter in ("gamma", "delta")},
+            decode_parms={each: _simplify(decode.get(each, 0)) for each in ("alpha", "beta")},
+            prefill_parms={each: _simplify(prefill.get(each, 0)) for each in ("gamma", "delta")},
             max_batch_size=batch,
             at_tokens=ANY_LENGTH,
             max_num_seqs=batch,
         )
 
-    def _class_of(self, model: str) -> ClassOfService:
-        """The class of a model: the most important one that has it, or one of its own."""
+    def _choose_class(self, model: str) -> ClassOfService:
+        """Return the most important class that has a model, or one with its own targets or none."""
         having = [c for c in self.settings.classes if any(t.model == model for t in c.data)]
         if having:
             chosen, *others = sorted(having, key=lambda c: c.priority or LEAST_IMPORTANT)
@@ -351,10 +325,6 @@ class _NamespaceObjects:
                 names = ", ".join(c.name for c in others)
                 self._tell(f"Model {model}: class {chosen.name}: also in {names}; WVA takes any")
             return chosen
-        return self._own_class(model)
-
-    def _own_class(self, model: str) -> ClassOfService:
-        """The class of a model that is in no class: its own targets, or none."""
         targets = self.settings.targets
         own = targets.get((self.namespace, model)) or targets.get(("", model))
         if own is None or not (own.target_ttft or own.target_itl):
@@ -369,52 +339,60 @@ class _NamespaceObjects:
         )
         return ClassOfService(name=DEFAULT_CLASS, priority=LEAST_IMPORTANT, data=(target,))
 
-    def _classes(self, used: Iterable[ClassOfService]) -> Iterator[Manifest]:
-        """The classes of the ConfigMaps, and the one of all models that are in none."""
-        own = [each for each in used if each not in self.settings.classes]
-        together = [_with_targets(own[0], own)] if own else []
-        classes = [*self.settings.classes, *together]
-        names = _object_names(each.name for each in classes)
+    def _build_classes(self, chosen: Iterable[ClassOfService]) -> Iterator[Manifest]:
+        """Yield the classes of the ConfigMaps, and the one of all models that are in none."""
+        classes = [*self.settings.classes]
+        own = [each for each in chosen if each not in classes]
+        if own:
+            data = tuple(target for each in own for target in each.data)
+            classes.append(own[0].model_copy(update={"data": data}))
+        names = _name_objects(each.name for each in classes)
         for each in classes:
-            data = [_target(target) for target in each.data]
-            spec = ServiceClassSpec.json_of(name=each.name, priority=each.priority, data=data)
-            yield self._manifest(ServiceClass, names[each.name], spec)
+            targets = []
+            for target in each.data:
+                limits = {"slo_itl": target.slo_tpot, "slo_ttft": target.slo_ttft}
+                given = {name: _simplify(limit) for name, limit in limits.items() if limit}
+                targets.append(Target.json_of(model=target.model, **given))
+            spec = ServiceClassSpec.json_of(name=each.name, priority=each.priority, data=targets)
+            yield self._build(ServiceClass, names[each.name], spec)
 
-    def _server(self, name: str, variants: Sequence[_Placed], service_class: str) -> Manifest:
-        kept: dict[str, _Placed] = {}
+    def _build_server(self, name: str, variants: Sequence[_Placed], service_class: str) -> Manifest:
+        kept: dict[str, Variant] = {}
         for placed in variants:
-            first = kept.setdefault(placed.accelerator, placed)
-            if first is not placed:
+            first = kept.setdefault(placed.accelerator, placed.variant)
+            if first is not placed.variant:
                 self._tell(
-                    f"{placed.variant.title}: left out: {first.variant.workload.name} is on"
+                    f"{placed.variant.title}: left out: {first.workload.name} is on"
                     f" {placed.accelerator} too, and a Server has one workload for each accelerator"
                 )
         labels = {"namespace": self.namespace} if self.namespace else {}
         model = variants[0].model
-        served = {p.variant.command.model for p in kept.values() if p.variant.command}
+        served = {v.command.model for v in kept.values() if v.command}
         served_name = served.pop() if len(served) == 1 else None
         return ServerSpec.json_of(
             name=name,
             service_class=service_class,
             model=model,
-            min_num_replicas=self._least(name, model, list(kept.values())),
-            current_alloc=_current({acc: placed.variant.replicas for acc, placed in kept.items()}),
-            workloads=[_workload(acc, placed.variant) for acc, placed in kept.items()],
+            min_num_replicas=self._sum_least_replicas(name, model, list(kept.values())),
+            current_alloc=_build_current({acc: v.replicas for acc, v in kept.items()}),
+            workloads=[
+                Workload.json_of(accelerator=acc) | v.workload.to_json() for acc, v in kept.items()
+            ],
             actuation="Publish",
             measure=Measure.json_of(
                 source="vLLM", labels={**labels, "model_name": served_name or model}
             ),
         )
 
-    def _least(self, server: str, model: str, variants: Sequence[_Placed]) -> int:
-        """The fewest replicas of all variants together."""
-        for placed in variants:
-            if placed.variant.most is not None:
+    def _sum_least_replicas(self, server: str, model: str, variants: Sequence[Variant]) -> int:
+        """Return the fewest replicas of all variants together."""
+        for variant in variants:
+            if variant.most is not None:
                 self._tell(
-                    f"{placed.variant.title}: at most {placed.variant.most} replicas:"
+                    f"{variant.title}: at most {variant.most} replicas:"
                     " no counterpart: the cards of the Capacity are the limit"
                 )
-        bounds = [placed.variant.least or 0 for placed in variants]
+        bounds = [variant.least or 0 for variant in variants]
         if len(bounds) > 1 and any(bounds):
             self._tell(
                 f"Server {server}: minNumReplicas {sum(bounds)} is the sum of its variants: a"
@@ -429,62 +407,30 @@ class _NamespaceObjects:
             )
         return sum(bounds)
 
-    def _optimizer(self, *, heterogeneous: bool) -> Manifest:
-        options = OptimizerParameters.json_of(
-            unlimited=False, heterogeneous=heterogeneous, milp_solver=True, use_cplex=False
-        )
-        return OptimizerSpec.json_of(
-            optimize=False,
-            interval=self.settings.interval_s,
-            mode="Recommend",
-            data=OptimizerData.json_of(optimizer=options),
-        )
 
-    def _tell(self, note: str) -> None:
-        if note not in self.notes:
-            self.notes.append(note)
-
-
-def _why_nowhere(variant: Variant) -> str:
-    """Why the accelerator of a variant is not known, and what to do."""
+def _explain_missing_accelerator(variant: Variant) -> str:
+    """Say why the accelerator of a variant is not known, and what to do."""
     workload = variant.workload
     option = f"--accelerator {workload.name}=NAME"
     if variant.selector is None:
         return f"on which accelerator is {workload.name}? Give its {workload.kind} too, or {option}"
-    where = f"{workload.kind} {workload.name}"
     wanted = ", ".join(f"{label}: {value}" for label, value in variant.selector.items())
     seen = (
-        f"the nodeSelector of {where} ({wanted}) names no known card"
+        f"the nodeSelector of {variant.engine} ({wanted}) names no known card"
         if wanted
-        else f"{where} has no nodeSelector"
+        else f"{variant.engine} has no nodeSelector"
     )
     labels = listed(card_labels(), LABELS_NAMED)
     return f"{seen}: give {option}, or a nodeSelector with one of {labels}"
 
 
-def _with_targets(first: ClassOfService, classes: Iterable[ClassOfService]) -> ClassOfService:
-    """A class with the targets of several."""
-    data = tuple(target for each in classes for target in each.data)
-    return first.model_copy(update={"data": data})
-
-
-def _target(target: ModelTarget) -> Manifest:
-    limits = {"slo_itl": target.slo_tpot, "slo_ttft": target.slo_ttft}
-    given = {name: _plain(limit) for name, limit in limits.items() if limit}
-    return Target.json_of(model=target.model, **given)
-
-
-def _plain(number: float) -> float:
-    """A number as people write it: without a fraction of zero."""
+def _simplify(number: float) -> float:
+    """Return a number as people write it: without a fraction of zero."""
     return int(number) if float(number).is_integer() else number
 
 
-def _workload(accelerator: str, variant: Variant) -> Manifest:
-    return Workload.json_of(accelerator=accelerator) | variant.workload.to_json()
-
-
-def _current(replicas: Mapping[str, int | None]) -> Manifest | None:
-    """What runs; None where it is not told."""
+def _build_current(replicas: Mapping[str, int | None]) -> Manifest | None:
+    """Return what runs; None where it is not told."""
     counts = {name: count for name, count in replicas.items() if count is not None}
     if not counts:
         return None
@@ -500,8 +446,8 @@ def _current(replicas: Mapping[str, int | None]) -> Manifest | None:
     return ServerAllocation.json_of(accelerator=most, num_replicas=total, mix=parts or None)
 
 
-def _object_names(names: Iterable[str]) -> dict[str, str]:
-    """Names of objects by names of ours, each once."""
+def _name_objects(names: Iterable[str]) -> dict[str, str]:
+    """Return names of objects by names of ours, each once."""
     object_names: dict[str, str] = {}
     for name in names:
         plain = object_name(name)

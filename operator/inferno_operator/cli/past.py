@@ -11,21 +11,21 @@ from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.cli.interrupts import run_async
 from inferno_operator.cli.offline.traces import write_trace
-from inferno_operator.cli.options.durations import duration_of
+from inferno_operator.cli.options.inputs import duration_of
 from inferno_operator.engines.catalogue import MetricSources
 from inferno_operator.engines.past import PastLoad, Span, Tell, loads_of
 from inferno_operator.resources import Resource, Server
 from inferno_operator.resources.observation import only
 from inferno_operator.runtime.prometheus import PrometheusPast
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.replay.trace import Trace, with_lengths
+from inferno_optimizer.replay.trace import Trace, build_trace
 from inferno_optimizer.sizing.queueing import FloatArray
 
 GAPS_TOLD = 8
 """Gaps of a Server that are told; of others, how many there are."""
 
 
-def span_of(start: str, end: str, step_s: float, now: datetime) -> Span:
+def parse_span(start: str, end: str, step_s: float, now: datetime) -> Span:
     """Return the time between two texts: a time (UTC if it names no zone), or how long ago.
 
     Raises
@@ -33,7 +33,9 @@ def span_of(start: str, end: str, step_s: float, now: datetime) -> Span:
     InputError
         A text is neither, or there are less than two steps between them.
     """
-    first, last = (_moment(text, option, now) for text, option in ((start, "from"), (end, "to")))
+    first, last = (
+        _parse_time(text, option, now) for text, option in ((start, "from"), (end, "to"))
+    )
     begin, finish = (time.timestamp() // step_s * step_s for time in (first, min(last, now)))
     if finish < begin + 2 * step_s:
         until = f"--to {end}" if end else "now"
@@ -41,7 +43,7 @@ def span_of(start: str, end: str, step_s: float, now: datetime) -> Span:
     return Span(begin, finish, step_s)
 
 
-def _moment(text: str, option: str, now: datetime) -> datetime:
+def _parse_time(text: str, option: str, now: datetime) -> datetime:
     if not text:
         return now
     if (duration := duration_of(text)) is not None:
@@ -82,21 +84,21 @@ def read_past(
         Prometheus refuses a query, or does not answer.
     """
     servers = [*only(Server, resources)]
-    span = span_of(options.begin, options.end, options.step_s, datetime.now(UTC))
+    span = parse_span(options.begin, options.end, options.step_s, datetime.now(UTC))
 
     async def read() -> tuple[dict[str, PastLoad], list[str]]:
         async with connect(options.endpoint) as client:
-            return await past_loads(servers, client, options.sources, span, tell)
+            return await read_past_loads(servers, client, options.sources, span, tell)
 
     loads, remarks = run_async(read())
-    trace, missing = trace_of(loads, span)
+    trace, missing = build_past_trace(loads, span)
     warn((*remarks, *missing))
     if options.keep is not None:
         write_trace(str(options.keep), trace, span.start)
     return trace
 
 
-async def past_loads(
+async def read_past_loads(
     servers: Sequence[Server],
     prometheus: PrometheusPast,
     catalogue: MetricSources,
@@ -118,7 +120,7 @@ async def past_loads(
     return await loads_of(measures, prometheus, catalogue, span, tell)
 
 
-def trace_of(loads: Mapping[str, PastLoad], span: Span) -> tuple[Trace, list[str]]:
+def build_past_trace(loads: Mapping[str, PastLoad], span: Span) -> tuple[Trace, list[str]]:
     """Return the trace of some loads, and a line for each thing that is missing.
 
     In a gap a Server has the load of before; before the first and after the last number, none.
@@ -132,11 +134,11 @@ def trace_of(loads: Mapping[str, PastLoad], span: Span) -> tuple[Trace, list[str
     kept: dict[str, PastLoad] = {}
     for name, load in loads.items():
         if np.isnan(load.rate).all():
-            notes.append(f"{name}: left out: nothing from {_told(span, 0, span.steps)}")
+            notes.append(f"{name}: left out: nothing from {_format_span(span, 0, span.steps)}")
         elif np.isnan(load.output_tokens).all():
             notes.append(f"{name}: left out: the lengths of its requests are not known")
         else:
-            notes += _gaps(name, load.rate, span)
+            notes += _list_gaps(name, load.rate, span)
             kept[name] = load
     if not kept:
         raise InputError(f"nothing to replay: {notes[0]}")
@@ -144,10 +146,10 @@ def trace_of(loads: Mapping[str, PastLoad], span: Span) -> tuple[Trace, list[str
         np.stack([getattr(load, column) for load in kept.values()], axis=1)
         for column in ("rate", "input_tokens", "output_tokens")
     )
-    return with_lengths(tuple(kept), span.step_s, _carried(rate), (given, generated)), notes
+    return build_trace(tuple(kept), span.step_s, _carry_forward(rate), (given, generated)), notes
 
 
-def _gaps(name: str, rate: FloatArray, span: Span) -> list[str]:
+def _list_gaps(name: str, rate: FloatArray, span: Span) -> list[str]:
     """A line for each gap."""
     measured = np.flatnonzero(~np.isnan(rate))
     gaps = list(_runs(np.isnan(rate)))
@@ -155,7 +157,7 @@ def _gaps(name: str, rate: FloatArray, span: Span) -> list[str]:
     for first, last in gaps[:GAPS_TOLD]:
         outside = last <= measured[0] or first > measured[-1]
         taken = "no requests" if outside else "the load before it is taken"
-        lines.append(f"{name}: nothing from {_told(span, first, last)}: {taken}")
+        lines.append(f"{name}: nothing from {_format_span(span, first, last)}: {taken}")
     if len(gaps) > GAPS_TOLD:
         lines.append(f"{name}: and {len(gaps) - GAPS_TOLD} more gaps")
     return lines
@@ -167,7 +169,7 @@ def _runs(missing: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Iterator[tuple
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
-def _told(span: Span, first: int, last: int) -> str:
+def _format_span(span: Span, first: int, last: int) -> str:
     begin, end = (
         datetime.fromtimestamp(span.start + step * span.step_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         for step in (first, last)
@@ -175,7 +177,7 @@ def _told(span: Span, first: int, last: int) -> str:
     return f"{begin} to {end}"
 
 
-def _carried(rate: FloatArray) -> FloatArray:
+def _carry_forward(rate: FloatArray) -> FloatArray:
     """Rates of shape (steps, servers) without gaps: those of before; 0 outside of what is known."""
     filled = np.zeros_like(rate)
     for server, column in enumerate(rate.T):

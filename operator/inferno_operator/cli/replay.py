@@ -1,29 +1,41 @@
-"""Replays of a trace with several policies."""
+"""Replays of a trace with several policies, and their results as rows, JSON and CSV."""
 
+import csv
 import importlib
+import io
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 
 import numpy as np
+from pydantic.alias_generators import to_camel
 
-from inferno_operator.cli.executors import completed, processes
-from inferno_operator.cli.offline.traces import place_of_client
+import inferno_operator
+from inferno_operator.cli.executors import processes, yield_completed
+from inferno_operator.cli.offline.traces import find_client_line
 from inferno_operator.resources import Load, Measure
 from inferno_optimizer.errors import InfernoError, InputError
-from inferno_optimizer.replay.account import Account
-from inferno_optimizer.replay.fleet import ReplayFleet, fleet_of, performing_as, slower, wrong_by
-from inferno_optimizer.replay.hindsight import best_homes
+from inferno_optimizer.replay.account import Account, Incident, divide_sums, find_worst_incidents
+from inferno_optimizer.replay.fleet import (
+    ReplayFleet,
+    SizedFleet,
+    build_fleet,
+    perturb_profiles,
+    set_parameters,
+    slow_down,
+)
+from inferno_optimizer.replay.hindsight import FloorOfTrace, find_best_homes
 from inferno_optimizer.replay.plant import DEFAULT_LEAD, LeadTime
 from inferno_optimizer.replay.policies import BOUND, POLICIES
-from inferno_optimizer.replay.policy import NamedPolicy, OwnWindows
+from inferno_optimizer.replay.policy import NamedPolicy, OwnWindows, Policy
 from inferno_optimizer.replay.replay import Scenario, replay
-from inferno_optimizer.replay.sized import SizedFleet
-from inferno_optimizer.replay.trace import Trace, for_servers
+from inferno_optimizer.replay.trace import Trace, assign_clients
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import PerformanceProfile, System
 from inferno_optimizer.units import SECONDS_PER_HOUR
@@ -34,6 +46,18 @@ ALIKE = 0.8
 BEST = "@best"
 """End of the name of a policy that runs each server on its best single accelerator."""
 
+SAMPLES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "keda-slo": ("llm_d", "KedaSlo"),
+        "keda-queue": ("llm_d", "KedaQueue"),
+        "keda-queue-guard": ("llm_d", "KedaQueueGuard"),
+        "keda-saturation": ("llm_d", "KedaSaturation"),
+        "keda-token": ("llm_d", "KedaToken"),
+        "dynamo-sla": ("dynamo", "DynamoSla"),
+        "melange": ("melange", "Melange"),
+    }
+)
+"""Policies of other autoscalers: the file of `samples/policies`, and the name in it."""
 
 TOLD_STEPS = 1000
 """Steps of a replay between two messages about its progress."""
@@ -80,10 +104,10 @@ class Replayed:
     @property
     def share_of_optimum(self) -> float:
         """Cost of the bound divided by the cost."""
-        return share_of(self.bound.total_cost, self.account.total_cost)
+        return divide(self.bound.total_cost, self.account.total_cost)
 
 
-def share_of(part: float, whole: float) -> float:
+def divide(part: float, whole: float) -> float:
     """A quotient; 1 of nothing."""
     return part / whole if whole > 0 else 1.0
 
@@ -114,9 +138,11 @@ class ReplayedLoad:
         return loads
 
 
-def scenario_of(system: System, load: ReplayedLoad, options: ReplayOptions, warn: Warn) -> Scenario:
+def build_scenario(
+    system: System, load: ReplayedLoad, options: ReplayOptions, warn: Warn
+) -> Scenario:
     """What is to be replayed; tells which servers are left out and how clients are dealt."""
-    fleet, refused = fleet_of(system)
+    fleet, refused = build_fleet(system)
     warn(f"server {d.server!r} is left out: {d.message}" for d in refused)
     trace, origin = load.trace, load.origin
     names = [server.name for server in fleet.servers]
@@ -126,16 +152,16 @@ def scenario_of(system: System, load: ReplayedLoad, options: ReplayOptions, warn
         spread = f"its {clients} clients are" if clients > 1 else "its 1 client is"
         over = f"spread over {len(names)} Servers and scaled to their loads"
         warn([f"{origin}: no client matches a Server name; {spread} {over}"])
-    whole = for_servers(trace, fleet.servers).scaled(options.scale)
+    whole = assign_clients(trace, fleet.servers).scale(options.scale)
     part = whole.between(0.0, options.hours * SECONDS_PER_HOUR) if options.hours else whole
     warn(_list_hopeless_homes(fleet, part))
     return Scenario(
-        fleet=fleet_of(_as_it_is(fleet.system, options))[0],
+        fleet=build_fleet(_build_true_system(fleet.system, options))[0],
         believed=fleet,
         trace=part.every(options.step_s),
         lead=options.lead,
         seed=options.seed,
-        windows=_own_windows(names, options.measures),
+        windows=_list_own_windows(names, options.measures),
         poisson=options.poisson,
     )
 
@@ -152,7 +178,7 @@ def _list_hopeless_homes(fleet: ReplayFleet, trace: Trace) -> Iterator[str]:
             )
 
 
-def _own_windows(servers: Sequence[str], measures: Mapping[str, Measure]) -> OwnWindows:
+def _list_own_windows(servers: Sequence[str], measures: Mapping[str, Measure]) -> OwnWindows:
     """The windows of the servers that name some."""
     named = [measures[name].windows if name in measures else None for name in servers]
     short, long = (
@@ -162,14 +188,14 @@ def _own_windows(servers: Sequence[str], measures: Mapping[str, Measure]) -> Own
     return OwnWindows(short, long)
 
 
-def _as_it_is(system: System, options: ReplayOptions) -> System:
+def _build_true_system(system: System, options: ReplayOptions) -> System:
     """The system with the performance that replicas really have."""
     try:
-        true = performing_as(system, options.truth)
+        true = set_parameters(system, options.truth)
     except InputError as error:
         raise InputError(f"{options.truth_file}: {error}") from error
-    return wrong_by(
-        slower(true, options.slower), options.error, np.random.default_rng(options.seed)
+    return perturb_profiles(
+        slow_down(true, options.slower), options.error, np.random.default_rng(options.seed)
     )
 
 
@@ -184,69 +210,96 @@ def _refuse_unknown_clients(
         misspelt = unknown
     for client in misspelt:
         near = alternatives(client, sorted(servers))
-        place = place_of_client(origin, client)
+        place = find_client_line(origin, client)
         raise InputError(f"{place}: client {client!r} is no server of the fleet{near}")
 
 
 def find_policy(name: str) -> NamedPolicy:
-    """The policy of a name, or of `module:name`, with the folder of the command to look in.
+    """Return the policy of a name, or of `module:name` in the folder of the command.
+
+    The name may end in `@best`.
 
     Raises
     ------
     InputError
         There is none, or its module cannot be imported.
     """
+    name = name.removesuffix(BEST)
     if name in POLICIES:
         return POLICIES[name]
+    if name in SAMPLES:
+        file, attribute = SAMPLES[name]
+        policy = getattr(load_sample(file), attribute)
+    else:
+        policy = import_policy(name)
+    return NamedPolicy(name, policy, percentiles=getattr(policy, "percentiles", True))
+
+
+def import_policy(name: str) -> Policy:
+    """Import `module:name`, with the folder of the command to look in."""
     module, colon, attribute = name.partition(":")
     if not colon:
-        raise InputError(f"no policy is named {name!r}{alternatives(name, sorted(POLICIES))}")
+        known = sorted({*POLICIES, *SAMPLES})
+        raise InputError(f"no policy is named {name!r}{alternatives(name, known)}")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        policy = getattr(importlib.import_module(module), attribute)
+        policy: Policy = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise InputError(f"policy {name!r}: {error}") from error
     finally:
         sys.path.pop(0)
-    return NamedPolicy(name, policy)
+    return policy
 
 
-def policy_of(name: str) -> NamedPolicy:
-    """The policy of a name that may end in `@best`; see `find_policy`."""
-    return find_policy(name.removesuffix(BEST))
+@cache
+def load_sample(name: str) -> ModuleType:
+    """Load a file of `samples/policies`, which the wheel has beside the packages.
+
+    Its name as a module is none that a policy of the user has, so that a changed copy can be
+    replayed beside it.
+    """
+    package = Path(inferno_operator.__file__).parent
+    folders = (package / "policies", package.parents[1] / "samples" / "policies")
+    file = next((each for each in folders if each.is_dir()), folders[0]) / f"{name}.py"
+    spec = spec_from_file_location(f"inferno_operator.policies.{name}", file)
+    if spec is None or spec.loader is None or not file.exists():
+        raise InputError(f"{file}: No such file")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def replays(
+def replay_policies(
     scenario: Scenario, names: Sequence[str], tell: Callable[[str], None], jobs: int = 1
 ) -> list[Replayed]:
     """Replay with each policy, and with the bound of hindsight; so many at the same time."""
     wanted = list(dict.fromkeys((BOUND.name, *names)))
     for name in wanted:
-        policy_of(name)  # an unknown one is refused before the first replay
-    accounts = dict(_accounts(scenario, wanted, tell, jobs))
+        find_policy(name)  # an unknown one is refused before the first replay
+    accounts = dict(_yield_accounts(scenario, wanted, tell, jobs))
     bound = accounts[BOUND.name]
     return [Replayed(name, accounts[name], bound) for name in names]
 
 
-def _accounts(
+def _yield_accounts(
     scenario: Scenario, names: Sequence[str], tell: Callable[[str], None], jobs: int
 ) -> Iterator[tuple[str, Account]]:
     """Yield the account of each policy, as soon as there is one."""
     if jobs == 1:
-        yield from ((name, run(scenario, name, tell)) for name in names)
+        yield from ((name, replay_policy(scenario, name, tell)) for name in names)
         return
     calls = {name: (scenario, name) for name in names}
     with processes(jobs) as executor:
-        for name, account in completed(executor, run, calls):
+        for name, account in yield_completed(executor, replay_policy, calls):
             yield name, account
             tell(f"replayed {name}")
 
 
-def _silent(_: str) -> None:
+def _ignore(_: str) -> None:
     """Tell nothing."""
 
 
-def run(scenario: Scenario, name: str, tell: Callable[[str], None] = _silent) -> Account:
+def replay_policy(scenario: Scenario, name: str, tell: Callable[[str], None] = _ignore) -> Account:
     """Replay with the policy of a name, and tell how far it is.
 
     Raises
@@ -255,9 +308,9 @@ def run(scenario: Scenario, name: str, tell: Callable[[str], None] = _silent) ->
         A policy of the user fails.
     """
     steps = scenario.trace.steps
-    policy = policy_of(name)
+    policy = find_policy(name)
     home = (
-        best_homes(scenario.believed, scenario.trace)
+        find_best_homes(scenario.believed, scenario.trace)
         if name.endswith(BEST)
         else scenario.fleet.home
     )
@@ -272,11 +325,177 @@ def run(scenario: Scenario, name: str, tell: Callable[[str], None] = _silent) ->
     except Exception as error:  # the code of a policy of the user may raise anything
         if policy.name in POLICIES or isinstance(error, InfernoError):
             raise
-        raise InputError(_failure(name, error)) from error
+        raise InputError(_describe_failure(name, error)) from error
 
 
-def _failure(name: str, error: Exception) -> str:
+def _describe_failure(name: str, error: Exception) -> str:
     """What went wrong in a policy of the user, and where."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     what = traceback.format_exception_only(error)[-1].strip()
     return f"policy {name!r} failed: {what} ({Path(place.filename).name}:{place.lineno})"
+
+
+WORST_TOLD = 10
+"""Most times at which targets were missed that are shown for each policy."""
+
+
+def build_document(scenario: Scenario, replays: Sequence[Replayed]) -> Mapping[str, object]:
+    """The result as JSON; costs in cents, with all servers and each of them."""
+    trace = scenario.trace
+    return {
+        "hours": trace.seconds / SECONDS_PER_HOUR,
+        "stepSeconds": trace.step_s,
+        "policies": [_build_policy_document(scenario, replayed) for replayed in replays],
+    }
+
+
+def _build_policy_document(scenario: Scenario, replayed: Replayed) -> Mapping[str, object]:
+    account = replayed.account
+    everything = Row.of(replayed, "", slice(None))
+    return {
+        **everything.document(),
+        "regret": replayed.regret,
+        "shareOfOptimum": replayed.share_of_optimum,
+        "cardHours": account.card_hours,
+        "classes": [row.of_class() for row in list_class_rows(replayed)],
+        "servers": [row.document() for row in list_server_rows(replayed)],
+        "worst": [
+            build_incident_document(incident, scenario.trace.step_s)
+            for incident in find_worst_incidents(
+                account, scenario.trace, scenario.fleet.accelerators, WORST_TOLD
+            )
+        ],
+    }
+
+
+def build_incident_document(incident: Incident, step_s: float) -> Mapping[str, object]:
+    """A time at which targets were missed as JSON; times in seconds from the start of the trace."""
+    return {
+        "server": incident.server,
+        "class": incident.service_class,
+        "accelerator": incident.accelerator,
+        "startSeconds": incident.first * step_s,
+        "endSeconds": (incident.last + 1) * step_s,
+        "worstSeconds": incident.worst * step_s,
+        "outside": incident.outside,
+        "within": incident.within,
+        "rate": incident.rate,
+        "able": incident.able,
+        "waiting": incident.waiting,
+        "replicas": incident.replicas,
+        "ready": incident.ready,
+        "refused": incident.refused,
+        "before": incident.before,
+        "changedSeconds": incident.changed * step_s,
+        "cause": incident.cause.value,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a policy came to with one server, or with all of them."""
+
+    policy: str
+    server: str
+    cost: float
+    requests: float
+    within: float
+    delay_within: float
+    itl_within: float
+    missed_minutes: float
+    replicas: float
+    started: int
+    moves: int
+
+    @classmethod
+    def of(
+        cls,
+        replayed: Replayed,
+        server: str,
+        which: slice | np.ndarray[tuple[int], np.dtype[np.bool_]],
+    ) -> "Row":
+        """The sums over some servers."""
+        account = replayed.account
+        requests = account.requests[which]
+        return cls(
+            policy=replayed.policy,
+            server=server,
+            cost=float(account.cost[which].sum()),
+            requests=float(requests.sum()),
+            within=divide_sums(account.within[which], requests),
+            delay_within=divide_sums(account.delay_within[which], requests),
+            itl_within=divide_sums(account.itl_within[which], requests),
+            missed_minutes=float(account.missed_minutes[which].sum()),
+            replicas=float(account.replicas[which].sum()),
+            started=int(account.started[which].sum()),
+            moves=int(account.moves[which].sum()),
+        )
+
+    def document(self) -> dict[str, object]:
+        """The row as JSON."""
+        names = ("policy", *(["server"] if self.server else []), *COLUMNS)
+        return {to_camel(name): getattr(self, name) for name in names}
+
+    def of_class(self) -> dict[str, object]:
+        """The row of a class as JSON."""
+        return {"class": self.server} | {to_camel(n): getattr(self, n) for n in COLUMNS}
+
+
+COLUMNS = tuple(column.name for column in fields(Row) if column.name not in ("policy", "server"))
+
+
+def list_server_rows(replayed: Replayed) -> list[Row]:
+    """A row for each server."""
+    names = enumerate(replayed.account.servers)
+    return [Row.of(replayed, name, slice(place, place + 1)) for place, name in names]
+
+
+def list_class_rows(replayed: Replayed) -> list[Row]:
+    """A row for the servers of each class, by its name."""
+    classes = np.array(replayed.account.classes)
+    return [
+        Row.of(replayed, name, classes == name) for name in sorted(set(replayed.account.classes))
+    ]
+
+
+def write_csv(replays: Sequence[Replayed]) -> str:
+    """A line for each policy and server, and one for all servers of a policy."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    names = ("policy", "server", *COLUMNS)
+    writer.writerow(to_camel(name) for name in names)
+    for replayed in replays:
+        for row in (Row.of(replayed, "", slice(None)), *list_server_rows(replayed)):
+            writer.writerow(getattr(row, name) for name in names)
+    return text.getvalue().rstrip("\n")
+
+
+def build_floor_document(floor: FloorOfTrace) -> Mapping[str, object]:
+    """The floor as JSON; costs in cents."""
+    servers = zip(
+        floor.servers,
+        floor.cost,
+        floor.replicas,
+        floor.most_replicas,
+        floor.accelerators,
+        strict=True,
+    )
+    cards = zip(floor.types, floor.cards, floor.most_cards, floor.capacity, strict=True)
+    return {
+        "hours": floor.hours,
+        "cost": float(floor.cost.sum()),
+        "servers": [
+            {
+                "server": name,
+                "cost": float(cost),
+                "replicas": float(replicas),
+                "mostReplicas": int(most),
+                "accelerators": dict(accelerators),
+            }
+            for name, cost, replicas, most, accelerators in servers
+        ],
+        "cards": {
+            name: {"mean": float(mean), "most": int(most), "available": int(available)}
+            for name, mean, most, available in cards
+        },
+    }

@@ -7,8 +7,7 @@ from datetime import timedelta
 import numpy as np
 
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.replay import Replayed
-from inferno_operator.cli.replay_documents import WORST_TOLD, Row, class_rows
+from inferno_operator.cli.replay import WORST_TOLD, Replayed, Row, list_class_rows
 from inferno_operator.pages.charts import (
     COLOURS,
     Chart,
@@ -20,7 +19,7 @@ from inferno_operator.pages.charts import (
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.pages.replay import ClassShare, PolicySection, ReplayPage, WorstTime
 from inferno_operator.pages.svg import Frame
-from inferno_optimizer.replay.incidents import Cause, Incident, worst_incidents
+from inferno_optimizer.replay.account import Cause, Incident, find_worst_incidents
 from inferno_optimizer.replay.replay import Scenario
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 
@@ -52,7 +51,7 @@ def replay_page(
         title=title,
         rate=money.rate,
         figures=tuple(_figures(scenario, replays, money)),
-        classes=[row.server for row in class_rows(replays[0])],
+        classes=[row.server for row in list_class_rows(replays[0])],
         front=_front(replays, money),
         policies=[sections.of(replayed) for replayed in replays],
     )
@@ -110,7 +109,7 @@ class _Sections:
         """The section of a policy."""
         account, row = replayed.account, Row.of(replayed, "", slice(None))
         accelerators = self.scenario.fleet.accelerators
-        worst = worst_incidents(account, self.scenario.trace, accelerators, WORST_TOLD)
+        worst = find_worst_incidents(account, self.scenario.trace, accelerators, WORST_TOLD)
         return PolicySection(
             name=replayed.policy,
             cost=self.money.amount(row.cost / account.hours),
@@ -121,7 +120,7 @@ class _Sections:
             replicas=f"{row.replicas:.2f}",
             started=row.started,
             moves=row.moves,
-            classes=[ClassShare(each.server, each.within) for each in class_rows(replayed)],
+            classes=[ClassShare(each.server, each.within) for each in list_class_rows(replayed)],
             charts=(self._cost(replayed), self._replicas(replayed)),
             worst=[self._time(incident) for incident in worst],
         )

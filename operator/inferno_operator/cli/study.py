@@ -3,29 +3,32 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from inferno_operator.cli.executors import completed
+from pydantic import Field
+
+from inferno_operator.cli.offline.documents import parse_documents
 from inferno_operator.cli.offline.manifests import read_documents
-from inferno_operator.cli.offline.study import StudiedFleet, StudiedTrace, Study, StudySetting
-from inferno_operator.cli.offline.system import OnUnknown, measures_of, system_of
+from inferno_operator.cli.offline.system import OnUnknown, list_measures, parse_system
 from inferno_operator.cli.offline.traces import read_trace
+from inferno_operator.cli.options import replay as limits
 from inferno_operator.cli.replay import (
     Replayed,
     ReplayedLoad,
     ReplayOptions,
+    Row,
     Warn,
-    policy_of,
-    run,
-    scenario_of,
-    share_of,
+    build_scenario,
+    divide,
+    find_policy,
+    replay_policy,
 )
-from inferno_operator.cli.replay_documents import Row
+from inferno_operator.resources.parsing import ManifestError, read_part
+from inferno_operator.resources.schema import Items, NonEmptyText, Number, Part
 from inferno_operator.runtime.files import append_bytes, read_bytes, write_bytes
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.replay.plant import LeadTime
@@ -34,9 +37,75 @@ from inferno_optimizer.replay.replay import Scenario
 
 NAMES = ("fleet", "trace", "setting", "policy")
 KEY = "key"
+NotNegative = Annotated[Number, Field(ge=0)]
 
 Result = Mapping[str, Any]
 """What a replay came to, as JSON: the columns of `Row`, `hours` and `cardHours`."""
+
+
+class StudiedFleet(Part):
+    """Servers, and what they may run on: files and folders, from the folder of the study."""
+
+    name: NonEmptyText
+    paths: Annotated[Items[NonEmptyText], Field(min_length=1)]
+
+
+class StudiedTrace(Part):
+    """A recorded load: a file, its hours (0: all of it), and a factor of all rates."""
+
+    name: NonEmptyText
+    file: NonEmptyText
+    hours: NotNegative = 0
+    scale: Annotated[Number, Field(ge=0, le=limits.MAX_SCALE)] = 1
+
+
+class StudySetting(Part):
+    """How a replay is made, and how far the Models are from the truth; see `inferno replay`."""
+
+    name: NonEmptyText
+    step_seconds: Annotated[Number, Field(ge=limits.MIN_STEP_S, le=limits.MAX_STEP_S)] = 60
+    lead_time_seconds: Annotated[Number, Field(ge=0, le=limits.MAX_LEAD_TIME_S)] = 120
+    lead_time_cov: Annotated[Number, Field(ge=0, le=limits.MAX_LEAD_TIME_COV)] = 0
+    slower: Annotated[Number, Field(ge=limits.MIN_SLOWER)] = 1
+    error: Annotated[Number, Field(ge=0, le=limits.MAX_ERROR)] = 0
+    poisson: bool = False
+    seed: Annotated[int, Field(ge=0)] = 0
+    truth: str = ""
+
+
+class Study(Part):
+    """Each policy is replayed with each fleet, trace and setting."""
+
+    fleets: Annotated[Items[StudiedFleet], Field(min_length=1)]
+    traces: Annotated[Items[StudiedTrace], Field(min_length=1)]
+    settings: Annotated[Items[StudySetting], Field(min_length=1)] = (
+        StudySetting(name="as the Models say"),
+    )
+    policies: Annotated[Items[NonEmptyText], Field(min_length=1)]
+
+
+def read_study(file: Path) -> Study:
+    """Read a study.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read; a field is missing, unknown or has a bad value; or a name occurs
+        twice.
+    """
+    first, *others = parse_documents(read_bytes(str(file)), str(file))
+    if others:
+        raise InputError(f"{others[0].origin}: a study is one document")
+    try:
+        study = read_part(Study, first.content)
+    except ManifestError as error:
+        raise InputError(f"{first.place(error.steps)}: {error.path} {error.problem}") from error
+    for field in ("fleets", "traces", "settings", "policies"):
+        names = [getattr(each, "name", each) for each in getattr(study, field)]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InputError(f"{first.place([field])}: {field}: {twice!r} is there twice")
+    return study
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +148,7 @@ class Studied:
     @property
     def share_of_optimum(self) -> float:
         """Cost of the bound divided by the cost."""
-        return share_of(self.bound["cost"], self.result["cost"])
+        return divide(self.bound["cost"], self.result["cost"])
 
     def document(self) -> dict[str, Any]:
         """All of it as JSON; costs in cents."""
@@ -87,90 +156,66 @@ class Studied:
         return {**self.run.names, **self.result, **own}
 
 
-def runs_of(study: Study, folder: Path, unknown: OnUnknown, warn: Warn) -> list[StudyRun]:
-    """The replays of a study, in its order; each load is also replayed with the bound.
+def list_runs(study: Study, folder: Path, unknown: OnUnknown, warn: Warn) -> Iterator[StudyRun]:
+    """Yield the replays of a study, in its order; each load is also replayed with the bound.
 
-    Parameters
-    ----------
-    study
-        What is replayed.
-    folder
-        Where its paths begin.
-    unknown, warn
-        Called with unknown fields, and with what was assumed.
+    Paths begin in `folder`; `unknown` and `warn` are called with unknown fields, and with what was
+    assumed.
     """
     policies = list(dict.fromkeys((BOUND.name, *study.policies)))
     for policy in policies:
-        policy_of(policy)  # an unknown one is refused before the first replay
-    return [
-        StudyRun(fleet.name, trace.name, setting.name, policy, _digest(inputs, policy), scenario)
-        for fleet, trace in product(study.fleets, study.traces)
-        for setting, inputs, scenario in _scenarios(study, fleet, trace, folder, unknown, warn)
-        for policy in policies
-    ]
-
-
-def _scenarios(
-    study: Study,
-    fleet: StudiedFleet,
-    trace: StudiedTrace,
-    folder: Path,
-    unknown: OnUnknown,
-    warn: Warn,
-) -> Iterator[tuple[StudySetting, str, Scenario]]:
-    """Yield the settings, a digest of what results depend on, and what is replayed."""
-    file = str(folder / trace.file)
-    documents = read_documents(str(folder / path) for path in fleet.paths)
-    load = ReplayedLoad(read_trace(file), file)
-    system, measures = system_of(documents, unknown, warn, load.means), measures_of(documents)
-    inputs = _digest(
-        [document.content for document in documents],
-        hashlib.sha256(read_bytes(file)).hexdigest(),
-        trace.model_dump(exclude={"name", "file"}),
-        version("inferno-operator"),
-    )
-    for setting in study.settings:
-        truth_file = str(folder / setting.truth) if setting.truth else ""
-        true = read_documents([truth_file]) if truth_file else []
-        options = ReplayOptions(
-            step_s=setting.step_seconds,
-            hours=trace.hours,
-            scale=trace.scale,
-            slower=setting.slower,
-            error=setting.error,
-            lead=LeadTime(setting.lead_time_seconds, setting.lead_time_cov),
-            seed=setting.seed,
-            truth=system_of(true, unknown).profiles if true else (),
-            truth_file=truth_file,
-            measures=measures,
-            poisson=setting.poisson,
+        find_policy(policy)  # an unknown one is refused before the first replay
+    for fleet, trace in product(study.fleets, study.traces):
+        file = str(folder / trace.file)
+        documents = read_documents(str(folder / path) for path in fleet.paths)
+        load = ReplayedLoad(read_trace(file), file)
+        system, measures = (
+            parse_system(documents, unknown, warn, load.means),
+            list_measures(documents),
         )
-        performing = [document.content for document in true]
-        made = _digest(inputs, setting.model_dump(exclude={"name", "truth"}), performing)
-        yield setting, made, scenario_of(system, load, options, warn)
+        inputs = _digest(
+            [document.content for document in documents],
+            hashlib.sha256(read_bytes(file)).hexdigest(),
+            trace.model_dump(exclude={"name", "file"}),
+            version("inferno-operator"),
+        )
+        for setting in study.settings:
+            truth_file = str(folder / setting.truth) if setting.truth else ""
+            true = read_documents([truth_file]) if truth_file else []
+            options = ReplayOptions(
+                step_s=setting.step_seconds,
+                hours=trace.hours,
+                scale=trace.scale,
+                slower=setting.slower,
+                error=setting.error,
+                lead=LeadTime(setting.lead_time_seconds, setting.lead_time_cov),
+                seed=setting.seed,
+                truth=parse_system(true, unknown).profiles if true else (),
+                truth_file=truth_file,
+                measures=measures,
+                poisson=setting.poisson,
+            )
+            performing = [document.content for document in true]
+            made = _digest(inputs, setting.model_dump(exclude={"name", "truth"}), performing)
+            scenario = build_scenario(system, load, options, warn)
+            for policy in policies:
+                names = (fleet.name, trace.name, setting.name, policy)
+                yield StudyRun(*names, _digest(made, policy), scenario)
 
 
 def _digest(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def finished(runs: Sequence[StudyRun], executor: Executor) -> Iterator[tuple[StudyRun, Result]]:
-    """Yield the result of each run, as soon as there is one."""
-    by_key = {each.key: each for each in runs}
-    calls = {key: (each.scenario, each.policy) for key, each in by_key.items()}
-    for key, result in completed(executor, result_of, calls):
-        yield by_key[key], result
-
-
-def result_of(scenario: Scenario, policy: str) -> Result:
+def compute_result(scenario: Scenario, policy: str) -> Result:
     """Replay, and return the sums over all servers; the bound is another run of the study."""
-    account = run(scenario, policy)
+    account = replay_policy(scenario, policy)
     row = Row.of(Replayed(policy, account, account), "", slice(None)).document()
     return {**row, "hours": account.hours, "cardHours": account.card_hours}
 
 
-def known_results(file: Path) -> dict[str, Result]:
-    """The results of earlier runs by their keys; none without the file.
+def read_results(file: Path) -> dict[str, Result]:
+    """Return the results of earlier runs by their keys; none without the file.
 
     A last line that was cut short, as by a crash, is left out.
 
@@ -179,22 +224,21 @@ def known_results(file: Path) -> dict[str, Result]:
     InputError
         The file cannot be read, or is not one of results.
     """
-    if not file.exists():
-        return {}
-    lines = read_bytes(str(file)).splitlines(keepends=True)
-    whole = [line for line in lines if line.endswith(b"\n")]
-    return dict(_parsed(line, f"{file}:{number}") for number, line in enumerate(whole, start=1))
+    results: dict[str, Result] = {}
+    lines = read_bytes(str(file)).splitlines(keepends=True) if file.exists() else []
+    for number, line in enumerate(lines, start=1):
+        if line.endswith(b"\n"):
+            try:
+                result = json.loads(line)
+                key = result.pop(KEY)
+                results[key] = {name: result[name] for name in result if name not in NAMES[:-1]}
+            except (ValueError, KeyError, AttributeError) as error:
+                wrong = f"{file}:{number}: is not a result of a study; name another file"
+                raise InputError(wrong) from error
+    return results
 
 
-def _parsed(line: bytes, place: str) -> tuple[str, Result]:
-    try:
-        result = json.loads(line)
-        return result.pop(KEY), {name: result[name] for name in result if name not in NAMES[:-1]}
-    except (ValueError, KeyError, AttributeError) as error:
-        raise InputError(f"{place}: is not a result of a study; name another file") from error
-
-
-def adding_to(file: Path) -> Callable[[StudyRun, Result], None]:
+def open_results(file: Path) -> Callable[[StudyRun, Result], None]:
     """Return what adds a result to a file, as a line that is there even if this process is killed.
 
     Raises
@@ -216,8 +260,13 @@ def adding_to(file: Path) -> Callable[[StudyRun, Result], None]:
     return add
 
 
-def studied(study: Study, runs: Sequence[StudyRun], results: Mapping[str, Result]) -> list[Studied]:
-    """What all runs came to, in the order of the study, without a bound that nobody asked for."""
+def compare_with_bounds(
+    study: Study, runs: Sequence[StudyRun], results: Mapping[str, Result]
+) -> list[Studied]:
+    """Return what all runs came to, in the order of the study.
+
+    A bound that nobody asked for is left out.
+    """
     bounds = {
         (each.fleet, each.trace, each.setting): results[each.key]
         for each in runs

@@ -127,7 +127,7 @@ class PlanSpec(Part):
     decisions: str = ""
     """All decisions as they are written on the Servers: JSON, gzip, base64."""
     inputs: str = ""
-    """The system that was optimized, for `inferno optimize`: JSON, gzip, base64."""
+    """The system that was optimized, for `inferno plan`: JSON, gzip, base64."""
     omitted: str = ""
     """Why inputs or decisions are left out; empty if they are there."""
     certificate: Certificate | None = None

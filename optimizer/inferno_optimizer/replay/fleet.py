@@ -1,11 +1,12 @@
-"""What can run where: servers and accelerators as matrices, and their sizing at some lengths."""
+"""What can run where: servers and accelerators as matrices, and what replicas carry."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
 from inferno_optimizer.errors import InputError
+from inferno_optimizer.replay.trace import Trace, have_lengths_changed, iterate_epochs
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.limits import TargetLimits
@@ -15,7 +16,7 @@ from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.solution import Decision
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import Load, PerformanceProfile, Server, System
-from inferno_optimizer.units import SECONDS_PER_MINUTE
+from inferno_optimizer.units import MS_PER_SECOND, SECONDS_PER_MINUTE
 
 NOWHERE = -1
 """Row of a server on an accelerator on which it cannot run."""
@@ -85,7 +86,7 @@ class ReplayFleet:
         return total
 
 
-def fleet_of(system: System) -> tuple[ReplayFleet, list[Decision]]:
+def build_fleet(system: System) -> tuple[ReplayFleet, list[Decision]]:
     """The servers of a system that can be sized, and why others cannot.
 
     A replay has no replicas with roles.
@@ -101,25 +102,19 @@ def fleet_of(system: System) -> tuple[ReplayFleet, list[Decision]]:
     refused = [decision for decision in outcomes if isinstance(decision, Decision)]
     if not cases:
         raise InputError(refused[0].message if refused else "there is no server")
-    kept = Catalogue(replace(catalogue.system, servers=tuple(case.server for case in cases)))
-    return _matrices(kept, build_candidates(kept, cases)), refused
-
-
-def _matrices(catalogue: Catalogue, candidates: Candidates) -> ReplayFleet:
-    system = catalogue.system
-    row = rows_of(candidates.pairs, (len(system.servers), len(system.accelerators)))
-    possible = row != NOWHERE
-    multiplicity = candidates.pairs.cards[row]
-    types = candidates.types
+    catalogue = Catalogue(replace(catalogue.system, servers=tuple(case.server for case in cases)))
+    system, candidates = catalogue.system, build_candidates(catalogue, cases)
+    row = find_rows(candidates.pairs, (len(system.servers), len(system.accelerators)))
+    possible, types = row != NOWHERE, candidates.types
     limits = TargetLimits.of([case.target for case in candidates.cases])
-    return ReplayFleet(
+    fleet = ReplayFleet(
         catalogue=catalogue,
         cases=candidates.cases,
         accelerators=tuple(a.name for a in system.accelerators),
         types=types,
-        home=_home(system, candidates, row),
+        home=_choose_homes(system, candidates, row),
         unit_cost=np.where(possible, candidates.unit_cost[row], 0.0),
-        cards=np.where(possible, multiplicity, 0),
+        cards=np.where(possible, candidates.pairs.cards[row], 0),
         card_type=np.array([types.index(a.type) for a in system.accelerators], dtype=np.int64),
         capacity=np.array([system.capacity.get(t, 0) for t in types], dtype=np.int64),
         least=np.array([case.server.min_replicas for case in candidates.cases], dtype=np.int64),
@@ -127,57 +122,54 @@ def _matrices(catalogue: Catalogue, candidates: Candidates) -> ReplayFleet:
         ttft_limit=limits.ttft,
         wait_limit=limits.wait,
     )
+    return fleet, refused
 
 
-def rows_of(pairs: Pairs, shape: tuple[int, int]) -> IntArray:
+def find_rows(pairs: Pairs, shape: tuple[int, int]) -> IntArray:
     """The row of each case on each accelerator, or `NOWHERE`."""
     row = np.full(shape, NOWHERE)
     row[pairs.case, pairs.accelerator] = np.arange(len(pairs.case))
     return row
 
 
-def _home(system: System, candidates: Candidates, row: IntArray) -> IntArray:
+def _choose_homes(system: System, candidates: Candidates, row: IntArray) -> IntArray:
     """Where each server runs; of the others, the cheapest that meets the targets."""
     cost = np.where(candidates.usable, candidates.cost, np.inf)[row]
     cost = np.where(row == NOWHERE, np.inf, cost)
     home: IntArray = cost.argmin(axis=1)
     places = {accelerator.name: i for i, accelerator in enumerate(system.accelerators)}
-    for server, (name, own) in enumerate(zip(_current(system), row, strict=True)):
-        place = places.get(name)
+    for server, own in enumerate(row):
+        place = places.get(system.servers[server].current.accelerator)
         if place is not None and own[place] != NOWHERE:
             home[server] = place
     return home
 
 
-def _current(system: System) -> list[str]:
-    return [server.current.accelerator for server in system.servers]
-
-
-def with_loads(system: System, rate: FloatArray, lengths: FloatArray) -> System:
+def set_loads(system: System, rate: FloatArray, lengths: FloatArray) -> System:
     """The system with another load of each server; rates in requests/s."""
     columns = (rate.tolist(), *lengths.tolist())
     servers = (
-        _with(server, load_of(server.load, *values))
+        _set_load(server, build_load(server.load, *values))
         for server, *values in zip(system.servers, *columns, strict=True)
     )
     return replace(system, servers=tuple(servers))
 
 
-def slower(system: System, factor: float) -> System:
+def slow_down(system: System, factor: float) -> System:
     """The system where everything that replicas do takes longer by a factor."""
-    return replace(system, profiles=tuple(scaled_profile(p, factor) for p in system.profiles))
+    return replace(system, profiles=tuple(scale_profile(p, factor) for p in system.profiles))
 
 
-def wrong_by(system: System, error: float, random: np.random.Generator) -> System:
+def perturb_profiles(system: System, error: float, random: np.random.Generator) -> System:
     """The system where each time of each profile is longer or shorter by a share, by chance."""
     profiles = (
-        scaled_profile(p, 1.0 + error * random.choice((-1.0, 1.0), len(times_of(p))))
+        scale_profile(p, 1.0 + error * random.choice((-1.0, 1.0), len(list_times(p))))
         for p in system.profiles
     )
     return replace(system, profiles=tuple(profiles))
 
 
-def performing_as(system: System, truth: Sequence[PerformanceProfile]) -> System:
+def set_parameters(system: System, truth: Sequence[PerformanceProfile]) -> System:
     """The system whose profiles have the parameters of others, where there are others.
 
     Raises
@@ -198,20 +190,20 @@ def performing_as(system: System, truth: Sequence[PerformanceProfile]) -> System
     return replace(system, profiles=tuple(changed))
 
 
-def scaled_profile(profile: PerformanceProfile, factors: float | FloatArray) -> PerformanceProfile:
+def scale_profile(profile: PerformanceProfile, factors: float | FloatArray) -> PerformanceProfile:
     """The profile with its times multiplied by a factor, or each by one of its own."""
-    times = times_of(profile)
+    times = list_times(profile)
     scaled = (np.array([*times.values()]) * factors).tolist()
     scaled_times = dict(zip(times, scaled, strict=True))
     return replace(profile, parameters=replace(profile.parameters, **scaled_times))
 
 
-def times_of(profile: PerformanceProfile) -> dict[str, float]:
+def list_times(profile: PerformanceProfile) -> dict[str, float]:
     """The parameters of a profile that are times [ms]."""
     return {k: v for k, v in asdict(profile.parameters).items() if k not in COUNTS}
 
 
-def loaded(
+def build_cases(
     fleet: ReplayFleet,
     servers: IntArray,
     lengths: FloatArray,
@@ -227,18 +219,18 @@ def loaded(
     return [
         replace(
             case,
-            server=_with(case.server, load_of(case.server.load, HARDLY_ANY, *columns)),
+            server=_set_load(case.server, build_load(case.server.load, HARDLY_ANY, *columns)),
             profiles=tuple(places),
         )
         for case, places, *columns in zip(cases, own, prompt, answer, strict=True)
     ]
 
 
-def _with(server: Server, load: Load) -> Server:
+def _set_load(server: Server, load: Load) -> Server:
     return replace(server, current=replace(server.current, load=load))
 
 
-def load_of(own: Load, rate: float, input_tokens: float, output_tokens: float) -> Load:
+def build_load(own: Load, rate: float, input_tokens: float, output_tokens: float) -> Load:
     """A load with rounded lengths; a load in the form of generation 1 stays in it.
 
     No trace tells what is in the prefix caches, so all of the prompts are computed.
@@ -253,3 +245,152 @@ def load_of(own: Load, rate: float, input_tokens: float, output_tokens: float) -
         output_tokens=0 if plain else answer,
         cached_tokens=0,
     )
+
+
+Key = tuple[int, ...]
+
+
+class ResultCache:
+    """Results by key; when there are more than `most` of them, all are forgotten."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: dict[Key, FloatArray] = {}
+
+    def of(
+        self, keys: Sequence[Key], compute: Callable[[IntArray], Iterable[FloatArray]]
+    ) -> FloatArray:
+        """The results of some keys; `compute` returns those of the keys at some places."""
+        if len(self._known) > self._most:
+            self._known.clear()
+        new = np.flatnonzero([key not in self._known for key in keys])
+        if new.size:
+            names = [keys[place] for place in new.tolist()]
+            self._known.update(zip(names, compute(new), strict=True))
+        return np.stack([self._known[key] for key in keys])
+
+
+def round_lengths(lengths: FloatArray) -> list[list[int]]:
+    """Lengths as the integers that a load has, in the same order."""
+    whole: list[list[int]] = np.rint(lengths).astype(np.int64).tolist()
+    return whole
+
+
+ROUNDING = 1e-9
+"""Relative excess over an integer that is rounded down, as in the sizing."""
+
+MOST_KNOWN = 100_000
+"""Servers and lengths whose sizing is remembered."""
+
+
+class SizedFleet:
+    """The highest rates of replicas; only servers whose lengths have changed are sized anew.
+
+    `max_rate` is the highest rate at which one replica meets the targets [requests/s], 0 if at
+    none or if no request fits into its memory; `least_rate` is the rate of the server that a
+    target of throughput asks for; `full_rate` is the rate of a full batch, whatever the targets
+    are, 0 where no request fits; shape (servers, accelerators). What was sized is remembered,
+    because loads come back to the same lengths.
+    """
+
+    def __init__(self, fleet: ReplayFleet) -> None:
+        self._fleet = fleet
+        self._lengths = np.zeros((2, len(fleet.servers)))
+        self._known = ResultCache(MOST_KNOWN)
+        self.max_rate = np.zeros(fleet.shape)
+        self.least_rate = np.zeros(fleet.shape)
+        self.full_rate = np.zeros(fleet.shape)
+
+    def at(self, lengths: FloatArray) -> "SizedFleet":
+        """The same fleet, sized at lengths of shape (2, servers): input and output tokens."""
+        servers = np.flatnonzero(have_lengths_changed(lengths, self._lengths))
+        if not servers.size:
+            return self
+        self._lengths[:, servers] = lengths[:, servers]
+        keys = [*zip(servers.tolist(), *round_lengths(lengths[:, servers]), strict=True)]
+        rates = self._known.of(keys, lambda new: self._size(servers[new]))
+        known = rates.transpose(1, 0, 2)
+        self.max_rate[servers], self.least_rate[servers], self.full_rate[servers] = known
+        return self
+
+    def _size(self, servers: IntArray) -> FloatArray:
+        """The highest, the least and the full rates; shape (these servers, 3, accelerators)."""
+        candidates = _build_candidates(self._fleet, servers, self._lengths)
+        row = find_rows(candidates.pairs, (len(servers), self._fleet.shape[1]))
+        fits = _find_fitting_rows(candidates)
+        able = np.where(fits, candidates.sizing.max_rate, 0.0)
+        full = np.where(fits, _full_rates(candidates.pairs), 0.0)
+        rates = np.stack((able, candidates.pairs.demand, full))[:, row] * MS_PER_SECOND
+        return np.where(row != NOWHERE, rates, 0.0).transpose(1, 0, 2)
+
+    def demand(self, rate: FloatArray) -> FloatArray:
+        """The rate to provide for on each accelerator, from that of each server [requests/s]."""
+        return np.where(rate[:, None] > 0, np.maximum(rate[:, None], self.least_rate), 0.0)
+
+    def replicas_for(self, rate: FloatArray) -> IntArray:
+        """Replicas that meet the targets at a rate of each server; -1 where none do."""
+        able = self.max_rate > 0
+        needed = self.demand(rate) / np.where(able, self.max_rate, 1.0)
+        rounded = np.ceil(needed * (1 - ROUNDING)).astype(np.int64)
+        return np.where(able, np.maximum(rounded, self._fleet.least[:, None]), -1)
+
+    def replicas_carrying(self, rate: FloatArray) -> IntArray:
+        """Replicas that meet the targets; where none do, those that carry the rate."""
+        needed = self.replicas_for(rate)
+        able = self.full_rate > 0
+        carrying = np.ceil(self.demand(rate) / np.where(able, self.full_rate, 1.0))
+        carrying = np.maximum(carrying.astype(np.int64), self._fleet.least[:, None])
+        return np.where((needed < 0) & able, carrying, needed)
+
+
+def count_requests_held(fleet: ReplayFleet, lengths: FloatArray) -> FloatArray:
+    """Requests in a replica at the highest rate at which it meets the targets.
+
+    Where it meets them at none, those of a full batch; shape (servers, accelerators).
+    """
+    servers = np.arange(len(fleet.servers))
+    candidates = _build_candidates(fleet, servers, lengths)
+    rate = candidates.sizing.max_rate
+    requests = np.zeros(len(rate))
+    for group in candidates.pairs.groups:
+        able = np.flatnonzero(rate[group.rows] > 0)
+        able = able[np.argsort(-group.replicas.model.batch[able], kind="stable")]
+        queue = group.replicas.take(able).averages(rate[group.rows[able]])
+        requests[group.rows[able]] = queue.in_service + queue.waiting
+        unable = np.flatnonzero(rate[group.rows] <= 0)
+        requests[group.rows[unable]] = group.replicas.model.batch[unable]
+    row = find_rows(candidates.pairs, fleet.shape)
+    return np.where(row != NOWHERE, requests[row], 0.0)
+
+
+def _full_rates(pairs: Pairs) -> FloatArray:
+    """The rate of a full batch of each pair [requests/ms]."""
+    rates = np.zeros(len(pairs.case))
+    for group in pairs.groups:
+        order = np.argsort(-group.replicas.model.batch, kind="stable")
+        model = group.replicas.take(order).model
+        batch = model.batch.astype(np.float64)
+        rates[group.rows[order]] = 1.0 / model.intervals(slice(0, len(batch)), batch)
+    return rates
+
+
+def size_epochs(fleet: ReplayFleet, trace: Trace) -> Iterator[tuple[slice, SizedFleet]]:
+    """The sizing of a fleet in each epoch of a trace."""
+    sized = SizedFleet(fleet)
+    for steps in iterate_epochs(trace):
+        yield steps, sized.at(trace.lengths[steps.start])
+
+
+def _build_candidates(fleet: ReplayFleet, servers: IntArray, lengths: FloatArray) -> Candidates:
+    return build_candidates(fleet.catalogue, build_cases(fleet, servers, lengths))
+
+
+def _find_fitting_rows(candidates: Candidates) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Rows whose replicas have memory for a request."""
+    memory = np.array([profile.max_tokens for profile in candidates.system.profiles])
+    kept = np.array([case.server.load.tokens_kept for case in candidates.cases])
+    most = memory[candidates.pairs.profile]
+    fits: np.ndarray[tuple[int], np.dtype[np.bool_]] = (most <= 0) | (
+        kept[candidates.pairs.case] <= most
+    )
+    return fits

@@ -3,26 +3,290 @@
 The operator does what rules with `corrects` say; the others show what each of its parts is worth.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from inferno_optimizer.calibration.calibrate import Evidence, calibrate
+from inferno_optimizer.calibration.windows import Window, batch_at_poisson_arrivals, retained
+from inferno_optimizer.capacity import cards_to_hand_out
 from inferno_optimizer.correction import Correction, waiting_time
 from inferno_optimizer.forecast import ConformalBound, spread_over
 from inferno_optimizer.noise import MOVED, BoolArray, differs, followed, significant_rate
 from inferno_optimizer.replay.account import ENOUGH
-from inferno_optimizer.replay.calibrated import CalibratedFleet
-from inferno_optimizer.replay.fleet import ReplayFleet
-from inferno_optimizer.replay.plans import NONE, FleetPlans
-from inferno_optimizer.replay.policy import Policy, Seen, Setting
-from inferno_optimizer.replay.recent import RecentMeans, RecentValues
+from inferno_optimizer.replay.fleet import (
+    ReplayFleet,
+    SizedFleet,
+    build_fleet,
+    build_load,
+    scale_profile,
+)
+from inferno_optimizer.replay.policy import RecentMeans, RecentValues, Seen, Setting
+from inferno_optimizer.sizing.candidates import Candidates, candidates_of
+from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.moves import outgrows
+from inferno_optimizer.sizing.pairs import build_pairs, sorted_types
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.sizing.rates import Sizing
+from inferno_optimizer.solvers import solve
+from inferno_optimizer.solvers.assignment import NO_ROW, Assignment
 from inferno_optimizer.surplus import LARGEST_CUT, kept_replicas, payback_s
-from inferno_optimizer.system import Options, Role
+from inferno_optimizer.system import (
+    Allocation,
+    DecodeParameters,
+    Options,
+    PerformanceProfile,
+    PrefillDecodeParameters,
+    Role,
+    StepParameters,
+)
+from inferno_optimizer.units import MS_PER_SECOND
 from inferno_optimizer.way_down import HALF, StepDown, WayDown, strengths
+
+INTERVAL_S = 600.0
+"""Time between two calibrations [s]."""
+
+TYPED_ERROR = 0.2
+"""Error of the times of profiles without measurements, the default of the operator.
+
+Without one, an accelerator would seem faster because nobody measured it.
+"""
+
+CHANGED = 0.02
+"""Relative change of a parameter that makes a plan."""
+
+
+class CalibratedFleet:
+    """The fleet as a planner believes it: the parameters that fit what its replicas did.
+
+    Each server whose replicas serve on one accelerator is a window of calibration in each step.
+    As in the operator, a refused calibration changes nothing, and targets are checked with the
+    upper confidence of 90 %.
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        self._typed, self._step_s = setting.fleet, setting.step_s
+        self._windows: defaultdict[tuple[str, str], list[Window]] = defaultdict(list)
+        self._found: dict[tuple[str, str], PrefillDecodeParameters] = {}
+        self._due_s = INTERVAL_S
+        self.fleet = self._build_believed_fleet()
+
+    def add(self, seen: Seen) -> bool:
+        """Take note of a step; whether another fleet is believed in now."""
+        for pair, window in list_calibration_windows(self._typed, seen, self._step_s):
+            self._windows[pair].append(window)
+        if seen.time_s < self._due_s:
+            return False
+        self._due_s = seen.time_s + INTERVAL_S
+        before = dict(self._found)
+        self._calibrate(seen.time_s)
+        if not any(_differ(before.get(pair), fitted) for pair, fitted in self._found.items()):
+            self._found = before
+            return False
+        self.fleet = self._build_believed_fleet()
+        return True
+
+    def _calibrate(self, now: float) -> None:
+        pairs = sorted(self._windows)
+        for pair in pairs:
+            self._windows[pair] = retained(self._windows[pair])
+        profiles = {(p.model, p.accelerator): p for p in self._typed.system.profiles}
+        evidence = [Evidence(self._windows[pair], _find_prior(profiles[pair])) for pair in pairs]
+        for pair, result in zip(pairs, calibrate(evidence, now), strict=True):
+            if result.reason.usable:
+                self._found[pair] = result.upper
+
+    def _build_believed_fleet(self) -> ReplayFleet:
+        """The fleet with the parameters that were found, and with an error of all others."""
+        system = self._typed.system
+        profiles = (
+            _apply_parameters(profile, self._found.get((profile.model, profile.accelerator)))
+            for profile in system.profiles
+        )
+        return build_fleet(replace(system, profiles=tuple(profiles)))[0]
+
+
+def _apply_parameters(
+    profile: PerformanceProfile, found: PrefillDecodeParameters | None
+) -> PerformanceProfile:
+    """A profile with what was found; lines do not replace steps, which hold for more lengths."""
+    if found is None or isinstance(profile.parameters, StepParameters):
+        return scale_profile(profile, 1.0 + TYPED_ERROR)
+    if isinstance(profile.parameters, DecodeParameters):
+        return replace(profile, parameters=DecodeParameters(found.alpha, found.beta))
+    return replace(profile, parameters=found)
+
+
+def _find_prior(profile: PerformanceProfile) -> PrefillDecodeParameters | None:
+    """The configured parameters, where they are lines."""
+    match profile.parameters:
+        case DecodeParameters(alpha, beta):
+            return PrefillDecodeParameters(alpha, beta, 0.0, 0.0)
+        case PrefillDecodeParameters() as typed:
+            return typed
+        case _:
+            return None
+
+
+def list_calibration_windows(
+    fleet: ReplayFleet, seen: Seen, step_s: float
+) -> Iterator[tuple[tuple[str, str], Window]]:
+    """What a replica of each server did in a step, with its model and accelerator.
+
+    Servers that serve on several accelerators are left out: one latency tells nothing of each.
+    """
+    served, load = seen.served, seen.load
+    for row in np.flatnonzero((seen.ready > 0).sum(axis=1) == 1).tolist():
+        place = int(seen.ready[row].argmax())
+        replicas = float(seen.ready[row, place])
+        prompt, answer = load.lengths[:, row].tolist()
+        prefills = float(load.rate[row]) * step_s / replicas
+        yield (
+            (fleet.servers[row].model, fleet.accelerators[place]),
+            Window(
+                end=seen.time_s,
+                itl_ms=float(served.itl_ms[row]),
+                intervals=prefills * max(answer - 1.0, 0.0),
+                batch=batch_at_poisson_arrivals(float(served.running[row]) / replicas),
+                prefill_ms=float(served.ttft_ms[row] - served.wait_ms[row]),
+                prefills=prefills,
+                input_tokens=max(prompt, 1.0),
+                output_tokens=answer,
+                replica=fleet.servers[row].name,
+            ),
+        )
+
+
+def _differ(before: PrefillDecodeParameters | None, now: PrefillDecodeParameters) -> bool:
+    """Whether parameters have changed noticeably."""
+    if before is None:
+        return True
+    old, new = (np.array([p.alpha, p.beta, p.gamma, p.delta]) for p in (before, now))
+    return bool((np.abs(new - old) > CHANGED * np.maximum(np.abs(old), np.abs(new))).any())
+
+
+NONE = -1
+"""The accelerator of a server that has no replica, or no destination."""
+
+
+class FleetPlans:
+    """Plans of a fleet with a solver, each from what there is.
+
+    A server gets at least `fewest` replicas; `load_spread` is that of each server.
+    """
+
+    def __init__(
+        self, fleet: ReplayFleet, options: Options, fewest: int, load_spread: float = 0.0
+    ) -> None:
+        system = replace(fleet.system, options=options)
+        self._fleet, self._catalogue = fleet, Catalogue(system)
+        self._cases = [_set_minimum(case, fewest, load_spread) for case in fleet.cases]
+        self._known: list[tuple[float, ...]] = [()] * len(self._cases)
+        self._pairs = build_pairs(self._catalogue, self._cases, sorted_types(system))
+        cards = cards_to_hand_out(self._catalogue, [])
+        self._cards = np.array([cards[kind] for kind in fleet.types], dtype=np.int64)
+        self._sized = SizedFleet(fleet)
+
+    def plan(
+        self, rate: FloatArray, lengths: FloatArray, present: IntArray, destination: IntArray
+    ) -> IntArray:
+        """Replicas of each server on each accelerator.
+
+        Parameters
+        ----------
+        rate, lengths
+            The load to plan for [requests/s], and mean lengths of shape (2, servers).
+        present
+            What there is; shape (servers, accelerators).
+        destination
+            The accelerator of each server that has just moved there; -1 of others.
+        """
+        self._update(rate, lengths, present, destination)
+        candidates = self._build_candidates(rate, lengths)
+        served = np.bincount(candidates.pairs.case[candidates.usable], minlength=len(present)) > 0
+        stays = np.where(served[:, None], 0, present)
+        left = np.maximum(self._cards - self._fleet.used_cards(stays).astype(np.int64), 0)
+        answer = solve(candidates, left, time.perf_counter, time.perf_counter())
+        return stays + self._build_matrix(candidates, answer.assignment)
+
+    def find_rates(self, lengths: FloatArray) -> FloatArray:
+        """What one replica carries within its targets on each accelerator [requests/s].
+
+        0 where it keeps none, or takes no request; lengths have the shape (2, servers).
+        """
+        able: FloatArray = self._sized.at(lengths).max_rate
+        return able
+
+    def sum_rates(self, lengths: FloatArray, replicas: IntArray) -> FloatArray:
+        """The rate up to which replicas keep their targets, by the Models [requests/s].
+
+        Parameters
+        ----------
+        lengths
+            Mean lengths of shape (2, servers).
+        replicas
+            Replicas of each server on each accelerator.
+        """
+        able = np.where(replicas > 0, self.find_rates(lengths), 0.0)
+        rates: FloatArray = (replicas * able).sum(axis=1)
+        return rates
+
+    def _update(
+        self, rate: FloatArray, lengths: FloatArray, present: IntArray, destination: IntArray
+    ) -> None:
+        """Bring the cases up to date that have another load, replicas or destination."""
+        place = present.argmax(axis=1)
+        count = present[np.arange(len(place)), place]
+        columns = (rate, *lengths, place, count, destination)
+        for row, now in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+            if now != self._known[row]:
+                self._known[row] = now
+                self._cases[row] = self._build_case(row, *now)
+
+    def _build_case(
+        self, row: int, rate: float, prompt: float, answer: float, place: int, count: int, goal: int
+    ) -> Case:
+        """A case with its load, what it has, and where it has just moved to."""
+        case, names = self._cases[row], self._fleet.accelerators
+        current = Allocation(load=build_load(case.server.load, rate, prompt, answer))
+        if count:
+            cost = float(count * self._fleet.unit_cost[row, place])
+            current = replace(current, accelerator=names[place], replicas=count, cost=cost)
+        destination = names[goal] if goal != NONE else ""
+        return replace(case, server=replace(case.server, current=current, destination=destination))
+
+    def _build_candidates(self, rate: FloatArray, lengths: FloatArray) -> Candidates:
+        pairs, sized = self._pairs, self._sized.at(lengths)
+        demand = sized.demand(rate)[pairs.case, pairs.accelerator] / MS_PER_SECOND
+        able = sized.max_rate[pairs.case, pairs.accelerator] / MS_PER_SECOND
+        nothing = np.zeros(len(demand))
+        rates = np.where((demand > 0) | (able <= 0), able, np.inf)
+        sizing = Sizing(rates, nothing, nothing, nothing)
+        pairs = replace(pairs, demand=demand)
+        return candidates_of(self._catalogue, self._cases, pairs, sizing)
+
+    def _build_matrix(self, candidates: Candidates, assignment: Assignment) -> IntArray:
+        matrix, accelerator = np.zeros(self._fleet.shape, dtype=np.int64), self._pairs.accelerator
+        chosen = np.flatnonzero(assignment.rows != NO_ROW)
+        rows = assignment.rows[chosen]
+        matrix[chosen, accelerator[rows]] = assignment.replicas[chosen]
+        for case, mix in assignment.mixes.items():
+            matrix[case, accelerator[[*mix.rows]]] = mix.replicas
+        for case, parts in assignment.kept.items():
+            place = self._fleet.accelerators.index(
+                candidates.cases[case].server.current.accelerator
+            )
+            matrix[case, place] = sum(part.replicas for part in parts)
+        return matrix
+
+
+def _set_minimum(case: Case, fewest: int, load_spread: float) -> Case:
+    least = max(case.server.min_replicas, fewest)
+    server = replace(case.server, min_replicas=least, load_spread=load_spread)
+    return replace(case, server=server)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +333,6 @@ class PlanningRules:
     way_down: WayDown = HALF
 
 
-def planner(rules: PlanningRules) -> Policy:
-    """The policy with these rules."""
-    return partial(Planner, rules)
-
-
 class Planner:
     """Measure, look ahead, optimize, and carry out with care."""
 
@@ -82,8 +341,10 @@ class Planner:
         interval = max(rules.interval_s, setting.step_s)
         self._calibrated = CalibratedFleet(setting) if rules.calibrates else None
         self._spread = spread_over(payback_s(setting.lead_s)) if rules.ahead else 0.0
-        self._plans = self._plans_of(self._calibrated.fleet if self._calibrated else setting.fleet)
-        short_s, self._long_s = _windows(rules, setting)
+        self._plans = self._make_plans(
+            self._calibrated.fleet if self._calibrated else setting.fleet
+        )
+        short_s, self._long_s = _find_windows(rules, setting)
         self._short_s = np.maximum(short_s, setting.step_s)
         self._measured = RecentMeans(self._short_s, setting.step_s)
         self._lengths = RecentMeans(self._long_s, setting.step_s)
@@ -109,91 +370,93 @@ class Planner:
         self._measured.add(seen.load.rate)
         self._usual.add(seen.load.rate)
         self._lengths.add(seen.load.lengths)
-        self._bound.add(self._arrivals())
+        self._bound.add(self._measure_rate())
         self._learn(seen)
         self._note_reductions(seen)
         if seen.time_s < self._due_s:
             return seen.present
         self._due_s = seen.time_s + self._interval_s
-        load = self._planned_load(seen)
+        load = self._find_load(seen)
         if self._learned or (load != self._load).any():
             self._load, self._learned = load, False
-            self._plan = self._optimized(seen)
-        return self._slowly(self._carefully(seen), seen)
+            self._plan = self._optimize(seen)
+        return self._limit_reductions(self._delay_reductions(seen), seen)
 
     def _learn(self, seen: Seen) -> None:
         """Take note of what replicas do; plan anew where another performance is believed in."""
         if self._rules.corrects:
             self._correct(seen)
         if self._calibrated is not None and self._calibrated.add(seen):
-            self._plans, self._learned = self._plans_of(self._calibrated.fleet), True
+            self._plans, self._learned = self._make_plans(self._calibrated.fleet), True
 
     def _correct(self, seen: Seen) -> None:
         """Plan for more, or less, than the load where latencies are not as the plan has them."""
         before, serving = self._correction, seen.ready.sum(axis=1)
         self._correction = before.step(
             seen.time_s,
-            _ratios_to_targets(self._setting.fleet, seen),
+            _compute_ratios(self._setting.fleet, seen),
             serving,
-            self._should_be_enough(seen),
-            waiting_time(self._arrivals(), np.maximum(self._long_s, self._rules.catch_up_s)),
+            self._is_enough(seen),
+            waiting_time(self._measure_rate(), np.maximum(self._long_s, self._rules.catch_up_s)),
         )
         self._learned |= bool((self._correction.factor != before.factor).any())
 
-    def _should_be_enough(self, seen: Seen) -> BoolArray:
+    def _is_enough(self, seen: Seen) -> BoolArray:
         """Whether the plan is carried out and, by the Models, enough for what arrives and waits.
 
         These requests are no more, and no longer, than those that the plan is for.
         """
-        rate = self._arrivals()
+        rate = self._measure_rate()
         serves = (seen.ready == seen.present).all(axis=1)
         planned = seen.ready.sum(axis=1) >= self._plan.sum(axis=1)
-        served = rate + self._backlog(seen, rate) / self._rules.catch_up_s
+        served = rate + self._count_backlog(seen, rate) / self._rules.catch_up_s
         most = self._load * (1.0 + MOVED)
         covered = (np.vstack((served, self._lengths.mean())) <= most).all(axis=0)
         asked: BoolArray = (rate > 0) & serves & planned & covered
         if not asked.any():
             return asked
-        able = self._plans.highest_rate(self._load[1:], seen.ready)
+        able = self._plans.sum_rates(self._load[1:], seen.ready)
         return np.asarray(asked & (served * self._correction.factor <= able))
 
-    def _plans_of(self, fleet: ReplayFleet) -> FleetPlans:
+    def _make_plans(self, fleet: ReplayFleet) -> FleetPlans:
         """Plans at least one replica of each: what has none cannot be measured."""
-        return FleetPlans(fleet, _options(fleet.system.options, self._rules), 1, self._spread)
+        return FleetPlans(
+            fleet, _choose_options(fleet.system.options, self._rules), 1, self._spread
+        )
 
-    def _planned_load(self, seen: Seen) -> FloatArray:
+    def _find_load(self, seen: Seen) -> FloatArray:
         """What is measured or will be after a lead time, and what waits; rates in requests/s."""
-        rate = self._arrivals()
+        rate = self._measure_rate()
         ahead = rate * np.maximum(self._bound.ratio(rate), 1.0) if self._rules.ahead else rate
-        planned = ahead + self._backlog(seen, rate) / self._rules.catch_up_s
-        return self._followed(np.vstack((planned, self._lengths.mean())))
+        planned = ahead + self._count_backlog(seen, rate) / self._rules.catch_up_s
+        return self._follow_load(np.vstack((planned, self._lengths.mean())))
 
-    def _backlog(self, seen: Seen, rate: FloatArray) -> FloatArray:
+    def _count_backlog(self, seen: Seen, rate: FloatArray) -> FloatArray:
         """The requests that wait beyond what a healthy queue holds."""
-        usual = rate * self._patience_s() + seen.ready.sum(axis=1)
+        usual = rate * self._find_patience_s() + seen.ready.sum(axis=1)
         beyond: FloatArray = np.maximum(seen.served.waiting - usual, 0.0)
         return beyond
 
-    def _arrivals(self) -> FloatArray:
+    def _measure_rate(self) -> FloatArray:
         """The rate as the operator measures it; without looking ahead, that of a short time."""
         newest = self._measured.mean()
         if not self._rules.ahead:
             return newest
         return significant_rate(self._usual.mean(), self._long_s, [(newest, self._short_s)])
 
-    def _followed(self, load: FloatArray) -> FloatArray:
+    def _follow_load(self, load: FloatArray) -> FloatArray:
         """The loads that plans are made for: the last ones where these differ by little."""
         if self._rules.ahead:
             return followed(self._load, load, self._long_s)
         return np.where(differs(self._load, load, MOVED).any(axis=0), load, self._load)
 
-    def _patience_s(self) -> FloatArray:
+    def _find_patience_s(self) -> FloatArray:
         """Time that a target lets a request wait [s]; 1 s without such a target."""
         fleet = self._setting.fleet
         limit = np.minimum(fleet.ttft_limit, fleet.wait_limit) / 1000.0
         return np.where(np.isfinite(limit), limit, 1.0)
 
-    def _optimized(self, seen: Seen) -> IntArray:
+    def _optimize(self, seen: Seen) -> IntArray:
         """The plan of the optimizer for this load, from what is there."""
         rate = self._load[0] * self._correction.factor
         destination = np.where(self._may_move(rate, seen.time_s), NONE, self._place)
@@ -215,7 +478,7 @@ class Planner:
         self._moved_s[moves], self._moved_for[moves] = seen.time_s, rate[moves]
         self._place = place
 
-    def _carefully(self, seen: Seen) -> IntArray:
+    def _delay_reductions(self, seen: Seen) -> IntArray:
         """The plan; but reductions wait for the window, and are cut into steps.
 
         There are none of a server that misses a target.
@@ -226,7 +489,7 @@ class Planner:
         kept = kept_replicas(seen.present, highest, self._rules.largest_cut)
         kept = np.where(_misses_targets(seen)[:, None], seen.present, kept)
         more = np.where(stays, np.maximum(kept - self._plan, 0), 0)
-        return self._plan + self._on_cards_left(more)
+        return self._plan + self._give_cards_left(more)
 
     def _note_reductions(self, seen: Seen) -> None:
         """Remember what served before replicas went."""
@@ -235,12 +498,12 @@ class Planner:
         standing = self._ready.lowest() if self._due_s else ready
         for server in np.flatnonzero((ready < before).any(axis=1)).tolist():
             served = np.where(ready < before, before, np.minimum(standing, before))[server]
-            went = StepDown(seen.time_s, _by_place(served))
+            went = StepDown(seen.time_s, _map_places(served))
             known = self._rules.way_down.recent(self._served[server], seen.time_s)
             self._served[server] = (*known, went)
         self._ready.add(ready)
 
-    def _slowly(self, wanted: IntArray, seen: Seen) -> IntArray:
+    def _limit_reductions(self, wanted: IntArray, seen: Seen) -> IntArray:
         """The wanted replicas, with those that may not go yet: see `way_down`.
 
         Those may whose cards a more important server lacks.
@@ -249,7 +512,7 @@ class Planner:
         if not losing.size:
             return wanted
         kept, fleet = wanted.copy(), self._setting.fleet
-        rates, standing = self._plans.rates(self._lengths.mean()), self._ready.lowest()
+        rates, standing = self._plans.find_rates(self._lengths.mean()), self._ready.lowest()
         lacking = np.maximum(wanted - seen.present, 0)
         free = (fleet.capacity - fleet.used_cards(seen.present)).clip(0)
         priority = np.array([case.priority for case in fleet.cases])
@@ -262,11 +525,11 @@ class Planner:
                 dict.fromkeys(np.flatnonzero(seen.ready[server]).tolist(), Role.BOTH),
                 dict(enumerate(rates[server].tolist())),
             )
-            before: list[Mapping[int, int]] = [_by_place(served)]
+            before: list[Mapping[int, int]] = [_map_places(served)]
             before += [
                 r.replicas for r in self._rules.way_down.recent(self._served[server], seen.time_s)
             ]
-            after = _by_place(seen.ready[server])
+            after = _map_places(seen.ready[server])
             for place in np.flatnonzero(leaves).tolist():
                 runs, cards = int(seen.ready[server, place]), int(fleet.cards[server, place])
                 urgent = max(float(needed[fleet.card_type[place]]), 0.0) / max(cards, 1)
@@ -278,7 +541,7 @@ class Planner:
                 kept[server, place] = count
         return kept
 
-    def _on_cards_left(self, more: IntArray) -> IntArray:
+    def _give_cards_left(self, more: IntArray) -> IntArray:
         """As many more replicas as the plan leaves cards for, of the important servers first."""
         fleet = self._setting.fleet
         free = fleet.capacity - fleet.used_cards(self._plan).astype(np.int64)
@@ -293,11 +556,11 @@ class Planner:
         return given
 
 
-def _by_place(replicas: IntArray | FloatArray) -> dict[int, int]:
+def _map_places(replicas: IntArray | FloatArray) -> dict[int, int]:
     return {place: int(replicas[place]) for place in np.flatnonzero(replicas).tolist()}
 
 
-def _windows(rules: PlanningRules, setting: Setting) -> tuple[FloatArray, FloatArray]:
+def _find_windows(rules: PlanningRules, setting: Setting) -> tuple[FloatArray, FloatArray]:
     """The short and the long window of each server [s]."""
     usual = np.full((2, len(setting.fleet.servers)), [[rules.short_s], [rules.long_s]])
     if setting.windows is not None:
@@ -313,7 +576,7 @@ def _misses_targets(seen: Seen) -> BoolArray:
     return np.asarray(~within & (seen.load.rate > 0))
 
 
-def _ratios_to_targets(fleet: ReplayFleet, seen: Seen) -> FloatArray:
+def _compute_ratios(fleet: ReplayFleet, seen: Seen) -> FloatArray:
     """The largest ratio of a latency to its target.
 
     That of a percentile of the delay follows from the share beyond the target, as if waits were
@@ -325,7 +588,7 @@ def _ratios_to_targets(fleet: ReplayFleet, seen: Seen) -> FloatArray:
     return ratios
 
 
-def _options(own: Options, rules: PlanningRules) -> Options:
+def _choose_options(own: Options, rules: PlanningRules) -> Options:
     """The options of a fleet, or with the greedy solver."""
     if rules.exact:
         return own

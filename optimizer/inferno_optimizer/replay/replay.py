@@ -6,10 +6,9 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from inferno_optimizer.replay.account import Account, Recorder
-from inferno_optimizer.replay.fleet import ReplayFleet
+from inferno_optimizer.replay.fleet import ReplayFleet, SizedFleet
 from inferno_optimizer.replay.plant import LeadTime, Plant, StepLoad, StepResult
 from inferno_optimizer.replay.policy import Decide, NamedPolicy, OwnWindows, Seen, Setting
-from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.replay.trace import Trace
 from inferno_optimizer.sizing.queueing import IntArray
 
@@ -36,7 +35,7 @@ class Scenario:
     poisson: bool = False
 
 
-def _silent(_: int) -> None:
+def _ignore_step(_: int) -> None:
     """Tell nothing."""
 
 
@@ -45,7 +44,7 @@ def replay(
     policy: NamedPolicy,
     home: IntArray,
     *,
-    tell: Callable[[int], None] = _silent,
+    tell: Callable[[int], None] = _ignore_step,
 ) -> Account:
     """Replay a load with a policy.
 
@@ -64,7 +63,7 @@ def replay(
     trace = scenario.trace
     episode = Episode.of(scenario, policy, home)
     recorder = Recorder.of(scenario.fleet, trace, 0.0 if policy.hindsight else scenario.drain_s)
-    for step, load in enumerate(loads_of(trace)):
+    for step, load in enumerate(iterate_loads(trace)):
         recorder.record(step, episode.plant, episode.step(load))
         tell(step)
     return recorder.account(episode.plant)
@@ -101,11 +100,11 @@ class Episode:
         lead = LeadTime(0.0) if policy.hindsight else scenario.lead
         random = np.random.default_rng(scenario.seed)
         plant = Plant(scenario.fleet, trace.step_s, lead, random, percentiles=policy.percentiles)
-        plant.begin(_first(setting))
+        plant.begin(_size_first_step(setting))
         decide = policy.make(setting)
         if policy.hindsight:
             before = cls(plant, decide, setting)
-            plant.begin(before.decided(next(loads_of(trace)), _nothing(plant)))
+            plant.begin(before.decide(next(iterate_loads(trace)), _make_empty_result(plant)))
         counter = np.random.default_rng((scenario.seed, COUNTS)) if scenario.poisson else None
         return cls(plant, decide, setting, counter)
 
@@ -115,42 +114,42 @@ class Episode:
         self.plant.carry_out(self._wanted)
         served = self.plant.serve(load)
         self._steps += 1
-        self._wanted = self.decided(self._counted(load), served)
+        self._wanted = self.decide(self._count_arrivals(load), served)
         return served
 
-    def _counted(self, load: StepLoad) -> StepLoad:
+    def _count_arrivals(self, load: StepLoad) -> StepLoad:
         """The load of a step, as a policy sees it."""
         if self._counter is None:
             return load
         step_s = self._setting.step_s
         return replace(load, rate=self._counter.poisson(load.rate * step_s) / step_s)
 
-    def decided(self, load: StepLoad, served: StepResult) -> IntArray:
+    def decide(self, load: StepLoad, served: StepResult) -> IntArray:
         """The replicas that the policy wants, from what it sees now."""
         plant, passed_s = self.plant, self._steps * self._setting.step_s
         seen = Seen(passed_s, load, served, plant.present, plant.ready.copy())
-        return _matrix(self._decide(seen), self._setting)
+        return _build_matrix(self._decide(seen), self._setting)
 
 
-def loads_of(trace: Trace) -> Iterator[StepLoad]:
+def iterate_loads(trace: Trace) -> Iterator[StepLoad]:
     """The loads of the steps of a trace."""
     return map(StepLoad, trace.rate, trace.lengths)
 
 
-def _first(setting: Setting) -> IntArray:
+def _size_first_step(setting: Setting) -> IntArray:
     """Replicas at home for the load of the first step."""
-    load = next(loads_of(setting.trace))
+    load = next(iterate_loads(setting.trace))
     needed = SizedFleet(setting.fleet).at(load.lengths).replicas_for(load.rate)
     at_home = needed[np.arange(len(needed)), setting.home]
     return setting.fleet.at_home(np.maximum(at_home, 1), setting.home)
 
 
-def _nothing(plant: Plant) -> StepResult:
+def _make_empty_result(plant: Plant) -> StepResult:
     zeros = np.zeros(len(plant.fleet.servers))
     return StepResult(*(zeros for _ in fields(StepResult)))
 
 
-def _matrix(wanted: IntArray, setting: Setting) -> IntArray:
+def _build_matrix(wanted: IntArray, setting: Setting) -> IntArray:
     """The wanted replicas as a matrix."""
     whole = np.maximum(wanted, 0)
     return whole if whole.ndim > 1 else setting.fleet.at_home(whole, setting.home)

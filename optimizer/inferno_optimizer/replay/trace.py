@@ -49,7 +49,7 @@ class Trace:
         first, last = (round(time / self.step_s) for time in (start_s, end_s))
         if not 0 <= first < last:
             raise InputError(f"nothing of the trace is between {start_s:g} s and {end_s:g} s")
-        return self._of(slice(first, last))
+        return self._select(slice(first, last))
 
     def every(self, step_s: float) -> "Trace":
         """The same load in other steps; rates of longer steps are means.
@@ -62,23 +62,23 @@ class Trace:
         finer, longer = self.step_s / step_s, step_s / self.step_s
         if finer >= 1 and finer.is_integer():
             rows = np.repeat(np.arange(self.steps), int(finer))
-            return replace(self._of(rows), step_s=step_s)
+            return replace(self._select(rows), step_s=step_s)
         if not longer.is_integer():
             raise InputError(
                 f"steps of {step_s:g} s: take a multiple or a whole part of the"
                 f" {self.step_s:g} s of the trace"
             )
-        return self._in_groups(int(longer))
+        return self._average(int(longer))
 
-    def scaled(self, factor: float) -> "Trace":
+    def scale(self, factor: float) -> "Trace":
         """The same shape with more or fewer requests."""
         return replace(self, rate=self.rate * factor)
 
-    def _of(self, rows: slice | np.ndarray[tuple[int], np.dtype[np.int64]]) -> "Trace":
+    def _select(self, rows: slice | np.ndarray[tuple[int], np.dtype[np.int64]]) -> "Trace":
         columns = (self.rate[rows], self.input_tokens[rows], self.output_tokens[rows])
         return Trace(self.clients, self.step_s, *columns)
 
-    def _in_groups(self, size: int) -> "Trace":
+    def _average(self, size: int) -> "Trace":
         starts = np.arange(0, self.steps, size)
         counts = np.diff([*starts, self.steps])[:, None]
         sums = np.add.reduceat(self.rate, starts)
@@ -97,7 +97,7 @@ class Trace:
         )
 
 
-def with_lengths(
+def build_trace(
     clients: tuple[str, ...],
     step_s: float,
     rate: FloatArray,
@@ -107,10 +107,10 @@ def with_lengths(
 
     Then they are those of the step before; at the beginning, of the first step after.
     """
-    return Trace(clients, step_s, rate, *map(_filled, lengths))
+    return Trace(clients, step_s, rate, *map(_fill_forward, lengths))
 
 
-def _filled(lengths: FloatArray) -> FloatArray:
+def _fill_forward(lengths: FloatArray) -> FloatArray:
     filled = np.ones_like(lengths)
     for client, column in enumerate(lengths.T):
         measured = np.flatnonzero(~np.isnan(column))
@@ -120,7 +120,7 @@ def _filled(lengths: FloatArray) -> FloatArray:
     return filled
 
 
-def for_servers(trace: Trace, servers: Sequence[Server]) -> Trace:
+def assign_clients(trace: Trace, servers: Sequence[Server]) -> Trace:
     """The load of each server, in the order of the servers.
 
     Where clients are named as servers, each server gets the load of its client as it is, and
@@ -130,11 +130,11 @@ def for_servers(trace: Trace, servers: Sequence[Server]) -> Trace:
     """
     names = [server.name for server in servers]
     if set(names) & set(trace.clients):
-        return _by_name(trace, names)
-    return _dealt(trace, servers)
+        return _take_own_clients(trace, names)
+    return _deal_clients(trace, servers)
 
 
-def _by_name(trace: Trace, names: Sequence[str]) -> Trace:
+def _take_own_clients(trace: Trace, names: Sequence[str]) -> Trace:
     places = {client: place for place, client in enumerate(trace.clients)}
 
     def column(of: FloatArray, name: str, missing: float) -> FloatArray:
@@ -149,7 +149,7 @@ def _by_name(trace: Trace, names: Sequence[str]) -> Trace:
     )
 
 
-def _dealt(trace: Trace, servers: Sequence[Server]) -> Trace:
+def _deal_clients(trace: Trace, servers: Sequence[Server]) -> Trace:
     dealt = np.arange(len(servers)) % len(trace.clients)
     loads = [server.load for server in servers]
     rates = np.array([load.arrival_rate / SECONDS_PER_MINUTE for load in loads])
@@ -158,29 +158,29 @@ def _dealt(trace: Trace, servers: Sequence[Server]) -> Trace:
     return Trace(
         tuple(server.name for server in servers),
         trace.step_s,
-        _relative(trace.rate, trace.rate.max(axis=0))[:, dealt] * rates,
-        _relative(trace.input_tokens, trace.input_tokens.mean(axis=0))[:, dealt] * own_input,
-        _relative(trace.output_tokens, trace.output_tokens.mean(axis=0))[:, dealt] * own_output,
+        _divide(trace.rate, trace.rate.max(axis=0))[:, dealt] * rates,
+        _divide(trace.input_tokens, trace.input_tokens.mean(axis=0))[:, dealt] * own_input,
+        _divide(trace.output_tokens, trace.output_tokens.mean(axis=0))[:, dealt] * own_output,
     )
 
 
-def _relative(values: FloatArray, whole: FloatArray) -> FloatArray:
+def _divide(values: FloatArray, whole: FloatArray) -> FloatArray:
     """Values over time as shares; 0 of nothing."""
     return np.where(whole > 0, values / np.where(whole > 0, whole, 1.0), 0.0)
 
 
-def epochs(trace: Trace) -> Iterator[slice]:
+def iterate_epochs(trace: Trace) -> Iterator[slice]:
     """Steps in a row in which no mean length changes by more than `SAME_LENGTH`."""
     lengths, start = trace.lengths, 0
     moves = np.flatnonzero((lengths[1:] != lengths[:-1]).any(axis=(1, 2))) + 1
     for step in moves.tolist():
-        if changed(lengths[step], lengths[start]).any():
+        if have_lengths_changed(lengths[step], lengths[start]).any():
             yield slice(start, step)
             start = step
     yield slice(start, trace.steps)
 
 
-def changed(lengths: FloatArray, before: FloatArray) -> npt.NDArray[np.bool_]:
+def have_lengths_changed(lengths: FloatArray, before: FloatArray) -> npt.NDArray[np.bool_]:
     """Which clients have other mean lengths; arrays of shape (2, clients)."""
     other: npt.NDArray[np.bool_] = np.any(np.abs(lengths - before) > SAME_LENGTH * before, axis=0)
     return other

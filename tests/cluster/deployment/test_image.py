@@ -52,7 +52,7 @@ def test_every_module_finds_what_it_imports(image: Path) -> None:
 def test_what_is_left_of_the_solver_finds_the_plan(image: Path) -> None:
     program, sample = image / "bin" / "inferno", ROOT / "samples/fleet"
     found = subprocess.run(
-        [program, "optimize", sample, "--output", "json"],
+        [program, "plan", sample, "--output", "json"],
         capture_output=True,
         text=True,
         check=False,

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from inferno_operator.adapters.http import health
 from inferno_operator.adapters.http.decisions import Decisions
 from inferno_operator.adapters.http.metrics import OperatorMetrics
-from inferno_operator.cli.autoscalers import manifests
+from inferno_operator.cli.autoscalers import build_manifests
 from inferno_operator.cli.options.autoscalers import Access, Autoscaler
 from inferno_operator.controllers.scaling.publication import Publication
 from inferno_operator.resources import Server, parse
@@ -107,7 +107,7 @@ class Stage:
         found = parse(self.cluster.objects["Server", Key("default", "s")])
         assert isinstance(found, Server)
         access = Access(f"http://{health.LOOPBACK}:{self._port}", SECRET, 1000)
-        return list(yaml.safe_load_all(manifests(autoscaler, [found], access, None)))
+        return list(yaml.safe_load_all(build_manifests(autoscaler, [found], access, None)))
 
     def scale_with_keda(
         self, replicas: Mapping[str, int], changes: Manifest | None = None, *, gate: bool = True

@@ -6,23 +6,61 @@ from typing import Annotated
 import typer
 
 from inferno_operator.cli.console import Format, Output, examples, show
-from inferno_operator.cli.options.estimate import (
-    ONE_CARD,
-    CachePrecision,
-    CardCounts,
-    CardNames,
-    InputTokens,
-    ModelConfig,
-    ModelName,
-    OutputTokens,
-    WeightPrecision,
-)
+
+CardNames = Annotated[
+    list[str],
+    typer.Option(
+        metavar="NAME",
+        help="The card; `inferno catalogue accelerators` has all. Repeat it for several.",
+    ),
+]
+ModelName = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="A model of `inferno catalogue models`; with --model-config, the name to give it.",
+        show_default=False,
+    ),
+]
+ModelConfig = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE", help="The config.json of a model on Hugging Face.", show_default=False
+    ),
+]
+CardCounts = Annotated[
+    list[int],
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Cards of a replica, which share each layer; repeat it for each accelerator where"
+        " they differ.",
+        show_default="1",
+    ),
+]
+ONE_CARD = [1]
+WeightPrecision = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="Precision of the weights: bf16, fp8, int4 or mxfp4. Without it, as published.",
+        show_default=False,
+    ),
+]
+CachePrecision = Annotated[
+    str, typer.Option(metavar="NAME", help="Precision of the cache: bf16 or fp8.")
+]
+InputTokens = Annotated[
+    int, typer.Option(metavar="N", min=1, help="Mean input tokens of requests.")
+]
+OutputTokens = Annotated[int, typer.Option(metavar="N", min=1, help="Mean output tokens.")]
+
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback(epilog=examples("inferno catalogue show llama_13b -o yaml"))
-def published() -> None:
+def show_published() -> None:
     """Show published figures of models, and estimate others.
 
     Use them until you have calibrated your own.
@@ -62,7 +100,7 @@ def list_accelerators(output: Output = Format.TABLE) -> None:
 
     Their figures are those that their vendors publish.
     """
-    from inferno_operator.cli.offline.hardware import read_hardware
+    from inferno_operator.cli.offline.catalogue import read_hardware
     from inferno_operator.cli.tables.catalogue import hardware_parts
 
     hardware = read_hardware()
@@ -75,7 +113,7 @@ def list_known_models(output: Output = Format.TABLE) -> None:
 
     `inferno catalogue estimate --model` takes their names.
     """
-    from inferno_operator.cli.offline.hardware import read_models
+    from inferno_operator.cli.offline.catalogue import read_models
     from inferno_operator.cli.tables.catalogue import models_parts
 
     models = read_models()
@@ -112,12 +150,12 @@ def estimate_model(  # noqa: PLR0913 - an argument for each option
     """
     from inferno_operator.cli.estimate import (
         EstimateRequest,
-        all_warnings,
         card_counts,
-        estimated,
+        estimate,
+        list_warnings,
         model_manifest,
     )
-    from inferno_operator.cli.offline.hardware import read_hardware, read_models
+    from inferno_operator.cli.offline.catalogue import read_hardware, read_models
     from inferno_operator.cli.offline.model_config import read_config
     from inferno_operator.cli.tables.catalogue import estimate_parts
     from inferno_optimizer.errors import InputError
@@ -132,10 +170,10 @@ def estimate_model(  # noqa: PLR0913 - an argument for each option
     name = model or str(config.get("_name_or_path") or config.get("model_type") or "model")
     form = (dtype, kv_dtype, input_tokens, output_tokens)
     estimates = [
-        estimated(EstimateRequest(name, config, origin, count, *form), card, hardware)
+        estimate(EstimateRequest(name, config, origin, count, *form), card, hardware)
         for card, count in zip(cards, counts, strict=True)
     ]
     if output is Format.YAML:
-        for line in all_warnings(estimates):
+        for line in list_warnings(estimates):
             typer.echo(f"# {line}")
     show(output, lambda: model_manifest(estimates), lambda: estimate_parts(estimates))

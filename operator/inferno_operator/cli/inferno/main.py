@@ -4,15 +4,12 @@ import typer
 
 from inferno_operator.cli.console import HELP, Version, examples, run_app
 from inferno_operator.cli.inferno import (
+    autoscalers,
     catalogue,
-    generate,
     measurement,
-    migrate,
-    optimization,
+    planning,
     programs,
     replay,
-    sample,
-    study,
 )
 
 app = typer.Typer(
@@ -28,7 +25,7 @@ def main() -> None:
     run_app(app, "inferno")
 
 
-@app.callback(epilog=examples("inferno sample | inferno optimize -"))
+@app.callback(epilog=examples("inferno sample | inferno plan -"))
 def inferno(_version: Version = False) -> None:
     """Decide where LLM inference runs.
 
@@ -36,7 +33,7 @@ def inferno(_version: Version = False) -> None:
     """
 
 
-for commands in (sample, optimization, measurement, generate, replay, study, programs):
+for commands in (planning, measurement, autoscalers, replay, programs):
     app.add_typer(commands.app)
-app.add_typer(migrate.app, name="migrate")
+app.add_typer(autoscalers.migrations, name="migrate")
 app.add_typer(catalogue.app, name="catalogue")

@@ -20,28 +20,80 @@ from inferno_operator.cli.console import (
     write,
 )
 from inferno_operator.cli.interrupts import run_async
-from inferno_operator.cli.options.calibration import (
-    AccCount,
-    AcceleratorName,
-    Csv,
-    EngineUrl,
-    KeyFile,
-    Labels,
-    MaxBatchSize,
-    MaxConcurrency,
-    Minutes,
-    ModelName,
-    PastHours,
-    Plot,
-    RunFiles,
-    ServedModel,
-    Shapes,
-    Timeout,
-    TokenBudget,
-    Yes,
-)
 from inferno_operator.cli.options.inputs import Paths
 from inferno_operator.cli.options.prometheus import URL, PrometheusOptions, prometheus_options
+
+ModelName = Annotated[str, typer.Option(metavar="NAME", help="The name of the model.")]
+AcceleratorName = Annotated[str, typer.Option(metavar="NAME", help="The name of the accelerator.")]
+AccCount = Annotated[
+    int, typer.Option(metavar="N", min=1, help="Accelerators that one replica has.")
+]
+TokenBudget = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="Most tokens that a step of the engine computes (vLLM: max-num-batched-tokens).",
+    ),
+]
+RunFiles = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILE",
+        help="CSV with a run on each line, or the JSON that `vllm bench serve`, guidellm or "
+        "genai-perf saves.",
+        show_default=False,
+    ),
+]
+MaxBatchSize = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=0, help="Largest batch of a replica; 0: the largest that was seen."
+    ),
+]
+Plot = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Draw the lines and what was measured (SVG)."),
+]
+Labels = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME=VALUE,...",
+        help="Labels that all series of the vLLM replicas have: read Prometheus, not files.",
+    ),
+]
+PastHours = Annotated[
+    float, typer.Option(metavar="H", min=0.5, max=48, help="How far back to read Prometheus.")
+]
+EngineUrl = Annotated[
+    str, typer.Argument(metavar="URL", help="Where the engine is, such as http://localhost:8000.")
+]
+Shapes = Annotated[
+    list[str],
+    typer.Option(
+        "--shape",
+        metavar="INPUT/OUTPUT",
+        help="Mean tokens of prompts and answers, the most usual ones first. Can be repeated.",
+    ),
+]
+MaxConcurrency = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=4, max=4096, help="Most clients; not more than the largest batch."
+    ),
+]
+Minutes = Annotated[float, typer.Option(metavar="M", min=0.1, max=15, help="How long to measure.")]
+ServedModel = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="The model to ask for; by default the first one served."),
+]
+KeyFile = Annotated[Path | None, typer.Option(metavar="FILE", help="A file with the API key.")]
+Timeout = Annotated[
+    float, typer.Option(metavar="SECONDS", min=1, help="Longest time to the next token.")
+]
+Csv = Annotated[Path, typer.Option(metavar="FILE", help="The file to write; it must not exist.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Load an engine that is not on this machine.")]
+
 
 if TYPE_CHECKING:
     from inferno_operator.cli.bench import Benchmark, RunsFile
@@ -56,7 +108,7 @@ app = typer.Typer()
     epilog=examples(
         "inferno measure --prometheus http://localhost:9090 samples/measured",
         "inferno measure --prometheus https://thanos/prometheus --token-file token "
-        "fleet.yaml -o yaml | inferno optimize -",
+        "fleet.yaml -o yaml | inferno plan -",
     )
 )
 @prometheus_options
@@ -73,7 +125,7 @@ def measure(
     """Measure the load and the latencies of Servers now.
 
     Asks Prometheus about the Servers with spec.measure. As YAML, all objects with the measured
-    loads are printed: pipe them to `inferno optimize -`.
+    loads are printed: pipe them to `inferno plan -`.
     """
     from datetime import UTC, datetime
 
@@ -133,13 +185,13 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
     the parameters.
     """
     from inferno_operator.cli.drawing.plot import plot as draw
-    from inferno_operator.cli.offline.calibration import calibrate_windows, runs_of
+    from inferno_operator.cli.offline.calibration import calibrate_windows, read_measurements
     from inferno_operator.cli.tables.calibration import CalibratedPair
     from inferno_optimizer.errors import InputError
 
     if files and (labels or (prometheus.endpoint and URL not in os.environ)):
         raise InputError("give either files, or --prometheus and --labels")
-    measured = _past(prometheus, labels, hours) if labels else runs_of(files)
+    measured = _read_past(prometheus, labels, hours) if labels else read_measurements(files)
     warn(measured.warnings)
     fitted = calibrate_windows(measured, max_batch_size, token_budget)
     if plot is not None:
@@ -147,7 +199,7 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
     _print_model(CalibratedPair(model, accelerator, acc_count), fitted, measured)
 
 
-def _past(prometheus: PrometheusOptions, labels: str, hours: float) -> "Measurements":
+def _read_past(prometheus: PrometheusOptions, labels: str, hours: float) -> "Measurements":
     """Return what replicas with these labels did, as Prometheus knows it."""
     from inferno_operator.cli.calibration import parse_labels, read_windows
 
@@ -203,7 +255,7 @@ def bench(  # noqa: PLR0913 - an argument for each option
         allowed,
         shape_of,
     )
-    from inferno_operator.cli.offline.calibration import calibrate_windows, runs_of
+    from inferno_operator.cli.offline.calibration import calibrate_windows, read_measurements
     from inferno_operator.cli.tables.calibration import CalibratedPair
     from inferno_optimizer.calibration.plan import Scope
     from inferno_optimizer.errors import CalibrationError
@@ -216,7 +268,7 @@ def bench(  # noqa: PLR0913 - an argument for each option
     _measure_engine(Benchmark(endpoint, scope, SECONDS_PER_MINUTE * minutes, served_model), file)
     if not file.rows:
         raise CalibrationError(f"{url}: {file.kept}: give it more --minutes, or shorter requests")
-    measured = runs_of([str(csv)])
+    measured = read_measurements([str(csv)])
     fitted = calibrate_windows(measured, 0, token_budget)
     _print_model(CalibratedPair(model, accelerator, acc_count), fitted, measured)
 

@@ -27,15 +27,15 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-def _configurable(command: Callable[..., None]) -> Callable[..., None]:
+def _add_operator_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add to a command one option for each environment variable that the operator reads."""
     own = [p for p in signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]
-    options = map(_option, VARIABLES)
+    options = map(_build_option, VARIABLES)
     command.__signature__ = Signature([*own, *options])  # type: ignore[attr-defined]  # PEP 362
     return command
 
 
-def _option(variable: Variable) -> Parameter:
+def _build_option(variable: Variable) -> Parameter:
     flag, text = f"--{variable.option}", f"{variable.help}{variable.default_note} [{variable.name}]"
     kind: object
     if variable.switch:
@@ -47,7 +47,7 @@ def _option(variable: Variable) -> Parameter:
 
 
 @app.command(epilog=examples("inferno operator --namespace llm --leader-election"))
-@_configurable
+@_add_operator_options
 def operator(
     *,
     health_port: Annotated[

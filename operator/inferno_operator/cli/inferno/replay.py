@@ -1,4 +1,4 @@
-"""`inferno replay` and `floor`: what a recorded load would have cost."""
+"""`inferno replay`, `floor` and `study`: what recorded loads would have cost."""
 # ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
 
 from pathlib import Path
@@ -17,7 +17,7 @@ from inferno_operator.cli.console import (
     working,
     write,
 )
-from inferno_operator.cli.options.currency import IN_CENTS, Currency, Money, money_of
+from inferno_operator.cli.options.currency import IN_CENTS, Currency, money_of
 from inferno_operator.cli.options.inputs import InNamespace, Paths
 from inferno_operator.cli.options.prometheus import PrometheusOptions, prometheus_options
 from inferno_operator.cli.options.replay import (
@@ -43,12 +43,9 @@ from inferno_operator.cli.options.replay import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from inferno_operator.cli.past import PastOptions
-    from inferno_operator.cli.replay import Replayed, ReplayedLoad
-    from inferno_operator.resources import Resource
-    from inferno_optimizer.replay.replay import Scenario
+    from inferno_operator.cli.study import Result, StudyRun
 
 app = typer.Typer()
 
@@ -100,107 +97,72 @@ def replay(  # noqa: PLR0913 - an argument for each option
     """
     from inferno_operator.cli.offline.manifests import read_documents
     from inferno_operator.cli.offline.system import (
-        measures_of,
+        list_measures,
+        parse_resources,
+        parse_system,
         refuse_unknown,
-        resources_of,
-        system_of,
     )
-    from inferno_operator.cli.past import PastOptions
-    from inferno_operator.cli.replay import ReplayOptions, scenario_of
+    from inferno_operator.cli.offline.traces import read_trace
+    from inferno_operator.cli.past import PastOptions, read_past
+    from inferno_operator.cli.replay import (
+        ReplayedLoad,
+        ReplayOptions,
+        build_document,
+        build_scenario,
+        replay_policies,
+        write_csv,
+    )
+    from inferno_operator.cli.tables.replay import replay_parts
+    from inferno_optimizer.errors import InputError
     from inferno_optimizer.replay.plant import LeadTime
 
     money = money_of(currency)
     documents, unknown = read_documents(paths, namespace), warn if lenient else refuse_unknown
-    recorded = None if begin or keep else trace
-    past = (
-        PastOptions(prometheus.place, prometheus.read_sources(), begin, end, step, keep)
-        if begin and not trace
-        else None
-    )
-    load = _load(recorded, past, lambda: resources_of(documents, unknown))
-    lead = LeadTime(lead_time, lead_time_cov)
-    true = system_of(read_documents([str(truth)]), unknown).profiles if truth else ()
-    truth_file, measures = str(truth or ""), measures_of(documents)
-    options = ReplayOptions(
-        step, hours, scale, slower, error, lead, seed, true, truth_file, measures, poisson
-    )
-    system = system_of(documents, unknown, warn, load.means, doubt=warn)
-    scenario = scenario_of(system, load, options, warn)
-    replayed = _replayed(scenario, policies, jobs)
-    _print(output, scenario, replayed, money)
-    if html is not None:
-        _write_page(html, f"Replay of {load.origin}", scenario, replayed, money)
-
-
-def _load(
-    recorded: Path | None,
-    past: "PastOptions | None",
-    resources: "Callable[[], Sequence[Resource]]",
-) -> "ReplayedLoad":
-    """Return the load of a file, or that of the past; just one of both has to be given."""
-    from inferno_optimizer.errors import InputError
-
-    if recorded is not None:
-        return _recorded(recorded)
-    if past is None:
+    if trace and not (begin or keep):
+        load = ReplayedLoad(read_trace(str(trace), warn), str(trace))
+    elif begin and not trace:
+        place, sources = prometheus.place, prometheus.read_sources()
+        resources = parse_resources(documents, unknown)
+        with working("asking Prometheus") as tell:
+            past = PastOptions(place, sources, begin, end, step, keep)
+            load = ReplayedLoad(read_past(resources, past, tell, warn), place.url)
+    else:
         raise InputError("which load? Give either --trace FILE, or --prometheus URL and --from")
-    return _past(resources(), past)
-
-
-def _recorded(trace: Path) -> "ReplayedLoad":
-    """Return the load of a file."""
-    from inferno_operator.cli.offline.traces import read_trace
-    from inferno_operator.cli.replay import ReplayedLoad
-
-    return ReplayedLoad(read_trace(str(trace), warn), str(trace))
-
-
-def _past(resources: "Sequence[Resource]", past: "PastOptions") -> "ReplayedLoad":
-    """Return the load that Prometheus knows."""
-    from inferno_operator.cli.past import read_past
-    from inferno_operator.cli.replay import ReplayedLoad
-
-    with working("asking Prometheus") as tell:
-        read = read_past(resources, past, tell, warn)
-    return ReplayedLoad(read, past.endpoint.url)
-
-
-def _replayed(scenario: "Scenario", policies: list[str], jobs: int) -> "list[Replayed]":
-    """Replay with all policies; Ctrl-C ends the command."""
-    from inferno_operator.cli.replay import replays
-
+    true = parse_system(read_documents([str(truth)]), unknown).profiles if truth else ()
+    options = ReplayOptions(
+        step_s=step,
+        hours=hours,
+        scale=scale,
+        slower=slower,
+        error=error,
+        lead=LeadTime(lead_time, lead_time_cov),
+        seed=seed,
+        truth=true,
+        truth_file=str(truth or ""),
+        measures=list_measures(documents),
+        poisson=poisson,
+    )
+    system = parse_system(documents, unknown, warn, load.means, doubt=warn)
+    scenario = build_scenario(system, load, options, warn)
     with (
         interruptible(lambda: warn(["interrupted, so there is no result"])),
         working("replaying") as tell,
     ):
-        return replays(scenario, policies, tell, jobs)
-
-
-def _print(
-    output: ReplayFormat, scenario: "Scenario", replays: "list[Replayed]", money: Money
-) -> None:
-    """Print what the policies came to."""
-    from inferno_operator.cli.replay_documents import replay_csv, replay_document
-    from inferno_operator.cli.tables.replay import replay_parts
-
+        replayed = replay_policies(scenario, policies, tell, jobs)
     if output is ReplayFormat.CSV:
-        typer.echo(replay_csv(replays))
-        return
-    show(
-        Format(output.value),
-        lambda: replay_document(scenario, replays),
-        lambda: replay_parts(replays, money),
-    )
+        typer.echo(write_csv(replayed))
+    else:
+        show(
+            Format(output.value),
+            lambda: build_document(scenario, replayed),
+            lambda: replay_parts(replayed, money),
+        )
+    if html is not None:
+        from inferno_operator.cli.replay_report import replay_page
+        from inferno_operator.pages.html import replay_html
 
-
-def _write_page(
-    file: Path, title: str, scenario: "Scenario", replays: "list[Replayed]", money: Money
-) -> None:
-    """Write what the policies came to as a page."""
-    from inferno_operator.cli.replay_report import replay_page
-    from inferno_operator.pages.html import replay_html
-
-    write(file, replay_html(replay_page(title, scenario, replays, money)))
+        page = replay_page(f"Replay of {load.origin}", scenario, replayed, money)
+        write(html, replay_html(page))
 
 
 @app.command(
@@ -226,18 +188,116 @@ def floor(  # noqa: PLR0913 - an argument for each option
     without a limit of cards.
     """
     from inferno_operator.cli.offline.manifests import read_documents
-    from inferno_operator.cli.offline.system import refuse_unknown, system_of
+    from inferno_operator.cli.offline.system import parse_system, refuse_unknown
     from inferno_operator.cli.offline.traces import read_trace
-    from inferno_operator.cli.replay import ReplayedLoad, ReplayOptions, scenario_of
-    from inferno_operator.cli.replay_documents import floor_document
+    from inferno_operator.cli.replay import (
+        ReplayedLoad,
+        ReplayOptions,
+        build_floor_document,
+        build_scenario,
+    )
     from inferno_operator.cli.tables.replay import floor_parts
-    from inferno_optimizer.replay.floor import floor_of
+    from inferno_optimizer.replay.hindsight import find_floor
 
     money = money_of(currency)
     load = ReplayedLoad(read_trace(str(trace), warn), str(trace))
     unknown = warn if lenient else refuse_unknown
     documents = read_documents(paths, namespace)
-    system = system_of(documents, unknown, warn, load.means, doubt=warn)
-    scenario = scenario_of(system, load, ReplayOptions(step, hours, scale), warn)
-    least = floor_of(scenario.believed, scenario.trace)
-    show(output, lambda: floor_document(least), lambda: floor_parts(least, money))
+    system = parse_system(documents, unknown, warn, load.means, doubt=warn)
+    scenario = build_scenario(system, load, ReplayOptions(step, hours, scale), warn)
+    least = find_floor(scenario.believed, scenario.trace)
+    show(output, lambda: build_floor_document(least), lambda: floor_parts(least, money))
+
+
+@app.command(
+    epilog=examples(
+        "inferno study samples/studies/slower.yaml --jobs 2",
+        "inferno study samples/studies/eighteen.yaml --scheduler tcp://scheduler:8786 -o csv",
+    )
+)
+def study(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The study, YAML or JSON.")],
+    output: Output = Format.TABLE,
+    *,
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keeps the results, which are not computed again: one JSON line for each replay. "
+            "By default a file of the current folder with the name of the study, and .jsonl.",
+            show_default=False,
+        ),
+    ] = None,
+    jobs: Jobs = 1,
+    scheduler: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Replay on a Dask cluster, by the address of its scheduler; it needs the extra "
+            "study.",
+        ),
+    ] = "",
+    currency: Currency = IN_CENTS,
+    lenient: Lenient = False,
+) -> None:
+    """Replay policies with several fleets, loads and settings.
+
+    The study names all of them. Each replay is one row. What was
+    computed once is kept, so that an interrupted study goes on where it was.
+    """
+    from inferno_operator.cli.offline.system import refuse_unknown
+    from inferno_operator.cli.study import (
+        compare_with_bounds,
+        list_runs,
+        read_results,
+        read_study,
+    )
+    from inferno_operator.cli.tables.study import study_parts
+
+    money = money_of(currency)
+    wanted, kept = read_study(file), results or Path(f"{file.stem}.jsonl")
+    printed = set[str]()
+
+    def warn_once(warnings: "Iterable[str]") -> None:
+        new = [warning for warning in dict.fromkeys(warnings) if warning not in printed]
+        printed.update(new)
+        warn(new)
+
+    runs = list(list_runs(wanted, file.parent, warn if lenient else refuse_unknown, warn_once))
+    kept_results = read_results(kept)
+    missing = [each for each in runs if each.key not in kept_results]
+    rows = compare_with_bounds(
+        wanted, runs, kept_results | _compute(missing, kept, jobs, scheduler)
+    )
+    show(output, lambda: [one.document() for one in rows], lambda: study_parts(rows, money))
+
+
+def _compute(
+    missing: "Sequence[StudyRun]", kept: Path, jobs: int, scheduler: str
+) -> "dict[str, Result]":
+    """Compute results and keep them by their keys; Ctrl-C ends the command."""
+    from inferno_operator.cli.executors import dask_cluster, processes, yield_completed
+    from inferno_operator.cli.study import compute_result, open_results
+
+    results: dict[str, Result] = {}
+    if not missing:
+        return results
+
+    def say() -> None:
+        done = f"{len(results)} of {len(missing)} replays are done and kept in {kept}"
+        warn([f"interrupted: {done}; the same command goes on"])
+
+    add = open_results(kept)
+    with (
+        interruptible(say),
+        working("replaying") as tell,
+        dask_cluster(scheduler) if scheduler else processes(jobs) as executor,
+    ):
+        runs = {each.key: each for each in missing}
+        calls = {key: (each.scenario, each.policy) for key, each in runs.items()}
+        for key, result in yield_completed(executor, compute_result, calls):
+            run = runs[key]
+            add(run, result)
+            results[key] = result
+            tell(f"replayed {run} ({len(results)} of {len(missing)})")
+    return results

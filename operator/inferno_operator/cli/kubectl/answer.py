@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from inferno_operator.cli.kubectl.absent import no_such
-from inferno_operator.cli.options.durations import duration_of
+from inferno_operator.cli.options.inputs import duration_of
 from inferno_operator.controllers.planning.proposal import (
     UnreadablePlanError,
     contradiction,

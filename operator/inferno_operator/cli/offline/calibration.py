@@ -37,7 +37,7 @@ class Measurements:
     of_clients: bool = False
 
 
-def runs_of(files: Sequence[str]) -> Measurements:
+def read_measurements(files: Sequence[str]) -> Measurements:
     """Read benchmark runs.
 
     Raises
@@ -82,11 +82,11 @@ def calibrate_windows(measured: Measurements, largest_batch: float, budget: floa
     (result,) = calibrate([evidence], newest, measured.requirements)
     fitted = laws(result, budget, of_clients=measured.of_clients)
     if not (result.reason.usable or fitted.chosen_steps):
-        raise CalibrationError(f"{result.reason}: {result.message}. {_helpful_run(result)}")
+        raise CalibrationError(f"{result.reason}: {result.message}. {_name_helpful_run(result)}")
     return fitted
 
 
-def _helpful_run(result: Calibration) -> str:
+def _name_helpful_run(result: Calibration) -> str:
     facts = result.facts
     return (
         f"The run that would help most: concurrency {max(next_batch(facts), 1):.0f},"

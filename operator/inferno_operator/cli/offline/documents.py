@@ -24,7 +24,7 @@ HEAD = ("apiVersion", "kind")
 LEFT_IN = (
     (
         re.compile(r"\{\{"),
-        "it is a template of Helm; render it first: helm template CHART | inferno optimize -",
+        "it is a template of Helm; render it first: helm template CHART | inferno plan -",
     ),
     (re.compile(r"^(<{7}|={7}|>{7})", re.MULTILINE), "it has the marks of a merge conflict"),
     (re.compile(r"\$\{\w+\}"), "it has variables of a shell; fill them in first: envsubst"),
@@ -55,24 +55,24 @@ class Document:
         """Return the file and the line of a field, or of what is above it if it is not there."""
         if not self.text:
             return self.origin
-        node = _nodes(self.text)[self.number]
+        node = _compose_nodes(self.text)[self.number]
         file, _, _ = self.origin.rpartition(":")
-        return f"{file}:{_line(node, [*self.steps, *steps])}"
+        return f"{file}:{_find_line(node, [*self.steps, *steps])}"
 
 
 @lru_cache(maxsize=1)
-def _nodes(text: str) -> tuple[yaml.Node, ...]:
+def _compose_nodes(text: str) -> tuple[yaml.Node, ...]:
     """The documents of a file that had no error, with the places of all their parts."""
     return tuple(yaml.compose_all(text, Loader=_Loader))
 
 
-def _line(node: yaml.Node, steps: Sequence[Step]) -> int:
+def _find_line(node: yaml.Node, steps: Sequence[Step]) -> int:
     line = node.start_mark.line
     for step in steps:
         if isinstance(node, yaml.MappingNode):
             nodes = [pair for pair in node.value if pair[0].value == step]
         elif isinstance(node, yaml.SequenceNode):
-            nodes = [(n, n) for i, n in enumerate(node.value) if i == step or _has(n, step)]
+            nodes = [(n, n) for i, n in enumerate(node.value) if i == step or _has_key(n, step)]
         else:
             nodes = []
         if not nodes:
@@ -82,7 +82,7 @@ def _line(node: yaml.Node, steps: Sequence[Step]) -> int:
     return int(line) + 1
 
 
-def _has(node: yaml.Node, value: Step) -> bool:
+def _has_key(node: yaml.Node, value: Step) -> bool:
     """Whether a field of an object has a value."""
     return isinstance(node, yaml.MappingNode) and any(v.value == value for _, v in node.value)
 
@@ -167,7 +167,7 @@ def _read_json(text: str, origin: str) -> Iterator[Document]:
         place = f"{origin}:{error.lineno}:{error.colno}"
         raise InputError(f"{place}: not valid JSON: {error.msg}") from error
     except (InputError, ValueError, RecursionError) as error:  # such as a nesting that is too deep
-        raise InputError(f"{origin}: not valid JSON: {_first_line(error)}") from error
+        raise InputError(f"{origin}: not valid JSON: {_take_first_line(error)}") from error
 
 
 def _read_yaml(text: str, origin: str) -> Iterator[Document]:
@@ -180,21 +180,21 @@ def _read_yaml(text: str, origin: str) -> Iterator[Document]:
             yield Document(loader.construct_document(node), place, text, number)
             number += 1
     except yaml.MarkedYAMLError as error:
-        place, problem = _left_in(text) or (_marked(error), error.problem)
+        place, problem = _find_template(text) or (_build_marked_error(error), error.problem)
         raise InputError(f"{origin}{place}: not valid YAML: {problem}") from error
     except (yaml.YAMLError, ValueError) as error:
-        raise InputError(f"{origin}: not valid YAML: {_first_line(error)}") from error
+        raise InputError(f"{origin}: not valid YAML: {_take_first_line(error)}") from error
     finally:
         loader.dispose()
 
 
-def _left_in(text: str) -> tuple[str, str] | None:
+def _find_template(text: str) -> tuple[str, str] | None:
     """What was left in a text that is no YAML, after its place; None if nothing of the kind was."""
     for pattern, advice in LEFT_IN:
         if match := pattern.search(text):
             before = text[: match.start()]
             column = match.start() - (before.rfind("\n") + 1)
-            return _position(before.count("\n"), column), advice
+            return _format_position(before.count("\n"), column), advice
     return None
 
 
@@ -210,15 +210,27 @@ def _refuse_deep_nesting(text: str, origin: str) -> None:
             raise InputError(f"{origin}: nested more than {DEEPEST} deep")
 
 
-def _marked(error: yaml.MarkedYAMLError) -> str:
+def _build_marked_error(error: yaml.MarkedYAMLError) -> str:
     mark = error.problem_mark or error.context_mark
-    return _position(mark.line, mark.column) if mark else ""
+    return _format_position(mark.line, mark.column) if mark else ""
 
 
-def _position(line: int, column: int) -> str:
+def _format_position(line: int, column: int) -> str:
     """A place after the name of a file; both are counted from 0."""
     return f":{line + 1}:{column + 1}"
 
 
-def _first_line(error: Exception) -> str:
+def _take_first_line(error: Exception) -> str:
     return str(error).partition("\n")[0].partition("; use sys.")[0]  # Python's advice on digits
+
+
+def refuse_semicolons(header: Sequence[str], origin: str) -> None:
+    """Refuse the table of a spreadsheet that separates columns by semicolons.
+
+    Raises
+    ------
+    InputError
+        The header is one cell that has semicolons.
+    """
+    if len(header) == 1 and ";" in header[0]:
+        raise InputError(f"{origin}:1: the columns are separated by ';': save them with ','")

@@ -62,11 +62,13 @@ def read_documents(paths: Iterable[str], namespace: str = "") -> list[Document]:
         A path does not exist, has no objects, or is not JSON or YAML.
     """
     documents = [document for path in paths for document in _read(path)]
-    items = [item for document in documents for item in _items(document)]
+    items = [item for document in documents for item in _list_items(document)]
     if not namespace:
         return items
-    chosen = [_in_namespace(i, namespace) for i in items if _namespace(i) in ("", namespace)]
-    named = {_namespace(item) for item in items if not chosen or _is_ours(item)} - {""}
+    chosen = [
+        _select_namespace(i, namespace) for i in items if _read_namespace(i) in ("", namespace)
+    ]
+    named = {_read_namespace(item) for item in items if not chosen or _is_ours(item)} - {""}
     if named and namespace not in named:
         others = ", ".join(sorted(named))
         raise InputError(f"no object is in namespace {namespace!r}; given are: {others}")
@@ -82,7 +84,7 @@ def _is_ours(document: Document) -> bool:
     return isinstance(version, str) and version.startswith(f"{GROUP}/")
 
 
-def _namespace(document: Document) -> str:
+def _read_namespace(document: Document) -> str:
     """Return the namespace that an object names, "" for none."""
     content = document.content
     metadata = content.get("metadata") if isinstance(content, Mapping) else None
@@ -131,17 +133,17 @@ def _read_folder(folder: Path, parents: tuple[Path, ...]) -> tuple[Document, ...
     elif not files:
         raise InputError(f"{folder}: no {', '.join(SUFFIXES)} file in this folder")
     documents = [document for path in files.values() for document in _read_path(path)]
-    return (*_joined(sections, folder), *documents)
+    return (*_join_documents(sections, folder), *documents)
 
 
-def _joined(sections: Mapping[str, Path], folder: Path) -> Iterator[Document]:
+def _join_documents(sections: Mapping[str, Path], folder: Path) -> Iterator[Document]:
     """Join the sections of a folder into one document of SystemData."""
     if sections:
-        content = {key: _single(path).content for key, path in sections.items()}
+        content = {key: _read_single(path).content for key, path in sections.items()}
         yield Document(content, str(folder))
 
 
-def _single(path: Path) -> Document:
+def _read_single(path: Path) -> Document:
     first, *more = parse_documents(path.read_bytes(), str(path))
     if more:
         raise InputError(f"{more[0].origin}: a second document, where one is expected")
@@ -152,15 +154,15 @@ def _read_kustomization(file: Path, parents: tuple[Path, ...]) -> tuple[Document
     folder = file.parent.resolve()
     if folder in parents:
         raise InputError(f"{file}: this kustomization leads back to itself")
-    content = _single(file).content
+    content = _read_single(file).content
     if not isinstance(content, Mapping):
         raise InputError(f"{file}: expected an object")
     resources = content.get("resources") or []
     if not _is_plain(content, resources):
-        return _built_by_kubectl(file)
+        return _build_by_kubectl(file)
     namespace = content.get("namespace")
     return tuple(
-        _in_namespace(document, namespace)
+        _select_namespace(document, namespace)
         for entry in resources
         for document in _read_path(file.parent / entry, (*parents, folder))
     )
@@ -175,12 +177,12 @@ def _is_plain(content: Mapping[str, object], resources: object) -> bool:
     )
 
 
-def _built_by_kubectl(file: Path) -> tuple[Document, ...]:
+def _build_by_kubectl(file: Path) -> tuple[Document, ...]:
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         raise InputError(
             f"{file}: needs kustomize, and kubectl is not on PATH; "
-            f"try: kustomize build {file.parent} | inferno optimize -"
+            f"try: kustomize build {file.parent} | inferno plan -"
         )
     built = subprocess.run(  # noqa: S603 - the user's own kubectl, no shell
         [kubectl, "kustomize", str(file.parent)], capture_output=True, check=False
@@ -191,7 +193,7 @@ def _built_by_kubectl(file: Path) -> tuple[Document, ...]:
     return parse_documents(built.stdout, f"{file} (built)")
 
 
-def _in_namespace(document: Document, namespace: object) -> Document:
+def _select_namespace(document: Document, namespace: object) -> Document:
     """Set the namespace of an object, like the key `namespace` of a kustomization."""
     content = document.content
     if not namespace or not isinstance(content, Mapping):
@@ -203,7 +205,7 @@ def _in_namespace(document: Document, namespace: object) -> Document:
     return replace(document, content=moved)
 
 
-def _items(document: Document) -> Iterator[Document]:
+def _list_items(document: Document) -> Iterator[Document]:
     """Yield the items of a `kind: List` (or `ServerList`)."""
     content = document.content
     if not isinstance(content, Mapping) or not str(content.get("kind")).endswith("List"):

@@ -54,7 +54,7 @@ def read_config(path: str) -> Mapping[str, Any]:
     return config
 
 
-def architecture(config: Mapping[str, Any], origin: str) -> Architecture:
+def read_architecture(config: Mapping[str, Any], origin: str) -> Architecture:
     """What the model is made of.
 
     Raises
@@ -67,7 +67,7 @@ def architecture(config: Mapping[str, Any], origin: str) -> Architecture:
     return _Figures(config.get("text_config") or config, origin).architecture()
 
 
-def stored_precision(config: Mapping[str, Any]) -> str:
+def find_stored_precision(config: Mapping[str, Any]) -> str:
     """Precision of the weights as they are published: bf16, fp8, int4 or mxfp4."""
     method = (config.get("quantization_config") or {}).get("quant_method", "")
     return QUANTIZED.get(method, "bf16")

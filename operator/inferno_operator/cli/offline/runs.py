@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from inferno_operator.cli.offline.spreadsheets import refuse_semicolons
+from inferno_operator.cli.offline.documents import refuse_semicolons
 from inferno_operator.runtime.files import read_text
 from inferno_optimizer.calibration.windows import Window, batch_at_poisson_arrivals
 from inferno_optimizer.errors import InputError
@@ -63,7 +63,7 @@ class Run:
             end=0.0,
             itl_ms=self.itl_ms,
             intervals=math.inf,
-            batch=self._batch(),
+            batch=self._estimate_batch(),
             prefill_ms=self.ttft_ms,
             prefills=math.inf,
             input_tokens=self.input_tokens,
@@ -71,7 +71,7 @@ class Run:
             replica=self.origin,
         )
 
-    def _batch(self) -> float:
+    def _estimate_batch(self) -> float:
         """The concurrency; or from the rate and the time of the decode, by Little's law."""
         if math.isfinite(self.concurrency):
             return self.concurrency
@@ -93,59 +93,59 @@ def read_runs(paths: Iterable[str]) -> tuple[list[Run], list[str]]:
     for path in paths:
         text = read_text(path)
         if text.lstrip().startswith(("{", "[")):
-            runs += _benchmarks(text, path)
+            runs += _read_benchmarks(text, path)
         else:
-            table, unused = _table(text, path)
+            table, unused = _read_table(text, path)
             runs += table
             warnings += [f"{path}: column {name!r} is not used" for name in unused]
     return runs, warnings
 
 
-def _table(text: str, path: str) -> tuple[list[Run], list[str]]:
+def _read_table(text: str, path: str) -> tuple[list[Run], list[str]]:
     """The runs of a CSV file, and the columns that are not used."""
     rows = list(csv.reader(io.StringIO(text, newline=None)))
     if not rows:
         raise InputError(f"{path}: is empty")
     header, *lines = rows
     refuse_semicolons(header, path)
-    columns = _columns(header, path)
+    columns = _find_columns(header, path)
     used = {name for name, _ in columns.values()}
     runs = [
-        _run(dict(zip(header, line, strict=False)), columns, f"{path}:{number}")
+        _read_run(dict(zip(header, line, strict=False)), columns, f"{path}:{number}")
         for number, line in enumerate(lines, 2)
         if any(cell.strip() for cell in line)
     ]
     return runs, [name for name in header if name not in used]
 
 
-def _columns(header: Sequence[str], path: str) -> dict[str, tuple[str, float]]:
+def _find_columns(header: Sequence[str], path: str) -> dict[str, tuple[str, float]]:
     """The column of each quantity, and the factor that makes its unit ours."""
     columns: dict[str, tuple[str, float]] = {}
     for column in header:
-        quantity, factor = _quantity(column)
+        quantity, factor = _name_quantity(column)
         if quantity:
             columns.setdefault(quantity, (column, factor))
     missing = [name for name in COLUMNS if name not in columns and name not in LOADS]
     if not any(load in columns for load in LOADS):
         missing.insert(0, "concurrency or rate")
     if missing:
-        unknown = [column for column in header if not _quantity(column)[0]]
-        raise InputError(f"{path}: no column for {', '.join(missing)}{_near(unknown)}")
+        unknown = [column for column in header if not _name_quantity(column)[0]]
+        raise InputError(f"{path}: no column for {', '.join(missing)}{_suggest_column(unknown)}")
     return columns
 
 
-def _near(unknown: Sequence[str]) -> str:
+def _suggest_column(unknown: Sequence[str]) -> str:
     """The end of a message: the first unknown column, and the known ones that are like it."""
     if not unknown:
         return f" (known: {', '.join(COLUMNS)})"
     column_names = [name for names in COLUMNS.values() for name in names]
-    hint = alternatives(_plain(unknown[0])[0], column_names).partition(" (known")[0]
+    hint = alternatives(_simplify_heading(unknown[0])[0], column_names).partition(" (known")[0]
     return f"; column {unknown[0]!r} is unknown{hint} (known: {', '.join(COLUMNS)})"
 
 
-def _quantity(column: str) -> tuple[str, float]:
+def _name_quantity(column: str) -> tuple[str, float]:
     """The quantity of a column, "" if unknown, and the factor that makes its unit ours."""
-    name, unit = _plain(column)
+    name, unit = _simplify_heading(column)
     for quantity, names in COLUMNS.items():
         if name in names:
             seconds = quantity in TIMES and unit == "s"
@@ -153,16 +153,16 @@ def _quantity(column: str) -> tuple[str, float]:
     return "", 1.0
 
 
-def _plain(column: str) -> tuple[str, str]:
+def _simplify_heading(column: str) -> tuple[str, str]:
     """A column's name in lower case without its unit, and the unit."""
     name = re.sub(r"[^a-z0-9]+", "_", column.lower()).strip("_")
     match = re.fullmatch(r"(.+?)_(ms|s|req_s|tokens_s)", name)
     return (match[1], match[2]) if match else (name, "")
 
 
-def _run(row: Mapping[str, str], columns: Mapping[str, tuple[str, float]], origin: str) -> Run:
+def _read_run(row: Mapping[str, str], columns: Mapping[str, tuple[str, float]], origin: str) -> Run:
     values = {
-        quantity: _number(row.get(column, ""), column, origin, required=quantity not in LOADS)
+        quantity: _read_number(row.get(column, ""), column, origin, required=quantity not in LOADS)
         * factor
         for quantity, (column, factor) in columns.items()
     }
@@ -179,7 +179,7 @@ def _run(row: Mapping[str, str], columns: Mapping[str, tuple[str, float]], origi
     )
 
 
-def _number(text: str, column: str, origin: str, *, required: bool) -> float:
+def _read_number(text: str, column: str, origin: str, *, required: bool) -> float:
     """A positive number; NaN for an empty or infinite one that is not required."""
     if not required and text.strip().lower() in ("", "inf", "none", "null", "nan"):
         return math.nan
@@ -192,28 +192,28 @@ def _number(text: str, column: str, origin: str, *, required: bool) -> float:
     return value
 
 
-def _benchmarks(text: str, path: str) -> Iterator[Run]:
+def _read_benchmarks(text: str, path: str) -> Iterator[Run]:
     """The runs in the JSON of a benchmark: one document, a list, or one on each line."""
-    for number, document in enumerate(_results(text, path), 1):
+    for number, document in enumerate(_list_results(text, path), 1):
         if not isinstance(document, Mapping):
             raise InputError(f"{path}: result {number}: expected an object")
         origin = f"{path}: result {number}"
         if "metrics" in document:
-            yield _of_guidellm(document, origin)
+            yield _read_guidellm(document, origin)
         elif "input_config" in document:
-            yield _of_genai_perf(document, origin)
+            yield _read_genai_perf(document, origin)
         else:
-            yield _benchmark(document, origin)
+            yield _read_benchmark(document, origin)
 
 
-def _results(text: str, path: str) -> Iterator[object]:
+def _list_results(text: str, path: str) -> Iterator[object]:
     """The results of a file; a report of guidellm has several."""
-    for document in _documents(text, path):
+    for document in _parse_lines(text, path):
         several = document.get("benchmarks") if isinstance(document, Mapping) else None
         yield from several if isinstance(several, list) else [document]
 
 
-def _documents(text: str, path: str) -> Iterator[object]:
+def _parse_lines(text: str, path: str) -> Iterator[object]:
     decoder, rest = json.JSONDecoder(), text.lstrip()
     while rest:
         try:
@@ -224,17 +224,19 @@ def _documents(text: str, path: str) -> Iterator[object]:
         rest = rest[end:].lstrip()
 
 
-def _benchmark(document: Mapping[str, object], origin: str) -> Run:
+def _read_benchmark(document: Mapping[str, object], origin: str) -> Run:
     """A result of `vllm bench serve --save-result`; a rate is the one that was achieved."""
 
     def number(key: str) -> float:
-        return _number(str(document.get(key, "")), key, origin, required=True)
+        return _read_number(str(document.get(key, "")), key, origin, required=True)
 
     completed = number("completed")
-    concurrency = _number(
+    concurrency = _read_number(
         str(document.get("max_concurrency", "")), "max_concurrency", origin, required=False
     )
-    offered = _number(str(document.get("request_rate", "")), "request_rate", origin, required=False)
+    offered = _read_number(
+        str(document.get("request_rate", "")), "request_rate", origin, required=False
+    )
     if math.isfinite(offered):
         concurrency = math.nan  # a limit, which the random arrivals need not reach
     return Run(
@@ -248,19 +250,21 @@ def _benchmark(document: Mapping[str, object], origin: str) -> Run:
     )
 
 
-def _of_guidellm(document: Mapping[str, object], origin: str) -> Run:
+def _read_guidellm(document: Mapping[str, object], origin: str) -> Run:
     """A benchmark in the report of `guidellm benchmark`: means of the successful requests."""
 
     def mean(metric: str, *, required: bool = True) -> float:
-        return _value(
+        return _find_value(
             document, ("metrics", metric, "successful", "mean"), origin, required=required
         )
 
-    strategy = _inside(document, ("config", "strategy")) or _inside(document, ("args", "strategy"))
+    strategy = _find_inside(document, ("config", "strategy")) or _find_inside(
+        document, ("args", "strategy")
+    )
     kind = strategy.get("type_") if isinstance(strategy, Mapping) else None
     clients = {"synchronous": 1.0}.get(str(kind), math.nan)
     if kind == "concurrent":
-        clients = _value({"strategy": strategy}, ("strategy", "streams"), origin)
+        clients = _find_value({"strategy": strategy}, ("strategy", "streams"), origin)
     return Run(
         origin,
         clients,
@@ -272,14 +276,14 @@ def _of_guidellm(document: Mapping[str, object], origin: str) -> Run:
     )
 
 
-def _of_genai_perf(document: Mapping[str, object], origin: str) -> Run:
+def _read_genai_perf(document: Mapping[str, object], origin: str) -> Run:
     """What `genai-perf profile` exports; latencies are in ms."""
 
     def mean(metric: str, *, required: bool = True) -> float:
-        return _value(document, (metric, "avg"), origin, required=required)
+        return _find_value(document, (metric, "avg"), origin, required=required)
 
     place = ("input_config", "perf_analyzer", "stimulus", "concurrency")
-    clients = _value(document, place, origin, required=False)
+    clients = _find_value(document, place, origin, required=False)
     return Run(
         origin,
         clients,
@@ -291,16 +295,16 @@ def _of_genai_perf(document: Mapping[str, object], origin: str) -> Run:
     )
 
 
-def _value(
+def _find_value(
     document: Mapping[str, object], place: Sequence[str], origin: str, *, required: bool = True
 ) -> float:
     """The number at a place in a document."""
-    value = _inside(document, place)
+    value = _find_inside(document, place)
     text = "" if value is None else str(value)
-    return _number(text, ".".join(place), origin, required=required)
+    return _read_number(text, ".".join(place), origin, required=required)
 
 
-def _inside(document: object, place: Sequence[str]) -> object:
+def _find_inside(document: object, place: Sequence[str]) -> object:
     """What is at a place in a document; None if nothing is."""
     for key in place:
         document = document.get(key) if isinstance(document, Mapping) else None

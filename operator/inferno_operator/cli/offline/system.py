@@ -1,25 +1,33 @@
 """The objects of files -> a System; any invalid object is an error.
 
 In a cluster the operator still optimizes the other objects; at a command line the user can
-correct the file.
+correct the file. What may be meant otherwise is told, and planned nevertheless.
 """
 # ruff: noqa: PLC0415 - SystemData does not need the pydantic models of the custom resources
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from inferno_operator.cli.offline.documents import Document
-from inferno_operator.cli.offline.doubts import doubts, doubts_of_data, place_of, refused_names
-from inferno_operator.cli.offline.manifests import count_others, read_documents
+from inferno_operator.cli.offline.manifests import count_others, object_name, read_documents
+from inferno_operator.runtime.texts import listed
+from inferno_optimizer.caveats import (
+    IMPLAUSIBLE,
+    cost_problem,
+    implausible_loads,
+    implausible_numbers,
+    priority_problem,
+)
 from inferno_optimizer.errors import InputError, InvalidObjectsError, UnsupportedError
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Reason
 from inferno_optimizer.suggestions import alternatives, cut
 from inferno_optimizer.system import System
-from inferno_optimizer.validation import UNMATCHED, Problem
+from inferno_optimizer.validation import UNKNOWN_TYPE, UNMATCHED, Problem
 from inferno_optimizer.wire.codec import decode_system, ignored_keys, is_system
 
 if TYPE_CHECKING:
@@ -71,7 +79,7 @@ def read_system(
     doubt: Remark = _ignore,
     namespace: str = "",
 ) -> System:
-    """Return the system that files describe; see `system_of`.
+    """Return the system that files describe; see `parse_system`.
 
     Parameters
     ----------
@@ -79,14 +87,14 @@ def read_system(
         Files, folders, kustomizations, or `-` for standard input: custom resources, or one
         document (or folder) of SystemData in the form of the REST API.
     on_unknown, remark, doubt
-        As of `system_of`.
+        As of `parse_system`.
     namespace
         As of `read_documents`.
     """
-    return system_of(read_documents(paths, namespace), on_unknown, remark, doubt=doubt)
+    return parse_system(read_documents(paths, namespace), on_unknown, remark, doubt=doubt)
 
 
-def system_of(
+def parse_system(
     documents: Sequence[Document],
     on_unknown: OnUnknown = refuse_unknown,
     remark: Remark = _ignore,
@@ -119,25 +127,25 @@ def system_of(
     """
     system_data = [document for document in documents if is_system(document.content)]
     if not system_data:
-        return _system_of_manifests(documents, on_unknown, remark, loads, doubt)
+        return _parse_manifests(documents, on_unknown, remark, loads, doubt)
     if len(documents) > 1:
         others = [document for document in documents if document is not system_data[0]]
         raise InputError(
             f"{system_data[0].origin}: SystemData stands alone, but there is {others[0].origin} too"
         )
-    return _system_of_data(system_data[0], on_unknown, doubt)
+    return _parse_system_data(system_data[0], on_unknown, doubt)
 
 
-def _system_of_data(document: Document, on_unknown: OnUnknown, doubt: Remark) -> System:
+def _parse_system_data(document: Document, on_unknown: OnUnknown, doubt: Remark) -> System:
     unknown, nulls = (
         [f"{document.origin}: {key}" for key in keys] for keys in ignored_keys(document.content)
     )
     on_unknown(unknown)
-    with _located(document):
+    with _add_place_to_errors(document):
         catalogue = Catalogue(decode_system(document.content))
     _refuse_invalid(catalogue.all_problems, lambda _: document.origin)
     dangling = [problem for problem in catalogue.all_problems if problem.reason in DANGLING]
-    doubt([*nulls, *doubts_of_data(catalogue, dangling, document.origin)])
+    doubt([*nulls, *list_data_doubts(catalogue, dangling, document.origin)])
     return catalogue.system
 
 
@@ -149,31 +157,31 @@ def read_resources(
     See `read_system`.
     """
     documents = read_documents(paths)
-    resources = resources_of(documents, on_unknown)
+    resources = parse_resources(documents, on_unknown)
     if not resources:
-        raise InputError(f"nothing to read: {_nothing_of_ours(documents)}")
+        raise InputError(f"nothing to read: {_explain_nothing(documents)}")
     return resources
 
 
-def resources_of(
+def parse_resources(
     documents: Iterable[Document], on_unknown: OnUnknown = refuse_unknown
 ) -> "list[Resource]":
-    """Return the custom resources among documents; see `system_of`."""
-    return [resource for resource, _ in _resources(documents, on_unknown)]
+    """Return the custom resources among documents; see `parse_system`."""
+    return [resource for resource, _ in _parse_each(documents, on_unknown)]
 
 
-def measures_of(documents: "Sequence[Document]") -> "dict[str, Measure]":
+def list_measures(documents: "Sequence[Document]") -> "dict[str, Measure]":
     """Return where the Servers among documents are measured, by spec.name."""
     from inferno_operator.resources import Server
     from inferno_operator.resources.observation import only
 
     if any(is_system(document.content) for document in documents):
         return {}
-    servers = only(Server, resources_of(documents, _ignore))
+    servers = only(Server, parse_resources(documents, _ignore))
     return {s.spec.name: s.spec.measure for s in servers if s.spec.measure}
 
 
-def _resources(
+def _parse_each(
     documents: Iterable[Document], on_unknown: OnUnknown
 ) -> "list[tuple[Resource, Document]]":
     """Return the custom resources among documents, each with its document."""
@@ -181,9 +189,11 @@ def _resources(
     from inferno_operator.resources.parsing import unknown_fields
 
     ours = [document for document in documents if not _is_of_others(document)]
-    unknown = _read_each(ours, lambda found: unknown_fields(_manifest(found)))
-    on_unknown(_lines_of_fields(zip(ours, unknown, strict=True)))
-    parsed = list(zip(_read_each(ours, lambda found: parse(_manifest(found))), ours, strict=True))
+    unknown = _read_each(ours, lambda found: unknown_fields(_require_manifest(found)))
+    on_unknown(_list_fields(zip(ours, unknown, strict=True)))
+    parsed = list(
+        zip(_read_each(ours, lambda found: parse(_require_manifest(found))), ours, strict=True)
+    )
     _refuse_repeated(parsed)
     return parsed
 
@@ -194,7 +204,7 @@ def _read_each(documents: Iterable[Document], read: Callable[[Document], Read]) 
     errors: list[InputError] = []
     for document in documents:
         try:
-            with _located(document, ["kind"]):
+            with _add_place_to_errors(document, ["kind"]):
                 results.append(read(document))
         except InputError as error:
             errors.append(error)
@@ -222,7 +232,7 @@ def _refuse_repeated(found: "Sequence[tuple[Resource, Document]]") -> None:
         origins[key] = origin
 
 
-def _system_of_manifests(
+def _parse_manifests(
     documents: Sequence[Document],
     on_unknown: OnUnknown,
     remark: Remark,
@@ -233,21 +243,27 @@ def _system_of_manifests(
     from inferno_operator.resources import Optimizer
     from inferno_operator.resources.caveats import caveats
 
-    parsed = _resources(documents, on_unknown)
+    parsed = _parse_each(documents, on_unknown)
     if not parsed:
-        raise InputError(f"nothing to optimize: {_nothing_of_ours(documents)}")
+        raise InputError(f"nothing to optimize: {_explain_nothing(documents)}")
     optimizers = [(r.metadata.name, d.origin) for r, d in parsed if isinstance(r, Optimizer)]
     _refuse_namespaces(parsed)
     _refuse_several("Optimizers", optimizers)
-    resources = [_with_load(each, loads) for each, _ in parsed]
+    resources = [_set_missing_load(each, loads) for each, _ in parsed]
     snapshot = build_system(resources)
-    origins = _origins(parsed)
+    origins = _find_origins(parsed)
     problems = [*(problem for _, problem in snapshot.excluded), *snapshot.problems]
-    _refuse_invalid(problems, lambda problem: place_of(problem, origins))
+    _refuse_invalid(problems, lambda problem: find_place(problem, origins))
     dangling = [problem for problem in problems if problem.reason in DANGLING]
     doubtful = [*dangling, *(found for each in resources for found in caveats(each))]
-    found = doubts(Catalogue(snapshot.system), doubtful, origins)
-    doubt([*_empty_lines(document for _, document in parsed), *found, *refused_names(parsed)])
+    found = list_doubts(Catalogue(snapshot.system), doubtful, origins)
+    doubt(
+        [
+            *_list_empty_fields(document for _, document in parsed),
+            *found,
+            *list_refused_names(parsed),
+        ]
+    )
     if not snapshot.system.servers:
         remark([NO_SERVER])
     elif not optimizers:
@@ -255,7 +271,7 @@ def _system_of_manifests(
     return snapshot.system
 
 
-def _origins(parsed: "Iterable[tuple[Resource, Document]]") -> dict[tuple[str, str], Document]:
+def _find_origins(parsed: "Iterable[tuple[Resource, Document]]") -> dict[tuple[str, str], Document]:
     """Where each object stands, and each count of cards; by kind and name, as problems say them."""
     from inferno_operator.controllers.planning.snapshot import KINDS, Named
     from inferno_operator.resources import Capacity
@@ -269,7 +285,7 @@ def _origins(parsed: "Iterable[tuple[Resource, Document]]") -> dict[tuple[str, s
     return origins
 
 
-def _with_load(resource: "Resource", loads: "Mapping[str, Load]") -> "Resource":
+def _set_missing_load(resource: "Resource", loads: "Mapping[str, Load]") -> "Resource":
     """A Server without a load with that of its name; all others as they are."""
     from inferno_operator.controllers.measurement.load import with_load
     from inferno_operator.resources import Server
@@ -281,7 +297,7 @@ def _with_load(resource: "Resource", loads: "Mapping[str, Load]") -> "Resource":
     return resource if has_load else with_load(resource, loads[resource.spec.name])
 
 
-def _nothing_of_ours(documents: Sequence[Document]) -> str:
+def _explain_nothing(documents: Sequence[Document]) -> str:
     if not documents:
         return "there is no object"
     advice = "give Servers, and the Models, Accelerators and classes that they name"
@@ -305,7 +321,7 @@ def _is_of_others(document: Document) -> bool:
     return group != GROUP and (kind not in ours or (group, kind) in boosters)
 
 
-def _lines_of_fields(found: "Iterable[tuple[Document, Sequence[ManifestError]]]") -> list[str]:
+def _list_fields(found: "Iterable[tuple[Document, Sequence[ManifestError]]]") -> list[str]:
     """Fields of all objects; an equal one of several objects of a kind is told once."""
     by_place: dict[tuple[str, str, str], list[tuple[Document, ManifestError]]] = {}
     for document, fields in found:
@@ -319,14 +335,16 @@ def _lines_of_fields(found: "Iterable[tuple[Document, Sequence[ManifestError]]]"
     ]
 
 
-def _empty_lines(documents: Iterable[Document]) -> list[str]:
+def _list_empty_fields(documents: Iterable[Document]) -> list[str]:
     """Fields without a value; an equal one of several objects of a kind is told once."""
     from inferno_operator.resources.parsing import empty_fields
 
-    return _lines_of_fields((document, empty_fields(_manifest(document))) for document in documents)
+    return _list_fields(
+        (document, empty_fields(_require_manifest(document))) for document in documents
+    )
 
 
-def _manifest(document: Document) -> Mapping[str, object]:
+def _require_manifest(document: Document) -> Mapping[str, object]:
     """Return the object in a document; refuse it if it is not of one of our kinds."""
     from inferno_operator.resources import SYSTEM_RESOURCES
 
@@ -341,7 +359,7 @@ def _manifest(document: Document) -> Mapping[str, object]:
 
 
 @contextmanager
-def _located(document: Document, field: Sequence[str] = ()) -> Iterator[None]:
+def _add_place_to_errors(document: Document, field: Sequence[str] = ()) -> Iterator[None]:
     """Put the place of an error in a document before its message: of `field` if it names none."""
     try:
         yield
@@ -376,3 +394,134 @@ def _refuse_invalid(problems: Sequence[Problem], place: Callable[[Problem], str]
     """
     invalid = [problem for problem in problems if problem.reason not in DANGLING]
     _refuse([InputError(": ".join(filter(None, (place(each), str(each))))) for each in invalid])
+
+
+OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+"""Names of objects, but for two dots or a dot and a hyphen side by side."""
+
+OTHERS_SHOWN = 3
+"""Most objects that a line names beside its own."""
+
+Origins = Mapping[tuple[str, str], Document]
+"""The objects in files, by their kind and name in `Problem`."""
+
+
+def find_place(problem: Problem, origins: Origins) -> str:
+    """Return the file and the line of the field of a problem; "" if its object is in no file."""
+    document = origins.get((problem.kind, problem.name))
+    if document is None:
+        return ""
+    lists = {"model": ("data", problem.part), "service class": ("data", problem.part)}
+    within = lists.get(problem.kind, ()) if problem.part else ()
+    if problem.kind == "capacity":
+        within = "count", problem.name
+    return document.place(("spec", *within, *problem.field.split(".")))
+
+
+def list_doubts(
+    catalogue: Catalogue, doubtful: Iterable[Problem], origins: Origins
+) -> Iterator[str]:
+    """Yield a line for each doubt, with file and line, object and field.
+
+    Parameters
+    ----------
+    catalogue
+        What the files say.
+    doubtful
+        Its problems that are no reason to refuse it, and numbers that are hardly meant.
+    origins
+        Where the objects are; of others the place is left out.
+    """
+    found = [*doubtful, *_find_unknown_running(catalogue), *_find_classes_without_target(catalogue)]
+    place = partial(find_place, origins=origins)
+    yield from _list_lines(
+        _leave_out_consequences(p for p in found if p.reason != IMPLAUSIBLE), place
+    )
+    absurd = [problem for problem in found if problem.reason == IMPLAUSIBLE]
+    yield from _list_implausible(catalogue, absurd, place)
+
+
+def list_data_doubts(
+    catalogue: Catalogue, doubtful: Iterable[Problem], origin: str
+) -> Iterator[str]:
+    """Yield a line for each doubt about a document of SystemData; see `list_doubts`."""
+    system = catalogue.system
+    priorities = (priority_problem(c.name, c.priority) for c in system.classes)
+    yield from _list_lines(
+        _leave_out_consequences([*doubtful, *filter(None, priorities)]), lambda _: origin
+    )
+    costs = (cost_problem(a.name, a.cost, a.multiplicity) for a in system.accelerators)
+    yield from _list_implausible(catalogue, filter(None, costs), lambda _: origin)
+
+
+def _leave_out_consequences(problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Yield problems, but no missing count whose type is misspelt where it is counted."""
+    problems = list(problems)
+    misspelt = [problem.name for problem in problems if problem.reason == UNKNOWN_TYPE]
+    for problem in problems:
+        is_missing = problem.reason == Reason.UNKNOWN_CAPACITY
+        if not (is_missing and any(f" {name}?" in problem.message for name in misspelt)):
+            yield problem
+
+
+def _list_lines(problems: Iterable[Problem], place: Callable[[Problem], str]) -> Iterator[str]:
+    """Yield a line for each problem, one for all objects with an equal one."""
+    equal: dict[tuple[str, str, str], list[Problem]] = {}
+    for problem in problems:
+        equal.setdefault((problem.kind, problem.field, problem.message), []).append(problem)
+    for first, *more in equal.values():
+        yield ": ".join(filter(None, (place(first), f"{first}{_name_others(more)}")))
+
+
+def _name_others(problems: Sequence[Problem]) -> str:
+    """Return which objects have the same problem, to be said after it; "" if none has."""
+    others = listed([problem.name for problem in problems], OTHERS_SHOWN)
+    return f"; the same of {others}" if others else ""
+
+
+def _list_implausible(
+    catalogue: Catalogue, costs: Iterable[Problem], place: Callable[[Problem], str]
+) -> Iterator[str]:
+    """Yield a line for each cause of numbers that are absurd for their unit, with the first place.
+
+    One cause, such as seconds for ms, makes many numbers wrong.
+    """
+    system = catalogue.system
+    loads = implausible_loads(catalogue, system.servers)
+    causes: dict[tuple[str, str], list[Problem]] = {}
+    for problem in (*costs, *implausible_numbers(system), *loads):
+        supposed = problem.message.partition(" if it is ")[2].partition(",")[0]
+        causes.setdefault((problem.kind, supposed), []).append(problem)
+    for first, *more in causes.values():
+        yield f"{place(first)}: {first}{_name_others(more)}"
+
+
+def list_refused_names(found: "Iterable[tuple[Resource, Document]]") -> Iterator[str]:
+    """Yield a line for each object whose name no API server takes."""
+    for resource, document in found:
+        name = resource.metadata.name
+        if not OBJECT_NAME.fullmatch(name):
+            place = document.place(("metadata", "name"))
+            advice = f"the API server refuses {name!r}; write {object_name(name)!r}"
+            yield f"{place}: {resource.kind} {name}: metadata.name: {advice}"
+
+
+def _find_unknown_running(catalogue: Catalogue) -> Iterator[Problem]:
+    """Servers that run on an accelerator that does not exist."""
+    for server in catalogue.system.servers:
+        for part in server.current.parts:
+            if part.replicas > 0 and (
+                doubt := catalogue.strange_accelerators.get(part.accelerator)
+            ):
+                yield Problem("server", server.name, "currentAlloc.accelerator", doubt)
+
+
+def _find_classes_without_target(catalogue: Catalogue) -> Iterator[Problem]:
+    """Classes without targets for the model of a server."""
+    served = dict.fromkeys((s.service_class, s.model) for s in catalogue.system.servers)
+    for service_class in catalogue.system.classes:
+        kind, of = "service class", service_class.name
+        for name, model in served:
+            is_promised = model in service_class.targets
+            if name == service_class.name and model in catalogue.profiles and not is_promised:
+                yield Problem(kind, of, "data", catalogue.without_target(service_class, model))

@@ -11,10 +11,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from inferno_operator.cli.offline.spreadsheets import refuse_semicolons
+from inferno_operator.cli.offline.documents import refuse_semicolons
 from inferno_operator.runtime.files import decoded, read_bytes, write_bytes
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.replay.trace import Trace, with_lengths
+from inferno_optimizer.replay.trace import Trace, build_trace
 from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.suggestions import cut, nearest
 from inferno_optimizer.validation import MAX_COUNT
@@ -67,7 +67,7 @@ def read_trace(path: str, remark: Callable[[Sequence[str]], None] = lambda _: No
         The file cannot be read, lacks a column or has no line; or a value is not valid, a step is
         missing, or time goes back. The text names the file and the line.
     """
-    reader = csv.reader(io.StringIO(_text(path)))
+    reader = csv.reader(io.StringIO(_read_text(path)))
     header = [name.strip() for name in next(reader, [])]
     if not header:
         raise InputError(f"{path}: is empty")
@@ -75,19 +75,19 @@ def read_trace(path: str, remark: Callable[[Sequence[str]], None] = lambda _: No
     requests = "arrival_s" in header
     columns = REQUESTS if requests else STEPS
     _refuse_missing(path, header, columns)
-    remark([*_unused(path, header, ("client", *columns))])
+    remark([*_list_unused(path, header, ("client", *columns))])
     lines = ((number, line) for number, line in enumerate(reader, 2) if any(line))
-    named = ((f"{path}:{n}", _cells(f"{path}:{n}", header, line)) for n, line in lines)
-    rows = [_request(*row) if requests else _step(*row) for row in named]
+    named = ((f"{path}:{n}", _list_cells(f"{path}:{n}", header, line)) for n, line in lines)
+    rows = [_read_request(*row) if requests else _read_step(*row) for row in named]
     if not rows:
         raise InputError(f"{path}: has no line below its header")
-    remark([*_without_output(rows)])
-    return _counted(rows) if requests else _stepwise(path, rows)
+    remark([*_warn_without_output(rows)])
+    return _count_requests(rows) if requests else _build_from_steps(path, rows)
 
 
-def place_of_client(path: str, client: str) -> str:
+def find_client_line(path: str, client: str) -> str:
     """The file and the first line of a client, for messages."""
-    reader = csv.DictReader(io.StringIO(_text(path)))
+    reader = csv.DictReader(io.StringIO(_read_text(path)))
     names = ((row.get("client") or "").strip() or ONLY_CLIENT for row in reader)
     return next((f"{path}:{line}" for line, name in enumerate(names, 2) if name == client), path)
 
@@ -115,7 +115,7 @@ def write_trace(path: str, trace: Trace, start_s: float) -> None:
     write_bytes(path, gzip.compress(content) if path.endswith(".gz") else content)
 
 
-def _text(path: str) -> str:
+def _read_text(path: str) -> str:
     content = read_bytes(path)
     try:
         plain = gzip.decompress(content) if content.startswith(GZIP) else content
@@ -134,14 +134,14 @@ def _refuse_missing(path: str, header: Sequence[str], wanted: Sequence[str]) -> 
         )
 
 
-def _unused(path: str, header: Sequence[str], known: Sequence[str]) -> Iterator[str]:
+def _list_unused(path: str, header: Sequence[str], known: Sequence[str]) -> Iterator[str]:
     for name in header:
         if name not in known:
             missing = [column for column in known if column not in header]
             yield f"{path}:1: column {name!r} is not used{nearest(name, missing)}"
 
 
-def _without_output(rows: Sequence[TraceRow]) -> Iterator[str]:
+def _warn_without_output(rows: Sequence[TraceRow]) -> Iterator[str]:
     """What is sent without output tokens, which counts as no load."""
     empty = [row for row in rows if row.rate > 0 and row.output_tokens == 0]
     if empty:
@@ -151,35 +151,35 @@ def _without_output(rows: Sequence[TraceRow]) -> Iterator[str]:
         )
 
 
-def _cells(origin: str, header: Sequence[str], line: Sequence[str]) -> dict[str, str]:
+def _list_cells(origin: str, header: Sequence[str], line: Sequence[str]) -> dict[str, str]:
     """The cells of a line by their columns; those that are missing at its end are left out."""
     if len(line) > len(header):
         raise InputError(f"{origin}: has {len(line)} cells, where there are {len(header)} columns")
     return dict(zip(header, line, strict=False))
 
 
-def _step(origin: str, cells: Mapping[str, str]) -> TraceRow:
-    rate = _number(origin, cells, "rate_per_s")
-    lengths = [_length(origin, cells, name, needed=rate > 0) for name in STEPS[3:]]
+def _read_step(origin: str, cells: Mapping[str, str]) -> TraceRow:
+    rate = _read_number(origin, cells, "rate_per_s")
+    lengths = [_read_length(origin, cells, name, needed=rate > 0) for name in STEPS[3:]]
     client = cells.get("client", "").strip()
     if not client:
         raise InputError(f"{origin}: client: is empty")
-    return TraceRow(origin, client, _number(origin, cells, "start_s"), rate, *lengths)
+    return TraceRow(origin, client, _read_number(origin, cells, "start_s"), rate, *lengths)
 
 
-def _request(origin: str, cells: Mapping[str, str]) -> TraceRow:
-    lengths = [_length(origin, cells, name, needed=True) for name in REQUESTS[1:]]
+def _read_request(origin: str, cells: Mapping[str, str]) -> TraceRow:
+    lengths = [_read_length(origin, cells, name, needed=True) for name in REQUESTS[1:]]
     client = cells.get("client", "").strip() or ONLY_CLIENT
-    return TraceRow(origin, client, _number(origin, cells, "arrival_s"), 1.0, *lengths)
+    return TraceRow(origin, client, _read_number(origin, cells, "arrival_s"), 1.0, *lengths)
 
 
-def _length(origin: str, cells: Mapping[str, str], column: str, *, needed: bool) -> float:
+def _read_length(origin: str, cells: Mapping[str, str], column: str, *, needed: bool) -> float:
     if not needed and not cells.get(column, "").strip():
         return math.nan
-    return _number(origin, cells, column)
+    return _read_number(origin, cells, column)
 
 
-def _number(origin: str, cells: Mapping[str, str], column: str) -> float:
+def _read_number(origin: str, cells: Mapping[str, str], column: str) -> float:
     text = cells.get(column, "")
     try:
         value = float(text)
@@ -192,7 +192,7 @@ def _number(origin: str, cells: Mapping[str, str], column: str) -> float:
     return value
 
 
-def _stepwise(path: str, rows: Sequence[TraceRow]) -> Trace:
+def _build_from_steps(path: str, rows: Sequence[TraceRow]) -> Trace:
     """The trace of a file with steps."""
     by_client: dict[str, list[TraceRow]] = {}
     for row in rows:
@@ -208,7 +208,7 @@ def _stepwise(path: str, rows: Sequence[TraceRow]) -> Trace:
         np.array([[getattr(row, name) for row in own] for own in by_client.values()]).T
         for name in ("rate", "input_tokens", "output_tokens")
     ]
-    return with_lengths(tuple(by_client), step_s, columns[0], (columns[1], columns[2]))
+    return build_trace(tuple(by_client), step_s, columns[0], (columns[1], columns[2]))
 
 
 def _refuse_gaps(rows: Sequence[TraceRow], step_s: float) -> None:
@@ -235,7 +235,7 @@ def _refuse_other_times(rows: Sequence[TraceRow], first: Sequence[TraceRow]) -> 
             )
 
 
-def _counted(rows: Sequence[TraceRow]) -> Trace:
+def _count_requests(rows: Sequence[TraceRow]) -> Trace:
     """The trace of single requests: how many came in each step, from that of the first on."""
     for before, row in pairwise(rows):
         if row.time_s < before.time_s:
@@ -264,4 +264,4 @@ def _counted(rows: Sequence[TraceRow]) -> Trace:
         total(row.input_tokens for row in rows) / requests,
         total(row.output_tokens for row in rows) / requests,
     )
-    return with_lengths(tuple(clients), REQUESTS_STEP_S, count / REQUESTS_STEP_S, lengths)
+    return build_trace(tuple(clients), REQUESTS_STEP_S, count / REQUESTS_STEP_S, lengths)

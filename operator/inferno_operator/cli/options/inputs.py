@@ -1,5 +1,7 @@
-"""Arguments and options that say what commands read."""
+"""Arguments and options that say what commands read, and times as people type them."""
 
+import re
+from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -22,3 +24,13 @@ InNamespace = Annotated[
         show_default=False,
     ),
 ]
+
+
+DURATION = re.compile(r"(?P<number>[0-9]{1,5})(?P<unit>[smhd])")
+UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def duration_of(text: str) -> timedelta | None:
+    """Return a time such as 90m, 2h or 7d; None if the text is no such time."""
+    match = DURATION.fullmatch(text)
+    return None if match is None else timedelta(**{UNITS[match["unit"]]: int(match["number"])})

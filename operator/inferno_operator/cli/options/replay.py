@@ -6,7 +6,20 @@ from typing import Annotated
 
 import typer
 
-from inferno_operator.cli import replay_limits as limits
+MIN_STEP_S, MAX_STEP_S = 1, 86_400.0
+"""Time between two decisions [s]."""
+
+MAX_LEAD_TIME_S, MAX_LEAD_TIME_COV = 86_400.0, 10
+"""Time until a replica serves: its mean [s], and its coefficient of variation."""
+
+MAX_SCALE = 1e6
+"""Factor of all rates."""
+
+MIN_SLOWER = 0.1
+"""Factor of the time that replicas take."""
+
+MAX_ERROR = 0.9
+"""Share by which parameters are wrong."""
 
 
 class ReplayFormat(StrEnum):
@@ -28,8 +41,8 @@ Step = Annotated[
     float,
     typer.Option(
         metavar="SECONDS",
-        min=limits.MIN_STEP_S,
-        max=limits.MAX_STEP_S,
+        min=MIN_STEP_S,
+        max=MAX_STEP_S,
         help="Time between two decisions.",
     ),
 ]
@@ -37,7 +50,7 @@ Hours = Annotated[
     float, typer.Option(metavar="H", min=0, help="How much of the trace; 0: all of it.")
 ]
 Scale = Annotated[
-    float, typer.Option(metavar="FACTOR", min=0, max=limits.MAX_SCALE, help="Multiplies all rates.")
+    float, typer.Option(metavar="FACTOR", min=0, max=MAX_SCALE, help="Multiplies all rates.")
 ]
 ReplayOutput = Annotated[
     ReplayFormat, typer.Option("--output", "-o", help="How to print the result.")
@@ -83,7 +96,7 @@ Slower = Annotated[
     float,
     typer.Option(
         metavar="FACTOR",
-        min=limits.MIN_SLOWER,
+        min=MIN_SLOWER,
         help="Replicas take longer for everything than the Models say, which policies believe.",
     ),
 ]
@@ -92,7 +105,7 @@ Error = Annotated[
     typer.Option(
         metavar="SHARE",
         min=0,
-        max=limits.MAX_ERROR,
+        max=MAX_ERROR,
         help="Each parameter of the Models is too large or too small by this, by chance.",
     ),
 ]
@@ -101,14 +114,14 @@ LeadTimeMean = Annotated[
     typer.Option(
         metavar="SECONDS",
         min=0,
-        max=limits.MAX_LEAD_TIME_S,
+        max=MAX_LEAD_TIME_S,
         help="Mean time until a replica serves.",
     ),
 ]
 LeadTimeSpread = Annotated[
     float,
     typer.Option(
-        metavar="SHARE", min=0, max=limits.MAX_LEAD_TIME_COV, help="Its coefficient of variation."
+        metavar="SHARE", min=0, max=MAX_LEAD_TIME_COV, help="Its coefficient of variation."
     ),
 ]
 Poisson = Annotated[

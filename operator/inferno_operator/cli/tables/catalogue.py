@@ -5,10 +5,16 @@ from textwrap import wrap
 
 import numpy as np
 
-from inferno_operator.cli.estimate import ModelEstimate, all_warnings
-from inferno_operator.cli.offline.catalogue import Figures, PublishedFigures
-from inferno_operator.cli.offline.hardware import Card, KnownHardware, KnownModel, KnownModels
-from inferno_operator.cli.offline.model_config import architecture
+from inferno_operator.cli.estimate import ModelEstimate, list_warnings
+from inferno_operator.cli.offline.catalogue import (
+    Card,
+    Figures,
+    KnownHardware,
+    KnownModel,
+    KnownModels,
+    PublishedFigures,
+)
+from inferno_operator.cli.offline.model_config import read_architecture
 from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_operator.resources import PerformanceData
 from inferno_optimizer.calibration.roofline import CACHE_BYTES
@@ -79,7 +85,7 @@ def models_parts(models: KnownModels) -> Iterator[Part]:
 
 
 def _model_row(known: KnownModel) -> tuple[str, ...]:
-    model = architecture(known.config, known.name)
+    model = read_architecture(known.config, known.name)
     growing = model.layers - model.windowed_layers
     cache = growing * model.cached(1) * CACHE_BYTES["bf16"] / 1024
     return (
@@ -99,7 +105,7 @@ def estimate_parts(estimates: Sequence[ModelEstimate]) -> Iterator[Part]:
         if place:
             yield ""
         yield from _estimate_parts(estimate)
-    yield from all_warnings(estimates)
+    yield from list_warnings(estimates)
 
 
 def _estimate_parts(estimate: ModelEstimate) -> Iterator[Part]:

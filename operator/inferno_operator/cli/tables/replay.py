@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.replay import Replayed
-from inferno_operator.cli.replay_documents import Row, class_rows
+from inferno_operator.cli.replay import Replayed, Row, list_class_rows
 from inferno_operator.cli.tables.solution import Part, TextTable
-from inferno_optimizer.replay.floor import FloorOfTrace
+from inferno_optimizer.replay.hindsight import FloorOfTrace
 
 SHOWN = 2
 """Accelerators of a server that the floor names."""
@@ -33,7 +32,7 @@ def replay_parts(replays: Sequence[Replayed], money: Money = CENTS) -> Iterator[
     if len(classes) > 1:
         yield ""
         shares = [
-            (replayed.policy, *(f"{row.within:.2%}" for row in class_rows(replayed)))
+            (replayed.policy, *(f"{row.within:.2%}" for row in list_class_rows(replayed)))
             for replayed in replays
         ]
         yield TextTable(("WITHIN", *(f">{name}" for name in classes)), shares)

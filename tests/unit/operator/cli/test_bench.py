@@ -15,7 +15,7 @@ from inferno_operator.adapters.completions.client import connect
 from inferno_operator.adapters.completions.endpoint import EngineEndpoint, EngineError
 from inferno_operator.adapters.completions.load import Clients, TrialResult
 from inferno_operator.cli.bench import Benchmark, RunsFile, allowed, measure, runs, shape_of
-from inferno_operator.cli.offline.calibration import calibrate_windows, runs_of
+from inferno_operator.cli.offline.calibration import calibrate_windows, read_measurements
 from inferno_operator.cli.tables.bench import run_parts
 from inferno_optimizer.calibration.choice import Laws
 from inferno_optimizer.calibration.plan import Scope, Shape, Trial
@@ -55,7 +55,7 @@ async def found(folder: Path, steps: Steps) -> Laws:
     """What is found of an engine."""
     file = folder / "runs.csv"
     await measured(file, Transport(StreamingEngine(steps)), 300.0)
-    return calibrate_windows(runs_of([str(file)]), 0, BUDGET)
+    return calibrate_windows(read_measurements([str(file)]), 0, BUDGET)
 
 
 @pytest.mark.extended
@@ -85,7 +85,7 @@ async def test_runs_of_an_engine_that_warms_up_are_made_again(tmp_path: Path) ->
     last = str([*run_parts(done[1])][-1])
     assert last.endswith("warm-up detected (+9% ITL): the run is repeated")
     assert done[2].trial == done[1].trial
-    laws = calibrate_windows(runs_of([str(file)]), 0, BUDGET)
+    laws = calibrate_windows(read_measurements([str(file)]), 0, BUDGET)
     assert laws.chosen_steps is not None
     steps = laws.chosen_steps.parameters
     assert steps.alpha == pytest.approx(8.0, rel=0.05)
@@ -229,7 +229,7 @@ async def test_of_an_engine_that_fails_what_was_measured_stays(fault: str, tmp_p
         f"; {len(rows)} run{'s are' if len(rows) > 1 else ' is'} in {file}"
     )
     assert len(rows) == 1
-    assert len(runs_of([str(file)]).windows) == 1
+    assert len(read_measurements([str(file)]).windows) == 1
 
 
 class EachSeventh(Failing):

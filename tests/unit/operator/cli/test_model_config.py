@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.cli.offline.hardware import KnownModel, read_models
-from inferno_operator.cli.offline.model_config import architecture, stored_precision
+from inferno_operator.cli.offline.catalogue import KnownModel, read_models
+from inferno_operator.cli.offline.model_config import find_stored_precision, read_architecture
 from inferno_optimizer.errors import InputError, UnsupportedError
 
 MODELS = read_models().models
@@ -16,7 +16,7 @@ CONFIG: Mapping[str, Any] = MODELS[0].config
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
 def test_the_parameters_are_those_that_the_publisher_states(model: KnownModel) -> None:
     stated, of_a_token = model.parameters
-    found = architecture(model.config, model.name)
+    found = read_architecture(model.config, model.name)
     looked_up = 0 if found.tied else found.embedding  # some count the input embedding, some do not
 
     assert found.parameters / 1e9 == pytest.approx(stated, rel=0.005)
@@ -31,7 +31,7 @@ def test_the_parameters_are_those_that_the_publisher_states(model: KnownModel) -
 )
 def test_the_cache_of_a_token_is_as_published(name: str, kib: float) -> None:
     """DeepSeek-V3: 70.272 kB a token, arXiv:2505.09343, table 1."""
-    model = architecture(read_models().model(name).config, name)
+    model = read_architecture(read_models().model(name).config, name)
 
     assert model.layers * model.cached(1) * 2 / 1024 == kib
 
@@ -58,7 +58,7 @@ def test_llama_4_has_the_parameters_that_its_publisher_states(
     """Scout and Maverick, both with 17 billion for a token: their model card."""
     given = {**LLAMA_4, "num_local_experts": experts, "interleave_moe_layer_step": step}
 
-    found = architecture({"text_config": given}, "config.json")
+    found = read_architecture({"text_config": given}, "config.json")
 
     assert found.parameters / 1e9 == pytest.approx(billions, rel=0.015)
     assert (found.active + found.embedding) / 1e9 == pytest.approx(17, rel=0.02)
@@ -77,14 +77,16 @@ def test_llama_4_has_the_parameters_that_its_publisher_states(
 )
 def test_a_field_of_layers_that_are_no_attention_is_named(field: str, value: object) -> None:
     with pytest.raises(UnsupportedError, match=f"^config.json: {field}: .*to be measured$"):
-        architecture({**CONFIG, field: value}, "config.json")
-    known = architecture({**CONFIG, "attn_type_list": [1, 1]}, "config.json")
-    assert known == architecture(CONFIG, "config.json")
+        read_architecture({**CONFIG, field: value}, "config.json")
+    known = read_architecture({**CONFIG, "attn_type_list": [1, 1]}, "config.json")
+    assert known == read_architecture(CONFIG, "config.json")
 
 
 def test_layers_by_type_are_counted_by_type() -> None:
     kinds = ["sliding_attention", "full_attention"] * 16
-    model = architecture({**CONFIG, "sliding_window": 128, "layer_types": kinds}, "config.json")
+    model = read_architecture(
+        {**CONFIG, "sliding_window": 128, "layer_types": kinds}, "config.json"
+    )
 
     assert (model.windowed_layers, model.window) == (16, 128)
 
@@ -92,18 +94,18 @@ def test_layers_by_type_are_counted_by_type() -> None:
 def test_a_window_that_is_switched_off_is_none() -> None:
     given = {**CONFIG, "sliding_window": 4096, "use_sliding_window": False}
 
-    assert architecture(given, "config.json").windowed_layers == 0
+    assert read_architecture(given, "config.json").windowed_layers == 0
 
 
 def test_a_model_that_also_sees_has_its_language_model_inside() -> None:
-    assert architecture({"text_config": CONFIG}, "c") == architecture(CONFIG, "c")
+    assert read_architecture({"text_config": CONFIG}, "c") == read_architecture(CONFIG, "c")
 
 
 @pytest.mark.parametrize(("method", "precision"), [("fp8", "fp8"), ("awq", "int4"), (None, "bf16")])
 def test_the_weights_are_as_they_are_published(method: str | None, precision: str) -> None:
     given = {"quantization_config": {"quant_method": method}} if method else {}
 
-    assert stored_precision(given) == precision
+    assert find_stored_precision(given) == precision
 
 
 @pytest.mark.parametrize("field", ["hidden_size", "num_hidden_layers", "vocab_size"])
@@ -111,17 +113,17 @@ def test_a_field_that_is_missing_is_named(field: str) -> None:
     given = {name: value for name, value in CONFIG.items() if name != field}
 
     with pytest.raises(InputError, match=f"^config.json: {field}: missing$"):
-        architecture(given, "config.json")
+        read_architecture(given, "config.json")
 
 
 @pytest.mark.parametrize("value", ["4096", 4096.5, True, 0])
 def test_a_field_that_is_no_number_is_named(value: object) -> None:
     with pytest.raises(InputError, match=r"config.json: hidden_size: "):
-        architecture({**CONFIG, "hidden_size": value}, "config.json")
+        read_architecture({**CONFIG, "hidden_size": value}, "config.json")
 
 
 def test_layers_that_are_no_attention_are_refused() -> None:
     given = {**CONFIG, "layer_types": ["linear_attention"] * 32}
 
     with pytest.raises(UnsupportedError, match="layer_types: 'linear_attention'"):
-        architecture(given, "config.json")
+        read_architecture(given, "config.json")

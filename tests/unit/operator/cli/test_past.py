@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from inferno_operator.cli.offline.traces import read_trace, write_trace
-from inferno_operator.cli.past import past_loads, span_of, trace_of
+from inferno_operator.cli.past import build_past_trace, parse_span, read_past_loads
 from inferno_operator.engines.catalogue import built_in
 from inferno_operator.engines.past import PastLoad, Span
 from inferno_operator.engines.series_groups import PART
@@ -80,7 +80,7 @@ def span(steps: int) -> Span:
 
 
 async def read(prometheus: PrometheusPast, steps: int) -> PastLoad:
-    loads, remarks = await past_loads(
+    loads, remarks = await read_past_loads(
         [measured()], prometheus, built_in(), span(steps), lambda _: None
     )
     assert remarks == []
@@ -128,7 +128,7 @@ async def test_servers_without_a_measurement_are_nothing_to_read() -> None:
     assert isinstance(other, Server)
 
     with pytest.raises(InputError, match=r"no Server has spec\.measure"):
-        await past_loads([other], recorded(), built_in(), span(5), lambda _: None)
+        await read_past_loads([other], recorded(), built_in(), span(5), lambda _: None)
 
 
 def loads(*rate: float, tokens: float = 100.0) -> dict[str, PastLoad]:
@@ -137,7 +137,7 @@ def loads(*rate: float, tokens: float = 100.0) -> dict[str, PastLoad]:
 
 
 def test_gaps_are_told_and_filled_with_the_load_before() -> None:
-    trace, notes = trace_of(loads(NAN, 1.0, NAN, NAN, 2.0, NAN), span(6))
+    trace, notes = build_past_trace(loads(NAN, 1.0, NAN, NAN, 2.0, NAN), span(6))
 
     assert trace.rate[:, 0].tolist() == [0.0, 1.0, 1.0, 1.0, 2.0, 0.0]
     assert notes == [
@@ -151,7 +151,7 @@ def test_gaps_are_told_and_filled_with_the_load_before() -> None:
 
 
 def test_of_many_gaps_the_first_are_told() -> None:
-    _, notes = trace_of(loads(1.0, *([NAN, 1.0] * 20)), span(41))
+    _, notes = build_past_trace(loads(1.0, *([NAN, 1.0] * 20)), span(41))
 
     assert len(notes) == 9
     assert notes[-1] == "chat: and 12 more gaps"
@@ -160,7 +160,7 @@ def test_of_many_gaps_the_first_are_told() -> None:
 def test_servers_without_numbers_or_lengths_are_left_out_and_told() -> None:
     known = loads(1.0, 2.0)
     nothing = {"gone": loads(NAN, NAN)["chat"], "mute": loads(1.0, 1.0, tokens=NAN)["chat"]}
-    trace, notes = trace_of(known | nothing, span(2))
+    trace, notes = build_past_trace(known | nothing, span(2))
 
     assert trace.clients == ("chat",)
     assert notes == [
@@ -168,12 +168,12 @@ def test_servers_without_numbers_or_lengths_are_left_out_and_told() -> None:
         "mute: left out: the lengths of its requests are not known",
     ]
     with pytest.raises(InputError, match="nothing to replay: gone: left out"):
-        trace_of(nothing, span(2))
+        build_past_trace(nothing, span(2))
 
 
 @pytest.mark.parametrize("name", ["kept.csv", "kept.csv.gz"])
 def test_what_is_kept_is_read_again_as_it_was(name: str, tmp_path: Path) -> None:
-    trace, _ = trace_of(loads(0.1, 1 / 3, NAN, 2.0), span(4))
+    trace, _ = build_past_trace(loads(0.1, 1 / 3, NAN, 2.0), span(4))
     file = str(tmp_path / name)
 
     write_trace(file, trace, 1.7e9)
@@ -185,7 +185,7 @@ def test_what_is_kept_is_read_again_as_it_was(name: str, tmp_path: Path) -> None
 
 
 def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    trace: Trace = trace_of(loads(1.0, 1.0), span(2))[0]
+    trace: Trace = build_past_trace(loads(1.0, 1.0), span(2))[0]
 
     with pytest.raises(InputError, match="No such file or directory"):
         write_trace(str(tmp_path / "no" / "file.csv"), trace, 0.0)
@@ -202,7 +202,7 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_times_are_those_of_a_calendar_or_ago(begin: str, end: str, hours: float) -> None:
-    found = span_of(begin, end, MINUTE, NOW)
+    found = parse_span(begin, end, MINUTE, NOW)
 
     assert found.steps == hours * 60
 
@@ -218,4 +218,4 @@ def test_times_are_those_of_a_calendar_or_ago(begin: str, end: str, hours: float
 )
 def test_times_that_make_no_sense_are_refused(begin: str, end: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        span_of(begin, end, MINUTE, NOW)
+        parse_span(begin, end, MINUTE, NOW)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from inferno_operator.cli.replay import Replayed, replays
+from inferno_operator.cli.replay import Replayed, replay_policies
 from inferno_operator.cli.replay_report import replay_page
 from inferno_operator.pages.html import replay_html
 from inferno_operator.pages.replay import ReplayPage
@@ -30,7 +30,7 @@ def scenario() -> Scenario:
 @pytest.fixture(scope="module")
 def found(scenario: Scenario) -> list[Replayed]:
     """The replays of two policies."""
-    return replays(scenario, ["hpa", "static-peak"], lambda _: None)
+    return replay_policies(scenario, ["hpa", "static-peak"], lambda _: None)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_a_long_replay_of_many_policies_is_a_small_page() -> None:
     of = fleet()
     rates = 2.0 + np.random.default_rng(1).random(3000)
     shown = Scenario(of, of, trace(rates.tolist()), LeadTime(120.0))
-    (one,) = replays(shown, ["hpa"], lambda _: None)
+    (one,) = replay_policies(shown, ["hpa"], lambda _: None)
 
     html = replay_html(replay_page("Replay", shown, [one] * 12))
 

@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from inferno_operator.cli.study import StudyRun, adding_to, known_results
+from inferno_operator.cli.study import StudyRun, open_results, read_results
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.replay.replay import Scenario
 from tests.full_disk import room_for
@@ -20,12 +20,12 @@ def run(key: str) -> StudyRun:
 
 def costs(file: Path) -> dict[str, float]:
     """The results of a file by their keys."""
-    return {key: result["cost"] for key, result in known_results(file).items()}
+    return {key: result["cost"] for key, result in read_results(file).items()}
 
 
 def test_a_full_disk_keeps_what_is_done(tmp_path: Path) -> None:
     file = tmp_path / "study.jsonl"
-    add = adding_to(file)
+    add = open_results(file)
     add(run("first"), {"cost": 1.0})
     size = file.stat().st_size
 
@@ -41,15 +41,15 @@ def test_a_full_disk_keeps_what_is_done(tmp_path: Path) -> None:
 
 def test_a_line_that_was_cut_short_is_dropped(tmp_path: Path) -> None:
     file = tmp_path / "study.jsonl"
-    adding_to(file)(run("first"), {"cost": 1.0})
+    open_results(file)(run("first"), {"cost": 1.0})
     whole = file.read_bytes()
     file.write_bytes(whole + whole[:20])
 
-    adding_to(file)
+    open_results(file)
 
     assert file.read_bytes() == whole
 
 
 def test_a_file_that_cannot_be_written_is_named_before_anything_is_replayed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file or directory"):
-        adding_to(tmp_path / "missing" / "study.jsonl")
+        open_results(tmp_path / "missing" / "study.jsonl")

@@ -19,8 +19,11 @@ CATALOGUE = "catalogue"
 STUDIES = "studies"
 """Replays side by side, and the fleet of one."""
 
+POLICIES = "policies"
+"""Policies of other autoscalers, for replays."""
+
 FOLDERS = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
-NAMES = [name for name in FOLDERS if name not in (TRACES, WVA, CATALOGUE, STUDIES)]
+NAMES = [name for name in FOLDERS if name not in (TRACES, WVA, CATALOGUE, STUDIES, POLICIES)]
 
 
 def manifests(sample: str) -> list[dict[str, Any]]:
@@ -38,7 +41,7 @@ def manifests(sample: str) -> list[dict[str, Any]]:
 def test_the_samples_are_those_that_the_documentation_names() -> None:
     own = ["apart", "cached", "episode", "fleet", "measured", "model-booster", "small", "troubles"]
 
-    assert sorted((*own, TRACES, WVA, CATALOGUE, STUDIES)) == FOLDERS
+    assert sorted((*own, TRACES, WVA, CATALOGUE, STUDIES, POLICIES)) == FOLDERS
 
 
 @pytest.mark.parametrize("sample", NAMES)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from inferno_optimizer.replay.fleet import ReplayFleet, fleet_of
+from inferno_optimizer.replay.fleet import ReplayFleet, build_fleet
 from inferno_optimizer.replay.plant import LeadTime, Plant, StepLoad
 from inferno_optimizer.replay.trace import Trace
 from inferno_optimizer.system import (
@@ -46,7 +46,7 @@ def system(servers: int = 1, *, cards: int = 100, rate: float = 60.0) -> System:
 
 def fleet(servers: int = 1, *, cards: int = 100) -> ReplayFleet:
     """The fleet of `system`."""
-    found, refused = fleet_of(system(servers, cards=cards))
+    found, refused = build_fleet(system(servers, cards=cards))
     assert not refused
     return found
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from inferno_optimizer.replay.calibrated import TYPED_ERROR, CalibratedFleet
-from inferno_optimizer.replay.fleet import ReplayFleet, fleet_of, slower
+from inferno_optimizer.replay.fleet import ReplayFleet, build_fleet, slow_down
+from inferno_optimizer.replay.planning import TYPED_ERROR, CalibratedFleet
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.policies import POLICIES
 from inferno_optimizer.replay.policy import Seen, Setting
@@ -20,7 +20,7 @@ SLOWER = 1.5
 
 def learned(rates: FloatArray, replicas: int = 3) -> CalibratedFleet:
     """What is believed after replicas on the small card were half slower than the Models say."""
-    typed, true = fleet(), fleet_of(slower(system(), SLOWER))[0]
+    typed, true = fleet(), build_fleet(slow_down(system(), SLOWER))[0]
     found = CalibratedFleet(Setting(typed, 60.0, 120.0, typed.home, trace(rates.tolist())))
     really = plant(true, replicas)
     for step, rate in enumerate(rates.tolist(), start=1):
@@ -59,7 +59,7 @@ def test_a_refused_calibration_changes_nothing() -> None:
 
 
 def test_a_planner_that_calibrates_keeps_targets_where_the_models_are_wrong() -> None:
-    typed, true = fleet(), fleet_of(slower(system(), SLOWER))[0]
+    typed, true = fleet(), build_fleet(slow_down(system(), SLOWER))[0]
     rates = 6.0 - 4.0 * np.cos(np.linspace(0, 8 * np.pi, 480))
     shown = Scenario(true, typed, trace(rates.tolist()), LeadTime(120.0))
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from inferno_optimizer.replay.account import Account
-from inferno_optimizer.replay.fleet import ReplayFleet, fleet_of, slower
+from inferno_optimizer.replay.fleet import ReplayFleet, build_fleet, slow_down
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.policies import POLICIES
 from inferno_optimizer.replay.replay import Scenario, replay
@@ -20,7 +20,7 @@ def account(policy: str, true: ReplayFleet, hours: int) -> Account:
 
 
 def test_replicas_that_are_slower_than_the_models_say_get_more() -> None:
-    true = fleet_of(slower(system(), 1.5))[0]
+    true = build_fleet(slow_down(system(), 1.5))[0]
 
     believes, corrects = (account(p, true, 4) for p in ("inferno-uncorrected", "inferno"))
 

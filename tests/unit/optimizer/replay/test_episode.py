@@ -11,21 +11,21 @@ import pytest
 
 from inferno_operator.cli.offline.system import read_system
 from inferno_operator.cli.offline.traces import read_trace
+from inferno_operator.cli.replay import find_policy
 from inferno_optimizer.replay.account import Account
-from inferno_optimizer.replay.fleet import fleet_of
+from inferno_optimizer.replay.fleet import build_fleet
 from inferno_optimizer.replay.plant import LeadTime
-from inferno_optimizer.replay.policies import POLICIES
 from inferno_optimizer.replay.replay import Scenario, replay
-from inferno_optimizer.replay.trace import for_servers
+from inferno_optimizer.replay.trace import assign_clients
 
 SAMPLES = Path(__file__).parents[4] / "samples"
 STEP_S = 5.0
 
 
 def episode(name: str) -> Account:
-    fleet, _ = fleet_of(read_system([str(SAMPLES / "episode")]))
-    load = for_servers(read_trace(str(SAMPLES / "traces/slo-aware.csv")), fleet.servers)
-    shown, policy = Scenario(fleet, fleet, load.every(STEP_S), LeadTime(100.0)), POLICIES[name]
+    fleet, _ = build_fleet(read_system([str(SAMPLES / "episode")]))
+    load = assign_clients(read_trace(str(SAMPLES / "traces/slo-aware.csv")), fleet.servers)
+    shown, policy = Scenario(fleet, fleet, load.every(STEP_S), LeadTime(100.0)), find_policy(name)
     return replay(shown, policy, fleet.home)
 
 

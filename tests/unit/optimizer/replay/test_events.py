@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from inferno_optimizer.replay.events import EventPhase, EventPlant, departure_rates
 from inferno_optimizer.units import MS_PER_SECOND
+from tests.unit.optimizer.replay.event_plant import EventPhase, EventPlant, departure_rates
 from tests.unit.optimizer.replay.fleets import fleet, load, plant
 from tests.unit.optimizer.replay.test_plant import SMALL_RATE
 from tests.unit.optimizer.simulation import interval

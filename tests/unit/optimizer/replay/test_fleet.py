@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from inferno_optimizer.replay.fleet import slower, wrong_by
+from inferno_optimizer.replay.fleet import perturb_profiles, slow_down
 from inferno_optimizer.system import StepParameters, System
 from tests.unit.optimizer.replay.fleets import system
 
@@ -18,7 +18,7 @@ def with_steps() -> System:
 
 
 def test_what_is_slower_takes_longer_and_counts_as_much() -> None:
-    (found, *_) = slower(with_steps(), 1.5).profiles
+    (found, *_) = slow_down(with_steps(), 1.5).profiles
 
     expected = replace(STEPS, alpha=12.0, kappa=1.5e-4, delta=0.03, u=1.5e-4)
     assert asdict(found.parameters) == pytest.approx(asdict(expected))
@@ -26,7 +26,7 @@ def test_what_is_slower_takes_longer_and_counts_as_much() -> None:
 
 def test_what_is_wrong_is_so_by_the_share_in_either_direction() -> None:
     ratios = [
-        wrong_by(with_steps(), 0.2, np.random.default_rng(seed)).profiles[0].parameters
+        perturb_profiles(with_steps(), 0.2, np.random.default_rng(seed)).profiles[0].parameters
         for seed in range(30)
     ]
     alphas = {round(found.alpha / STEPS.alpha, 9) for found in ratios}

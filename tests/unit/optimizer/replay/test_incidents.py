@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from inferno_optimizer.replay.incidents import Cause, Incident, worst_incidents
+from inferno_optimizer.replay.account import Cause, Incident, find_worst_incidents
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.policy import NamedPolicy, Seen, Setting
 from inferno_optimizer.replay.replay import Scenario, replay
@@ -23,7 +23,7 @@ def incidents(wanted: list[int], rates: list[float], cards: int = 100) -> list[I
 
     shown = Scenario(of, of, trace(rates), LeadTime(120.0))
     account = replay(shown, NamedPolicy("wanted", make), of.home)
-    return worst_incidents(account, shown.trace, of.accelerators, 10)
+    return find_worst_incidents(account, shown.trace, of.accelerators, 10)
 
 
 class Wanted:

@@ -5,8 +5,8 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from inferno_operator.cli.replay import find_policy
 from inferno_optimizer.replay.plant import StepResult
-from inferno_optimizer.replay.policies import POLICIES
 from inferno_optimizer.replay.policy import Decide, Seen, Setting
 from tests.unit.optimizer.replay.fleets import fleet, load, trace
 
@@ -15,7 +15,7 @@ QUIET = StepResult(**{field.name: np.zeros(1) for field in fields(StepResult)})
 
 def decider(name: str, step_s: float = 60.0) -> Decide:
     of = fleet()
-    return POLICIES[name].make(Setting(of, step_s, 120.0, of.home, trace([8.0])))
+    return find_policy(name).make(Setting(of, step_s, 120.0, of.home, trace([8.0])))
 
 
 def wanted(decide: Decide, present: int, ready: int, time_s: float = 60.0, **served: float) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from inferno_optimizer.correction import MOST
 from inferno_optimizer.replay.account import ENOUGH
-from inferno_optimizer.replay.fleet import fleet_of, slower
+from inferno_optimizer.replay.fleet import build_fleet, slow_down
 from inferno_optimizer.replay.planning import Planner, PlanningRules
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.policy import Decide, NamedPolicy, Seen, Setting
@@ -46,8 +46,8 @@ class Minute:
 
 def minutes(rate: float) -> Iterator[Minute]:
     """What happens from the mistake on; the rules are those of an Optimizer without a guard."""
-    true = fleet_of(on_small(system()))[0]
-    wrong = fleet_of(slower(true.system, 1 / FASTER))[0]
+    true = build_fleet(on_small(system()))[0]
+    wrong = build_fleet(slow_down(true.system, 1 / FASTER))[0]
     factors: list[float] = []
 
     class Mistyped(Planner):
@@ -56,7 +56,7 @@ def minutes(rate: float) -> Iterator[Minute]:
         def __call__(self, seen: Seen) -> IntArray:
             for time_s, believed in ((MISTAKE_S, wrong), (CORRECTED_S, true)):
                 if seen.time_s == time_s:
-                    self._plans, self._learned = self._plans_of(believed), True
+                    self._plans, self._learned = self._make_plans(believed), True
             decided = super().__call__(seen)
             factors.append(float(self._correction.factor[0]))
             return decided

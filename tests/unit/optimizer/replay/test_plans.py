@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.replay.fleet import ReplayFleet, fleet_of, with_loads
-from inferno_optimizer.replay.hindsight import matrix_of
-from inferno_optimizer.replay.plans import NONE, FleetPlans
-from inferno_optimizer.replay.remembered import Remembered
+from inferno_optimizer.replay.fleet import ReplayFleet, ResultCache, build_fleet, set_loads
+from inferno_optimizer.replay.hindsight import build_matrix
+from inferno_optimizer.replay.planning import NONE, FleetPlans
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.system import Allocation, Options, SaturationPolicy, Server
 from inferno_optimizer.wire.codec import decode_system
@@ -22,12 +21,12 @@ def planned(
     of: ReplayFleet, rate: FloatArray, lengths: FloatArray, present: IntArray, goal: IntArray
 ) -> IntArray:
     """The plan of a call of `optimize`."""
-    system = with_loads(of.system, rate, lengths)
+    system = set_loads(of.system, rate, lengths)
     servers = [
         as_it_is(of, server, counts, row, goal[row])
         for row, (server, counts) in enumerate(zip(system.servers, present, strict=True))
     ]
-    return matrix_of(of, optimize(replace(system, servers=tuple(servers))).allocations)
+    return build_matrix(of, optimize(replace(system, servers=tuple(servers))).allocations)
 
 
 def as_it_is(of: ReplayFleet, server: Server, counts: IntArray, row: int, goal: int) -> Server:
@@ -46,12 +45,12 @@ def as_it_is(of: ReplayFleet, server: Server, counts: IntArray, row: int, goal: 
 
 @pytest.mark.parametrize("policy", [SaturationPolicy.HOLD, SaturationPolicy.ROUND_ROBIN])
 @pytest.mark.parametrize("demand", [0.5, 3.0])
-def test_plans_of_a_replay_are_those_of_the_optimizer(
+def test_make_plans_a_replay_are_those_of_the_optimizer(
     policy: SaturationPolicy, demand: float
 ) -> None:
     options = Options(saturation_policy=policy)
     system = decode_system(fleet(SERVERS, ACCELERATORS, 3, demand=demand))
-    of, _ = fleet_of(replace(system, options=options))
+    of, _ = build_fleet(replace(system, options=options))
     plans, random = FleetPlans(of, options, 1), np.random.default_rng(7)
     present, goal = np.zeros(of.shape, dtype=np.int64), np.full(SERVERS, NONE)
     load = np.array([server.load.arrival_rate / 60.0 for server in of.servers])
@@ -66,13 +65,13 @@ def test_plans_of_a_replay_are_those_of_the_optimizer(
 
 
 def test_replicas_are_enough_up_to_the_rate_from_which_a_plan_has_more() -> None:
-    of, _ = fleet_of(decode_system(fleet(SERVERS, ACCELERATORS, 3, demand=0.5)))
+    of, _ = build_fleet(decode_system(fleet(SERVERS, ACCELERATORS, 3, demand=0.5)))
     plans = FleetPlans(of, Options(unlimited=True), 1)
     lengths = np.tile([[100.0], [200.0]], SERVERS)
     nothing, goal = np.zeros(of.shape, dtype=np.int64), np.full(SERVERS, NONE)
     enough = plans.plan(np.full(SERVERS, 5.0), lengths, nothing, goal)
 
-    highest = plans.highest_rate(lengths, enough)
+    highest = plans.sum_rates(lengths, enough)
 
     stays = enough.argmax(axis=1)
     less, more = (plans.plan(highest * share, lengths, enough, stays) for share in (0.999, 1.001))
@@ -87,7 +86,7 @@ def test_what_no_accelerator_serves_keeps_what_it_has() -> None:
         replace(c, targets={m: replace(t, itl_ms=1e-3) for m, t in c.targets.items()})
         for c in system.classes
     ]
-    of, _ = fleet_of(replace(system, classes=tuple(strict)))
+    of, _ = build_fleet(replace(system, classes=tuple(strict)))
     present = of.at_home(np.full(SERVERS, 2))
 
     found = FleetPlans(of, Options(), 1).plan(
@@ -98,7 +97,7 @@ def test_what_no_accelerator_serves_keeps_what_it_has() -> None:
 
 
 def test_only_new_results_are_computed() -> None:
-    remembered, asked = Remembered(2), list[list[int]]()
+    remembered, asked = ResultCache(2), list[list[int]]()
 
     def compute(places: IntArray) -> FloatArray:
         asked.append(places.tolist())

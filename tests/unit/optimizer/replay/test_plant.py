@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.replay.fleet import fleet_of
+from inferno_optimizer.replay.fleet import build_fleet
 from inferno_optimizer.replay.plant import LeadTime, Plant
 from tests.unit.optimizer.replay.fleets import BATCH, OUTPUT, fleet, load, plant, system
 
@@ -99,7 +99,7 @@ def test_a_server_keeps_what_it_has_until_its_replicas_elsewhere_are_ready() -> 
 
 
 def test_a_server_that_finds_no_card_elsewhere_gives_up_one_at_a_time_but_not_the_last() -> None:
-    of, _ = fleet_of(replace(system(), capacity={"B": 0, "S": 5}))
+    of, _ = build_fleet(replace(system(), capacity={"B": 0, "S": 5}))
     stuck = plant(of, 3)
     states = []
 
@@ -115,7 +115,7 @@ def test_a_server_that_finds_no_card_elsewhere_gives_up_one_at_a_time_but_not_th
 def test_a_server_that_finds_no_card_elsewhere_keeps_what_carries_its_load(
     replicas: float, left: int
 ) -> None:
-    of, _ = fleet_of(replace(system(), capacity={"B": 0, "S": 5}))
+    of, _ = build_fleet(replace(system(), capacity={"B": 0, "S": 5}))
     stuck = plant(of, 3)
 
     for _ in range(4):
@@ -126,7 +126,7 @@ def test_a_server_that_finds_no_card_elsewhere_keeps_what_carries_its_load(
 
 
 def test_two_servers_swap_full_pools_and_both_serve_all_the_time() -> None:
-    of, _ = fleet_of(replace(system(2), capacity={"B": 3, "S": 3}))
+    of, _ = build_fleet(replace(system(2), capacity={"B": 3, "S": 3}))
     both = plant(of, 0, lead_s=120.0)
     both.begin(np.array([[3, 0], [0, 3]]))
     ready = []
@@ -162,7 +162,7 @@ def test_lead_times_have_their_mean_and_spread() -> None:
 
 
 def test_two_accelerators_share_the_load_as_they_are_able_to_serve() -> None:
-    of = fleet_of(system())[0]
+    of = build_fleet(system())[0]
     both = Plant(of, 60.0, LeadTime(0.0), np.random.default_rng(0))
     both.begin(np.array([[1, 2]]))
     alone = plant(of, 1, place=0)

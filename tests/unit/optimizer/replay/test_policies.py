@@ -5,17 +5,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from inferno_operator.cli.replay import find_policy
 from inferno_operator.controllers.measurement.lookahead import LoadHistory
 from inferno_optimizer.forecast import ConformalBound, first_ratio
-from inferno_optimizer.replay.fleet import fleet_of
-from inferno_optimizer.replay.floor import floor_of
-from inferno_optimizer.replay.hindsight import best_homes
+from inferno_optimizer.replay.fleet import SizedFleet, build_fleet
+from inferno_optimizer.replay.hindsight import find_best_homes, find_floor
 from inferno_optimizer.replay.plant import LeadTime
-from inferno_optimizer.replay.policies import POLICIES
-from inferno_optimizer.replay.policy import Decide, NamedPolicy, OwnWindows, Policy, Seen, Setting
-from inferno_optimizer.replay.recent import RecentMeans
+from inferno_optimizer.replay.policy import (
+    Decide,
+    NamedPolicy,
+    OwnWindows,
+    Policy,
+    RecentMeans,
+    Seen,
+    Setting,
+)
 from inferno_optimizer.replay.replay import Scenario, replay
-from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.system import Accelerator, Target
 from tests.tiers import extended
@@ -39,8 +44,8 @@ def wave(hours: int = 2) -> FloatArray:
 
 @pytest.mark.parametrize("name", BOUNDED)
 def test_nothing_costs_less_than_the_bound_at_an_equal_attainment(name: str) -> None:
-    shown, policy = scenario(wave()), POLICIES[name]
-    bound = replay(shown, POLICIES["clairvoyant"], shown.fleet.home)
+    shown, policy = scenario(wave()), find_policy(name)
+    bound = replay(shown, find_policy("clairvoyant"), shown.fleet.home)
 
     account = replay(shown, policy, shown.fleet.home)
 
@@ -50,7 +55,7 @@ def test_nothing_costs_less_than_the_bound_at_an_equal_attainment(name: str) -> 
 
 @pytest.mark.parametrize("name", [*BOUNDED, "clairvoyant"])
 def test_a_replay_is_the_same_each_time(name: str) -> None:
-    shown, policy = scenario(wave(1), servers=2), POLICIES[name]
+    shown, policy = scenario(wave(1), servers=2), find_policy(name)
 
     accounts = [replay(shown, policy, shown.fleet.home) for _ in range(2)]
 
@@ -90,7 +95,7 @@ def test_the_floor_is_the_sum_of_the_cheapest_replicas_of_each_step() -> None:
     sized = SizedFleet(shown.fleet).at(load(1.0).lengths).max_rate[0]
     costs = np.ceil(rates[:, None] / sized) * [40.0, 20.0]
 
-    floor = floor_of(shown.fleet, shown.trace)
+    floor = find_floor(shown.fleet, shown.trace)
 
     assert floor.cost.sum() == pytest.approx(costs.min(axis=1).sum() / 60)
 
@@ -99,7 +104,7 @@ def test_the_hpa_keeps_the_most_of_five_minutes() -> None:
     rates = np.concatenate((np.full(20, 8.0), np.full(20, 1.0)))
     shown = scenario(rates)
 
-    replicas = replay(shown, POLICIES["hpa"], shown.fleet.home).history.replicas[:, 0]
+    replicas = replay(shown, find_policy("hpa"), shown.fleet.home).history.replicas[:, 0]
 
     assert replicas[20 + 4] == replicas[19]
     assert replicas[-1] < replicas[19]
@@ -110,7 +115,7 @@ def test_keda_grows_by_at_most_four_or_double_a_minute_and_falls_by_one_in_two()
     of = fleet()
     shown = Scenario(of, of, trace(rates.tolist(), step_s=15.0), LeadTime(60.0))
 
-    replicas = replay(shown, POLICIES["keda-slo"], of.home).history.replicas[:, 0]
+    replicas = replay(shown, find_policy("keda-slo"), of.home).history.replicas[:, 0]
     grown, fallen = replicas[4:] - replicas[:-4], replicas[:-8] - replicas[8:]
 
     assert replicas.max() > 5
@@ -124,7 +129,7 @@ def test_keda_counts_what_already_starts() -> None:
     served = plant(of, 0).serve(load(8.0))
     grown = []
     for ready in (4, 1):
-        decide = POLICIES["keda-slo"].make(setting)
+        decide = find_policy("keda-slo").make(setting)
         present, serving = of.at_home(np.array([4])), of.at_home(np.array([ready]))
         grown.append(int(decide(Seen(60.0, load(8.0), served, present, serving)).sum()))
 
@@ -153,7 +158,7 @@ def test_inferno_plans_no_reduction_within_its_window() -> None:
     rates = np.tile(np.repeat([8.0, 2.0], 3), 20)
     shown = scenario(rates)
 
-    replicas = replay(shown, POLICIES["inferno"], shown.fleet.home).history.replicas[:, 0]
+    replicas = replay(shown, find_policy("inferno"), shown.fleet.home).history.replicas[:, 0]
 
     assert len(set(replicas[30:].tolist())) == 1
 
@@ -177,7 +182,7 @@ def test_a_server_with_longer_windows_is_reduced_later() -> None:
     usual = np.array([np.nan, np.nan])
     own = replace(shown, windows=OwnWindows(usual, np.array([np.nan, 1800.0])))
 
-    both, each = (replay(s, POLICIES["inferno"], s.fleet.home).history for s in (shown, own))
+    both, each = (replay(s, find_policy("inferno"), s.fleet.home).history for s in (shown, own))
     fell = [np.argmax(h.replicas[61:] < h.replicas[59], axis=0).tolist() for h in (both, each)]
 
     assert fell[0][0] == fell[0][1] == fell[1][0]
@@ -185,14 +190,14 @@ def test_a_server_with_longer_windows_is_reduced_later() -> None:
 
 
 def test_what_waits_to_be_reduced_takes_no_cards_from_others() -> None:
-    of, _ = fleet_of(replace(system(2), capacity={"B": 0, "S": 5}))
+    of, _ = build_fleet(replace(system(2), capacity={"B": 0, "S": 5}))
     high, low = np.full(30, 7.0), np.full(30, 1.0)
     rate = np.stack((np.append(high, low), np.append(low, high)), axis=1)
     load_of_both = replace(trace([1.0] * 60, clients=["s0", "s1"]), rate=rate)
     needed = SizedFleet(of).at(load(1.0, 2).lengths).replicas_for(rate[-1])[:, 1]
 
     shown = Scenario(of, of, load_of_both, LeadTime(60.0))
-    replicas = replay(shown, POLICIES["inferno"], of.home).history.replicas
+    replicas = replay(shown, find_policy("inferno"), of.home).history.replicas
 
     assert 2 * needed[1] > 5 >= needed.sum()  # both high do not fit
     assert replicas[30 + 2, 1] >= needed[1]
@@ -205,7 +210,7 @@ def test_a_change_of_lengths_alone_makes_a_plan() -> None:
     )
 
     shown = Scenario(of, of, longer, LeadTime(60.0))
-    replicas = replay(shown, POLICIES["inferno"], of.home).history.replicas[:, 0]
+    replicas = replay(shown, find_policy("inferno"), of.home).history.replicas[:, 0]
 
     assert replicas[-1] > replicas[29]
 
@@ -213,7 +218,7 @@ def test_a_change_of_lengths_alone_makes_a_plan() -> None:
 def test_a_constant_load_changes_no_plan_after_the_first_hours() -> None:
     shown = scenario(np.full(24 * 60, 5.0))
 
-    account = replay(shown, POLICIES["inferno"], shown.fleet.home)
+    account = replay(shown, find_policy("inferno"), shown.fleet.home)
 
     assert len(np.unique(account.history.replicas[150:])) == 1
     assert account.moves.sum() <= 1
@@ -224,7 +229,7 @@ def test_chance_changes_no_plan_of_a_day_after_the_first_hours(rate: float) -> N
     counts = np.random.default_rng(1).poisson(rate * 60, 24 * 60)
     shown = scenario(counts / 60)
 
-    replicas = replay(shown, POLICIES["inferno"], shown.fleet.home).history.replicas[:, 0]
+    replicas = replay(shown, find_policy("inferno"), shown.fleet.home).history.replicas[:, 0]
 
     assert len(np.unique(replicas[150:])) == 1
     assert np.count_nonzero(np.diff(replicas[5:])) <= 1  # when there is a history to look ahead by
@@ -242,7 +247,7 @@ def test_the_chance_of_a_minute_is_not_taken_for_growth(rate: float) -> None:
     shown = replace(shown, trace=replace(shown.trace, output_tokens=long_answers))
     sized = SizedFleet(shown.fleet).at(np.array([[INPUT], [1024.0]]))
 
-    replicas = replay(shown, POLICIES["inferno"], shown.fleet.home).history.replicas[-1, 0]
+    replicas = replay(shown, find_policy("inferno"), shown.fleet.home).history.replicas[-1, 0]
 
     growth = history.growth(rate, 120.0 + 60.0) or 0.0
     assert replicas <= np.ceil(growth * rate / sized.max_rate[0, 1])
@@ -269,10 +274,10 @@ def places(*loads: tuple[int, float]) -> list[int]:
     3.2. Replicas start in two minutes, so that a move has paid after twenty.
     """
     accelerators = (Accelerator("Big", "B", 30.0), Accelerator("Small", "S", 20.0))
-    of, _ = fleet_of(replace(system(), accelerators=accelerators))
+    of, _ = build_fleet(replace(system(), accelerators=accelerators))
     rates = np.repeat([rate for _, rate in loads], [minutes for minutes, _ in loads])
     shown = Scenario(of, of, trace(rates.tolist()), LeadTime(120.0))
-    found: list[int] = replay(shown, POLICIES["inferno"], of.home).history.place[:, 0].tolist()
+    found: list[int] = replay(shown, find_policy("inferno"), of.home).history.place[:, 0].tolist()
     return found
 
 
@@ -308,24 +313,26 @@ def test_the_best_cards_go_to_important_servers_first_as_far_as_they_last() -> N
     changed = replace(
         base, accelerators=(cheap, base.accelerators[SMALL]), classes=classes, servers=servers
     )
-    enough, _ = fleet_of(changed)
+    enough, _ = build_fleet(changed)
     load_of_both = trace([5.0], clients=["s0", "s1"])
     peak = SizedFleet(enough).at(load_of_both.lengths[0]).replicas_for(load_of_both.rate[0])
-    scarce, _ = fleet_of(replace(changed, capacity={"B": int(peak[1, BIG]), "S": 100}))
+    scarce, _ = build_fleet(replace(changed, capacity={"B": int(peak[1, BIG]), "S": 100}))
 
-    assert best_homes(enough, load_of_both).tolist() == [BIG, BIG]
-    assert best_homes(scarce, load_of_both).tolist() == [SMALL, BIG]
+    assert find_best_homes(enough, load_of_both).tolist() == [BIG, BIG]
+    assert find_best_homes(scarce, load_of_both).tolist() == [SMALL, BIG]
 
 
 @pytest.mark.parametrize("name", ["static-peak", "hpa"])
 def test_who_stays_where_targets_are_out_of_reach_still_carries_its_load(name: str) -> None:
     base = system()
     hard = replace(base.classes[0], targets={"m": Target(itl_ms=15.0)})
-    home, _ = fleet_of(replace(base, classes=(hard,)))
+    home, _ = build_fleet(replace(base, classes=(hard,)))
     load_of_one = trace([4.0] * 60)
     most = SizedFleet(home).at(load_of_one.lengths[0]).full_rate[0, SMALL]
 
-    account = replay(Scenario(home, home, load_of_one, LeadTime(120.0)), POLICIES[name], home.home)
+    account = replay(
+        Scenario(home, home, load_of_one, LeadTime(120.0)), find_policy(name), home.home
+    )
 
     assert account.attainment == 0.0
     assert 4.0 / most < account.history.ready[30:, 0].mean() < 2 * np.ceil(4.0 / most)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.replay.trace import Trace, epochs, for_servers
+from inferno_optimizer.replay.trace import Trace, assign_clients, iterate_epochs
 from tests.unit.optimizer.replay.fleets import OUTPUT, system, trace
 
 
@@ -34,13 +34,13 @@ def test_a_part_that_is_not_there_is_refused() -> None:
 
 
 def test_clients_with_names_of_servers_load_these_as_they_are() -> None:
-    found = for_servers(trace([1.0, 2.0], clients=["s1"]), system(2).servers)
+    found = assign_clients(trace([1.0, 2.0], clients=["s1"]), system(2).servers)
 
     assert found.rate.T.tolist() == [[0.0, 0.0], [1.0, 2.0]]
 
 
 def test_other_clients_are_dealt_in_turn_with_the_peak_at_the_load_of_the_server() -> None:
-    found = for_servers(trace([1.0, 4.0], clients=["a", "b"]), system(3, rate=120.0).servers)
+    found = assign_clients(trace([1.0, 4.0], clients=["a", "b"]), system(3, rate=120.0).servers)
 
     assert found.rate.T.tolist() == [[0.5, 2.0]] * 3
     assert found.output_tokens[0].tolist() == [OUTPUT] * 3
@@ -50,4 +50,4 @@ def test_an_epoch_ends_where_a_length_changes_by_more_than_a_fiftieth() -> None:
     lengths = np.array([100.0, 101.0, 103.0, 103.0, 90.0])[:, None]
     changing = Trace(("a",), 60.0, np.ones_like(lengths), np.zeros_like(lengths), lengths)
 
-    assert list(epochs(changing)) == [slice(0, 2), slice(2, 4), slice(4, 5)]
+    assert list(iterate_epochs(changing)) == [slice(0, 2), slice(2, 4), slice(4, 5)]

@@ -202,7 +202,7 @@ class TestKustomization:
         (tmp_path / "kustomization.yaml").write_text(f"{key}\n")
         monkeypatch.setenv("PATH", str(tmp_path))
 
-        assert f"kustomize build {tmp_path} | inferno optimize -" in refusal(tmp_path)
+        assert f"kustomize build {tmp_path} | inferno plan -" in refusal(tmp_path)
 
 
 @pytest.mark.cluster  # for its kubectl

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from inferno_operator.cli.offline.manifests import read_documents
-from inferno_operator.cli.offline.system import read_system, system_of
+from inferno_operator.cli.offline.system import parse_system, read_system
 from inferno_optimizer.errors import InputError, UnsupportedError
 from inferno_optimizer.system import SaturationPolicy, System
 from inferno_optimizer.wire.codec import decode_system
@@ -459,7 +459,7 @@ def test_one_cause_of_absurd_numbers_is_one_line_for_the_fleet(
         content = cast("dict[str, Any]", document.content)
         mistake(content["kind"], content["spec"])
     lines: list[str] = []
-    system_of(documents, doubt=lines.extend)
+    parse_system(documents, doubt=lines.extend)
 
     assert [line.partition(": ")[2].partition(" '")[0] for line in lines] == told
     assert all("; the same of " in line for line in lines)

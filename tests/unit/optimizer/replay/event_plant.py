@@ -13,7 +13,7 @@ from itertools import chain
 
 import numpy as np
 
-from inferno_optimizer.replay.fleet import ReplayFleet, loaded
+from inferno_optimizer.replay.fleet import ReplayFleet, build_cases
 from inferno_optimizer.sizing.pairs import build_pairs
 from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.units import MS_PER_SECOND
@@ -118,7 +118,7 @@ def departure_rates(
 
     `lengths` has the shape (2, servers), and `rate` is what a replica gets [requests/s].
     """
-    cases = loaded(fleet, np.array([server]), lengths)
+    cases = build_cases(fleet, np.array([server]), lengths)
     pairs = build_pairs(fleet.catalogue, cases, fleet.types)
     row = np.flatnonzero(pairs.accelerator == accelerator)
     for group in pairs.groups:

@@ -1,4 +1,4 @@
-"""`inferno optimize`, `explain` and `report`: what every server would get, and why."""
+"""`inferno sample`, `plan`, `explain` and `report`: what every server would get, and why."""
 # ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
 
 from collections.abc import Callable, Sequence
@@ -38,16 +38,35 @@ app = typer.Typer()
 
 @app.command(
     epilog=examples(
-        "kubectl get inferno -o yaml | inferno optimize - -o json",
-        "inferno optimize samples/fleet --set 'server.*.load.arrivalRate*=1.5'",
-        "inferno optimize samples/fleet --fail-on unserved --fail-on 'gap>0.01'",
-        "inferno optimize samples/fleet --write-lp plan.lp",
-        "inferno optimize samples/fleet --set accelerator.B200.type=B200 "
+        "inferno sample | inferno plan -",
+        "inferno sample > sample.yaml && inferno explain sample.yaml Free-granite-13b",
+    )
+)
+def sample() -> None:
+    """Print a small system, to try the other commands with.
+
+    It has two servers of one model, and what they may run on. Write it to a file, change it, and
+    give the file to the other commands.
+    """
+    from importlib.resources import files
+
+    text = files("inferno_operator.cli.offline").joinpath("sample.yaml").read_text("utf-8")
+    typer.echo(text, nl=False)
+
+
+@app.command("optimize", hidden=True)
+@app.command(
+    epilog=examples(
+        "kubectl get inferno -o yaml | inferno plan - -o json",
+        "inferno plan samples/fleet --set 'server.*.load.arrivalRate*=1.5'",
+        "inferno plan samples/fleet --fail-on unserved --fail-on 'gap>0.01'",
+        "inferno plan samples/fleet --write-lp plan.lp",
+        "inferno plan samples/fleet --set accelerator.B200.type=B200 "
         "--set accelerator.B200.cost=100 --set capacity.B200=8 --set 'model.*.B200=H100' "
         "--set 'model.*.B200.alpha*=0.5'",
     )
 )
-def optimize(  # noqa: PLR0913 - an argument for each option
+def plan(  # noqa: PLR0913 - an argument for each option
     paths: Paths,
     output: Output = Format.TABLE,
     changes: Changes = [],  # noqa: B006 - typer reads it and never changes it
@@ -64,7 +83,7 @@ def optimize(  # noqa: PLR0913 - an argument for each option
 ) -> None:
     """Show what every server would get.
 
-    Needs no cluster and changes nothing.
+    Needs no cluster and changes nothing. `inferno optimize` is another name of this command.
     """
     from inferno_operator.cli.drawing.curve import draw
     from inferno_operator.cli.tables.order import RowOrder

@@ -13,8 +13,8 @@ import highspy
 import numpy as np
 
 from inferno_optimizer.errors import SolverError
+from inferno_optimizer.replay.fleet import SizedFleet
 from inferno_optimizer.replay.policy import Seen, Setting
-from inferno_optimizer.replay.sized import SizedFleet
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 
 SLICES = 8
@@ -128,6 +128,8 @@ class Melange:
     Nobody waits with reductions, and servers know nothing of each other, as in the paper. Where no
     accelerator can serve a server, it keeps what it has.
     """
+
+    percentiles = False
 
     def __init__(self, setting: Setting) -> None:
         self._fleet = setting.fleet

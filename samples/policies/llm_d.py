@@ -7,10 +7,9 @@ periods shorter than a step of the replay last one step.
 
 import numpy as np
 
-from inferno_optimizer.replay.behaviour import Behaviour, BehaviourRules, worst_ratio
-from inferno_optimizer.replay.curves import FIRST, Curves
-from inferno_optimizer.replay.policy import Seen, Setting
-from inferno_optimizer.replay.recent import RecentValues
+from inferno_optimizer.replay.plant import FIRST, Curves
+from inferno_optimizer.replay.policies import Behaviour, BehaviourRules, find_worst_ratio
+from inferno_optimizer.replay.policy import RecentValues, Seen, Setting
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.units import MS_PER_SECOND
 
@@ -33,7 +32,7 @@ class KedaSlo:
 
     def __call__(self, seen: Seen) -> IntArray:
         """Replicas at home."""
-        self._signal.add(np.minimum(worst_ratio(self._fleet, seen), self.CLAMP))
+        self._signal.add(np.minimum(find_worst_ratio(self._fleet, seen), self.CLAMP))
         signal, present, ready = self._signal.mean(), *counts(seen)
         starts = (ready > 0) & (ready < present)
         credit = np.where(starts, ready / np.maximum(present, 1.0), 1.0)
@@ -54,6 +53,7 @@ class KedaQueue:
     Up and down after 300 s in which it was so.
     """
 
+    percentiles = False
     RUNNING = 16.0
     RULES = BehaviourRules(up_s=300.0, rise=0.0)
     GUARDED = False
@@ -84,6 +84,7 @@ class KedaSaturation:
     5 are left on average, and none starts; less where both would be left without one.
     """
 
+    percentiles = False
     CACHE, QUEUE, SPARE_CACHE, SPARE_QUEUE = 0.80, 5.0, 0.10, 3.0
 
     def __init__(self, setting: Setting) -> None:
@@ -115,6 +116,7 @@ class KedaToken:
     prefill takes as long as that of a request alone.
     """
 
+    percentiles = False
     PREFILL_S, CACHE = 1.5, 0.8
     RULES = BehaviourRules(rise=1.0, rise_share=0.0, rise_s=180.0, fall=1.0, fall_s=300.0)
 
