@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from inferno_operator.controllers.measurement.load import with_load
+from inferno_operator.controllers.measurement.load import set_load
 from inferno_operator.controllers.planning.ports import Context, OnDemand, TypedLoads
 from inferno_operator.controllers.planning.reconcile import reconcile
 from inferno_operator.controllers.planning.updates import (
@@ -48,7 +48,7 @@ class PoissonLoads(TypedLoads):
 
     async def with_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
         return [
-            replace(o, resource=with_load(o.resource, self._load()))
+            replace(o, resource=set_load(o.resource, self._load()))
             if isinstance(o.resource, Server)
             else o
             for o in observations
