@@ -113,7 +113,9 @@ class World:
         async with connect(endpoint or PrometheusEndpoint(self.prometheus.url)) as client:
             survey = self.over(client)
             results = await survey.ask({Key("prod", n): m for n, m in measures.items()})
-        return {key.name: judge_reading(r.reading, r.source, None, r.hint) for key, r in results.items()}
+        return {
+            key.name: judge_reading(r.reading, r.source, None, r.hint) for key, r in results.items()
+        }
 
     def over(self, client: Client) -> Survey:
         """Ask a client as of the time of the clock."""

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from inferno_operator.cli.headroom import Headroom, headrooms, measured_headrooms
 from inferno_operator.controllers.measurement.load import set_last_good_load
-from inferno_operator.controllers.planning.allocations import Label, plain, priced_current
+from inferno_operator.controllers.planning.allocations import Label, plain, price_current
 from inferno_operator.controllers.planning.snapshot import KINDS, build_system
 from inferno_operator.resources import (
     CURRENT_ALLOC,
@@ -246,7 +246,7 @@ def _view(observation: Observation, targets: Targets, catalogue: Catalogue) -> S
         return ServerView(name, None, (), Reason.INVALID_SPEC, observation.problem)
     measures = resource.spec.measure is not None
     measured = resource.status.measured if measures else None
-    current = priced_current(set_last_good_load(resource), catalogue)
+    current = price_current(set_last_good_load(resource), catalogue)
     ready = observation.status.condition(READY)
     spec = resource.spec
     if current is not spec.current_alloc:  # priced or loaded; most are as they were read

@@ -63,6 +63,6 @@ def decide(
         for r in known
     ]
     running = [*resources, *still_running(observations)]
-    snapshot = take_snapshot(Inputs(running, chosen, time_limit, typed=known, now=time))
+    snapshot = take_snapshot(Inputs(running, chosen, time_limit, stored=known, now=time))
     changed, idle = apply_changes(snapshot.system, map(parse_change, changes))
     return DryRun(chosen, replace(snapshot, system=changed), optimize(changed), idle)

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from inferno_operator.controllers.planning.conversions import named_only
-from inferno_operator.controllers.planning.reconcile import rival
+from inferno_operator.controllers.planning.conversions import convert_names
+from inferno_operator.controllers.planning.reconcile import find_rival
 from inferno_operator.controllers.planning.snapshot import Snapshot, build_system
-from inferno_operator.controllers.planning.status import refused
+from inferno_operator.controllers.planning.status import report_rival
 from inferno_operator.controllers.planning.updates import plan_updates
 from inferno_operator.resources import (
     SYSTEM_RESOURCES,
@@ -57,8 +57,8 @@ def find_mistakes(observation: Observation, others: Iterable[Observation]) -> tu
     resource, place = observation.resource, observation.reference.place
     others = [o for o in others if o.reference.place != place and o.deleted is None]
     if is_of(observation, Optimizer):
-        other = rival(observation, of_kind(others, Optimizer))
-        return () if other is None else refused(observation, other.metadata.name).verdicts[:1]
+        other = find_rival(observation, of_kind(others, Optimizer))
+        return () if other is None else report_rival(observation, other.metadata.name).verdicts[:1]
     resources = _without_uncounted([*readable([observation, *others])])
     kinds = {type(found) for found in resources}
     awaited = {reason for reason, kind in AWAITED.items() if kind not in kinds}
@@ -95,7 +95,7 @@ def _without_missing_measurement(snapshot: Snapshot, server: Server) -> Snapshot
 
 def _foretell(resource: Server, system: core.System, awaited: set[str]) -> Decision:
     """Return why no decision is possible for a Server; an empty decision if one is."""
-    server = next(iter(system.servers), named_only(resource))
+    server = next(iter(system.servers), convert_names(resource))
     targets = {server.model: core.Target()}
     stand_in = core.ServiceClass(server.service_class, core.LOWEST_PRIORITY, targets)
     classes = system.classes or (stand_in,)  # they may be applied next: look at the rest

@@ -48,12 +48,12 @@ class Nodes:
     spanning: frozenset[ServerAccelerator] = field(default_factory=frozenset)
 
 
-def spanning(resources: Iterable[Resource]) -> frozenset[ServerAccelerator]:
+def find_spanning(resources: Iterable[Resource]) -> frozenset[ServerAccelerator]:
     """Return the servers and accelerators whose replicas may be several pods."""
-    return frozenset(key for server in only(Server, resources) for key in _spanning(server))
+    return frozenset(key for server in only(Server, resources) for key in _find_spanning_of(server))
 
 
-def _spanning(server: Server) -> Iterator[ServerAccelerator]:
+def _find_spanning_of(server: Server) -> Iterator[ServerAccelerator]:
     for workload in server.spec.workloads:
         if not kind_of_workload(workload).is_one_pod:
             yield server.spec.name, workload.accelerator
@@ -86,7 +86,7 @@ async def solve_on_nodes(system: System, where: Nodes, optimizer: SystemOptimize
     return Placed(fit.explained(best.solution), tuple(best.problems()))
 
 
-def are_placed(system: System, where: Nodes, solution: Solution) -> bool:
+def has_room_on_nodes(system: System, where: Nodes, solution: Solution) -> bool:
     """Whether all replicas of a solution find a node."""
     if not where.nodes or system.options.unlimited:
         return True
@@ -117,7 +117,7 @@ class _Fit:
         self._catalogue = Catalogue(system)
         self._servers = {server.name: server for server in system.servers}
         self._where = where
-        self._nodes = [_without_strangers(node, system) for node in where.nodes]
+        self._nodes = [_remove_strangers(node, system) for node in where.nodes]
         self._largest = most_cards(self._nodes)
         self._priorities = sorted({c.effective_priority for c in system.classes})
         self._too_large: set[tuple[str, str]] = set()
@@ -205,7 +205,7 @@ class _Fit:
         return replace(solution, decisions=decisions)
 
 
-def _without_strangers(node: Node, system: System) -> Node:
+def _remove_strangers(node: Node, system: System) -> Node:
     """Return a node without the cards of servers that are not part of the system: they stay."""
     names = {server.name for server in system.servers}
     strangers = sum(count for (server, _), count in node.held.items() if server not in names)

@@ -64,17 +64,17 @@ class Loop:
         newest = add_planned_load(newest, self._server, self._measured, None, now)
         self._measured = newest
         servers = [apply_measurement(self._server, newest)]
-        self._memory.observe(servers, now)
+        self._memory.note_servers(servers, now)
         system, solution = self._solved(servers[0])
         self._memory.note_plan(servers, solution, now)
-        calm = with_surplus(system, solution, self._memory.fewest_replicas(servers))
+        calm = with_surplus(system, solution, self._memory.count_fewest_replicas(servers))
         decided = calm.allocations["S"]
         self._carry_out(decided)
         return decided
 
     def _solved(self, server: Server) -> tuple[System, Solution]:
         """Solve; what was solved before is remembered."""
-        key = server.model_dump_json(), self._memory.plans[server.metadata.uid].moved is None
+        key = server.model_dump_json(), self._memory.plans[server.metadata.uid].move_time is None
         if key not in self._solutions:
             system = build_system([*self._others, server]).system
             system = self._memory.set_destinations(system, [server])

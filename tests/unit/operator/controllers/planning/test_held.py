@@ -53,7 +53,7 @@ def system_of(
         time=NOW, quality=quality, arrival_rate=rate, avg_out_tokens=1, misses_targets=missed
     )
     loaded = apply_measurement(subject, add_planned_load(found, subject, None, None, NOW))
-    return take_snapshot(Inputs([*rest, loaded], typed=[subject], now=NOW)).system
+    return take_snapshot(Inputs([*rest, loaded], stored=[subject], now=NOW)).system
 
 
 def decided(

@@ -12,9 +12,9 @@ from inferno_operator.controllers.measurement.load import set_load
 from inferno_operator.controllers.planning.ports import Context, OnDemand, TypedLoads
 from inferno_operator.controllers.planning.reconcile import reconcile
 from inferno_operator.controllers.planning.updates import (
+    has_other_words,
     is_close,
     is_close_message,
-    is_rewording,
     is_same_placement,
 )
 from inferno_operator.resources import Load, Server
@@ -162,5 +162,5 @@ def test_messages_with_other_numbers_say_the_same() -> None:
 
     assert is_close_message(first, first.replace("60.5", "61"))
     assert not is_close_message(first, first.replace("60.5", "70"))
-    assert not is_rewording(first, first.replace("60.5", "70"))
-    assert is_rewording(first, first.replace("expect", "fear"))
+    assert not has_other_words(first, first.replace("60.5", "70"))
+    assert has_other_words(first, first.replace("expect", "fear"))
