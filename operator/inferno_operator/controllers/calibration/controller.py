@@ -156,11 +156,13 @@ async def reconcile(context: Context) -> None:
         await _remember_past(context)
     _remember(context.memory, read, context.now().timestamp())
     wanted = {key: model for key, (_, model) in models.items() if model.spec.calibrate != OFF}
-    rows = calibrate_models(context.memory, wanted, context.now())
-    updates = (
-        report_calibration(observation, rows.get(key) or _find_last(model), context.now())
-        for key, (observation, model) in models.items()
-    )
+    now = context.now()
+    rows = calibrate_models(context.memory, wanted, now)
+    updates = []
+    for key, (observation, model) in models.items():
+        # Without windows, what the status has stays; unless calibration is switched off.
+        last = () if model.spec.calibrate == OFF else model.status.calibration
+        updates.append(report_calibration(observation, rows.get(key) or last, now))
     writer = Writer(context.cluster, FieldManager.CALIBRATION, context.now)
     try:
         await writer.write_all(filter(None, updates))
@@ -202,11 +204,6 @@ def _remember(
         windows = (*before, *add_prefill_batch(read.get(pair, ()), before))
         if kept := retained(window for window in windows if window.end >= now - FORGET_S):
             memory[pair] = kept
-
-
-def _find_last(model: Model) -> tuple[CalibratedData, ...]:
-    """The calibration in the status, of a Model that has no windows; none if it is switched off."""
-    return () if model.spec.calibrate == OFF else model.status.calibration
 
 
 CYCLE = "calibrate all Models"

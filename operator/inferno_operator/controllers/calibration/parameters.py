@@ -54,16 +54,22 @@ def calibrate_models(
         The time.
     """
     pairs = [pair for pair in sorted(windows) if (pair.namespace, pair.model) in models]
-    data = [_find_data(models[pair.namespace, pair.model], pair.accelerator) for pair in pairs]
+    pair_models = [models[pair.namespace, pair.model] for pair in pairs]
+    # Of several data for an accelerator the last one counts, as in an optimization.
+    data = [
+        next((d for d in reversed(model.spec.data) if d.acc == pair.accelerator), None)
+        for pair, model in zip(pairs, pair_models, strict=True)
+    ]
     evidence = [
         Evidence(windows[pair], find_prior(item), find_largest_batch(item, windows[pair]))
         for pair, item in zip(pairs, data, strict=True)
     ]
     rows: defaultdict[tuple[str, str], list[CalibratedData]] = defaultdict(list)
     results = calibrate(evidence, now.timestamp())
-    for pair, typed, result in zip(pairs, data, results, strict=True):
-        before = _find_before(models[pair.namespace, pair.model], pair.accelerator)
-        previous = _PreviousData(pair.accelerator, typed, before, now)
+    for pair, model, item, result in zip(pairs, pair_models, data, results, strict=True):
+        known = model.status.calibration
+        before = next((row for row in known if row.acc == pair.accelerator), None)
+        previous = _PreviousData(pair.accelerator, item, before, now)
         rows[pair.namespace, pair.model].append(_build_row(previous, result))
     return {model: tuple(own) for model, own in rows.items()}
 
@@ -89,15 +95,6 @@ def _add_prefill_batch(window: Window, before: Window | None) -> Window:
     if before is None or not 0 < window.end - before.end < SUCCESSIVE_S:
         return window
     return lagged(window, before)
-
-
-def _find_data(model: Model, accelerator: str) -> PerformanceData | None:
-    """The performance data of an accelerator; of several, the last, as in an optimization."""
-    return next((d for d in reversed(model.spec.data) if d.acc == accelerator), None)
-
-
-def _find_before(model: Model, accelerator: str) -> CalibratedData | None:
-    return next((row for row in model.status.calibration if row.acc == accelerator), None)
 
 
 def find_prior(data: PerformanceData | None) -> PrefillDecodeParameters | None:
@@ -138,14 +135,14 @@ class _PreviousData:
     """What is known of an accelerator so far: what is configured, and the row of before."""
 
     accelerator: str
-    typed: PerformanceData | None
+    configured: PerformanceData | None
     before: CalibratedData | None
     now: datetime
 
     @property
-    def typed_steps(self) -> StepParms | None:
+    def configured_steps(self) -> StepParms | None:
         """The configured step time."""
-        return self.typed.step_parms if self.typed else None
+        return self.configured.step_parms if self.configured else None
 
 
 def _build_row(previous: _PreviousData, result: Calibration) -> CalibratedData:
@@ -183,9 +180,9 @@ def _find_laws(previous: _PreviousData, result: Calibration) -> Laws | None:
 
     To fit steps takes much longer than to fit lines.
     """
-    if previous.typed_steps is None and result.facts.is_steady:
+    if previous.configured_steps is None and result.facts.is_steady:
         return None
-    budget = previous.typed_steps.budget if previous.typed_steps else 0
+    budget = previous.configured_steps.budget if previous.configured_steps else 0
     return laws(result, budget, of_clients=False)
 
 
@@ -199,7 +196,7 @@ def _judge(
         rest = f"; {result.message}" if result.reason.usable else ""
         off = f"stepParms fit better: windows are {steps:.1%} off, not {lines:.1%}"
         return reason, f"{off}{_describe_doubts(laws.chosen_steps)}{rest}"
-    if previous.typed_steps and result.reason.usable:
+    if previous.configured_steps and result.reason.usable:
         return result.reason, f"{result.message}; {CONFIGURED_STEPS_STAY}"
     return result.reason, result.message
 

@@ -26,7 +26,6 @@ from inferno_operator.resources import (
 from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, CORRECTED, Verdict
 from inferno_operator.resources.measurement import CATCH_UP_SECONDS
 from inferno_optimizer.correction import MISSED, MOST, MOST_VAIN, Correction, waiting_time
-from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.solution import Reason
 
 TARGETS_MISSED = "TargetsMissed"
@@ -65,13 +64,15 @@ def add_correction(
     parameters = _digest(model) if model else last.parameters if last else ""
     state = _restore_state(before, parameters)
     enough = ratio > 0 and _is_enough(server, newest, target, float(state.factor[0]))
-    current = server.spec.current_alloc
+    current, measure = server.spec.current_alloc, server.spec.measure
+    catch_up = measure.catch_up_seconds if measure else CATCH_UP_SECONDS
+    rate = newest.arrival_rate or 0.0
     stepped = state.step(
         newest.time.timestamp(),
         np.array([ratio]),
         np.array([current.num_replicas if current else 0]),
         np.array([enough]),
-        _find_wait_s(server, newest),
+        waiting_time(np.array([rate / 60]), max(windows_of(measure).long, catch_up)),
     )
     return newest.model_copy(update={"correction": _to_status(stepped, parameters)})
 
@@ -128,13 +129,6 @@ def _is_enough(server: Server, newest: Measured, target: Target | None, factor: 
         and _count_replicas(current) >= _count_replicas(desired)
         and is_covered(desired.load, server, newest, target, factor)
     )
-
-
-def _find_wait_s(server: Server, newest: Measured) -> FloatArray:
-    """How long a miss must last until it counts [s]; an array of one."""
-    measure, rate = server.spec.measure, newest.arrival_rate or 0.0
-    catch_up = measure.catch_up_seconds if measure else CATCH_UP_SECONDS
-    return waiting_time(np.array([rate / 60]), max(windows_of(measure).long, catch_up))
 
 
 def _is_settled(server: Server) -> bool:

@@ -287,7 +287,10 @@ def _is_length_known(now: Measured, field: str) -> bool:
 
 def note_missed_targets(now: Measured, target: Target | None) -> Measured:
     """Add the targets that the measured times miss."""
-    missed = tuple(_find_missed(now, target)) if target and now.quality in USABLE else ()
+    if target is None or now.quality not in USABLE:
+        return now
+    compared = compare_with_targets(now, target)
+    missed = tuple(name for name, value, limit in compared if value > limit)
     return now.model_copy(update={"misses_targets": missed}) if missed else now
 
 
@@ -316,14 +319,19 @@ def _judge(
     late = None if source is None else _judge_age(reading, source, hint)
     if late is not None:
         return late
-    if rate is None and reading.is_young:
-        return QualityVerdict("Partial", _TOO_FEW_REQUESTS)
     if rate is None:
         return _judge_uncounted(reading, source, hint)
-    gaps = _judge_gaps(reading, replicas)
-    targets = "" if source is None or source.replicas else _describe_targets(reading)
-    remarks = "; ".join(filter(None, (reading.copies, targets)))
-    return gaps or _judge_idle(reading, rate) or QualityVerdict("Fresh", remarks)
+    gap = next(_find_gaps(reading, replicas), None)
+    busy = (_read_gauge(reading, "running") or 0.0) + (_read_gauge(reading, "waiting") or 0.0)
+    if gap is not None:  # what was counted may be less than what arrived
+        verdict = QualityVerdict("Partial", f"the load may grow but not shrink: {gap}")
+    elif rate <= 0 and busy <= 0:
+        verdict = QualityVerdict("Idle", f"{NO_REQUESTS}{ONE_STAYS}{_append(reading.copies)}")
+    else:
+        targets = "" if source is None or source.replicas else _describe_targets(reading)
+        remarks = "; ".join(filter(None, (reading.copies, targets)))
+        verdict = QualityVerdict("Fresh", remarks)
+    return verdict
 
 
 _TOO_FEW_REQUESTS = (
@@ -347,7 +355,9 @@ def _judge_age(reading: Reading, source: MetricSource, hint: str) -> QualityVerd
 
 
 def _describe_stale(why: str, newest: float | None) -> QualityVerdict:
-    when = "less than an hour old" if newest is None else f"of {_format_clock(newest)}"
+    when = "less than an hour old"
+    if newest is not None:
+        when = f"of {datetime.fromtimestamp(newest, UTC):%H:%M:%SZ}"
     return QualityVerdict(
         "Stale",
         f"{why}: the newest sample is {when}; the last good values are kept;"
@@ -360,11 +370,9 @@ def _format_duration(seconds: int) -> str:
     return f"{seconds} s" if rest or minutes == 1 else f"{minutes} minutes"
 
 
-def _format_clock(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%SZ")
-
-
 def _judge_uncounted(reading: Reading, source: MetricSource | None, hint: str) -> QualityVerdict:
+    if reading.is_young:
+        return QualityVerdict("Partial", _TOO_FEW_REQUESTS)
     if source is None:
         return QualityVerdict(
             "Missing", "the query of arrivalRate returns no number" + _append(hint)
@@ -382,12 +390,6 @@ def _judge_uncounted(reading: Reading, source: MetricSource | None, hint: str) -
 
 def _append(hint: str) -> str:
     return f"; {hint}" if hint else ""
-
-
-def _judge_gaps(reading: Reading, replicas: MeasuredReplicas | None) -> QualityVerdict | None:
-    """Return the verdict if what was counted may be less than what arrived."""
-    why = next(_find_gaps(reading, replicas), None)
-    return QualityVerdict("Partial", f"the load may grow but not shrink: {why}") if why else None
 
 
 def _find_gaps(reading: Reading, replicas: MeasuredReplicas | None) -> Iterator[str]:
@@ -439,14 +441,6 @@ def _describe_missing(replicas: MeasuredReplicas, absent: float) -> str:
     return why
 
 
-def _judge_idle(reading: Reading, rate: float) -> QualityVerdict | None:
-    """Return the verdict if no request arrives, runs or waits."""
-    busy = (_read_gauge(reading, "running") or 0.0) + (_read_gauge(reading, "waiting") or 0.0)
-    if rate > 0 or busy > 0:
-        return None
-    return QualityVerdict("Idle", f"{NO_REQUESTS}{ONE_STAYS}{_append(reading.copies)}")
-
-
 def _read_numbers(
     reading: Reading,
     rate: float | None,
@@ -463,7 +457,10 @@ def _read_numbers(
         value = _read_newer_mean(reading, name, kept, before, scale) if is_known else kept
         fields[field] = _round(value)
     fields["tokens_per_step"] = _read_tokens_per_step(reading)
-    fields["avg_computed_tokens"] = _read_computed_tokens(reading, fields["avg_in_tokens"])
+    share, inputs = reading.part(MEANS, CACHED_SHARE), fields["avg_in_tokens"]
+    if share is not None and inputs is not None:  # what was in no prefix cache
+        computed = inputs * (1.0 - min(max(share, 0.0), 1.0))
+        fields["avg_computed_tokens"] = _round(computed)
     for name, field in _GAUGES:
         fields[field] = _round(_read_gauge(reading, name))
     if fields["kv_cache_usage"] is not None:
@@ -522,14 +519,6 @@ def _read_tokens_per_step(reading: Reading) -> float | None:
     return _round(tokens_per_step(share)) if share else None
 
 
-def _read_computed_tokens(reading: Reading, inputs: float | None) -> float | None:
-    """Return the input tokens that were in no prefix cache; None if the source does not tell."""
-    share = reading.part(MEANS, CACHED_SHARE)
-    if share is None or inputs is None:
-        return None
-    return _round(inputs * (1.0 - min(max(share, 0.0), 1.0)))
-
-
 def _read_newer_mean(
     reading: Reading, name: str, kept: float | None, before: Measured | None, scale: float
 ) -> float | None:
@@ -583,39 +572,24 @@ def _count_replicas(
     return MeasuredReplicas(ready=int(reporting + absent), reporting=int(reporting))
 
 
-def _find_missed(now: Measured, target: Target) -> Iterable[str]:
-    """Yield the names of the targets that the measured times miss."""
-    return (name for name, value, limit in compare_with_targets(now, target) if value > limit)
-
-
 def compare_with_targets(now: Measured, target: Target) -> Iterable[tuple[str, float, float]]:
     """Yield each target with a measured time: its name, the time and the limit [ms]."""
+    itl_percent, ttft_percent = target.slo_itl_percentile, target.slo_ttft_percentile
+    itl = _find_percentile(now.itl_of_requests, itl_percent) if itl_percent else None
+    if itl is None:  # its percentiles are not measured by every engine
+        itl = now.itl_average
+    ttft = _find_percentile(now.ttft, ttft_percent) if ttft_percent else now.ttft_average
+    wait = _find_percentile(now.wait, target.slo_ttw_percentile or 95.0)
+    if wait is None and not target.slo_ttw_percentile and now.wait_average is not None:
+        wait = now.wait_average * TAIL
     limited: Sequence[tuple[str, float | None, float | None]] = (
-        ("slo-itl", _find_itl(now, target.slo_itl_percentile), target.slo_itl),
-        ("slo-ttw", _find_wait(now, target.slo_ttw_percentile), target.slo_ttw),
-        ("slo-ttft", _find_ttft(now, target.slo_ttft_percentile), target.slo_ttft),
+        ("slo-itl", itl, target.slo_itl),
+        ("slo-ttw", wait, target.slo_ttw),
+        ("slo-ttft", ttft, target.slo_ttft),
     )
     for name, value, limit in limited:
         if limit and value is not None:
             yield name, value, limit
-
-
-def _find_itl(now: Measured, percent: float | None) -> float | None:
-    """Return the latency that a target limits; the mean if its percentiles are not measured."""
-    percentile = _find_percentile(now.itl_of_requests, percent) if percent else None
-    return now.itl_average if percentile is None else percentile
-
-
-def _find_ttft(now: Measured, percent: float | None) -> float | None:
-    return _find_percentile(now.ttft, percent) if percent else now.ttft_average
-
-
-def _find_wait(now: Measured, percent: float | None) -> float | None:
-    """Return the waiting time that a target limits; without a percentile it is the 95th."""
-    percentile = _find_percentile(now.wait, percent or 95.0)
-    if percentile is None and not percent and now.wait_average is not None:
-        return now.wait_average * TAIL
-    return percentile
 
 
 def _find_percentile(percentiles: Percentiles | None, percent: float) -> float | None:

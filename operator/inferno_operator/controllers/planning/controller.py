@@ -267,7 +267,7 @@ class OptimizationController:
     def _object_changed(self, difference: ObjectDifference) -> None:
         if difference.place.kind == OPTIMIZER:
             self._optimizer_changed(difference)
-        elif self._objects.is_complete and _is_input(difference):
+        elif self._objects.is_complete and difference.concerns(_read_input):
             self._synchronize(difference.place.key.namespace)
 
     def _optimizer_changed(self, difference: ObjectDifference) -> None:
@@ -298,12 +298,8 @@ class OptimizationController:
             self._synchronize_all()
 
 
-def _is_input(difference: ObjectDifference) -> bool:
-    """Whether an input of optimizations changed, not only a decision or a report."""
-    return difference.concerns(_read_input)
-
-
 def _read_input(manifest: Manifest) -> tuple[object, ...]:
+    """Return what optimizations are made from, without decisions and reports."""
     metadata = manifest["metadata"]
     spec = {k: v for k, v in (manifest.get("spec") or {}).items() if k != DESIRED_ALLOC}
     names = "uid", "finalizers", "deletionTimestamp"
@@ -321,16 +317,15 @@ TAKEN = ("name", "modelBooster", "workloads")
 def find_wrong_names(observations: Iterable[Observation]) -> Iterator[Update]:
     """Yield the updates of Servers with wrong names, and of those whose names are right again."""
     all_objects = list(observations)
-    resources = [
-        r for r in readable(all_objects) if not isinstance(r, Capacity)
-    ]  # may be uncounted
+    # Cards that nobody has counted yet would be an error, and names do not depend on them.
+    resources = [r for r in readable(all_objects) if not isinstance(r, Capacity)]
     servers = tuple(map(convert_names, only(Server, resources)))
     snapshot = build_system(resources)
     taken = {id(resource): p for resource, p in snapshot.excluded if p.field in TAKEN}
     catalogue = Catalogue(replace(snapshot.system, servers=servers))
-    for observation in all_objects:
+    for observation in of_kind(all_objects, Server):
         server, allocated = observation.resource, observation.status.condition(ALLOCATED)
-        if not isinstance(server, Server):
+        if server is None:
             continue
         case = catalogue.case(convert_names(server))
         if problem := taken.get(id(server)):
@@ -338,7 +333,12 @@ def find_wrong_names(observations: Iterable[Observation]) -> Iterator[Update]:
         elif isinstance(case, Decision) and case.reason in WRONG_NAMES:
             yield build_server_update(observation, case)
         elif allocated is not None and _names_were_wrong(allocated):
-            yield _report_corrected(observation, allocated)
+            message = "references are valid again; waiting for the next optimization"
+            ready = Verdict(READY, holds=None, reason="NotOptimized", message=message)
+            stays = Verdict(
+                ALLOCATED, holds=False, reason=allocated.reason, message=allocated.message
+            )
+            yield Update.of(observation, (ready, stays), active=observation.status.active)
 
 
 def _names_were_wrong(allocated: Condition) -> bool:
@@ -346,14 +346,6 @@ def _names_were_wrong(allocated: Condition) -> bool:
     field = allocated.message.partition(": ")[0]
     is_taken = allocated.reason == Reason.INVALID_SPEC and field in TAKEN
     return is_taken or allocated.reason in WRONG_NAMES
-
-
-def _report_corrected(observation: Observation, allocated: Condition) -> Update:
-    """Return the update of a Server that waits for a decision since its names are right."""
-    message = "references are valid again; waiting for the next optimization"
-    ready = Verdict(READY, holds=None, reason="NotOptimized", message=message)
-    stays = Verdict(ALLOCATED, holds=False, reason=allocated.reason, message=allocated.message)
-    return Update.of(observation, (ready, stays), active=observation.status.active)
 
 
 NO_OPTIMIZER = Verdict(
@@ -382,16 +374,12 @@ def find_unplanned(observations: Iterable[Observation], *, has_optimizer: bool) 
     """
     for observation in observations:
         ready, allocated = map(observation.status.condition, (READY, ALLOCATED))
-        is_told = ready is not None and ready.reason == NO_OPTIMIZER.reason
-        if allocated is not None and is_told is has_optimizer:
-            yield _report_ready(observation, DUE if has_optimizer else NO_OPTIMIZER)
-
-
-def _report_ready(observation: Observation, ready: Verdict) -> Update:
-    """Return the update of a Server whose decision stays as it is."""
-    conditions = map(observation.status.condition, (WARNINGS, ALLOCATED))
-    stay = (Verdict.of(condition) for condition in conditions if condition)
-    return Update.of(observation, (ready, *stay), active=observation.status.active)
+        is_reported = ready is not None and ready.reason == NO_OPTIMIZER.reason
+        if allocated is not None and is_reported is has_optimizer:
+            known = map(observation.status.condition, (WARNINGS, ALLOCATED))
+            stay = (Verdict.of(condition) for condition in known if condition)
+            newest = DUE if has_optimizer else NO_OPTIMIZER
+            yield Update.of(observation, (newest, *stay), active=observation.status.active)
 
 
 SETTLE_SECONDS = 1.0

@@ -10,7 +10,6 @@ from inferno_operator.resources import (
     Accelerator,
     CalibratedData,
     Capacity,
-    Measured,
     Model,
     OptimizerParameters,
     PerformanceData,
@@ -140,22 +139,14 @@ def may_sleep(server: Server, cost: float, priority: int) -> bool:
         return seen is None or not seen.requests
     if server.spec.measure is None or server.spec.measure.demand is None:
         return False
-    if measured is None or seen is None or seen.idle_since is None or not _is_small(server):
+    if measured is None or seen is None or seen.idle_since is None:
+        return False
+    desired = server.spec.desired_alloc
+    if desired is None or desired.num_replicas > 1:  # others go first, one after the other
         return False
     rate = (seen.mean_rate or 0.0) / 60
     needed = find_break_even_s(server.lead_seconds, rate, cost, priority)
-    return needed < inf and _find_idle_time(measured) >= timedelta(seconds=needed)
-
-
-def _is_small(server: Server) -> bool:
-    """Whether one replica is all that was decided: others go first, one after the other."""
-    desired = server.spec.desired_alloc
-    return desired is not None and desired.num_replicas <= 1
-
-
-def _find_idle_time(measured: Measured) -> timedelta:
-    since = measured.demand.idle_since if measured.demand else None
-    return measured.time - since if since else timedelta()
+    return needed < inf and measured.time - seen.idle_since >= timedelta(seconds=needed)
 
 
 PERCENT = 100.0

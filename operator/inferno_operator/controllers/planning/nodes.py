@@ -17,7 +17,7 @@ from inferno_operator.resources.workload_kinds import kind_of_workload
 from inferno_optimizer.placement import Demand, Node, ServerAccelerator, most_cards, unplaced
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Decision, Reason, Solution
-from inferno_optimizer.system import Allocation, PerformanceProfile, System
+from inferno_optimizer.system import Allocation, System
 from inferno_optimizer.system import Server as CoreServer
 
 ROUNDS = 4
@@ -83,7 +83,7 @@ async def solve_on_nodes(system: System, where: Nodes, optimizer: SystemOptimize
         fit.cut(attempts[-1])
         attempts.append(fit.attempt(await optimizer.optimize(fit.system)))
     best = max(reversed(attempts), key=fit.rank)
-    return Placed(fit.explained(best.solution), tuple(best.problems()))
+    return Placed(fit.explain(best.solution), tuple(best.list_problems()))
 
 
 def has_room_on_nodes(system: System, where: Nodes, solution: Solution) -> bool:
@@ -101,7 +101,7 @@ class _Attempt:
     missing: Mapping[ServerAccelerator, int]
     left_out: Mapping[str, int]
 
-    def problems(self) -> Iterator[str]:
+    def list_problems(self) -> Iterator[str]:
         """Yield what fits on no node, and which cards were left out for that."""
         for (server, accelerator), count in sorted(self.missing.items()):
             yield f"server {server}: {count} replicas on {accelerator} fit on no node"
@@ -143,15 +143,13 @@ class _Fit:
 
     def _demands(self, solution: Solution) -> Iterator[Demand]:
         """Yield what is to run, the most important servers first; undecided ones stay."""
-        for decision in sorted(solution.decisions, key=self._order):
+        in_order = sorted(solution.decisions, key=lambda d: (d.reason.decided, self._priority(d)))
+        for decision in in_order:
             server = self._servers[decision.server]
             stays = server.current if not decision.reason.decided else Allocation()
             for part in (decision.allocation or stays).parts:
                 if part.replicas > 0 and part.accelerator in self._catalogue.accelerators:
                     yield self._demand(server, part)
-
-    def _order(self, decision: Decision) -> tuple[bool, int]:
-        return decision.reason.decided, self._priority(decision)
 
     def _priority(self, decision: Decision) -> int:
         return self._catalogue.priority(self._servers[decision.server].service_class)
@@ -180,13 +178,12 @@ class _Fit:
         for card_type, count in lacking.items():
             capacity[card_type] = max(placed[card_type] - count, 0)
         self._left_out += lacking
-        profiles = tuple(filter(self._fits, self.system.profiles))
+        profiles = tuple(
+            p for p in self.system.profiles if (p.model, p.accelerator) not in self._too_large
+        )
         self.system = replace(self.system, capacity=capacity, profiles=profiles)
 
-    def _fits(self, profile: PerformanceProfile) -> bool:
-        return (profile.model, profile.accelerator) not in self._too_large
-
-    def explained(self, solution: Solution) -> Solution:
+    def explain(self, solution: Solution) -> Solution:
         """Return a solution whose decisions name the nodes where these are the obstacle."""
         models = {name: server.model for name, server in self._servers.items()}
         why: dict[str, str] = {}

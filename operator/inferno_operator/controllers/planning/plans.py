@@ -434,7 +434,9 @@ def find_additions(optimization: Optimization, proposal: Proposal, now: datetime
     adding.sort(key=lambda d: (priority_of(servers[d.server], catalogue), d.server))
     if not optimization.optimizer.spec.data.optimizer.unlimited:
         unreadable = still_running(optimization.observations)
-        free = _count_free_cards([*servers.values(), *unreadable], catalogue)
+        free = Counter(catalogue.system.capacity)
+        for server in (*servers.values(), *unreadable):
+            free.subtract(cards_of(find_standing(server, catalogue), server, catalogue))
         adding = _select_fitting(adding, servers, catalogue, free)
     totals = compute_totals(adding, resources, catalogue, ())
     if not adding or find_hold(optimization.optimizer, totals, now) is not None:
@@ -446,14 +448,6 @@ def _is_addition(decision: StoredDecision) -> bool:
     """Whether no replica is taken away on any accelerator."""
     after = count_by_place(list_placements(decision.after))
     return all(after.get(name, 0) >= n for name, n in count_by_place(decision.before).items())
-
-
-def _count_free_cards(servers: Iterable[Server], catalogue: Catalogue) -> Counter[str]:
-    """Return the cards by type that are left beside all that stands."""
-    free = Counter(catalogue.system.capacity)
-    for server in servers:
-        free.subtract(cards_of(find_standing(server, catalogue), server, catalogue))
-    return free
 
 
 def _select_fitting(
@@ -597,7 +591,7 @@ def _permit_all(optimization: Optimization) -> list[Update]:
     updates = optimization.updates
     if optimization.optimizer.spec.mode != "Approve":
         return list(updates)
-    return [_without_clearing(update) for update in updates]
+    return [_keep_decision(update) for update in updates]
 
 
 def _mark_approved(updates: Sequence[Update], plan: Plan, proposal: Proposal) -> list[Update]:
@@ -614,17 +608,13 @@ def _permit_others(optimization: Optimization, servers: Collection[str], why: st
     updates = []
     for observation, update in zip(optimization.observations, optimization.updates, strict=True):
         if not _is_for(update, servers):
-            updates.append(_without_clearing(update))
-        elif _lacks_decision(observation):
+            updates.append(_keep_decision(update))
+            continue
+        allocated = observation.status.condition(ALLOCATED)
+        if allocated is None or allocated.reason in UNDECIDED:  # no decision stands
             verdicts = (Verdict(kind, False, PROPOSED, why) for kind in (READY, ALLOCATED))
             updates.append(Update.of(observation, tuple(verdicts), active=False))
     return Permission(updates, why)
-
-
-def _lacks_decision(observation: Observation) -> bool:
-    """Whether no decision stands for a Server: it has none yet, or none was possible."""
-    allocated = observation.status.condition(ALLOCATED)
-    return allocated is None or allocated.reason in UNDECIDED
 
 
 def _is_for(update: Update, servers: Collection[str]) -> bool:
@@ -632,7 +622,7 @@ def _is_for(update: Update, servers: Collection[str]) -> bool:
     return update.reference.kind == SERVER and update.reference.key.name in servers
 
 
-def _without_clearing(update: Update) -> Update:
+def _keep_decision(update: Update) -> Update:
     """Return an update that keeps `desiredAlloc` of a Server for which nothing is decided.
 
     Actuation keeps what runs, for the reason in the status, whatever is in `desiredAlloc`.

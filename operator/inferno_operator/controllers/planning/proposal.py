@@ -243,7 +243,7 @@ class StoredDecision:
             error_percent=after.error_percent,
         )
 
-    def update(self, observation: Observation, approved: str = "") -> Update:
+    def update(self, observation: Observation[Server], approved: str = "") -> Update:
         """Return the update that writes the decision on the Server as it is now.
 
         `approved` is the name of its Plan if a person approved that.

@@ -147,12 +147,6 @@ def _build_update(
     return Update.of(observation, verdicts, active=active, extra_status=status)
 
 
-def _is_unlimited(observation: Observation) -> bool:
-    """Whether the Optimizer ignores capacity."""
-    resource = observation.resource
-    return isinstance(resource, Optimizer) and resource.spec.data.optimizer.unlimited
-
-
 def _summarize(solution: Solution) -> str:
     total, unserved = len(solution.decisions), len(solution.unserved)
     text = f"{total - unserved} of {total} servers have an allocation, {solution.cost:g} cents/hour"
@@ -162,10 +156,6 @@ def _summarize(solution: Solution) -> str:
     return f"{text}; {first.server}: {first.reason}" + (
         f" and {unserved - 1} more" * (unserved > 1)
     )
-
-
-def _convert_gain(gain: core.Gain) -> Gain:
-    return Gain(priority=gain.priority, load=round(gain.load, DIGITS))
 
 
 def convert_certificate(certificate: core.Certificate) -> Certificate:
@@ -190,6 +180,8 @@ def convert_certificate(certificate: core.Certificate) -> Certificate:
 
 
 def _build_last(observation: Observation, solution: Solution, now: datetime) -> LastOptimization:
+    resource = observation.resource
+    is_unlimited = isinstance(resource, Optimizer) and resource.spec.data.optimizer.unlimited
     return LastOptimization(
         time=now,
         requested_generation=observation.generation,
@@ -205,10 +197,12 @@ def _build_last(observation: Observation, solution: Solution, now: datetime) -> 
             CapacityUse(
                 type=use.type,
                 used=use.used,
-                available=None if _is_unlimited(observation) else use.available,
+                available=None if is_unlimited else use.available,
                 held=use.held or None,
                 price=None if use.price is None else round(use.price, DIGITS),
-                gain=None if use.gain is None else _convert_gain(use.gain),
+                gain=None
+                if use.gain is None
+                else Gain(priority=use.gain.priority, load=round(use.gain.load, DIGITS)),
                 estimated=use.estimated or None,
             )
             for use in solution.capacity

@@ -42,7 +42,7 @@ from inferno_operator.resources.conditions import (
     merge_conditions,
 )
 from inferno_operator.resources.objects import Event, Manifest, Reference
-from inferno_operator.resources.observation import Observation, still_running
+from inferno_operator.resources.observation import Observation, is_of, still_running
 from inferno_operator.runtime.ports import UnknownFieldError
 from inferno_optimizer import system as core
 from inferno_optimizer.caveats import implausible_loads, implausible_numbers
@@ -170,7 +170,8 @@ class Update:
         verdict = self.main
         news = self.moves or _is_news(self.status, verdict)
         if news and (verdict.type == ALLOCATED or verdict.holds is False):
-            yield Event(self.reference, _severity(verdict), verdict.reason, verdict.message)
+            severity: Literal["Normal", "Warning"] = "Normal" if verdict.holds else "Warning"
+            yield Event(self.reference, severity, verdict.reason, verdict.message)
 
     def otherwise(self, _: UnknownFieldError, /) -> None:
         """Return nothing: the Optimizer says what is wrong."""
@@ -182,10 +183,6 @@ def _is_news(status: Status, verdict: Verdict) -> bool:
     if before is None or (before.status, before.reason) != (verdict.status, verdict.reason):
         return True
     return verdict.type != ALLOCATED and has_other_words(before.message, verdict.message)
-
-
-def _severity(verdict: Verdict) -> Literal["Normal", "Warning"]:
-    return "Normal" if verdict.holds else "Warning"
 
 
 def plan_updates(
@@ -274,8 +271,8 @@ def mark_approved(update: Update, plan: str, placed: Iterable[Placement]) -> Upd
 
 def _find_desired(observation: Observation) -> Manifest:
     """The desired allocation that a Server has; empty if there is none."""
-    server = observation.resource
-    desired = server.spec.desired_alloc if isinstance(server, Server) else None
+    server = observation.resource if is_of(observation, Server) else None
+    desired = server.spec.desired_alloc if server else None
     return desired.to_json() if desired else {}
 
 
@@ -315,7 +312,7 @@ class _Results:
 
     def build_update(self, observation: Observation) -> Update:
         """The update of one object."""
-        if observation.kind is Server:
+        if is_of(observation, Server):
             moved = self._move_times.get(observation.reference.uid)
             return build_server_update(observation, self._find_decision(observation), moved)
         verdict = self._judge(observation)
@@ -332,16 +329,16 @@ class _Results:
             if name in self._implausible:
                 yield self._implausible[name]
 
-    def _find_decision(self, observation: Observation) -> Decision:
+    def _find_decision(self, observation: Observation[Server]) -> Decision:
         """The decision for a Server; InvalidSpec if the Server is not part of the system."""
-        name, resource = observation.reference.key.name, observation.resource
-        if not isinstance(resource, Server):
+        name, server = observation.reference.key.name, observation.resource
+        if server is None:
             return Decision(name, Reason.INVALID_SPEC, observation.problem)
-        problem = self._excluded.get(id(resource))
+        problem = self._excluded.get(id(server))
         if problem is not None:
             return build_exclusion(name, problem)
-        decision = self._decisions[resource.spec.name]
-        implausible = tuple(self._list_implausible(resource))
+        decision = self._decisions[server.spec.name]
+        implausible = tuple(self._list_implausible(server))
         return (
             replace(decision, warnings=(*decision.warnings, *implausible))
             if implausible
@@ -361,7 +358,11 @@ class _Results:
         problems = [p for name in _list_names(resource) for p in self._problems[name]]
         if not problems:
             return VALID
-        return Verdict(READY, holds=False, reason=problems[0].reason, message=_join(problems))
+        message = "; ".join(
+            f"{f'{problem.part}: ' if problem.part else ''}{problem.field}: {problem.message}"
+            for problem in problems
+        )
+        return Verdict(READY, holds=False, reason=problems[0].reason, message=message)
 
 
 def _list_names(resource: Resource) -> Iterator[tuple[str, str]]:
@@ -372,20 +373,13 @@ def _list_names(resource: Resource) -> Iterator[tuple[str, str]]:
         yield KINDS.get(resource.kind, ""), getattr(resource.spec, "name", "")
 
 
-def _join(problems: Sequence[Problem]) -> str:
-    return "; ".join(
-        f"{f'{problem.part}: ' if problem.part else ''}{problem.field}: {problem.message}"
-        for problem in problems
-    )
-
-
 def build_exclusion(server: str, problem: Problem) -> Decision:
     """The decision on a Server that is no part of the system."""
     return Decision(server, Reason.INVALID_SPEC, f"{problem.field}: {problem.message}")
 
 
 def build_server_update(
-    observation: Observation, decision: Decision, moved: datetime | None = None
+    observation: Observation[Server], decision: Decision, moved: datetime | None = None
 ) -> Update:
     """The update of a Server after a decision; `moved` is when it got another accelerator."""
     allocated = Verdict(
@@ -402,18 +396,13 @@ def build_server_update(
     )
     warnings = [*decision.warnings, *_list_caveats(observation.resource)]
     verdicts = (ready, *_build_warnings(warnings), allocated)
-    spec = _find_spec_change(observation, decision)
+    server, spec = observation.resource, None
+    if server is not None and decision.reason.decided:  # without a decision, the last one stands
+        spec = find_spec_change(server, build_desired(decision.allocation))
     status = ServerStatus(moved=moved).to_json() if moved else {}
     return Update.of(
         observation, verdicts, active=decision.reason.decided, spec=spec, extra_status=status
     )
-
-
-def _find_spec_change(observation: Observation, decision: Decision) -> Manifest | None:
-    """The change of a Server by a decision; without a decision, the last one stands."""
-    if observation.resource is None or not decision.reason.decided:
-        return None
-    return find_spec_change(observation.resource, build_desired(decision.allocation))
 
 
 def _list_caveats(resource: Resource | None) -> Sequence[str]:
@@ -444,9 +433,9 @@ def _build_warnings(warnings: Sequence[str]) -> Iterator[Verdict]:
         yield Verdict(WARNINGS, holds=True, reason="Implausible", message=message)
 
 
-def find_spec_change(server: Resource, desired: Manifest) -> Manifest | None:
+def find_spec_change(server: Server, desired: Manifest) -> Manifest | None:
     """The change of spec.desiredAlloc, or None if the Server already has it."""
-    current = server.spec.desired_alloc if isinstance(server, Server) else None
+    current = server.spec.desired_alloc
     absent = dict.fromkeys(("roles", *ORIGIN_FIELDS))
     if (
         current is not None

@@ -154,6 +154,7 @@ def test_a_decision_together_replaces_one_apart() -> None:
     together = {k: v for k, v in build_desired(APART).items() if k != "roles"}
 
     server = parse(manifest)
+    assert isinstance(server, Server)
 
     assert find_spec_change(server, build_desired(APART)) is None
     assert find_spec_change(server, together) == {"desiredAlloc": together}

@@ -81,9 +81,9 @@ def totals(current: Manifest, *after: tuple[str, Role, int], whole: int = 0) -> 
     )
     decided = Allocation("A", whole) if whole else pair(*after)
     decision = Decision("S", Reason.ALLOCATED, "", decided)
-    observation = objects.observed(manifests[-1])
+    observation = objects.observed_server(manifests[-1])
     update = build_server_update(observation, decision)
-    assert isinstance(observation.resource, Server)
+    assert observation.resource is not None
     server = observation.resource
     stored = StoredDecision.of(server, update, server.spec.current_alloc)
     resources = [parse(manifest) for manifest in manifests]

@@ -24,6 +24,7 @@ from tests.unit.operator.objects import (
     manifest,
     model,
     observed,
+    observed_server,
     optimizer,
     performance,
     running,
@@ -223,7 +224,9 @@ async def test_a_plan_beside_a_wake_leaves_the_cards_of_a_server_that_nobody_can
 
 def test_who_was_to_grow_on_cards_that_another_server_cannot_leave_waits_too() -> None:
     leaving, growing, awake = (
-        observed(server(name, spec={"desiredAlloc": running(int(card != ""), 1, card)}, uid=name))
+        observed_server(
+            server(name, spec={"desiredAlloc": running(int(card != ""), 1, card)}, uid=name)
+        )
         for name, card in (("A", "A2"), ("B", ""), ("S", "A"))
     )
     other = manifest("Accelerator", {"name": "A2", "type": "U", "cost": 10}, name="a2")
