@@ -483,55 +483,68 @@ class PlanApprover:
         RejectedError
             Plans may have to wait for approval, but there can be none.
         """
-        optimizer, proposal = optimization.optimizer, build_proposal(optimization)
+        optimizer, proposal, now = optimization.optimizer, build_proposal(optimization), self._now()
         trouble = self._store.trouble()
         if isinstance(trouble, GoneError | RejectedError):
-            return _permit_unrecorded(optimization, proposal, trouble, self._now())
+            return _permit_unrecorded(optimization, proposal, trouble, now)
         plans = await self._store.plans(optimizer.metadata.namespace)
         if proposal is None:
-            await self._withdraw(plans, optimizer)
+            for known in plans:
+                plan = known.resource
+                if plan and is_plan_of(plan, optimizer) and plan.status.phase == "Proposed":
+                    why = "a newer optimization changes nothing"
+                    await self._store.write(known, status.report_superseded(known, why, now))
             return Permission(_permit_all(optimization))
-        refused = _find_rejected(plans, proposal, optimization)
-        if refused is not None and not optimization.is_requested:
-            message = f"Plan {refused} was rejected; set spec.optimize to propose it again"
+        rejected = _find_rejected(plans, proposal, optimization)
+        if rejected is not None and not optimization.is_requested:
+            message = f"Plan {rejected} was rejected; set spec.optimize to propose it again"
             return _permit_others(optimization, proposal.steps, message)
-        recorded = self._known(plans, proposal, optimization)
-        plan = recorded or await self._store.create(optimizer, proposal)
-        return self._decided(plan, optimization, proposal)
+        # Record it, unless the newest Plan says the same; then do what that one waits for.
+        recorded = self._find_recorded(plans, proposal, optimization)
+        observation = recorded or await self._store.create(optimizer, proposal)
+        plan, objects = observation.resource, optimization.observations
+        if plan is None:
+            raise RejectedError(f"{observation.reference}: {observation.problem}")
+        following = Next()
+        if plan.status.phase != "Acting":
+            following = decide_next(observation, plan, optimizer, objects, now)
+        if following.update is not None:
+            why = following.update.main.message
+            added = () if plan.status.approval else find_additions(optimization, proposal, now)
+            message = f"Plan {plan.metadata.name} awaits approval: {why}{_describe_added(added)}"
+            return _permit_others(optimization, proposal.steps.keys() - set(added), message)
+        updates, steps = _permit_all(optimization), proposal.steps
+        if plan.status.approval is not None:
+            updates = [
+                mark_approved(u, plan.metadata.name, steps[u.reference.key.name].after)
+                if _is_for(u, steps.keys())
+                else u
+                for u in updates
+            ]
+        after = report_written(observation, plan, optimizer.spec.mode, following.by, now)
+        return Permission(updates, plan=observation, afterwards=after)
 
     async def permit_additions(self, optimization: Optimization) -> Permission:
         """Return the updates of Servers that only get replicas, unless a person has to approve."""
-        proposal = build_proposal(optimization)
-        if proposal is None or await self._is_refused(proposal, optimization):
+        proposal, optimizer = build_proposal(optimization), optimization.optimizer
+        if proposal is None:
             return Permission(())
+        if isinstance(self._store.trouble(), GoneError | RejectedError):
+            if optimizer.spec.guard is not None:  # nobody could answer
+                return Permission(())
+        else:
+            plans = await self._store.plans(optimizer.metadata.namespace)
+            if _find_rejected(plans, proposal, optimization) is not None:
+                return Permission(())
         added = find_additions(optimization, proposal, self._now())
         return Permission([u for u in optimization.updates if _is_for(u, added)])
-
-    async def _is_refused(self, proposal: Proposal, optimization: Optimization) -> bool:
-        """Whether a person rejected it, or could not because there are no Plans."""
-        if isinstance(self._store.trouble(), GoneError | RejectedError):
-            return optimization.optimizer.spec.guard is not None
-        plans = await self._store.plans(optimization.optimizer.metadata.namespace)
-        return _find_rejected(plans, proposal, optimization) is not None
 
     async def written(self, permission: Permission) -> None:
         """Note on the Plan that its decisions are written."""
         if permission.plan is not None and permission.afterwards is not None:
             await self._store.write(permission.plan, permission.afterwards)
 
-    async def _withdraw(self, plans: Sequence[Observation[Plan]], optimizer: Optimizer) -> None:
-        """Finish the Plans that wait, as nothing is to be changed any more."""
-        for observation in plans:
-            plan = observation.resource
-            if plan is None or not is_plan_of(plan, optimizer):
-                continue
-            if plan.status.phase == "Proposed":
-                why = "a newer optimization changes nothing"
-                await self._store.write(
-                    observation, status.report_superseded(observation, why, self._now())
-                )
-
-    def _known(
+    def _find_recorded(
         self, plans: Sequence[Observation[Plan]], proposal: Proposal, optimization: Optimization
     ) -> Observation[Plan] | None:
         """Return the newest Plan, if it is not finished and is what was decided now."""
@@ -549,27 +562,6 @@ class PlanApprover:
         )
         resources = readable(optimization.observations)
         return plans[-1] if waits and may_answer_for(plan, proposal, resources) else None
-
-    def _decided(
-        self, observation: Observation[Plan], optimization: Optimization, proposal: Proposal
-    ) -> Permission:
-        """Return what may be written of a Plan."""
-        plan, optimizer, now = observation.resource, optimization.optimizer, self._now()
-        if plan is None:
-            raise RejectedError(f"{observation.reference}: {observation.problem}")
-        is_acting = plan.status.phase == "Acting"
-        objects = optimization.observations
-        following = Next() if is_acting else decide_next(observation, plan, optimizer, objects, now)
-        if following.update is not None:
-            why = following.update.main.message
-            added = () if plan.status.approval else find_additions(optimization, proposal, now)
-            message = f"Plan {plan.metadata.name} awaits approval: {why}{_describe_apart(added)}"
-            return _permit_others(optimization, proposal.steps.keys() - set(added), message)
-        after = report_written(observation, plan, optimizer.spec.mode, following.by, now)
-        updates = _permit_all(optimization)
-        if plan.status.approval is not None:
-            updates = _mark_approved(updates, plan, proposal)
-        return Permission(updates, plan=observation, afterwards=after)
 
 
 def _find_rejected(
@@ -592,15 +584,6 @@ def _permit_all(optimization: Optimization) -> list[Update]:
     if optimization.optimizer.spec.mode != "Approve":
         return list(updates)
     return [_keep_decision(update) for update in updates]
-
-
-def _mark_approved(updates: Sequence[Update], plan: Plan, proposal: Proposal) -> list[Update]:
-    """Return the updates with those of Servers that a Plan changes marked as approved."""
-    steps, name = proposal.steps, plan.metadata.name
-    return [
-        mark_approved(u, name, steps[u.reference.key.name].after) if _is_for(u, steps.keys()) else u
-        for u in updates
-    ]
 
 
 def _permit_others(optimization: Optimization, servers: Collection[str], why: str) -> Permission:
@@ -644,11 +627,11 @@ def _permit_unrecorded(
     if proposal is None or hold is None:
         return Permission(optimization.updates, reason)
     added = find_additions(optimization, proposal, now)
-    why = f"not carried out: {hold.message}{_describe_apart(added)}; {reason}"
+    why = f"not carried out: {hold.message}{_describe_added(added)}; {reason}"
     return _permit_others(optimization, proposal.steps.keys() - added, why)
 
 
-def _describe_apart(added: Collection[str]) -> str:
+def _describe_added(added: Collection[str]) -> str:
     """Return what is said of Servers that need not wait; "" without any."""
     return f"; {len(added)} Servers that only get replicas do not wait" if added else ""
 

@@ -23,7 +23,7 @@ from inferno_operator.controllers.planning.updates import (
     list_written_uids,
 )
 from inferno_operator.resources import DESIRED_ALLOC, Optimizer, Server, ServerAllocation
-from inferno_operator.resources.objects import Key, Manifest
+from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import (
     Observation,
     is_of,
@@ -125,28 +125,29 @@ def find_without_room(
         server = _read_server(observation)
         if server is None:
             continue
-        before = _count_standing_cards(server, update, catalogue)
-        after = (
-            before if update.spec is None else _count_decided_cards(server, update.spec, catalogue)
-        )
+        spec = server.spec
+        before = cards_of(spec.desired_alloc or spec.current_alloc, server, catalogue)
+        if not update.active:  # nothing can be decided: it may have what runs, too
+            before = _count_most_cards(server, catalogue)
+        after = before
+        if update.spec is not None:
+            decided = ServerAllocation.model_validate(update.spec[DESIRED_ALLOC])
+            after = cards_of(decided, server, catalogue)
         free.subtract(after)
         more = after.copy()
         more.subtract(before)
-        growth.append(
-            (catalogue.priority(server.spec.service_class), observation.reference.uid, more)
-        )
+        growth.append((catalogue.priority(spec.service_class), observation.reference.uid, more))
     growth.sort(key=lambda entry: entry[:2], reverse=True)
     left_out: set[str] = set()
-    while crowded := next((g for g in growth if _is_lacking(g[2], free)), None):
+
+    def is_crowded(more: Counter[str]) -> bool:
+        return any(count > 0 and free[card] < 0 for card, count in more.items())
+
+    while crowded := next((entry for entry in growth if is_crowded(entry[2])), None):
         free.update(crowded[2])  # others may have counted on what it was to leave
         left_out.add(crowded[1])
         growth.remove(crowded)
     return frozenset(left_out)
-
-
-def _is_lacking(more: Counter[str], free: Counter[str]) -> bool:
-    """Whether there are too few of the cards that a Server gets more of."""
-    return any(count > 0 and free[card] < 0 for card, count in more.items())
 
 
 def _read_server(observation: Observation) -> Server | None:
@@ -162,20 +163,6 @@ def _count_most_cards(server: Server, catalogue: Catalogue) -> Counter[str]:
     given = (spec.desired_alloc, spec.current_alloc)
     desired, current = (cards_of(each, server, catalogue) for each in given)
     return desired | current
-
-
-def _count_standing_cards(server: Server, update: Update, catalogue: Catalogue) -> Counter[str]:
-    """The cards that a Server was given; if none can be decided, those that it may have too."""
-    if not update.active:
-        return _count_most_cards(server, catalogue)
-    given = server.spec.desired_alloc or server.spec.current_alloc
-    return cards_of(given, server, catalogue)
-
-
-def _count_decided_cards(server: Server, spec: Manifest, catalogue: Catalogue) -> Counter[str]:
-    """The cards that a Server has by a change of its spec."""
-    given = ServerAllocation.model_validate(spec[DESIRED_ALLOC])
-    return cards_of(given, server, catalogue)
 
 
 class Greedy:
