@@ -49,7 +49,6 @@ from inferno_operator.controllers.planning.proposal import (
     find_standing,
     is_plan_of,
     is_undecided,
-    priority_of,
     unpack_decisions,
 )
 from inferno_operator.controllers.planning.snapshot import build_system
@@ -431,7 +430,8 @@ def find_additions(optimization: Optimization, proposal: Proposal, now: datetime
     resources = readable(optimization.observations)
     servers = {s.metadata.name: s for s in only(Server, resources)}
     adding = [d for d in proposal.decisions if _is_addition(d)]
-    adding.sort(key=lambda d: (priority_of(servers[d.server], catalogue), d.server))
+    classes = {name: server.spec.service_class for name, server in servers.items()}
+    adding.sort(key=lambda d: (catalogue.priority(classes[d.server]), d.server))
     if not optimization.optimizer.spec.data.optimizer.unlimited:
         unreadable = still_running(optimization.observations)
         free = Counter(catalogue.system.capacity)

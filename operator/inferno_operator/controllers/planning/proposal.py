@@ -318,17 +318,13 @@ def unpack_decisions(packed: str) -> tuple[StoredDecision, ...]:
     try:
         decisions = DECISIONS.validate_json(unpack(packed), by_alias=True, by_name=False)
     except ValidationError as error:
-        raise UnreadablePlanError(_describe(error)) from error
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        message = f"its decisions cannot be read: {where}: {first['msg']}"
+        raise UnreadablePlanError(message) from error
     if len({decision.server for decision in decisions}) < len(decisions):
         raise UnreadablePlanError("its decisions cannot be read: a Server has more than one")
     return tuple(map(_from_document, decisions))
-
-
-def _describe(error: ValidationError) -> str:
-    """Return the first thing that is wrong with decisions, in one line."""
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    where = ".".join(map(str, first["loc"]))
-    return f"its decisions cannot be read: {where}: {first['msg']}"
 
 
 def _to_document(decision: StoredDecision) -> Manifest:
@@ -523,11 +519,6 @@ def find_standing(server: Server, catalogue: Catalogue) -> ServerAllocation | No
     return desired
 
 
-def priority_of(server: Server, catalogue: Catalogue) -> int:
-    """Return the priority of the class of a Server; 1 is the most important."""
-    return catalogue.priority(server.spec.service_class)
-
-
 def _find_held(server: Server, catalogue: Catalogue) -> ServerAllocation | None:
     """Return what an optimization leaves to a Server: what runs, if none can be decided."""
     allocated = server.status.condition(ALLOCATED)
@@ -536,71 +527,53 @@ def _find_held(server: Server, catalogue: Catalogue) -> ServerAllocation | None:
     return server.spec.current_alloc if catalogue.system.options.hold_undecided else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """A decision for a Server that is in service, and the replicas that run and that will."""
-
-    server: Server
-    decision: StoredDecision
-    before: Sequence[Placement]
-    after: Sequence[Placement]
-
-    @property
-    def taken(self) -> int:
-        """How many replicas go; none where others come: those that serve stay until these do."""
-        now, then = count_by_place(self.before), count_by_place(self.after)
-        if self.after and any(n > now.get(place, 0) for place, n in then.items()):
-            return 0
-        return max(_count_replicas(self.before) - _count_replicas(self.after), 0)
-
-    @property
-    def load_lost(self) -> float:
-        """The load that is not served then [requests/min]."""
-        if not is_whole(self.after):
-            return _read_load(self.server)
-        if self.decision.allocated.reason == Reason.ALLOCATED:
-            return 0.0
-        return _read_load(self.server) * self.taken / _count_replicas(self.before)
-
-
 def _compute_reduction(
     decisions: Sequence[StoredDecision], servers: Sequence[Server], catalogue: Catalogue
 ) -> Reduction | None:
     """Return what decisions take away; None if no Server is in service."""
     by_name = {server.metadata.name: server for server in servers}
-    running = {s.metadata.name: _find_running(s, catalogue) for s in servers if s.is_actuated}
+    running: dict[str, Sequence[Placement]] = {}
+    for server in servers:
+        if server.is_actuated:
+            # Replicas that start or are unready for a moment count; and where the operator does
+            # not see what runs, those that were decided before.
+            is_seen = server.names_workloads
+            runs = (place_current if is_seen else find_standing)(server, catalogue)
+            running[server.metadata.name] = list_placements(runs)
     if not running:
         return None
-    changes = [
-        _Change(by_name[d.server], d, before, list_placements(d.after))
-        for d in decisions
-        if (before := running.get(d.server))
-    ]
     gained = _find_gains(decisions, by_name, catalogue)
-    losses = [c for c in changes if c.load_lost > 0 and not _is_displaced(c, gained, catalogue)]
+    taken, load_lost, emptied = 0, 0.0, list[str]()
+    for decision in decisions:
+        before, after = running.get(decision.server), list_placements(decision.after)
+        if not before:
+            continue
+        server, at_present = by_name[decision.server], count_by_place(before)
+        # Where others come, those that serve stay until these do.
+        grows = any(n > at_present.get(place, 0) for place, n in count_by_place(after).items())
+        goes = 0 if grows else max(_count_replicas(before) - _count_replicas(after), 0)
+        taken += goes
+        # A role alone serves nothing: the last replica of prefill is as needed as that of decode.
+        is_served, lost = is_whole(after), _read_load(server)
+        if is_served and decision.allocated.reason == Reason.ALLOCATED:
+            lost = 0.0
+        elif is_served:
+            lost = lost * goes / _count_replicas(before)
+        # A more important Server may get cards of a type that it runs on.
+        priority = catalogue.priority(server.spec.service_class)
+        cards = cards_of_placements(before, server, catalogue)
+        is_displaced = any(gained.get(card, priority) < priority for card in cards)
+        if lost > 0 and not is_displaced:
+            load_lost += lost
+            if not is_served:
+                emptied.append(decision.server)
     return Reduction(
         replicas=sum(map(_count_replicas, running.values())),
-        replicas_taken=sum(change.taken for change in changes),
+        replicas_taken=taken,
         load=round(sum(_read_load(by_name[n]) for n, placed in running.items() if placed), DIGITS),
-        load_lost=round(sum(change.load_lost for change in losses), DIGITS),
-        emptied=_list_emptied(losses),
+        load_lost=round(load_lost, DIGITS),
+        emptied=tuple(sorted(emptied)[:MAX_EMPTIED]),
     )
-
-
-def _find_running(server: Server, catalogue: Catalogue) -> Sequence[Placement]:
-    """Return the replicas that run; where the operator does not see them, those decided before."""
-    if server.names_workloads:  # those that start or are unready for a moment count, too
-        return list_placements(place_current(server, catalogue))
-    return list_placements(find_standing(server, catalogue))
-
-
-def _list_emptied(losses: Iterable[_Change]) -> tuple[str, ...]:
-    """Return the Servers with load that nothing serves then, as many as a Plan names.
-
-    A role alone serves nothing: the last replica of prefill is as needed as that of decode.
-    """
-    emptied = sorted(change.decision.server for change in losses if not is_whole(change.after))
-    return tuple(emptied[:MAX_EMPTIED])
 
 
 def _read_load(server: Server) -> float:
@@ -628,16 +601,9 @@ def _find_gains(
         )
         for card in after:
             if after[card] > before.get(card, 0):
-                priority = priority_of(server, catalogue)
+                priority = catalogue.priority(server.spec.service_class)
                 gained[card] = min(gained.get(card, priority), priority)
     return gained
-
-
-def _is_displaced(change: _Change, gained: Mapping[str, int], catalogue: Catalogue) -> bool:
-    """Whether a more important Server gets cards of a type that a Server runs on."""
-    priority = priority_of(change.server, catalogue)
-    cards = cards_of_placements(change.before, change.server, catalogue)
-    return any(gained.get(card, priority) < priority for card in cards)
 
 
 UNSEALED = "-"
