@@ -335,11 +335,13 @@ def _keep_replicas(server: Server, measured: Measured | None) -> Server:
     missed = misses_targets(measured)
     moves = current is not None and len(current.parts) > 1
     least = min(running, decided) if decided and (moves or not missed) else running
-    kept = bool(not decided and current and current.accelerator and current.placed_replicas)
+    keeps_accelerator = bool(
+        not decided and current and current.accelerator and current.placed_replicas
+    )
     spec = server.spec.model_copy(
         update={
             "min_num_replicas": max(server.spec.min_num_replicas, least),
-            "keep_accelerator": server.spec.keep_accelerator or kept,
+            "keep_accelerator": server.spec.keep_accelerator or keeps_accelerator,
         }
     )
     return server.model_copy(update={"spec": spec})

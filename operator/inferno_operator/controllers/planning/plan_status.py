@@ -242,11 +242,11 @@ def _build_update(
 ) -> Update:
     """Return an update with all fields of the status that the operator owns."""
     before = observation.status
-    kept = before if isinstance(before, PlanStatus) else PlanStatus()
+    last = before if isinstance(before, PlanStatus) else PlanStatus()
     status = PlanStatus(
         phase=phase,
-        by=by or kept.by,
-        arrived=kept.arrived if arrived is None else arrived,
+        by=by or last.by,
+        arrived=last.arrived if arrived is None else arrived,
         finished=finished,
     )
     extra: Manifest = {

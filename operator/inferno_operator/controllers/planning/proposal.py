@@ -554,17 +554,17 @@ def _compute_reduction(
         goes = 0 if grows else max(_count_replicas(before) - _count_replicas(after), 0)
         taken += goes
         # A role alone serves nothing: the last replica of prefill is as needed as that of decode.
-        is_served, lost = is_whole(after), _read_load(server)
+        is_served, unserved_load = is_whole(after), _read_load(server)
         if is_served and decision.allocated.reason == Reason.ALLOCATED:
-            lost = 0.0
+            unserved_load = 0.0
         elif is_served:
-            lost = lost * goes / _count_replicas(before)
+            unserved_load = unserved_load * goes / _count_replicas(before)
         # A more important Server may get cards of a type that it runs on.
         priority = catalogue.priority(server.spec.service_class)
         cards = cards_of_placements(before, server, catalogue)
         is_displaced = any(gained.get(card, priority) < priority for card in cards)
-        if lost > 0 and not is_displaced:
-            load_lost += lost
+        if unserved_load > 0 and not is_displaced:
+            load_lost += unserved_load
             if not is_served:
                 emptied.append(decision.server)
     return Reduction(

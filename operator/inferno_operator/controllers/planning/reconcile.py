@@ -170,9 +170,9 @@ async def _optimize(
     placed = await solve_on_nodes(snapshot.system, nodes, context.optimizer)
     memory.note_plan(servers, placed.solution, context.steady())
     fewest = memory.count_fewest_replicas(servers)
-    calm = keep_roles(snapshot.system, with_surplus(snapshot.system, placed.solution, fewest))
-    fits = calm is placed.solution or has_room_on_nodes(snapshot.system, nodes, calm)
-    solution = calm if fits else placed.solution
+    settled = keep_roles(snapshot.system, with_surplus(snapshot.system, placed.solution, fewest))
+    fits = settled is placed.solution or has_room_on_nodes(snapshot.system, nodes, settled)
+    solution = settled if fits else placed.solution
 
     async with context.writes[key.namespace]:  # from here, nobody else decides for the namespace
         # Propose. A person may have deleted the Optimizer, or set its mode to Approve.
