@@ -14,9 +14,9 @@ import yaml
 
 from inferno_operator.cli.kubectl.console.data import SeenLeader
 from inferno_operator.controllers.planning.ports import Optimization
-from inferno_operator.controllers.planning.proposal import Seal, proposal_of, spec_manifest
+from inferno_operator.controllers.planning.proposal import Seal, build_proposal, build_spec_manifest
 from inferno_operator.controllers.planning.snapshot import Snapshot, build_system
-from inferno_operator.controllers.planning.status import optimized
+from inferno_operator.controllers.planning.status import report_result
 from inferno_operator.controllers.planning.updates import Update, plan_updates
 from inferno_operator.resources import API_VERSION, RESOURCES, Optimizer, Phase, Plan, Server
 from inferno_operator.resources.objects import Key
@@ -169,13 +169,13 @@ def _decided(
     found = optimize(snapshot.system)
     solution = replace(found, certificate=replace(found.certificate, seconds=0.012))
     updates = plan_updates(observations, snapshot, solution)
-    last = optimized(optimizer, solution, time)
+    last = report_result(optimizer, solution, time)
     assert isinstance(optimizer.resource, Optimizer)
     optimization = Optimization(optimizer.resource, observations, updates, snapshot, solution, True)
-    proposal = proposal_of(optimization)
+    proposal = build_proposal(optimization)
     pairs = zip(manifests, observations, updates, strict=True)
     after = [_after(m, last if o is optimizer else u, time) for m, o, u in pairs]
-    return after, dict(spec_manifest(proposal.spec)) if proposal else None
+    return after, dict(build_spec_manifest(proposal.spec)) if proposal else None
 
 
 def _optimizer(observations: Sequence[Observation]) -> Observation:

@@ -12,11 +12,11 @@ from inferno_operator.controllers.calibration.controller import CalibrationContr
 from inferno_operator.controllers.calibration.replicas import (
     LabelledReplicas,
     PrometheusWindows,
-    labelled_replicas,
+    find_labelled_replicas,
 )
 from inferno_operator.controllers.capacity.controller import CapacityController
 from inferno_operator.controllers.measurement.controller import MeasurementController
-from inferno_operator.controllers.measurement.history import PastRates
+from inferno_operator.controllers.measurement.lookahead import PastRates
 from inferno_operator.controllers.planning.controller import (
     OptimizationController,
     PlansController,
@@ -135,7 +135,7 @@ def _calibration(
 
     def labelled() -> Sequence[LabelledReplicas]:
         selections = (
-            labelled_replicas(key.namespace, server, server.spec.measure.labels)
+            find_labelled_replicas(key.namespace, server, server.spec.measure.labels)
             for key, server in measurement.servers()
             if server.spec.measure and server.spec.measure.source == CALIBRATED_SOURCE
         )

@@ -19,9 +19,9 @@ import httpx
 
 from inferno_operator.adapters.prometheus.client import PrometheusClient
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+from inferno_operator.controllers.measurement.controller import Context, reconcile
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import SERVER, MeasuredServers
-from inferno_operator.controllers.measurement.reconcile import Context, reconcile
 from inferno_operator.engines.catalogue import built_in
 from inferno_operator.engines.survey import Survey
 from inferno_operator.main import COLLECTION

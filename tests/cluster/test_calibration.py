@@ -10,9 +10,9 @@ import pytest
 
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-from inferno_operator.controllers.calibration.ports import Pair
-from inferno_operator.controllers.calibration.reconcile import Context, reconcile
+from inferno_operator.controllers.calibration.controller import Context, reconcile
 from inferno_operator.controllers.calibration.replicas import LabelledReplicas, PrometheusWindows
+from inferno_operator.controllers.calibration.windows import Pair
 from inferno_optimizer.calibration.windows import Window
 from tests.cluster.connection import connected
 from tests.cluster.scene import Manifest, Mode, Scene, condition, decided, in_mode

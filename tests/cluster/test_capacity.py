@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kubernetes.client import ApiClient, CustomObjectsApi
 
-from inferno_operator.controllers.capacity.shares import divide
+from inferno_operator.controllers.capacity.counts import divide_cards
 from inferno_operator.resources import GROUP, VERSION
 from tests.cluster.following import Follower, client_of
 from tests.cluster.machines import KINDS, Machines, machines
@@ -134,7 +134,7 @@ def test_two_namespaces_that_share_never_exceed_the_pool(
                 running = operator(namespace=",".join(both))
             wait_until(
                 lambda: [counted(each).get("H100", {}).get("available") for each in both.values()],
-                partial(eq, [divide(pool, percents)[name] for name in both]),
+                partial(eq, [divide_cards(pool, percents)[name] for name in both]),
                 "the shares",
             )
 

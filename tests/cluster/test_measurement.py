@@ -13,12 +13,12 @@ import pytest
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.cli.measurement import Asked, QueryRecorder
-from inferno_operator.controllers.measurement.load import load
+from inferno_operator.controllers.measurement.controller import Context
+from inferno_operator.controllers.measurement.controller import reconcile as measure_servers
+from inferno_operator.controllers.measurement.load import find_load
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import SERVER, MeasuredServers
-from inferno_operator.controllers.measurement.quality import measured
-from inferno_operator.controllers.measurement.reconcile import Context
-from inferno_operator.controllers.measurement.reconcile import reconcile as measure_servers
+from inferno_operator.controllers.measurement.quality import judge_reading
 from inferno_operator.engines.catalogue import built_in
 from inferno_operator.engines.series_groups import RateWindows
 from inferno_operator.engines.survey import Survey
@@ -113,7 +113,9 @@ class World:
         async with connect(endpoint or PrometheusEndpoint(self.prometheus.url)) as client:
             survey = self.over(client)
             results = await survey.ask({Key("prod", n): m for n, m in measures.items()})
-        return {key.name: measured(r.reading, r.source, None, r.hint) for key, r in results.items()}
+        return {
+            key.name: judge_reading(r.reading, r.source, None, r.hint) for key, r in results.items()
+        }
 
     def over(self, client: Client) -> Survey:
         """Ask a client as of the time of the clock."""
@@ -326,7 +328,7 @@ def planned(found: Measured) -> float:
     spec = {"measure": {"source": "vLLM", "labels": {"a": "b"}}, "desiredAlloc": place}
     resource = observed(server(spec={**spec, "currentAlloc": place})).resource
     assert isinstance(resource, Server)
-    newest = load(resource, found)
+    newest = find_load(resource, found)
     assert newest is not None
     return newest.arrival_rate
 

@@ -12,7 +12,7 @@ import pytest
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.measurement.load import SHRINKS
-from inferno_operator.controllers.measurement.quality import measured
+from inferno_operator.controllers.measurement.quality import judge_reading
 from inferno_operator.engines.catalogue import built_in
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Measure, Measured
@@ -206,7 +206,7 @@ async def looks(url: str, began: float) -> Mapping[str, Sequence[Look]]:
         for time in range(EVENT_S - 60, LENGTH_S, LOOKS_EVERY_S):
             clocked.now = began + time
             for key, result in (await survey.ask(measures)).items():
-                newest = measured(result.reading, result.source, before.get(key), result.hint)
+                newest = judge_reading(result.reading, result.source, before.get(key), result.hint)
                 before[key] = newest
                 found[key.name].append(Look(time, newest))
     return found

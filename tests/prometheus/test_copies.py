@@ -10,9 +10,9 @@ import pytest
 
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-from inferno_operator.controllers.calibration.ports import Pair
 from inferno_operator.controllers.calibration.replicas import LabelledReplicas, PrometheusWindows
-from inferno_operator.controllers.measurement.quality import measured
+from inferno_operator.controllers.calibration.windows import Pair
+from inferno_operator.controllers.measurement.quality import judge_reading
 from inferno_operator.engines.catalogue import MetricSource, built_in, catalogue_with
 from inferno_operator.engines.demand import DemandSurvey
 from inferno_operator.engines.past import Span, loads_of
@@ -223,7 +223,7 @@ def results(scraped: Prometheus) -> Results:
 
 def judged(results: Results, name: str) -> Measured:
     result = results[key(name)]
-    return measured(result.reading, result.source, None, result.hint)
+    return judge_reading(result.reading, result.source, None, result.hint)
 
 
 @pytest.mark.parametrize("writers", [name for name in WRITERS if name != "alone"])

@@ -12,7 +12,7 @@ import pytest
 
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-from inferno_operator.controllers.measurement.quality import measured
+from inferno_operator.controllers.measurement.quality import judge_reading
 from inferno_operator.engines.catalogue import built_in
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Measure
@@ -108,7 +108,7 @@ async def first_looks(url: str, beginners: Beginners, interval_s: int) -> Mappin
             clocked.now = beginners.began + time
             survey = Survey(clocked, built_in(), lambda: clocked.now)
             for key, result in (await survey.ask(measures)).items():
-                newest = measured(result.reading, result.source, None, result.hint)
+                newest = judge_reading(result.reading, result.source, None, result.hint)
                 if newest.arrival_rate is not None:
                     assert newest.quality == "Partial"
                     found, short = newest.arrival_rate / 60, result.reading.windows.short

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-from inferno_operator.controllers.measurement.quality import measured
+from inferno_operator.controllers.measurement.quality import judge_reading
 from inferno_operator.engines.catalogue import built_in
 from inferno_operator.engines.series_groups import RateWindows
 from inferno_operator.engines.survey import Survey
@@ -165,4 +165,4 @@ async def survey(
     async with connect(PrometheusEndpoint(prometheus.url)) as client:
         asking = Survey(Clocked(client, now), built_in(), lambda: now, windows)
         ((_, result),) = (await asking.ask({Key("measured", "granite"): wanted})).items()
-    return measured(result.reading, result.source, None, result.hint)
+    return judge_reading(result.reading, result.source, None, result.hint)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-from inferno_operator.controllers.measurement.quality import measured
+from inferno_operator.controllers.measurement.quality import judge_reading
 from inferno_operator.engines.catalogue import built_in
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Measure, Measured
@@ -35,7 +35,7 @@ async def looks(url: str, began: float, window: str) -> dict[int, Measured]:
         for time in range(60, LENGTH_S, 60):
             clocked.now = began + time
             (result,) = (await survey.ask({S: measure})).values()
-            found[time] = measured(result.reading, result.source, None, result.hint)
+            found[time] = judge_reading(result.reading, result.source, None, result.hint)
     return found
 
 

@@ -8,9 +8,7 @@ from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.cli.interrupts import run_async
 from inferno_operator.cli.offline.calibration import Measurements
-from inferno_operator.controllers.calibration.parameters import with_prefill_batch
-from inferno_operator.controllers.calibration.past import past_ends
-from inferno_operator.controllers.calibration.ports import Pair
+from inferno_operator.controllers.calibration.parameters import add_prefill_batch
 from inferno_operator.controllers.calibration.replicas import (
     PART,
     VLLM,
@@ -18,6 +16,7 @@ from inferno_operator.controllers.calibration.replicas import (
     LabelledReplicas,
     PrometheusWindows,
 )
+from inferno_operator.controllers.calibration.windows import Pair, list_past_ends
 from inferno_operator.engines.catalogue import MetricSources
 from inferno_operator.runtime.prometheus import Prometheus, is_label_name
 from inferno_optimizer.calibration.windows import LIVE, Window, judged, retained
@@ -81,7 +80,7 @@ def read_windows(
 
     async def read() -> list[Window]:
         async with connect(endpoint) as client:
-            ends = past_ends(time.time(), hours * SECONDS_PER_HOUR)
+            ends = list_past_ends(time.time(), hours * SECONDS_PER_HOUR)
             return await past_windows(client, sources, labels, ends, tell)
 
     windows = run_async(read())
@@ -139,7 +138,7 @@ async def past_windows(
     all_windows: list[Window] = []
     last: list[Window] = []
     for number, end in enumerate(ends, start=1):
-        last = with_prefill_batch((await windows.read(end)).get(pair, ()), last)
+        last = add_prefill_batch((await windows.read(end)).get(pair, ()), last)
         all_windows += last
         if number % TOLD_EVERY == 0:
             tell(f"asking Prometheus: {number} of {len(ends)} minutes")

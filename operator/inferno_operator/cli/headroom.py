@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from inferno_operator.controllers.measurement.quality import against_targets
+from inferno_operator.controllers.measurement.quality import compare_with_targets
 from inferno_operator.resources import Allocation, Measured, Target
 
 Latency = Literal["itl", "wait", "ttft"]
@@ -36,7 +36,7 @@ def measured_headrooms(measured: Measured, target: Target | None) -> tuple[Headr
     """Return the headroom of each measured latency that has a target."""
     if target is None:
         return ()
-    compared = against_targets(measured, target)
+    compared = compare_with_targets(measured, target)
     return tuple(Headroom(LATENCIES[name], value, limit) for name, value, limit in compared)
 
 

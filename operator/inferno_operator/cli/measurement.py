@@ -8,12 +8,12 @@ from typing import Any
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.cli.overview import targets_of
-from inferno_operator.controllers.measurement.correction import with_correction
-from inferno_operator.controllers.measurement.load import measured_server, with_planned_load
+from inferno_operator.controllers.measurement.correction import add_correction
+from inferno_operator.controllers.measurement.load import add_planned_load, apply_measurement
 from inferno_operator.controllers.measurement.quality import (
-    measured,
-    with_missing_lengths,
-    with_targets,
+    judge_reading,
+    note_missed_targets,
+    note_missing_lengths,
 )
 from inferno_operator.engines.catalogue import MetricSources
 from inferno_operator.engines.survey import Survey
@@ -94,12 +94,12 @@ async def measure(
     for server in servers:
         result = results[_key(server)]
         target = targets.get((server.spec.service_class, server.spec.model))
-        newest = measured(result.reading, result.source, None, result.hint, server.ready_pods)
+        newest = judge_reading(result.reading, result.source, None, result.hint, server.ready_pods)
         before = server.status.measured
         model = models.get(server.spec.model)
-        newest = with_correction(with_targets(newest, target), server, before, target, model)
-        newest = with_planned_load(newest, server, before, target, newest.time)
-        newest = with_missing_lengths(newest, measures[_key(server)].source, result.source)
+        newest = add_correction(note_missed_targets(newest, target), server, before, target, model)
+        newest = add_planned_load(newest, server, before, target, newest.time)
+        newest = note_missing_lengths(newest, measures[_key(server)].source, result.source)
         measurements.append(ServerMeasurement(server, newest, target))
     return measurements, recorder.asked
 
@@ -148,7 +148,7 @@ def with_measured_loads(
 ) -> dict[str, Any]:
     """Return the objects as a List in which measured Servers have their load."""
     newest = {
-        _key(item.server): measured_server(item.server, item.measured) for item in measurements
+        _key(item.server): apply_measurement(item.server, item.measured) for item in measurements
     }
     items = [newest.get(_key(resource), resource) for resource in resources]
     return {"apiVersion": "v1", "kind": "List", "items": [item.to_json() for item in items]}

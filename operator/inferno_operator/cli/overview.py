@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, Self
 
 from inferno_operator.cli.headroom import Headroom, headrooms, measured_headrooms
-from inferno_operator.controllers.measurement.load import with_last_good
-from inferno_operator.controllers.planning.allocations import Label, plain, priced_current
+from inferno_operator.controllers.measurement.load import set_last_good_load
+from inferno_operator.controllers.planning.allocations import Label, plain, price_current
 from inferno_operator.controllers.planning.snapshot import KINDS, build_system
 from inferno_operator.resources import (
     CURRENT_ALLOC,
@@ -164,7 +164,7 @@ def overview(observations: Sequence[Observation]) -> Overview:
     optimizers = [*only(Optimizer, resources)]
     optimizers.sort(key=lambda optimizer: optimizer.metadata.name)
     counted = [r for r in resources if not (isinstance(r, Capacity) and r.is_uncounted)]
-    loaded = [with_last_good(r) if isinstance(r, Server) else r for r in counted]
+    loaded = [set_last_good_load(r) if isinstance(r, Server) else r for r in counted]
     snapshot = build_system([*loaded, *still_running(observations)])
     catalogue = Catalogue(snapshot.system)
     return Overview(
@@ -246,7 +246,7 @@ def _view(observation: Observation, targets: Targets, catalogue: Catalogue) -> S
         return ServerView(name, None, (), Reason.INVALID_SPEC, observation.problem)
     measures = resource.spec.measure is not None
     measured = resource.status.measured if measures else None
-    current = priced_current(with_last_good(resource), catalogue)
+    current = price_current(set_last_good_load(resource), catalogue)
     ready = observation.status.condition(READY)
     spec = resource.spec
     if current is not spec.current_alloc:  # priced or loaded; most are as they were read

@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from inferno_operator.controllers.planning.allocations import Label, plain, priced_current
+from inferno_operator.controllers.planning.allocations import Label, plain, price_current
 from inferno_operator.controllers.planning.snapshot import Snapshot
 from inferno_operator.controllers.planning.updates import Update, plan_updates
 from inferno_operator.controllers.scaling.decision import UNDECIDED
@@ -132,7 +132,7 @@ def _preview(observation: Observation, update: Update, catalogue: Catalogue) -> 
     resource = observation.resource
     if not isinstance(resource, Server):
         return Preview(name, "", None, None, None, Action.NONE, verdict.reason, verdict.message)
-    spec, current = resource.spec, priced_current(resource, catalogue)
+    spec, current = resource.spec, price_current(resource, catalogue)
     is_held = verdict.reason in UNDECIDED and not runs(spec.desired_alloc)
     stays = current if is_held else spec.desired_alloc
     planned = _planned(update, stays)

@@ -521,14 +521,17 @@ class Planner:
             needed = fleet.used_cards(above) - free
             leaves = wanted[server] < seen.ready[server]
             served = np.where(leaves, seen.ready[server], standing[server])
+            recent = self._rules.way_down.recent(self._served[server], seen.time_s)
+            before: list[Mapping[int, int]] = [_map_places(served)]
+            before += [r.replicas for r in recent]
             weights = strengths(
                 dict.fromkeys(np.flatnonzero(seen.ready[server]).tolist(), Role.BOTH),
                 dict(enumerate(rates[server].tolist())),
+                {
+                    *np.flatnonzero(standing[server]).tolist(),
+                    *(p for r in recent for p in r.replicas),
+                },
             )
-            before: list[Mapping[int, int]] = [_map_places(served)]
-            before += [
-                r.replicas for r in self._rules.way_down.recent(self._served[server], seen.time_s)
-            ]
             after = _map_places(seen.ready[server])
             for place in np.flatnonzero(leaves).tolist():
                 runs, cards = int(seen.ready[server, place]), int(fleet.cards[server, place])

@@ -8,8 +8,8 @@ from inferno_operator.cli.kubectl.absent import no_such
 from inferno_operator.cli.options.inputs import duration_of
 from inferno_operator.controllers.planning.proposal import (
     UnreadablePlanError,
-    contradiction,
-    plan_digest,
+    compute_plan_digest,
+    find_contradiction,
     unpack_decisions,
 )
 from inferno_operator.resources import Plan
@@ -76,12 +76,12 @@ def check_text(plan: Plan) -> None:
     about = f"Plan {Key(plan.metadata.namespace, plan.metadata.name)}"
     if not plan.spec.signature:
         raise InputError(f"{about}: has no signature: the operator does not carry it out")
-    if plan_digest(plan.spec) != plan.spec.digest:
+    if compute_plan_digest(plan.spec) != plan.spec.digest:
         raise InputError(
             f"{about}: spec.digest is not the digest of what it says: do not approve it"
         )
     try:
-        wrong = contradiction(plan.spec, unpack_decisions(plan.spec.decisions))
+        wrong = find_contradiction(plan.spec, unpack_decisions(plan.spec.decisions))
     except UnreadablePlanError as error:
         raise InputError(f"{about}: {error}") from error
     if wrong:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from inferno_operator.cli.kubectl.places import now
 from inferno_operator.cli.kubectl.selection import choose_optimizer
 from inferno_operator.controllers.measurement.load import (
-    with_last_good,
-    with_scheduled_replicas,
+    set_last_good_load,
+    set_scheduled_replicas,
 )
 from inferno_operator.controllers.planning.snapshot import Inputs, Snapshot, take_snapshot
 from inferno_operator.resources import Optimizer, Server
@@ -59,10 +59,10 @@ def decide(
     chosen, time = choose_optimizer(observations, namespace, optimizer), now()
     known = readable(observations)
     resources = [
-        with_last_good(with_scheduled_replicas(r, time)) if isinstance(r, Server) else r
+        set_last_good_load(set_scheduled_replicas(r, time)) if isinstance(r, Server) else r
         for r in known
     ]
     running = [*resources, *still_running(observations)]
-    snapshot = take_snapshot(Inputs(running, chosen, time_limit, typed=known, now=time))
+    snapshot = take_snapshot(Inputs(running, chosen, time_limit, stored=known, now=time))
     changed, idle = apply_changes(snapshot.system, map(parse_change, changes))
     return DryRun(chosen, replace(snapshot, system=changed), optimize(changed), idle)

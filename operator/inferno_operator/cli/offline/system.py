@@ -287,14 +287,14 @@ def _find_origins(parsed: "Iterable[tuple[Resource, Document]]") -> dict[tuple[s
 
 def _set_missing_load(resource: "Resource", loads: "Mapping[str, Load]") -> "Resource":
     """A Server without a load with that of its name; all others as they are."""
-    from inferno_operator.controllers.measurement.load import with_load
+    from inferno_operator.controllers.measurement.load import set_load
     from inferno_operator.resources import Server
 
     if not isinstance(resource, Server) or resource.spec.name not in loads:
         return resource
     current = resource.spec.current_alloc
     has_load = current is not None and current.load is not None
-    return resource if has_load else with_load(resource, loads[resource.spec.name])
+    return resource if has_load else set_load(resource, loads[resource.spec.name])
 
 
 def _explain_nothing(documents: Sequence[Document]) -> str:

@@ -6,7 +6,7 @@ from functools import partial
 
 from inferno_operator.cli.options.currency import Money
 from inferno_operator.cli.tables.solution import PlannedReplicas
-from inferno_operator.controllers.planning.allocations import Label, parts_by_role, plain
+from inferno_operator.controllers.planning.allocations import Label, list_parts_by_role, plain
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources import (
     Allocation,
@@ -47,7 +47,7 @@ def placement(allocation: Allocation | None, label: Label = plain) -> str:
     if allocation is None or not allocation.accelerator:
         return "-"
     replicas, starting = Counter[str](), Counter[str]()
-    for role, part in parts_by_role(allocation):
+    for role, part in list_parts_by_role(allocation):
         name = label(part.accelerator, role)
         replicas[name] += part.num_replicas
         starting[name] += part.starting_replicas or 0

@@ -10,8 +10,8 @@ from inferno_operator.cli.headroom import LATENCIES
 from inferno_operator.cli.measurement import Asked, ServerMeasurement
 from inferno_operator.cli.tables.solution import Part, TextTable, grouped
 from inferno_operator.cli.tables.top import UNKNOWN, age, duration
-from inferno_operator.controllers.measurement.correction import correction_verdict
-from inferno_operator.controllers.measurement.quality import against_targets
+from inferno_operator.controllers.measurement.correction import judge_correction
+from inferno_operator.controllers.measurement.quality import compare_with_targets
 from inferno_operator.resources import Measured
 
 SERIES_SHOWN = 20
@@ -67,7 +67,7 @@ def comparison_parts(item: ServerMeasurement) -> Iterator[Part]:
             "WAIT": number(measured.wait_average),
             "TTFT": number(measured.ttft_average),
         }
-        compared = against_targets(measured, target) if target else ()
+        compared = compare_with_targets(measured, target) if target else ()
         limits |= {
             LATENCIES[name].upper(): f"{value:.1f}/{limit:g}" for name, value, limit in compared
         }
@@ -112,7 +112,7 @@ def _of_load(measured: Measured | None) -> Iterator[str]:
 
 def _of_correction(item: ServerMeasurement) -> Iterator[str]:
     """Yield why plans are for more than the load; nothing where they are not."""
-    verdict = correction_verdict(item.server, item.measured) if item.measured else None
+    verdict = judge_correction(item.server, item.measured) if item.measured else None
     if verdict is not None:
         yield verdict.message
 

@@ -13,7 +13,7 @@ from inferno_operator.cli.tables.cluster import Labels, band_cell
 from inferno_operator.cli.tables.solution import BAND, Part, TextTable, grouped
 from inferno_operator.cli.tables.top import age
 from inferno_operator.controllers.planning.allocations import Label, plain
-from inferno_operator.controllers.planning.plan_status import NOT_SIGNED, how_to_answer
+from inferno_operator.controllers.planning.plan_status import NOT_SIGNED, describe_answers
 from inferno_operator.resources import Placement, Plan, PlanStep, Reduction
 from inferno_optimizer.system import Role, place_of
 
@@ -48,7 +48,7 @@ def waiting_parts(plans: Sequence[Plan], money: Money = CENTS) -> Iterator[Part]
     """Yield what each Plan that waits would change, and how to answer it."""
     for plan in plans:
         name = plan.metadata.name
-        yield f"Plan {name} waits for approval: {summary(plan, money)}; {how_to_answer(name)}"
+        yield f"Plan {name} waits for approval: {summary(plan, money)}; {describe_answers(name)}"
 
 
 @dataclass(frozen=True, slots=True)

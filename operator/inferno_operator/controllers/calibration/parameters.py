@@ -8,7 +8,7 @@ from math import isfinite
 from operator import attrgetter
 from statistics import fmean
 
-from inferno_operator.controllers.calibration.ports import Pair
+from inferno_operator.controllers.calibration.windows import Pair
 from inferno_operator.resources import (
     DIGITS,
     CalibratedData,
@@ -39,7 +39,7 @@ FEWEST_ROWS = 2
 """Windows below which no line is shown, not even one that is refused."""
 
 
-def calibrations(
+def calibrate_models(
     windows: Mapping[Pair, Sequence[Window]], models: Mapping[tuple[str, str], Model], now: datetime
 ) -> Mapping[tuple[str, str], tuple[CalibratedData, ...]]:
     """The calibration of each model, sorted by accelerator.
@@ -54,21 +54,27 @@ def calibrations(
         The time.
     """
     pairs = [pair for pair in sorted(windows) if (pair.namespace, pair.model) in models]
-    data = [_data_of(models[pair.namespace, pair.model], pair.accelerator) for pair in pairs]
+    pair_models = [models[pair.namespace, pair.model] for pair in pairs]
+    # Of several data for an accelerator the last one counts, as in an optimization.
+    data = [
+        next((d for d in reversed(model.spec.data) if d.acc == pair.accelerator), None)
+        for pair, model in zip(pairs, pair_models, strict=True)
+    ]
     evidence = [
-        Evidence(windows[pair], prior(item), largest_batch(item, windows[pair]))
+        Evidence(windows[pair], find_prior(item), find_largest_batch(item, windows[pair]))
         for pair, item in zip(pairs, data, strict=True)
     ]
     rows: defaultdict[tuple[str, str], list[CalibratedData]] = defaultdict(list)
     results = calibrate(evidence, now.timestamp())
-    for pair, typed, result in zip(pairs, data, results, strict=True):
-        before = _before(models[pair.namespace, pair.model], pair.accelerator)
-        previous = _PreviousData(pair.accelerator, typed, before, now)
-        rows[pair.namespace, pair.model].append(_row(previous, result))
+    for pair, model, item, result in zip(pairs, pair_models, data, results, strict=True):
+        known = model.status.calibration
+        before = next((row for row in known if row.acc == pair.accelerator), None)
+        previous = _PreviousData(pair.accelerator, item, before, now)
+        rows[pair.namespace, pair.model].append(_build_row(previous, result))
     return {model: tuple(own) for model, own in rows.items()}
 
 
-def with_prefill_batch(new: Iterable[Window], before: Iterable[Window]) -> list[Window]:
+def add_prefill_batch(new: Iterable[Window], before: Iterable[Window]) -> list[Window]:
     """New windows of replicas with the batch of their prefills; see `windows.lagged`.
 
     Parameters
@@ -82,25 +88,16 @@ def with_prefill_batch(new: Iterable[Window], before: Iterable[Window]) -> list[
     first = min((window.end for window in windows), default=0.0)
     earlier = sorted((w for w in before if w.end < first), key=attrgetter("end"))
     last = {window.replica: window for window in earlier}
-    return [_with_prefill_batch(window, last.get(window.replica)) for window in windows]
+    return [_add_prefill_batch(window, last.get(window.replica)) for window in windows]
 
 
-def _with_prefill_batch(window: Window, before: Window | None) -> Window:
+def _add_prefill_batch(window: Window, before: Window | None) -> Window:
     if before is None or not 0 < window.end - before.end < SUCCESSIVE_S:
         return window
     return lagged(window, before)
 
 
-def _data_of(model: Model, accelerator: str) -> PerformanceData | None:
-    """The performance data of an accelerator; of several, the last, as in an optimization."""
-    return next((d for d in reversed(model.spec.data) if d.acc == accelerator), None)
-
-
-def _before(model: Model, accelerator: str) -> CalibratedData | None:
-    return next((row for row in model.status.calibration if row.acc == accelerator), None)
-
-
-def prior(data: PerformanceData | None) -> PrefillDecodeParameters | None:
+def find_prior(data: PerformanceData | None) -> PrefillDecodeParameters | None:
     """The configured parameters; None if they are of the third generation or later."""
     if data is None or data.perf_parms is not None or data.step_parms is not None:
         return None
@@ -110,7 +107,7 @@ def prior(data: PerformanceData | None) -> PrefillDecodeParameters | None:
     return PrefillDecodeParameters(decode.alpha, decode.beta, prefill.gamma, prefill.delta)
 
 
-def largest_batch(data: PerformanceData | None, windows: Sequence[Window]) -> float:
+def find_largest_batch(data: PerformanceData | None, windows: Sequence[Window]) -> float:
     """Largest batch of a replica for requests as those of the windows; 0 if unknown [requests].
 
     As in sizing: maxBatchSize holds for atTokens tokens per request, of which the first
@@ -119,8 +116,8 @@ def largest_batch(data: PerformanceData | None, windows: Sequence[Window]) -> fl
     if data is None or not windows:
         return 0.0
     outputs, inputs = (
-        _mean(w.output_tokens for w in windows),
-        _mean(w.prompt_tokens for w in windows),
+        _find_mean(w.output_tokens for w in windows),
+        _find_mean(w.prompt_tokens for w in windows),
     )
     tokens = outputs + inputs if data.alpha is not None else outputs
     batch = max(data.max_batch_size * data.at_tokens / max(tokens, 1.0) // 1, 1.0)
@@ -128,7 +125,7 @@ def largest_batch(data: PerformanceData | None, windows: Sequence[Window]) -> fl
     return min(batch, *(float(limit) for limit in limits if limit)) if any(limits) else batch
 
 
-def _mean(values: Iterable[float]) -> float:
+def _find_mean(values: Iterable[float]) -> float:
     finite = [value for value in values if isfinite(value)]
     return fmean(finite) if finite else 0.0
 
@@ -138,23 +135,23 @@ class _PreviousData:
     """What is known of an accelerator so far: what is configured, and the row of before."""
 
     accelerator: str
-    typed: PerformanceData | None
+    configured: PerformanceData | None
     before: CalibratedData | None
     now: datetime
 
     @property
-    def typed_steps(self) -> StepParms | None:
+    def configured_steps(self) -> StepParms | None:
         """The configured step time."""
-        return self.typed.step_parms if self.typed else None
+        return self.configured.step_parms if self.configured else None
 
 
-def _row(previous: _PreviousData, result: Calibration) -> CalibratedData:
+def _build_row(previous: _PreviousData, result: Calibration) -> CalibratedData:
     """What is known of an accelerator; after a refusal the usable parameters stay as before."""
     facts = result.facts
     seen = facts.rows >= FEWEST_ROWS
-    fitted = _laws(previous, result)
-    decode_parms, prefill_parms = _usable(result, previous.before)
-    reason, message = _verdict(previous, result, fitted)
+    fitted = _find_laws(previous, result)
+    decode_parms, prefill_parms = _find_usable(result, previous.before)
+    reason, message = _judge(previous, result, fitted)
     return CalibratedData(
         acc=previous.accelerator,
         reason=reason,
@@ -162,34 +159,34 @@ def _row(previous: _PreviousData, result: Calibration) -> CalibratedData:
         time=previous.now,
         rows=facts.rows,
         rejected=tuple(RejectedWindows(reason=r, rows=n) for r, n in result.rejected.items()),
-        least_batch=_rounded(facts.batches[0]) if seen else None,
-        most_batch=_rounded(facts.batches[1]) if seen else None,
-        avg_in_tokens=_rounded(facts.input_tokens) if seen else None,
-        avg_out_tokens=_rounded(facts.output_tokens) if seen else None,
-        shift=_rounded(facts.shift) if facts.shift else None,
+        least_batch=_round(facts.batches[0]) if seen else None,
+        most_batch=_round(facts.batches[1]) if seen else None,
+        avg_in_tokens=_round(facts.input_tokens) if seen else None,
+        avg_out_tokens=_round(facts.output_tokens) if seen else None,
+        shift=_round(facts.shift) if facts.shift else None,
         decode=_decode(facts.decode) if seen else None,
         prefill=_prefill(facts.prefill) if seen else None,
         expected=_decode_parms(result.expected) if seen else None,
         decode_parms=decode_parms,
         prefill_parms=prefill_parms,
         step_parms=_step_parms(previous, result, fitted),
-        hardly_known=_hardly_known(previous, result, fitted),
+        hardly_known=_find_hardly_known(previous, result, fitted),
         perf_parms=_perf_parms(result.budget) if result.budget else None,
     )
 
 
-def _laws(previous: _PreviousData, result: Calibration) -> Laws | None:
+def _find_laws(previous: _PreviousData, result: Calibration) -> Laws | None:
     """Both laws; None where lines describe the windows, and no steps are configured.
 
     To fit steps takes much longer than to fit lines.
     """
-    if previous.typed_steps is None and result.facts.is_steady:
+    if previous.configured_steps is None and result.facts.is_steady:
         return None
-    budget = previous.typed_steps.budget if previous.typed_steps else 0
+    budget = previous.configured_steps.budget if previous.configured_steps else 0
     return laws(result, budget, of_clients=False)
 
 
-def _verdict(
+def _judge(
     previous: _PreviousData, result: Calibration, laws: Laws | None
 ) -> tuple[CalibrationReason, str]:
     """The result of a calibration with both laws, and which of them is taken."""
@@ -198,8 +195,8 @@ def _verdict(
         reason = result.reason if result.reason.usable else CalibrationReason.CALIBRATED
         rest = f"; {result.message}" if result.reason.usable else ""
         off = f"stepParms fit better: windows are {steps:.1%} off, not {lines:.1%}"
-        return reason, f"{off}{_doubts(laws.chosen_steps)}{rest}"
-    if previous.typed_steps and result.reason.usable:
+        return reason, f"{off}{_describe_doubts(laws.chosen_steps)}{rest}"
+    if previous.configured_steps and result.reason.usable:
         return result.reason, f"{result.message}; {CONFIGURED_STEPS_STAY}"
     return result.reason, result.message
 
@@ -211,13 +208,13 @@ def _step_parms(
     if laws and laws.chosen_steps:
         upper = laws.chosen_steps.upper
         return StepParms(
-            alpha=_rounded(upper.alpha),
-            kappa=_rounded(upper.kappa),
-            delta=_rounded(upper.delta),
-            u=_rounded(upper.u),
-            ahead=_rounded(upper.ahead),
+            alpha=_round(upper.alpha),
+            kappa=_round(upper.kappa),
+            delta=_round(upper.delta),
+            u=_round(upper.u),
+            ahead=_round(upper.ahead),
             budget=int(upper.budget),
-            overhead=_rounded(upper.overhead),
+            overhead=_round(upper.overhead),
             min_in_tokens=upper.min_input_tokens,
             max_in_tokens=upper.max_input_tokens,
             min_out_tokens=upper.min_output_tokens,
@@ -227,7 +224,7 @@ def _step_parms(
     return previous.before.step_parms if previous.before and refused else None
 
 
-def _doubts(steps: StepFit) -> str:
+def _describe_doubts(steps: StepFit) -> str:
     """What is said of parameters that the windows hardly tell."""
     if not steps.hardly_known:
         return ""
@@ -237,63 +234,61 @@ def _doubts(steps: StepFit) -> str:
     return f"; {names} hardly known, so plans hold for {inputs} and {outputs} tokens only"
 
 
-def _hardly_known(
+def _find_hardly_known(
     previous: _PreviousData, result: Calibration, laws: Laws | None
 ) -> tuple[HardlyKnownParameter, ...]:
     """The parameters of the step time that are hardly known; as before after a refusal."""
     if laws and laws.chosen_steps:
         return tuple(
-            HardlyKnownParameter(
-                name=one.name, error=_rounded(one.error), share=_rounded(one.share)
-            )
+            HardlyKnownParameter(name=one.name, error=_round(one.error), share=_round(one.share))
             for one in laws.chosen_steps.hardly_known
         )
     refused = not result.reason.usable
     return previous.before.hardly_known if previous.before and refused else ()
 
 
-def _usable(
+def _find_usable(
     result: Calibration, before: CalibratedData | None
 ) -> tuple[DecodeParms | None, PrefillParms | None]:
     """The parameters for `calibrate: Use`."""
     if result.reason.usable:
         upper = result.upper
-        prefill = PrefillParms(gamma=_rounded(upper.gamma), delta=_rounded(upper.delta))
+        prefill = PrefillParms(gamma=_round(upper.gamma), delta=_round(upper.delta))
         return _decode_parms(upper), prefill
     return (before.decode_parms, before.prefill_parms) if before else (None, None)
 
 
 def _perf_parms(budget: TokenBudgetParameters) -> PerfParms:
-    alpha, beta, gamma = map(_rounded, (budget.alpha, budget.beta, budget.gamma))
+    alpha, beta, gamma = map(_round, (budget.alpha, budget.beta, budget.gamma))
     return PerfParms(alpha=alpha, beta=beta, gamma=gamma)
 
 
 def _decode_parms(parameters: PrefillDecodeParameters) -> DecodeParms:
-    return DecodeParms(alpha=_rounded(parameters.alpha), beta=_rounded(parameters.beta))
+    return DecodeParms(alpha=_round(parameters.alpha), beta=_round(parameters.beta))
 
 
 def _decode(line: LineFit) -> FittedDecode:
     return FittedDecode(
-        alpha=_rounded(line.intercept),
-        beta=_rounded(line.slope),
-        alpha_error=_rounded(line.intercept_error),
-        beta_error=_rounded(line.slope_error),
-        residual=_rounded(line.residual),
-        condition=_rounded(line.condition) if isfinite(line.condition) else None,
+        alpha=_round(line.intercept),
+        beta=_round(line.slope),
+        alpha_error=_round(line.intercept_error),
+        beta_error=_round(line.slope_error),
+        residual=_round(line.residual),
+        condition=_round(line.condition) if isfinite(line.condition) else None,
     )
 
 
 def _prefill(line: LineFit) -> FittedPrefill:
     return FittedPrefill(
-        gamma=_rounded(line.intercept),
-        delta=_rounded(line.slope),
-        gamma_error=_rounded(line.intercept_error),
-        delta_error=_rounded(line.slope_error),
-        residual=_rounded(line.residual),
-        condition=_rounded(line.condition) if isfinite(line.condition) else None,
+        gamma=_round(line.intercept),
+        delta=_round(line.slope),
+        gamma_error=_round(line.intercept_error),
+        delta_error=_round(line.slope_error),
+        residual=_round(line.residual),
+        condition=_round(line.condition) if isfinite(line.condition) else None,
     )
 
 
-def _rounded(value: float) -> float:
+def _round(value: float) -> float:
     """Six significant digits: a delta may be as small as 0.00005."""
     return float(f"{value:.{DIGITS}g}")

@@ -13,7 +13,7 @@ from math import inf, isnan, nan
 from types import MappingProxyType
 from typing import NamedTuple
 
-from inferno_operator.controllers.calibration.ports import Pair
+from inferno_operator.controllers.calibration.windows import Pair
 from inferno_operator.engines.catalogue import tokens_per_step
 from inferno_operator.resources import Server
 from inferno_operator.resources.conditions import ACTUATED
@@ -50,11 +50,11 @@ It ends with the name of a metric of the replica, which may be followed by a sel
 """
 
 
-def _sums(names: Sequence[str]) -> tuple[str, ...]:
+def _build_sums(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{name}_sum" for name in names)
 
 
-def _counts(names: Sequence[str]) -> tuple[str, ...]:
+def _build_counts(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{name}_count" for name in names)
 
 
@@ -71,20 +71,20 @@ class QueryPart(NamedTuple):
 
 COUNTERS: Mapping[str, QueryPart] = MappingProxyType(
     {
-        "itl_sum": QueryPart("sum", "increase", _sums(_ITL)),
-        "itl_count": QueryPart("sum", "increase", _counts(_ITL)),
-        "prefill_sum": QueryPart("sum", "increase", _sums(_PREFILL)),
-        "prefill_count": QueryPart("sum", "increase", _counts(_PREFILL)),
-        "input_sum": QueryPart("sum", "increase", _sums(_INPUT)),
-        "input_count": QueryPart("sum", "increase", _counts(_INPUT)),
-        "prompt_sum": QueryPart("sum", "increase", _sums(_PROMPT)),
-        "prompt_count": QueryPart("sum", "increase", _counts(_PROMPT)),
-        "output_sum": QueryPart("sum", "increase", _sums(_OUTPUT)),
-        "output_count": QueryPart("sum", "increase", _counts(_OUTPUT)),
+        "itl_sum": QueryPart("sum", "increase", _build_sums(_ITL)),
+        "itl_count": QueryPart("sum", "increase", _build_counts(_ITL)),
+        "prefill_sum": QueryPart("sum", "increase", _build_sums(_PREFILL)),
+        "prefill_count": QueryPart("sum", "increase", _build_counts(_PREFILL)),
+        "input_sum": QueryPart("sum", "increase", _build_sums(_INPUT)),
+        "input_count": QueryPart("sum", "increase", _build_counts(_INPUT)),
+        "prompt_sum": QueryPart("sum", "increase", _build_sums(_PROMPT)),
+        "prompt_count": QueryPart("sum", "increase", _build_counts(_PROMPT)),
+        "output_sum": QueryPart("sum", "increase", _build_sums(_OUTPUT)),
+        "output_count": QueryPart("sum", "increase", _build_counts(_OUTPUT)),
         "accepted": QueryPart("sum", "increase", ("vllm:spec_decode_num_accepted_tokens_total",)),
         "generated": QueryPart("sum", "increase", ("vllm:generation_tokens_total",)),
         "preemptions": QueryPart("sum", "increase", ("vllm:num_preemptions_total",)),
-        "restarts": QueryPart("sum", "resets", _counts(_ITL)),
+        "restarts": QueryPart("sum", "resets", _build_counts(_ITL)),
     }
 )
 """Parts of the first query."""
@@ -95,7 +95,7 @@ GAUGES: Mapping[str, QueryPart] = MappingProxyType(
         "running_mean": QueryPart("sum", "avg_over_time", _RUNNING),
         "running_deviation": QueryPart("sum", "stddev_over_time", _RUNNING),
         "alive": QueryPart("sum", "", _RUNNING),
-        "served": QueryPart("sum", "", _counts(_PREFILL)),
+        "served": QueryPart("sum", "", _build_counts(_PREFILL)),
         "started": QueryPart("max", "", (_STARTED,)),
     }
 )
@@ -110,7 +110,7 @@ class LabelledReplicas:
     pair: Pair
 
 
-def labelled_replicas(
+def find_labelled_replicas(
     namespace: str, server: Server, labels: Mapping[str, str]
 ) -> LabelledReplicas | None:
     """The replicas of a Server whose series have these labels.
@@ -138,7 +138,7 @@ def _has_halves(server: Server) -> bool:
     return server.names_roles and (actuated is None or actuated.status != "True")
 
 
-def expression(
+def build_expression(
     parts: Mapping[str, QueryPart],
     names: Iterable[str] = (),
     window_s: int = WINDOW_S,
@@ -163,12 +163,12 @@ def expression(
     by = ", ".join(dict.fromkeys((*REPLICA, MODEL, *sorted(names))))
     return "\nor\n".join(
         f"label_replace({part.aggregate} by ({by}) (max by ({by}, {ENGINE})"
-        f' ({_alternatives(part, window_s, selector, prefixes)})), "{PART}", "{name}", "", "")'
+        f' ({_any_of(part, window_s, selector, prefixes)})), "{PART}", "{name}", "", "")'
         for name, part in parts.items()
     )
 
 
-def _alternatives(part: QueryPart, window_s: int, selector: str, prefixes: Sequence[str]) -> str:
+def _any_of(part: QueryPart, window_s: int, selector: str, prefixes: Sequence[str]) -> str:
     """The first of the metrics that exists, for each engine."""
     names = [name.replace(VLLM, prefix) for prefix in prefixes for name in part.names]
     if not part.function:
@@ -176,7 +176,7 @@ def _alternatives(part: QueryPart, window_s: int, selector: str, prefixes: Seque
     return " or ".join(f"{part.function}({name}{selector}[{window_s}s])" for name in names)
 
 
-def _selector(labelled: Sequence[LabelledReplicas]) -> str:
+def _build_selector(labelled: Sequence[LabelledReplicas]) -> str:
     """The labels of a single server; several are selected in the answer."""
     if len(labelled) > 1:
         return ""
@@ -223,22 +223,22 @@ class PrometheusWindows:
         if not labelled:
             return {}
         names = self._replicas.union(*(each.labels for each in labelled))
-        selector = _selector(labelled)
+        selector = _build_selector(labelled)
         queries = [
-            expression(parts, names, self._window_s, selector, self._prefixes)
+            build_expression(parts, names, self._window_s, selector, self._prefixes)
             for parts in (COUNTERS, GAUGES)
         ]
         answers = [await self._prometheus.query(query, at) for query in queries]
-        return windows(answers, labelled, self._window_s)
+        return read_windows(answers, labelled, self._window_s)
 
 
-def windows(
+def read_windows(
     answers: Sequence[QueryResult], labelled: Sequence[LabelledReplicas], window_s: int = WINDOW_S
 ) -> dict[Pair, list[Window]]:
     """The windows in the answers to both queries, by model and accelerator."""
     samples = [sample for answer in answers for sample in answer.samples]
     starts = {
-        _values(sample.labels, REPLICA): sample.value
+        _read_values(sample.labels, REPLICA): sample.value
         for sample in samples
         if sample.labels.get(PART) == "started"
     }
@@ -247,15 +247,15 @@ def windows(
         labels = {name: value for name, value in sample.labels.items() if name != PART}
         parts[tuple(sorted(labels.items()))] |= {sample.labels.get(PART, ""): sample.value}
     by_pair: defaultdict[Pair, list[Window]] = defaultdict(list)
-    index = _index(labelled)
+    index = _index_labels(labelled)
     end = max((sample.time for sample in samples), default=0.0)
     for identity, values in parts.items():
         labels = dict(identity)
-        pair = _pair(labels, index)
+        pair = _find_pair(labels, index)
         if pair is not None and "alive" in values:  # a stopped engine has counters for a while
             figures = {name: values.get(name, nan) for name in (*COUNTERS, *GAUGES)}
-            figures["started"] = starts.get(_values(labels, REPLICA), -inf)
-            by_pair[pair].append(_window(labels, figures, end, window_s))
+            figures["started"] = starts.get(_read_values(labels, REPLICA), -inf)
+            by_pair[pair].append(_build_window(labels, figures, end, window_s))
     return dict(by_pair)
 
 
@@ -263,30 +263,30 @@ LabelIndex = Mapping[tuple[str, ...], Mapping[tuple[str, ...], set[Pair]]]
 """Names of labels -> their values -> what has them."""
 
 
-def _index(labelled: Sequence[LabelledReplicas]) -> LabelIndex:
+def _index_labels(labelled: Sequence[LabelledReplicas]) -> LabelIndex:
     index: defaultdict[tuple[str, ...], defaultdict[tuple[str, ...], set[Pair]]]
     index = defaultdict(lambda: defaultdict(set))
     for one in labelled:
         names = tuple(sorted(one.labels))
-        index[names][_values(one.labels, names)].add(one.pair)
+        index[names][_read_values(one.labels, names)].add(one.pair)
     return index
 
 
-def _pair(labels: Mapping[str, str], index: LabelIndex) -> Pair | None:
+def _find_pair(labels: Mapping[str, str], index: LabelIndex) -> Pair | None:
     """What the series belongs to; None if nothing, or several, which cannot be told apart."""
     pairs = {
         pair
         for names, by_values in index.items()
-        for pair in by_values.get(_values(labels, names), ())
+        for pair in by_values.get(_read_values(labels, names), ())
     }
     return pairs.pop() if len(pairs) == 1 else None
 
 
-def _values(labels: Mapping[str, str], names: Sequence[str]) -> tuple[str, ...]:
+def _read_values(labels: Mapping[str, str], names: Sequence[str]) -> tuple[str, ...]:
     return tuple(labels.get(name, "") for name in names)
 
 
-def _window(
+def _build_window(
     labels: Mapping[str, str], part: Mapping[str, float], end: float, window_s: int
 ) -> Window:
     """A window from the parts of a replica; what is absent is NaN, which rejects the window.
@@ -296,25 +296,27 @@ def _window(
     of them were drafts.
     """
     pod = labels.get("pod", "")
-    workload, shape = template_of(pod)
-    per_step = tokens_per_step(_told(_ratio(part["accepted"], part["generated"])))
-    computed = _ratio(part["input_sum"], part["input_count"])
+    workload, shape = find_template(pod)
+    per_step = tokens_per_step(_zero_if_nan(_divide(part["accepted"], part["generated"])))
+    computed = _divide(part["input_sum"], part["input_count"])
     return Window(
         end=end,
-        itl_ms=MS_PER_SECOND * _ratio(part["itl_sum"], part["itl_count"]) / per_step,
+        itl_ms=MS_PER_SECOND * _divide(part["itl_sum"], part["itl_count"]) / per_step,
         intervals=part["itl_count"],
         batch=batch_at_poisson_arrivals(part["itl_sum"] / window_s),
-        prefill_ms=MS_PER_SECOND * _ratio(part["prefill_sum"], part["prefill_count"]),
+        prefill_ms=MS_PER_SECOND * _divide(part["prefill_sum"], part["prefill_count"]),
         prefills=part["prefill_count"],
         input_tokens=computed,
-        output_tokens=_ratio(part["output_sum"], part["output_count"]),
+        output_tokens=_divide(part["output_sum"], part["output_count"]),
         preemptions=part["preemptions"],
         restarts=part["restarts"],
         kv_usage=part["kv_usage"],
-        batch_cov=_ratio(part["running_deviation"], part["running_mean"]),
+        batch_cov=_divide(part["running_deviation"], part["running_mean"]),
         age_s=end - part["started"],
         served=part["served"],
-        cached_tokens=max(_told(_ratio(part["prompt_sum"], part["prompt_count"]) - computed), 0.0),
+        cached_tokens=max(
+            _zero_if_nan(_divide(part["prompt_sum"], part["prompt_count"]) - computed), 0.0
+        ),
         tokens_per_step=per_step,
         replica=pod or labels.get("instance", ""),
         workload=workload,
@@ -322,16 +324,16 @@ def _window(
     )
 
 
-def _ratio(numerator: float, denominator: float) -> float:
+def _divide(numerator: float, denominator: float) -> float:
     return numerator / denominator if denominator > 0 else nan
 
 
-def _told(value: float) -> float:
+def _zero_if_nan(value: float) -> float:
     """The value; 0 where nothing is told."""
     return 0.0 if isnan(value) else value
 
 
-def template_of(pod: str) -> tuple[str, str]:
+def find_template(pod: str) -> tuple[str, str]:
     """The Deployment and the hash of the pod template in the name of a pod; "" if there are none.
 
     The name ends with the hash and five characters, without vowels and look-alike digits.

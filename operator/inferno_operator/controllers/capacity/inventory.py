@@ -1,14 +1,187 @@
-"""Count the cards of nodes for one namespace; pure."""
+"""Which type the cards of each node have, and who uses them, as one namespace sees it; pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from inferno_operator.controllers.capacity.cards import NOT_OFFERED, CardTypes, Unmatched
+from inferno_operator.controllers.capacity.catalogue import (
+    CardCatalogue,
+    CardParts,
+    Words,
+    words_of,
+)
 from inferno_operator.controllers.capacity.machines import Machine, Pod
+from inferno_operator.resources import Accelerator, NodeSelection, UnmatchedCards
 from inferno_operator.resources.objects import Key
 from inferno_optimizer import placement
+
+NOT_OFFERED = ""
+"""In place of a resource, where a label names cards and the node offers none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """Cards of a node that are of no accelerator's type, and the label that tells most of them.
+
+    `parts` says what they are parts of cards by; `is_known` whether the resource is one of cards.
+    """
+
+    machine: Machine
+    resource: str
+    label: str
+    parts: CardParts = field(default_factory=CardParts)
+    is_known: bool = True
+
+
+class CardTypes:
+    """The types of cards of a namespace, and the nodes that have them.
+
+    Parameters
+    ----------
+    accelerators
+        The accelerators of the namespace.
+    catalogue
+        What is known of cards in general.
+    """
+
+    def __init__(self, accelerators: Sequence[Accelerator], catalogue: CardCatalogue) -> None:
+        selecting = [(a.spec.type, a.spec.nodes) for a in accelerators if a.spec.nodes]
+        selected = {card_type for card_type, _ in selecting}
+        self.names = sorted({a.spec.type for a in accelerators})
+        self._catalogue = catalogue
+        self._selections = sorted(selecting, key=lambda item: (-len(item[1].selector), item[0]))
+        self._words = {name: words_of(name) for name in self.names if name not in selected}
+        self._resources = {nodes.resource for _, nodes in selecting}
+        self._selecting = {name for _, nodes in selecting for name in nodes.selector}
+        self._labels: dict[str, tuple[str, ...]] = {}
+        """The labels that matter, by resource."""
+        self._known: dict[tuple[object, ...], tuple[str | None, CardParts]] = {}
+        """Types and parts by all that matters: most nodes are like others."""
+        self._tolerated = catalogue.tolerated_keys.union(*(n.tolerates for _, n in selecting))
+
+    def resources(self, machine: Machine) -> list[str]:
+        """Return the resources of a node that are cards."""
+        own, is_other = self._resources, self._catalogue.is_other
+        cards = filter(self._is_card, machine.cards)
+        return [r for r in cards if r in own or not is_other(machine, r)]
+
+    def unknown_resources(self, machine: Machine) -> list[str]:
+        """Return the resources of a node that may be cards, as no rule knows them."""
+        is_other = self._catalogue.is_other
+        return [r for r in machine.cards if not self._is_card(r) and not is_other(machine, r)]
+
+    def has_card_label(self, machine: Machine) -> bool:
+        """Whether a label that only nodes with cards have names some."""
+        return self._catalogue.has_card_label(machine)
+
+    def _is_card(self, resource: str) -> bool:
+        return resource in self._resources or self._catalogue.is_card(resource)
+
+    def keep_away(self, machine: Machine) -> frozenset[str]:
+        """Return the keys of a node's taints that the pods of Servers do not tolerate."""
+        return machine.taints - self._tolerated - machine.cards.keys()
+
+    def parts_of(self, machine: Machine, resource: str) -> CardParts:
+        """Return whether the cards of a node are parts of cards."""
+        return self._read(machine, resource)[1]
+
+    def type_of(self, machine: Machine, resource: str) -> str | None:
+        """Return the type of the cards of a node; None if it is no accelerator's."""
+        return self._read(machine, resource)[0]
+
+    def _read(self, machine: Machine, resource: str) -> tuple[str | None, CardParts]:
+        if resource not in self._labels:
+            named = self._selecting | self._catalogue.labels_of(resource)
+            self._labels[resource] = tuple(sorted(named))
+        labels = tuple(map(machine.labels.get, self._labels[resource]))
+        annotations = tuple(sorted(machine.annotations.items()))
+        key = resource, machine.cards.get(resource, 0), labels, annotations
+        if key not in self._known:
+            parts = self._catalogue.parts_of(machine, resource)
+            self._known[key] = self._type_of(machine, resource, parts.words), parts
+        return self._known[key]
+
+    def _type_of(self, machine: Machine, resource: str, parts: Words) -> str | None:
+        """Return the type of the cards of a node.
+
+        Selections come before the words of labels, and those with more labels before others.
+        """
+        for card_type, nodes in self._selections:
+            if _is_selected(nodes, machine, resource):
+                return card_type
+        for label in self._catalogue.labels:
+            words = label.read(machine.labels)
+            if words and (named := self._named(words | parts)):
+                return named
+        return None
+
+    def has_words_of_parts(self, card_type: str, parts: CardParts) -> bool:
+        """Whether a type says that its cards are parts of cards, as far as they are."""
+        return parts.words & self._catalogue.must_be_named <= words_of(card_type)
+
+    def _named(self, words: Words) -> str | None:
+        """Return the type with the most words among some; None if no type has only such words."""
+        needed = self._catalogue.needed(words)
+        matching = [n for n, own in self._words.items() if own and needed <= own <= words]
+        return max(matching, key=lambda name: (len(self._words[name]), name), default=None)
+
+    def unmatched(self, machine: Machine, resource: str) -> Unmatched:
+        """Return the cards of a node that has no type."""
+        return Unmatched(
+            machine,
+            resource,
+            self._catalogue.best_label(machine, resource),
+            self.parts_of(machine, resource),
+            self._is_card(resource),
+        )
+
+
+def _is_selected(nodes: NodeSelection, machine: Machine, resource: str) -> bool:
+    return nodes.resource == resource and nodes.selector.items() <= machine.labels.items()
+
+
+def group_unmatched(unmatched: Iterable[Unmatched]) -> list[UnmatchedCards]:
+    """Return the cards without a type, one item per resource and label, with what to write."""
+    groups: dict[tuple[str, str, str], list[Unmatched]] = {}
+    for item in unmatched:
+        words = "-".join(sorted(item.parts.words))
+        groups.setdefault((item.resource, item.label, words), []).append(item)
+    return [
+        UnmatchedCards(
+            resource=resource,
+            label=label,
+            nodes=len(items),
+            cards=sum(item.machine.cards.get(resource, 0) for item in items),
+            example=min(item.machine.name for item in items),
+            message=_advise(items[0]),
+        )
+        for (resource, label, _), items in sorted(groups.items())
+    ]
+
+
+def _advise(item: Unmatched) -> str:
+    name, _, value = item.label.partition("=")
+    selector = f"{name}: {value}" if name else "<label of these nodes>: <value>"
+    selection = f"spec.nodes: {{selector: {{{selector}}}, resource: {item.resource}}}"
+    if item.resource == NOT_OFFERED:
+        return (
+            "these nodes offer no cards as extended resources: their device plugin does not run,"
+            " all cards are unhealthy, or they are given out by dynamic resource allocation (DRA),"
+            " which is not counted"
+        )
+    if not item.is_known:
+        return (
+            f"{item.resource} is not known as a resource of cards, so it is not counted; if it is"
+            f" one, set {selection} in the Accelerator that has them"
+        )
+    if item.parts.words:
+        words = "-".join(sorted(item.parts.words))
+        return (
+            f"these are parts of cards ({item.parts.evidence}): only an Accelerator whose type has"
+            f" the words {words} counts them, or one with {selection}"
+        )
+    return f"no Accelerator has this type of card; in the one that has, set {selection}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +324,7 @@ class NodeView:
         return self._by_type.get(card_type, ())
 
 
-def view(namespace: str, types: CardTypes, fleet: Fleet) -> NodeView:
+def view_nodes(namespace: str, types: CardTypes, fleet: Fleet) -> NodeView:
     """Return the nodes as the accelerators of a namespace see them."""
     nodes: list[TypedNode] = []
     unmatched: list[Unmatched] = []
@@ -159,7 +332,7 @@ def view(namespace: str, types: CardTypes, fleet: Fleet) -> NodeView:
     partial: Counter[tuple[str, str]] = Counter()
     for machine in fleet.machines:
         resources, unknown = types.resources(machine), types.unknown_resources(machine)
-        if obstacle := _obstacle(machine, types):
+        if obstacle := _find_obstacle(machine, types):
             if resources or unknown or types.has_card_label(machine):
                 left_out[obstacle] += 1
             continue
@@ -182,7 +355,7 @@ def view(namespace: str, types: CardTypes, fleet: Fleet) -> NodeView:
     return NodeView(namespace, types.names, nodes, unmatched, by_reason, partial)
 
 
-def _obstacle(machine: Machine, types: CardTypes) -> str:
+def _find_obstacle(machine: Machine, types: CardTypes) -> str:
     """Return why a node takes no new pods; "" if it does."""
     if not machine.is_ready:
         return "not ready"

@@ -53,14 +53,14 @@ class Pod:
     cards: CardCounts
 
 
-def machine_of(node: Manifest) -> Machine:
+def read_machine(node: Manifest) -> Machine:
     """Return a node as far as its cards are concerned."""
     metadata, spec, status = node["metadata"], node.get("spec", {}), node.get("status", {})
     ready = [c["status"] for c in status.get("conditions", ()) if c["type"] == "Ready"]
     return Machine(
         metadata["name"],
         metadata.get("labels", {}),
-        _extended(status.get("allocatable", {})),
+        _find_extended(status.get("allocatable", {})),
         ready == ["True"],
         bool(spec.get("unschedulable")),
         frozenset(t["key"] for t in spec.get("taints", ()) if t["effect"] in KEEP_AWAY),
@@ -68,16 +68,16 @@ def machine_of(node: Manifest) -> Machine:
     )
 
 
-def pod_of(pod: Manifest) -> Pod | None:
+def read_pod(pod: Manifest) -> Pod | None:
     """Return a pod as far as its cards are concerned; None if it uses none."""
     spec = pod.get("spec", {})
-    cards = requested(spec)
+    cards = count_requested(spec)
     if not cards or pod.get("status", {}).get("phase") in FINISHED:
         return None
     return Pod(Key.of(pod), spec.get("nodeName", ""), cards)
 
 
-def requested(spec: Manifest) -> CardCounts:
+def count_requested(spec: Manifest) -> CardCounts:
     """Return the cards that the scheduler sets aside for a pod.
 
     Sidecars run beside the containers; every other init container runs alone, beside the
@@ -87,18 +87,18 @@ def requested(spec: Manifest) -> CardCounts:
     beside: dict[str, int] = {}
     most: dict[str, int] = {}
     for container in spec.get("initContainers", ()):
-        own = _requests(container)
+        own = _count_container(container)
         at_a_time = _sum(beside, own)
         if container.get("restartPolicy") == SIDECAR:
             beside = at_a_time
         most = _larger(most, at_a_time)
-    return _larger(most, _sum(beside, *map(_requests, spec.get("containers", ()))))
+    return _larger(most, _sum(beside, *map(_count_container, spec.get("containers", ()))))
 
 
-def _requests(container: Manifest) -> CardCounts:
+def _count_container(container: Manifest) -> CardCounts:
     """Return the cards of one container; a limit without a request is a request, too."""
     resources = container.get("resources", {})
-    return _extended({**resources.get("limits", {}), **resources.get("requests", {})})
+    return _find_extended({**resources.get("limits", {}), **resources.get("requests", {})})
 
 
 def _sum(*parts: CardCounts) -> dict[str, int]:
@@ -110,13 +110,13 @@ def _larger(one: CardCounts, other: CardCounts) -> dict[str, int]:
     return {name: max(one.get(name, 0), other.get(name, 0)) for name in sorted({*one, *other})}
 
 
-def _extended(quantities: Mapping[str, object]) -> dict[str, int]:
+def _find_extended(quantities: Mapping[str, object]) -> dict[str, int]:
     """Return the resources that are not of Kubernetes itself, such as nvidia.com/gpu."""
-    counts = {name: number(value) for name, value in quantities.items() if "/" in name}
+    counts = {name: parse_quantity(value) for name, value in quantities.items() if "/" in name}
     return {name: count for name, count in sorted(counts.items()) if count}
 
 
-def number(quantity: object) -> int:
+def parse_quantity(quantity: object) -> int:
     """Return a quantity of the API server as a whole number, rounded down."""
     match = QUANTITY.fullmatch(str(quantity))
     return int(Decimal(match["number"]) * MULTIPLES[match["suffix"]]) if match else 0

@@ -1,17 +1,164 @@
-"""The newest nodes, pods with cards, Servers and Capacities, from watches."""
+"""The newest nodes, pods with cards, Servers and Capacities, and whose pods these are."""
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
-from inferno_operator.controllers.capacity.machines import Machine, Pod, machine_of, pod_of
-from inferno_operator.resources import Capacity, Server
+from inferno_operator.controllers.capacity.inventory import PodOwner
+from inferno_operator.controllers.capacity.machines import Machine, Pod, read_machine, read_pod
+from inferno_operator.resources import Capacity, Server, Workload
+from inferno_operator.resources.dialects import DIALECTS
 from inferno_operator.resources.objects import NODE, POD, Key, Manifest, Place, kind_of
 from inferno_operator.resources.pods import PodIndex
+from inferno_operator.resources.serving_roles import (
+    SERVINGS,
+    role_selector,
+    serving_role,
+    serving_selector,
+)
+from inferno_operator.resources.workload_kinds import LEADER_LABELS
 from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.informers import Informers
+from inferno_operator.runtime.ports import GoneError, Reader
 from inferno_optimizer.errors import InfernoError
+
+CONCURRENT_READS = 16
+
+WorkloadPlace = tuple[str, Workload]
+"""A namespace and a workload in it."""
+
+
+@dataclass(slots=True)
+class Selectors:
+    """Selectors of the pods of workloads.
+
+    They are read once, as they do not change; and again if there are new pods that no selector
+    selects: then a workload may have been created anew with another selector.
+
+    Parameters
+    ----------
+    reader
+        The API server.
+    """
+
+    reader: Reader
+    known: dict[WorkloadPlace, str] = field(default_factory=dict)
+    """Selectors by workload."""
+    _strangers: dict[str, frozenset[Key]] = field(default_factory=dict)
+    """Pods by namespace that no selector selected at the last time."""
+
+    async def read(self, namespace: str, places: Iterable[WorkloadPlace], pods: PodIndex) -> None:
+        """Read the selectors of the workloads of a namespace; those that do not exist have none.
+
+        Parameters
+        ----------
+        namespace, places
+            The namespace, and its workloads.
+        pods
+            The pods of the namespace.
+
+        Raises
+        ------
+        InfernoError
+            A workload cannot be read.
+        """
+        wanted = set(places)
+        for place in [p for p in self.known if p[0] == namespace and p not in wanted]:
+            del self.known[place]
+        self._forget_outdated(namespace, pods)
+        limit = asyncio.Semaphore(CONCURRENT_READS)
+
+        async def read(place: WorkloadPlace) -> None:
+            async with limit:
+                if selector := await self._selector(*place):
+                    self.known[place] = selector
+
+        unknown = sorted(wanted - self.known.keys(), key=lambda place: place[1].name)
+        await asyncio.gather(*map(read, unknown))
+
+    def _forget_outdated(self, namespace: str, pods: PodIndex) -> None:
+        """Forget the selectors without pods, if there are new pods that no selector selects."""
+        selections = {p: pods.selected(text) for p, text in self.known.items() if p[0] == namespace}
+        selected = {Key.of(pod) for selection in selections.values() for pod in selection}
+        strangers = frozenset(map(Key.of, pods.all)) - selected
+        if strangers - self._strangers.get(namespace, frozenset()):
+            for place in [place for place, selection in selections.items() if not selection]:
+                del self.known[place]
+        self._strangers[namespace] = strangers
+
+    async def _selector(self, namespace: str, workload: Workload) -> str:
+        served = await self.reader.find(workload.api_version, workload.kind)
+        if served is None:
+            return ""
+        if role := serving_role(workload):
+            return select_whole_replicas(role_selector(served.kind, workload.name, role))
+        if served.kind in SERVINGS:  # also what a booster left: no right to its scale is needed
+            return select_whole_replicas(serving_selector(served.kind, workload.name))
+        if not served.is_scalable:
+            return ""
+        try:
+            scale = await self.reader.scale(served.kind, Key(namespace, workload.name))
+        except GoneError:
+            return ""
+        return select_whole_replicas(scale.selector)
+
+
+def select_whole_replicas(selector: str) -> str:
+    """Return a selector without the terms that select only the first pod of each replica."""
+    terms = selector.split(",") if selector else []
+    return ",".join(t for t in terms if t.partition("=")[0].strip() not in LEADER_LABELS)
+
+
+def find_workloads(servers: Iterable[tuple[Key, Server]]) -> Iterator[WorkloadPlace]:
+    """Yield the workloads whose replicas run for Servers."""
+    for key, server in servers:
+        yield from ((key.namespace, workload) for workload in server.counted_workloads)
+
+
+def find_owners(
+    servers: Iterable[tuple[Key, Server]],
+    selectors: Mapping[WorkloadPlace, str],
+    pods: Mapping[str, PodIndex],
+) -> dict[Key, PodOwner]:
+    """Return the Servers by their pods; of several that select a pod, the first one has it.
+
+    Parameters
+    ----------
+    servers
+        The Servers, the oldest first.
+    selectors
+        Selectors of the pods of workloads.
+    pods
+        The pods of each namespace.
+    """
+    owners: dict[Key, PodOwner] = {}
+    for key, server in servers:
+        index = pods.get(key.namespace)
+        if index is None:
+            continue
+        for accelerator, selector in _find_selectors(key.namespace, server, selectors):
+            owner = PodOwner(key.namespace, server.spec.name, accelerator)
+            for pod in index.selected(selector):
+                owners.setdefault(Key.of(pod), owner)
+    return owners
+
+
+def _find_selectors(
+    namespace: str, server: Server, selectors: Mapping[WorkloadPlace, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the accelerators of a Server with the selectors of its pods."""
+    for workload in server.counted_workloads:
+        yield workload.accelerator, selectors.get((namespace, workload), "")
+    booster = server.spec.model_booster
+    if booster is not None:
+        dialect = DIALECTS[booster.dialect]
+        for backend in booster.backends:
+            role = f",{dialect.pod_label('role')}={backend.worker}" if backend.worker else ""
+            serving = f"{dialect.pod_label('name')}={booster.serving_of(backend)}"
+            yield backend.accelerator, serving + role
+
 
 CAPACITY, SERVER = kind_of(Capacity), kind_of(Server)
 
@@ -111,9 +258,9 @@ class CapacityObjects:
         """Take a node, or a pod: one without cards does not matter."""
         key, after = difference.place.key, difference.after
         if difference.place.kind == NODE:
-            is_news = _replaced(self._machines, key, machine_of(after) if after else None)
+            is_news = _replace(self._machines, key, read_machine(after) if after else None)
         else:
-            is_news = _replaced(self._pods, key, pod_of(after) if after else None)
+            is_news = _replace(self._pods, key, read_pod(after) if after else None)
             is_news |= key in self._pods and difference.concerns(_labels)
         if is_news:
             self._changed()
@@ -123,7 +270,7 @@ class CapacityObjects:
             self._changed()
 
 
-def _replaced(objects: dict[Key, T], key: Key, after: T | None) -> bool:
+def _replace(objects: dict[Key, T], key: Key, after: T | None) -> bool:
     """Replace what is known of an object; returns whether it differs."""
     before = objects.pop(key, None)
     if after is not None:

@@ -11,8 +11,8 @@ from hashlib import sha256
 
 import numpy as np
 
-from inferno_operator.controllers.measurement.load import covers
-from inferno_operator.controllers.measurement.quality import against_targets
+from inferno_operator.controllers.measurement.load import is_covered
+from inferno_operator.controllers.measurement.quality import compare_with_targets
 from inferno_operator.engines.series_groups import windows_of
 from inferno_operator.resources import (
     DIGITS,
@@ -26,7 +26,6 @@ from inferno_operator.resources import (
 from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, CORRECTED, Verdict
 from inferno_operator.resources.measurement import CATCH_UP_SECONDS
 from inferno_optimizer.correction import MISSED, MOST, MOST_VAIN, Correction, waiting_time
-from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.solution import Reason
 
 TARGETS_MISSED = "TargetsMissed"
@@ -37,7 +36,7 @@ DIGEST_DIGITS = 16
 """Hexadecimal digits that tell the data of a Model from others."""
 
 
-def with_correction(
+def add_correction(
     newest: Measured,
     server: Server,
     before: Measured | None,
@@ -58,22 +57,24 @@ def with_correction(
         The targets of the Server, and its Model; None if there is none.
     """
     last = before.correction if before else None
-    compared = against_targets(newest, target) if target else ()
+    compared = compare_with_targets(newest, target) if target else ()
     ratio = max((value / limit for _, value, limit in compared), default=0.0)
     if last is None and ratio <= MISSED:
         return newest
     parameters = _digest(model) if model else last.parameters if last else ""
-    state = _state(before, parameters)
-    enough = ratio > 0 and _should_be_enough(server, newest, target, float(state.factor[0]))
-    current = server.spec.current_alloc
+    state = _restore_state(before, parameters)
+    enough = ratio > 0 and _is_enough(server, newest, target, float(state.factor[0]))
+    current, measure = server.spec.current_alloc, server.spec.measure
+    catch_up = measure.catch_up_seconds if measure else CATCH_UP_SECONDS
+    rate = newest.arrival_rate or 0.0
     stepped = state.step(
         newest.time.timestamp(),
         np.array([ratio]),
         np.array([current.num_replicas if current else 0]),
         np.array([enough]),
-        _wait_s(server, newest),
+        waiting_time(np.array([rate / 60]), max(windows_of(measure).long, catch_up)),
     )
-    return newest.model_copy(update={"correction": _written(stepped, parameters)})
+    return newest.model_copy(update={"correction": _to_status(stepped, parameters)})
 
 
 def _digest(model: Model) -> str:
@@ -83,19 +84,19 @@ def _digest(model: Model) -> str:
     return sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:DIGEST_DIGITS]
 
 
-def correction_verdict(server: Server, measured: Measured) -> Verdict | None:
+def judge_correction(server: Server, measured: Measured) -> Verdict | None:
     """Return the condition Corrected; None while plans are for the load as it is."""
     correction = measured.correction
     if correction is None or correction.factor <= 1:
         return None
     helps = correction.vain < MOST_VAIN
     reason = TARGETS_MISSED if helps else NO_IMPROVEMENT
-    text_of = _missed if helps else _not_helping
+    text_of = _describe_missed if helps else _describe_vain
     message = text_of(server, ", ".join(measured.misses_targets) or "targets", correction)
     return Verdict(CORRECTED, holds=True, reason=reason, message=message)
 
 
-def _missed(server: Server, targets: str, correction: LoadCorrection) -> str:
+def _describe_missed(server: Server, targets: str, correction: LoadCorrection) -> str:
     runs = server.spec.current_alloc
     who = f"{runs.num_replicas} replicas" if runs and correction.missed_since else "replicas"
     most = ", and no more" if correction.factor >= MOST else ""
@@ -105,7 +106,7 @@ def _missed(server: Server, targets: str, correction: LoadCorrection) -> str:
     )
 
 
-def _not_helping(server: Server, targets: str, correction: LoadCorrection) -> str:
+def _describe_vain(server: Server, targets: str, correction: LoadCorrection) -> str:
     return (
         f"{targets} missed, and more replicas do not help: planned for"
         f" {correction.factor:.3g} times the load, and no more; look for what else makes the"
@@ -113,9 +114,7 @@ def _not_helping(server: Server, targets: str, correction: LoadCorrection) -> st
     )
 
 
-def _should_be_enough(
-    server: Server, newest: Measured, target: Target | None, factor: float
-) -> bool:
+def _is_enough(server: Server, newest: Measured, target: Target | None, factor: float) -> bool:
     """Whether what runs should be enough, as the Model says, and nothing else explains a miss.
 
     The decision is carried out, and was made for no less than what arrives and waits.
@@ -127,16 +126,9 @@ def _should_be_enough(
         newest.quality == "Fresh"
         and _is_settled(server)
         and not current.cold_replicas
-        and _replicas(current) >= _replicas(desired)
-        and covers(desired.load, server, newest, target, factor)
+        and _count_replicas(current) >= _count_replicas(desired)
+        and is_covered(desired.load, server, newest, target, factor)
     )
-
-
-def _wait_s(server: Server, newest: Measured) -> FloatArray:
-    """How long a miss must last until it counts [s]; an array of one."""
-    measure, rate = server.spec.measure, newest.arrival_rate or 0.0
-    catch_up = measure.catch_up_seconds if measure else CATCH_UP_SECONDS
-    return waiting_time(np.array([rate / 60]), max(windows_of(measure).long, catch_up))
 
 
 def _is_settled(server: Server) -> bool:
@@ -147,12 +139,12 @@ def _is_settled(server: Server) -> bool:
     return keeps_all and (actuated is None or actuated.status == "True")
 
 
-def _replicas(whole: ServerAllocation) -> Counter[str]:
+def _count_replicas(whole: ServerAllocation) -> Counter[str]:
     """The replicas by accelerator."""
     return Counter({part.accelerator: part.num_replicas for part in whole.parts})
 
 
-def _state(before: Measured | None, parameters: str) -> Correction:
+def _restore_state(before: Measured | None, parameters: str) -> Correction:
     """The correction of one server until now; none with other data of its Model."""
     last = before.correction if before else None
     if before is None or last is None or last.parameters not in ("", parameters):
@@ -169,7 +161,7 @@ def _state(before: Measured | None, parameters: str) -> Correction:
     )
 
 
-def _written(state: Correction, parameters: str) -> LoadCorrection | None:
+def _to_status(state: Correction, parameters: str) -> LoadCorrection | None:
     """The state as a status has it; None where there is nothing to go on with."""
     factor, verdict = float(state.factor[0]), int(state.verdict[0])
     if factor <= 1 and verdict <= 0:

@@ -42,7 +42,7 @@ LENGTHS = ("avg_length", "avg_in_tokens", "avg_out_tokens")
 NUMBERS = ("arrival_rate", *LENGTHS)
 
 
-def with_planned_load(
+def add_planned_load(
     newest: Measured,
     server: Server,
     before: Measured | None,
@@ -66,10 +66,10 @@ def with_planned_load(
     now
         The time, for which somebody may know that more is to come.
     """
-    backlog = _backlog(newest, target)
-    planned = _with_schedule(_load(newest, backlog, server, before), server, now)
+    backlog = _find_backlog(newest, target)
+    planned = _add_schedule(_plan_load(newest, backlog, server, before), server, now)
     if planned is not None and newest.correction is not None:
-        planned = _times(planned, newest.correction.factor)
+        planned = _multiply(planned, newest.correction.factor)
     return newest.model_copy(update={"backlog": backlog, "load": planned})
 
 
@@ -78,56 +78,60 @@ def may_shrink(measured: Measured | None) -> bool:
     return measured is not None and measured.quality in SHRINKS and not measured.misses_targets
 
 
-def load(server: Server, measured: Measured | None) -> Load | None:
+def find_load(server: Server, measured: Measured | None) -> Load | None:
     """Return the load of a Server; None if it is not known."""
     if measured is not None and measured.load is not None:
         return measured.load
-    return _load(measured, measured.backlog if measured else None, server, None)
+    return _plan_load(measured, measured.backlog if measured else None, server, None)
 
 
-def differs(old: float | None, new: float | None, share: float = MOVED) -> bool:
+def has_moved_by(old: float | None, new: float | None, share: float = MOVED) -> bool:
     """Whether a number moved by more than a share."""
     if old is None or new is None:
         return old is not new
     return abs(new - old) > share * max(abs(old), abs(new))
 
 
-def load_moved(old: Load | None, new: Load, measure: Measure | None = None) -> bool:
+def has_load_moved(old: Load | None, new: Load, measure: Measure | None = None) -> bool:
     """Whether a load moved noticeably, and not by chance in the long window."""
-    if old is None or differs(_computed(old), _computed(new)) or _accepts_other(old, new):
+    if (
+        old is None
+        or has_moved_by(_count_computed_tokens(old), _count_computed_tokens(new))
+        or _has_other_drafts(old, new)
+    ):
         return True
-    return bool(moved(_numbers(old), _numbers(new), windows_of(measure).long).any())
+    return bool(moved(_to_array(old), _to_array(new), windows_of(measure).long).any())
 
 
-def _computed(load: Load) -> int | None:
+def _count_computed_tokens(load: Load) -> int | None:
     """Input tokens of which some are in prefix caches, without these; None if none are."""
     return (load.avg_in_tokens or 0) - load.cached_tokens if load.cached_tokens else None
 
 
-def _accepts_other(old: Load, new: Load) -> bool:
+def _has_other_drafts(old: Load, new: Load) -> bool:
     """Whether steps make noticeably more or fewer tokens of an answer."""
-    return differs(old.tokens_per_step or 1.0, new.tokens_per_step or 1.0)
+    return has_moved_by(old.tokens_per_step or 1.0, new.tokens_per_step or 1.0)
 
 
-def covers(
+def is_covered(
     planned: Load, server: Server, measured: Measured, target: Target | None, factor: float
 ) -> bool:
     """Whether a planned load is not noticeably less than what arrives and waits.
 
     What is measured of the rate is multiplied by a factor.
     """
-    now = {"arrival_rate": measured.arrival_rate or 0.0, **_lengths(measured)}
+    now = {"arrival_rate": measured.arrival_rate or 0.0, **_read_lengths(measured)}
     arriving = planned.model_copy(update=now)
-    served = _plus(arriving, _backlog(measured, target), server.spec.measure)
-    most = _larger(planned, _times(served, factor))
+    served = _add_backlog(arriving, _find_backlog(measured, target), server.spec.measure)
+    most = _merge_larger(planned, _multiply(served, factor))
     return not (
-        differs(_computed(planned), _computed(most))
-        or _accepts_other(planned, most)
-        or any(differs(getattr(planned, name), getattr(most, name)) for name in NUMBERS)
+        has_moved_by(_count_computed_tokens(planned), _count_computed_tokens(most))
+        or _has_other_drafts(planned, most)
+        or any(has_moved_by(getattr(planned, name), getattr(most, name)) for name in NUMBERS)
     )
 
 
-def jumped(old: Load | None, new: Load, measure: Measure | None = None) -> bool:
+def has_jumped(old: Load | None, new: Load, measure: Measure | None = None) -> bool:
     """Whether so much more arrives that a plan is needed now."""
     if old is None:
         return True
@@ -136,14 +140,14 @@ def jumped(old: Load | None, new: Load, measure: Measure | None = None) -> bool:
     return new.arrival_rate > old.arrival_rate + max(JUMP, by_chance) * new.arrival_rate
 
 
-def _numbers(load: Load) -> FloatArray:
+def _to_array(load: Load) -> FloatArray:
     """The rate [requests/s] and the lengths of a load; shape (numbers, 1), NaN where unknown."""
     lengths = (getattr(load, name) for name in LENGTHS)
     numbers = [math.nan if value is None else value for value in lengths]
     return np.array([load.arrival_rate / SECONDS_PER_MINUTE, *numbers])[:, None]
 
 
-def _load(
+def _plan_load(
     measured: Measured | None, backlog: float | None, server: Server, before: Measured | None
 ) -> Load | None:
     """Return the load that plans are made for; None if nothing is known.
@@ -151,34 +155,34 @@ def _load(
     Without evidence, no number is less than in the last valid load. With evidence, it stays
     while what is measured differs from it by noise.
     """
-    last = _uncorrected(before) if before else None
-    standing = [last] if last is not None else _given(server)
-    arrivals = _arrivals(measured, standing)
+    last = _undo_correction(before) if before else None
+    standing = [last] if last is not None else _find_given(server)
+    arrivals = _find_arrivals(measured, standing)
     if measured is None or arrivals is None:
-        return _largest(standing)
+        return _find_largest(standing)
     measure = server.spec.measure
-    newest = _plus(arrivals, backlog, measure)
+    newest = _add_backlog(arrivals, backlog, measure)
     if may_shrink(measured):
-        return newest if last is None else _followed(last, newest, measure)
+        return newest if last is None else _follow(last, newest, measure)
     if before is None or last is None or measured.quality not in SHRINKS:
-        return _largest([*standing, newest])
-    waited = _plus(last, -(before.backlog or 0.0), measure)  # what waits now is known
-    return _plus(_larger(waited, arrivals), backlog, measure)
+        return _find_largest([*standing, newest])
+    waited = _add_backlog(last, -(before.backlog or 0.0), measure)  # what waits now is known
+    return _add_backlog(_merge_larger(waited, arrivals), backlog, measure)
 
 
-def _uncorrected(measured: Measured) -> Load | None:
+def _undo_correction(measured: Measured) -> Load | None:
     """The load that plans were made for, as it was before its correction."""
     if measured.load is None or measured.correction is None:
         return measured.load
-    return _times(measured.load, 1 / measured.correction.factor)
+    return _multiply(measured.load, 1 / measured.correction.factor)
 
 
-def _times(load: Load, factor: float) -> Load:
+def _multiply(load: Load, factor: float) -> Load:
     """The load with another rate."""
     return load.model_copy(update={"arrival_rate": round(load.arrival_rate * factor, DIGITS)})
 
 
-def _with_schedule(measured: Load | None, server: Server, now: datetime) -> Load | None:
+def _add_schedule(measured: Load | None, server: Server, now: datetime) -> Load | None:
     """Return a load with what somebody knows to come."""
     least = max((window.min_arrival_rate or 0.0 for window in server.scheduled(now)), default=0.0)
     if measured is None or measured.arrival_rate >= least:
@@ -186,17 +190,17 @@ def _with_schedule(measured: Load | None, server: Server, now: datetime) -> Load
     return measured.model_copy(update={"arrival_rate": least})
 
 
-def _followed(last: Load, newest: Load, measure: Measure | None) -> Load:
+def _follow(last: Load, newest: Load, measure: Measure | None) -> Load:
     """Return the newest load; the last one while they differ by noise."""
-    if not load_moved(last, newest, measure):
+    if not has_load_moved(last, newest, measure):
         return last
     seconds = windows_of(measure).long
-    rate = float(followed(_numbers(last), _numbers(newest), seconds)[0, 0])
+    rate = float(followed(_to_array(last), _to_array(newest), seconds)[0, 0])
     rate = round(rate * SECONDS_PER_MINUTE, DIGITS)
     return newest.model_copy(update={"arrival_rate": rate})
 
 
-def _given(server: Server) -> list[Load]:
+def _find_given(server: Server) -> list[Load]:
     """The loads that a person gave and of the standing decision; one without lengths is none."""
     allocations = (server.spec.current_alloc, server.spec.desired_alloc)
     loads = (part.load for part in allocations if part is not None)
@@ -207,7 +211,7 @@ def _has_length(part: Load) -> bool:
     return bool(part.avg_out_tokens or part.avg_length)
 
 
-def _arrivals(measured: Measured | None, standing: Sequence[Load]) -> Load | None:
+def _find_arrivals(measured: Measured | None, standing: Sequence[Load]) -> Load | None:
     """The load that arrives when new replicas serve; unknown lengths are the first known ones."""
     if measured is None or measured.arrival_rate is None:
         return None
@@ -216,41 +220,41 @@ def _arrivals(measured: Measured | None, standing: Sequence[Load]) -> Load | Non
         return IDLE if measured.quality == "Idle" else None
     growth = measured.ahead.growth if measured.ahead else 1.0
     rate = round(measured.arrival_rate * growth, DIGITS)
-    numbers = {"arrival_rate": rate, **_lengths(measured)}
+    numbers = {"arrival_rate": rate, **_read_lengths(measured)}
     return (last or IDLE).model_copy(update=numbers)
 
 
-def _plus(load: Load, backlog: float | None, measure: Measure | None) -> Load:
+def _add_backlog(load: Load, backlog: float | None, measure: Measure | None) -> Load:
     """The load with what waits, which is to be served within some time."""
     seconds = measure.catch_up_seconds if measure else CATCH_UP_SECONDS
     rate = max(load.arrival_rate + 60 * (backlog or 0.0) / seconds, 0.0)
     return load.model_copy(update={"arrival_rate": round(rate, DIGITS)})
 
 
-def _lengths(measured: Measured) -> dict[str, Any]:
+def _read_lengths(measured: Measured) -> dict[str, Any]:
     """The measured numbers of tokens; none if they are not measured."""
     if measured.avg_out_tokens is None:
         return {}
     tokens: dict[str, Any] = {"avg_out_tokens": max(round(measured.avg_out_tokens), 1)}
     if measured.avg_in_tokens is not None:
         tokens["avg_in_tokens"] = round(measured.avg_in_tokens)
-        tokens["cached_tokens"] = _cached(measured)
+        tokens["cached_tokens"] = _count_cached_tokens(measured)
     return {**tokens, "avg_length": None, "tokens_per_step": measured.tokens_per_step}
 
 
-def _cached(measured: Measured) -> int | None:
+def _count_cached_tokens(measured: Measured) -> int | None:
     """The measured number of cached tokens, rounded down; None if there are none, or not known."""
     if measured.avg_in_tokens is None or measured.avg_computed_tokens is None:
         return None
     return int(max(round(measured.avg_in_tokens) - measured.avg_computed_tokens, 0)) or None
 
 
-def _largest(loads: Sequence[Load]) -> Load | None:
+def _find_largest(loads: Sequence[Load]) -> Load | None:
     """The last load with the largest number of all; None if there is none."""
-    return reduce(_larger, loads) if loads else None
+    return reduce(_merge_larger, loads) if loads else None
 
 
-def _larger(first: Load, second: Load) -> Load:
+def _merge_larger(first: Load, second: Load) -> Load:
     """The second load, with the larger number of both, but the smaller one of what saves work."""
     fewest = min(first.cached_tokens or 0, second.cached_tokens or 0)
     slowest = min(first.tokens_per_step or 1.0, second.tokens_per_step or 1.0)
@@ -268,7 +272,7 @@ def _larger(first: Load, second: Load) -> Load:
     return second.model_copy(update=largest)
 
 
-def _backlog(measured: Measured, target: Target | None) -> float | None:
+def _find_backlog(measured: Measured, target: Target | None) -> float | None:
     """Requests that wait beyond what a healthy queue holds.
 
     It holds what arrives in the time that requests may wait, and one request of each replica.
@@ -282,7 +286,7 @@ def _backlog(measured: Measured, target: Target | None) -> float | None:
     return round(max(0.0, measured.waiting - healthy), DIGITS)
 
 
-def with_scheduled_replicas(server: Server, now: datetime) -> Server:
+def set_scheduled_replicas(server: Server, now: datetime) -> Server:
     """Return a Server with the fewest replicas that it is to have now, as somebody knows."""
     fewest = server.fewest_replicas(now)
     if fewest == server.spec.min_num_replicas:
@@ -291,27 +295,27 @@ def with_scheduled_replicas(server: Server, now: datetime) -> Server:
     return server.model_copy(update={"spec": spec})
 
 
-def with_last_good(server: Server) -> Server:
+def set_last_good_load(server: Server) -> Server:
     """Return a Server with the load of its status, if it is measured; else as it is."""
     return (
-        server if server.spec.measure is None else measured_server(server, server.status.measured)
+        server if server.spec.measure is None else apply_measurement(server, server.status.measured)
     )
 
 
-def measured_server(server: Server, measured: Measured | None) -> Server:
+def apply_measurement(server: Server, measured: Measured | None) -> Server:
     """Return a Server as an optimization gets it after a measurement.
 
     It has its newest load; as it is if none is known. Without evidence that less is needed, it
     keeps as many replicas as run or were decided, whatever their load is; and the accelerator
     too, unless there is a decision.
     """
-    newest = load(server, measured)
+    newest = find_load(server, measured)
     if newest is None and (server.sleeps or _is_off(server, measured)):
         newest = IDLE
     if newest is None:
         return server
-    loaded = with_load(server, newest)
-    return loaded if may_shrink(measured) or server.sleeps else _held(loaded, measured)
+    loaded = set_load(server, newest)
+    return loaded if may_shrink(measured) or server.sleeps else _keep_replicas(loaded, measured)
 
 
 def _is_off(server: Server, measured: Measured | None) -> bool:
@@ -322,7 +326,7 @@ def _is_off(server: Server, measured: Measured | None) -> bool:
     return measured.quality == "Missing" and current.placed_replicas == 0
 
 
-def _held(server: Server, measured: Measured | None) -> Server:
+def _keep_replicas(server: Server, measured: Measured | None) -> Server:
     current, desired = server.spec.current_alloc, server.spec.desired_alloc
     running = current.placed_replicas if current else 0
     if not running and measured is not None and measured.replicas is not None:
@@ -331,24 +335,26 @@ def _held(server: Server, measured: Measured | None) -> Server:
     missed = misses_targets(measured)
     moves = current is not None and len(current.parts) > 1
     least = min(running, decided) if decided and (moves or not missed) else running
-    kept = bool(not decided and current and current.accelerator and current.placed_replicas)
+    keeps_accelerator = bool(
+        not decided and current and current.accelerator and current.placed_replicas
+    )
     spec = server.spec.model_copy(
         update={
             "min_num_replicas": max(server.spec.min_num_replicas, least),
-            "keep_accelerator": server.spec.keep_accelerator or kept,
+            "keep_accelerator": server.spec.keep_accelerator or keeps_accelerator,
         }
     )
     return server.model_copy(update={"spec": spec})
 
 
-def without_load(server: Server) -> Server:
+def remove_load(server: Server) -> Server:
     """Return the Server as one of which nothing is known: nothing is decided for it yet."""
     return server.model_copy(
         update={"spec": server.spec.model_copy(update={"current_alloc": None})}
     )
 
 
-def with_load(server: Server, load: Load) -> Server:
+def set_load(server: Server, load: Load) -> Server:
     """Return the Server with this load."""
     current = server.spec.current_alloc or ServerAllocation(accelerator="", num_replicas=0)
     allocation = current.model_copy(update={"load": load})

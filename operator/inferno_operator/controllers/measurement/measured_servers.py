@@ -1,12 +1,22 @@
 """The Servers to measure, the targets of their classes, and their Models, by watches."""
 
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
-from inferno_operator.resources import Model, Resource, Server, ServerStatus, ServiceClass, Target
-from inferno_operator.resources.objects import Key, Kind, Manifest, kind_of
-from inferno_operator.resources.observation import Observation
+from inferno_operator.resources import (
+    Measure,
+    Model,
+    Server,
+    ServerStatus,
+    ServiceClass,
+    Target,
+)
+from inferno_operator.resources.objects import Key, Manifest, kind_of
+from inferno_operator.resources.observation import Observation, is_of, of_kind
 from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.informers import Informers
+
+Named = TypeVar("Named", Model, ServiceClass)
 
 MODEL, SERVER, SERVICE_CLASS = kind_of(Model), kind_of(Server), kind_of(ServiceClass)
 
@@ -25,7 +35,7 @@ class MeasuredServers:
     def __init__(self, informers: Informers, forget: Callable[[Key], None]) -> None:
         self._objects = informers.subscribe([MODEL, SERVER, SERVICE_CLASS], self._changed)
         self._forget = forget
-        self._servers: dict[Key, Observation] = {}
+        self._servers: dict[Key, Observation[Server]] = {}
         self._ready: dict[Key, list[tuple[float, tuple[int, int]]]] = {}
         """How many pods are ready, since when [s]: the last one before a while, and since then."""
         self._targets: dict[tuple[str, str, str], Target] | None = None
@@ -41,15 +51,15 @@ class MeasuredServers:
         """Wait until all objects are known."""
         await self._objects.complete()
 
-    def all(self) -> Mapping[Key, Observation]:
+    def all(self) -> Mapping[Key, Observation[Server]]:
         """Return the Servers."""
         return dict(self._servers)
 
-    def get(self, key: Key) -> Observation | None:
+    def get(self, key: Key) -> Observation[Server] | None:
         """Return a Server; None if it is gone."""
         return self._servers.get(key)
 
-    def note(self, observation: Observation) -> None:
+    def note(self, observation: Observation[Server]) -> None:
         """Take a Server as it is now."""
         key = observation.reference.key
         before = self._servers.get(key)
@@ -75,7 +85,7 @@ class MeasuredServers:
         """
         observation = self._servers.get(key)
         server = observation.resource if observation is not None else None
-        now = server.ready_pods if isinstance(server, Server) else None
+        now = server.ready_pods if server is not None else None
         if now is None:
             self._ready.pop(key, None)
             return None
@@ -91,14 +101,25 @@ class MeasuredServers:
     def target(self, key: Key, server: Server) -> Target | None:
         """Return the targets of a Server; None if its class or its model has none."""
         if self._targets is None:
-            self._targets = self._indexed_targets()
+            self._targets = {
+                (namespace, found.spec.name, target.model): target
+                for namespace, found in self._list_newest_first(ServiceClass)
+                for target in found.spec.data
+            }
         return self._targets.get((key.namespace, server.spec.service_class, server.spec.model))
 
     def model(self, key: Key, server: Server) -> Model | None:
         """Return the Model of a Server; None if there is none that can be read."""
         if self._models is None:
-            self._models = self._indexed_models()
+            newest_first = self._list_newest_first(Model)
+            self._models = {(namespace, m.spec.name): m for namespace, m in newest_first}
         return self._models.get((key.namespace, server.spec.model))
+
+    def _list_newest_first(self, kind: type[Named]) -> list[tuple[str, Named]]:
+        """Return what can be read, with its namespace; the oldest comes last and counts."""
+        observations = of_kind(self._objects.observations(kind_of(kind)), kind)
+        found = [(o.reference.key.namespace, o.resource) for o in observations if o.resource]
+        return sorted(found, key=lambda item: item[1].age, reverse=True)
 
     def _changed(self, difference: ObjectDifference) -> None:
         place, manifest = difference.place, difference.after
@@ -110,34 +131,8 @@ class MeasuredServers:
             self._remove(place.key)
         elif place.key in self._servers or _may_be_measured(manifest):
             observation = self._objects.observation(place)
-            if observation is not None:
+            if observation is not None and is_of(observation, Server):
                 self.note(observation)
-
-    def _indexed_targets(self) -> dict[tuple[str, str, str], Target]:
-        """Return the targets; of several classes with the same name, the oldest one counts."""
-        return {
-            (namespace, resource.spec.name, target.model): target
-            for namespace, resource in self._newest_first(SERVICE_CLASS)
-            if isinstance(resource, ServiceClass)
-            for target in resource.spec.data
-        }
-
-    def _indexed_models(self) -> dict[tuple[str, str], Model]:
-        """Return the Models; of several with the same name, the oldest one counts."""
-        return {
-            (namespace, resource.spec.name): resource
-            for namespace, resource in self._newest_first(MODEL)
-            if isinstance(resource, Model)
-        }
-
-    def _newest_first(self, kind: Kind) -> list[tuple[str, Resource]]:
-        """Return the objects of a kind that can be read, with their namespaces."""
-        found = [
-            (o.reference.key.namespace, o.resource)
-            for o in self._objects.observations(kind)
-            if o.resource is not None
-        ]
-        return sorted(found, key=lambda item: item[1].age, reverse=True)
 
     def _remove(self, key: Key) -> None:
         if self._servers.pop(key, None) is not None:
@@ -150,9 +145,13 @@ def _may_be_measured(server: Manifest) -> bool:
     return bool(server.get("spec", {}).get("measure") or server.get("status", {}).get("measured"))
 
 
-def _is_measured(observation: Observation) -> bool:
-    if observation.deleted is not None:
-        return False
-    server, status = observation.resource, observation.status
-    asks = isinstance(server, Server) and server.spec.measure is not None
-    return asks or (isinstance(status, ServerStatus) and status.measured is not None)
+def _is_measured(observation: Observation[Server]) -> bool:
+    """Whether a Server is to be measured, or its status has what was measured."""
+    status = observation.status
+    was_measured = isinstance(status, ServerStatus) and status.measured is not None
+    return observation.deleted is None and (was_measured or find_measure(observation) is not None)
+
+
+def find_measure(observation: Observation[Server]) -> Measure | None:
+    """Return how a Server is measured; None if it is not, or cannot be read."""
+    return observation.resource.spec.measure if observation.resource else None

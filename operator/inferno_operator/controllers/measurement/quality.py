@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from math import log
 from typing import Any
 
-from inferno_operator.controllers.measurement.arrivals import ENOUGH_ARRIVALS, arrival_rate
 from inferno_operator.engines.catalogue import (
     ACCEPTED_SHARE,
     CACHED_SHARE,
@@ -19,14 +18,25 @@ from inferno_operator.engines.catalogue import (
     tokens_per_step,
 )
 from inferno_operator.engines.own_queries import YOUNG
-from inferno_operator.engines.promql import ENOUGH_REQUESTS, FEW, FEW_COUNT, PERCENTILES, TIMES
+from inferno_operator.engines.promql import (
+    ENOUGH_REQUESTS,
+    EXTRAPOLATED,
+    FEW,
+    FEW_COUNT,
+    PERCENTILES,
+    SCRAPES,
+    TIMES,
+)
 from inferno_operator.engines.reading import (
     COVS,
     CUSTOM_ANSWERS,
     LAST_SEEN,
+    LOAD_BRIEF,
     LOAD_LONG,
+    LOAD_SHORT,
     MEANS,
     REPLICAS,
+    SINCE,
     Reading,
 )
 from inferno_operator.resources import (
@@ -38,16 +48,150 @@ from inferno_operator.resources import (
     Target,
 )
 from inferno_operator.resources.measurement import USABLE
+from inferno_optimizer.noise import significant_rate
 from inferno_optimizer.units import MS_PER_SECOND, SECONDS_PER_MINUTE
+
+ENOUGH_ARRIVALS = 100
+"""Requests of which a first measurement is made: their number has an error of 10 %."""
+
+ENOUGH_SAMPLES = 3
+"""Samples of a first measurement: between two, what is extrapolated is more than what is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Youth:
+    """What is known of a server that is known for less than the long window.
+
+    Attributes
+    ----------
+    since, until
+        The times of the first and of the newest sample [s].
+    samples
+        The most that there are of a replica.
+    """
+
+    since: float
+    until: float
+    samples: float
+
+    @classmethod
+    def of(cls, reading: Reading) -> "Youth | None":
+        """Return what is known of a young server; None of others, and of one scraped once."""
+        since, until = reading.part(SINCE, "since"), reading.part(SINCE, "until")
+        samples = reading.part(SINCE, "samples")
+        if since is None or until is None or samples is None or until <= since:
+            return None
+        return cls(since, until, samples)
+
+    @property
+    def seconds(self) -> float:
+        """The time between its samples [s]."""
+        return self.until - self.since
+
+    @property
+    def interval(self) -> float:
+        """The time between two scrapes [s]."""
+        return self.seconds / max(self.samples - 1, 1)
+
+    def tells(self, rate: float, seconds: float) -> bool:
+        """Whether a rate is known well: from enough requests, or from so many seconds."""
+        enough = rate * self.seconds >= ENOUGH_ARRIVALS and self.samples >= ENOUGH_SAMPLES
+        return enough or self.seconds >= seconds
+
+
+def find_arrival_rate(reading: Reading) -> float | None:
+    """Return the arrival rate [requests/s]; None if it is not known.
+
+    It is that of the long window, and that of a shorter one if it is significantly larger: an
+    increase is seen at once, a decrease after the long window. That of a young server is not
+    known before enough requests arrived. It is 0 where replicas wait for their first request.
+    """
+    custom = reading.part(CUSTOM_ANSWERS, "arrivalRate")
+    if custom is not None:
+        return max(custom, 0.0)
+    known = _KnownTime.of(reading)
+    for name in sorted(reading.answers.get(LOAD_LONG, {})):
+        rate = _find_largest_rate(reading, name, known)
+        if rate is not None:
+            break
+    else:
+        rate = 0.0 if reading.is_unused else None
+    if rate is None or known.youth is None or known.youth.tells(rate, reading.windows.short):
+        return rate
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownTime:
+    """The parts of the windows that the rates of a reading cover.
+
+    Prometheus divides by the whole window. What it counts begins half an interval before the
+    first sample in it, and ends half an interval after the last one, where these are not near
+    the ends of the window.
+
+    Attributes
+    ----------
+    youth
+        What is known of a young server; None of others.
+    interval
+        The time between two scrapes [s]; that of a young server is known from itself.
+    time
+        When Prometheus evaluated the queries [s].
+    late
+        The time after the last interval [s].
+    """
+
+    youth: Youth | None
+    interval: float
+    time: float
+    late: float
+
+    @classmethod
+    def of(cls, reading: Reading) -> "_KnownTime":
+        youth, newest = Youth.of(reading), reading.part(REPLICAS, "newest")
+        interval = youth.interval if youth else reading.interval
+        late = 0.0 if newest is None else max(0.0, reading.time - newest - interval / 2)
+        return cls(youth, interval, reading.time, late)
+
+    def seconds(self, window: int) -> float:
+        """Return the part of a window that is known [s]."""
+        unknown, begin = self.late, self.time - window
+        if self.youth is not None and self.youth.since - begin > EXTRAPOLATED * self.interval:
+            unknown += self.youth.since - begin - self.interval / 2
+        return max(window - unknown, self.interval, 1.0)
+
+
+def _find_largest_rate(reading: Reading, name: str, known: _KnownTime) -> float | None:
+    """Return the largest arrival rate of an alternative that is not larger by chance."""
+    windows = reading.windows
+    long = _scale_to_known(reading, LOAD_LONG, name, windows.long, known)
+    if long is None:
+        return None
+    shorter = [
+        (rate, known.seconds(window))
+        for query, window in ((LOAD_SHORT, windows.short), (LOAD_BRIEF, windows.brief))
+        if window >= (SCRAPES - 1) * known.interval
+        and (rate := _scale_to_known(reading, query, name, window, known)) is not None
+    ]
+    return float(significant_rate(long, known.seconds(windows.long), shorter))
+
+
+def _scale_to_known(
+    reading: Reading, query: str, name: str, window: int, known: _KnownTime
+) -> float | None:
+    """Return the rate in the part of a window that is known; None without a rate."""
+    rate = reading.part(query, name)
+    return None if rate is None else rate * window / known.seconds(window)
+
 
 TAIL = -log(0.05)
 """Ratio of the 95th percentile of an exponential distribution to its mean."""
 
 
-NOTHING = "no request arrives, runs or waits"
+NO_REQUESTS = "no request arrives, runs or waits"
 """What is said of an idle server."""
 
-STAYS = (
+ONE_STAYS = (
     "; one replica stays at least, also with minNumReplicas 0, because nothing is measured without"
     " one: name in spec.measure.demand what sees requests then"
 )
@@ -62,7 +206,7 @@ class QualityVerdict:
     message: str = ""
 
 
-def measured(
+def judge_reading(
     reading: Reading,
     source: MetricSource | None,
     before: Measured | None,
@@ -85,25 +229,25 @@ def measured(
         Pods that have been ready for so long that each must report: those that answer requests, of
         which alone a source may tell, and all. None if it is not known.
     """
-    rate = arrival_rate(reading)
+    rate = find_arrival_rate(reading)
     replicas = None
     if source is not None:
-        replicas = _replicas(reading, None if source.without_replicas else ready_pods)
-    verdict = _verdict(reading, rate, source, hint, replicas)
+        replicas = _count_replicas(reading, None if source.without_replicas else ready_pods)
+    verdict = _judge(reading, rate, source, hint, replicas)
     if verdict.quality not in USABLE:
-        return _kept(reading, before, verdict)
-    fields = _numbers(reading, rate, before, replicas)
+        return _keep_last_good(reading, before, verdict)
+    fields = _read_numbers(reading, rate, before, replicas)
     if verdict.quality == "Idle":
         fields["arrival_rate"] = 0.0
     return Measured(
-        time=_time(reading),
+        time=_time_of(reading),
         quality=verdict.quality,
         message=verdict.message,
         **fields,
     )
 
 
-def with_missing_lengths(now: Measured, name: str, source: MetricSource | None) -> Measured:
+def note_missing_lengths(now: Measured, name: str, source: MetricSource | None) -> Measured:
     """Say which lengths of requests plans lack, and where they come from; after `load` is known.
 
     Parameters
@@ -141,24 +285,27 @@ def _is_length_known(now: Measured, field: str) -> bool:
     return bool(getattr(now, field) or in_load)
 
 
-def with_targets(now: Measured, target: Target | None) -> Measured:
+def note_missed_targets(now: Measured, target: Target | None) -> Measured:
     """Add the targets that the measured times miss."""
-    missed = tuple(_missed(now, target)) if target and now.quality in USABLE else ()
+    if target is None or now.quality not in USABLE:
+        return now
+    compared = compare_with_targets(now, target)
+    missed = tuple(name for name, value, limit in compared if value > limit)
     return now.model_copy(update={"misses_targets": missed}) if missed else now
 
 
-def _kept(reading: Reading, before: Measured | None, verdict: QualityVerdict) -> Measured:
+def _keep_last_good(reading: Reading, before: Measured | None, verdict: QualityVerdict) -> Measured:
     changes = {"quality": verdict.quality, "message": verdict.message, "misses_targets": ()}
     if before is None:
-        return Measured(time=_time(reading), quality=verdict.quality, message=verdict.message)
+        return Measured(time=_time_of(reading), quality=verdict.quality, message=verdict.message)
     return before.model_copy(update=changes)
 
 
-def _time(reading: Reading) -> datetime:
+def _time_of(reading: Reading) -> datetime:
     return datetime.fromtimestamp(reading.time, UTC)
 
 
-def _verdict(
+def _judge(
     reading: Reading,
     rate: float | None,
     source: MetricSource | None,
@@ -169,39 +316,48 @@ def _verdict(
         return QualityVerdict("Stale", f"{reading.unavailable}; the last good values are kept")
     if reading.refused:
         return QualityVerdict("Refused", reading.refused)
-    late = None if source is None else _late(reading, source, hint)
+    late = None if source is None else _judge_age(reading, source, hint)
     if late is not None:
         return late
-    if rate is None and reading.is_young:
-        return QualityVerdict("Partial", _TOO_FEW)
     if rate is None:
-        return _uncounted(reading, source, hint)
-    gaps = _partial(reading, replicas)
-    targets = "" if source is None or source.replicas else _describe_targets(reading)
-    remarks = "; ".join(filter(None, (reading.copies, targets)))
-    return gaps or _idle(reading, rate) or QualityVerdict("Fresh", remarks)
+        return _judge_uncounted(reading, source, hint)
+    gap = next(_find_gaps(reading, replicas), None)
+    busy = (_read_gauge(reading, "running") or 0.0) + (_read_gauge(reading, "waiting") or 0.0)
+    if gap is not None:  # what was counted may be less than what arrived
+        verdict = QualityVerdict("Partial", f"the load may grow but not shrink: {gap}")
+    elif rate <= 0 and busy <= 0:
+        verdict = QualityVerdict("Idle", f"{NO_REQUESTS}{ONE_STAYS}{_append(reading.copies)}")
+    else:
+        targets = "" if source is None or source.replicas else _describe_targets(reading)
+        remarks = "; ".join(filter(None, (reading.copies, targets)))
+        verdict = QualityVerdict("Fresh", remarks)
+    return verdict
 
 
-_TOO_FEW = (
+_TOO_FEW_REQUESTS = (
     "what runs stays: fewer than"
     f" {ENOUGH_ARRIVALS} requests are counted so far, within less than a minute"
 )
 
 
-def _late(reading: Reading, source: MetricSource, hint: str) -> QualityVerdict | None:
+def _judge_age(reading: Reading, source: MetricSource, hint: str) -> QualityVerdict | None:
     """Return the verdict if the samples are old or there are none."""
     if reading.part(REPLICAS, "reporting") is not None:
         late = reading.part(REPLICAS, "late")
         if late is None:
             return None
-        return _stale("Prometheus does not scrape the replicas in time", late)
+        return _describe_stale("Prometheus does not scrape the replicas in time", late)
     if reading.part(LAST_SEEN, "known") is None:
         return QualityVerdict("Missing", hint or f"no series of {source.heartbeat[0]}")
-    return _stale("no replica reports now with these labels", reading.part(LAST_SEEN, "newest"))
+    return _describe_stale(
+        "no replica reports now with these labels", reading.part(LAST_SEEN, "newest")
+    )
 
 
-def _stale(why: str, newest: float | None) -> QualityVerdict:
-    when = "less than an hour old" if newest is None else f"of {_clock(newest)}"
+def _describe_stale(why: str, newest: float | None) -> QualityVerdict:
+    when = "less than an hour old"
+    if newest is not None:
+        when = f"of {datetime.fromtimestamp(newest, UTC):%H:%M:%SZ}"
     return QualityVerdict(
         "Stale",
         f"{why}: the newest sample is {when}; the last good values are kept;"
@@ -209,18 +365,18 @@ def _stale(why: str, newest: float | None) -> QualityVerdict:
     )
 
 
-def _duration(seconds: int) -> str:
+def _format_duration(seconds: int) -> str:
     minutes, rest = divmod(seconds, 60)
     return f"{seconds} s" if rest or minutes == 1 else f"{minutes} minutes"
 
 
-def _clock(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%SZ")
-
-
-def _uncounted(reading: Reading, source: MetricSource | None, hint: str) -> QualityVerdict:
+def _judge_uncounted(reading: Reading, source: MetricSource | None, hint: str) -> QualityVerdict:
+    if reading.is_young:
+        return QualityVerdict("Partial", _TOO_FEW_REQUESTS)
     if source is None:
-        return QualityVerdict("Missing", "the query of arrivalRate returns no number" + _also(hint))
+        return QualityVerdict(
+            "Missing", "the query of arrivalRate returns no number" + _append(hint)
+        )
     if reading.answers.get(LOAD_LONG):
         return QualityVerdict(
             "Missing",
@@ -228,23 +384,17 @@ def _uncounted(reading: Reading, source: MetricSource | None, hint: str) -> Qual
             f" {source.counted} and the other metrics of each pod, and restart the pods that do",
         )
     return QualityVerdict(
-        "Missing", f"no series of {source.counted} with these labels" + _also(hint)
+        "Missing", f"no series of {source.counted} with these labels" + _append(hint)
     )
 
 
-def _also(hint: str) -> str:
+def _append(hint: str) -> str:
     return f"; {hint}" if hint else ""
 
 
-def _partial(reading: Reading, replicas: MeasuredReplicas | None) -> QualityVerdict | None:
-    """Return the verdict if what was counted may be less than what arrived."""
-    why = next(_gaps(reading, replicas), None)
-    return QualityVerdict("Partial", f"the load may grow but not shrink: {why}") if why else None
-
-
-def _gaps(reading: Reading, replicas: MeasuredReplicas | None) -> Iterator[str]:
+def _find_gaps(reading: Reading, replicas: MeasuredReplicas | None) -> Iterator[str]:
     """Yield why requests may be missing in what was counted."""
-    window = _duration(reading.windows.long)
+    window = _format_duration(reading.windows.long)
     if reading.warnings:
         yield f"Prometheus warns: {'; '.join(reading.warnings)}"
     if replicas is not None and replicas.reporting < replicas.ready:
@@ -261,7 +411,7 @@ def _gaps(reading: Reading, replicas: MeasuredReplicas | None) -> Iterator[str]:
         )
     yield from reading.doubts
     if young := reading.part(CUSTOM_ANSWERS, YOUNG):
-        yield f"the query of arrivalRate had no number {_duration(round(young))} ago"
+        yield f"the query of arrivalRate had no number {_format_duration(round(young))} ago"
     if reading.is_young:
         yield f"the replicas are known for less than {window}"
 
@@ -291,15 +441,7 @@ def _describe_missing(replicas: MeasuredReplicas, absent: float) -> str:
     return why
 
 
-def _idle(reading: Reading, rate: float) -> QualityVerdict | None:
-    """Return the verdict if no request arrives, runs or waits."""
-    busy = (_gauge(reading, "running") or 0.0) + (_gauge(reading, "waiting") or 0.0)
-    if rate > 0 or busy > 0:
-        return None
-    return QualityVerdict("Idle", f"{NOTHING}{STAYS}{_also(reading.copies)}")
-
-
-def _numbers(
+def _read_numbers(
     reading: Reading,
     rate: float | None,
     before: Measured | None,
@@ -312,18 +454,21 @@ def _numbers(
     for name, field, scale in _MEANS:
         kept = getattr(before, field) if before else None
         is_known = rate is not None or name not in TOKENS  # lengths are known with the rate
-        value = _newer(reading, name, kept, before, scale) if is_known else kept
-        fields[field] = _rounded(value)
-    fields["tokens_per_step"] = _tokens_per_step(reading)
-    fields["avg_computed_tokens"] = _computed(reading, fields["avg_in_tokens"])
+        value = _read_newer_mean(reading, name, kept, before, scale) if is_known else kept
+        fields[field] = _round(value)
+    fields["tokens_per_step"] = _read_tokens_per_step(reading)
+    share, inputs = reading.part(MEANS, CACHED_SHARE), fields["avg_in_tokens"]
+    if share is not None and inputs is not None:  # what was in no prefix cache
+        computed = inputs * (1.0 - min(max(share, 0.0), 1.0))
+        fields["avg_computed_tokens"] = _round(computed)
     for name, field in _GAUGES:
-        fields[field] = _rounded(_gauge(reading, name))
+        fields[field] = _round(_read_gauge(reading, name))
     if fields["kv_cache_usage"] is not None:
         fields["kv_cache_usage"] = min(max(fields["kv_cache_usage"], 0.0), 1.0)
     for quantity, field in _TAILS:
-        fields[field] = _percentiles(reading, quantity)
+        fields[field] = _read_percentiles(reading, quantity)
     for name, field in zip(TOKENS, ("in_tokens_cov", "out_tokens_cov"), strict=True):
-        fields[field] = _rounded(reading.part(COVS, name))
+        fields[field] = _round(reading.part(COVS, name))
     fields["replicas"] = replicas
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -346,53 +491,45 @@ _TAILS = (*zip(TIMES, ("itl", "ttft", "wait"), strict=True), (ITL_OF_REQUESTS, "
 _GAUGES = (("running", "running"), ("waiting", "waiting"), ("kvCacheUsage", "kv_cache_usage"))
 
 
-def _rounded(value: float | None) -> float | None:
+def _round(value: float | None) -> float | None:
     return None if value is None else round(value, DIGITS)
 
 
-def _gauge(reading: Reading, name: str) -> float | None:
+def _read_gauge(reading: Reading, name: str) -> float | None:
     custom = reading.part(CUSTOM_ANSWERS, name)
     return reading.part(REPLICAS, name) if custom is None else custom
 
 
-def _mean(reading: Reading, name: str) -> float | None:
+def _read_mean(reading: Reading, name: str) -> float | None:
     custom = reading.part(CUSTOM_ANSWERS, name)
     if custom is not None:
         return custom
     value = reading.part(MEANS, name)
-    return None if value is None else _per_token(reading, name, value)
+    return None if value is None else _scale_to_token(reading, name, value)
 
 
-def _per_token(reading: Reading, name: str, value: float) -> float:
+def _scale_to_token(reading: Reading, name: str, value: float) -> float:
     """Return the time for each token, where a source tells that of a step which makes several."""
-    return value / (_tokens_per_step(reading) or 1.0) if name == TIMES[0] else value
+    return value / (_read_tokens_per_step(reading) or 1.0) if name == TIMES[0] else value
 
 
-def _tokens_per_step(reading: Reading) -> float | None:
+def _read_tokens_per_step(reading: Reading) -> float | None:
     """Return the output tokens that a step makes of an answer; None if no draft was accepted."""
     share = reading.part(MEANS, ACCEPTED_SHARE)
-    return _rounded(tokens_per_step(share)) if share else None
+    return _round(tokens_per_step(share)) if share else None
 
 
-def _computed(reading: Reading, inputs: float | None) -> float | None:
-    """Return the input tokens that were in no prefix cache; None if the source does not tell."""
-    share = reading.part(MEANS, CACHED_SHARE)
-    if share is None or inputs is None:
-        return None
-    return _rounded(inputs * (1.0 - min(max(share, 0.0), 1.0)))
-
-
-def _newer(
+def _read_newer_mean(
     reading: Reading, name: str, kept: float | None, before: Measured | None, scale: float
 ) -> float | None:
     """Return a mean in the unit of its field; the one before where there is no newer one."""
-    value = _mean(reading, name)
+    value = _read_mean(reading, name)
     if value is not None:
         return value * scale
-    return _of_few(reading, name, kept, before) if name in TOKENS else kept
+    return _weigh_few(reading, name, kept, before) if name in TOKENS else kept
 
 
-def _of_few(
+def _weigh_few(
     reading: Reading, name: str, kept: float | None, before: Measured | None
 ) -> float | None:
     """Return a mean of few requests, which moves the one before by their weight.
@@ -402,7 +539,7 @@ def _of_few(
     value, count = reading.part(MEANS, FEW + name), reading.part(MEANS, FEW_COUNT + name)
     if value is None or count is None or before is None or kept is None:
         return kept if value is None else value
-    passed = (_time(reading) - before.time).total_seconds() / reading.windows.long
+    passed = (_time_of(reading) - before.time).total_seconds() / reading.windows.long
     weight = min(1.0, max(0.0, passed)) * min(1.0, count / ENOUGH_REQUESTS)
     return kept + weight * (value - kept)
 
@@ -411,16 +548,18 @@ _PERCENTILE_NAMES = tuple(f"p{share * 100:g}" for share in PERCENTILES)
 """The queries of percentiles, which are called like the fields."""
 
 
-def _percentiles(reading: Reading, quantity: str) -> Percentiles | None:
+def _read_percentiles(reading: Reading, quantity: str) -> Percentiles | None:
     values = {
-        name: round(_per_token(reading, quantity, value) * MS_PER_SECOND, DIGITS)
+        name: round(_scale_to_token(reading, quantity, value) * MS_PER_SECOND, DIGITS)
         for name in _PERCENTILE_NAMES
         if (value := reading.part(name, quantity)) is not None
     }
     return Percentiles(**values) if values else None
 
 
-def _replicas(reading: Reading, ready_pods: tuple[int, int] | None) -> MeasuredReplicas | None:
+def _count_replicas(
+    reading: Reading, ready_pods: tuple[int, int] | None
+) -> MeasuredReplicas | None:
     """Return the targets, or the pods if fewer of them report than are ready."""
     reporting = reading.part(REPLICAS, "reporting")
     if reporting is None:
@@ -433,42 +572,27 @@ def _replicas(reading: Reading, ready_pods: tuple[int, int] | None) -> MeasuredR
     return MeasuredReplicas(ready=int(reporting + absent), reporting=int(reporting))
 
 
-def _missed(now: Measured, target: Target) -> Iterable[str]:
-    """Yield the names of the targets that the measured times miss."""
-    return (name for name, value, limit in against_targets(now, target) if value > limit)
-
-
-def against_targets(now: Measured, target: Target) -> Iterable[tuple[str, float, float]]:
+def compare_with_targets(now: Measured, target: Target) -> Iterable[tuple[str, float, float]]:
     """Yield each target with a measured time: its name, the time and the limit [ms]."""
+    itl_percent, ttft_percent = target.slo_itl_percentile, target.slo_ttft_percentile
+    itl = _find_percentile(now.itl_of_requests, itl_percent) if itl_percent else None
+    if itl is None:  # its percentiles are not measured by every engine
+        itl = now.itl_average
+    ttft = _find_percentile(now.ttft, ttft_percent) if ttft_percent else now.ttft_average
+    wait = _find_percentile(now.wait, target.slo_ttw_percentile or 95.0)
+    if wait is None and not target.slo_ttw_percentile and now.wait_average is not None:
+        wait = now.wait_average * TAIL
     limited: Sequence[tuple[str, float | None, float | None]] = (
-        ("slo-itl", _itl(now, target.slo_itl_percentile), target.slo_itl),
-        ("slo-ttw", _wait(now, target.slo_ttw_percentile), target.slo_ttw),
-        ("slo-ttft", _ttft(now, target.slo_ttft_percentile), target.slo_ttft),
+        ("slo-itl", itl, target.slo_itl),
+        ("slo-ttw", wait, target.slo_ttw),
+        ("slo-ttft", ttft, target.slo_ttft),
     )
     for name, value, limit in limited:
         if limit and value is not None:
             yield name, value, limit
 
 
-def _itl(now: Measured, percent: float | None) -> float | None:
-    """Return the latency that a target limits; the mean if its percentiles are not measured."""
-    percentile = _percentile(now.itl_of_requests, percent) if percent else None
-    return now.itl_average if percentile is None else percentile
-
-
-def _ttft(now: Measured, percent: float | None) -> float | None:
-    return _percentile(now.ttft, percent) if percent else now.ttft_average
-
-
-def _wait(now: Measured, percent: float | None) -> float | None:
-    """Return the waiting time that a target limits; without a percentile it is the 95th."""
-    percentile = _percentile(now.wait, percent or 95.0)
-    if percentile is None and not percent and now.wait_average is not None:
-        return now.wait_average * TAIL
-    return percentile
-
-
-def _percentile(percentiles: Percentiles | None, percent: float) -> float | None:
+def _find_percentile(percentiles: Percentiles | None, percent: float) -> float | None:
     """Return the largest percentile that is not above this one: if it is too long, so is this."""
     if percentiles is None:
         return None

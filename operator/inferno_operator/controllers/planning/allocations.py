@@ -24,7 +24,7 @@ Priced = TypeVar("Priced", bound=Allocation)
 Placed = TypeVar("Placed", bound=ReplicaAllocation)
 
 
-def priced_current(resource: Server, catalogue: Catalogue) -> ServerAllocation | None:
+def price_current(resource: Server, catalogue: Catalogue) -> ServerAllocation | None:
     """The current allocation of a Server; a missing cost is computed from its replicas.
 
     Parameters
@@ -37,47 +37,47 @@ def priced_current(resource: Server, catalogue: Catalogue) -> ServerAllocation |
     whole, model = resource.spec.current_alloc, resource.spec.model
     if whole is None:
         return None
-    mix = tuple(_priced(part, model, catalogue) for part in whole.mix)
+    mix = tuple(_price(part, model, catalogue) for part in whole.mix)
     if whole.roles:
-        return _priced_apart(whole, model, catalogue)
+        return _price_roles(whole, model, catalogue)
     if not mix:
-        return _priced(whole, model, catalogue)
+        return _price(whole, model, catalogue)
     total = sum(part.cost or 0.0 for part in mix)
     return whole.model_copy(
         update={"mix": mix, "cost": total if whole.cost is None else whole.cost}
     )
 
 
-def placed_current(resource: Server, catalogue: Catalogue) -> ServerAllocation | None:
+def place_current(resource: Server, catalogue: Catalogue) -> ServerAllocation | None:
     """The current allocation as plans take it: replicas that start run, as they hold their cards.
 
     They are cold, and cost as much as the others.
     """
-    whole, model = priced_current(resource, catalogue), resource.spec.model
+    whole, model = price_current(resource, catalogue), resource.spec.model
     if whole is None or not any(part.starting_replicas for part in whole.parts):
         return whole
 
     def placed(part: Placed, role: core.Role = core.Role.BOTH) -> Placed:
-        return _with_starting(part, catalogue.unit_cost(model, part.accelerator, role))
+        return _add_starting(part, catalogue.unit_cost(model, part.accelerator, role))
 
-    if not _divided(whole):
+    if not _list_parts(whole):
         return placed(whole)
     roles = whole.roles and Roles(
         prefill=placed(whole.roles.prefill, core.Role.PREFILL),
         decode=placed(whole.roles.decode, core.Role.DECODE),
     )
     after = whole.model_copy(update={"mix": tuple(map(placed, whole.mix)), "roles": roles})
-    added = _costs(_divided(after)) - _costs(_divided(whole))
-    replicas = sum(part.num_replicas for part in _divided(after))
+    added = _sum_costs(_list_parts(after)) - _sum_costs(_list_parts(whole))
+    replicas = sum(part.num_replicas for part in _list_parts(after))
     return after.model_copy(update={"num_replicas": replicas, "cost": (whole.cost or 0.0) + added})
 
 
-def _divided(whole: ServerAllocation) -> tuple[ReplicaAllocation, ...]:
+def _list_parts(whole: ServerAllocation) -> tuple[ReplicaAllocation, ...]:
     """The parts of a mix, or those by role; none where the allocation is in one piece."""
     return (*whole.mix, *(whole.roles.by_role.values() if whole.roles else ()))
 
 
-def _with_starting(part: Placed, unit_cost: float) -> Placed:
+def _add_starting(part: Placed, unit_cost: float) -> Placed:
     starting = part.starting_replicas or 0
     return part.model_copy(
         update={
@@ -88,22 +88,22 @@ def _with_starting(part: Placed, unit_cost: float) -> Placed:
     )
 
 
-def _costs(parts: Iterable[ReplicaAllocation]) -> float:
+def _sum_costs(parts: Iterable[ReplicaAllocation]) -> float:
     return sum(part.cost or 0.0 for part in parts)
 
 
-def _priced_apart(whole: ServerAllocation, model: str, catalogue: Catalogue) -> ServerAllocation:
+def _price_roles(whole: ServerAllocation, model: str, catalogue: Catalogue) -> ServerAllocation:
     """The allocation with the cost of both roles, if it has none."""
     if whole.roles is None or whole.cost is not None:
         return whole
     costs = (
         max(part.replicas, 0) * catalogue.unit_cost(model, part.accelerator, part.role)
-        for part in _role_parts(whole.roles)
+        for part in _convert_roles(whole.roles)
     )
     return whole.model_copy(update={"cost": sum(costs)})
 
 
-def _priced(part: Priced, model: str, catalogue: Catalogue) -> Priced:
+def _price(part: Priced, model: str, catalogue: Catalogue) -> Priced:
     if part.cost is not None:
         return part
     cost = max(part.num_replicas, 0) * catalogue.unit_cost(model, part.accelerator)
@@ -113,19 +113,19 @@ def _priced(part: Priced, model: str, catalogue: Catalogue) -> Priced:
 def allocation_of(whole: ServerAllocation) -> core.Allocation:
     """Return the allocation as the optimizer has it."""
     return replace(
-        _allocation(whole),
-        mix=tuple(map(_allocation, whole.mix)),
-        roles=tuple(_role_parts(whole.roles)) if whole.roles else (),
+        _convert_part(whole),
+        mix=tuple(map(_convert_part, whole.mix)),
+        roles=tuple(_convert_roles(whole.roles)) if whole.roles else (),
     )
 
 
-def _role_parts(roles: Roles) -> Iterator[core.Allocation]:
+def _convert_roles(roles: Roles) -> Iterator[core.Allocation]:
     """The parts of an allocation by role, prefill first."""
     for role, part in roles.by_role.items():
-        yield replace(_replicas(part), role=role)
+        yield replace(_convert_replicas(part), role=role)
 
 
-def _replicas(part: ReplicaAllocation) -> core.Allocation:
+def _convert_replicas(part: ReplicaAllocation) -> core.Allocation:
     """The replicas alone, which roles have as well."""
     return core.Allocation(
         accelerator=part.accelerator,
@@ -136,17 +136,17 @@ def _replicas(part: ReplicaAllocation) -> core.Allocation:
     )
 
 
-def _allocation(part: Allocation) -> core.Allocation:
+def _convert_part(part: Allocation) -> core.Allocation:
     return replace(
-        _replicas(part),
+        _convert_replicas(part),
         itl_ms=part.itl_average or 0.0,
         wait_ms=part.wait_average or 0.0,
         ttft_ms=part.ttft_average or 0.0,
-        load=_load(part.load) if part.load else core.Load(),
+        load=_convert_load(part.load) if part.load else core.Load(),
     )
 
 
-def _load(part: Load) -> core.Load:
+def _convert_load(part: Load) -> core.Load:
     return core.Load(
         arrival_rate=part.arrival_rate,
         tokens_per_request=part.avg_length or 0,
@@ -159,23 +159,24 @@ def _load(part: Load) -> core.Load:
     )
 
 
-def desired_allocation(allocation: core.Allocation | None) -> Manifest:
+def build_desired(allocation: core.Allocation | None) -> Manifest:
     """Return an allocation as the manifest of spec.desiredAlloc; all fields are zero without one.
 
     Every field is set, so that no number of an earlier decision remains.
     """
     decided = allocation or core.Allocation()
     parts = {
-        part.role.lower(): ReplicaAllocation.json_of(**_placed(part)) for part in decided.roles
+        part.role.lower(): ReplicaAllocation.json_of(**_write_replicas(part))
+        for part in decided.roles
     }
     return ServerAllocation.json_of(
-        **_decided(decided),
-        mix=[Allocation.json_of(**_decided(part)) for part in decided.mix],
+        **_write_part(decided),
+        mix=[Allocation.json_of(**_write_part(part)) for part in decided.mix],
         roles=parts or None,
     )
 
 
-def _placed(allocation: core.Allocation) -> dict[str, Any]:
+def _write_replicas(allocation: core.Allocation) -> dict[str, Any]:
     """The fields that the replicas of a role have as well."""
     return {
         "accelerator": allocation.accelerator,
@@ -185,20 +186,20 @@ def _placed(allocation: core.Allocation) -> dict[str, Any]:
     }
 
 
-def _decided(allocation: core.Allocation) -> dict[str, Any]:
+def _write_part(allocation: core.Allocation) -> dict[str, Any]:
     """The fields of an allocation without its mix."""
     return {
-        **_placed(allocation),
+        **_write_replicas(allocation),
         "itl_average": round(allocation.itl_ms, DIGITS),
         "wait_average": round(allocation.wait_ms, DIGITS),
         "ttft_average": round(allocation.ttft_ms, DIGITS),
-        "load": _decided_load(allocation.load),
+        "load": _write_load(allocation.load),
         "origin": allocation.origin or None,
         "error_percent": allocation.error_percent or None,
     }
 
 
-def _decided_load(load: core.Load) -> Manifest:
+def _write_load(load: core.Load) -> Manifest:
     """The load, with avgLength or with token counts, as it was given."""
     lengths = {"avg_in_tokens": load.input_tokens, "avg_out_tokens": load.output_tokens}
     if load.tokens_per_request or not load.output_tokens:
@@ -222,7 +223,7 @@ def plain(accelerator: str, role: core.Role = core.Role.BOTH) -> str:  # noqa: A
     return accelerator
 
 
-def placements(whole: ServerAllocation | None) -> tuple[Placement, ...]:
+def list_placements(whole: ServerAllocation | None) -> tuple[Placement, ...]:
     """Return the replicas by accelerator and role, in order of the accelerators."""
     placed = (
         Placement(
@@ -231,13 +232,13 @@ def placements(whole: ServerAllocation | None) -> tuple[Placement, ...]:
             batch=max(part.max_batch or 0, 0),
             role=role.value,
         )
-        for role, part in parts_by_role(whole)
+        for role, part in list_parts_by_role(whole)
         if part.accelerator and part.num_replicas > 0
     )
     return tuple(sorted(placed, key=lambda placement: placement.place))
 
 
-def parts_by_role(whole: Allocation | None) -> Iterator[tuple[core.Role, ReplicaAllocation]]:
+def list_parts_by_role(whole: Allocation | None) -> Iterator[tuple[core.Role, ReplicaAllocation]]:
     """Yield the parts of an allocation, and what their replicas do of each request."""
     if isinstance(whole, ServerAllocation) and whole.roles is not None:
         yield from whole.roles.by_role.items()
@@ -250,7 +251,7 @@ def is_whole(placed: Sequence[Placement]) -> bool:
     return core.can_answer(core.Role(placement.role) for placement in placed)
 
 
-def replicas(placed: Iterable[Placement]) -> Mapping[str, int]:
+def count_by_place(placed: Iterable[Placement]) -> Mapping[str, int]:
     """Return the replicas by place, see `Placement.place`."""
     return {placement.place: placement.replicas for placement in placed}
 

@@ -8,9 +8,14 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Protocol
 
-from inferno_operator.controllers.planning.conversions import named_only
-from inferno_operator.controllers.planning.plan_store import FOLLOWED, PlanStore
-from inferno_operator.controllers.planning.plans import PlanApprover, PlanContext, reconcile_plans
+from inferno_operator.controllers.planning.conversions import convert_names
+from inferno_operator.controllers.planning.plans import (
+    FOLLOWED,
+    PlanApprover,
+    PlanContext,
+    PlanStore,
+    reconcile_plans,
+)
 from inferno_operator.controllers.planning.ports import (
     OPTIMIZER,
     PLAN,
@@ -21,12 +26,12 @@ from inferno_operator.controllers.planning.ports import (
     Mirrored,
     ObjectSource,
 )
-from inferno_operator.controllers.planning.reconcile import reconcile, rival
+from inferno_operator.controllers.planning.reconcile import find_rival, reconcile
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.controllers.planning.updates import (
     Update,
-    excluded_decision,
-    server_update,
+    build_exclusion,
+    build_server_update,
 )
 from inferno_operator.controllers.planning.waking import wake
 from inferno_operator.resources import (
@@ -126,7 +131,7 @@ class Synchronization:
         try:
             objects = [o for o in self.objects(namespace) if o.kind is not Optimizer]
             await hold(objects, self._cluster)
-            deleted = [o for o, _ in _held_back(objects)]
+            deleted = [o for o, _ in _find_held_back(objects)]
             if not deleted and self._mirrored.namespaces() != {namespace}:
                 return (
                     ReconcileResult.SETTLED
@@ -142,7 +147,7 @@ class Synchronization:
     async def release_overdue(self, namespace: str) -> ReconcileResult:
         """Release the objects that have waited for the optimizer long enough."""
         now, objects = self._now(), self.objects(namespace)
-        due = [(o, since + PATIENCE - now) for o, since in _held_back(objects)]
+        due = [(o, since + PATIENCE - now) for o, since in _find_held_back(objects)]
         try:
             await release((o for o, wait in due if wait <= timedelta(0)), self._cluster)
         except InfernoError as error:
@@ -152,7 +157,7 @@ class Synchronization:
         return ReconcileResult.due_after(min(waits, default=None))
 
 
-def _held_back(objects: Iterable[Observation]) -> list[tuple[Observation, datetime]]:
+def _find_held_back(objects: Iterable[Observation]) -> list[tuple[Observation, datetime]]:
     """Deleted objects that only the finalizer keeps, with the time of their deletion."""
     return [(o, o.deleted) for o in objects if o.deleted is not None and FINALIZER in o.finalizers]
 
@@ -218,14 +223,14 @@ class OptimizationController:
         """Optimize a namespace that is optimized regularly, without waiting for the interval."""
         for observation in self._find_regular(namespace):
             key = observation.reference.key
-            self._context.memories[namespace].urgent.add(key.name)
+            self._context.memories[namespace].urgent_optimizers.add(key.name)
             self.queue.add(Work(key))
 
     def wake(self, namespace: str) -> None:
         """Give Servers that are wanted a replica, beside the optimization that runs; then plan."""
         optimizers = self._find_regular(namespace)
         for observation in optimizers:
-            if rival(observation, optimizers) is None:
+            if find_rival(observation, optimizers) is None:
                 self.queue.add(Work(observation.reference.key, wakes=True))
         self.plan_now(namespace)
 
@@ -262,7 +267,7 @@ class OptimizationController:
     def _object_changed(self, difference: ObjectDifference) -> None:
         if difference.place.kind == OPTIMIZER:
             self._optimizer_changed(difference)
-        elif self._objects.is_complete and _is_input(difference):
+        elif self._objects.is_complete and difference.concerns(_read_input):
             self._synchronize(difference.place.key.namespace)
 
     def _optimizer_changed(self, difference: ObjectDifference) -> None:
@@ -293,12 +298,8 @@ class OptimizationController:
             self._synchronize_all()
 
 
-def _is_input(difference: ObjectDifference) -> bool:
-    """Whether an input of optimizations changed, not only a decision or a report."""
-    return difference.concerns(_input)
-
-
-def _input(manifest: Manifest) -> tuple[object, ...]:
+def _read_input(manifest: Manifest) -> tuple[object, ...]:
+    """Return what optimizations are made from, without decisions and reports."""
     metadata = manifest["metadata"]
     spec = {k: v for k, v in (manifest.get("spec") or {}).items() if k != DESIRED_ALLOC}
     names = "uid", "finalizers", "deletionTimestamp"
@@ -313,27 +314,31 @@ TAKEN = ("name", "modelBooster", "workloads")
 """Fields of a Server that are invalid where an older one has the same."""
 
 
-def check_names(observations: Iterable[Observation]) -> Iterator[Update]:
+def find_wrong_names(observations: Iterable[Observation]) -> Iterator[Update]:
     """Yield the updates of Servers with wrong names, and of those whose names are right again."""
     all_objects = list(observations)
-    resources = [
-        r for r in readable(all_objects) if not isinstance(r, Capacity)
-    ]  # may be uncounted
-    servers = tuple(map(named_only, only(Server, resources)))
+    # Cards that nobody has counted yet would be an error, and names do not depend on them.
+    resources = [r for r in readable(all_objects) if not isinstance(r, Capacity)]
+    servers = tuple(map(convert_names, only(Server, resources)))
     snapshot = build_system(resources)
     taken = {id(resource): p for resource, p in snapshot.excluded if p.field in TAKEN}
     catalogue = Catalogue(replace(snapshot.system, servers=servers))
-    for observation in all_objects:
+    for observation in of_kind(all_objects, Server):
         server, allocated = observation.resource, observation.status.condition(ALLOCATED)
-        if not isinstance(server, Server):
+        if server is None:
             continue
-        case = catalogue.case(named_only(server))
+        case = catalogue.case(convert_names(server))
         if problem := taken.get(id(server)):
-            yield server_update(observation, excluded_decision(server.spec.name, problem))
+            yield build_server_update(observation, build_exclusion(server.spec.name, problem))
         elif isinstance(case, Decision) and case.reason in WRONG_NAMES:
-            yield server_update(observation, case)
+            yield build_server_update(observation, case)
         elif allocated is not None and _names_were_wrong(allocated):
-            yield _corrected(observation, allocated)
+            message = "references are valid again; waiting for the next optimization"
+            ready = Verdict(READY, holds=None, reason="NotOptimized", message=message)
+            stays = Verdict(
+                ALLOCATED, holds=False, reason=allocated.reason, message=allocated.message
+            )
+            yield Update.of(observation, (ready, stays), active=observation.status.active)
 
 
 def _names_were_wrong(allocated: Condition) -> bool:
@@ -341,14 +346,6 @@ def _names_were_wrong(allocated: Condition) -> bool:
     field = allocated.message.partition(": ")[0]
     is_taken = allocated.reason == Reason.INVALID_SPEC and field in TAKEN
     return is_taken or allocated.reason in WRONG_NAMES
-
-
-def _corrected(observation: Observation, allocated: Condition) -> Update:
-    """Return the update of a Server that waits for a decision since its names are right."""
-    message = "references are valid again; waiting for the next optimization"
-    ready = Verdict(READY, holds=None, reason="NotOptimized", message=message)
-    stays = Verdict(ALLOCATED, holds=False, reason=allocated.reason, message=allocated.message)
-    return Update.of(observation, (ready, stays), active=observation.status.active)
 
 
 NO_OPTIMIZER = Verdict(
@@ -365,7 +362,7 @@ DUE = replace(
 )
 
 
-def check_planned(observations: Iterable[Observation], *, has_optimizer: bool) -> Iterator[Update]:
+def find_unplanned(observations: Iterable[Observation], *, has_optimizer: bool) -> Iterator[Update]:
     """Yield the updates of Servers with a decision for which nobody plans, or somebody does again.
 
     Parameters
@@ -377,16 +374,12 @@ def check_planned(observations: Iterable[Observation], *, has_optimizer: bool) -
     """
     for observation in observations:
         ready, allocated = map(observation.status.condition, (READY, ALLOCATED))
-        is_told = ready is not None and ready.reason == NO_OPTIMIZER.reason
-        if allocated is not None and is_told is has_optimizer:
-            yield _update(observation, DUE if has_optimizer else NO_OPTIMIZER)
-
-
-def _update(observation: Observation, ready: Verdict) -> Update:
-    """Return the update of a Server whose decision stays as it is."""
-    conditions = map(observation.status.condition, (WARNINGS, ALLOCATED))
-    stay = (Verdict.of(condition) for condition in conditions if condition)
-    return Update.of(observation, (ready, *stay), active=observation.status.active)
+        is_reported = ready is not None and ready.reason == NO_OPTIMIZER.reason
+        if allocated is not None and is_reported is has_optimizer:
+            known = map(observation.status.condition, (WARNINGS, ALLOCATED))
+            stay = (Verdict.of(condition) for condition in known if condition)
+            newest = DUE if has_optimizer else NO_OPTIMIZER
+            yield Update.of(observation, (newest, *stay), active=observation.status.active)
 
 
 SETTLE_SECONDS = 1.0
@@ -438,7 +431,7 @@ class ServerCheck:
         if difference.place.kind == SERVER:
             if _is_due(difference):
                 self.queue.add(namespace)
-        elif self._objects.is_complete and difference.concerns(_is_there):
+        elif self._objects.is_complete and difference.concerns(_read_identity):
             self.queue.add(namespace)
 
     def _listed(self, area: Area) -> None:
@@ -466,25 +459,27 @@ class ServerCheck:
     def _updates(self, namespace: str, observations: Sequence[Observation]) -> list[Update]:
         """Return what to write; of a Server with wrong names nothing else is said."""
         servers = [observation for observation in observations if observation.kind is Server]
-        planned = check_planned(servers, has_optimizer=self._has_optimizer(namespace))
-        updates = {update.reference: update for update in (*planned, *check_names(observations))}
+        planned = find_unplanned(servers, has_optimizer=self._has_optimizer(namespace))
+        updates = {
+            update.reference: update for update in (*planned, *find_wrong_names(observations))
+        }
         return list(updates.values())
 
 
 def _is_due(difference: ObjectDifference) -> bool:
     """Whether a Server has other names than before, is gone, or has no condition yet."""
-    if not difference.concerns(_names):
+    if not difference.concerns(_read_names):
         return False
     server = difference.after
     return difference.before is not None or server is None or not _is_reported(server)
 
 
-def _is_there(optimizer: Manifest) -> tuple[object, ...]:
+def _read_identity(optimizer: Manifest) -> tuple[object, ...]:
     """Return which Optimizer it is, and whether it is deleted."""
     return optimizer["metadata"].get("uid"), optimizer["metadata"].get("deletionTimestamp")
 
 
-def _names(server: Manifest) -> tuple[object, ...]:
+def _read_names(server: Manifest) -> tuple[object, ...]:
     """Return what a Server names, and which one it is."""
     spec = server.get("spec") or {}
     return server["metadata"].get("uid"), *(spec.get(name) for name in NAMES)

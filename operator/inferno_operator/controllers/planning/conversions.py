@@ -5,12 +5,11 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import timedelta
 from math import inf
 
-from inferno_operator.controllers.planning.allocations import allocation_of, placed_current
+from inferno_operator.controllers.planning.allocations import allocation_of, place_current
 from inferno_operator.resources import (
     Accelerator,
     CalibratedData,
     Capacity,
-    Measured,
     Model,
     OptimizerParameters,
     PerformanceData,
@@ -37,7 +36,7 @@ Shared = Mapping[str, Problem]
 """Accelerators on which the replicas are those of an older Server, with what is wrong."""
 
 
-def shared_workloads(servers: Iterable[Server]) -> Mapping[int, Shared]:
+def find_shared(servers: Iterable[Server]) -> Mapping[int, Shared]:
     """Return what each of some Servers shares with an older one, by its id(); most share nothing.
 
     Parameters
@@ -48,14 +47,19 @@ def shared_workloads(servers: Iterable[Server]) -> Mapping[int, Shared]:
     holders: dict[ObjectName, Server] = {}
     shared: dict[int, Shared] = {}
     for server in servers:
-        found = [(acc, holders.setdefault(name, server), name) for acc, name in _named(server)]
-        others = {acc: _problem(server, h, name) for acc, h, name in found if h is not server}
+        found = [
+            (acc, holders.setdefault(name, server), name)
+            for acc, name in _list_object_names(server)
+        ]
+        others = {
+            acc: _describe_shared(server, h, name) for acc, h, name in found if h is not server
+        }
         if others:
             shared[id(server)] = others
     return shared
 
 
-def without_shared(server: Server, shared: Container[str]) -> Server:
+def remove_shared(server: Server, shared: Container[str]) -> Server:
     """Return a Server with what runs of it on accelerators that it shares with no older one."""
     current = server.spec.current_alloc
     if current is None:
@@ -71,7 +75,7 @@ def without_shared(server: Server, shared: Container[str]) -> Server:
     )
 
 
-def _named(server: Server) -> Iterator[tuple[str, ObjectName]]:
+def _list_object_names(server: Server) -> Iterator[tuple[str, ObjectName]]:
     """The accelerators of a Server, each with what its replicas are of."""
     reference = server.spec.model_booster
     if reference is None:
@@ -82,7 +86,7 @@ def _named(server: Server) -> Iterator[tuple[str, ObjectName]]:
         yield backend.accelerator, (reference.dialect, "ModelBooster", name)
 
 
-def _problem(server: Server, older: Server, named: ObjectName) -> Problem:
+def _describe_shared(server: Server, older: Server, named: ObjectName) -> Problem:
     kind, name = named[1:3]
     message = (
         f"Server {older.metadata.name!r} names {kind} {name!r} already: each workload runs"
@@ -96,7 +100,7 @@ WAITING_COST = 3000.0
 """What a waiting request of the most important class costs [cents/hour]: an hour of a person."""
 
 
-def break_even_seconds(lead_s: float, rate: float, cost: float, priority: int) -> float:
+def find_break_even_s(lead_s: float, rate: float, cost: float, priority: int) -> float:
     """Return the idle time that costs as much as a cold start [s].
 
     Parameters
@@ -135,22 +139,14 @@ def may_sleep(server: Server, cost: float, priority: int) -> bool:
         return seen is None or not seen.requests
     if server.spec.measure is None or server.spec.measure.demand is None:
         return False
-    if measured is None or seen is None or seen.idle_since is None or not _is_small(server):
+    if measured is None or seen is None or seen.idle_since is None:
+        return False
+    desired = server.spec.desired_alloc
+    if desired is None or desired.num_replicas > 1:  # others go first, one after the other
         return False
     rate = (seen.mean_rate or 0.0) / 60
-    needed = break_even_seconds(server.lead_seconds, rate, cost, priority)
-    return needed < inf and _idle(measured) >= timedelta(seconds=needed)
-
-
-def _is_small(server: Server) -> bool:
-    """Whether one replica is all that was decided: others go first, one after the other."""
-    desired = server.spec.desired_alloc
-    return desired is not None and desired.num_replicas <= 1
-
-
-def _idle(measured: Measured) -> timedelta:
-    since = measured.demand.idle_since if measured.demand else None
-    return measured.time - since if since else timedelta()
+    needed = find_break_even_s(server.lead_seconds, rate, cost, priority)
+    return needed < inf and measured.time - seen.idle_since >= timedelta(seconds=needed)
 
 
 PERCENT = 100.0
@@ -162,38 +158,38 @@ TIMES = frozenset({"alpha", "beta", "gamma", "delta", "kappa", "u"})
 """Parameters that are times."""
 
 
-def profiles(models: Iterable[Model]) -> tuple[core.PerformanceProfile, ...]:
+def convert_profiles(models: Iterable[Model]) -> tuple[core.PerformanceProfile, ...]:
     """Return the profiles of models; of several for one accelerator, the last one is used."""
     return tuple(
         {
-            place_of_data(model, data): _whole(model.spec.name, data)
+            place_of_data(model, data): _convert_whole(model.spec.name, data)
             for model in models
-            for data in effective(model)
+            for data in select_effective(model)
             if data.role == "Both"
         }.values()
     )
 
 
-def roles(models: Iterable[Model]) -> tuple[core.RoleProfile, ...]:
+def convert_roles(models: Iterable[Model]) -> tuple[core.RoleProfile, ...]:
     """Return the profiles of the roles of models; of several for one role, the last one is used."""
     return tuple(
         {
-            place_of_data(model, data): _role(model, data, data.step_parms)
+            place_of_data(model, data): _convert_role(model, data, data.step_parms)
             for model in models
-            for data in effective(model)
+            for data in select_effective(model)
             if data.role != "Both" and data.step_parms is not None
         }.values()
     )
 
 
-def effective(model: Model) -> tuple[PerformanceData, ...]:
+def select_effective(model: Model) -> tuple[PerformanceData, ...]:
     """Return the data as plans compute with them, one item per accelerator and role.
 
     Only those of whole replicas are calibrated.
     """
     return tuple(
         {
-            place_of_data(model, data): _calibrated(model, data) if data.role == "Both" else data
+            place_of_data(model, data): _calibrate(model, data) if data.role == "Both" else data
             for data in model.spec.data
         }.values()
     )
@@ -204,13 +200,13 @@ def place_of_data(model: Model, data: PerformanceData) -> Place:
     return model.spec.name, data.acc, core.Role(data.role)
 
 
-def _role(model: Model, data: PerformanceData, steps: StepParms) -> core.RoleProfile:
+def _convert_role(model: Model, data: PerformanceData, steps: StepParms) -> core.RoleProfile:
     transfer = model.spec.transfer
     return core.RoleProfile(
         model=model.spec.name,
         accelerator=data.acc,
         role=core.Role(data.role),
-        parameters=_steps(steps),
+        parameters=_convert_steps(steps),
         max_batch_size=data.max_batch_size,
         at_tokens=data.at_tokens,
         accelerator_count=max(data.acc_count, 1),
@@ -224,7 +220,7 @@ def _role(model: Model, data: PerformanceData, steps: StepParms) -> core.RolePro
     )
 
 
-def _calibrated(model: Model, data: PerformanceData) -> PerformanceData:
+def _calibrate(model: Model, data: PerformanceData) -> PerformanceData:
     """The data with calibrated parameters, if the model asks for them and there are any.
 
     They are those of the upper confidence. Typed parameters get an error as well: else an
@@ -233,13 +229,15 @@ def _calibrated(model: Model, data: PerformanceData) -> PerformanceData:
     if model.spec.calibrate != "Use":
         return data
     calibrated = next((row for row in model.status.calibration if row.acc == data.acc), None)
-    measured = _measured(data, calibrated) if calibrated else None
+    measured = _read_calibrated(data, calibrated) if calibrated else None
     if measured is None:
-        return _slower(data, 1 + model.spec.typed_error_percent / PERCENT)
+        return _slow_down(data, 1 + model.spec.typed_error_percent / PERCENT)
     return data.model_copy(update=measured)
 
 
-def _measured(data: PerformanceData, calibrated: CalibratedData) -> Mapping[str, object] | None:
+def _read_calibrated(
+    data: PerformanceData, calibrated: CalibratedData
+) -> Mapping[str, object] | None:
     """The fields of the data that calibrated parameters replace; None if none do.
 
     The first generation has no prefill time of its own, so it takes only alpha and beta. The
@@ -267,7 +265,7 @@ def _measured(data: PerformanceData, calibrated: CalibratedData) -> Mapping[str,
     }
 
 
-def _slower(data: PerformanceData, factor: float) -> PerformanceData:
+def _slow_down(data: PerformanceData, factor: float) -> PerformanceData:
     """The data with all times longer by a factor."""
     parts = ("decode_parms", "prefill_parms", "perf_parms", "step_parms")
     times = {name: value * factor for name in ("alpha", "beta") if (value := getattr(data, name))}
@@ -279,11 +277,11 @@ def _slower(data: PerformanceData, factor: float) -> PerformanceData:
     return data.model_copy(update={**times, **longer})
 
 
-def _whole(model: str, data: PerformanceData) -> core.PerformanceProfile:
+def _convert_whole(model: str, data: PerformanceData) -> core.PerformanceProfile:
     return core.PerformanceProfile(
         model=model,
         accelerator=data.acc,
-        parameters=_parameters(data),
+        parameters=_convert_parameters(data),
         max_batch_size=data.max_batch_size,
         at_tokens=data.at_tokens,
         accelerator_count=max(data.acc_count, 1),
@@ -294,10 +292,10 @@ def _whole(model: str, data: PerformanceData) -> core.PerformanceProfile:
     )
 
 
-def _parameters(data: PerformanceData) -> core.PerformanceParameters:
+def _convert_parameters(data: PerformanceData) -> core.PerformanceParameters:
     """Performance parameters of the generation that the data have."""
     if data.step_parms:
-        return _steps(data.step_parms)
+        return _convert_steps(data.step_parms)
     if data.perf_parms:
         budget = data.perf_parms
         return core.TokenBudgetParameters(budget.alpha, budget.beta, budget.gamma)
@@ -307,7 +305,7 @@ def _parameters(data: PerformanceData) -> core.PerformanceParameters:
     return core.DecodeParameters(data.alpha or 0.0, data.beta or 0.0)
 
 
-def _steps(steps: StepParms) -> core.StepParameters:
+def _convert_steps(steps: StepParms) -> core.StepParameters:
     return core.StepParameters(
         alpha=steps.alpha,
         kappa=steps.kappa,
@@ -331,12 +329,12 @@ def convert_accelerator(resource: Accelerator) -> core.Accelerator:
 
 def convert_class(resource: ServiceClass) -> core.ServiceClass:
     """Return a service class as solvers have it."""
-    targets = {target.model: _target(target) for target in resource.spec.data}
+    targets = {target.model: _convert_target(target) for target in resource.spec.data}
     spec = resource.spec
     return core.ServiceClass(spec.name, spec.priority, targets, spec.min_replicas)
 
 
-def _target(part: Target) -> core.Target:
+def _convert_target(part: Target) -> core.Target:
     return core.Target(
         itl_ms=part.slo_itl or 0.0,
         wait_ms=part.slo_ttw or 0.0,
@@ -350,30 +348,30 @@ def _target(part: Target) -> core.Target:
 
 def convert_server(resource: Server, catalogue: Catalogue, *, wakes: bool = False) -> core.Server:
     """The server; it has no replica only if plans are made again without a request."""
-    spec, current = resource.spec, placed_current(resource, catalogue)
+    spec, current = resource.spec, place_current(resource, catalogue)
     return core.Server(
         name=spec.name,
         service_class=spec.service_class,
         model=spec.model,
         current=allocation_of(current) if current else core.Allocation(),
         keep_accelerator=spec.keep_accelerator,
-        min_replicas=_least(resource, catalogue, wakes=wakes),
+        min_replicas=_find_least(resource, catalogue, wakes=wakes),
         max_batch_size=spec.max_batch_size,
         max_queue_size=spec.max_queue_size,
-        accelerators=_accelerators_of(resource),
+        accelerators=_list_accelerators(resource),
         load_spread=spread_over(payback_s(resource.lead_seconds)) if spec.measure else 0.0,
-        prefill_accelerators=_accelerators_of(resource, core.Role.PREFILL),
-        decode_accelerators=_accelerators_of(resource, core.Role.DECODE),
+        prefill_accelerators=_list_accelerators(resource, core.Role.PREFILL),
+        decode_accelerators=_list_accelerators(resource, core.Role.DECODE),
     )
 
 
-def named_only(resource: Server) -> core.Server:
+def convert_names(resource: Server) -> core.Server:
     """A Server with its names alone: without a load, and without anything that runs."""
     spec = resource.spec
     return core.Server(spec.name, spec.service_class, spec.model)
 
 
-def _accelerators_of(server: Server, role: core.Role = core.Role.BOTH) -> tuple[str, ...]:
+def _list_accelerators(server: Server, role: core.Role = core.Role.BOTH) -> tuple[str, ...]:
     """The accelerators for which a Server names a workload or a backend; none if it names none."""
     spec = server.spec
     if spec.model_booster is not None:
@@ -382,7 +380,7 @@ def _accelerators_of(server: Server, role: core.Role = core.Role.BOTH) -> tuple[
     return tuple(w.accelerator for w in spec.workloads if w.role == role)
 
 
-def _least(resource: Server, catalogue: Catalogue, *, wakes: bool) -> int:
+def _find_least(resource: Server, catalogue: Catalogue, *, wakes: bool) -> int:
     """The fewest replicas; one at least of a Server that is measured and may not sleep."""
     spec = resource.spec
     if spec.measure is None:
@@ -403,11 +401,11 @@ def count_cards(resources: Iterable[Capacity]) -> Mapping[str, int]:
             declared[count.type] += count.count
         if resource.spec.from_nodes:
             counting = counting or resource
-    cards = dict(declared) if counting is None else _counted(counting, declared)
+    cards = dict(declared) if counting is None else _limit_counted(counting, declared)
     return dict(sorted(cards.items()))
 
 
-def _counted(capacity: Capacity, declared: Mapping[str, int]) -> dict[str, int]:
+def _limit_counted(capacity: Capacity, declared: Mapping[str, int]) -> dict[str, int]:
     """The counted cards by type, and not more than are declared where any are."""
     if capacity.is_uncounted:
         counted = capacity.status.condition(COUNTED)

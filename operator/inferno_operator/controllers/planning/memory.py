@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from inferno_operator.controllers.planning.allocations import placements
+from inferno_operator.controllers.planning.allocations import list_placements
 from inferno_operator.resources import Resource, Server, ServerAllocation
 from inferno_operator.resources.observation import only
 from inferno_optimizer import system as core
@@ -43,17 +43,17 @@ class RecentPlans:
         The plans of its window, the oldest first.
     place
         That of the decision that stands, see `ServerAllocation.place`; "" without one.
-    moved
+    move_time
         When that became another one; None if it has not, as far as is known.
-    moved_for
+    move_rate
         The load for which it did [requests/min]; after a start of the operator, that of the
         decision that stands. 0 if it is not known.
     """
 
     plans: Sequence[PastPlan] = ()
     place: str = ""
-    moved: datetime | None = None
-    moved_for: float = 0.0
+    move_time: datetime | None = None
+    move_rate: float = 0.0
 
 
 @dataclass(slots=True)
@@ -64,20 +64,20 @@ class Memory:
     ----------
     plans
         The last plans for each Server, by uid.
-    written
+    write_times
         When the numbers of each Server were written last, by uid.
-    woken
+    woken_servers
         The uids of Servers that got their first replica, until an optimization has read that.
-    urgent
+    urgent_optimizers
         Names of Optimizers that do not wait for their interval.
     """
 
     plans: dict[str, RecentPlans] = field(default_factory=dict)
-    written: dict[str, datetime] = field(default_factory=dict)
-    woken: set[str] = field(default_factory=set)
-    urgent: set[str] = field(default_factory=set)
+    write_times: dict[str, datetime] = field(default_factory=dict)
+    woken_servers: set[str] = field(default_factory=set)
+    urgent_optimizers: set[str] = field(default_factory=set)
 
-    def observe(self, servers: Iterable[Server], now: datetime) -> None:
+    def note_servers(self, servers: Iterable[Server], now: datetime) -> None:
         """Note where Servers are before a plan, and forget what is too old to matter.
 
         Of a Server of which nothing is known, the standing decision counts as a plan of now, or
@@ -86,7 +86,7 @@ class Memory:
         """
         known = self.plans
         self.plans = {
-            s.metadata.uid: _up_to_date(known.get(s.metadata.uid), s, now) for s in servers
+            s.metadata.uid: _update_recent(known.get(s.metadata.uid), s, now) for s in servers
         }
 
     def set_destinations(self, system: System, servers: Iterable[Server]) -> System:
@@ -94,19 +94,15 @@ class Memory:
 
         They have not paid for their last move yet and have not outgrown it, or they wake.
         """
-        planned = {server.name: server for server in system.servers}
-        goals = {
-            s.spec.name: _goal(s, self.plans[s.metadata.uid], planned[s.spec.name])
-            for s in servers
-            if s.spec.name in planned
-        }
-        return replace(
-            system,
-            servers=tuple(
-                replace(s, destination=goal) if (goal := goals.get(s.name)) else s
-                for s in system.servers
-            ),
-        )
+        by_name = {server.spec.name: server for server in servers}
+        placed = []
+        for planned in system.servers:
+            server, destination = by_name.get(planned.name), ""
+            if server is not None:
+                recent = self.plans[server.metadata.uid]
+                destination = _find_destination(server, recent, planned)
+            placed.append(replace(planned, destination=destination) if destination else planned)
+        return replace(system, servers=tuple(placed))
 
     def note_plan(self, servers: Iterable[Server], solution: Solution, now: datetime) -> None:
         """Note what a plan gives to Servers."""
@@ -117,10 +113,10 @@ class Memory:
                 plan, known = PastPlan(now, newest.place, newest.replicas), self.plans[uid]
                 self.plans[uid] = replace(known, plans=(*known.plans, plan))
 
-    def fewest_replicas(self, servers: Iterable[Server]) -> dict[str, int]:
+    def count_fewest_replicas(self, servers: Iterable[Server]) -> dict[str, int]:
         """Return the fewest replicas of each Server on the accelerator of its newest plan."""
         return {
-            server.spec.name: _fewest(server, self.plans[server.metadata.uid].plans)
+            server.spec.name: _count_fewest(server, self.plans[server.metadata.uid].plans)
             for server in servers
             if self.plans[server.metadata.uid].plans
         }
@@ -132,47 +128,47 @@ class Memory:
         allocations, times = solution.allocations, {}
         for server in servers:
             before, newest = self.plans[server.metadata.uid], allocations.get(server.spec.name)
-            moved = newest is not None and _is_move(before.place, newest.place)
-            time = now if moved else before.moved
+            moves = newest is not None and _is_move(before.place, newest.place)
+            time = now if moves else before.move_time
             if time is not None:
                 times[server.metadata.uid] = time
         return times
 
-    def written_lately(self, now: datetime) -> frozenset[str]:
+    def find_recently_written(self, now: datetime) -> frozenset[str]:
         """Return the uids of Servers whose numbers stay, whichever way the clock was set."""
-        self.written = {u: t for u, t in self.written.items() if abs(now - t) < QUIET}
-        return frozenset(self.written)
+        self.write_times = {u: t for u, t in self.write_times.items() if abs(now - t) < QUIET}
+        return frozenset(self.write_times)
 
     def note_written(self, uids: Iterable[str], now: datetime) -> None:
         """Note whose numbers were written now."""
-        self.written.update(dict.fromkeys(uids, now))
+        self.write_times.update(dict.fromkeys(uids, now))
 
 
-def calm_servers(resources: Iterable[Resource]) -> list[Server]:
+def find_calmed_servers(resources: Iterable[Resource]) -> list[Server]:
     """Return the Servers whose plans are to be calm: with measured loads, or replicas that move."""
     return [s for s in only(Server, resources) if s.spec.measure or s.names_workloads]
 
 
-def _goal(server: Server, recent: RecentPlans, planned: core.Server) -> str:
-    if server.spec.measure is None and (recent.moved is None or _has_arrived(server)):
-        return ""
-    if recent.moved is None:
-        return server.wakes_on
-    outgrown = outgrows(planned.load.arrival_rate, recent.moved_for, planned.load_spread)
-    return "" if outgrown else recent.place
+def _find_destination(server: Server, recent: RecentPlans, planned: core.Server) -> str:
+    if recent.move_time is None:
+        return server.wakes_on if server.spec.measure else ""
+    if server.spec.measure is None and _has_arrived(server):
+        return ""  # a load that is entered by hand does not turn by itself
+    is_outgrown = outgrows(planned.load.arrival_rate, recent.move_rate, planned.load_spread)
+    return "" if is_outgrown else recent.place
 
 
 def _has_arrived(server: Server) -> bool:
     """Whether a Server runs where it was decided, and nowhere else."""
     decided, runs = server.spec.desired_alloc, server.spec.current_alloc
-    return _places(decided) == _places(runs)
+    return _list_places(decided) == _list_places(runs)
 
 
-def _places(whole: ServerAllocation | None) -> set[str]:
+def _list_places(whole: ServerAllocation | None) -> set[str]:
     """The accelerators that have replicas, or those of both roles."""
     if whole is not None and whole.roles is not None:
         return {whole.place}
-    return {placement.accelerator for placement in placements(whole)}
+    return {placement.accelerator for placement in list_placements(whole)}
 
 
 def _is_move(before: str, after: str) -> bool:
@@ -180,31 +176,32 @@ def _is_move(before: str, after: str) -> bool:
     return bool(before and after) and before != after
 
 
-def _up_to_date(recent: RecentPlans | None, server: Server, now: datetime) -> RecentPlans:
-    standing, window = _standing(server), timedelta(seconds=server.window_seconds)
+def _update_recent(recent: RecentPlans | None, server: Server, now: datetime) -> RecentPlans:
+    standing, window = _find_standing(server), timedelta(seconds=server.window_seconds)
     payback = timedelta(seconds=payback_s(server.lead_seconds))
     place = standing.place if standing and standing.num_replicas else ""
     if recent is None:
         plans = (PastPlan(now, place, standing.num_replicas),) if standing else ()
-        recent = RecentPlans(plans, place, server.status.moved, _rate(standing))
-    moved, moved_for = recent.moved, recent.moved_for
+        recent = RecentPlans(plans, place, server.status.moved, _rate_of(standing))
+    move_time, move_rate = recent.move_time, recent.move_rate
     if _is_move(recent.place, place):
-        moved, moved_for = now, _rate(standing)
+        move_time, move_rate = now, _rate_of(standing)
+    is_paid = move_time is None or abs(now - move_time) >= payback
     return RecentPlans(
         tuple(plan for plan in recent.plans if abs(now - plan.time) < window),
         place,
-        moved if moved is not None and abs(now - moved) < payback else None,
-        moved_for,
+        None if is_paid else move_time,
+        move_rate,
     )
 
 
-def _rate(allocation: ServerAllocation | None) -> float:
+def _rate_of(allocation: ServerAllocation | None) -> float:
     """The arrival rate that an allocation is for [requests/min]; 0 without one."""
     return allocation.load.arrival_rate if allocation and allocation.load else 0.0
 
 
-def _fewest(server: Server, plans: Sequence[PastPlan]) -> int:
-    standing, newest = _standing(server), plans[-1]
+def _count_fewest(server: Server, plans: Sequence[PastPlan]) -> int:
+    standing, newest = _find_standing(server), plans[-1]
     if server.spec.measure is None:  # what is entered by hand counts at once
         return 0
     if standing is None or standing.mix or standing.place != newest.place:
@@ -213,6 +210,6 @@ def _fewest(server: Server, plans: Sequence[PastPlan]) -> int:
     return int(kept_replicas(standing.num_replicas, most))
 
 
-def _standing(server: Server) -> ServerAllocation | None:
+def _find_standing(server: Server) -> ServerAllocation | None:
     """Return what was decided last for a Server; what runs if nothing was decided yet."""
     return server.spec.desired_alloc or server.spec.current_alloc

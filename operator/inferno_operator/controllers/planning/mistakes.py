@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from inferno_operator.controllers.planning.conversions import named_only
-from inferno_operator.controllers.planning.reconcile import rival
+from inferno_operator.controllers.planning.conversions import convert_names
+from inferno_operator.controllers.planning.reconcile import find_rival
 from inferno_operator.controllers.planning.snapshot import Snapshot, build_system
-from inferno_operator.controllers.planning.status import refused
+from inferno_operator.controllers.planning.status import report_rival
 from inferno_operator.controllers.planning.updates import plan_updates
 from inferno_operator.resources import (
     SYSTEM_RESOURCES,
@@ -54,34 +54,34 @@ def find_mistakes(observation: Observation, others: Iterable[Observation]) -> tu
     tuple[Verdict, ...]
         A false `Ready` or the condition `Warnings`, or both, with the message that it would have.
     """
-    resource, place = observation.resource, observation.reference.place
+    place = observation.reference.place
     others = [o for o in others if o.reference.place != place and o.deleted is None]
     if is_of(observation, Optimizer):
-        other = rival(observation, of_kind(others, Optimizer))
-        return () if other is None else refused(observation, other.metadata.name).verdicts[:1]
-    resources = _without_uncounted([*readable([observation, *others])])
+        other = find_rival(observation, of_kind(others, Optimizer))
+        return () if other is None else report_rival(observation, other.metadata.name).verdicts[:1]
+    resources = _drop_uncounted([*readable([observation, *others])])
     kinds = {type(found) for found in resources}
     awaited = {reason for reason, kind in AWAITED.items() if kind not in kinds}
     snapshot = build_system(resources)
     known = tuple(problem for problem in snapshot.problems if problem.reason not in awaited)
     decisions: tuple[Decision, ...] = ()
-    if isinstance(resource, Server):
-        snapshot = _without_missing_measurement(snapshot, resource)
-        decisions = (_foretell(resource, snapshot.system, awaited),)
+    if is_of(observation, Server) and (server := observation.resource):
+        snapshot = _drop_missing_measurement(snapshot, server)
+        decisions = (_decide_alone(server, snapshot.system, awaited),)
     plan = Solution(decisions, UNSOLVED, ())
     (update,) = plan_updates([observation], replace(snapshot, problems=known), plan)
     wrong = {(READY, False), (WARNINGS, True)}
     return tuple(verdict for verdict in update.verdicts if (verdict.type, verdict.holds) in wrong)
 
 
-def _without_uncounted(resources: Sequence[Resource]) -> list[Resource]:
+def _drop_uncounted(resources: Sequence[Resource]) -> list[Resource]:
     """Return the resources without any Capacity where one is to be counted, and never was."""
     if not any(isinstance(found, Capacity) and found.is_uncounted for found in resources):
         return list(resources)
     return [found for found in resources if not isinstance(found, Capacity)]
 
 
-def _without_missing_measurement(snapshot: Snapshot, server: Server) -> Snapshot:
+def _drop_missing_measurement(snapshot: Snapshot, server: Server) -> Snapshot:
     """Return the snapshot without the problem that a Server is not measured yet."""
     if server.spec.measure is None:
         return snapshot
@@ -93,9 +93,9 @@ def _without_missing_measurement(snapshot: Snapshot, server: Server) -> Snapshot
     return replace(snapshot, excluded=kept)
 
 
-def _foretell(resource: Server, system: core.System, awaited: set[str]) -> Decision:
+def _decide_alone(resource: Server, system: core.System, awaited: set[str]) -> Decision:
     """Return why no decision is possible for a Server; an empty decision if one is."""
-    server = next(iter(system.servers), named_only(resource))
+    server = next(iter(system.servers), convert_names(resource))
     targets = {server.model: core.Target()}
     stand_in = core.ServiceClass(server.service_class, core.LOWEST_PRIORITY, targets)
     classes = system.classes or (stand_in,)  # they may be applied next: look at the rest

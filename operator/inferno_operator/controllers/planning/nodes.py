@@ -17,7 +17,7 @@ from inferno_operator.resources.workload_kinds import kind_of_workload
 from inferno_optimizer.placement import Demand, Node, ServerAccelerator, most_cards, unplaced
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Decision, Reason, Solution
-from inferno_optimizer.system import Allocation, PerformanceProfile, System
+from inferno_optimizer.system import Allocation, System
 from inferno_optimizer.system import Server as CoreServer
 
 ROUNDS = 4
@@ -48,12 +48,12 @@ class Nodes:
     spanning: frozenset[ServerAccelerator] = field(default_factory=frozenset)
 
 
-def spanning(resources: Iterable[Resource]) -> frozenset[ServerAccelerator]:
+def find_spanning(resources: Iterable[Resource]) -> frozenset[ServerAccelerator]:
     """Return the servers and accelerators whose replicas may be several pods."""
-    return frozenset(key for server in only(Server, resources) for key in _spanning(server))
+    return frozenset(key for server in only(Server, resources) for key in _find_spanning_of(server))
 
 
-def _spanning(server: Server) -> Iterator[ServerAccelerator]:
+def _find_spanning_of(server: Server) -> Iterator[ServerAccelerator]:
     for workload in server.spec.workloads:
         if not kind_of_workload(workload).is_one_pod:
             yield server.spec.name, workload.accelerator
@@ -83,10 +83,10 @@ async def solve_on_nodes(system: System, where: Nodes, optimizer: SystemOptimize
         fit.cut(attempts[-1])
         attempts.append(fit.attempt(await optimizer.optimize(fit.system)))
     best = max(reversed(attempts), key=fit.rank)
-    return Placed(fit.explained(best.solution), tuple(best.problems()))
+    return Placed(fit.explain(best.solution), tuple(best.list_problems()))
 
 
-def are_placed(system: System, where: Nodes, solution: Solution) -> bool:
+def has_room_on_nodes(system: System, where: Nodes, solution: Solution) -> bool:
     """Whether all replicas of a solution find a node."""
     if not where.nodes or system.options.unlimited:
         return True
@@ -101,7 +101,7 @@ class _Attempt:
     missing: Mapping[ServerAccelerator, int]
     left_out: Mapping[str, int]
 
-    def problems(self) -> Iterator[str]:
+    def list_problems(self) -> Iterator[str]:
         """Yield what fits on no node, and which cards were left out for that."""
         for (server, accelerator), count in sorted(self.missing.items()):
             yield f"server {server}: {count} replicas on {accelerator} fit on no node"
@@ -117,7 +117,7 @@ class _Fit:
         self._catalogue = Catalogue(system)
         self._servers = {server.name: server for server in system.servers}
         self._where = where
-        self._nodes = [_without_strangers(node, system) for node in where.nodes]
+        self._nodes = [_remove_strangers(node, system) for node in where.nodes]
         self._largest = most_cards(self._nodes)
         self._priorities = sorted({c.effective_priority for c in system.classes})
         self._too_large: set[tuple[str, str]] = set()
@@ -143,15 +143,13 @@ class _Fit:
 
     def _demands(self, solution: Solution) -> Iterator[Demand]:
         """Yield what is to run, the most important servers first; undecided ones stay."""
-        for decision in sorted(solution.decisions, key=self._order):
+        in_order = sorted(solution.decisions, key=lambda d: (d.reason.decided, self._priority(d)))
+        for decision in in_order:
             server = self._servers[decision.server]
             stays = server.current if not decision.reason.decided else Allocation()
             for part in (decision.allocation or stays).parts:
                 if part.replicas > 0 and part.accelerator in self._catalogue.accelerators:
                     yield self._demand(server, part)
-
-    def _order(self, decision: Decision) -> tuple[bool, int]:
-        return decision.reason.decided, self._priority(decision)
 
     def _priority(self, decision: Decision) -> int:
         return self._catalogue.priority(self._servers[decision.server].service_class)
@@ -180,13 +178,12 @@ class _Fit:
         for card_type, count in lacking.items():
             capacity[card_type] = max(placed[card_type] - count, 0)
         self._left_out += lacking
-        profiles = tuple(filter(self._fits, self.system.profiles))
+        profiles = tuple(
+            p for p in self.system.profiles if (p.model, p.accelerator) not in self._too_large
+        )
         self.system = replace(self.system, capacity=capacity, profiles=profiles)
 
-    def _fits(self, profile: PerformanceProfile) -> bool:
-        return (profile.model, profile.accelerator) not in self._too_large
-
-    def explained(self, solution: Solution) -> Solution:
+    def explain(self, solution: Solution) -> Solution:
         """Return a solution whose decisions name the nodes where these are the obstacle."""
         models = {name: server.model for name, server in self._servers.items()}
         why: dict[str, str] = {}
@@ -205,7 +202,7 @@ class _Fit:
         return replace(solution, decisions=decisions)
 
 
-def _without_strangers(node: Node, system: System) -> Node:
+def _remove_strangers(node: Node, system: System) -> Node:
     """Return a node without the cards of servers that are not part of the system: they stay."""
     names = {server.name for server in system.servers}
     strangers = sum(count for (server, _), count in node.held.items() if server not in names)

@@ -24,7 +24,7 @@ class Hold:
     until: datetime | None = None
 
 
-def hold_of(optimizer: Optimizer, totals: PlanTotals, now: datetime) -> Hold | None:
+def find_hold(optimizer: Optimizer, totals: PlanTotals, now: datetime) -> Hold | None:
     """Return why a plan of an Optimizer waits for approval; None if it is to be carried out.
 
     In mode Recommend nothing waits: only `desiredAlloc` is written.
@@ -34,7 +34,7 @@ def hold_of(optimizer: Optimizer, totals: PlanTotals, now: datetime) -> Hold | N
     if optimizer.spec.mode == "Approve":
         return Hold("AwaitsApproval", "the Optimizer has mode Approve")
     guard = optimizer.spec.guard or Guard()
-    if problems := list(_beyond(guard, totals)):
+    if problems := list(_find_excesses(guard, totals)):
         return Hold("BeyondGuard", "; ".join(problems))
     end = max(filter(None, (window.end(now) for window in guard.freeze)), default=None)
     if end is None:
@@ -43,7 +43,7 @@ def hold_of(optimizer: Optimizer, totals: PlanTotals, now: datetime) -> Hold | N
     return Hold("Frozen", f"plans are frozen until {until} (spec.guard.freeze)", end)
 
 
-def _beyond(guard: Guard, totals: PlanTotals) -> Iterator[str]:
+def _find_excesses(guard: Guard, totals: PlanTotals) -> Iterator[str]:
     """Return by how much a plan is beyond the limits."""
     most = guard.max_servers_changed
     if most is not None and totals.servers > most:
@@ -58,7 +58,7 @@ def _beyond(guard: Guard, totals: PlanTotals) -> Iterator[str]:
     emptied = totals.reduction.emptied if totals.reduction else ()
     if emptied and guard.way_down.share < 1:
         yield (
-            f"{_named(emptied)} would lose the last replica under load,"
+            f"{_list_names(emptied)} would lose the last replica under load,"
             f" spec.guard.maxDecreasePercent is {100 * guard.way_down.share:g}"
         )
 
@@ -99,7 +99,7 @@ class Arrivals:
         return self.arrived + len(self.gone) + len(self.unscaled) >= self.servers
 
 
-def how_to_answer(name: str) -> str:
+def describe_answers(name: str) -> str:
     """Return what a person does with a Plan of this name that waits."""
     return (
         f"review: kubectl inferno diff {name}; approve: kubectl inferno approve {name};"
@@ -107,70 +107,71 @@ def how_to_answer(name: str) -> str:
     )
 
 
-def waiting(observation: Observation, hold: Hold, absences: Sequence[str] = ()) -> Update:
+def report_waiting(observation: Observation, hold: Hold, absences: Sequence[str] = ()) -> Update:
     """Return the update of a Plan that waits for a person; `absences` say what does not exist."""
     shown = [*absences[:NAMED], *(["..."] if len(absences) > NAMED else [])]
-    how = how_to_answer(observation.reference.key.name)
+    how = describe_answers(observation.reference.key.name)
     message = "; ".join((hold.message, *shown, how))
     verdict = Verdict(CARRIED_OUT, holds=False, reason=hold.reason, message=message)
-    return _update(observation, "Proposed", verdict)
+    return _build_update(observation, "Proposed", verdict)
 
 
-def approved(observation: Observation, by: str) -> Update:
+def report_approved(observation: Observation, by: str) -> Update:
     """Return the update of a Plan that was approved, and is not written yet."""
     verdict = Verdict(CARRIED_OUT, holds=None, reason="Approved", message=f"approved by {by}")
-    return _update(observation, "Approved", verdict, by=by)
+    return _build_update(observation, "Approved", verdict, by=by)
 
 
-def not_written(observation: Observation, error: InfernoError) -> Update:
+def report_not_written(observation: Observation, error: InfernoError) -> Update:
     """Return the update of a Plan whose decisions the API server refuses."""
     verdict = Verdict(CARRIED_OUT, holds=False, reason="NotWritten", message=str(error))
-    return _update(observation, "Approved", verdict)
+    return _build_update(observation, "Approved", verdict)
 
 
-def acting(observation: Observation, by: str, arrivals: Arrivals) -> Update:
+def report_acting(observation: Observation, by: str, arrivals: Arrivals) -> Update:
     """Return the update of a Plan whose decisions are written on the Servers."""
     message = f"{arrivals.arrived} of {arrivals.servers} Servers run what was decided"
     if arrivals.others:
-        message += f"; not yet: {_named(arrivals.others)}"
-    message += _unscaled(arrivals) + _gone(arrivals)
+        message += f"; not yet: {_list_names(arrivals.others)}"
+    message += _describe_unscaled(arrivals) + _describe_gone(arrivals)
     verdict = Verdict(CARRIED_OUT, holds=None, reason="Acting", message=message)
-    return _update(observation, "Acting", verdict, by=by, arrived=arrivals.arrived)
+    return _build_update(observation, "Acting", verdict, by=by, arrived=arrivals.arrived)
 
 
-def done(observation: Observation, by: str, arrivals: Arrivals, now: datetime) -> Update:
+def report_done(observation: Observation, by: str, arrivals: Arrivals, now: datetime) -> Update:
     """Return the update of a Plan whose Servers run what was decided, or that is only written."""
     count = arrivals.arrived
     if not count and not arrivals.unscaled:
-        why = f"its Servers were deleted: {_named(arrivals.gone)}; their replicas stay as they are"
-        return superseded(observation, why, now)
+        names = _list_names(arrivals.gone)
+        why = f"its Servers were deleted: {names}; their replicas stay as they are"
+        return report_superseded(observation, why, now)
     if not count:
-        message = _written(len(arrivals.unscaled), UNSCALED) + _gone(arrivals)
+        message = _describe_written(len(arrivals.unscaled), UNSCALED) + _describe_gone(arrivals)
         verdict = Verdict(CARRIED_OUT, holds=True, reason="Written", message=message)
-        return _update(observation, "Written", verdict, by=by, arrived=0, finished=now)
-    message = f"{_count(count, 'Server')} {'runs' if count == 1 else 'run'} what was decided"
-    message += _unscaled(arrivals) + _gone(arrivals)
+        return _build_update(observation, "Written", verdict, by=by, arrived=0, finished=now)
+    message = f"{_count_of(count, 'Server')} {'runs' if count == 1 else 'run'} what was decided"
+    message += _describe_unscaled(arrivals) + _describe_gone(arrivals)
     verdict = Verdict(CARRIED_OUT, holds=True, reason="Done", message=message)
-    return _update(observation, "Done", verdict, by=by, arrived=count, finished=now)
+    return _build_update(observation, "Done", verdict, by=by, arrived=count, finished=now)
 
 
-def recommended(observation: Observation, by: str, decisions: int, now: datetime) -> Update:
+def report_recommended(observation: Observation, by: str, decisions: int, now: datetime) -> Update:
     """Return the update of a Plan that is only a recommendation, and is written."""
-    message = _written(decisions, "in mode Recommend the operator scales nothing")
+    message = _describe_written(decisions, "in mode Recommend the operator scales nothing")
     verdict = Verdict(CARRIED_OUT, holds=True, reason="Recommended", message=message)
-    return _update(observation, "Written", verdict, by=by, arrived=0, finished=now)
+    return _build_update(observation, "Written", verdict, by=by, arrived=0, finished=now)
 
 
-def _written(decisions: int, why: str) -> str:
+def _describe_written(decisions: int, why: str) -> str:
     """Return that decisions are written as desiredAlloc, and why nothing follows from them."""
-    return f"written: {_count(decisions, 'decision')}; {why}"
+    return f"written: {_count_of(decisions, 'decision')}; {why}"
 
 
-def _count(number: int, noun: str) -> str:
+def _count_of(number: int, noun: str) -> str:
     return f"{number} {noun}" + "s" * (number != 1)
 
 
-def finished(
+def report_end(
     observation: Observation,
     phase: Phase,
     reason: str,
@@ -180,20 +181,20 @@ def finished(
 ) -> Update:
     """Return the update of a Plan that is not carried out, or not to its end."""
     verdict = Verdict(CARRIED_OUT, holds=False, reason=reason, message=message)
-    return _update(observation, phase, verdict, by=by, finished=now)
+    return _build_update(observation, phase, verdict, by=by, finished=now)
 
 
-def unreadable(observation: Observation, now: datetime) -> Update:
+def report_unreadable(observation: Observation, now: datetime) -> Update:
     """Return the update of a Plan whose spec cannot be read."""
-    return finished(observation, "Failed", "Unreadable", observation.problem, now)
+    return report_end(observation, "Failed", "Unreadable", observation.problem, now)
 
 
-def stranger(observation: Observation, now: datetime) -> Update:
+def report_stranger(observation: Observation, now: datetime) -> Update:
     """Return the update of a Plan that the operator did not make."""
-    return finished(observation, "Superseded", NOT_SIGNED, STRANGER, now)
+    return report_end(observation, "Superseded", NOT_SIGNED, STRANGER, now)
 
 
-def superseded(observation: Observation, why: str, now: datetime) -> Update:
+def report_superseded(observation: Observation, why: str, now: datetime) -> Update:
     """Return the update of a Plan that something newer replaces.
 
     How far it got is unknown if it was being carried out: that is no reason for a warning.
@@ -202,35 +203,35 @@ def superseded(observation: Observation, why: str, now: datetime) -> Update:
     is_acting = isinstance(before, PlanStatus) and before.phase == "Acting"
     holds = None if is_acting else False
     verdict = Verdict(CARRIED_OUT, holds, reason="Superseded", message=why)
-    return _update(observation, "Superseded", verdict, finished=now)
+    return _build_update(observation, "Superseded", verdict, finished=now)
 
 
-def acting_for(observation: Observation, now: datetime) -> timedelta:
+def count_time_acting(observation: Observation, now: datetime) -> timedelta:
     """Return for how long a Plan has been in its phase Acting."""
     condition = observation.status.condition(CARRIED_OUT)
     return now - condition.last_transition_time if condition else timedelta()
 
 
-def _named(servers: Sequence[str]) -> str:
+def _list_names(servers: Sequence[str]) -> str:
     return ", ".join(servers[:NAMED]) + ", ..." * (len(servers) > NAMED)
 
 
-def _unscaled(arrivals: Arrivals) -> str:
+def _describe_unscaled(arrivals: Arrivals) -> str:
     """Return which decisions are only written; "" without any."""
     if not arrivals.unscaled:
         return ""
-    servers = _count(len(arrivals.unscaled), "Server")
-    return f"; written, not scaled by the operator: {servers} ({_named(arrivals.unscaled)})"
+    servers = _count_of(len(arrivals.unscaled), "Server")
+    return f"; written, not scaled by the operator: {servers} ({_list_names(arrivals.unscaled)})"
 
 
-def _gone(arrivals: Arrivals) -> str:
+def _describe_gone(arrivals: Arrivals) -> str:
     """Return what is said of Servers that were deleted; "" without any."""
     if not arrivals.gone:
         return ""
-    return f"; deleted meanwhile: {_named(arrivals.gone)}; their replicas stay as they are"
+    return f"; deleted meanwhile: {_list_names(arrivals.gone)}; their replicas stay as they are"
 
 
-def _update(
+def _build_update(
     observation: Observation,
     phase: Phase,
     verdict: Verdict,
@@ -241,11 +242,11 @@ def _update(
 ) -> Update:
     """Return an update with all fields of the status that the operator owns."""
     before = observation.status
-    kept = before if isinstance(before, PlanStatus) else PlanStatus()
+    last = before if isinstance(before, PlanStatus) else PlanStatus()
     status = PlanStatus(
         phase=phase,
-        by=by or kept.by,
-        arrived=kept.arrived if arrived is None else arrived,
+        by=by or last.by,
+        arrived=last.arrived if arrived is None else arrived,
         finished=finished,
     )
     extra: Manifest = {

@@ -12,42 +12,51 @@ from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, 
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
+from itertools import count
 from typing import TypeVar
 
 from inferno_operator.controllers.planning import plan_status as status
-from inferno_operator.controllers.planning.allocations import cards_of, placements, replicas
-from inferno_operator.controllers.planning.plan_status import Arrivals, Hold, hold_of
-from inferno_operator.controllers.planning.plan_store import PlanStore
+from inferno_operator.controllers.planning.allocations import (
+    cards_of,
+    count_by_place,
+    list_placements,
+)
+from inferno_operator.controllers.planning.plan_status import Arrivals, Hold, find_hold
 from inferno_operator.controllers.planning.ports import (
     OPTIMIZER,
+    PLAN,
     SERVER,
+    KeySource,
     Loads,
     ObjectSource,
     Optimization,
     Permission,
 )
 from inferno_operator.controllers.planning.proposal import (
+    DigestCheck,
     Proposal,
+    Seal,
     StoredDecision,
     UnreadablePlanError,
-    cards_then,
-    contradiction,
-    inputs_digest,
-    is_of,
+    build_proposal,
+    build_spec_manifest,
+    compute_inputs_digest,
+    compute_totals,
+    count_cards_after,
+    find_contradiction,
+    find_missing_cards,
+    find_moved_load,
+    find_standing,
+    is_plan_of,
     is_undecided,
-    missing_cards,
-    moved_load,
-    priority_of,
-    proposal_of,
-    standing,
-    totals_of,
     unpack_decisions,
 )
 from inferno_operator.controllers.planning.snapshot import build_system
-from inferno_operator.controllers.planning.status import digest
-from inferno_operator.controllers.planning.updates import Update, approve
+from inferno_operator.controllers.planning.status import summarize_events
+from inferno_operator.controllers.planning.updates import Update, mark_approved
 from inferno_operator.controllers.scaling.decision import PROPOSED, UNDECIDED
 from inferno_operator.resources import (
+    API_VERSION,
     FINISHED,
     Approval,
     Optimizer,
@@ -58,20 +67,150 @@ from inferno_operator.resources import (
     Server,
 )
 from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, READY, Verdict, absence
-from inferno_operator.resources.objects import Key, Now
+from inferno_operator.resources.objects import Key, Manifest, Now
 from inferno_operator.resources.observation import (
     Observation,
     observe,
+    of_kind,
     only,
     readable,
     still_running,
 )
 from inferno_operator.runtime.concurrency import Locks
+from inferno_operator.runtime.informers import Subscription
 from inferno_operator.runtime.ports import Cluster, FieldManager, GoneError, RejectedError
 from inferno_operator.runtime.updates import Writer
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.sizing.cases import Catalogue
+
+FOLLOWED = PLAN, OPTIMIZER, SERVER
+"""The kinds that a `PlanStore` reads from memory."""
+
+PATIENCE_SECONDS = 10.0
+"""Seconds until the Plans must be known."""
+
+
+class PlanStore:
+    """The Plans that there are.
+
+    Parameters
+    ----------
+    objects
+        The objects of the kinds in `FOLLOWED`.
+    cluster
+        Where Plans are written.
+    now
+        The time of day.
+    key
+        Gives the key with which the operator signs its Plans.
+    """
+
+    def __init__(self, objects: Subscription, cluster: Cluster, now: Now, key: KeySource) -> None:
+        self._objects = objects
+        self._cluster = cluster
+        self._key = key
+        self._digests = DigestCheck()
+        self._writer = Writer(cluster, FieldManager.DECISIONS, now)
+
+    def trouble(self) -> InfernoError | None:
+        """Return why Plans are not known, such as that their kind is not installed."""
+        return self._objects.trouble
+
+    async def plans(self, namespace: str) -> Sequence[Observation[Plan]]:
+        """Return the Plans of a namespace that the operator made and that are not being deleted.
+
+        The oldest come first.
+
+        Raises
+        ------
+        UnavailableError
+            They are not known now.
+        """
+        return (await self._read(namespace))[0]
+
+    async def strangers(self, namespace: str) -> Sequence[Observation[Plan]]:
+        """Return the other Plans of a namespace: somebody else made them, or none can read them."""
+        return (await self._read(namespace))[1]
+
+    async def _read(
+        self, namespace: str
+    ) -> tuple[list[Observation[Plan]], list[Observation[Plan]]]:
+        """Return the Plans that the operator made, the oldest first, and the others."""
+        await self._objects.complete(PATIENCE_SECONDS)
+        seal = Seal(await self._key())
+        ours: list[tuple[object, Observation[Plan]]] = []
+        others: list[Observation[Plan]] = []
+        for observation in of_kind(self._objects.observations(PLAN, namespace), Plan):
+            plan = observation.resource
+            if observation.deleted is not None:
+                continue
+            if plan and self._made(plan, seal):
+                ours.append((plan.order, observation))
+            else:
+                others.append(observation)
+        ours.sort(key=lambda pair: pair[0])  # type: ignore[arg-type,return-value]
+        return [observation for _, observation in ours], others
+
+    def _made(self, plan: Plan, seal: Seal) -> bool:
+        """Whether the operator made a Plan; the digest of a finished one is not computed again."""
+        return seal.signed(plan) and (plan.is_finished or self._digests.is_right(plan))
+
+    def history(self, namespace: str) -> Mapping[str, int]:
+        """Return how many finished Plans each Optimizer of a namespace keeps."""
+        optimizers = readable(self._objects.observations(OPTIMIZER, namespace))
+        return {o.metadata.name: o.spec.history for o in only(Optimizer, optimizers)}
+
+    def servers(self, namespace: str) -> Iterator[Observation[Server]]:
+        """Return the Servers of a namespace as the watch has shown them; it may be behind."""
+        return of_kind(self._objects.observations(SERVER, namespace), Server)
+
+    async def create(self, optimizer: Optimizer, proposal: Proposal) -> Observation[Plan]:
+        """Create and sign a Plan that is deleted together with its Optimizer."""
+        key = Key(optimizer.metadata.namespace, await self._name(optimizer))
+        owner = {
+            "apiVersion": API_VERSION,
+            "kind": Optimizer.kind,
+            "name": optimizer.metadata.name,
+            "uid": optimizer.metadata.uid,
+            "controller": True,
+        }
+        metadata = {"name": key.name, "namespace": key.namespace, "ownerReferences": [owner]}
+        header = {"apiVersion": API_VERSION, "kind": Plan.kind, "metadata": metadata}
+        seal, uid = Seal(await self._key()), optimizer.metadata.uid
+        signature = seal.signature(key, uid, proposal.spec.digest)
+        manifest = {
+            **header,
+            "spec": {**build_spec_manifest(proposal.spec), "signature": signature},
+        }
+        return self._written(await self._cluster.apply(PLAN, manifest, FieldManager.DECISIONS))
+
+    async def write(self, observation: Observation[Plan], update: Update) -> Observation[Plan]:
+        """Write the status of a Plan, and return the Plan after the write."""
+        manifest = await self._writer.write(update)
+        return observation if manifest is None else self._written(manifest)
+
+    async def delete(self, observation: Observation[Plan]) -> None:
+        """Delete a Plan."""
+        await self._cluster.delete(observation.reference)
+
+    def _written(self, manifest: Manifest) -> Observation[Plan]:
+        self._objects.written(PLAN, manifest, echo=True)
+        return observe(Plan, manifest)
+
+    async def _name(self, optimizer: Optimizer) -> str:
+        """Return the next free name: that of the Optimizer, with a number.
+
+        A name that somebody else took is left out; it does not say where to count on.
+        """
+        name = optimizer.metadata.name
+        plans, strangers = await self._read(optimizer.metadata.namespace)
+        keys = (o.reference.key.name.rpartition("-") for o in plans)
+        numbers = [int(number) for owner, _, number in keys if owner == name and number.isdigit()]
+        taken = {o.reference.key.name for o in strangers}
+        names = (f"{name}-{number}" for number in count(max(numbers, default=0) + 1))
+        return next(free for free in names if free not in taken)
+
 
 SOMEBODY = "somebody"
 """Who answered, if the client does not say."""
@@ -90,7 +229,7 @@ class Next:
     again_after: float | None = None
 
 
-def next_of(
+def decide_next(
     observation: Observation[Plan],
     plan: Plan,
     optimizer: Optimizer,
@@ -99,16 +238,16 @@ def next_of(
 ) -> Next:
     """Decide what to do with a Plan; an answer of a person counts more than mode and guard."""
     if plan.status.approval is not None:
-        return _answered(observation, plan, plan.status.approval, now)
-    hold = hold_of(optimizer, plan.spec.totals, now)
+        return _decide_by_answer(observation, plan, plan.status.approval, now)
+    hold = find_hold(optimizer, plan.spec.totals, now)
     if hold is None:
         return Next(by=f"mode {optimizer.spec.mode}")
     left = None if hold.until is None else max((hold.until - now).total_seconds(), 0.0)
-    absent = absences(plan, objects)
-    return Next(status.waiting(observation, hold, absent), again_after=left)
+    absent = list_absences(plan, objects)
+    return Next(status.report_waiting(observation, hold, absent), again_after=left)
 
 
-def _answered(
+def _decide_by_answer(
     observation: Observation[Plan], plan: Plan, approval: Approval, now: datetime
 ) -> Next:
     """Decide what to do with a Plan that a person approved or rejected."""
@@ -117,26 +256,26 @@ def _answered(
         message = (
             f"the answer of {by} is for a Plan with digest {approval.digest}, not for this one"
         )
-        return Next(status.waiting(observation, Hold("WrongDigest", message)))
+        return Next(status.report_waiting(observation, Hold("WrongDigest", message)))
     if approval.state == "Rejected":
         message = f"rejected by {by}"
-        return Next(status.finished(observation, "Rejected", "NotApproved", message, now, by))
+        return Next(status.report_end(observation, "Rejected", "NotApproved", message, now, by))
     if approval.until is not None and approval.until <= now:
         message = f"the approval of {by} was valid until {approval.until:%Y-%m-%d %H:%M:%S UTC}"
-        return Next(status.finished(observation, "Expired", "Expired", message, now, by))
+        return Next(status.report_end(observation, "Expired", "Expired", message, now, by))
     return Next(by=by)
 
 
-def written(
+def report_written(
     observation: Observation[Plan], plan: Plan, mode: str, by: str, now: datetime
 ) -> Update:
     """Return the status of a Plan whose decisions are written on the Servers."""
     if mode == "Recommend":
-        return status.recommended(observation, by, plan.spec.totals.servers, now)
-    return status.acting(observation, by, Arrivals(0, plan.spec.totals.servers))
+        return status.report_recommended(observation, by, plan.spec.totals.servers, now)
+    return status.report_acting(observation, by, Arrivals(0, plan.spec.totals.servers))
 
 
-def replaced(plans: Sequence[Observation[Plan]]) -> Iterator[tuple[Observation[Plan], str]]:
+def find_replaced(plans: Sequence[Observation[Plan]]) -> Iterator[tuple[Observation[Plan], str]]:
     """Yield the Plans that a newer one supersedes, with the name of the newer one.
 
     A Plan that waits is superseded by any newer one, a Plan that is being carried out only by
@@ -156,7 +295,7 @@ def _has_acted(observation: Observation[Plan]) -> bool:
     return plan is not None and plan.status.phase in ("Acting", "Done", "Written")
 
 
-def pruned(
+def find_pruned(
     plans: Sequence[Observation[Plan]],
     strangers: Sequence[Observation[Plan]],
     history: Mapping[str, int],
@@ -175,18 +314,18 @@ def _is_finished_of(observation: Observation[Plan], optimizer: str) -> bool:
     return plan is not None and plan.is_finished and plan.spec.optimizer == optimizer
 
 
-def arrivals(plan: Plan, servers: Iterable[Observation[Server]]) -> Arrivals:
+def find_arrivals(plan: Plan, servers: Iterable[Observation[Server]]) -> Arrivals:
     """Return which Servers of a Plan run what was decided, and which the operator does not scale.
 
     Nothing is awaited for the latter: those that name no workloads, or are only published.
     """
     by_name = {o.reference.key.name: o for o in servers}
-    changed = _changed(plan)
+    changed = _list_changed(plan)
     gone = tuple(name for name in changed if name not in by_name)
     present = [by_name[name] for name in changed if name in by_name]
     scaled = [observation for observation in present if _is_scaled(observation)]
     unscaled = tuple(o.reference.key.name for o in present if not _is_scaled(o))
-    others = tuple(filter(None, map(_lag, scaled)))
+    others = tuple(filter(None, map(_describe_lag, scaled)))
     return Arrivals(len(scaled) - len(others), len(changed), others, gone, unscaled)
 
 
@@ -196,7 +335,7 @@ def _is_scaled(observation: Observation[Server]) -> bool:
     return server is not None and server.names_workloads and server.spec.actuation != "Publish"
 
 
-def _lag(observation: Observation[Server]) -> str:
+def _describe_lag(observation: Observation[Server]) -> str:
     """Return what a Server waits for, "" if for nothing."""
     name, actuated = observation.reference.key.name, observation.status.condition(ACTUATED)
     if actuated is None or actuated.observed_generation != observation.generation:
@@ -206,22 +345,22 @@ def _lag(observation: Observation[Server]) -> str:
     return f"{name} ({absence(observation.status) or actuated.reason})"
 
 
-def absences(plan: Plan, objects: Iterable[Observation]) -> Sequence[str]:
+def list_absences(plan: Plan, objects: Iterable[Observation]) -> Sequence[str]:
     """Return why there is nothing to scale of Servers that a Plan changes."""
-    changed = set(_changed(plan))
+    changed = set(_list_changed(plan))
     named = [o for o in objects if o.kind is Server and o.reference.key.name in changed]
     return [f"{o.reference.key.name}: {what}" for o in named if (what := absence(o.status))]
 
 
-def _changed(plan: Plan) -> Sequence[str]:
-    """Return the names of the Servers that a Plan changes, as `decided` has them, in order."""
+def _list_changed(plan: Plan) -> Sequence[str]:
+    """Return the names of the Servers that a Plan changes, those of `read_decisions`, in order."""
     if _is_listed(plan):
         return sorted(step.server for step in plan.spec.steps)
-    return _names_in(plan.spec.decisions)
+    return _unpack_names(plan.spec.decisions)
 
 
 @lru_cache(maxsize=8)
-def _names_in(decisions: str) -> Sequence[str]:
+def _unpack_names(decisions: str) -> Sequence[str]:
     """Return the names of the Servers in packed decisions, in order.
 
     They are kept: a Plan that is carried out is looked at each second at first, and to unpack the
@@ -235,7 +374,7 @@ def _is_listed(plan: Plan) -> bool:
     return not plan.spec.steps_omitted or not plan.spec.decisions
 
 
-def decided(plan: Plan) -> Mapping[str, tuple[Placement, ...]]:
+def read_decisions(plan: Plan) -> Mapping[str, tuple[Placement, ...]]:
     """Return what a Plan decides, by name of the Server object.
 
     If its decisions are left out, these are only the changes that it lists.
@@ -243,26 +382,26 @@ def decided(plan: Plan) -> Mapping[str, tuple[Placement, ...]]:
     if _is_listed(plan):
         return {step.server: step.after for step in plan.spec.steps}
     return {
-        decision.server: placements(decision.after)
+        decision.server: list_placements(decision.after)
         for decision in unpack_decisions(plan.spec.decisions)
     }
 
 
-def is_same(plan: Plan, proposal: Proposal) -> bool:
+def has_all_changes(plan: Plan, proposal: Proposal) -> bool:
     """Whether a Plan from the same inputs has all changes of a proposal.
 
     It may have more: those that are written already.
     """
     if plan.spec.inputs_digest != proposal.spec.inputs_digest:
         return False
-    placed = decided(plan)
+    placed = read_decisions(plan)
     return all(
-        name in placed and replicas(placed[name]) == replicas(step.after)
+        name in placed and count_by_place(placed[name]) == count_by_place(step.after)
         for name, step in proposal.steps.items()
     )
 
 
-def is_close(plan: Plan, proposal: Proposal, resources: Iterable[Resource]) -> bool:
+def may_answer_for(plan: Plan, proposal: Proposal, resources: Iterable[Resource]) -> bool:
     """Whether an answer to a Plan is an answer to a proposal too, although the two may differ.
 
     Loads that are measured move all the time, so decisions move too. The proposal is close if it
@@ -270,12 +409,12 @@ def is_close(plan: Plan, proposal: Proposal, resources: Iterable[Resource]) -> b
     """
     if not plan.spec.decisions or plan.spec.inputs_digest != proposal.spec.inputs_digest:
         return False
-    if not proposal.steps.keys() <= decided(plan).keys():
+    if not proposal.steps.keys() <= read_decisions(plan).keys():
         return False
-    return not moved_load(unpack_decisions(plan.spec.decisions), resources)
+    return not find_moved_load(unpack_decisions(plan.spec.decisions), resources)
 
 
-def additions(optimization: Optimization, proposal: Proposal, now: datetime) -> frozenset[str]:
+def find_additions(optimization: Optimization, proposal: Proposal, now: datetime) -> frozenset[str]:
     """Return the Servers that only get replicas, on cards that nobody has to give up for them.
 
     They are none if they are beyond the guard by themselves, or if every plan waits.
@@ -290,33 +429,28 @@ def additions(optimization: Optimization, proposal: Proposal, now: datetime) -> 
     catalogue = Catalogue(optimization.snapshot.system)
     resources = readable(optimization.observations)
     servers = {s.metadata.name: s for s in only(Server, resources)}
-    adding = [d for d in proposal.decisions if _only_adds(d)]
-    adding.sort(key=lambda d: (priority_of(servers[d.server], catalogue), d.server))
+    adding = [d for d in proposal.decisions if _is_addition(d)]
+    classes = {name: server.spec.service_class for name, server in servers.items()}
+    adding.sort(key=lambda d: (catalogue.priority(classes[d.server]), d.server))
     if not optimization.optimizer.spec.data.optimizer.unlimited:
         unreadable = still_running(optimization.observations)
-        free = _free_cards([*servers.values(), *unreadable], catalogue)
-        adding = _fitting(adding, servers, catalogue, free)
-    totals = totals_of(adding, resources, catalogue, ())
-    if not adding or hold_of(optimization.optimizer, totals, now) is not None:
+        free = Counter(catalogue.system.capacity)
+        for server in (*servers.values(), *unreadable):
+            free.subtract(cards_of(find_standing(server, catalogue), server, catalogue))
+        adding = _select_fitting(adding, servers, catalogue, free)
+    totals = compute_totals(adding, resources, catalogue, ())
+    if not adding or find_hold(optimization.optimizer, totals, now) is not None:
         return frozenset()
     return frozenset(decision.server for decision in adding)
 
 
-def _only_adds(decision: StoredDecision) -> bool:
+def _is_addition(decision: StoredDecision) -> bool:
     """Whether no replica is taken away on any accelerator."""
-    after = replicas(placements(decision.after))
-    return all(after.get(name, 0) >= n for name, n in replicas(decision.before).items())
+    after = count_by_place(list_placements(decision.after))
+    return all(after.get(name, 0) >= n for name, n in count_by_place(decision.before).items())
 
 
-def _free_cards(servers: Iterable[Server], catalogue: Catalogue) -> Counter[str]:
-    """Return the cards by type that are left beside all that stands."""
-    free = Counter(catalogue.system.capacity)
-    for server in servers:
-        free.subtract(cards_of(standing(server, catalogue), server, catalogue))
-    return free
-
-
-def _fitting(
+def _select_fitting(
     adding: Iterable[StoredDecision],
     servers: Mapping[str, Server],
     catalogue: Catalogue,
@@ -327,7 +461,7 @@ def _fitting(
     for decision in adding:
         server = servers[decision.server]
         more = cards_of(decision.after, server, catalogue)
-        more.subtract(cards_of(standing(server, catalogue), server, catalogue))
+        more.subtract(cards_of(find_standing(server, catalogue), server, catalogue))
         if all(count <= 0 or count <= free[card] for card, count in more.items()):
             free.subtract(more)
             fitting.append(decision)
@@ -349,148 +483,129 @@ class PlanApprover:
         RejectedError
             Plans may have to wait for approval, but there can be none.
         """
-        optimizer, proposal = optimization.optimizer, proposal_of(optimization)
+        optimizer, proposal, now = optimization.optimizer, build_proposal(optimization), self._now()
         trouble = self._store.trouble()
         if isinstance(trouble, GoneError | RejectedError):
-            return _unrecorded(optimization, proposal, trouble, self._now())
+            return _permit_unrecorded(optimization, proposal, trouble, now)
         plans = await self._store.plans(optimizer.metadata.namespace)
         if proposal is None:
-            await self._withdraw(plans, optimizer)
-            return Permission(_permitted(optimization))
-        refused = _rejected(plans, proposal, optimization)
-        if refused is not None and not optimization.is_requested:
-            message = f"Plan {refused} was rejected; set spec.optimize to propose it again"
-            return _waiting(optimization, proposal.steps, message)
-        recorded = self._known(plans, proposal, optimization)
-        plan = recorded or await self._store.create(optimizer, proposal)
-        return self._decided(plan, optimization, proposal)
+            for known in plans:
+                plan = known.resource
+                if plan and is_plan_of(plan, optimizer) and plan.status.phase == "Proposed":
+                    why = "a newer optimization changes nothing"
+                    await self._store.write(known, status.report_superseded(known, why, now))
+            return Permission(_permit_all(optimization))
+        rejected = _find_rejected(plans, proposal, optimization)
+        if rejected is not None and not optimization.is_requested:
+            message = f"Plan {rejected} was rejected; set spec.optimize to propose it again"
+            return _permit_others(optimization, proposal.steps, message)
+        # Record it, unless the newest Plan says the same; then do what that one waits for.
+        recorded = self._find_recorded(plans, proposal, optimization)
+        observation = recorded or await self._store.create(optimizer, proposal)
+        plan, objects = observation.resource, optimization.observations
+        if plan is None:
+            raise RejectedError(f"{observation.reference}: {observation.problem}")
+        following = Next()
+        if plan.status.phase != "Acting":
+            following = decide_next(observation, plan, optimizer, objects, now)
+        if following.update is not None:
+            why = following.update.main.message
+            added = () if plan.status.approval else find_additions(optimization, proposal, now)
+            message = f"Plan {plan.metadata.name} awaits approval: {why}{_describe_added(added)}"
+            return _permit_others(optimization, proposal.steps.keys() - set(added), message)
+        updates, steps = _permit_all(optimization), proposal.steps
+        if plan.status.approval is not None:
+            updates = [
+                mark_approved(u, plan.metadata.name, steps[u.reference.key.name].after)
+                if _is_for(u, steps.keys())
+                else u
+                for u in updates
+            ]
+        after = report_written(observation, plan, optimizer.spec.mode, following.by, now)
+        return Permission(updates, plan=observation, afterwards=after)
 
     async def permit_additions(self, optimization: Optimization) -> Permission:
         """Return the updates of Servers that only get replicas, unless a person has to approve."""
-        proposal = proposal_of(optimization)
-        if proposal is None or await self._is_refused(proposal, optimization):
+        proposal, optimizer = build_proposal(optimization), optimization.optimizer
+        if proposal is None:
             return Permission(())
-        added = additions(optimization, proposal, self._now())
-        return Permission([u for u in optimization.updates if _is_of(u, added)])
-
-    async def _is_refused(self, proposal: Proposal, optimization: Optimization) -> bool:
-        """Whether a person rejected it, or could not because there are no Plans."""
         if isinstance(self._store.trouble(), GoneError | RejectedError):
-            return optimization.optimizer.spec.guard is not None
-        plans = await self._store.plans(optimization.optimizer.metadata.namespace)
-        return _rejected(plans, proposal, optimization) is not None
+            if optimizer.spec.guard is not None:  # nobody could answer
+                return Permission(())
+        else:
+            plans = await self._store.plans(optimizer.metadata.namespace)
+            if _find_rejected(plans, proposal, optimization) is not None:
+                return Permission(())
+        added = find_additions(optimization, proposal, self._now())
+        return Permission([u for u in optimization.updates if _is_for(u, added)])
 
     async def written(self, permission: Permission) -> None:
         """Note on the Plan that its decisions are written."""
         if permission.plan is not None and permission.afterwards is not None:
             await self._store.write(permission.plan, permission.afterwards)
 
-    async def _withdraw(self, plans: Sequence[Observation[Plan]], optimizer: Optimizer) -> None:
-        """Finish the Plans that wait, as nothing is to be changed any more."""
-        for observation in plans:
-            plan = observation.resource
-            if plan is None or not is_of(plan, optimizer):
-                continue
-            if plan.status.phase == "Proposed":
-                why = "a newer optimization changes nothing"
-                await self._store.write(
-                    observation, status.superseded(observation, why, self._now())
-                )
-
-    def _known(
+    def _find_recorded(
         self, plans: Sequence[Observation[Plan]], proposal: Proposal, optimization: Optimization
     ) -> Observation[Plan] | None:
         """Return the newest Plan, if it is not finished and is what was decided now."""
         plan = plans[-1].resource if plans else None
         if plan is None or plan.is_finished:
             return None
-        if not is_of(plan, optimization.optimizer):
+        if not is_plan_of(plan, optimization.optimizer):
             return None
-        if is_same(plan, proposal):
+        if has_all_changes(plan, proposal):
             return plans[-1]
         if plan.status.phase != "Proposed":
             return None
-        waits = next_of(plans[-1], plan, optimization.optimizer, (), self._now()).update is not None
+        waits = (
+            decide_next(plans[-1], plan, optimization.optimizer, (), self._now()).update is not None
+        )
         resources = readable(optimization.observations)
-        return plans[-1] if waits and is_close(plan, proposal, resources) else None
-
-    def _decided(
-        self, observation: Observation[Plan], optimization: Optimization, proposal: Proposal
-    ) -> Permission:
-        """Return what may be written of a Plan."""
-        plan, optimizer, now = observation.resource, optimization.optimizer, self._now()
-        if plan is None:
-            raise RejectedError(f"{observation.reference}: {observation.problem}")
-        is_acting = plan.status.phase == "Acting"
-        objects = optimization.observations
-        following = Next() if is_acting else next_of(observation, plan, optimizer, objects, now)
-        if following.update is not None:
-            why = following.update.main.message
-            added = () if plan.status.approval else additions(optimization, proposal, now)
-            message = f"Plan {plan.metadata.name} awaits approval: {why}{_apart(added)}"
-            return _waiting(optimization, proposal.steps.keys() - set(added), message)
-        after = written(observation, plan, optimizer.spec.mode, following.by, now)
-        updates = _permitted(optimization)
-        if plan.status.approval is not None:
-            updates = _approved(updates, plan, proposal)
-        return Permission(updates, plan=observation, afterwards=after)
+        return plans[-1] if waits and may_answer_for(plan, proposal, resources) else None
 
 
-def _rejected(
+def _find_rejected(
     plans: Sequence[Observation[Plan]], proposal: Proposal, optimization: Optimization
 ) -> str | None:
     """Return the name of the newest Plan, if a person rejected what is proposed again."""
     plan = plans[-1].resource if plans else None
     if plan is None or plan.status.phase != "Rejected":
         return None
-    if not is_of(plan, optimization.optimizer):
+    if not is_plan_of(plan, optimization.optimizer):
         return None
     resources = readable(optimization.observations)
-    is_again = is_same(plan, proposal) or is_close(plan, proposal, resources)
+    is_again = has_all_changes(plan, proposal) or may_answer_for(plan, proposal, resources)
     return plan.metadata.name if is_again else None
 
 
-def _permitted(optimization: Optimization) -> list[Update]:
+def _permit_all(optimization: Optimization) -> list[Update]:
     """Return all updates; in mode Approve no decision is cleared without a person."""
     updates = optimization.updates
     if optimization.optimizer.spec.mode != "Approve":
         return list(updates)
-    return [_without_clearing(update) for update in updates]
+    return [_keep_decision(update) for update in updates]
 
 
-def _approved(updates: Sequence[Update], plan: Plan, proposal: Proposal) -> list[Update]:
-    """Return the updates with those of Servers that a Plan changes marked as approved."""
-    steps, name = proposal.steps, plan.metadata.name
-    return [
-        approve(u, name, steps[u.reference.key.name].after) if _is_of(u, steps.keys()) else u
-        for u in updates
-    ]
-
-
-def _waiting(optimization: Optimization, servers: Collection[str], why: str) -> Permission:
+def _permit_others(optimization: Optimization, servers: Collection[str], why: str) -> Permission:
     """Permit nothing of these Servers but to tell those without a decision what it waits for."""
     updates = []
     for observation, update in zip(optimization.observations, optimization.updates, strict=True):
-        if not _is_of(update, servers):
-            updates.append(_without_clearing(update))
-        elif _lacks_decision(observation):
+        if not _is_for(update, servers):
+            updates.append(_keep_decision(update))
+            continue
+        allocated = observation.status.condition(ALLOCATED)
+        if allocated is None or allocated.reason in UNDECIDED:  # no decision stands
             verdicts = (Verdict(kind, False, PROPOSED, why) for kind in (READY, ALLOCATED))
             updates.append(Update.of(observation, tuple(verdicts), active=False))
     return Permission(updates, why)
 
 
-def _lacks_decision(observation: Observation) -> bool:
-    """Whether no decision stands for a Server: it has none yet, or none was possible."""
-    allocated = observation.status.condition(ALLOCATED)
-    return allocated is None or allocated.reason in UNDECIDED
-
-
-def _is_of(update: Update, servers: Collection[str]) -> bool:
+def _is_for(update: Update, servers: Collection[str]) -> bool:
     """Whether an update is one of these Servers."""
     return update.reference.kind == SERVER and update.reference.key.name in servers
 
 
-def _without_clearing(update: Update) -> Update:
+def _keep_decision(update: Update) -> Update:
     """Return an update that keeps `desiredAlloc` of a Server for which nothing is decided.
 
     Actuation keeps what runs, for the reason in the status, whatever is in `desiredAlloc`.
@@ -500,7 +615,7 @@ def _without_clearing(update: Update) -> Update:
     return replace(update, spec=None)
 
 
-def _unrecorded(
+def _permit_unrecorded(
     optimization: Optimization, proposal: Proposal | None, trouble: InfernoError, now: datetime
 ) -> Permission:
     """Return what may be written without Plans, such as where their kind is not installed."""
@@ -508,15 +623,15 @@ def _unrecorded(
     if spec.mode == "Approve" or spec.guard is not None:
         raise RejectedError(f"mode Approve and guards need Plans: {trouble}") from trouble
     reason = f"decisions are not recorded as Plans: {trouble}"
-    hold = hold_of(optimization.optimizer, proposal.spec.totals, now) if proposal else None
+    hold = find_hold(optimization.optimizer, proposal.spec.totals, now) if proposal else None
     if proposal is None or hold is None:
         return Permission(optimization.updates, reason)
-    added = additions(optimization, proposal, now)
-    why = f"not carried out: {hold.message}{_apart(added)}; {reason}"
-    return _waiting(optimization, proposal.steps.keys() - added, why)
+    added = find_additions(optimization, proposal, now)
+    why = f"not carried out: {hold.message}{_describe_added(added)}; {reason}"
+    return _permit_others(optimization, proposal.steps.keys() - added, why)
 
 
-def _apart(added: Collection[str]) -> str:
+def _describe_added(added: Collection[str]) -> str:
     """Return what is said of Servers that need not wait; "" without any."""
     return f"; {len(added)} Servers that only get replicas do not wait" if added else ""
 
@@ -563,16 +678,16 @@ async def reconcile_plans(namespace: str, context: PlanContext) -> ReconcileResu
 async def _reconcile(namespace: str, context: PlanContext) -> ReconcileResult:
     store, steps = context.store, _Steps()
     for observation in await store.strangers(namespace):
-        await steps.take(_dismiss(observation, context), observation)
-    for observation, newer in replaced(await store.plans(namespace)):
-        update = status.superseded(observation, f"Plan {newer} is newer", context.now())
+        await steps.take(_dismiss_stranger(observation, context), observation)
+    for observation, newer in find_replaced(await store.plans(namespace)):
+        update = status.report_superseded(observation, f"Plan {newer} is newer", context.now())
         await steps.take(store.write(observation, update), observation)
     waits = [
-        await steps.take(_advance(observation, context), observation)
+        await steps.take(_advance_plan(observation, context), observation)
         for observation in await store.plans(namespace)
     ]
     plans, strangers = await store.plans(namespace), await store.strangers(namespace)
-    for observation in pruned(plans, strangers, store.history(namespace)):
+    for observation in find_pruned(plans, strangers, store.history(namespace)):
         await steps.take(store.delete(observation), observation)
     if steps.failed:
         return ReconcileResult.FAILED
@@ -597,91 +712,82 @@ class _Steps:
         return None
 
 
-async def _dismiss(observation: Observation[Plan], context: PlanContext) -> None:
+async def _dismiss_stranger(observation: Observation[Plan], context: PlanContext) -> None:
     """Finish a Plan that the operator did not make, or cannot read."""
     before = observation.status
     if isinstance(before, PlanStatus) and before.phase in FINISHED:
         return
     is_read = observation.resource is not None
-    update = status.stranger if is_read else status.unreadable
+    update = status.report_stranger if is_read else status.report_unreadable
     await context.store.write(observation, update(observation, context.now()))
 
 
-async def _advance(observation: Observation[Plan], context: PlanContext) -> float | None:
+async def _advance_plan(observation: Observation[Plan], context: PlanContext) -> float | None:
     """Take the next step of a Plan; returns the seconds until the one after it, if known."""
     plan = observation.resource
     if plan is None or plan.is_finished:
         return None
     if plan.status.phase == "Acting":
-        return await _follow(observation, plan, context)
-    optimizer = await _optimizer(plan, context)
-    if optimizer is None:
+        return await _follow_arrivals(observation, plan, context)
+    namespace = plan.metadata.namespace
+    try:
+        key = Key(namespace, plan.spec.optimizer)
+        optimizer = observe(Optimizer, await context.cluster.get(OPTIMIZER, key)).resource
+    except GoneError:
         return None
-    servers = context.store.servers(plan.metadata.namespace)
-    following = next_of(observation, plan, optimizer, servers, context.now())
+    if optimizer is None or not is_plan_of(plan, optimizer):
+        return None
+    servers = context.store.servers(namespace)
+    following = decide_next(observation, plan, optimizer, servers, context.now())
     if following.update is None:
-        return await _carry_out(observation, plan, optimizer, following, context)
+        return await _carry_out(observation, plan, optimizer, following.by, context)
     await context.store.write(observation, following.update)
     return following.again_after
 
 
-async def _optimizer(plan: Plan, context: PlanContext) -> Optimizer | None:
-    """Return the Optimizer of a Plan; None if it was deleted or cannot be read."""
-    key = Key(plan.metadata.namespace, plan.spec.optimizer)
-    try:
-        observation = observe(Optimizer, await context.cluster.get(OPTIMIZER, key))
-    except GoneError:
-        return None
-    optimizer = observation.resource
-    return optimizer if optimizer and is_of(plan, optimizer) else None
-
-
 async def _carry_out(
-    observation: Observation[Plan],
-    plan: Plan,
-    optimizer: Optimizer,
-    following: Next,
-    context: PlanContext,
+    observation: Observation[Plan], plan: Plan, optimizer: Optimizer, by: str, context: PlanContext
 ) -> float | None:
-    """Write the decisions of a Plan on the Servers, if its inputs are still the same."""
-    namespace = plan.metadata.namespace
+    """Write the decisions of a Plan on the Servers, if its inputs are still the same.
+
+    Raises
+    ------
+    RejectedError
+        The API server refuses a write; the Plan says so, and a later try may succeed.
+    """
+    namespace, store = plan.metadata.namespace, context.store
     # Servers that were never measured are waited for now; under the lock, others would wait, too.
-    servers = [o for o in context.store.servers(namespace) if o.deleted is None]
-    await context.loads.with_loads(servers)
+    await context.loads.with_loads([o for o in store.servers(namespace) if o.deleted is None])
     async with context.writes[namespace]:
-        observations = await context.source.objects(namespace)
-        return await _carry_out_with(observations, observation, plan, optimizer, following, context)
-
-
-async def _carry_out_with(
-    typed: Sequence[Observation],
-    observation: Observation[Plan],
-    plan: Plan,
-    optimizer: Optimizer,
-    following: Next,
-    context: PlanContext,
-) -> float | None:
-    """Write the decisions of a Plan on Servers as they are now, while nobody else writes any."""
-    store, by = context.store, following.by
-    if inputs_digest(readable(typed), optimizer) != plan.spec.inputs_digest:
-        why = f"{CHANGED}: {SPEC_CHANGED}"
-        await store.write(observation, status.superseded(observation, why, context.now()))
-        return None
-    objects = context.loads.with_known_loads(typed)
-    checked = _checked(observation, plan, optimizer, objects, context.now())
-    if isinstance(checked, Update):
-        await store.write(observation, checked)
-        return None
-    if plan.status.phase != "Approved":
-        observation = await store.write(observation, status.approved(observation, by))
-    await _write(observation, list(_decisions(checked, plan, objects)), context)
-    logger.info("%s: written on %d Servers by %s", observation.reference, len(checked), by)
-    after = written(observation, plan, optimizer.spec.mode, by, context.now())
-    await store.write(observation, after)
+        stored = await context.source.objects(namespace)
+        objects = context.loads.with_known_loads(stored)
+        if compute_inputs_digest(readable(stored), optimizer) != plan.spec.inputs_digest:
+            why = f"{CHANGED}: {SPEC_CHANGED}"
+            update = status.report_superseded(observation, why, context.now())
+            await store.write(observation, update)
+            return None
+        checked = _check(observation, plan, optimizer, objects, context.now())
+        if isinstance(checked, Update):
+            await store.write(observation, checked)
+            return None
+        if plan.status.phase != "Approved":
+            observation = await store.write(observation, status.report_approved(observation, by))
+        servers = {o.reference.key.name: o for o in of_kind(objects, Server)}
+        name = plan.metadata.name if plan.status.approval else ""
+        updates = [d.update(servers[d.server], name) for d in checked if d.server in servers]
+        writer = Writer(context.cluster, FieldManager.DECISIONS, context.now)
+        try:
+            await writer.write_all(updates, summarize_events(observation, updates))
+        except RejectedError as error:
+            await store.write(observation, status.report_not_written(observation, error))
+            raise
+        logger.info("%s: written on %d Servers by %s", observation.reference, len(checked), by)
+        after = report_written(observation, plan, optimizer.spec.mode, by, context.now())
+        await store.write(observation, after)
     return SOONEST
 
 
-def _checked(
+def _check(
     observation: Observation[Plan],
     plan: Plan,
     optimizer: Optimizer,
@@ -693,58 +799,36 @@ def _checked(
     try:
         decisions = unpack_decisions(plan.spec.decisions)
     except UnreadablePlanError as error:
-        return status.finished(observation, "Failed", error.reason, str(error), now)
-    if wrong := contradiction(plan.spec, decisions):
-        return status.finished(observation, "Failed", "Contradiction", wrong, now)
+        return status.report_end(observation, "Failed", error.reason, str(error), now)
+    if wrong := find_contradiction(plan.spec, decisions):
+        return status.report_end(observation, "Failed", "Contradiction", wrong, now)
+    # Others may have got cards since the Plan was made, and loads may have moved.
     system = build_system(resources, optimizer).system
     cards, catalogue = plan.spec.totals.cards, Catalogue(system)
     servers = [*only(Server, resources), *still_running(objects)]
-    needed = [] if system.options.unlimited else cards_then(decisions, servers, catalogue)
-    missing = missing_cards([*cards, *needed], system.capacity)
-    if change := moved_load(decisions, resources) or missing:
-        return status.superseded(observation, f"{CHANGED}: {change}", now)
-    totals = totals_of(decisions, resources, catalogue, cards)
-    hold = None if plan.status.approval else hold_of(optimizer, totals, now)
-    return status.waiting(observation, hold, absences(plan, objects)) if hold else decisions
+    needed = [] if system.options.unlimited else count_cards_after(decisions, servers, catalogue)
+    missing = find_missing_cards([*cards, *needed], system.capacity)
+    if change := find_moved_load(decisions, resources) or missing:
+        return status.report_superseded(observation, f"{CHANGED}: {change}", now)
+    totals = compute_totals(decisions, resources, catalogue, cards)
+    hold = None if plan.status.approval else find_hold(optimizer, totals, now)
+    if hold is not None:
+        return status.report_waiting(observation, hold, list_absences(plan, objects))
+    return decisions
 
 
-def _decisions(
-    decisions: Sequence[StoredDecision], plan: Plan, objects: Sequence[Observation]
-) -> Iterator[Update]:
-    """Yield the updates that write decisions of a Plan on the Servers."""
-    servers = {o.reference.key.name: o for o in objects if o.kind is Server}
-    name = plan.metadata.name if plan.status.approval else ""
-    yield from (d.update(servers[d.server], name) for d in decisions if d.server in servers)
-
-
-async def _write(
-    observation: Observation[Plan], updates: Sequence[Update], context: PlanContext
-) -> None:
-    """Write the updates of a Plan; objects that have them already stay as they are.
-
-    Raises
-    ------
-    RejectedError
-        The API server refuses a write; the Plan says so, and a later try may succeed.
-    """
-    writer = Writer(context.cluster, FieldManager.DECISIONS, context.now)
-    try:
-        await writer.write_all(updates, digest(observation, updates))
-    except RejectedError as error:
-        await context.store.write(observation, status.not_written(observation, error))
-        raise
-
-
-async def _follow(observation: Observation[Plan], plan: Plan, context: PlanContext) -> float | None:
+async def _follow_arrivals(
+    observation: Observation[Plan], plan: Plan, context: PlanContext
+) -> float | None:
     """Note how many Servers run what a Plan decided; returns the seconds until another look."""
-    arrived = arrivals(plan, context.store.servers(plan.metadata.namespace))
+    arrived = find_arrivals(plan, context.store.servers(plan.metadata.namespace))
     if arrived.is_complete:  # a Server of before the decision looks as if it ran it
         listing = await context.cluster.list(SERVER, plan.metadata.namespace)
-        arrived = arrivals(plan, [observe(Server, manifest) for manifest in listing.manifests])
+        arrived = find_arrivals(plan, [observe(Server, manifest) for manifest in listing.manifests])
     now, by = context.now(), plan.status.by
     if arrived.is_complete:
-        await context.store.write(observation, status.done(observation, by, arrived, now))
+        await context.store.write(observation, status.report_done(observation, by, arrived, now))
         return None
-    await context.store.write(observation, status.acting(observation, by, arrived))
-    age = status.acting_for(observation, now).total_seconds()
+    await context.store.write(observation, status.report_acting(observation, by, arrived))
+    age = status.count_time_acting(observation, now).total_seconds()
     return min(max(age / 10, SOONEST), LATEST)

@@ -15,7 +15,7 @@ import json
 import zlib
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from weakref import WeakValueDictionary
@@ -25,15 +25,15 @@ from pydantic import TypeAdapter, ValidationError
 from inferno_operator.controllers.planning.allocations import (
     cards_of,
     cards_of_placements,
+    count_by_place,
     is_whole,
-    placed_current,
-    placements,
-    priced_current,
-    replicas,
+    list_placements,
+    place_current,
+    price_current,
 )
 from inferno_operator.controllers.planning.ports import Optimization
-from inferno_operator.controllers.planning.status import certificate_of
-from inferno_operator.controllers.planning.updates import Update, approve, spec_change
+from inferno_operator.controllers.planning.status import convert_certificate
+from inferno_operator.controllers.planning.updates import Update, find_spec_change, mark_approved
 from inferno_operator.controllers.scaling.decision import UNDECIDED
 from inferno_operator.resources import (
     CURRENT_ALLOC,
@@ -62,7 +62,7 @@ from inferno_operator.resources import (
 )
 from inferno_operator.resources.conditions import ALLOCATED, Verdict
 from inferno_operator.resources.objects import Key, Manifest
-from inferno_operator.resources.observation import Observation, only, readable
+from inferno_operator.resources.observation import Observation, is_of, only, readable
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Reason
@@ -116,7 +116,7 @@ class DigestCheck:
         uid, spec = plan.metadata.uid, plan.spec
         if self._right.get(uid) is spec:
             return True
-        if plan_digest(spec) != spec.digest:
+        if compute_plan_digest(spec) != spec.digest:
             return False
         self._right[uid] = spec
         return True
@@ -128,34 +128,34 @@ def optimizer_of(plan: Plan) -> str:
     return owners[0].uid if owners else ""
 
 
-def is_of(plan: Plan, optimizer: Optimizer) -> bool:
+def is_plan_of(plan: Plan, optimizer: Optimizer) -> bool:
     """Whether a Plan is of this Optimizer, and not of an earlier one of the same name."""
     return optimizer_of(plan) == optimizer.metadata.uid
 
 
-def plan_digest(spec: PlanSpec) -> str:
+def compute_plan_digest(spec: PlanSpec) -> str:
     """Return the digest of everything that a Plan says."""
-    text = spec_manifest(spec)
-    return digest_of({key: value for key, value in text.items() if key not in MARKS})
+    text = build_spec_manifest(spec)
+    return compute_digest({key: value for key, value in text.items() if key not in MARKS})
 
 
-def spec_manifest(spec: PlanSpec) -> Manifest:
+def build_spec_manifest(spec: PlanSpec) -> Manifest:
     """Return the spec as it is written, without empty fields."""
     return {key: value for key, value in spec.to_json().items() if value not in ("", 0)}
 
 
-def digest_of(document: object) -> str:
+def compute_digest(document: object) -> str:
     """Return the digest of a JSON document."""
-    text = json.dumps(_plain(document), separators=(",", ":"), sort_keys=True)
+    text = json.dumps(_drop_negative_zeros(document), separators=(",", ":"), sort_keys=True)
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def _plain(value: object) -> object:
+def _drop_negative_zeros(value: object) -> object:
     """Return a document without negative zeros, which an API server does not keep."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _drop_negative_zeros(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_drop_negative_zeros(item) for item in value]
     return value + 0.0 if isinstance(value, float) else value
 
 
@@ -204,18 +204,17 @@ class StoredDecision:
 
     @classmethod
     def of(
-        cls, observation: Observation, update: Update, before: ServerAllocation | None
+        cls, server: Server, update: Update, before: ServerAllocation | None
     ) -> "StoredDecision":
         """Return the decision in the update of a Server, which changes its spec."""
-        server = observation.resource
-        current = server.spec.current_alloc if isinstance(server, Server) else None
+        current = server.spec.current_alloc
         return cls(
             update.reference.key.name,
             update.spec or {},
             update.verdicts,
             update.active,
             current.load.to_json() if current and current.load else None,
-            placements(before),
+            list_placements(before),
             cost_of(before),
         )
 
@@ -236,7 +235,7 @@ class StoredDecision:
         return PlanStep(
             server=self.server,
             before=self.before,
-            after=placements(after),
+            after=list_placements(after),
             cost_change=round(cost_of(after) - self.cost_before, DIGITS),
             reason=verdict.reason,
             message="" if verdict.reason == Reason.ALLOCATED else verdict.message,
@@ -244,15 +243,15 @@ class StoredDecision:
             error_percent=after.error_percent,
         )
 
-    def update(self, observation: Observation, approved: str = "") -> Update:
+    def update(self, observation: Observation[Server], approved: str = "") -> Update:
         """Return the update that writes the decision on the Server as it is now.
 
         `approved` is the name of its Plan if a person approved that.
         """
         server = observation.resource
-        spec = spec_change(server, self.spec[DESIRED_ALLOC]) if server else None
+        spec = find_spec_change(server, self.spec[DESIRED_ALLOC]) if server else None
         update = Update.of(observation, self.verdicts, active=self.active, spec=spec)
-        return approve(update, approved, placements(self.after)) if approved else update
+        return mark_approved(update, approved, list_placements(self.after)) if approved else update
 
 
 def cost_of(allocation: Allocation | None) -> float:
@@ -260,27 +259,27 @@ def cost_of(allocation: Allocation | None) -> float:
     return (allocation.cost if allocation else None) or 0.0
 
 
-def in_order(steps: Iterable[PlanStep]) -> list[PlanStep]:
+def sort_steps(steps: Iterable[PlanStep]) -> list[PlanStep]:
     """Return steps as a Plan lists them: those with the largest change of cost first."""
     return sorted(steps, key=lambda step: (-abs(step.cost_change), step.server))
 
 
 def pack(document: object) -> str:
     """Return a JSON document as gzip and base64; the same document gives the same text."""
-    return _compressed(_text(document))
+    return _compress(_encode(document))
 
 
-def _text(document: object) -> bytes:
+def _encode(document: object) -> bytes:
     """Return a JSON document as a Plan has it; the same document gives the same bytes."""
     text = json.dumps(document, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     return text.encode()
 
 
-def _compressed(text: bytes) -> str:
+def _compress(text: bytes) -> str:
     return b64encode(gzip.compress(text, mtime=0)).decode()
 
 
-def inflate(packed: str, limit: int = MAX_UNPACKED) -> bytes:
+def unpack(packed: str, limit: int = MAX_UNPACKED) -> bytes:
     """Return what `pack` compressed, without ever having more than `limit` bytes of it.
 
     Raises
@@ -302,8 +301,8 @@ def inflate(packed: str, limit: int = MAX_UNPACKED) -> bytes:
 
 def pack_decisions(decisions: Iterable[StoredDecision]) -> str:
     """Return decisions in compressed form; "" if they are larger than what is ever unpacked."""
-    text = _text([_document(decision) for decision in decisions])
-    return _compressed(text) if len(text) < MAX_UNPACKED else ""
+    text = _encode([_to_document(decision) for decision in decisions])
+    return _compress(text) if len(text) < MAX_UNPACKED else ""
 
 
 def unpack_decisions(packed: str) -> tuple[StoredDecision, ...]:
@@ -317,22 +316,18 @@ def unpack_decisions(packed: str) -> tuple[StoredDecision, ...]:
     if not packed:
         raise UnreadablePlanError("its decisions are left out, because there are too many")
     try:
-        decisions = DECISIONS.validate_json(inflate(packed), by_alias=True, by_name=False)
+        decisions = DECISIONS.validate_json(unpack(packed), by_alias=True, by_name=False)
     except ValidationError as error:
-        raise UnreadablePlanError(_told(error)) from error
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        message = f"its decisions cannot be read: {where}: {first['msg']}"
+        raise UnreadablePlanError(message) from error
     if len({decision.server for decision in decisions}) < len(decisions):
         raise UnreadablePlanError("its decisions cannot be read: a Server has more than one")
-    return tuple(map(_decision, decisions))
+    return tuple(map(_from_document, decisions))
 
 
-def _told(error: ValidationError) -> str:
-    """Return the first thing that is wrong with decisions, in one line."""
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    where = ".".join(map(str, first["loc"]))
-    return f"its decisions cannot be read: {where}: {first['msg']}"
-
-
-def _document(decision: StoredDecision) -> Manifest:
+def _to_document(decision: StoredDecision) -> Manifest:
     verdicts = [
         DecidedVerdict.json_of(type=v.type, holds=v.holds, reason=v.reason, message=v.message)
         for v in decision.verdicts
@@ -348,7 +343,7 @@ def _document(decision: StoredDecision) -> Manifest:
     )
 
 
-def _decision(written: PlanDecision) -> StoredDecision:
+def _from_document(written: PlanDecision) -> StoredDecision:
     return StoredDecision(
         written.server,
         written.spec.to_json(),
@@ -360,9 +355,9 @@ def _decision(written: PlanDecision) -> StoredDecision:
     )
 
 
-def contradiction(spec: PlanSpec, decisions: Sequence[StoredDecision]) -> str:
+def find_contradiction(spec: PlanSpec, decisions: Sequence[StoredDecision]) -> str:
     """Return what a Plan says that its decisions do not; "" if it says what they do."""
-    steps = in_order(decision.step for decision in decisions)
+    steps = sort_steps(decision.step for decision in decisions)
     listed = steps[: len(spec.steps)]
     for step, decided in zip(spec.steps, listed, strict=False):
         if step.model_copy(update={"via": decided.via}) != decided:
@@ -377,7 +372,7 @@ def contradiction(spec: PlanSpec, decisions: Sequence[StoredDecision]) -> str:
     return ""
 
 
-def inputs_digest(resources: Iterable[Resource], optimizer: Optimizer) -> str:
+def compute_inputs_digest(resources: Iterable[Resource], optimizer: Optimizer) -> str:
     """Return the digest of what an optimization decides from.
 
     Parameters
@@ -388,14 +383,18 @@ def inputs_digest(resources: Iterable[Resource], optimizer: Optimizer) -> str:
         The Optimizer whose parameters are used.
     """
     objects = sorted(
-        ([r.kind, r.metadata.name, _inputs(r)] for r in resources if _is_input(r)),
+        (
+            [r.kind, r.metadata.name, _read_inputs(r)]
+            for r in resources
+            if not isinstance(r, Optimizer)
+        ),
         key=lambda item: item[:2],
     )
     parameters = optimizer.spec.data.optimizer.model_dump(mode="json")
-    return digest_of([parameters, objects])
+    return compute_digest([parameters, objects])
 
 
-def moved_load(decisions: Iterable[StoredDecision], resources: Iterable[Resource]) -> str:
+def find_moved_load(decisions: Iterable[StoredDecision], resources: Iterable[Resource]) -> str:
     """Return which measured Server has another load than its decision was made for; "" if none.
 
     Servers that are not measured have their load in the digest.
@@ -413,7 +412,7 @@ def moved_load(decisions: Iterable[StoredDecision], resources: Iterable[Resource
     return ""
 
 
-def missing_cards(needed: Iterable[Count], capacity: Mapping[str, int]) -> str:
+def find_missing_cards(needed: Iterable[Count], capacity: Mapping[str, int]) -> str:
     """Return which type has fewer cards than a Plan takes; "" if none.
 
     Parameters
@@ -430,27 +429,23 @@ def missing_cards(needed: Iterable[Count], capacity: Mapping[str, int]) -> str:
     return ""
 
 
-def _is_input(resource: Resource) -> bool:
-    return not isinstance(resource, Optimizer)
-
-
-def _inputs(resource: Resource) -> Manifest:
+def _read_inputs(resource: Resource) -> Manifest:
     """Return the spec of an object without what the operator writes there."""
     spec = resource.spec.to_json()
     if not isinstance(resource, Server):
         return spec
     current = resource.spec.current_alloc
     kept = {k: v for k, v in spec.items() if k not in (DESIRED_ALLOC, CURRENT_ALLOC)}
-    typed: dict[str, object] = {}
+    entered: dict[str, object] = {}  # by hand, where nothing is measured or seen
     if resource.spec.measure is None:
-        typed["load"] = current.load.to_json() if current and current.load else None
+        entered["load"] = current.load.to_json() if current and current.load else None
     if not resource.names_workloads:
         parts = current.parts if current else ()
-        typed["runs"] = [[part.accelerator, part.num_replicas] for part in parts]
-    return {**kept, "typed": typed}
+        entered["runs"] = [[part.accelerator, part.num_replicas] for part in parts]
+    return {**kept, "typed": entered}
 
 
-def totals_of(
+def compute_totals(
     decisions: Sequence[StoredDecision],
     resources: Iterable[Resource],
     catalogue: Catalogue,
@@ -470,7 +465,7 @@ def totals_of(
         The cards that all Servers take then.
     """
     servers = [*only(Server, resources)]
-    costs = {s.metadata.name: cost_of(standing(s, catalogue)) for s in servers}
+    costs = {s.metadata.name: cost_of(find_standing(s, catalogue)) for s in servers}
     before = sum(costs.values())
     change = sum(cost_of(d.after) - costs.get(d.server, d.cost_before) for d in decisions)
     return PlanTotals(
@@ -478,11 +473,11 @@ def totals_of(
         cost_before=round(before, DIGITS),
         cost_after=round(before + change, DIGITS),
         cards=tuple(cards),
-        reduction=_reduction_of(decisions, servers, catalogue),
+        reduction=_compute_reduction(decisions, servers, catalogue),
     )
 
 
-def cards_then(
+def count_cards_after(
     decisions: Sequence[StoredDecision], servers: Iterable[Server], catalogue: Catalogue
 ) -> Sequence[Count]:
     """Return the cards that all Servers take with decisions, of the types that these need more of.
@@ -502,7 +497,7 @@ def cards_then(
     taken: Counter[str] = Counter()
     growing: set[str] = set()
     for server in servers:
-        before = cards_of(_holds(server, catalogue), server, catalogue)
+        before = cards_of(_find_held(server, catalogue), server, catalogue)
         decision = by_name.get(server.metadata.name)
         after = cards_of(decision.after, server, catalogue) if decision else before
         taken.update(after)
@@ -510,109 +505,88 @@ def cards_then(
     return [Count(type=card, count=taken[card]) for card in sorted(growing)]
 
 
-def standing(server: Server, catalogue: Catalogue) -> ServerAllocation | None:
+def find_standing(server: Server, catalogue: Catalogue) -> ServerAllocation | None:
     """Return what was decided before, or what runs if nothing was.
 
     A decision that was cleared because none was possible left what runs as it is.
     """
     desired, allocated = server.spec.desired_alloc, server.status.condition(ALLOCATED)
-    is_cleared = not placements(desired) and allocated is not None and allocated.reason in UNDECIDED
+    is_cleared = (
+        not list_placements(desired) and allocated is not None and allocated.reason in UNDECIDED
+    )
     if desired is None or is_cleared:
-        return priced_current(server, catalogue)
+        return price_current(server, catalogue)
     return desired
 
 
-def priority_of(server: Server, catalogue: Catalogue) -> int:
-    """Return the priority of the class of a Server; 1 is the most important."""
-    return catalogue.priority(server.spec.service_class)
-
-
-def _holds(server: Server, catalogue: Catalogue) -> ServerAllocation | None:
+def _find_held(server: Server, catalogue: Catalogue) -> ServerAllocation | None:
     """Return what an optimization leaves to a Server: what runs, if none can be decided."""
     allocated = server.status.condition(ALLOCATED)
     if allocated is None or allocated.reason not in UNDECIDED:
-        return standing(server, catalogue)
+        return find_standing(server, catalogue)
     return server.spec.current_alloc if catalogue.system.options.hold_undecided else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """A decision for a Server that is in service, and the replicas that run and that will."""
-
-    server: Server
-    decision: StoredDecision
-    before: Sequence[Placement]
-    after: Sequence[Placement]
-
-    @property
-    def taken(self) -> int:
-        """How many replicas go; none where others come: those that serve stay until these do."""
-        now, then = replicas(self.before), replicas(self.after)
-        if self.after and any(n > now.get(place, 0) for place, n in then.items()):
-            return 0
-        return max(_count(self.before) - _count(self.after), 0)
-
-    @property
-    def load_lost(self) -> float:
-        """The load that is not served then [requests/min]."""
-        if not is_whole(self.after):
-            return _load_of(self.server)
-        if self.decision.allocated.reason == Reason.ALLOCATED:
-            return 0.0
-        return _load_of(self.server) * self.taken / _count(self.before)
-
-
-def _reduction_of(
+def _compute_reduction(
     decisions: Sequence[StoredDecision], servers: Sequence[Server], catalogue: Catalogue
 ) -> Reduction | None:
     """Return what decisions take away; None if no Server is in service."""
     by_name = {server.metadata.name: server for server in servers}
-    running = {s.metadata.name: _running(s, catalogue) for s in servers if s.is_actuated}
+    running: dict[str, Sequence[Placement]] = {}
+    for server in servers:
+        if server.is_actuated:
+            # Replicas that start or are unready for a moment count; and where the operator does
+            # not see what runs, those that were decided before.
+            is_seen = server.names_workloads
+            runs = (place_current if is_seen else find_standing)(server, catalogue)
+            running[server.metadata.name] = list_placements(runs)
     if not running:
         return None
-    changes = [
-        _Change(by_name[d.server], d, before, placements(d.after))
-        for d in decisions
-        if (before := running.get(d.server))
-    ]
-    gained = _gained(decisions, by_name, catalogue)
-    losses = [c for c in changes if c.load_lost > 0 and not _is_displaced(c, gained, catalogue)]
+    gained = _find_gains(decisions, by_name, catalogue)
+    taken, load_lost, emptied = 0, 0.0, list[str]()
+    for decision in decisions:
+        before, after = running.get(decision.server), list_placements(decision.after)
+        if not before:
+            continue
+        server, at_present = by_name[decision.server], count_by_place(before)
+        # Where others come, those that serve stay until these do.
+        grows = any(n > at_present.get(place, 0) for place, n in count_by_place(after).items())
+        goes = 0 if grows else max(_count_replicas(before) - _count_replicas(after), 0)
+        taken += goes
+        # A role alone serves nothing: the last replica of prefill is as needed as that of decode.
+        is_served, unserved_load = is_whole(after), _read_load(server)
+        if is_served and decision.allocated.reason == Reason.ALLOCATED:
+            unserved_load = 0.0
+        elif is_served:
+            unserved_load = unserved_load * goes / _count_replicas(before)
+        # A more important Server may get cards of a type that it runs on.
+        priority = catalogue.priority(server.spec.service_class)
+        cards = cards_of_placements(before, server, catalogue)
+        is_displaced = any(gained.get(card, priority) < priority for card in cards)
+        if unserved_load > 0 and not is_displaced:
+            load_lost += unserved_load
+            if not is_served:
+                emptied.append(decision.server)
     return Reduction(
-        replicas=sum(map(_count, running.values())),
-        replicas_taken=sum(change.taken for change in changes),
-        load=round(sum(_load_of(by_name[n]) for n, placed in running.items() if placed), DIGITS),
-        load_lost=round(sum(change.load_lost for change in losses), DIGITS),
-        emptied=_emptied(losses),
+        replicas=sum(map(_count_replicas, running.values())),
+        replicas_taken=taken,
+        load=round(sum(_read_load(by_name[n]) for n, placed in running.items() if placed), DIGITS),
+        load_lost=round(load_lost, DIGITS),
+        emptied=tuple(sorted(emptied)[:MAX_EMPTIED]),
     )
 
 
-def _running(server: Server, catalogue: Catalogue) -> Sequence[Placement]:
-    """Return the replicas that run; where the operator does not see them, those decided before."""
-    if server.names_workloads:  # those that start or are unready for a moment count, too
-        return placements(placed_current(server, catalogue))
-    return placements(standing(server, catalogue))
-
-
-def _emptied(losses: Iterable[_Change]) -> tuple[str, ...]:
-    """Return the Servers with load that nothing serves then, as many as a Plan names.
-
-    A role alone serves nothing: the last replica of prefill is as needed as that of decode.
-    """
-    emptied = sorted(change.decision.server for change in losses if not is_whole(change.after))
-    return tuple(emptied[:MAX_EMPTIED])
-
-
-def _load_of(server: Server) -> float:
+def _read_load(server: Server) -> float:
     """Return the load of a Server [requests/min]."""
     current = server.spec.current_alloc
     return max(current.load.arrival_rate, 0.0) if current and current.load else 0.0
 
 
-def _count(placed: Iterable[Placement]) -> int:
+def _count_replicas(placed: Iterable[Placement]) -> int:
     return sum(placement.replicas for placement in placed)
 
 
-def _gained(
+def _find_gains(
     decisions: Iterable[StoredDecision], servers: Mapping[str, Server], catalogue: Catalogue
 ) -> Mapping[str, int]:
     """Return the most important priority that gets more cards, by type of card."""
@@ -623,20 +597,13 @@ def _gained(
             continue
         before, after = (
             cards_of_placements(placed, server, catalogue)
-            for placed in (decision.before, placements(decision.after))
+            for placed in (decision.before, list_placements(decision.after))
         )
         for card in after:
             if after[card] > before.get(card, 0):
-                priority = priority_of(server, catalogue)
+                priority = catalogue.priority(server.spec.service_class)
                 gained[card] = min(gained.get(card, priority), priority)
     return gained
-
-
-def _is_displaced(change: _Change, gained: Mapping[str, int], catalogue: Catalogue) -> bool:
-    """Whether a more important Server gets cards of a type that a Server runs on."""
-    priority = priority_of(change.server, catalogue)
-    cards = cards_of_placements(change.before, change.server, catalogue)
-    return any(gained.get(card, priority) < priority for card in cards)
 
 
 UNSEALED = "-"
@@ -662,7 +629,7 @@ class Proposal:
     decisions: Sequence[StoredDecision]
 
 
-def proposal_of(optimization: Optimization) -> Proposal | None:
+def build_proposal(optimization: Optimization) -> Proposal | None:
     """Return the changes that an optimization decided; None if no Server changes.
 
     A Server changes if it gets another accelerator or number of replicas, which is what actuation
@@ -670,38 +637,26 @@ def proposal_of(optimization: Optimization) -> Proposal | None:
     measured loads, which move all the time. Neither is that no decision was possible: what runs
     then stays as it is.
     """
-    catalogue = Catalogue(optimization.snapshot.system)
-    pairs = list(zip(optimization.observations, optimization.updates, strict=True))
-    decisions = list(_changes(pairs, catalogue))
+    optimizer, catalogue = optimization.optimizer, Catalogue(optimization.snapshot.system)
+    way_down = (optimizer.spec.guard or Guard()).way_down
+    decisions: list[StoredDecision] = []
+    steps: dict[str, PlanStep] = {}
+    pairs = zip(optimization.observations, optimization.updates, strict=True)
+    for server, update in ((o.resource, u) for o, u in pairs if is_of(o, Server)):
+        if server is None or update.spec is None or is_undecided(update):
+            continue
+        decision = StoredDecision.of(server, update, find_standing(server, catalogue))
+        before, after = decision.before, list_placements(decision.after)
+        if count_by_place(before) == count_by_place(after):
+            continue
+        step = decision.step
+        decisions.append(decision)
+        steps[decision.server] = (
+            _add_numbers_between(step, way_down) if server.is_actuated else step
+        )
     if not decisions:
         return None
-    way_down = (optimization.optimizer.spec.guard or Guard()).way_down
-    scaled = {
-        o.reference.key.name
-        for o in optimization.observations
-        if isinstance(o.resource, Server) and o.resource.is_actuated
-    }
-    steps = {
-        decision.server: _in_steps(decision.step, way_down)
-        if decision.server in scaled
-        else decision.step
-        for decision in decisions
-    }
-    return Proposal(_spec(optimization, steps, decisions, catalogue), steps, decisions)
-
-
-def _in_steps(step: PlanStep, way_down: WayDown) -> PlanStep:
-    """Return a step with the replicas in between, where a Server only loses replicas."""
-    before, after = replicas(step.before), replicas(step.after)
-    if any(n > before.get(place, 0) for place, n in after.items()):
-        return step
-    pairs = ((_of_role(step.before, role), _of_role(step.after, role)) for role in Role)
-    via = way_down.numbers([pair for pair in pairs if pair[0]])
-    return step.model_copy(update={"via": tuple(via[:MAX_VIA])}) if via else step
-
-
-def _of_role(placed: Iterable[Placement], role: Role) -> int:
-    return sum(placement.replicas for placement in placed if placement.role == role)
+    return Proposal(_build_spec(optimization, steps, decisions, catalogue), steps, decisions)
 
 
 def is_undecided(update: Update) -> bool:
@@ -709,66 +664,56 @@ def is_undecided(update: Update) -> bool:
     return update.main.reason in UNDECIDED
 
 
-def _changes(
-    pairs: Iterable[tuple[Observation, Update]], catalogue: Catalogue
-) -> Iterator[StoredDecision]:
-    """Return the decisions that change Servers."""
-    for observation, update in pairs:
-        server = observation.resource
-        if not isinstance(server, Server) or update.spec is None or is_undecided(update):
-            continue
-        decision = StoredDecision.of(observation, update, standing(server, catalogue))
-        if replicas(decision.before) != replicas(placements(decision.after)):
-            yield decision
+def _add_numbers_between(step: PlanStep, way_down: WayDown) -> PlanStep:
+    """Return a step with the replicas in between, where a Server only loses replicas."""
+    before, after = count_by_place(step.before), count_by_place(step.after)
+    if any(n > before.get(place, 0) for place, n in after.items()):
+        return step
+    pairs = (
+        (
+            sum(placement.replicas for placement in step.before if placement.role == role),
+            sum(placement.replicas for placement in step.after if placement.role == role),
+        )
+        for role in Role
+    )
+    via = way_down.numbers([pair for pair in pairs if pair[0]])
+    return step.model_copy(update={"via": tuple(via[:MAX_VIA])}) if via else step
 
 
-def _spec(
+def _build_spec(
     optimization: Optimization,
     steps: Mapping[str, PlanStep],
     decisions: Sequence[StoredDecision],
     catalogue: Catalogue,
 ) -> PlanSpec:
-    resources = readable(optimization.observations)
+    resources, optimizer = readable(optimization.observations), optimization.optimizer
     inputs, stored = pack(encode_system(catalogue.system)), pack_decisions(decisions)
     # A Server that misses targets has what runs as its minimum, which nobody wrote.
-    digest = inputs_digest(optimization.snapshot.inputs.typed or resources, optimization.optimizer)
-    ordered = in_order(steps.values())
-    listed = _listed(ordered)
-    totals = totals_of(decisions, resources, catalogue, _cards(optimization))
+    digest = compute_inputs_digest(optimization.snapshot.inputs.stored or resources, optimizer)
+    uses = () if optimizer.spec.data.optimizer.unlimited else optimization.solution.capacity
+    cards = [Count(type=use.type, count=use.used) for use in uses if use.used]
+    # An object has at most 1.5 MiB: what is too large is left out, and said so.
+    ordered = sort_steps(steps.values())
+    sizes = accumulate(len(json.dumps(step.to_json())) for step in ordered[:MAX_STEPS])
+    listed = ordered[: sum(size <= MAX_LISTED for size in sizes)]
+    lengths = (("inputs", len(inputs), MAX_INPUTS), ("decisions", len(stored), MAX_DECISIONS))
+    omitted = [
+        f"{name}: {size // 1024} KiB are more than {limit // 1024} KiB"
+        for name, size, limit in lengths
+        if size > limit
+    ]
+    if not omitted and not stored:
+        omitted = [f"decisions: they are more than {MAX_UNPACKED // 1024} KiB"]
     spec = PlanSpec(
-        optimizer=optimization.optimizer.metadata.name,
+        optimizer=optimizer.metadata.name,
         digest=UNSEALED,
         inputs_digest=digest,
-        totals=totals,
+        totals=compute_totals(decisions, resources, catalogue, cards),
         steps=tuple(listed),
         steps_omitted=len(ordered) - len(listed),
         decisions=stored if len(stored) <= MAX_DECISIONS else "",
         inputs=inputs if len(inputs) <= MAX_INPUTS else "",
-        omitted=_omitted(len(inputs), len(stored)),
-        certificate=certificate_of(optimization.solution.certificate),
+        omitted="; ".join(omitted),
+        certificate=convert_certificate(optimization.solution.certificate),
     )
-    return spec.model_copy(update={"digest": plan_digest(spec)})
-
-
-def _listed(steps: Sequence[PlanStep]) -> Sequence[PlanStep]:
-    """Return the first steps, as many as a Plan lists."""
-    sizes = accumulate(len(json.dumps(step.to_json())) for step in steps[:MAX_STEPS])
-    return steps[: sum(size <= MAX_LISTED for size in sizes)]
-
-
-def _omitted(inputs: int, decisions: int) -> str:
-    """Return what is left out of a Plan, because it is too large."""
-    sizes = (("inputs", inputs, MAX_INPUTS), ("decisions", decisions, MAX_DECISIONS))
-    return "; ".join(
-        f"{name}: {size // 1024} KiB are more than {limit // 1024} KiB"
-        for name, size, limit in sizes
-        if size > limit
-    ) or ("" if decisions else f"decisions: they are more than {MAX_UNPACKED // 1024} KiB")
-
-
-def _cards(optimization: Optimization) -> Sequence[Count]:
-    """Return the cards that the Servers take; none if the optimization ignored capacity."""
-    if optimization.optimizer.spec.data.optimizer.unlimited:
-        return ()
-    uses = optimization.solution.capacity
-    return [Count(type=use.type, count=use.used) for use in uses if use.used]
+    return spec.model_copy(update={"digest": compute_plan_digest(spec)})

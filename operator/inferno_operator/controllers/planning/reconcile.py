@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from inferno_operator.controllers.planning import status
-from inferno_operator.controllers.planning.memory import Memory, calm_servers
+from inferno_operator.controllers.planning.memory import Memory, find_calmed_servers
 from inferno_operator.controllers.planning.nodes import (
     Nodes,
-    Placed,
-    are_placed,
+    find_spanning,
+    has_room_on_nodes,
     solve_on_nodes,
-    spanning,
 )
 from inferno_operator.controllers.planning.ports import (
     OPTIMIZER,
@@ -27,13 +26,13 @@ from inferno_operator.controllers.planning.ports import (
 from inferno_operator.controllers.planning.snapshot import Inputs, take_snapshot
 from inferno_operator.controllers.planning.updates import (
     Update,
-    numbered,
-    plan_troubles,
+    list_troubles,
+    list_written_uids,
     plan_updates,
 )
 from inferno_operator.controllers.planning.waking import (
+    find_without_room,
     is_asleep,
-    without_room,
 )
 from inferno_operator.resources import Optimizer, OptimizerStatus, Server
 from inferno_operator.resources.objects import Key, Reference
@@ -44,7 +43,6 @@ from inferno_operator.runtime.updates import Writer
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.surplus import keep_roles, with_surplus
-from inferno_optimizer.system import System
 
 logger = logging.getLogger(__name__)
 
@@ -78,84 +76,61 @@ class ScheduleStep:
 
 async def reconcile(key: Key, context: Context) -> ReconcileResult:
     """Do what an Optimizer requests; a failure is written on its status and retried later."""
-    urgent = context.memories[key.namespace].urgent
+    urgent = context.memories[key.namespace].urgent_optimizers
     is_urgent = key.name in urgent
     urgent.discard(key.name)
-    outcome = await _reconcile(key, context, is_urgent=is_urgent)
-    if outcome.failed and is_urgent:
-        urgent.add(key.name)
-    return outcome
-
-
-async def _reconcile(key: Key, context: Context, *, is_urgent: bool) -> ReconcileResult:
+    result = ReconcileResult.FAILED
     try:
-        observation = observe(Optimizer, await context.cluster.get(OPTIMIZER, key))
-        if observation.deleted is not None:
-            return await _release(observation, context)
-        others = await _others(observation, context)
-        step = next_step(observation, others, context.now(), is_urgent=is_urgent)
-        context.observer.scheduled(key, step.interval)
-        if step.resource is not None:
-            return await _attempt(observation, step, step.resource, context)
-        await context.writer.write(step.update)
-        return ReconcileResult.due_after(step.again_after)
+        result = await _take_next_step(key, context, is_urgent=is_urgent)
     except GoneError:
         context.observer.forgot(key)
-        return await _forget(key, context)
+        result = await _forget(key.namespace, context)
     except InfernoError as error:
         logger.warning("Optimizer %s: its status is not up to date: %s", key, error)
-        return ReconcileResult.FAILED
+    if result.failed and is_urgent:
+        urgent.add(key.name)
+    return result
 
 
-async def _forget(key: Key, context: Context) -> ReconcileResult:
+async def _forget(namespace: str, context: Context) -> ReconcileResult:
     """Forget a namespace that has no Optimizer any more."""
     try:
-        if not (await context.cluster.list(OPTIMIZER, key.namespace)).manifests:
-            context.memories.pop(key.namespace, None)
+        if not (await context.cluster.list(OPTIMIZER, namespace)).manifests:
+            context.memories.pop(namespace, None)
     except InfernoError as error:
-        logger.warning("Optimizer %s: %s", key, error)
+        logger.warning("namespace %s: %s", namespace, error)
         return ReconcileResult.FAILED
     return ReconcileResult.SETTLED
 
 
-async def _release(observation: Observation[Optimizer], context: Context) -> ReconcileResult:
-    """Remove the finalizer from a deleted Optimizer, or write on it why that must wait."""
-    try:
-        await release([observation], context.cluster)
-    except DefinitionTerminatingError as error:
-        await context.writer.write(status.failed(observation, error))
-        return ReconcileResult.FAILED
-    return ReconcileResult.SETTLED
-
-
-async def _others(
-    observation: Observation[Optimizer], context: Context
-) -> list[Observation[Optimizer]]:
-    """Return all Optimizers of the namespace, if this one is to optimize; else none."""
-    resource = observation.resource
-    if resource is None:
-        return []
-    if resource.spec.interval is None and not resource.spec.optimize:
-        return []
-    listing = await context.cluster.list(OPTIMIZER, observation.reference.key.namespace)
-    return [observe(Optimizer, manifest) for manifest in listing.manifests]
-
-
-async def _attempt(
-    observation: Observation[Optimizer], step: ScheduleStep, optimizer: Optimizer, context: Context
-) -> ReconcileResult:
-    """Optimize, or write on the Optimizer why that failed."""
-    key = observation.reference.key
+async def _take_next_step(key: Key, context: Context, *, is_urgent: bool) -> ReconcileResult:
+    observation = observe(Optimizer, await context.cluster.get(OPTIMIZER, key))
+    resource, others = observation.resource, list[Observation[Optimizer]]()
+    if observation.deleted is not None:
+        try:
+            await release([observation], context.cluster)
+        except DefinitionTerminatingError as error:  # the finalizer must wait
+            await context.writer.write(status.report_failure(observation, error))
+            return ReconcileResult.FAILED
+        return ReconcileResult.SETTLED
+    if resource is not None and (resource.spec.interval is not None or resource.spec.optimize):
+        listing = await context.cluster.list(OPTIMIZER, key.namespace)
+        others = [observe(Optimizer, manifest) for manifest in listing.manifests]
+    step = find_next_step(observation, others, context.now(), is_urgent=is_urgent)
+    context.observer.scheduled(key, step.interval)
+    if step.resource is None:
+        await context.writer.write(step.update)
+        return ReconcileResult.due_after(step.again_after)
     try:
         async with context.locks[key.namespace]:
-            await _optimize(observation, step, optimizer, context)
+            await _optimize(observation, step, step.resource, context)
     except StaleError as error:
         logger.info("%s; trying again", error)
         return ReconcileResult.FAILED
     except InfernoError as error:
         logger.warning("%s: %s", observation.reference, error)
         context.observer.failed(key, error.reason)
-        await context.writer.write(status.failed(observation, error))
+        await context.writer.write(status.report_failure(observation, error))
         return ReconcileResult.FAILED
     return ReconcileResult.due_after(step.again_after)
 
@@ -173,92 +148,86 @@ async def _optimize(
     if step.is_requested:  # an optimization at an interval is only reported when it is done
         observation = await _write_status(observation, step.update, writer)
 
-    nodes = await context.machines.nodes(key.namespace)
-    typed = await context.source.objects(key.namespace)
-    objects = await context.loads.with_loads(typed)
+    # Observe.
+    machines = await context.machines.nodes(key.namespace)
+    stored = await context.source.objects(key.namespace)
+    objects = await context.loads.with_loads(stored)
     resources = readable(objects)
-    servers = calm_servers(resources)
-    memory.observe(servers, context.steady())
-    snapshot = take_snapshot(
-        Inputs(
-            [*resources, *still_running(objects)],
-            optimizer,
-            context.time_limit,
-            readable(typed),
-            memory,
-            context.now(),
-        )
+    servers = find_calmed_servers(resources)
+    memory.note_servers(servers, context.steady())
+    inputs = Inputs(
+        [*resources, *still_running(objects)],
+        optimizer,
+        context.time_limit,
+        readable(stored),
+        memory,
+        context.now(),
     )
+    snapshot = take_snapshot(inputs)
 
-    where = Nodes(nodes, spanning(resources))
-    placed = await _solve(snapshot.system, where, servers, memory, context)
-    solution = placed.solution
+    # Solve. Measured Servers keep replicas until fewer have been enough for some time.
+    nodes = Nodes(machines, find_spanning(resources))
+    placed = await solve_on_nodes(snapshot.system, nodes, context.optimizer)
+    memory.note_plan(servers, placed.solution, context.steady())
+    fewest = memory.count_fewest_replicas(servers)
+    settled = keep_roles(snapshot.system, with_surplus(snapshot.system, placed.solution, fewest))
+    fits = settled is placed.solution or has_room_on_nodes(snapshot.system, nodes, settled)
+    solution = settled if fits else placed.solution
 
     async with context.writes[key.namespace]:  # from here, nobody else decides for the namespace
-        _must_be_same(observation, observe(Optimizer, await context.cluster.get(OPTIMIZER, key)))
-        lately = memory.written_lately(context.steady())
-        moved = memory.find_moves(servers, solution, context.steady())
-        updates = plan_updates(objects, snapshot, solution, lately, moved)
+        # Propose. A person may have deleted the Optimizer, or set its mode to Approve.
+        newest = observe(Optimizer, await context.cluster.get(OPTIMIZER, key))
+        _check_is_unchanged(observation, newest)
+        move_times = memory.find_moves(servers, solution, context.steady())
+        recent = memory.find_recently_written(context.steady())
+        updates = plan_updates(objects, snapshot, solution, recent, move_times)
+        # Servers that woke meanwhile keep what they got, and the next plan counts them. Others
+        # grow on what is left beside those.
         objects, woken = await _read_woken(objects, memory, context)
-        waiting = woken
-        if woken:  # others grow on what is left beside those
-            updates = _without_changes(updates, woken)
-            waiting |= without_room(objects, updates, snapshot.system)
-        proposed = _without_changes(updates, waiting)
+        without_room = frozenset[str]()
+        if woken:
+            updates = _drop_changes(updates, woken)
+            without_room = find_without_room(objects, updates, snapshot.system)
+        stays = woken | without_room
+        proposed = _drop_changes(updates, stays)
+        # Limit, and write.
         permission = await context.approver.permit(
             Optimization(optimizer, objects, proposed, snapshot, solution, step.is_requested)
         )
-        permitted = [u for u in permission.updates if u.reference.uid not in waiting]
-        await writer.write_all(permitted, status.digest(observation, permitted))
-        memory.note_written(numbered(permitted), context.steady())
+        permitted = [u for u in permission.updates if u.reference.uid not in stays]
+        await writer.write_all(permitted, status.summarize_events(observation, permitted))
+        memory.note_written(list_written_uids(permitted), context.steady())
         await context.approver.written(permission)
 
-    troubles = [*placed.problems, *plan_troubles(objects, snapshot)]
-    done = status.optimized(observation, solution, context.now(), troubles, permission.message)
-    observation = await _write_status(observation, done, writer)
+    # Report.
+    troubles = [*placed.problems, *list_troubles(objects, snapshot)]
+    result = status.report_result(
+        observation, solution, context.now(), troubles, permission.message
+    )
+    observation = await _write_status(observation, result, writer)
     if step.is_requested:
         await clear_request(observation.reference, context.cluster)
     context.observer.optimized(key, snapshot.system, solution)
-    logger.info("%s: %s", observation.reference, done.main.message)
-
-
-async def _solve(
-    system: System,
-    where: Nodes,
-    servers: Sequence[Server],
-    memory: Memory,
-    context: Context,
-) -> Placed:
-    """Solve; measured Servers keep replicas until fewer have been enough for some time."""
-    placed = await solve_on_nodes(system, where, context.optimizer)
-    memory.note_plan(servers, placed.solution, context.steady())
-    calm = with_surplus(system, placed.solution, memory.fewest_replicas(servers))
-    calm = keep_roles(system, calm)
-    if calm is placed.solution or not are_placed(system, where, calm):
-        return placed
-    return replace(placed, solution=calm)
+    logger.info("%s: %s", observation.reference, result.main.message)
 
 
 async def _read_woken(
     observations: Sequence[Observation], memory: Memory, context: Context
 ) -> tuple[Sequence[Observation], frozenset[str]]:
-    """Return the objects with those Servers as they are now that woke since they were read.
-
-    The plan was made without them: they keep what they got, and the next plan counts them.
-    """
+    """Return the objects with those Servers as they are now that woke since they were read."""
     woken = dict[str, Observation[Server]]()
     for slept in observations:
-        if slept.reference.uid in memory.woken and is_asleep(slept):
-            place = slept.reference
+        if slept.reference.uid in memory.woken_servers and is_asleep(slept):
+            reference = slept.reference
             with suppress(GoneError):
-                newest = observe(Server, await context.cluster.get(place.kind, place.key))
+                newest = observe(Server, await context.cluster.get(reference.kind, reference.key))
                 if not is_asleep(newest):
-                    woken[place.uid] = newest
-    memory.woken = set(woken)
+                    woken[reference.uid] = newest
+    memory.woken_servers = set(woken)
     return [woken.get(o.reference.uid, o) for o in observations], frozenset(woken)
 
 
-def _without_changes(updates: Iterable[Update], uids: Container[str]) -> list[Update]:
+def _drop_changes(updates: Iterable[Update], uids: Container[str]) -> list[Update]:
     """Return the updates, which leave the spec of some Servers as it is."""
     return [replace(u, spec=None) if u.reference.uid in uids else u for u in updates]
 
@@ -277,21 +246,18 @@ async def _write_status(
     if manifest is None:
         return observation
     written = observe(Optimizer, manifest)
-    _must_be_same(observation, written)
+    _check_is_unchanged(observation, written)
     return written
 
 
-def _must_be_same(observation: Observation[Optimizer], newest: Observation) -> None:
-    """Raise `StaleError` if the Optimizer is not as it was when the optimization began.
-
-    A person may have deleted it or set its mode to Approve: then nothing is written any more.
-    """
+def _check_is_unchanged(observation: Observation[Optimizer], newest: Observation) -> None:
+    """Raise `StaleError` if the Optimizer is not as it was when the optimization began."""
     before, after = ((o.reference.uid, o.generation, o.deleted) for o in (observation, newest))
     if before != after:
         raise StaleError(f"{observation.reference} changed during the optimization")
 
 
-def next_step(
+def find_next_step(
     observation: Observation[Optimizer],
     others: Iterable[Observation[Optimizer]],
     now: datetime,
@@ -313,20 +279,22 @@ def next_step(
     """
     resource = observation.resource
     if resource is None:
-        return ScheduleStep(status.unreadable(observation))
-    other = rival(observation, others)
+        return ScheduleStep(status.report_unreadable(observation))
+    other = find_rival(observation, others)
     if other is not None:
-        update = status.refused(observation, other.metadata.name)
+        update = status.report_rival(observation, other.metadata.name)
         return ScheduleStep(update, again_after=other.spec.interval)
-    waits, interval = seconds_until_due(observation, now), resource.spec.interval
-    if waits and is_urgent:
-        waits = 0.0
-    if waits != 0:
-        return ScheduleStep(status.settled(observation), again_after=waits, interval=interval)
-    return ScheduleStep(status.working(observation), resource, interval, interval)
+    wait_s, interval = find_seconds_until_due(observation, now), resource.spec.interval
+    if wait_s and is_urgent:
+        wait_s = 0.0
+    if wait_s != 0:
+        return ScheduleStep(
+            status.report_settled(observation), again_after=wait_s, interval=interval
+        )
+    return ScheduleStep(status.report_start(observation), resource, interval, interval)
 
 
-def seconds_until_due(observation: Observation[Optimizer], now: datetime) -> float | None:
+def find_seconds_until_due(observation: Observation[Optimizer], now: datetime) -> float | None:
     """Return the seconds until an optimization is due; None if none is requested.
 
     A request by `spec.optimize` does not wait for the interval; the next interval begins after
@@ -349,7 +317,7 @@ def seconds_until_due(observation: Observation[Optimizer], now: datetime) -> flo
     return max(0.0, (due - now).total_seconds())
 
 
-def rival(
+def find_rival(
     observation: Observation[Optimizer], others: Iterable[Observation[Optimizer]]
 ) -> Optimizer | None:
     """Return the oldest Optimizer with an interval, unless it is this one: it alone optimizes.

@@ -1,25 +1,25 @@
 """A namespace at one moment, and the stages from its objects to the system that is solved; pure."""
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import inf
 from operator import attrgetter
 
-from inferno_operator.controllers.planning.allocations import placed_current, placements
+from inferno_operator.controllers.planning.allocations import list_placements, place_current
 from inferno_operator.controllers.planning.conversions import (
     Shared,
     convert_accelerator,
     convert_class,
     convert_options,
+    convert_profiles,
+    convert_roles,
     convert_server,
     count_cards,
-    profiles,
-    roles,
-    shared_workloads,
-    without_shared,
+    find_shared,
+    remove_shared,
 )
-from inferno_operator.controllers.planning.memory import Memory, calm_servers
+from inferno_operator.controllers.planning.memory import Memory, find_calmed_servers
 from inferno_operator.resources import (
     Accelerator,
     Capacity,
@@ -70,7 +70,7 @@ class Inputs:
         The Optimizer whose parameters are used; None: the oldest one among the resources.
     time_limit
         Time limit of the exact solver [s].
-    typed
+    stored
         The objects as they are on the API server: the minimum of a Server there is what somebody
         asks for.
     memory
@@ -82,7 +82,7 @@ class Inputs:
     resources: Sequence[Resource]
     optimizer: Optimizer | None = None
     time_limit: float = 30.0
-    typed: Sequence[Resource] = ()
+    stored: Sequence[Resource] = ()
     memory: Memory | None = None
     now: datetime | None = None
 
@@ -128,7 +128,7 @@ def take_snapshot(inputs: Inputs) -> Snapshot:
         # Nothing can be decided for a Server without a load, or with a workload of an older one.
         leave_out_undecidable,
         # Solvers know numbers, not objects.
-        convert,
+        convert_objects,
         # What runs of a Server that was left out goes on running: it needs its cards.
         hold_cards,
         # A person sees what is wrong with numbers on the object; the rest is solved without it.
@@ -172,31 +172,45 @@ def leave_out_duplicates(snapshot: Snapshot) -> Snapshot:
 
 def leave_out_undecidable(snapshot: Snapshot) -> Snapshot:
     """Leave out the Servers for which no decision is possible; an idle one has a load of 0."""
-    shared = _shared_workloads(snapshot)
-    servers = only(Server, snapshot.resources)
-    return _leave_out(snapshot, [(s, p) for s in servers if (p := _find_obstacle(s, shared))])
+    shared = _find_shared(snapshot)
+    excluded: list[tuple[Resource, Problem]] = []
+    for server in only(Server, snapshot.resources):
+        problem = next(iter(shared.get(id(server), {}).values()), None)
+        current = server.spec.current_alloc
+        if problem is None and (current is None or current.load is None):
+            message = (
+                "is not measured yet; the condition Measured or `inferno measure` says why"
+                if server.spec.measure
+                else "load is missing: set arrivalRate (0 = no traffic) and either avgLength, or"
+                " avgInTokens and avgOutTokens"
+            )
+            problem = Problem("server", server.spec.name, "currentAlloc.load", message)
+        if problem is not None:
+            excluded.append((server, problem))
+    return _leave_out(snapshot, excluded)
 
 
-def convert(snapshot: Snapshot) -> Snapshot:
+def convert_objects(snapshot: Snapshot) -> Snapshot:
     """Build the system of the objects that take part.
 
     The counts of several Capacity objects are added. If cards are counted from nodes, these
     counts are used, and the added ones limit them.
     """
-    resources, asked = snapshot.resources, _optimizer_of(snapshot)
+    resources = snapshot.resources
+    optimizer = snapshot.inputs.optimizer or next(only(Optimizer, resources), None)
     models = [*only(Model, resources)]
     system = core.System(
         accelerators=tuple(map(convert_accelerator, only(Accelerator, resources))),
-        profiles=profiles(models),
-        roles=roles(models),
+        profiles=convert_profiles(models),
+        roles=convert_roles(models),
         classes=tuple(map(convert_class, only(ServiceClass, resources))),
         capacity=count_cards(only(Capacity, resources)),
         options=convert_options(
-            asked.spec.data.optimizer if asked else None, snapshot.inputs.time_limit
+            optimizer.spec.data.optimizer if optimizer else None, snapshot.inputs.time_limit
         ),
     )
     catalogue = Catalogue(system)
-    wakes = asked is not None and asked.spec.interval is not None
+    wakes = optimizer is not None and optimizer.spec.interval is not None
     servers = (convert_server(s, catalogue, wakes=wakes) for s in only(Server, resources))
     return replace(snapshot, system=replace(system, servers=tuple(servers)))
 
@@ -206,10 +220,10 @@ def hold_cards(snapshot: Snapshot) -> Snapshot:
     excluded = [*only(Server, (resource for resource, _ in snapshot.excluded))]
     if not excluded:
         return snapshot
-    system, shared = snapshot.system, _shared_workloads(snapshot)
+    system, shared = snapshot.system, _find_shared(snapshot)
     catalogue = Catalogue(system)
     left_out = [
-        convert_server(without_shared(server, shared.get(id(server), {})), catalogue)
+        convert_server(remove_shared(server, shared.get(id(server), {})), catalogue)
         for server in excluded
     ]
     system = replace(
@@ -234,28 +248,39 @@ def keep_carried_load(snapshot: Snapshot) -> Snapshot:
     become the wrong accelerator, or lose by a move to slower ones. Where it is not known what
     replicas carry, their number stays the minimum.
     """
-    inputs = snapshot.inputs
+    inputs, system = snapshot.inputs, snapshot.system
     if inputs.now is None:
         return snapshot
-    asked = {s.metadata.uid: s.fewest_replicas(inputs.now) for s in calm_servers(inputs.typed)}
-    held = {
-        server.spec.name: server
-        for server in calm_servers(snapshot.resources)
-        if server.spec.min_num_replicas > asked.get(server.metadata.uid, inf)
-    }
-    if not held:
+    stored = find_calmed_servers(inputs.stored)
+    asked = {server.metadata.uid: server.fewest_replicas(inputs.now) for server in stored}
+    catalogue = Catalogue(system)
+    kept: dict[str, list[ServerAllocation]] = {}
+    fewest: dict[str, int] = {}
+    for server in find_calmed_servers(snapshot.resources):
+        if server.spec.min_num_replicas <= asked.get(server.metadata.uid, inf):
+            continue
+        # What runs stays; or what was decided, where fewer replicas than run are kept.
+        runs, decided = place_current(server, catalogue), server.spec.desired_alloc
+        wholes = [runs] if runs is not None else []
+        if runs and decided and server.spec.min_num_replicas < runs.num_replicas:
+            wholes.append(decided)
+        kept[server.spec.name] = wholes
+        fewest[server.spec.name] = max(asked[server.metadata.uid], 1)
+    if not kept:
         return snapshot
-    kept = _kept(snapshot.system, held)
-    fewest = {name: max(asked[held[name].metadata.uid], 1) for name in kept}
-    return _with_servers(
-        snapshot,
-        (
-            replace(s, least_rate=kept[s.name], min_replicas=fewest[s.name])
-            if s.name in kept
-            else s
-            for s in snapshot.system.servers
-        ),
-    )
+    placed = (p for wholes in kept.values() for whole in wholes for p in list_placements(whole))
+    replica = _find_replica_rates(system, kept.keys(), {p.accelerator for p in placed})
+    servers = []
+    for planned in system.servers:
+        name = planned.name
+        rates_kept = (_carry(whole, name, replica) for whole in kept.get(name, ()))
+        if (rate := min(rates_kept, default=0.0)) > 0:
+            least_rate = rate * (1.0 - SPARE)
+            kept_load = replace(planned, least_rate=least_rate, min_replicas=fewest[name])
+            servers.append(kept_load)
+        else:
+            servers.append(planned)
+    return replace(snapshot, system=replace(system, servers=tuple(servers)))
 
 
 def stay_after_moves(snapshot: Snapshot) -> Snapshot:
@@ -263,7 +288,7 @@ def stay_after_moves(snapshot: Snapshot) -> Snapshot:
     memory = snapshot.inputs.memory
     if memory is None:
         return snapshot
-    servers = calm_servers(snapshot.resources)
+    servers = find_calmed_servers(snapshot.resources)
     return replace(snapshot, system=memory.set_destinations(snapshot.system, servers))
 
 
@@ -273,67 +298,15 @@ def _leave_out(snapshot: Snapshot, excluded: Sequence[tuple[Resource, Problem]])
     return replace(snapshot, resources=resources, excluded=(*snapshot.excluded, *excluded))
 
 
-def _with_servers(snapshot: Snapshot, servers: Iterable[core.Server]) -> Snapshot:
-    return replace(snapshot, system=replace(snapshot.system, servers=tuple(servers)))
+def _find_shared(snapshot: Snapshot) -> Mapping[int, Shared]:
+    """Return what Servers share with older ones, also with those that were left out."""
+    return find_shared(only(Server, snapshot.inputs.resources))
 
 
-def _optimizer_of(snapshot: Snapshot) -> Optimizer | None:
-    """The Optimizer whose parameters are used."""
-    return snapshot.inputs.optimizer or next(only(Optimizer, snapshot.resources), None)
-
-
-def _shared_workloads(snapshot: Snapshot) -> Mapping[int, Shared]:
-    """What Servers share with older ones, also with those that were left out."""
-    return shared_workloads(only(Server, snapshot.inputs.resources))
-
-
-def _find_obstacle(server: Server, shared: Mapping[int, Shared]) -> Problem | None:
-    """Why no decision is possible for a Server; an idle Server has a load of 0."""
-    problems = shared.get(id(server), {}).values()
-    current = server.spec.current_alloc
-    lacks_load = current is None or current.load is None
-    return next(iter(problems), _no_load(server) if lacks_load else None)
-
-
-def _no_load(server: Server) -> Problem:
-    message = (
-        "is not measured yet; the condition Measured or `inferno measure` says why"
-        if server.spec.measure
-        else "load is missing: set arrivalRate (0 = no traffic) and either avgLength, or"
-        " avgInTokens and avgOutTokens"
-    )
-    return Problem("server", server.spec.name, "currentAlloc.load", message)
-
-
-def _kept(system: core.System, held: Mapping[str, Server]) -> Mapping[str, float]:
-    """What Servers keep, where it is known [requests/min]."""
-    catalogue = Catalogue(system)
-    wholes = {name: [*_wholes(server, catalogue)] for name, server in held.items()}
-    cards = {
-        p.accelerator for found in wholes.values() for whole in found for p in placements(whole)
-    }
-    replica = _replica_rates(system, held.keys(), cards)
-    known = {
-        name: min((_carried(whole, name, replica) for whole in found), default=0.0)
-        for name, found in wholes.items()
-    }
-    return {name: rate * (1.0 - SPARE) for name, rate in known.items() if rate > 0}
-
-
-def _wholes(server: Server, catalogue: Catalogue) -> Iterator[ServerAllocation]:
-    """What runs, and what was decided where fewer replicas than run are kept."""
-    runs, decided = placed_current(server, catalogue), server.spec.desired_alloc
-    if runs is None:
-        return
-    yield runs
-    if decided is not None and server.spec.min_num_replicas < runs.num_replicas:
-        yield decided
-
-
-def _replica_rates(
+def _find_replica_rates(
     system: core.System, servers: Container[str], accelerators: Container[str]
 ) -> ReplicaRates:
-    """What a replica of Servers under load carries; none where it misses the targets.
+    """Return what a replica of Servers under load carries; none where it misses the targets.
 
     That a Server keeps its accelerator does not count. Roles count on all accelerators, as they
     need each other.
@@ -346,8 +319,8 @@ def _replica_rates(
     return rates(small).replica
 
 
-def _carried(whole: ServerAllocation, server: str, replica: ReplicaRates) -> float:
-    """What the replicas of a Server carry [requests/min], 0 for those of unknown speed."""
+def _carry(whole: ServerAllocation, server: str, replica: ReplicaRates) -> float:
+    """Return what replicas of a Server carry [requests/min], 0 for those of unknown speed."""
     if whole.roles is not None:
         return min(
             part.num_replicas * replica.get((server, place), 0.0)

@@ -34,16 +34,16 @@ NOT_REQUESTED = Verdict(
 )
 
 
-def unreadable(observation: Observation) -> Update:
+def report_unreadable(observation: Observation) -> Update:
     """Return the update of an Optimizer whose spec cannot be read."""
     verdicts = tuple(
         Verdict(aspect, holds=False, reason=Reason.INVALID_SPEC, message=observation.problem)
         for aspect in (READY, OPTIMIZED)
     )
-    return _update(observation, verdicts, done=False)
+    return _build_update(observation, verdicts, done=False)
 
 
-def working(observation: Observation) -> Update:
+def report_start(observation: Observation) -> Update:
     """Return the update at the start of an optimization; an earlier failure stays reported."""
     before = observation.status.condition(OPTIMIZED)
     if before and before.status == "False" and before.observed_generation == observation.generation:
@@ -51,10 +51,10 @@ def working(observation: Observation) -> Update:
     else:
         message = "reading the objects of the namespace and solving"
         verdict = Verdict(OPTIMIZED, holds=None, reason="Optimizing", message=message)
-    return _update(observation, (VALID, verdict), done=False)
+    return _build_update(observation, (VALID, verdict), done=False)
 
 
-def optimized(
+def report_result(
     observation: Observation,
     solution: Solution,
     now: datetime,
@@ -65,17 +65,17 @@ def optimized(
 
     `waits` says why decisions are not written yet.
     """
-    last = _last_optimization(observation, solution, now)
+    last = _build_last(observation, solution, now)
     failures = (f"the solver failed at {text}" for text in solution.certificate.failures)
-    parts = (_summary(solution), waits, *failures, *troubles[:TROUBLES_NAMED])
+    parts = (_summarize(solution), waits, *failures, *troubles[:TROUBLES_NAMED])
     message = "; ".join(filter(None, parts))
     if len(troubles) > TROUBLES_NAMED:
         message += f"; and {len(troubles) - TROUBLES_NAMED} more problems"
     verdict = Verdict(OPTIMIZED, holds=True, reason="Optimized", message=message)
-    return _update(observation, (VALID, verdict), done=True, last=last)
+    return _build_update(observation, (VALID, verdict), done=True, last=last)
 
 
-def digest(observation: Observation, updates: Sequence[Update]) -> tuple[Event, ...]:
+def summarize_events(observation: Observation, updates: Sequence[Update]) -> tuple[Event, ...]:
     """Return events that summarize those of all objects; none if there are few of those."""
     events = [event for update in updates for event in update.events()]
     if len(events) <= EVENTS:
@@ -87,30 +87,30 @@ def digest(observation: Observation, updates: Sequence[Update]) -> tuple[Event, 
     )
 
 
-def failed(observation: Observation, error: InfernoError) -> Update:
+def report_failure(observation: Observation, error: InfernoError) -> Update:
     """Return the update after a failure; the request stays and is tried again."""
     verdict = Verdict(OPTIMIZED, holds=False, reason=error.reason, message=str(error))
-    return _update(observation, (VALID, verdict), done=False)
+    return _build_update(observation, (VALID, verdict), done=False)
 
 
-def settled(observation: Observation) -> Update:
+def report_settled(observation: Observation) -> Update:
     """Return the update of an Optimizer that is not due; its last result stays."""
-    verdicts = (VALID, _last_verdict(observation))
-    return _update(observation, verdicts, done=_still_done(observation))
+    verdicts = (VALID, _find_last_verdict(observation))
+    return _build_update(observation, verdicts, done=_is_still_done(observation))
 
 
-def refused(observation: Observation, rival: str) -> Update:
+def report_rival(observation: Observation, rival: str) -> Update:
     """Return the update of an Optimizer that does not optimize, as another does at an interval."""
     message = (
         f"Optimizer {rival!r} already optimizes this namespace every interval, so this one is"
         " ignored: set spec.optimize of that one, or remove its spec.interval"
     )
     refusal = Verdict(READY, holds=False, reason="SeveralIntervals", message=message)
-    verdicts = (refusal, _last_verdict(observation))
-    return _update(observation, verdicts, done=_still_done(observation))
+    verdicts = (refusal, _find_last_verdict(observation))
+    return _build_update(observation, verdicts, done=_is_still_done(observation))
 
 
-def _last_verdict(observation: Observation) -> Verdict:
+def _find_last_verdict(observation: Observation) -> Verdict:
     """Return the last verdict about a request."""
     before = observation.status.condition(OPTIMIZED)
     if before is None or before.reason in ("Optimizing", Reason.INVALID_SPEC):
@@ -118,19 +118,19 @@ def _last_verdict(observation: Observation) -> Verdict:
     return Verdict.of(before)
 
 
-def _still_done(observation: Observation) -> bool:
+def _is_still_done(observation: Observation) -> bool:
     """Whether the spec is that of the last optimization, apart from the cleared request."""
-    last = _before(observation)
+    last = _find_last(observation)
     return last is not None and observation.generation <= last.requested_generation + 1
 
 
-def _before(observation: Observation) -> LastOptimization | None:
+def _find_last(observation: Observation) -> LastOptimization | None:
     """Return the last optimization in the status."""
     status = observation.status
     return status.last_optimization if isinstance(status, OptimizerStatus) else None
 
 
-def _update(
+def _build_update(
     observation: Observation,
     verdicts: tuple[Verdict, ...],
     *,
@@ -141,19 +141,13 @@ def _update(
 
     An apply removes owned fields that it leaves out, so every update has all of them.
     """
-    newest = last or _before(observation)
+    newest = last or _find_last(observation)
     status = OptimizerStatus(done=done, last_optimization=newest).to_json()
     active = verdicts[0].holds is True
     return Update.of(observation, verdicts, active=active, extra_status=status)
 
 
-def _unlimited(observation: Observation) -> bool:
-    """Whether the Optimizer ignores capacity."""
-    resource = observation.resource
-    return isinstance(resource, Optimizer) and resource.spec.data.optimizer.unlimited
-
-
-def _summary(solution: Solution) -> str:
+def _summarize(solution: Solution) -> str:
     total, unserved = len(solution.decisions), len(solution.unserved)
     text = f"{total - unserved} of {total} servers have an allocation, {solution.cost:g} cents/hour"
     if not unserved:
@@ -164,11 +158,7 @@ def _summary(solution: Solution) -> str:
     )
 
 
-def _gain(gain: core.Gain) -> Gain:
-    return Gain(priority=gain.priority, load=round(gain.load, DIGITS))
-
-
-def certificate_of(certificate: core.Certificate) -> Certificate:
+def convert_certificate(certificate: core.Certificate) -> Certificate:
     """Return the certificate of a solution as a status has it."""
     return Certificate(
         solver=certificate.solver,
@@ -189,16 +179,16 @@ def certificate_of(certificate: core.Certificate) -> Certificate:
     )
 
 
-def _last_optimization(
-    observation: Observation, solution: Solution, now: datetime
-) -> LastOptimization:
+def _build_last(observation: Observation, solution: Solution, now: datetime) -> LastOptimization:
+    resource = observation.resource
+    is_unlimited = isinstance(resource, Optimizer) and resource.spec.data.optimizer.unlimited
     return LastOptimization(
         time=now,
         requested_generation=observation.generation,
         servers=len(solution.decisions),
         allocated=len(solution.allocations),
         cost=round(solution.cost, DIGITS),
-        certificate=certificate_of(solution.certificate),
+        certificate=convert_certificate(solution.certificate),
         unserved=tuple(
             Unserved(server=d.server, reason=d.reason, message=d.message)
             for d in solution.unserved[:UNSERVED_NAMED]
@@ -207,10 +197,12 @@ def _last_optimization(
             CapacityUse(
                 type=use.type,
                 used=use.used,
-                available=None if _unlimited(observation) else use.available,
+                available=None if is_unlimited else use.available,
                 held=use.held or None,
                 price=None if use.price is None else round(use.price, DIGITS),
-                gain=None if use.gain is None else _gain(use.gain),
+                gain=None
+                if use.gain is None
+                else Gain(priority=use.gain.priority, load=round(use.gain.load, DIGITS)),
                 estimated=use.estimated or None,
             )
             for use in solution.capacity

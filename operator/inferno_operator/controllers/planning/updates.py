@@ -15,9 +15,9 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from inferno_operator.controllers.planning.allocations import (
-    desired_allocation,
-    placements,
-    replicas,
+    build_desired,
+    count_by_place,
+    list_placements,
 )
 from inferno_operator.controllers.planning.snapshot import KINDS, Snapshot
 from inferno_operator.resources import (
@@ -42,7 +42,7 @@ from inferno_operator.resources.conditions import (
     merge_conditions,
 )
 from inferno_operator.resources.objects import Event, Manifest, Reference
-from inferno_operator.resources.observation import Observation, still_running
+from inferno_operator.resources.observation import Observation, is_of, still_running
 from inferno_operator.runtime.ports import UnknownFieldError
 from inferno_optimizer import system as core
 from inferno_optimizer.caveats import implausible_loads, implausible_numbers
@@ -68,7 +68,7 @@ def is_close(before: Manifest, after: Manifest) -> bool:
     )
 
 
-def is_rewording(before: str, after: str) -> bool:
+def has_other_words(before: str, after: str) -> bool:
     """Whether two messages differ in more than their numbers."""
     return _NUMBER.sub("#", before) != _NUMBER.sub("#", after)
 
@@ -76,7 +76,7 @@ def is_rewording(before: str, after: str) -> bool:
 def is_close_message(before: str, after: str) -> bool:
     """Whether two messages say the same, with numbers that differ by at most `SHARE`."""
     numbers = [map(float, _NUMBER.findall(message)) for message in (before, after)]
-    return not is_rewording(before, after) and all(map(_is_close_number, *numbers))
+    return not has_other_words(before, after) and all(map(_is_close_number, *numbers))
 
 
 def _is_close_value(before: Any, after: Any) -> bool:  # noqa: ANN401 - JSON of any shape
@@ -133,8 +133,9 @@ class Update:
             verdicts,
             active,
             spec,
-            {**_remembered(observation, spec), **extra_status},
-            spec is not None and not is_same_placement(_desired(observation), spec[DESIRED_ALLOC]),
+            {**_keep_status_fields(observation, spec), **extra_status},
+            spec is not None
+            and not is_same_placement(_find_desired(observation), spec[DESIRED_ALLOC]),
         )
 
     @property
@@ -169,7 +170,8 @@ class Update:
         verdict = self.main
         news = self.moves or _is_news(self.status, verdict)
         if news and (verdict.type == ALLOCATED or verdict.holds is False):
-            yield Event(self.reference, _severity(verdict), verdict.reason, verdict.message)
+            severity: Literal["Normal", "Warning"] = "Normal" if verdict.holds else "Warning"
+            yield Event(self.reference, severity, verdict.reason, verdict.message)
 
     def otherwise(self, _: UnknownFieldError, /) -> None:
         """Return nothing: the Optimizer says what is wrong."""
@@ -180,11 +182,7 @@ def _is_news(status: Status, verdict: Verdict) -> bool:
     before = status.condition(verdict.type)
     if before is None or (before.status, before.reason) != (verdict.status, verdict.reason):
         return True
-    return verdict.type != ALLOCATED and is_rewording(before.message, verdict.message)
-
-
-def _severity(verdict: Verdict) -> Literal["Normal", "Warning"]:
-    return "Normal" if verdict.holds else "Warning"
+    return verdict.type != ALLOCATED and has_other_words(before.message, verdict.message)
 
 
 def plan_updates(
@@ -199,44 +197,49 @@ def plan_updates(
     `recent` has the uids of the Servers whose numbers were written a moment ago: see `noise`.
     `moved` has the time of the last move of each Server to another accelerator, by uid.
     """
-    plan = _Plan(snapshot, solution, moved)
-    return [quiet(plan.update(o), o, is_recent=o.reference.uid in recent) for o in observations]
+    results = _Results(snapshot, solution, moved)
+    return [
+        drop_small_changes(results.build_update(o), o, is_recent=o.reference.uid in recent)
+        for o in observations
+    ]
 
 
-def quiet(update: Update, observation: Observation, *, is_recent: bool) -> Update:
+def drop_small_changes(update: Update, observation: Observation, *, is_recent: bool) -> Update:
     """The update without numbers that differ too little, or that follow others within a moment."""
     if update.moves:
         return update
-    verdicts = (_steady(update.status, verdict, is_recent=is_recent) for verdict in update.verdicts)
+    verdicts = (
+        _keep_message(update.status, verdict, is_recent=is_recent) for verdict in update.verdicts
+    )
     update = replace(update, verdicts=tuple(verdicts))
     if update.spec is None:
         return update
-    close = is_close(_desired(observation), update.spec[DESIRED_ALLOC])
+    close = is_close(_find_desired(observation), update.spec[DESIRED_ALLOC])
     return replace(update, spec=None) if close or is_recent else update
 
 
-def _steady(status: Status, verdict: Verdict, *, is_recent: bool) -> Verdict:
+def _keep_message(status: Status, verdict: Verdict, *, is_recent: bool) -> Verdict:
     """The verdict with the message that the object has, if only its numbers are others."""
     before = status.condition(verdict.type)
     if before is None or (before.status, before.reason) != (verdict.status, verdict.reason):
         return verdict
-    if is_rewording(before.message, verdict.message):
+    if has_other_words(before.message, verdict.message):
         return verdict
     stays = is_recent or is_close_message(before.message, verdict.message)
     return replace(verdict, message=before.message) if stays else verdict
 
 
-def _remembered(observation: Observation, spec: Manifest | None) -> Manifest:
+def _keep_status_fields(observation: Observation, spec: Manifest | None) -> Manifest:
     """What a status keeps, whoever writes it: of a Server, when it moved and where it ran last.
 
     A field that an apply leaves out would be removed, such as the approval of another decision.
     """
-    status, before = observation.status, _desired(observation).get("accelerator")
+    status, before = observation.status, _find_desired(observation).get("accelerator")
     if not isinstance(status, ServerStatus):
         return {}
     sleeps = spec is not None and not spec[DESIRED_ALLOC]["accelerator"]
     last = (before if sleeps else "") or status.last_accelerator
-    desired = _desired(observation) if spec is None else spec[DESIRED_ALLOC]
+    desired = _find_desired(observation) if spec is None else spec[DESIRED_ALLOC]
     fields: Mapping[str, object] = {
         "moved": status.moved,
         "last_accelerator": last,
@@ -249,30 +252,31 @@ def _is_approved(status: ServerStatus, desired: Manifest) -> bool:
     """Whether a desired allocation has the replicas that a person approved."""
     if status.approved is None or not desired:
         return False
-    placed = placements(ServerAllocation.model_validate(desired))
-    return replicas(placed) == {e.accelerator: e.replicas for e in status.approved.replicas}
+    placed = list_placements(ServerAllocation.model_validate(desired))
+    return count_by_place(placed) == {e.accelerator: e.replicas for e in status.approved.replicas}
 
 
-def approve(update: Update, plan: str, placed: Iterable[Placement]) -> Update:
+def mark_approved(update: Update, plan: str, placed: Iterable[Placement]) -> Update:
     """The update of a Server with the decision of a Plan that a person approved."""
     approved = ApprovedDecision(
         plan=plan,
         replicas=tuple(
-            ServedReplicas(accelerator=place, replicas=n) for place, n in replicas(placed).items()
+            ServedReplicas(accelerator=place, replicas=n)
+            for place, n in count_by_place(placed).items()
         ),
     )
     status = ServerStatus(approved=approved).to_json()
     return replace(update, extra_status={**update.extra_status, **status})
 
 
-def _desired(observation: Observation) -> Manifest:
+def _find_desired(observation: Observation) -> Manifest:
     """The desired allocation that a Server has; empty if there is none."""
-    server = observation.resource
-    desired = server.spec.desired_alloc if isinstance(server, Server) else None
+    server = observation.resource if is_of(observation, Server) else None
+    desired = server.spec.desired_alloc if server else None
     return desired.to_json() if desired else {}
 
 
-def plan_troubles(observations: Sequence[Observation], snapshot: Snapshot) -> list[str]:
+def list_troubles(observations: Sequence[Observation], snapshot: Snapshot) -> list[str]:
     """The problems of the observed objects, one line each."""
     unreadable = [f"{o.reference}: {o.problem}" for o in observations if o.resource is None]
     remains = set(map(id, still_running(observations)))
@@ -284,55 +288,64 @@ def plan_troubles(observations: Sequence[Observation], snapshot: Snapshot) -> li
     return [*unreadable, *excluded, *map(str, snapshot.problems)]
 
 
-class _Plan:
+class _Results:
     """The decisions and problems of an optimization, by object."""
 
     def __init__(
-        self, snapshot: Snapshot, solution: Solution, moved: Mapping[str, datetime]
+        self, snapshot: Snapshot, solution: Solution, move_times: Mapping[str, datetime]
     ) -> None:
-        self._moved = moved
+        self._move_times = move_times
         self._decisions = {decision.server: decision for decision in solution.decisions}
         self._excluded = {id(resource): problem for resource, problem in snapshot.excluded}
         self._problems: dict[tuple[str, str], list[Problem]] = defaultdict(list)
         for problem in snapshot.problems:
             self._problems[problem.kind, problem.name].append(problem)
         self._implausible = {
-            (problem.kind, problem.name): _worded(problem)
+            (problem.kind, problem.name): _describe(problem)
             for problem in (
                 *implausible_numbers(snapshot.system),
-                *implausible_loads(Catalogue(snapshot.system), _hardly_needed(snapshot, solution)),
+                *implausible_loads(
+                    Catalogue(snapshot.system), _find_hardly_needed(snapshot, solution)
+                ),
             )
         }
 
-    def update(self, observation: Observation) -> Update:
+    def build_update(self, observation: Observation) -> Update:
         """The update of one object."""
-        if observation.kind is Server:
-            moved = self._moved.get(observation.reference.uid)
-            return server_update(observation, self._decision(observation), moved)
-        verdict = self._verdict(observation)
-        told = [*_caveats(observation.resource), *self._absurd(observation.resource)]
-        verdicts = (*_warnings(told), verdict)
+        if is_of(observation, Server):
+            moved = self._move_times.get(observation.reference.uid)
+            return build_server_update(observation, self._find_decision(observation), moved)
+        verdict = self._judge(observation)
+        warnings = [
+            *_list_caveats(observation.resource),
+            *self._list_implausible(observation.resource),
+        ]
+        verdicts = (*_build_warnings(warnings), verdict)
         return Update.of(observation, verdicts, active=verdict.holds is True)
 
-    def _absurd(self, resource: Resource | None) -> Iterator[str]:
-        """What number of a resource is absurd for its unit."""
-        for name in _names(resource) if resource else ():
+    def _list_implausible(self, resource: Resource | None) -> Iterator[str]:
+        """What number of a resource is implausible for its unit."""
+        for name in _list_names(resource) if resource else ():
             if name in self._implausible:
                 yield self._implausible[name]
 
-    def _decision(self, observation: Observation) -> Decision:
+    def _find_decision(self, observation: Observation[Server]) -> Decision:
         """The decision for a Server; InvalidSpec if the Server is not part of the system."""
-        name, resource = observation.reference.key.name, observation.resource
-        if not isinstance(resource, Server):
+        name, server = observation.reference.key.name, observation.resource
+        if server is None:
             return Decision(name, Reason.INVALID_SPEC, observation.problem)
-        problem = self._excluded.get(id(resource))
+        problem = self._excluded.get(id(server))
         if problem is not None:
-            return excluded_decision(name, problem)
-        decision = self._decisions[resource.spec.name]
-        absurd = tuple(self._absurd(resource))
-        return replace(decision, warnings=(*decision.warnings, *absurd)) if absurd else decision
+            return build_exclusion(name, problem)
+        decision = self._decisions[server.spec.name]
+        implausible = tuple(self._list_implausible(server))
+        return (
+            replace(decision, warnings=(*decision.warnings, *implausible))
+            if implausible
+            else decision
+        )
 
-    def _verdict(self, observation: Observation) -> Verdict:
+    def _judge(self, observation: Observation) -> Verdict:
         """The Ready condition of an object that is not a Server."""
         resource = observation.resource
         if resource is None:
@@ -342,13 +355,17 @@ class _Plan:
         problem = self._excluded.get(id(resource))
         if problem is not None:
             return Verdict(READY, holds=False, reason=problem.reason, message=problem.message)
-        problems = [p for name in _names(resource) for p in self._problems[name]]
+        problems = [p for name in _list_names(resource) for p in self._problems[name]]
         if not problems:
             return VALID
-        return Verdict(READY, holds=False, reason=problems[0].reason, message=_joined(problems))
+        message = "; ".join(
+            f"{f'{problem.part}: ' if problem.part else ''}{problem.field}: {problem.message}"
+            for problem in problems
+        )
+        return Verdict(READY, holds=False, reason=problems[0].reason, message=message)
 
 
-def _names(resource: Resource) -> Iterator[tuple[str, str]]:
+def _list_names(resource: Resource) -> Iterator[tuple[str, str]]:
     """Kind and name of a resource in problems; a Capacity has a name for each of its types."""
     if isinstance(resource, Capacity):
         yield from (("capacity", count.type) for count in resource.spec.count)
@@ -356,20 +373,13 @@ def _names(resource: Resource) -> Iterator[tuple[str, str]]:
         yield KINDS.get(resource.kind, ""), getattr(resource.spec, "name", "")
 
 
-def _joined(problems: Sequence[Problem]) -> str:
-    return "; ".join(
-        f"{f'{problem.part}: ' if problem.part else ''}{problem.field}: {problem.message}"
-        for problem in problems
-    )
-
-
-def excluded_decision(server: str, problem: Problem) -> Decision:
+def build_exclusion(server: str, problem: Problem) -> Decision:
     """The decision on a Server that is no part of the system."""
     return Decision(server, Reason.INVALID_SPEC, f"{problem.field}: {problem.message}")
 
 
-def server_update(
-    observation: Observation, decision: Decision, moved: datetime | None = None
+def build_server_update(
+    observation: Observation[Server], decision: Decision, moved: datetime | None = None
 ) -> Update:
     """The update of a Server after a decision; `moved` is when it got another accelerator."""
     allocated = Verdict(
@@ -384,33 +394,28 @@ def server_update(
         reason=decision.reason,
         message=decision.message,
     )
-    warnings = [*decision.warnings, *_caveats(observation.resource)]
-    verdicts = (ready, *_warnings(warnings), allocated)
-    spec = _spec_change(observation, decision)
+    warnings = [*decision.warnings, *_list_caveats(observation.resource)]
+    verdicts = (ready, *_build_warnings(warnings), allocated)
+    server, spec = observation.resource, None
+    if server is not None and decision.reason.decided:  # without a decision, the last one stands
+        spec = find_spec_change(server, build_desired(decision.allocation))
     status = ServerStatus(moved=moved).to_json() if moved else {}
     return Update.of(
         observation, verdicts, active=decision.reason.decided, spec=spec, extra_status=status
     )
 
 
-def _spec_change(observation: Observation, decision: Decision) -> Manifest | None:
-    """The change of a Server by a decision; without a decision, the last one stands."""
-    if observation.resource is None or not decision.reason.decided:
-        return None
-    return spec_change(observation.resource, desired_allocation(decision.allocation))
-
-
-def _caveats(resource: Resource | None) -> Sequence[str]:
+def _list_caveats(resource: Resource | None) -> Sequence[str]:
     """What may not be meant in a resource."""
-    return list(map(_worded, caveats(resource)))
+    return list(map(_describe, caveats(resource)))
 
 
-def _worded(problem: Problem) -> str:
+def _describe(problem: Problem) -> str:
     part = f" of {problem.part}" if problem.part else ""
     return f"{problem.field}{part}: {problem.message}"
 
 
-def _hardly_needed(snapshot: Snapshot, solution: Solution) -> Iterator[core.Server]:
+def _find_hardly_needed(snapshot: Snapshot, solution: Solution) -> Iterator[core.Server]:
     """Servers of several replicas that need one: only of these the load is worth a doubt."""
     given = {decision.server: decision.allocation for decision in solution.decisions}
     for server in snapshot.system.servers:
@@ -421,16 +426,16 @@ def _hardly_needed(snapshot: Snapshot, solution: Solution) -> Iterator[core.Serv
                 yield server
 
 
-def _warnings(warnings: Sequence[str]) -> Iterator[Verdict]:
+def _build_warnings(warnings: Sequence[str]) -> Iterator[Verdict]:
     """The Warnings condition; nothing if there are no warnings."""
     if warnings:
         message = "; ".join(warnings)
         yield Verdict(WARNINGS, holds=True, reason="Implausible", message=message)
 
 
-def spec_change(server: Resource, desired: Manifest) -> Manifest | None:
+def find_spec_change(server: Server, desired: Manifest) -> Manifest | None:
     """The change of spec.desiredAlloc, or None if the Server already has it."""
-    current = server.spec.desired_alloc if isinstance(server, Server) else None
+    current = server.spec.desired_alloc
     absent = dict.fromkeys(("roles", *ORIGIN_FIELDS))
     if (
         current is not None
@@ -440,6 +445,6 @@ def spec_change(server: Resource, desired: Manifest) -> Manifest | None:
     return {DESIRED_ALLOC: desired}
 
 
-def numbered(updates: Iterable[Update]) -> Iterator[str]:
+def list_written_uids(updates: Iterable[Update]) -> Iterator[str]:
     """Yield the uids of Servers whose numbers are written."""
     return (update.reference.uid for update in updates if update.spec is not None)

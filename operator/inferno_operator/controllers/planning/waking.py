@@ -10,15 +10,27 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import filterfalse
+from typing import TypeGuard
 
 from inferno_operator.controllers.planning.allocations import cards_of
-from inferno_operator.controllers.planning.nodes import Nodes, solve_on_nodes, spanning
+from inferno_operator.controllers.planning.nodes import Nodes, find_spanning, solve_on_nodes
 from inferno_operator.controllers.planning.ports import OPTIMIZER, Context, OnDemand, Optimization
 from inferno_operator.controllers.planning.snapshot import Inputs, Snapshot, take_snapshot
-from inferno_operator.controllers.planning.updates import VALID, Update, numbered, server_update
+from inferno_operator.controllers.planning.updates import (
+    VALID,
+    Update,
+    build_server_update,
+    list_written_uids,
+)
 from inferno_operator.resources import DESIRED_ALLOC, Optimizer, Server, ServerAllocation
-from inferno_operator.resources.objects import Key, Manifest
-from inferno_operator.resources.observation import Observation, observe, readable, still_running
+from inferno_operator.resources.objects import Key
+from inferno_operator.resources.observation import (
+    Observation,
+    is_of,
+    observe,
+    readable,
+    still_running,
+)
 from inferno_operator.runtime.ports import GoneError
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError
@@ -30,21 +42,19 @@ from inferno_optimizer.system import System
 logger = logging.getLogger(__name__)
 
 
-def is_asleep(observation: Observation) -> bool:
+def is_asleep(observation: Observation) -> TypeGuard[Observation[Server]]:
     """Whether it is a Server that sleeps."""
-    return isinstance(observation.resource, Server) and observation.resource.sleeps
+    return is_of(observation, Server) and bool(observation.resource and observation.resource.sleeps)
 
 
-def is_wanted(observation: Observation) -> bool:
+def is_wanted(observation: Observation) -> TypeGuard[Observation[Server]]:
     """Whether requests wait for a Server that has no replica."""
-    server = observation.resource
-    if not isinstance(server, Server) or not server.sleeps:
-        return False
-    measured = server.status.measured
+    server = observation.resource if is_asleep(observation) else None
+    measured = server.status.measured if server else None
     return bool(measured and measured.demand and measured.demand.requests)
 
 
-def waking_system(snapshot: Snapshot, observations: Sequence[Observation]) -> System:
+def build_waking_system(snapshot: Snapshot, observations: Sequence[Observation]) -> System:
     """Return the system of the wanted Servers alone; all that others have or were given is held.
 
     Parameters
@@ -55,22 +65,19 @@ def waking_system(snapshot: Snapshot, observations: Sequence[Observation]) -> Sy
         Its objects, as they are now.
     """
     catalogue = Catalogue(snapshot.system)
-    goals = {
-        server.spec.name: server.wakes_on
-        for observation in observations
-        if is_wanted(observation) and isinstance(server := observation.resource, Server)
-    }
+    wanted = [o.resource for o in observations if is_wanted(o) and o.resource]
+    destinations = {server.spec.name: server.wakes_on for server in wanted}
     held: Counter[str] = Counter()
     for observation in observations:
-        server = _server_of(observation)
+        server = _read_server(observation)
         if server is not None and not is_wanted(observation):
-            held += _most_cards(server, catalogue)
+            held += _count_most_cards(server, catalogue)
     return replace(
         snapshot.system,
         servers=tuple(
-            replace(server, destination=goals[server.name])
+            replace(server, destination=destinations[server.name])
             for server in snapshot.system.servers
-            if server.name in goals
+            if server.name in destinations
         ),
         held=held,
         held_cost=0.0,
@@ -78,30 +85,34 @@ def waking_system(snapshot: Snapshot, observations: Sequence[Observation]) -> Sy
     )
 
 
-def waking_updates(observations: Iterable[Observation], solution: Solution) -> list[Update]:
+def build_waking_updates(observations: Iterable[Observation], solution: Solution) -> list[Update]:
     """Return an update of each object; only those of Servers that get a replica change anything."""
     given = {d.server: d for d in solution.decisions if d.allocation and d.allocation.replicas}
     return [
-        server_update(observation, given[server.spec.name])
-        if isinstance(server := observation.resource, Server) and server.spec.name in given
+        build_server_update(observation, given[server.spec.name])
+        if is_of(observation, Server)
+        and (server := observation.resource)
+        and server.spec.name in given
         else Update.of(observation, (VALID,), active=True)
         for observation in observations
     ]
 
 
-def waiting_updates(observations: Iterable[Observation], solution: Solution) -> Iterator[Update]:
+def build_waiting_updates(
+    observations: Iterable[Observation], solution: Solution
+) -> Iterator[Update]:
     """Yield an update of each wanted Server that gets no replica: its conditions say why."""
     refused = {d.server: d for d in solution.decisions if not d.allocation}
     for observation in filter(is_wanted, observations):
         server = observation.resource
-        if isinstance(server, Server) and (decision := refused.get(server.spec.name)):
+        if server and (decision := refused.get(server.spec.name)):
             waiting = replace(
                 decision, message=f"requests wait for a first replica: {decision.message}"
             )
-            yield replace(server_update(observation, waiting), spec=None)
+            yield replace(build_server_update(observation, waiting), spec=None)
 
 
-def without_room(
+def find_without_room(
     observations: Sequence[Observation], updates: Sequence[Update], system: System
 ) -> frozenset[str]:
     """Return the uids of Servers whose growth does not fit, the least important ones first."""
@@ -111,57 +122,47 @@ def without_room(
     free = Counter(system.capacity)
     growth: list[tuple[int, str, Counter[str]]] = []
     for observation, update in zip(observations, updates, strict=True):
-        server = _server_of(observation)
+        server = _read_server(observation)
         if server is None:
             continue
-        before = _standing_cards(server, update, catalogue)
-        after = before if update.spec is None else _decided_cards(server, update.spec, catalogue)
+        spec = server.spec
+        before = cards_of(spec.desired_alloc or spec.current_alloc, server, catalogue)
+        if not update.active:  # nothing can be decided: it may have what runs, too
+            before = _count_most_cards(server, catalogue)
+        after = before
+        if update.spec is not None:
+            decided = ServerAllocation.model_validate(update.spec[DESIRED_ALLOC])
+            after = cards_of(decided, server, catalogue)
         free.subtract(after)
         more = after.copy()
         more.subtract(before)
-        growth.append(
-            (catalogue.priority(server.spec.service_class), observation.reference.uid, more)
-        )
+        growth.append((catalogue.priority(spec.service_class), observation.reference.uid, more))
     growth.sort(key=lambda entry: entry[:2], reverse=True)
     left_out: set[str] = set()
-    while crowded := next((g for g in growth if _lacks(g[2], free)), None):
+
+    def is_crowded(more: Counter[str]) -> bool:
+        return any(count > 0 and free[card] < 0 for card, count in more.items())
+
+    while crowded := next((entry for entry in growth if is_crowded(entry[2])), None):
         free.update(crowded[2])  # others may have counted on what it was to leave
         left_out.add(crowded[1])
         growth.remove(crowded)
     return frozenset(left_out)
 
 
-def _lacks(more: Counter[str], free: Counter[str]) -> bool:
-    """Whether there are too few of the cards that a Server gets more of."""
-    return any(count > 0 and free[card] < 0 for card, count in more.items())
-
-
-def _server_of(observation: Observation) -> Server | None:
+def _read_server(observation: Observation) -> Server | None:
     """Return a Server; what runs of it, if nobody can read its spec as a whole."""
-    resource = observation.resource
-    return resource if isinstance(resource, Server) else observation.remains
+    if not is_of(observation, Server):
+        return None
+    return observation.resource or observation.remains
 
 
-def _most_cards(server: Server, catalogue: Catalogue) -> Counter[str]:
+def _count_most_cards(server: Server, catalogue: Catalogue) -> Counter[str]:
     """The cards that a Server has or was given: the larger number of each type."""
     spec = server.spec
     given = (spec.desired_alloc, spec.current_alloc)
     desired, current = (cards_of(each, server, catalogue) for each in given)
     return desired | current
-
-
-def _standing_cards(server: Server, update: Update, catalogue: Catalogue) -> Counter[str]:
-    """The cards that a Server was given; if none can be decided, those that it may have too."""
-    if not update.active:
-        return _most_cards(server, catalogue)
-    given = server.spec.desired_alloc or server.spec.current_alloc
-    return cards_of(given, server, catalogue)
-
-
-def _decided_cards(server: Server, spec: Manifest, catalogue: Catalogue) -> Counter[str]:
-    """The cards that a Server has by a change of its spec."""
-    given = ServerAllocation.model_validate(spec[DESIRED_ALLOC])
-    return cards_of(given, server, catalogue)
 
 
 class Greedy:
@@ -190,24 +191,28 @@ async def wake(key: Key, context: Context) -> ReconcileResult:
 
 
 async def _wake(optimizer: Optimizer, where: Nodes, key: Key, context: Context) -> None:
-    typed = await OnDemand(context.cluster).objects(key.namespace)
-    asleep, others = filter(is_asleep, typed), filterfalse(is_asleep, typed)
+    stored = await OnDemand(context.cluster).objects(key.namespace)
+    asleep, others = filter(is_asleep, stored), filterfalse(is_asleep, stored)
     observations = [*others, *context.loads.with_known_loads([*asleep])]
     if not any(map(is_wanted, observations)):
         return
     resources = readable(observations)
     running = [*resources, *still_running(observations)]
-    snapshot = take_snapshot(Inputs(running, optimizer, context.time_limit, typed=readable(typed)))
-    system = waking_system(snapshot, observations)
-    placed = await solve_on_nodes(system, Nodes(where.nodes, spanning(resources)), Greedy())
+    snapshot = take_snapshot(
+        Inputs(running, optimizer, context.time_limit, stored=readable(stored))
+    )
+    system = build_waking_system(snapshot, observations)
+    placed = await solve_on_nodes(system, Nodes(where.nodes, find_spanning(resources)), Greedy())
     solution = placed.solution
-    updates = waking_updates(observations, solution)
+    updates = build_waking_updates(observations, solution)
     permission = await context.approver.permit_additions(
         Optimization(optimizer, observations, updates, snapshot, solution, is_requested=False)
     )
-    memory, given = context.memories[key.namespace], [*numbered(permission.updates)]
-    memory.woken.update(given)
-    await context.writer.write_all([*permission.updates, *waiting_updates(observations, solution)])
+    memory, given = context.memories[key.namespace], [*list_written_uids(permission.updates)]
+    memory.woken_servers.update(given)
+    await context.writer.write_all(
+        [*permission.updates, *build_waiting_updates(observations, solution)]
+    )
     memory.note_written(given, context.steady())
     for update in permission.updates:
         logger.info("%s wakes: %s", update.reference, update.main.message)

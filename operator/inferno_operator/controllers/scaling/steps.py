@@ -263,9 +263,11 @@ class ServerTargets:
     @property
     def weights(self) -> Sequence[Mapping[str, float]]:
         """What one replica counts on the way down, by accelerator, for each half of the work."""
+        served = {place for replicas in self.served for place in replicas}
         return strengths(
             {t.accelerator: t.role for t in self.targets},
             {t.accelerator: t.rate for t in self.targets},
+            {t.accelerator for t in self.targets if t.standing} | served,
         )
 
     def loses(self, reduced: Mapping[str, int]) -> bool:

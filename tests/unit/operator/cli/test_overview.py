@@ -10,7 +10,7 @@ from inferno_operator.cli.overview import overview, overview_document
 from inferno_operator.cli.tables.rich import rich_text
 from inferno_operator.cli.tables.solution import cards_table, csv_text
 from inferno_operator.cli.tables.top import LATE, age, servers_table, top_parts
-from inferno_operator.controllers.planning.status import optimized
+from inferno_operator.controllers.planning.status import report_result
 from tests.unit.operator.objects import (
     NOW,
     accelerator,
@@ -79,7 +79,7 @@ def test_cards_are_counted_in_the_same_way_in_every_view() -> None:
     asking = optimizer()
     observations = [observed(item) for item in (*scene, asking)]
     solution = decide(observations, "default", None).solution
-    written = optimized(observations[-1], solution, NOW).extra_status
+    written = report_result(observations[-1], solution, NOW).extra_status
 
     planned = str(cards_table(solution.capacity))
     top = lines(*scene, {**asking, "status": dict(written)})

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from inferno_operator.controllers.measurement.load import measured_server, with_planned_load
+from inferno_operator.controllers.measurement.load import add_planned_load, apply_measurement
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.planning.memory import Memory
 from inferno_operator.controllers.planning.snapshot import build_system
@@ -59,22 +59,22 @@ class Loop:
         """Measure a rate [requests/s], plan, and carry the plan out."""
         now = objects.NOW + timedelta(seconds=elapsed)
         newest = Measured(time=now, quality="Fresh", arrival_rate=60 * rate, avg_out_tokens=1)
-        ahead = self._lookahead.ahead(self._key, self._server, newest, self._measured)
+        ahead = self._lookahead.look_ahead(self._key, self._server, newest, self._measured)
         newest = newest.model_copy(update={"ahead": ahead})
-        newest = with_planned_load(newest, self._server, self._measured, None, now)
+        newest = add_planned_load(newest, self._server, self._measured, None, now)
         self._measured = newest
-        servers = [measured_server(self._server, newest)]
-        self._memory.observe(servers, now)
+        servers = [apply_measurement(self._server, newest)]
+        self._memory.note_servers(servers, now)
         system, solution = self._solved(servers[0])
         self._memory.note_plan(servers, solution, now)
-        calm = with_surplus(system, solution, self._memory.fewest_replicas(servers))
+        calm = with_surplus(system, solution, self._memory.count_fewest_replicas(servers))
         decided = calm.allocations["S"]
         self._carry_out(decided)
         return decided
 
     def _solved(self, server: Server) -> tuple[System, Solution]:
         """Solve; what was solved before is remembered."""
-        key = server.model_dump_json(), self._memory.plans[server.metadata.uid].moved is None
+        key = server.model_dump_json(), self._memory.plans[server.metadata.uid].move_time is None
         if key not in self._solutions:
             system = build_system([*self._others, server]).system
             system = self._memory.set_destinations(system, [server])

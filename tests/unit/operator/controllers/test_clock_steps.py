@@ -127,7 +127,7 @@ class Planning:
         spec = {**stored["spec"], "currentAlloc": objects.running(runs, wanted)}
         self.cluster.add({**stored, "spec": spec})
         self.elapsed_s += INTERVAL_S
-        self._context.memories["default"].urgent.add("inferno")
+        self._context.memories["default"].urgent_optimizers.add("inferno")
         await reconcile(Key("default", "inferno"), self._context)
         decided: int = self.cluster.objects["Server", key]["spec"]["desiredAlloc"]["numReplicas"]
         return decided

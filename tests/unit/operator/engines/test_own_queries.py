@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from inferno_operator.controllers.measurement.quality import measured
+from inferno_operator.controllers.measurement.quality import judge_reading
 from inferno_operator.engines.catalogue import built_in
 from inferno_operator.engines.own_queries import longest_range, without_zero
 from inferno_operator.engines.survey import Results, Survey, SurveyResult
@@ -63,7 +63,7 @@ class Watch:
 
 
 def judged(result: SurveyResult) -> Measured:
-    return measured(result.reading, result.source, None, result.hint)
+    return judge_reading(result.reading, result.source, None, result.hint)
 
 
 SLOW = {Key("slow", f"s{n:02}"): custom("slow", len(QUANTITIES)) for n in range(20)}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from inferno_operator.controllers.measurement.quality import measured
+from inferno_operator.controllers.measurement.quality import judge_reading
 from inferno_operator.engines import promql
 from inferno_operator.engines.catalogue import built_in
 from inferno_operator.engines.round_queries import COPIES_LOOKED_AT
@@ -43,7 +43,7 @@ def survey(table: Table) -> Survey:
 
 
 def judged_one(result: SurveyResult) -> Measured:
-    return measured(result.reading, result.source, None, result.hint)
+    return judge_reading(result.reading, result.source, None, result.hint)
 
 
 def judged(results: Mapping[Key, SurveyResult]) -> dict[str, Measured]:

@@ -15,7 +15,7 @@ from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.tables.plans import PHASE_UNKNOWN, placed_cell
 from inferno_operator.cli.tables.solution import Part, TextTable
-from inferno_operator.controllers.planning.proposal import UnreadablePlanError, inflate
+from inferno_operator.controllers.planning.proposal import UnreadablePlanError, unpack
 from inferno_operator.pages.charts import Chart, line_chart
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.pages.svg import Frame, stairs
@@ -108,7 +108,7 @@ def inputs_of(plan: Plan) -> System | None:
     if not plan.spec.inputs:
         return None
     try:
-        return decode_system(json.loads(inflate(plan.spec.inputs)))
+        return decode_system(json.loads(unpack(plan.spec.inputs)))
     except (UnreadablePlanError, InputError, ValueError):
         return None
 

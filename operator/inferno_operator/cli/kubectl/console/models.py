@@ -19,7 +19,7 @@ from inferno_operator.cli.tables.cluster import (
 from inferno_operator.cli.tables.measurement import number
 from inferno_operator.cli.tables.solution import Part, TextTable
 from inferno_operator.cli.tables.top import age, condition_parts
-from inferno_operator.controllers.planning.allocations import Label, priced_current
+from inferno_operator.controllers.planning.allocations import Label, price_current
 from inferno_operator.pages.charts import Chart, Named, agreement_chart, line_chart
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.pages.svg import Frame
@@ -255,7 +255,7 @@ def _models(observations: Sequence[Observation]) -> list[Model]:
 def _servers(observations: Sequence[Observation], catalogue: Catalogue) -> list[Server]:
     """The Servers by name, with what they cost now also where nobody has written it."""
     servers = [
-        with_current(resource, priced_current(resource, catalogue))
+        with_current(resource, price_current(resource, catalogue))
         for resource in readable(observations)
         if isinstance(resource, Server)
     ]

@@ -29,9 +29,9 @@ from inferno_operator.cli.tables.plans import (
     summary,
 )
 from inferno_operator.cli.tables.solution import Part
-from inferno_operator.controllers.planning.plan_status import how_to_answer
+from inferno_operator.controllers.planning.plan_status import describe_answers
 from inferno_operator.controllers.planning.ports import READ
-from inferno_operator.controllers.planning.proposal import inputs_digest
+from inferno_operator.controllers.planning.proposal import compute_inputs_digest
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.resources import (
     Certificate,
@@ -122,7 +122,7 @@ def _changes_since(observations: Sequence[Observation], last: LastOptimization) 
         names = {r.metadata.name: r for r in only(Optimizer, resources)}
         optimizer = names.get(plans[0].spec.optimizer)
         digest = plans[0].spec.inputs_digest
-        yield optimizer is not None and inputs_digest(resources, optimizer) != digest
+        yield optimizer is not None and compute_inputs_digest(resources, optimizer) != digest
 
 
 def _has_other_load(server: Server) -> bool:
@@ -248,7 +248,7 @@ def _plans_parts(plans: Sequence[Plan], now: datetime, money: Money) -> Iterator
 
 def _without_commands(text: str, plan: Plan) -> str:
     """What the operator says of a Plan, without the commands that its page has buttons for."""
-    return text.replace(f"; {how_to_answer(plan.metadata.name)}", "")
+    return text.replace(f"; {describe_answers(plan.metadata.name)}", "")
 
 
 def plan_view(

@@ -23,7 +23,7 @@ from inferno_operator.cli.tables.measurement import comparison_parts, number
 from inferno_operator.cli.tables.solution import Part, TextTable, option_parts, saved_work_parts
 from inferno_operator.cli.tables.top import age, condition_parts
 from inferno_operator.cli.tables.what_if import remedy_parts
-from inferno_operator.controllers.planning.allocations import priced_current
+from inferno_operator.controllers.planning.allocations import price_current
 from inferno_operator.pages.charts import Chart, Named, limit_chart, line_chart
 from inferno_operator.pages.figures import KeyFigure
 from inferno_operator.pages.svg import Frame, stairs
@@ -429,7 +429,7 @@ def _trouble_of(server: Server) -> str:
 
 def _figures_of(server: Server, catalogue: Catalogue, money: Money) -> Iterator[KeyFigure]:
     spec, label = server.spec, partial(catalogue.label, server.spec.model)
-    current, desired = priced_current(server, catalogue), spec.desired_alloc
+    current, desired = price_current(server, catalogue), spec.desired_alloc
     yield KeyFigure("Model", spec.model, f"class {spec.service_class}")
     load = f"{current.load.arrival_rate:g}" if current and current.load else "-"
     yield KeyFigure("Load", load, "requests/min")

@@ -17,9 +17,9 @@ import pytest
 
 from inferno_operator.adapters.prometheus.client import PrometheusClient, connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+from inferno_operator.controllers.measurement.controller import Context, reconcile
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import SERVER, MeasuredServers
-from inferno_operator.controllers.measurement.reconcile import Context, reconcile
 from inferno_operator.controllers.planning.ports import Context as PlanningContext
 from inferno_operator.controllers.planning.ports import OnDemand
 from inferno_operator.controllers.planning.reconcile import reconcile as optimize_namespace

@@ -45,7 +45,7 @@ from inferno_operator.cli.options.currency import CENTS, Money, money_of
 from inferno_operator.cli.tables.cluster import with_current
 from inferno_operator.cli.tables.solution import TextTable, first_table, name_of
 from inferno_operator.cli.tables.top import duration
-from inferno_operator.controllers.planning.plan_status import how_to_answer
+from inferno_operator.controllers.planning.plan_status import describe_answers
 from inferno_operator.controllers.planning.proposal import pack
 from inferno_operator.pages.charts import Chart
 from inferno_operator.pages.svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
@@ -1167,7 +1167,7 @@ def test_a_plan_that_waits_has_buttons_and_no_commands(seen: list[Observation]) 
         if not isinstance(plan, Plan) or plan.metadata.name != "fleet-8":
             return observation
         (told,) = plan.status.conditions
-        message = f"{told.message}; {how_to_answer('fleet-8')}"
+        message = f"{told.message}; {describe_answers('fleet-8')}"
         said = told.model_copy(update={"message": message})
         status = plan.status.model_copy(update={"conditions": (said,)})
         return replace(observation, resource=plan.model_copy(update={"status": status}))

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from inferno_operator.controllers.calibration.ports import Pair
+from inferno_operator.controllers.calibration.windows import Pair
 from inferno_optimizer.calibration.windows import Window
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from inferno_operator.controllers.calibration.parameters import (
-    calibrations,
-    largest_batch,
-    prior,
-    with_prefill_batch,
+    add_prefill_batch,
+    calibrate_models,
+    find_largest_batch,
+    find_prior,
 )
 from inferno_operator.resources import (
     CalibratedData,
@@ -53,7 +53,7 @@ def model(fields: Mapping[str, object] = TYPED, before: Iterable[CalibratedData]
 
 
 def rows(windows: list[Window], of: Model | None = None) -> tuple[CalibratedData, ...]:
-    return calibrations({PAIR: windows}, {("default", "M"): of or model()}, NOW)["default", "M"]
+    return calibrate_models({PAIR: windows}, {("default", "M"): of or model()}, NOW)["default", "M"]
 
 
 def data(**fields: object) -> PerformanceData:
@@ -187,7 +187,7 @@ def test_a_single_window_shows_no_line() -> None:
 
 
 def test_windows_of_unknown_models_are_left_out() -> None:
-    assert calibrations({PAIR: spread()}, {}, NOW) == {}
+    assert calibrate_models({PAIR: spread()}, {}, NOW) == {}
 
 
 @pytest.mark.parametrize(
@@ -201,24 +201,24 @@ def test_windows_of_unknown_models_are_left_out() -> None:
 def test_what_is_typed_is_what_is_believed(
     fields: dict[str, object], expected: PrefillDecodeParameters | None
 ) -> None:
-    assert prior(data(**fields)) == expected
+    assert find_prior(data(**fields)) == expected
 
 
 def test_the_largest_batch_is_that_of_sizing() -> None:
     windows = [window(1, 5)]
 
-    assert largest_batch(data(), windows) == 32  # 32 requests of 201 tokens, as they are
-    assert largest_batch(data(alpha=10, beta=1), windows) == 9  # of 701, input and output
-    assert largest_batch(data(**TYPED, maxNumSeqs=20), windows) == 20
-    assert largest_batch(data(**TYPED, maxTokens=7010), windows) == 10
-    assert largest_batch(None, windows) == 0
+    assert find_largest_batch(data(), windows) == 32  # 32 requests of 201 tokens, as they are
+    assert find_largest_batch(data(alpha=10, beta=1), windows) == 9  # of 701, input and output
+    assert find_largest_batch(data(**TYPED, maxNumSeqs=20), windows) == 20
+    assert find_largest_batch(data(**TYPED, maxTokens=7010), windows) == 10
+    assert find_largest_batch(None, windows) == 0
 
 
 def test_a_window_that_follows_another_of_its_replica_knows_the_batch_of_its_prefills() -> None:
     known = [replace(window(2, 5), replica="a"), replace(window(9, 5), replica="b")]
     new = [replace(window(1, 10), replica=name) for name in "abc"]
 
-    found = with_prefill_batch(new, known)
+    found = add_prefill_batch(new, known)
 
     assert 5 < found[0].prefill_batch < 10
     assert all(isnan(other.prefill_batch) for other in found[1:])

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.calibration.controller import CalibrationController
-from inferno_operator.controllers.calibration.ports import Pair
-from inferno_operator.controllers.calibration.reconcile import Context, reconcile
+from inferno_operator.controllers.calibration.controller import (
+    CalibrationController,
+    Context,
+    reconcile,
+)
+from inferno_operator.controllers.calibration.windows import Pair
 from inferno_operator.resources.objects import Key
 from inferno_optimizer.calibration.windows import Window
 from inferno_optimizer.errors import InfernoError, UnavailableError

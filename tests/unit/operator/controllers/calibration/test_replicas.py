@@ -5,17 +5,17 @@ from math import isnan
 
 import pytest
 
-from inferno_operator.controllers.calibration.ports import Pair
 from inferno_operator.controllers.calibration.replicas import (
     COUNTERS,
     GAUGES,
     LabelledReplicas,
     PrometheusWindows,
-    expression,
-    labelled_replicas,
-    template_of,
-    windows,
+    build_expression,
+    find_labelled_replicas,
+    find_template,
+    read_windows,
 )
+from inferno_operator.controllers.calibration.windows import Pair
 from inferno_operator.resources import Server, parse
 from inferno_operator.runtime.prometheus import QueryResult, Sample
 from tests.unit.operator import objects
@@ -61,7 +61,7 @@ STARTED = answer({"started": 100.0}, REPLICA)
 
 
 def test_a_window_has_what_the_replica_did() -> None:
-    (window,) = windows([replica(), STARTED], [SUBJECT])[PAIR]
+    (window,) = read_windows([replica(), STARTED], [SUBJECT])[PAIR]
 
     assert window.itl_ms == pytest.approx(10)
     assert window.batch == pytest.approx(9)  # eight others, and the request itself
@@ -76,7 +76,7 @@ def test_a_window_has_what_the_replica_did() -> None:
 def test_a_window_has_what_was_cached_of_prompts_and_the_time_of_each_token_of_a_step() -> None:
     counts = {"prompt_sum": 100_000, "prompt_count": 50, "accepted": 600, "generated": 1000}
 
-    (window,) = windows([replica(**counts), STARTED], [SUBJECT])[PAIR]
+    (window,) = read_windows([replica(**counts), STARTED], [SUBJECT])[PAIR]
 
     assert (window.input_tokens, window.prompt_tokens) == pytest.approx((500, 2000))
     assert window.tokens_per_step == pytest.approx(2.5)
@@ -85,7 +85,7 @@ def test_a_window_has_what_was_cached_of_prompts_and_the_time_of_each_token_of_a
 
 
 def test_a_window_of_a_replica_that_tells_nothing_of_caches_and_drafts_has_none() -> None:
-    (window,) = windows([replica(), STARTED], [SUBJECT])[PAIR]
+    (window,) = read_windows([replica(), STARTED], [SUBJECT])[PAIR]
 
     assert (window.cached_tokens, window.tokens_per_step) == (0, 1)
 
@@ -93,7 +93,7 @@ def test_a_window_of_a_replica_that_tells_nothing_of_caches_and_drafts_has_none(
 def test_without_traffic_the_latencies_are_unknown_not_zero() -> None:
     idle = replica(itl_sum=0, itl_count=0, prefill_sum=0, prefill_count=0)
 
-    (window,) = windows([idle, STARTED], [SUBJECT])[PAIR]
+    (window,) = read_windows([idle, STARTED], [SUBJECT])[PAIR]
 
     assert isnan(window.itl_ms)
     assert isnan(window.prefill_ms)
@@ -102,20 +102,20 @@ def test_without_traffic_the_latencies_are_unknown_not_zero() -> None:
 def test_a_replica_that_has_stopped_has_no_window() -> None:
     parts = {name: value for name, value in PARTS.items() if name != "alive"}
 
-    assert windows([answer(parts, {**REPLICA, "model_name": "llama"})], [SUBJECT]) == {}
+    assert read_windows([answer(parts, {**REPLICA, "model_name": "llama"})], [SUBJECT]) == {}
 
 
 def test_series_of_nobody_and_of_several_have_no_window() -> None:
     other = LabelledReplicas({"namespace": "prod"}, Pair("prod", "llama", "A100"))
 
-    assert windows([replica()], []) == {}
-    assert windows([replica()], [SUBJECT, other]) == {}
+    assert read_windows([replica()], []) == {}
+    assert read_windows([replica()], [SUBJECT, other]) == {}
 
 
 def test_replicas_are_told_apart() -> None:
     second = {**REPLICA, "pod": "llama-7c4d5f9b8d-zzzzz", "model_name": "llama"}
 
-    found = windows([replica(), answer(PARTS, second)], [SUBJECT])[PAIR]
+    found = read_windows([replica(), answer(PARTS, second)], [SUBJECT])[PAIR]
 
     assert len(found) == 2
 
@@ -133,17 +133,17 @@ def test_replicas_are_told_apart() -> None:
 def test_workload_and_pod_template_are_in_the_name_of_the_pod(
     pod: str, workload: str, shape: str
 ) -> None:
-    assert template_of(pod) == (workload, shape)
+    assert find_template(pod) == (workload, shape)
 
 
 def test_every_part_is_asked_for_once() -> None:
     for parts in (COUNTERS, GAUGES):
-        query = expression(parts)
+        query = build_expression(parts)
         assert all(query.count(f'"part", "{name}", ""') == 1 for name in parts)
 
 
 def test_labels_of_subjects_are_kept_in_the_answers() -> None:
-    query = expression(COUNTERS, {"job", "namespace"})
+    query = build_expression(COUNTERS, {"job", "namespace"})
 
     assert query.count("by (namespace, pod, instance, model_name, job)") == len(COUNTERS)
 
@@ -162,7 +162,7 @@ def test_replicas_belong_to_the_accelerator_that_a_server_runs_on(
     server = parse(objects.server("S", spec={"currentAlloc": current}))
     assert isinstance(server, Server)
 
-    found = labelled_replicas("prod", server, SUBJECT.labels)
+    found = find_labelled_replicas("prod", server, SUBJECT.labels)
 
     assert (found.pair if found else None) == (accelerator and Pair("prod", "M", accelerator))
 
@@ -203,7 +203,7 @@ def test_replicas_that_do_half_of_each_request_are_not_calibrated(
     server = parse({**objects.server("S", spec=spec), "status": {"conditions": conditions}})
     assert isinstance(server, Server)
 
-    assert (labelled_replicas("prod", server, SUBJECT.labels) is not None) == is_known
+    assert (find_labelled_replicas("prod", server, SUBJECT.labels) is not None) == is_known
 
 
 @pytest.mark.parametrize("name", ["a) or (b", "with space", "", "part", "__name__"])
@@ -211,7 +211,7 @@ def test_a_server_with_a_label_that_queries_cannot_have_is_left_out(name: str) -
     server = parse(objects.server("S", spec={"currentAlloc": objects.running(2, 1, "H100")}))
     assert isinstance(server, Server)
 
-    assert labelled_replicas("prod", server, {**SUBJECT.labels, name: "x"}) is None
+    assert find_labelled_replicas("prod", server, {**SUBJECT.labels, name: "x"}) is None
 
 
 class Answers:
@@ -237,7 +237,7 @@ async def test_two_queries_tell_about_all_replicas() -> None:
     found = await PrometheusWindows(prometheus, lambda: [SUBJECT, OTHER]).read()
 
     assert [len(of) for of in found.values()] == [1]
-    assert prometheus.queries == [expression(COUNTERS), expression(GAUGES)]
+    assert prometheus.queries == [build_expression(COUNTERS), build_expression(GAUGES)]
 
 
 async def test_queries_about_one_server_select_its_replicas() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.calibration.status import update
+from inferno_operator.controllers.calibration.controller import report_calibration
 from inferno_operator.resources import CalibratedData, DecodeParms, Model
 from inferno_operator.resources.observation import Observation, observe
 from tests.unit.operator import objects
@@ -23,12 +23,12 @@ def row(reason: str = "Calibrated", alpha: float = 8.0, **fields: Any) -> Calibr
 def observed(rows: Sequence[CalibratedData] = ()) -> Observation:
     """A Model on which these rows were written."""
     manifest = objects.model("M", namespace="default", uid="u", resourceVersion="1", generation=1)
-    written = update(observe(Model, manifest), rows, NOW) if rows else None
+    written = report_calibration(observe(Model, manifest), rows, NOW) if rows else None
     return observe(Model, {**manifest, "status": written.status} if written else manifest)
 
 
 def test_rows_and_their_condition_are_written() -> None:
-    change = update(observed(), [row()], NOW)
+    change = report_calibration(observed(), [row()], NOW)
 
     assert change is not None
     assert change.status is not None
@@ -42,7 +42,7 @@ def test_rows_and_their_condition_are_written() -> None:
 
 
 def test_the_condition_tells_the_first_refusal() -> None:
-    change = update(observed(), [row(), row("NoSpread", message="measure at 64")], NOW)
+    change = report_calibration(observed(), [row(), row("NoSpread", message="measure at 64")], NOW)
 
     assert change is not None
     assert change.status is not None
@@ -64,14 +64,14 @@ def test_the_condition_tells_the_first_refusal() -> None:
     ],
 )
 def test_only_what_changed_noticeably_is_written(new: CalibratedData, written: bool) -> None:
-    assert (update(observed([row()]), [new], NOW) is not None) == written
+    assert (report_calibration(observed([row()]), [new], NOW) is not None) == written
 
 
 def test_a_change_of_the_engine_is_an_event_once() -> None:
     shifted = row("Shifted", message="the engine became about 20% slower")
 
-    first = update(observed([row()]), [shifted], NOW)
-    again = update(observed([shifted]), [row("Shifted", 9.0)], NOW)
+    first = report_calibration(observed([row()]), [shifted], NOW)
+    again = report_calibration(observed([shifted]), [row("Shifted", 9.0)], NOW)
 
     assert first is not None
     assert again is not None
@@ -82,8 +82,8 @@ def test_a_change_of_the_engine_is_an_event_once() -> None:
 
 
 def test_without_rows_what_was_written_is_removed() -> None:
-    change = update(observed([row()]), [], NOW)
+    change = report_calibration(observed([row()]), [], NOW)
 
     assert change is not None
     assert change.status == {}
-    assert update(observed(), [], NOW) is None
+    assert report_calibration(observed(), [], NOW) is None

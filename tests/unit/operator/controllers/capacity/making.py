@@ -6,8 +6,8 @@ from typing import Any
 from inferno_operator.controllers.capacity.machines import (
     Machine,
     Pod,
-    machine_of,
-    pod_of,
+    read_machine,
+    read_pod,
 )
 
 Manifest = dict[str, Any]
@@ -76,10 +76,10 @@ def pod(
 
 
 def machine(**fields: Any) -> Machine:  # noqa: ANN401 - handed on
-    return machine_of(node(**fields))
+    return read_machine(node(**fields))
 
 
 def card_pod(**fields: Any) -> Pod:  # noqa: ANN401 - handed on
-    found = pod_of(pod(**fields))
+    found = read_pod(pod(**fields))
     assert found is not None
     return found

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.capacity.cards import CardTypes, unmatched_cards
 from inferno_operator.controllers.capacity.catalogue import built_in
+from inferno_operator.controllers.capacity.inventory import CardTypes, group_unmatched
 from inferno_operator.resources import Accelerator
 from tests.unit.operator import objects
 from tests.unit.operator.controllers.capacity.making import GPU, PRODUCT, machine
@@ -108,7 +108,7 @@ def test_taints_of_accelerators_are_tolerated_and_others_if_a_selection_says_so(
 def test_cards_of_no_type_are_told_with_what_to_write() -> None:
     known = types("H100")
     strange = [machine(name=f"n{i}", labels={PRODUCT: "NVIDIA-L4"}) for i in range(2)]
-    (told,) = unmatched_cards(known.unmatched(each, GPU) for each in strange)
+    (told,) = group_unmatched(known.unmatched(each, GPU) for each in strange)
 
     assert (told.nodes, told.cards, told.example) == (2, 16, "n0")
     assert f"spec.nodes: {{selector: {{{PRODUCT}: NVIDIA-L4}}, resource: {GPU}}}" in told.message

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.capacity.controller import CapacityController
-from inferno_operator.controllers.capacity.pod_owners import whole_replicas
-from inferno_operator.controllers.capacity.status import NODES_LISTED
+from inferno_operator.controllers.capacity.controller import NODES_LISTED, CapacityController
+from inferno_operator.controllers.capacity.world import select_whole_replicas
 from inferno_operator.resources.dialects import KTHENA
 from inferno_operator.resources.objects import NODE, POD, Key
 from inferno_operator.runtime.informers import Informers
@@ -469,4 +468,4 @@ async def test_the_pods_of_what_a_booster_left_are_counted_without_the_right_to_
     ],
 )
 def test_workers_of_a_replica_are_ours_like_its_leader(selector: str, whole: str) -> None:
-    assert whole_replicas(selector) == whole
+    assert select_whole_replicas(selector) == whole

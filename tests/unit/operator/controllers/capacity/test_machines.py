@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from inferno_operator.controllers.capacity.machines import (
-    machine_of,
-    number,
-    pod_of,
-    requested,
+    count_requested,
+    parse_quantity,
+    read_machine,
+    read_pod,
 )
 from inferno_operator.resources.pods import reduced, reduced_node
 from tests.unit.operator.controllers.capacity.making import GPU, container, node, pod
@@ -35,13 +35,13 @@ def test_a_pod_takes_the_larger_of_its_containers_and_of_each_init_container(
 ) -> None:
     spec = {"containers": containers, "initContainers": init}
 
-    assert requested(spec).get(GPU) == cards
+    assert count_requested(spec).get(GPU) == cards
 
 
 def test_a_limit_without_a_request_is_a_request_too() -> None:
     limited = {"name": "c", "resources": {"limits": {GPU: "2", "cpu": "1"}}}
 
-    assert requested({"containers": [limited]}) == {GPU: 2}
+    assert count_requested({"containers": [limited]}) == {GPU: 2}
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ def test_a_limit_without_a_request_is_a_request_too() -> None:
     [("8", 8), (8, 8), ("1k", 1000), ("1e1", 10), ("2500m", 2), ("1Ki", 1024), ("many", 0)],
 )
 def test_a_quantity_is_read_as_the_api_server_writes_it(quantity: object, cards: int) -> None:
-    assert number(quantity) == cards
+    assert parse_quantity(quantity) == cards
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_finished_pod_uses_no_cards(phase: str) -> None:
-    assert pod_of(pod(phase=phase)) is None
+    assert read_pod(pod(phase=phase)) is None
 
 
 def test_of_a_pod_without_cards_no_container_is_kept() -> None:
@@ -67,9 +67,9 @@ def test_of_a_pod_without_cards_no_container_is_kept() -> None:
 def test_of_a_node_its_state_and_its_cards_are_kept() -> None:
     manifest = node(cordoned=True, ready=False, taints=["dedicated"])
     manifest["spec"]["taints"].append({"key": "soft", "effect": "PreferNoSchedule"})
-    machine = machine_of(reduced_node(manifest))
+    machine = read_machine(reduced_node(manifest))
 
-    assert machine == machine_of(manifest)
+    assert machine == read_machine(manifest)
 
     assert (machine.is_cordoned, machine.is_ready) == (True, False)
     assert machine.taints == {"dedicated"}
@@ -81,5 +81,5 @@ def test_of_a_reduced_pod_the_same_cards_are_counted() -> None:
     whole["spec"]["initContainers"] = [container(4), container(1, **SIDECAR)]
     whole["spec"]["volumes"] = [{"name": "models"}]
 
-    assert pod_of(reduced(whole)) == pod_of(whole)
+    assert read_pod(reduced(whole)) == read_pod(whole)
     assert "volumes" not in reduced(whole)["spec"]

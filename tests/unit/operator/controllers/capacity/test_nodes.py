@@ -6,10 +6,14 @@ from typing import Any
 import pytest
 import yaml
 
-from inferno_operator.controllers.capacity.cards import unmatched_cards
 from inferno_operator.controllers.capacity.catalogue import built_in
-from inferno_operator.controllers.capacity.inventory import Fleet, NodeView, view
-from inferno_operator.controllers.capacity.machines import machine_of
+from inferno_operator.controllers.capacity.inventory import (
+    Fleet,
+    NodeView,
+    group_unmatched,
+    view_nodes,
+)
+from inferno_operator.controllers.capacity.machines import read_machine
 from inferno_operator.resources.pods import NODE_ANNOTATIONS, reduced_node
 from tests.unit.operator.controllers.capacity.test_cards import types
 
@@ -49,15 +53,15 @@ def seen(node: Manifest, **selections: Any) -> NodeView:  # noqa: ANN401 - YAML 
         },
     }
     names = [name for name in TYPES if name not in selections]
-    machine = machine_of(reduced_node(manifest))
-    return view("default", types(*names, **selections), Fleet.of([machine], [], {}))
+    machine = read_machine(reduced_node(manifest))
+    return view_nodes("default", types(*names, **selections), Fleet.of([machine], [], {}))
 
 
 @pytest.mark.parametrize("node", NODES, ids=[node["name"] for node in NODES])
 def test_cards_of_a_node_are_counted_rightly_or_named(node: Manifest) -> None:
     found = seen(node)
     told = {
-        item.resource: f"{item.label} {item.message}" for item in unmatched_cards(found.unmatched)
+        item.resource: f"{item.label} {item.message}" for item in group_unmatched(found.unmatched)
     }
 
     assert {each.type: each.total for each in found.nodes} == node.get("cards", {})

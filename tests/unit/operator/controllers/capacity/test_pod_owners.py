@@ -1,7 +1,7 @@
 """Which pods are those of a Server with a ModelBooster."""
 
 from inferno_operator.controllers.capacity.inventory import PodOwner
-from inferno_operator.controllers.capacity.pod_owners import owners_of
+from inferno_operator.controllers.capacity.world import find_owners
 from inferno_operator.resources import Server, parse
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.pods import PodIndex
@@ -30,7 +30,7 @@ def test_the_pods_of_each_role_are_on_its_accelerator() -> None:
         for role, serving in of.items()
     ]
 
-    owners = owners_of([(Key("ns", "s"), server)], {}, {"ns": PodIndex(pods)})
+    owners = find_owners([(Key("ns", "s"), server)], {}, {"ns": PodIndex(pods)})
 
     assert owners == {
         Key("ns", "prefill"): PodOwner("ns", "S", "L40S"),

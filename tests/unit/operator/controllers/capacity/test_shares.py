@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferno_operator.controllers.capacity.shares import divide, granted
+from inferno_operator.controllers.capacity.counts import divide_cards, grant_cards
 
 percents = st.dictionaries(st.sampled_from("abcd"), st.integers(1, 100), min_size=1)
 
 
 @given(st.integers(0, 500), percents)
 def test_the_parts_never_exceed_the_pool(cards: int, parts: dict[str, int]) -> None:
-    divided = divide(cards, parts)
+    divided = divide_cards(cards, parts)
     whole = max(sum(parts.values()), 100)
 
     assert sum(divided.values()) <= cards
@@ -19,7 +19,7 @@ def test_the_parts_never_exceed_the_pool(cards: int, parts: dict[str, int]) -> N
 
 @given(st.integers(0, 500), st.integers(1, 99))
 def test_parts_that_sum_up_to_100_leave_no_card(cards: int, percent: int) -> None:
-    assert sum(divide(cards, {"a": percent, "b": 100 - percent}).values()) == cards
+    assert sum(divide_cards(cards, {"a": percent, "b": 100 - percent}).values()) == cards
 
 
 @given(st.integers(0, 100), st.lists(st.tuples(percents, st.sets(st.sampled_from("abcd")))))
@@ -29,9 +29,9 @@ def test_the_pool_is_never_exceeded_whichever_writes_are_lost(
     told = dict.fromkeys("abcd", 0)
     for parts, lost in rounds:
         told = {name: count if name in parts else 0 for name, count in told.items()}
-        divided, held = divide(cards, parts), {name: told[name] for name in parts}
+        divided, held = divide_cards(cards, parts), {name: told[name] for name in parts}
         for name in sorted(parts):
-            count = granted(cards, divided, held, name)
+            count = grant_cards(cards, divided, held, name)
             held[name] = max(held[name], count)
             if name not in lost:
                 told[name] = count
@@ -47,9 +47,9 @@ def test_a_pool_that_shrinks_is_given_back_and_one_that_grows_is_not_exceeded(
     for cards, parts in rounds:
         most = max(cards, sum(told.values()))
         told = {name: count if name in parts else 0 for name, count in told.items()}
-        divided, held = divide(cards, parts), {name: told[name] for name in parts}
+        divided, held = divide_cards(cards, parts), {name: told[name] for name in parts}
         for name in sorted(parts):
-            told[name] = granted(cards, divided, held, name)
+            told[name] = grant_cards(cards, divided, held, name)
             held[name] = max(held[name], told[name])
 
             assert sum(told.values()) <= most
@@ -57,8 +57,8 @@ def test_a_pool_that_shrinks_is_given_back_and_one_that_grows_is_not_exceeded(
 
 
 def test_a_namespace_waits_for_what_others_still_use() -> None:
-    parts = divide(12, {"a": 50, "b": 50})
+    parts = divide_cards(12, {"a": 50, "b": 50})
 
     assert parts == {"a": 6, "b": 6}
-    assert granted(12, parts, {"a": 10, "b": 2}, "b") == 2
-    assert granted(12, parts, {"a": 10, "b": 2}, "a") == 6
+    assert grant_cards(12, parts, {"a": 10, "b": 2}, "b") == 2
+    assert grant_cards(12, parts, {"a": 10, "b": 2}, "a") == 6

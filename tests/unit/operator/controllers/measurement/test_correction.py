@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.measurement.correction import correction_verdict, with_correction
-from inferno_operator.controllers.measurement.load import with_planned_load
-from inferno_operator.controllers.measurement.status import update
+from inferno_operator.controllers.measurement.correction import add_correction, judge_correction
+from inferno_operator.controllers.measurement.load import add_planned_load
+from inferno_operator.controllers.measurement.status import report_measurement
 from inferno_operator.resources import LoadCorrection, Measured, Model, Server, Target
 from inferno_operator.resources.objects import Event, Manifest
-from inferno_operator.resources.observation import Observation
+from inferno_operator.resources.observation import Observation, is_of
 from inferno_optimizer.correction import MISSED, MOST
 from tests.unit.operator import objects
 
@@ -37,7 +37,9 @@ def allocation(replicas: int, rate: float = RATE, **fields: object) -> Manifest:
     return {"accelerator": "A", "numReplicas": replicas, "load": load}
 
 
-def served(spec: Manifest, *conditions: Manifest, measured: Measured | None = None) -> Observation:
+def served(
+    spec: Manifest, *conditions: Manifest, measured: Measured | None = None
+) -> Observation[Server]:
     """A measured Server whose decision is carried out; it reads what is written."""
     usual = (
         objects.condition("Allocated", "Allocated"),
@@ -48,7 +50,8 @@ def served(spec: Manifest, *conditions: Manifest, measured: Measured | None = No
     status = {"conditions": known, "measured": measured.to_json() if measured else None}
     whole = objects.server("S", spec={"measure": MEASURE, **spec})
     found = objects.observed({**whole, "status": status})
-    assert isinstance(found.resource, Server), found.problem
+    assert is_of(found, Server)
+    assert found.resource is not None, found.problem
     return found
 
 
@@ -98,8 +101,8 @@ def cycles(
         assert isinstance(found, Server)
         before = found.status.measured
         newest = measurement(begin + cycle * CYCLE_S, latency(replicas))
-        newest = with_correction(newest, found, before, TARGET, model)
-        measured = with_planned_load(newest, found, before, TARGET, newest.time)
+        newest = add_correction(newest, found, before, TARGET, model)
+        measured = add_planned_load(newest, found, before, TARGET, newest.time)
         assert measured.load is not None
         rate = measured.load.arrival_rate
         replicas = math.ceil(PLANNED * rate / RATE - 1e-6)
@@ -145,7 +148,7 @@ def test_room_brings_plans_back_to_the_load() -> None:
     assert last.correction is None
     assert last.load is not None
     assert last.load.arrival_rate == RATE
-    assert correction_verdict(server, last) is None
+    assert judge_correction(server, last) is None
 
 
 def test_other_data_of_the_model_end_the_correction_at_once() -> None:
@@ -158,7 +161,7 @@ def test_other_data_of_the_model_end_the_correction_at_once() -> None:
     assert (first.correction, second.correction) == (None, None)
     assert second.load is not None
     assert second.load.arrival_rate == RATE
-    assert correction_verdict(server, second) is None
+    assert judge_correction(server, second) is None
 
 
 @pytest.mark.parametrize(
@@ -197,7 +200,7 @@ def test_more_replicas_that_do_not_help_are_not_followed_by_others() -> None:
 
     assert last.correction is not None
     assert last.correction.factor == pytest.approx(4 / 3 * 5 / 4)
-    told = correction_verdict(server, last)
+    told = judge_correction(server, last)
     assert told is not None
     assert (told.holds, told.reason) == (True, "NoImprovement")
     assert "slo-itl missed, and more replicas do not help: planned for 1.67 times" in told.message
@@ -208,7 +211,7 @@ def test_the_factor_ends_at_the_limit_and_says_so() -> None:
 
     assert last.correction is not None
     assert last.correction.factor == MOST
-    told = correction_verdict(server, last)
+    told = judge_correction(server, last)
     assert told is not None
     assert told.message == (
         "slo-itl missed with 6 replicas that should be enough: planned for 2 times the load, and"
@@ -225,8 +228,8 @@ def after_a_miss(
         found = served(spec, *conditions, measured=measured).resource
         assert isinstance(found, Server)
         newest = measurement(cycle * CYCLE_S, 40.0, **fields)
-        newest = with_correction(newest, found, measured, TARGET, None)
-        measured = with_planned_load(newest, found, measured, TARGET, newest.time)
+        newest = add_correction(newest, found, measured, TARGET, None)
+        measured = add_planned_load(newest, found, measured, TARGET, newest.time)
     assert measured is not None
     return measured
 
@@ -316,8 +319,8 @@ def test_what_was_corrected_stays_while_nothing_is_measured() -> None:
     assert isinstance(server, Server)
     stale = risen.model_copy(update={"quality": "Stale", "misses_targets": ()})
 
-    newest = with_correction(stale, server, risen, TARGET, None)
-    found = with_planned_load(newest, server, risen, TARGET, risen.time)
+    newest = add_correction(stale, server, risen, TARGET, None)
+    found = add_planned_load(newest, server, risen, TARGET, risen.time)
 
     assert risen.correction is not None
     assert newest.correction is not None
@@ -331,7 +334,7 @@ def test_an_operator_that_was_away_for_long_begins_to_wait_anew() -> None:
     assert isinstance(server, Server)
     later = measurement(4 * 3600, 37.5)
 
-    found = with_correction(later, server, missed, TARGET, None).correction
+    found = add_correction(later, server, missed, TARGET, None).correction
 
     assert found is not None
     assert found.factor == 1
@@ -350,7 +353,8 @@ def written(
     measured = objects.condition("Measured", "Fresh")
     observation = served(SETTLED, measured, *told, measured=known)
     newest = measurement(CYCLE_S, 40.0, correction=after)
-    change = update(observation, newest, newest.time)
+    assert observation.resource is not None
+    change = report_measurement(observation, observation.resource, newest, newest.time)
     return None if change is None else (change.status or {}, list(change.news))
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from inferno_operator.controllers.measurement.history import PastRates
-from inferno_operator.controllers.measurement.lookahead import STEP_S, Lookahead
+from inferno_operator.controllers.measurement.lookahead import STEP_S, Lookahead, PastRates
 from inferno_operator.engines.catalogue import built_in
 from inferno_operator.engines.series_groups import PART
 from inferno_operator.resources import Measure

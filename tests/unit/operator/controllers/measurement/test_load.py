@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from inferno_operator.controllers.measurement.load import (
     IDLE,
-    jumped,
-    load,
-    load_moved,
-    measured_server,
-    with_load,
-    with_planned_load,
-    with_scheduled_replicas,
+    add_planned_load,
+    apply_measurement,
+    find_load,
+    has_jumped,
+    has_load_moved,
+    set_load,
+    set_scheduled_replicas,
 )
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources import Load, Measure, Measured, MeasuredReplicas, Server, Target
@@ -61,7 +61,7 @@ def measurement(quality: str, rate: float | None = 20.0, **fields: float | None)
     ("quality", "rate"), [(q, 20 if q in ("Fresh", "Idle") else 100) for q in QUALITIES]
 )
 def test_only_fresh_numbers_lower_the_load(quality: str, rate: float) -> None:
-    found = load(subject(TYPED, STANDING), measurement(quality))
+    found = find_load(subject(TYPED, STANDING), measurement(quality))
 
     tokens = 201 if rate == 20 else 300  # what a person gave is longer
     assert found == Load(arrival_rate=rate, avg_in_tokens=600, avg_out_tokens=tokens)
@@ -69,20 +69,20 @@ def test_only_fresh_numbers_lower_the_load(quality: str, rate: float) -> None:
 
 @pytest.mark.parametrize("quality", QUALITIES)
 def test_numbers_of_any_quality_raise_the_load(quality: str) -> None:
-    found = load(subject(TYPED, STANDING), measurement(quality, 500))
+    found = find_load(subject(TYPED, STANDING), measurement(quality, 500))
 
     assert found is not None
     assert found.arrival_rate == 500
 
 
 def test_a_server_that_was_never_measured_has_the_load_that_a_person_gave() -> None:
-    assert load(subject(TYPED), None) == Load(arrival_rate=50, avg_length=300)
+    assert find_load(subject(TYPED), None) == Load(arrival_rate=50, avg_length=300)
 
 
 def test_a_server_without_any_load_has_none() -> None:
-    assert load(subject(), None) is None
+    assert find_load(subject(), None) is None
     assert (
-        load(
+        find_load(
             subject(),
             Measured.model_validate(
                 {"time": datetime(2026, 1, 1, tzinfo=UTC), "quality": "Missing"}
@@ -95,7 +95,7 @@ def test_a_server_without_any_load_has_none() -> None:
 def test_lengths_that_are_not_measured_are_those_of_the_last_load() -> None:
     newest = measurement("Fresh", avg_in_tokens=None, avg_out_tokens=None)
 
-    found = load(subject(TYPED, STANDING), newest)
+    found = find_load(subject(TYPED, STANDING), newest)
 
     assert found == Load(arrival_rate=20, avg_length=300)
 
@@ -103,7 +103,7 @@ def test_lengths_that_are_not_measured_are_those_of_the_last_load() -> None:
 def test_a_server_that_never_served_a_request_is_idle_without_lengths() -> None:
     newest = measurement("Idle", 0.0, avg_in_tokens=None, avg_out_tokens=None)
 
-    found = load(subject(), newest)
+    found = find_load(subject(), newest)
 
     assert found is not None
     assert found.arrival_rate == 0
@@ -123,7 +123,7 @@ def test_what_is_not_fresh_never_goes_below_the_standing_decision(
         None if standing is None else {**STANDING, "arrivalRate": standing},
     )
 
-    found = load(server_of, measurement(quality, rate))
+    found = find_load(server_of, measurement(quality, rate))
 
     if found is not None and standing is not None and quality not in ("Fresh", "Idle"):
         assert found.arrival_rate >= standing
@@ -133,7 +133,7 @@ def test_a_load_replaces_that_of_the_server_and_nothing_else() -> None:
     before = subject(TYPED, STANDING)
     newest = Load(arrival_rate=7, avg_out_tokens=3)
 
-    after = with_load(before, newest)
+    after = set_load(before, newest)
 
     assert after.spec.current_alloc is not None
     assert after.spec.current_alloc.load == newest
@@ -142,7 +142,7 @@ def test_a_load_replaces_that_of_the_server_and_nothing_else() -> None:
 
 
 def test_a_server_without_a_current_allocation_gets_one_with_the_load() -> None:
-    after = with_load(subject(), Load(arrival_rate=7, avg_out_tokens=3))
+    after = set_load(subject(), Load(arrival_rate=7, avg_out_tokens=3))
 
     assert after.spec.current_alloc is not None
     assert after.spec.current_alloc.accelerator == ""
@@ -159,9 +159,9 @@ def after(
     known: Measured | None = None
     server_of = of or subject()
     for each in newest:
-        known = with_planned_load(each, server_of, known, target, each.time)
+        known = add_planned_load(each, server_of, known, target, each.time)
     assert known is not None
-    return known, measured_server(server_of, known)
+    return known, apply_measurement(server_of, known)
 
 
 def running(replicas: int, decided: int = 0, **spec: object) -> Server:
@@ -287,7 +287,7 @@ def test_poisson_noise_of_a_constant_load_hardly_moves_it(rate: float) -> None:
     server_of = subject()
 
     for each in rates:
-        known = with_planned_load(measurement("Fresh", each), server_of, known, None, NOW)
+        known = add_planned_load(measurement("Fresh", each), server_of, known, None, NOW)
         assert known.load is not None
         loads.append(known.load.arrival_rate)
 
@@ -453,18 +453,18 @@ def test_what_somebody_knows_beforehand_is_planned_for_in_time(
 ) -> None:
     resource = scheduled({**EVERY_MORNING, "minArrivalRate": 600, "minNumReplicas": 5})
 
-    found = with_planned_load(measurement("Fresh"), resource, None, None, time)
+    found = add_planned_load(measurement("Fresh"), resource, None, None, time)
 
     assert found.load is not None
     assert found.load.arrival_rate == rate
     assert found.arrival_rate == 20
-    assert with_scheduled_replicas(resource, time).spec.min_num_replicas == fewest
+    assert set_scheduled_replicas(resource, time).spec.min_num_replicas == fewest
 
 
 def test_a_larger_load_is_planned_for_as_it_is() -> None:
     resource = scheduled({**EVERY_MORNING, "minArrivalRate": 600})
 
-    found = with_planned_load(measurement("Fresh", 900.0), resource, None, None, at(8))
+    found = add_planned_load(measurement("Fresh", 900.0), resource, None, None, at(8))
 
     assert found.load is not None
     assert found.load.arrival_rate == 900
@@ -473,7 +473,7 @@ def test_a_larger_load_is_planned_for_as_it_is() -> None:
 def test_the_largest_number_of_several_windows_counts() -> None:
     windows = [{**EVERY_MORNING, "minNumReplicas": n} for n in (3, 7, 2)]
 
-    found = with_scheduled_replicas(scheduled(*windows, minNumReplicas=4), at(8))
+    found = set_scheduled_replicas(scheduled(*windows, minNumReplicas=4), at(8))
 
     assert found.spec.min_num_replicas == 7
 
@@ -486,8 +486,8 @@ def scheduled(*windows: Manifest, **fields: object) -> Server:
 
 
 def test_the_load_has_the_measured_cached_tokens_and_loses_them_when_they_are_not_known() -> None:
-    warm = load(subject(), measurement("Fresh", avg_computed_tokens=240.2))
-    unknown = load(subject(standing={**STANDING, "cachedTokens": 300}), measurement("Fresh"))
+    warm = find_load(subject(), measurement("Fresh", avg_computed_tokens=240.2))
+    unknown = find_load(subject(standing={**STANDING, "cachedTokens": 300}), measurement("Fresh"))
 
     assert warm is not None
     assert (warm.avg_in_tokens, warm.cached_tokens) == (600, 359)  # never more than measured
@@ -501,7 +501,9 @@ def test_without_evidence_no_more_tokens_are_cached_than_in_the_last_load(
 ) -> None:
     standing = {**STANDING, "cachedTokens": 300}
 
-    found = load(subject(standing=standing), measurement("Partial", avg_computed_tokens=computed))
+    found = find_load(
+        subject(standing=standing), measurement("Partial", avg_computed_tokens=computed)
+    )
 
     assert found is not None
     assert found.cached_tokens == cached
@@ -510,14 +512,14 @@ def test_without_evidence_no_more_tokens_are_cached_than_in_the_last_load(
 def test_a_load_moves_with_the_tokens_that_are_computed() -> None:
     warm = Load(arrival_rate=9000, avg_in_tokens=2000, avg_out_tokens=100, cached_tokens=1200)
 
-    assert load_moved(warm, warm.model_copy(update={"cached_tokens": 600}))
-    assert load_moved(warm, warm.model_copy(update={"cached_tokens": None}))
-    assert not load_moved(warm, warm.model_copy(update={"cached_tokens": 1190}))
+    assert has_load_moved(warm, warm.model_copy(update={"cached_tokens": 600}))
+    assert has_load_moved(warm, warm.model_copy(update={"cached_tokens": None}))
+    assert not has_load_moved(warm, warm.model_copy(update={"cached_tokens": 1190}))
 
 
 def test_the_load_has_the_measured_tokens_of_a_step() -> None:
-    fast = load(subject(), measurement("Fresh", tokens_per_step=2.5))
-    plain = load(subject(standing={**STANDING, "tokensPerStep": 2.5}), measurement("Fresh"))
+    fast = find_load(subject(), measurement("Fresh", tokens_per_step=2.5))
+    plain = find_load(subject(standing={**STANDING, "tokensPerStep": 2.5}), measurement("Fresh"))
 
     assert fast is not None
     assert fast.tokens_per_step == 2.5
@@ -531,7 +533,7 @@ def test_without_evidence_a_step_makes_no_more_tokens_than_in_the_last_load(
 ) -> None:
     standing = {**STANDING, "tokensPerStep": 2.5}
 
-    found = load(subject(standing=standing), measurement("Partial", tokens_per_step=now))
+    found = find_load(subject(standing=standing), measurement("Partial", tokens_per_step=now))
 
     assert found is not None
     assert found.tokens_per_step == planned
@@ -540,9 +542,9 @@ def test_without_evidence_a_step_makes_no_more_tokens_than_in_the_last_load(
 def test_a_load_moves_with_the_tokens_of_a_step() -> None:
     fast = Load(arrival_rate=9000, avg_in_tokens=2000, avg_out_tokens=100, tokens_per_step=2.5)
 
-    assert load_moved(fast, fast.model_copy(update={"tokens_per_step": 1.5}))
-    assert load_moved(fast, fast.model_copy(update={"tokens_per_step": None}))
-    assert not load_moved(fast, fast.model_copy(update={"tokens_per_step": 2.52}))
+    assert has_load_moved(fast, fast.model_copy(update={"tokens_per_step": 1.5}))
+    assert has_load_moved(fast, fast.model_copy(update={"tokens_per_step": None}))
+    assert not has_load_moved(fast, fast.model_copy(update={"tokens_per_step": 2.52}))
 
 
 @pytest.mark.parametrize(("long", "is_seen"), [(60, False), (300, False), (3600, True)])
@@ -554,4 +556,4 @@ def test_a_jump_is_what_chance_does_not_explain_in_the_window_of_the_server(
     measure = Measure.model_validate({"source": "vLLM", "labels": {"m": "a"}, "windows": windows})
     before, now = (Load(arrival_rate=rate, avg_out_tokens=10) for rate in (45.0, 60.0))
 
-    assert jumped(before, now, measure) is is_seen
+    assert has_jumped(before, now, measure) is is_seen

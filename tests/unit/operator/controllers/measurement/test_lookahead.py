@@ -35,7 +35,7 @@ def looked(rates: list[float], **spec: Any) -> Ahead:  # noqa: ANN401 - fields o
     """What follows from a rate in each minute, measured every 30 s."""
     lookahead, resource = Lookahead(30.0), subject(**spec)
     found = [
-        lookahead.ahead(KEY, resource, measurement(minute + half, rate), None)
+        lookahead.look_ahead(KEY, resource, measurement(minute + half, rate), None)
         for minute, rate in enumerate(rates)
         for half in (0.0, 0.5)
     ]
@@ -84,7 +84,7 @@ def test_an_operator_that_just_started_keeps_the_growth_that_was_found() -> None
         update={"ahead": Ahead(seconds=150, growth=1.6, history_seconds=86400)}
     )
 
-    found = lookahead.ahead(KEY, resource, measurement(1, 100), before)
+    found = lookahead.look_ahead(KEY, resource, measurement(1, 100), before)
 
     assert found.growth == 1.6
 
@@ -93,7 +93,7 @@ def test_a_default_growth_is_not_kept_for_another_lead_time() -> None:
     slow, short = subject(startupSeconds=870), Ahead(seconds=150, growth=1.13, history_seconds=0)
     before = measurement(0, 100).model_copy(update={"ahead": short})
 
-    found = Lookahead(30.0).ahead(KEY, slow, measurement(1, 100), before)
+    found = Lookahead(30.0).look_ahead(KEY, slow, measurement(1, 100), before)
 
     assert found.growth == round(first_ratio(900.0), 3)
 
@@ -103,7 +103,7 @@ def test_numbers_of_a_part_of_the_replicas_tell_no_growth(quality: str) -> None:
     lookahead, resource = Lookahead(30.0), subject()
     for minute in range(300):
         rate, state = (100.0, "Fresh") if minute % 3 else (10.0, quality)
-        found = lookahead.ahead(KEY, resource, measurement(minute, rate, state), None)
+        found = lookahead.look_ahead(KEY, resource, measurement(minute, rate, state), None)
 
     assert found.growth == 1.0
 

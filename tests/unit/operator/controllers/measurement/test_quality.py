@@ -6,7 +6,7 @@ from math import inf, nan
 
 import pytest
 
-from inferno_operator.controllers.measurement.quality import measured, with_targets
+from inferno_operator.controllers.measurement.quality import judge_reading, note_missed_targets
 from inferno_operator.engines.catalogue import built_in
 from inferno_operator.engines.reading import (
     CUSTOM_ANSWERS,
@@ -58,7 +58,7 @@ def reading(**answers: Parts) -> Reading:
 
 
 def judge(subject: Reading, before: Measured | None = None) -> Measured:
-    return measured(subject, VLLM, before)
+    return judge_reading(subject, VLLM, before)
 
 
 def test_fresh_numbers_have_the_units_of_the_resource() -> None:
@@ -393,7 +393,7 @@ def test_a_load_may_only_grow_while_fewer_pods_report_than_are_ready(
 ) -> None:
     subject = reading(replicas={**REPORTING, **replicas})
 
-    found = measured(subject, VLLM, None, ready_pods=both(ready_pods))
+    found = judge_reading(subject, VLLM, None, ready_pods=both(ready_pods))
 
     assert found.quality == "Partial"
     assert found.message.startswith(f"the load may grow but not shrink: {said}")
@@ -416,7 +416,7 @@ def test_a_load_is_fresh_where_all_ready_pods_report(
 ) -> None:
     subject = reading(replicas={**REPORTING, **replicas})
 
-    found = measured(subject, VLLM, None, ready_pods=both(ready_pods))
+    found = judge_reading(subject, VLLM, None, ready_pods=both(ready_pods))
 
     assert found.quality == "Fresh"
     assert ("10 targets of 5 pods" in found.message) == ("pods" in replicas)
@@ -431,26 +431,26 @@ def test_a_source_tells_of_pods_that_decode_or_of_both_roles(
 ) -> None:
     subject = reading(replicas={**REPORTING, "reporting": reporting})
 
-    assert measured(subject, VLLM, None, ready_pods=(3, 5)).quality == quality
+    assert judge_reading(subject, VLLM, None, ready_pods=(3, 5)).quality == quality
 
 
 @pytest.mark.parametrize("name", [n for n, each in built_in().items() if each.without_replicas])
 def test_a_gateway_reports_for_all_pods(name: str) -> None:
     subject = reading(replicas={**REPORTING, "reporting": 1.0})
 
-    assert measured(subject, built_in()[name], None, ready_pods=(5, 5)).quality == "Fresh"
+    assert judge_reading(subject, built_in()[name], None, ready_pods=(5, 5)).quality == "Fresh"
 
 
 def test_a_server_without_requests_is_not_idle_while_pods_do_not_report() -> None:
     idle = {"running": 0.0, "waiting": 0.0, "reporting": 1.0}
     subject = reading(load_short={"0": 0.0}, load_long={"0": 0.0}, replicas=idle)
 
-    assert measured(subject, VLLM, None, ready_pods=(1, 1)).quality == "Idle"
-    assert measured(subject, VLLM, None, ready_pods=(2, 2)).quality == "Partial"
+    assert judge_reading(subject, VLLM, None, ready_pods=(1, 1)).quality == "Idle"
+    assert judge_reading(subject, VLLM, None, ready_pods=(2, 2)).quality == "Partial"
 
 
 def test_a_target_that_may_stand_for_all_pods_is_called_so() -> None:
-    found = measured(
+    found = judge_reading(
         reading(replicas={**REPORTING, "reporting": 1.0}), VLLM, None, ready_pods=(3, 3)
     )
 
@@ -469,7 +469,7 @@ def test_replicas_that_stopped_reporting_are_stale_and_keep_the_last_good_values
 
 
 def test_replicas_that_never_reported_are_missing() -> None:
-    found = measured(reading(replicas={}), VLLM, None, "no such label")
+    found = judge_reading(reading(replicas={}), VLLM, None, "no such label")
 
     assert found.quality == "Missing"
     assert found.arrival_rate is None
@@ -499,7 +499,7 @@ def test_queries_of_the_server_replace_those_of_the_source() -> None:
 
 
 def test_a_source_of_own_queries_only_needs_no_replicas() -> None:
-    found = measured(Reading({CUSTOM_ANSWERS: {"arrivalRate": 2.0}}, time=NOW), None, None)
+    found = judge_reading(Reading({CUSTOM_ANSWERS: {"arrivalRate": 2.0}}, time=NOW), None, None)
 
     assert found.quality == "Fresh"
     assert found.arrival_rate == 120
@@ -508,7 +508,7 @@ def test_a_source_of_own_queries_only_needs_no_replicas() -> None:
 def test_missed_targets_are_those_of_the_measured_times() -> None:
     target = Target(model="M", slo_itl=19, slo_ttft=200, slo_ttw=25)
 
-    found = with_targets(judge(reading()), target)
+    found = note_missed_targets(judge(reading()), target)
 
     # Without percentiles of the wait, the 95th counts as -ln 0.05 times the mean: 30 ms.
     assert found.misses_targets == ("slo-itl", "slo-ttw")
@@ -524,7 +524,7 @@ def test_a_percentile_target_is_compared_with_the_next_lower_percentile(
         ttft=Percentiles(p50=100, p95=350, p99=900),
     )
 
-    found = with_targets(now, Target(model="M", slo_ttft=limit, slo_ttft_percentile=98))
+    found = note_missed_targets(now, Target(model="M", slo_ttft=limit, slo_ttft_percentile=98))
 
     assert found.misses_targets == missed
 
@@ -549,7 +549,9 @@ def test_a_percentile_of_inter_token_latencies_is_that_of_means_of_requests(
         itl_of_requests=Percentiles(p50=19, p95=30, p99=40),
     )
 
-    found = with_targets(now, Target(model="M", slo_itl=limit, slo_itl_percentile=percentile))
+    found = note_missed_targets(
+        now, Target(model="M", slo_itl=limit, slo_itl_percentile=percentile)
+    )
 
     assert found.misses_targets == missed
 
@@ -557,18 +559,18 @@ def test_a_percentile_of_inter_token_latencies_is_that_of_means_of_requests(
 def test_without_percentiles_of_inter_token_latencies_the_mean_is_compared() -> None:
     now = Measured(time=BEFORE.time + timedelta(seconds=1), quality="Fresh", itl_average=20)
 
-    found = with_targets(now, Target(model="M", slo_itl=15, slo_itl_percentile=95))
+    found = note_missed_targets(now, Target(model="M", slo_itl=15, slo_itl_percentile=95))
 
     assert found.misses_targets == ("slo-itl",)
 
 
 def test_old_numbers_miss_no_target_now() -> None:
-    late = with_targets(judge(reading()), Target(model="M", slo_itl=1))
+    late = note_missed_targets(judge(reading()), Target(model="M", slo_itl=1))
 
     found = judge(Reading(unavailable="no answer", time=NOW), late)
 
     assert late.misses_targets == ("slo-itl",)
-    assert with_targets(found, Target(model="M", slo_itl=1)).misses_targets == ()
+    assert note_missed_targets(found, Target(model="M", slo_itl=1)).misses_targets == ()
 
 
 @pytest.mark.parametrize(

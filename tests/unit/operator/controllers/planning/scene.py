@@ -6,12 +6,16 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from inferno_operator.controllers.planning.plan_store import FOLLOWED, PlanStore
-from inferno_operator.controllers.planning.plans import PlanApprover, PlanContext
+from inferno_operator.controllers.planning.plans import (
+    FOLLOWED,
+    PlanApprover,
+    PlanContext,
+    PlanStore,
+)
 from inferno_operator.controllers.planning.plans import reconcile_plans as reconcile_a_namespace
 from inferno_operator.controllers.planning.ports import Context as OptimizationContext
 from inferno_operator.controllers.planning.ports import Loads, OnDemand, TypedLoads
-from inferno_operator.controllers.planning.proposal import Seal, optimizer_of, plan_digest
+from inferno_operator.controllers.planning.proposal import Seal, compute_plan_digest, optimizer_of
 from inferno_operator.controllers.planning.reconcile import reconcile as reconcile_an_optimizer
 from inferno_operator.controllers.planning.waking import wake
 from inferno_operator.controllers.scaling.decision import WantedReplicas, read_decision
@@ -42,7 +46,7 @@ def signed(manifest: Manifest) -> Manifest:
     plan = parse(manifest)
     assert isinstance(plan, Plan)
     place = Key(plan.metadata.namespace, plan.metadata.name)
-    digest = plan_digest(plan.spec)
+    digest = compute_plan_digest(plan.spec)
     signature = Seal(KEY).signature(place, optimizer_of(plan), digest)
     return {**manifest, "spec": {**manifest["spec"], "digest": digest, "signature": signature}}
 

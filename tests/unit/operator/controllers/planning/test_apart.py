@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from inferno_operator.cli.offline.system import read_system
-from inferno_operator.controllers.planning.allocations import cards_of, desired_allocation
+from inferno_operator.controllers.planning.allocations import build_desired, cards_of
 from inferno_operator.controllers.planning.snapshot import build_system
-from inferno_operator.controllers.planning.updates import is_same_placement, spec_change
+from inferno_operator.controllers.planning.updates import find_spec_change, is_same_placement
 from inferno_operator.controllers.scaling.decision import read_decision
 from inferno_operator.resources import Server, parse
 from inferno_operator.resources.observation import observe
@@ -136,7 +136,7 @@ def test_a_system_without_roles_says_nothing_of_them() -> None:
 
 
 def test_both_roles_are_written_and_a_change_of_one_is_a_move() -> None:
-    written = desired_allocation(APART)
+    written = build_desired(APART)
     fewer = {**written["roles"]["prefill"], "numReplicas": 1}
     other = {**written, "roles": {**written["roles"], "prefill": fewer}}
 
@@ -150,18 +150,19 @@ def test_both_roles_are_written_and_a_change_of_one_is_a_move() -> None:
 
 def test_a_decision_together_replaces_one_apart() -> None:
     manifest = yaml.safe_load(MANIFEST)
-    manifest["spec"]["desiredAlloc"] = desired_allocation(APART)
-    together = {k: v for k, v in desired_allocation(APART).items() if k != "roles"}
+    manifest["spec"]["desiredAlloc"] = build_desired(APART)
+    together = {k: v for k, v in build_desired(APART).items() if k != "roles"}
 
     server = parse(manifest)
+    assert isinstance(server, Server)
 
-    assert spec_change(server, desired_allocation(APART)) is None
-    assert spec_change(server, together) == {"desiredAlloc": together}
+    assert find_spec_change(server, build_desired(APART)) is None
+    assert find_spec_change(server, together) == {"desiredAlloc": together}
 
 
 def test_a_decision_apart_wants_replicas_of_both_roles() -> None:
     manifest = yaml.safe_load(MANIFEST)
-    manifest["spec"]["desiredAlloc"] = desired_allocation(APART)
+    manifest["spec"]["desiredAlloc"] = build_desired(APART)
     time = datetime(2026, 1, 1, tzinfo=UTC).isoformat()
     told: dict[str, object] = {"type": "Allocated", "status": "True", "reason": "Allocated"}
     told |= {"message": "x", "lastTransitionTime": time, "observedGeneration": 1}

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferno_operator.controllers.planning.allocations import desired_allocation
+from inferno_operator.controllers.planning.allocations import build_desired
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.controllers.planning.updates import (
     Update,
-    plan_troubles,
+    list_troubles,
     plan_updates,
 )
 from inferno_operator.resources import Optimizer
@@ -258,7 +258,7 @@ def test_where_no_decision_is_possible_the_last_one_stands(reason: Reason) -> No
 
 def test_what_others_filled_in_beside_our_numbers_is_cleared_too() -> None:
     foreign = {"ttftAverage": 50, "mix": [{"accelerator": "A", "numReplicas": 2}]}
-    before = {**desired_allocation(TWO), **foreign}
+    before = {**build_desired(TWO), **foreign}
 
     update = decide(server(spec={"desiredAlloc": before}), Decision("S", Reason.NO_CAPACITY, ""))
 
@@ -499,7 +499,7 @@ def test_a_server_that_cannot_be_read_is_told_once() -> None:
     observations = [observed(item) for item in (*SCENE, torn)]
     snapshot = build_system([*readable(observations), *still_running(observations)])
 
-    (trouble,) = plan_troubles(observations, snapshot)
+    (trouble,) = list_troubles(observations, snapshot)
 
     assert "spec.minNumReplicas" in trouble
 
@@ -517,7 +517,7 @@ def test_a_server_whose_load_is_not_given_is_not_silently_idle(current: Manifest
 def test_a_load_comes_back_in_the_words_in_which_it_was_given() -> None:
     load = Load(arrival_rate=60, input_tokens=100, output_tokens=200)
 
-    written = desired_allocation(Allocation("A", 1, load=load))["load"]
+    written = build_desired(Allocation("A", 1, load=load))["load"]
 
     assert written.items() >= {"arrivalRate": 60, "avgInTokens": 100, "avgOutTokens": 200}.items()
     assert "avgLength" not in written
@@ -530,7 +530,7 @@ def test_each_accelerator_of_a_mix_is_written_with_its_share_of_the_load() -> No
     )
     mixed = Allocation("A", 3, cost=50, load=Load(60, 512), mix=parts)
 
-    written = desired_allocation(mixed)
+    written = build_desired(mixed)
 
     assert (written["accelerator"], written["numReplicas"], written["cost"]) == ("A", 3, 50)
     assert [(p["accelerator"], p["numReplicas"], p["cost"]) for p in written["mix"]] == [
@@ -542,7 +542,7 @@ def test_each_accelerator_of_a_mix_is_written_with_its_share_of_the_load() -> No
 
 def test_a_mix_is_read_by_the_resource_as_it_was_written() -> None:
     parts = (Allocation("A", 2, cost=20), Allocation("B", 1, cost=30))
-    written = desired_allocation(Allocation("A", 3, cost=50, mix=parts))
+    written = build_desired(Allocation("A", 3, cost=50, mix=parts))
 
     read = ServerAllocation.model_validate(written)
 

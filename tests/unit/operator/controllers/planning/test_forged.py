@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from inferno_operator.controllers.planning.ports import OPTIMIZER
-from inferno_operator.controllers.planning.proposal import UnreadablePlanError, inflate, pack
+from inferno_operator.controllers.planning.proposal import UnreadablePlanError, pack, unpack
 from inferno_operator.resources.objects import Key, Kind
 from inferno_operator.runtime.ports import RejectedError
 from inferno_operator.runtime.work_queue import ReconcileResult
@@ -363,7 +363,7 @@ def test_a_bomb_takes_no_more_memory_than_the_largest_plan() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(UnreadablePlanError, match="larger than"):
-            inflate(packed)
+            unpack(packed)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

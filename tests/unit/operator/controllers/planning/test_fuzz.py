@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from inferno_operator.controllers.planning.proposal import contradiction, pack, unpack_decisions
+from inferno_operator.controllers.planning.proposal import (
+    find_contradiction,
+    pack,
+    unpack_decisions,
+)
 from inferno_operator.resources import ManifestError, Plan, parse
 from inferno_operator.resources.objects import Key
 from tests.tiers import extended
@@ -197,7 +201,7 @@ async def test_with_a_stolen_key_only_what_a_plan_shows_is_carried_out(seed: int
                 shown = parse(forged)
                 assert isinstance(shown, Plan)
                 decisions = unpack_decisions(shown.spec.decisions)
-                assert contradiction(shown.spec, decisions) == ""
+                assert find_contradiction(shown.spec, decisions) == ""
                 assert scene.desired() == {d.server: d.after.num_replicas for d in decisions}
                 for name in ("s", "t"):
                     scene.cluster.objects["Server", Key(NAMESPACE, name)]["spec"].pop(

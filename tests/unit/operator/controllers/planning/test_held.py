@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from inferno_operator.controllers.measurement.load import measured_server, with_planned_load
+from inferno_operator.controllers.measurement.load import add_planned_load, apply_measurement
 from inferno_operator.controllers.planning.snapshot import Inputs, take_snapshot
 from inferno_operator.resources import Measured, Resource, Server
 from inferno_operator.resources.measurement import Quality
@@ -52,8 +52,8 @@ def system_of(
     found = Measured(
         time=NOW, quality=quality, arrival_rate=rate, avg_out_tokens=1, misses_targets=missed
     )
-    loaded = measured_server(subject, with_planned_load(found, subject, None, None, NOW))
-    return take_snapshot(Inputs([*rest, loaded], typed=[subject], now=NOW)).system
+    loaded = apply_measurement(subject, add_planned_load(found, subject, None, None, NOW))
+    return take_snapshot(Inputs([*rest, loaded], stored=[subject], now=NOW)).system
 
 
 def decided(

@@ -4,9 +4,9 @@ import pytest
 
 from inferno_operator.controllers.planning.proposal import (
     StoredDecision,
-    inputs_digest,
-    missing_cards,
-    moved_load,
+    compute_inputs_digest,
+    find_missing_cards,
+    find_moved_load,
 )
 from inferno_operator.resources import Count, Optimizer, Resource, parse
 from tests.unit.operator import objects
@@ -29,7 +29,7 @@ def counted_cards(available: int) -> Manifest:
 def digest(*resources: Resource) -> str:
     optimizer = parse(objects.optimizer())
     assert isinstance(optimizer, Optimizer)
-    return inputs_digest(resources, optimizer)
+    return compute_inputs_digest(resources, optimizer)
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_counted_cards_are_no_input_but_a_plan_must_fit_into_them() -> None:
     cards = [Count(type="T", count=3)]
 
     assert digest(few) == digest(many)
-    assert missing_cards(cards, {"T": 3}) == ""
-    assert missing_cards(cards, {"T": 2}) == "there are 2 cards of type T, and it takes 3"
-    assert missing_cards(cards, {}) == "there are 0 cards of type T, and it takes 3"
+    assert find_missing_cards(cards, {"T": 3}) == ""
+    assert find_missing_cards(cards, {"T": 2}) == "there are 2 cards of type T, and it takes 3"
+    assert find_missing_cards(cards, {}) == "there are 0 cards of type T, and it takes 3"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_measured_load_may_move_by_a_quarter(rate: float, moved: str) -> None:
     load = {"arrivalRate": rate, "avgLength": 1}
     current = {"accelerator": "", "numReplicas": 0, "load": load}
 
-    told = moved_load([decision], [server(currentAlloc=current, **MEASURE)])
+    told = find_moved_load([decision], [server(currentAlloc=current, **MEASURE)])
 
     assert told.endswith(moved)
     assert bool(told) == bool(moved)
@@ -103,4 +103,6 @@ def test_a_server_that_is_not_measured_any_more_counts_as_moved() -> None:
     load = {"arrivalRate": 100, "avgLength": 1}
     decision = StoredDecision("s", {}, (), active=True, load=load)
 
-    assert "not measured any more" in moved_load([decision], [server(currentAlloc=None, **MEASURE)])
+    assert "not measured any more" in find_moved_load(
+        [decision], [server(currentAlloc=None, **MEASURE)]
+    )

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferno_operator.controllers.planning.allocations import desired_allocation
-from inferno_operator.controllers.planning.memory import Memory, calm_servers
+from inferno_operator.controllers.planning.allocations import build_desired
+from inferno_operator.controllers.planning.memory import Memory, find_calmed_servers
 from inferno_operator.resources import Server, ServerStatus
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import Decision, Reason, Solution
@@ -57,7 +57,7 @@ def plan(replicas: int, accelerator: str = "A") -> Solution:
 def memory_of(server: Server, now: datetime = NOW) -> Memory:
     """What an operator knows that has just started."""
     memory = Memory()
-    memory.observe([server], now)
+    memory.note_servers([server], now)
     return memory
 
 
@@ -85,13 +85,13 @@ class Operator:
             for s in [subject(self.standing, self.accelerator, self._rate, **self._spec)]
         ]
         memory, newest = self._memory, plan(wanted, accelerator)
-        memory.observe(servers, now)
+        memory.note_servers(servers, now)
         (self.destination,) = (
             s.destination for s in memory.set_destinations(system(rate), servers).servers
         )
         self._status |= memory.find_moves(servers, newest, now)
         memory.note_plan(servers, newest, now)
-        self.standing = max(memory.fewest_replicas(servers)["S"], wanted)
+        self.standing = max(memory.count_fewest_replicas(servers)["S"], wanted)
         self.accelerator, self._rate = accelerator, rate
         return self.standing
 
@@ -179,8 +179,8 @@ def after(before: objects.Manifest, newest: Solution) -> tuple[int, str]:
     memory = memory_of(server)
     moved = memory.find_moves([server], newest, NOW).get(server.metadata.uid)
     memory.note_plan([server], newest, NOW)
-    fewest = memory.fewest_replicas([server])["S"]
-    stands = subject(desiredAlloc=desired_allocation(newest.decisions[0].allocation)).model_copy(
+    fewest = memory.count_fewest_replicas([server])["S"]
+    stands = subject(desiredAlloc=build_desired(newest.decisions[0].allocation)).model_copy(
         update={"status": ServerStatus(moved=moved)}
     )
     settled = memory_of(stands).set_destinations(SYSTEM, [stands])
@@ -303,7 +303,7 @@ def test_a_plan_that_is_not_carried_out_is_no_move() -> None:
 def test_only_calm_servers_wait() -> None:
     typed = observed(server()).resource
 
-    assert calm_servers([typed, subject()] if typed else []) == [subject()]
+    assert find_calmed_servers([typed, subject()] if typed else []) == [subject()]
 
 
 @given(st.lists(st.tuples(st.floats(0, 400), st.integers(1, 30)), min_size=1, max_size=40))
@@ -327,5 +327,5 @@ def test_numbers_stay_for_a_minute_whichever_way_the_clock_is_set() -> None:
     memory.note_written(["b"], NOW - 60 * second)
     memory.note_written(["c"], NOW + 3600 * second)
 
-    assert memory.written_lately(NOW) == {"a"}
-    assert memory.written_lately(NOW + second) == set()
+    assert memory.find_recently_written(NOW) == {"a"}
+    assert memory.find_recently_written(NOW + second) == set()

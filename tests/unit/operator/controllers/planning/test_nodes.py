@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferno_operator.controllers.planning.nodes import Nodes, solve_on_nodes, spanning
+from inferno_operator.controllers.planning.nodes import Nodes, find_spanning, solve_on_nodes
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.resources import parse
 from inferno_optimizer.placement import Node, ServerAccelerator
@@ -168,7 +168,7 @@ def test_a_plan_fits_on_the_nodes_or_it_is_told_that_it_does_not(
 def test_replicas_of_several_pods_may_span_nodes(
     spec: Manifest, keys: set[ServerAccelerator]
 ) -> None:
-    assert spanning([parse(server(spec=spec))]) == keys
+    assert find_spanning([parse(server(spec=spec))]) == keys
 
 
 async def test_a_replica_that_spans_nodes_takes_cards_of_several() -> None:

@@ -8,13 +8,13 @@ from datetime import timedelta
 
 import pytest
 
-from inferno_operator.controllers.measurement.load import with_load
+from inferno_operator.controllers.measurement.load import set_load
 from inferno_operator.controllers.planning.ports import Context, OnDemand, TypedLoads
 from inferno_operator.controllers.planning.reconcile import reconcile
 from inferno_operator.controllers.planning.updates import (
+    has_other_words,
     is_close,
     is_close_message,
-    is_rewording,
     is_same_placement,
 )
 from inferno_operator.resources import Load, Server
@@ -48,7 +48,7 @@ class PoissonLoads(TypedLoads):
 
     async def with_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
         return [
-            replace(o, resource=with_load(o.resource, self._load()))
+            replace(o, resource=set_load(o.resource, self._load()))
             if isinstance(o.resource, Server)
             else o
             for o in observations
@@ -162,5 +162,5 @@ def test_messages_with_other_numbers_say_the_same() -> None:
 
     assert is_close_message(first, first.replace("60.5", "61"))
     assert not is_close_message(first, first.replace("60.5", "70"))
-    assert not is_rewording(first, first.replace("60.5", "70"))
-    assert is_rewording(first, first.replace("expect", "fear"))
+    assert not has_other_words(first, first.replace("60.5", "70"))
+    assert has_other_words(first, first.replace("expect", "fear"))

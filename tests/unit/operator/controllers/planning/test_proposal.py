@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from inferno_operator.controllers.planning.plans import decided
+from inferno_operator.controllers.planning.plans import read_decisions
 from inferno_operator.controllers.planning.ports import Optimization
 from inferno_operator.controllers.planning.proposal import (
     MAX_INPUTS,
@@ -13,10 +13,10 @@ from inferno_operator.controllers.planning.proposal import (
     Proposal,
     Seal,
     UnreadablePlanError,
-    inflate,
+    build_proposal,
+    build_spec_manifest,
     pack,
-    proposal_of,
-    spec_manifest,
+    unpack,
     unpack_decisions,
 )
 from inferno_operator.controllers.planning.snapshot import build_system
@@ -35,7 +35,7 @@ OBJECT_LIMIT = 1536 * 1024
 
 def proposed(servers: Iterable[Manifest], cards: int = 20) -> Proposal | None:
     """What an optimization of these Servers proposes."""
-    return proposal_of(optimization_of(servers, cards))
+    return build_proposal(optimization_of(servers, cards))
 
 
 def made(place: Key) -> Manifest:
@@ -43,7 +43,7 @@ def made(place: Key) -> Manifest:
     found = proposed([objects.server("S")])
     assert found is not None
     signature = Seal(b"a key").signature(place, "", found.spec.digest)
-    spec = {**spec_manifest(found.spec), "signature": signature}
+    spec = {**build_spec_manifest(found.spec), "signature": signature}
     return objects.manifest("Plan", spec, name=place.name, namespace=place.namespace)
 
 
@@ -119,15 +119,15 @@ def test_ten_thousand_changes_fit_into_one_object_and_are_all_carried_out() -> N
     servers = [objects.server(f"S{n:05}", wanted=1 + n % 7) for n in range(10_000)]
     proposal = proposed(servers, cards=10**6)
     assert proposal is not None
-    manifest = spec_manifest(proposal.spec)
+    manifest = build_spec_manifest(proposal.spec)
     plan = parse(objects.manifest("Plan", dict(manifest), name="p"))
     assert isinstance(plan, Plan)
 
     assert len(json.dumps(manifest)) < OBJECT_LIMIT * 0.9
     assert (len(plan.spec.steps), plan.spec.steps_omitted) == (1000, 9000)
-    assert len(decided(plan)) == len(unpack_decisions(plan.spec.decisions)) == 10_000
+    assert len(read_decisions(plan)) == len(unpack_decisions(plan.spec.decisions)) == 10_000
     assert not plan.spec.omitted
-    assert len(decode_system(json.loads(inflate(plan.spec.inputs))).servers) == 10_000
+    assert len(decode_system(json.loads(unpack(plan.spec.inputs))).servers) == 10_000
 
 
 def test_long_reasons_do_not_make_a_plan_too_large() -> None:
@@ -137,7 +137,7 @@ def test_long_reasons_do_not_make_a_plan_too_large() -> None:
     proposal = proposed(servers, cards=10_000)
 
     assert proposal is not None
-    assert len(json.dumps(spec_manifest(proposal.spec)["steps"])) < MAX_LISTED * 1.05
+    assert len(json.dumps(build_spec_manifest(proposal.spec)["steps"])) < MAX_LISTED * 1.05
     assert 0 < len(proposal.spec.steps) < 999
     assert len(proposal.spec.steps) + proposal.spec.steps_omitted == 999
 

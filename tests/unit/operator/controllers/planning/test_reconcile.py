@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.measurement.load import with_last_good
+from inferno_operator.controllers.measurement.load import set_last_good_load
 from inferno_operator.controllers.planning.ports import Context, OnDemand, TypedLoads
 from inferno_operator.controllers.planning.reconcile import reconcile
 from inferno_operator.resources import Server
@@ -847,7 +847,9 @@ class LastGood(TypedLoads):
 
     async def with_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
         return [
-            replace(o, resource=with_last_good(o.resource)) if isinstance(o.resource, Server) else o
+            replace(o, resource=set_last_good_load(o.resource))
+            if isinstance(o.resource, Server)
+            else o
             for o in observations
         ]
 

@@ -3,10 +3,14 @@
 import pytest
 
 from inferno_operator.controllers.planning.allocations import cards_of, cards_of_placements
-from inferno_operator.controllers.planning.plan_status import hold_of
-from inferno_operator.controllers.planning.proposal import StoredDecision, proposal_of, totals_of
+from inferno_operator.controllers.planning.plan_status import find_hold
+from inferno_operator.controllers.planning.proposal import (
+    StoredDecision,
+    build_proposal,
+    compute_totals,
+)
 from inferno_operator.controllers.planning.snapshot import build_system
-from inferno_operator.controllers.planning.updates import server_update
+from inferno_operator.controllers.planning.updates import build_server_update
 from inferno_operator.resources import Optimizer, Placement, PlanTotals, Server, parse
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Decision, Reason
@@ -77,12 +81,13 @@ def totals(current: Manifest, *after: tuple[str, Role, int], whole: int = 0) -> 
     )
     decided = Allocation("A", whole) if whole else pair(*after)
     decision = Decision("S", Reason.ALLOCATED, "", decided)
-    observation = objects.observed(manifests[-1])
-    update = server_update(observation, decision)
-    assert isinstance(observation.resource, Server)
-    stored = StoredDecision.of(observation, update, observation.resource.spec.current_alloc)
+    observation = objects.observed_server(manifests[-1])
+    update = build_server_update(observation, decision)
+    assert observation.resource is not None
+    server = observation.resource
+    stored = StoredDecision.of(server, update, server.spec.current_alloc)
     resources = [parse(manifest) for manifest in manifests]
-    return totals_of([stored], resources, Catalogue(build_system(resources).system), ())
+    return compute_totals([stored], resources, Catalogue(build_system(resources).system), ())
 
 
 @pytest.mark.parametrize(
@@ -110,7 +115,7 @@ def test_the_last_replica_of_a_role_is_the_last_one_of_the_server(left: tuple[in
     assert found.reduction is not None
 
     assert (found.reduction.emptied, found.reduction.load_lost) == (("s",), 1200)
-    hold = hold_of(optimizer, found, objects.NOW)
+    hold = find_hold(optimizer, found, objects.NOW)
     assert hold is not None
     assert hold.reason == "BeyondGuard"
 
@@ -127,7 +132,7 @@ def test_a_step_tells_the_replicas_of_each_role() -> None:
     """The sum on A is the same: without roles nothing would change."""
     current = running_apart(1, 12, decode_on="A")
     manifests = objects.accelerator("A"), objects.accelerator("B"), model(), server_apart(current)
-    found = proposal_of(optimization_of(manifests, 100))
+    found = build_proposal(optimization_of(manifests, 100))
 
     assert found is not None
     before, after = found.steps["s"].before, found.steps["s"].after

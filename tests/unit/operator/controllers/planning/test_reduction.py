@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from inferno_operator.controllers.planning.proposal import Proposal, proposal_of
+from inferno_operator.controllers.planning.proposal import Proposal, build_proposal
 from inferno_operator.resources import ManifestError, Reduction, parse
 from tests.conftest import ROOT
 from tests.unit.operator import objects
@@ -41,7 +41,7 @@ def idle(runs: int) -> Manifest:
 
 def reduction(*manifests: Manifest, cards: int = 100) -> Reduction:
     """What the plan of these objects takes away."""
-    found: Proposal | None = proposal_of(optimization_of(manifests, cards))
+    found: Proposal | None = build_proposal(optimization_of(manifests, cards))
     assert found is not None
     assert found.spec.totals.reduction is not None
     return found.spec.totals.reduction
@@ -68,7 +68,7 @@ def test_a_move_takes_nothing_as_replicas_stay_until_the_new_ones_serve() -> Non
 
 def test_servers_for_which_only_a_number_is_written_have_nothing_to_lose() -> None:
     decided = {"desiredAlloc": {"accelerator": "A", "numReplicas": 9, "cost": 90}}
-    found = proposal_of(optimization_of([objects.server("S", wanted=1, spec=decided)], 100))
+    found = build_proposal(optimization_of([objects.server("S", wanted=1, spec=decided)], 100))
 
     assert found is not None
     assert found.spec.totals.reduction is None

@@ -8,9 +8,9 @@ import pytest
 
 from inferno_operator.controllers.planning.ports import Context, OnDemand
 from inferno_operator.controllers.planning.reconcile import (
+    find_rival,
+    find_seconds_until_due,
     reconcile,
-    rival,
-    seconds_until_due,
 )
 from inferno_operator.resources import Optimizer
 from inferno_operator.resources.objects import Key
@@ -59,7 +59,7 @@ def after(manifest: Manifest, seconds_ago: float) -> Manifest:
     ],
 )
 def test_an_optimizer_is_due_after_its_interval(manifest: Manifest, due: float | None) -> None:
-    assert seconds_until_due(observe(Optimizer, manifest), NOW) == due
+    assert find_seconds_until_due(observe(Optimizer, manifest), NOW) == due
 
 
 def test_the_oldest_one_with_an_interval_goes_on() -> None:
@@ -68,8 +68,8 @@ def test_the_oldest_one_with_an_interval_goes_on() -> None:
     oldest = observe(Optimizer, optimizer("oldest", creationTimestamp=born(0)))
     everyone = [old, young, oldest]
 
-    assert rival(old, everyone) is None
-    assert rival(young, everyone) == old.resource
+    assert find_rival(old, everyone) is None
+    assert find_rival(young, everyone) == old.resource
 
 
 def test_one_that_goes_is_no_rival() -> None:
@@ -79,7 +79,7 @@ def test_one_that_goes_is_no_rival() -> None:
     )
     young = observe(Optimizer, regular("young", creationTimestamp=born(2)))
 
-    assert rival(young, [going, young]) is None
+    assert find_rival(young, [going, young]) is None
 
 
 def scene(*manifests: Manifest) -> FakeCluster:
@@ -118,7 +118,7 @@ async def test_what_is_urgent_does_not_wait_for_the_interval_once() -> None:
     context = Context(cluster, OnDemand(cluster), solver, lambda: NOW, lambda: NOW)
     await reconcile(INFERNO, context)
 
-    context.memories["default"].urgent.add("inferno")
+    context.memories["default"].urgent_optimizers.add("inferno")
     outcomes = [await reconcile(INFERNO, context) for _ in range(2)]
 
     assert len(solver.systems) == 2
@@ -131,17 +131,17 @@ async def test_what_is_urgent_is_so_after_a_failure_too() -> None:
     await reconcile(INFERNO, context)
     solver.failures = [UnavailableError("busy")]
 
-    context.memories["default"].urgent.add("inferno")
+    context.memories["default"].urgent_optimizers.add("inferno")
     outcome = await reconcile(INFERNO, context)
 
     assert outcome.failed
-    assert context.memories["default"].urgent == {"inferno"}
+    assert context.memories["default"].urgent_optimizers == {"inferno"}
 
 
 async def test_what_is_urgent_does_not_concern_who_has_no_interval() -> None:
     cluster, solver = scene(optimizer(optimize=False)), FakeOptimizer()
     context = Context(cluster, OnDemand(cluster), solver, lambda: NOW, lambda: NOW)
-    context.memories["default"].urgent.add("inferno")
+    context.memories["default"].urgent_optimizers.add("inferno")
 
     await reconcile(INFERNO, context)
 

@@ -52,7 +52,7 @@ def at(generation: int, *, optimize: bool = True, status: Manifest | None = None
 
 
 def done_at(generation: int) -> Manifest:
-    return status_of(report.optimized(at(generation), SOLUTION, NOW))
+    return status_of(report.report_result(at(generation), SOLUTION, NOW))
 
 
 def test_a_result_says_what_came_out_and_how_good_it_is() -> None:
@@ -92,7 +92,7 @@ def test_a_result_says_what_came_out_and_how_good_it_is() -> None:
 def test_a_result_without_a_bound_claims_none() -> None:
     solution = Solution((), Certificate("greedy", SolverStatus.FEASIBLE, 0.0, None, 0.0), ())
 
-    certificate = status_of(report.optimized(at(1), solution, NOW))["lastOptimization"]
+    certificate = status_of(report.report_result(at(1), solution, NOW))["lastOptimization"]
 
     told = certificate["certificate"]
     assert told.keys() == {"solver", "status", "objective", "seconds", "levels"}
@@ -101,7 +101,7 @@ def test_a_result_without_a_bound_claims_none() -> None:
 
 def test_a_step_of_the_solver_that_failed_is_told() -> None:
     failed = replace(SOLUTION.certificate, failures=("value: ValueError: no good",))
-    update = report.optimized(at(1), replace(SOLUTION, certificate=failed), NOW)
+    update = report.report_result(at(1), replace(SOLUTION, certificate=failed), NOW)
 
     told = status_of(update)["lastOptimization"]["certificate"]
     assert told["failures"] == ["value: ValueError: no good"]
@@ -113,13 +113,13 @@ def test_a_step_of_the_solver_that_failed_is_told() -> None:
 def test_where_capacity_was_ignored_no_cards_count_as_available() -> None:
     subject = optimizer(parameters={"unlimited": True})
 
-    last = status_of(report.optimized(observed(subject), SOLUTION, NOW))["lastOptimization"]
+    last = status_of(report.report_result(observed(subject), SOLUTION, NOW))["lastOptimization"]
 
     assert all("available" not in use for use in last["capacity"])
 
 
 def test_the_message_of_a_result_names_who_is_unserved() -> None:
-    status, reason, message = said(report.optimized(at(1), SOLUTION, NOW))["Optimized"]
+    status, reason, message = said(report.report_result(at(1), SOLUTION, NOW))["Optimized"]
 
     assert (status, reason) == ("True", "Optimized")
     assert message == ("2 of 3 servers have an allocation, 30.1235 cents/hour; draw: NoCapacity")
@@ -130,7 +130,7 @@ def test_a_status_names_at_most_a_hundred_unserved_servers(unserved: int, named:
     decisions = tuple(Decision(f"s{n}", Reason.NO_CAPACITY, "m") for n in range(unserved))
     solution = Solution(decisions, SOLUTION.certificate, ())
 
-    update = report.optimized(at(1), solution, NOW)
+    update = report.report_result(at(1), solution, NOW)
 
     last = status_of(update)["lastOptimization"]
     assert len(last["unserved"]) == named
@@ -142,14 +142,14 @@ def test_a_status_names_at_most_a_hundred_unserved_servers(unserved: int, named:
 def test_no_servers_are_a_result_too() -> None:
     empty = Solution((), Certificate("greedy", SolverStatus.FEASIBLE, 0.0, None, 0.0), ())
 
-    update = report.optimized(at(1), empty, NOW)
+    update = report.report_result(at(1), empty, NOW)
 
     assert said(update)["Optimized"][2] == "0 of 0 servers have an allocation, 0 cents/hour"
     assert status_of(update)["done"] is True
 
 
 def test_a_new_request_is_not_done() -> None:
-    update = report.working(at(1))
+    update = report.report_start(at(1))
 
     assert said(update)["Optimized"][:2] == ("Unknown", "Optimizing")
     assert said(update)["Ready"][0] == "True"
@@ -159,7 +159,7 @@ def test_a_new_request_is_not_done() -> None:
 def test_a_new_request_keeps_the_last_result_but_not_that_it_is_done() -> None:
     before = done_at(1)
 
-    status = status_of(report.working(at(3, status=before)))
+    status = status_of(report.report_start(at(3, status=before)))
 
     assert status["done"] is False
     assert status["lastOptimization"] == before["lastOptimization"]
@@ -175,7 +175,7 @@ ERRORS = [
 @pytest.mark.parametrize(("error", "reason"), ERRORS)
 def test_a_failure_says_why_and_keeps_the_last_result(error: InfernoError, reason: str) -> None:
     before = done_at(1)
-    update = report.failed(at(3, status=before), error)
+    update = report.report_failure(at(3, status=before), error)
 
     status = status_of(update)
 
@@ -189,10 +189,10 @@ def test_a_failure_says_why_and_keeps_the_last_result(error: InfernoError, reaso
 
 def test_trying_again_tells_nothing_new() -> None:
     error = UnavailableError("no answer")
-    before = status_of(report.failed(at(3), error))
+    before = status_of(report.report_failure(at(3), error))
 
-    working = report.working(at(3, status=before))
-    failed = report.failed(at(3, status=before), error)
+    working = report.report_start(at(3, status=before))
+    failed = report.report_failure(at(3, status=before), error)
 
     for update in (working, failed):
         assert update.status_at(3, LATER) is None
@@ -200,17 +200,17 @@ def test_trying_again_tells_nothing_new() -> None:
 
 
 def test_a_failure_of_an_older_request_is_over_when_there_is_a_new_one() -> None:
-    before = status_of(report.failed(at(3), UnavailableError("no answer")))
+    before = status_of(report.report_failure(at(3), UnavailableError("no answer")))
 
-    assert said(report.working(at(4, status=before)))["Optimized"][1] == "Optimizing"
+    assert said(report.report_start(at(4, status=before)))["Optimized"][1] == "Optimizing"
 
 
 def test_a_success_is_no_event() -> None:
-    assert not list(report.optimized(at(1), SOLUTION, NOW).events())
+    assert not list(report.report_result(at(1), SOLUTION, NOW).events())
 
 
 def test_an_optimizer_that_was_never_asked_says_how_to_ask() -> None:
-    update = report.settled(at(1, optimize=False))
+    update = report.report_settled(at(1, optimize=False))
 
     status, reason, message = said(update)["Optimized"]
 
@@ -222,7 +222,7 @@ def test_an_optimizer_that_was_never_asked_says_how_to_ask() -> None:
 
 def test_after_the_request_is_cleared_it_is_still_done() -> None:
     before = done_at(1)
-    update = report.settled(at(2, optimize=False, status=before))
+    update = report.report_settled(at(2, optimize=False, status=before))
 
     status = status_of(update)
 
@@ -234,29 +234,29 @@ def test_after_the_request_is_cleared_it_is_still_done() -> None:
 
 def test_a_settled_optimizer_has_nothing_to_write() -> None:
     settled = at(2, optimize=False, status=done_at(1))
-    again = at(2, optimize=False, status=status_of(report.settled(settled)))
+    again = at(2, optimize=False, status=status_of(report.report_settled(settled)))
 
-    assert report.settled(again).status_at(2, LATER) is None
+    assert report.report_settled(again).status_at(2, LATER) is None
 
 
 def test_a_spec_that_changed_since_is_not_done() -> None:
-    status = status_of(report.settled(at(3, optimize=False, status=done_at(1))))
+    status = status_of(report.report_settled(at(3, optimize=False, status=done_at(1))))
 
     assert status["done"] is False
     assert status["lastOptimization"]["requestedGeneration"] == 1
 
 
 def test_a_request_that_was_withdrawn_while_it_was_worked_on_is_not_asked_for() -> None:
-    before = status_of(report.working(at(1)))
+    before = status_of(report.report_start(at(1)))
 
-    update = report.settled(at(2, optimize=False, status=before))
+    update = report.report_settled(at(2, optimize=False, status=before))
 
     assert said(update)["Optimized"][:2] == ("Unknown", "NotRequested")
     assert status_of(update)["done"] is False
 
 
 def test_an_optimizer_without_a_spec_says_so_everywhere() -> None:
-    update = report.unreadable(observed(manifest("Optimizer", None, name="inferno")))
+    update = report.report_unreadable(observed(manifest("Optimizer", None, name="inferno")))
 
     assert said(update) == {
         "Ready": ("False", "InvalidSpec", "spec is missing"),
@@ -268,9 +268,11 @@ def test_an_optimizer_without_a_spec_says_so_everywhere() -> None:
 
 
 def test_an_optimizer_that_got_a_spec_forgets_that_it_had_none() -> None:
-    before = status_of(report.unreadable(observed(manifest("Optimizer", None, name="inferno"))))
+    before = status_of(
+        report.report_unreadable(observed(manifest("Optimizer", None, name="inferno")))
+    )
 
-    update = report.settled(at(2, optimize=False, status=before))
+    update = report.report_settled(at(2, optimize=False, status=before))
 
     assert said(update)["Ready"][0] == "True"
     assert said(update)["Optimized"][:2] == ("Unknown", "NotRequested")
@@ -280,11 +282,11 @@ def test_done_belongs_to_one_generation_over_many_requests() -> None:
     status: Manifest | None = None
     history = []
     for asked in (1, 3, 5):
-        status = status_of(report.working(at(asked, status=status)))
+        status = status_of(report.report_start(at(asked, status=status)))
         history.append((asked, status["done"]))
-        status = status_of(report.optimized(at(asked, status=status), SOLUTION, NOW))
+        status = status_of(report.report_result(at(asked, status=status), SOLUTION, NOW))
         history.append((asked, status["done"]))
-        status = status_of(report.settled(at(asked + 1, optimize=False, status=status)))
+        status = status_of(report.report_settled(at(asked + 1, optimize=False, status=status)))
         history.append((status["observedGeneration"], status["done"]))
 
         assert status["lastOptimization"]["requestedGeneration"] == asked
@@ -298,15 +300,15 @@ def test_done_belongs_to_one_generation_over_many_requests() -> None:
 
 def news(count: int) -> list[Update]:
     """As many updates that each have one event."""
-    return [report.failed(at(1), SolverError("no luck"))] * count
+    return [report.report_failure(at(1), SolverError("no luck"))] * count
 
 
 def test_each_of_a_few_objects_tells_its_own_news() -> None:
-    assert report.digest(at(1), news(EVENTS)) == ()
+    assert report.summarize_events(at(1), news(EVENTS)) == ()
 
 
 def test_the_news_of_very_many_objects_are_told_by_the_optimizer() -> None:
-    (event,) = report.digest(at(1), news(EVENTS + 1))
+    (event,) = report.summarize_events(at(1), news(EVENTS + 1))
 
     assert event.about == at(1).reference
     assert (event.type, event.reason) == ("Warning", "SolverFailed")

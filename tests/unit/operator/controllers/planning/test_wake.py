@@ -7,8 +7,8 @@ import pytest
 from inferno_operator.controllers.planning.ports import Context, OnDemand, Optimization, Permission
 from inferno_operator.controllers.planning.reconcile import reconcile
 from inferno_operator.controllers.planning.snapshot import build_system
-from inferno_operator.controllers.planning.updates import VALID, Update, server_update
-from inferno_operator.controllers.planning.waking import wake, without_room
+from inferno_operator.controllers.planning.updates import VALID, Update, build_server_update
+from inferno_operator.controllers.planning.waking import find_without_room, wake
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Kind, Manifest, kind_of
 from inferno_operator.resources.observation import readable
@@ -24,6 +24,7 @@ from tests.unit.operator.objects import (
     manifest,
     model,
     observed,
+    observed_server,
     optimizer,
     performance,
     running,
@@ -223,7 +224,9 @@ async def test_a_plan_beside_a_wake_leaves_the_cards_of_a_server_that_nobody_can
 
 def test_who_was_to_grow_on_cards_that_another_server_cannot_leave_waits_too() -> None:
     leaving, growing, awake = (
-        observed(server(name, spec={"desiredAlloc": running(int(card != ""), 1, card)}, uid=name))
+        observed_server(
+            server(name, spec={"desiredAlloc": running(int(card != ""), 1, card)}, uid=name)
+        )
         for name, card in (("A", "A2"), ("B", ""), ("S", "A"))
     )
     other = manifest("Accelerator", {"name": "A2", "type": "U", "cost": 10}, name="a2")
@@ -231,14 +234,14 @@ def test_who_was_to_grow_on_cards_that_another_server_cannot_leave_waits_too() -
     cards = manifest("Capacity", {"count": [{"type": t, "count": 1} for t in "TU"]}, name="cards")
     others = map(observed, (accelerator(), other, models, service_class(), cards))
     updates = [
-        server_update(leaving, Decision("A", Reason.ALLOCATED, "", Allocation("A", 1))),
-        server_update(growing, Decision("B", Reason.ALLOCATED, "", Allocation("A2", 1))),
+        build_server_update(leaving, Decision("A", Reason.ALLOCATED, "", Allocation("A", 1))),
+        build_server_update(growing, Decision("B", Reason.ALLOCATED, "", Allocation("A2", 1))),
         Update.of(awake, (VALID,), active=True),
     ]
 
     system = build_system(readable(others)).system
 
-    assert without_room([leaving, growing, awake], updates, system) == {"A", "B"}
+    assert find_without_room([leaving, growing, awake], updates, system) == {"A", "B"}
 
 
 async def test_an_operator_that_no_longer_leads_wakes_nothing_and_tries_again() -> None:
@@ -295,4 +298,4 @@ async def test_a_server_that_needs_approval_does_not_wake() -> None:
     await wake(INFERNO, context)
 
     assert decided(cluster, "s") == 0
-    assert not context.memories["default"].woken
+    assert not context.memories["default"].woken_servers

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
@@ -425,9 +426,9 @@ def test_a_server_that_is_held_is_not_blocked() -> None:
 
 
 def test_a_move_that_keeps_the_strength_is_no_reduction() -> None:
-    old = ReplicaTarget("A", "A", 1, 0, 10, 10, 10, rate=10.0)
+    old = ReplicaTarget("A", "A", 1, 0, 10, 10, 10, rate=10.0, standing=10)
     starts = ReplicaTarget("H", "H", 1, 4, 4, 4, 3, rate=25.0)
-    serves = ReplicaTarget("H", "H", 1, 4, 4, 4, 4, rate=25.0)
+    serves = ReplicaTarget("H", "H", 1, 4, 4, 4, 4, rate=25.0, standing=4)
 
     assert (
         next_steps([ServerTargets("s", 1, 90.0, (old, starts))], {"A": 20, "H": 9}).replicas == {}
@@ -437,12 +438,29 @@ def test_a_move_that_keeps_the_strength_is_no_reduction() -> None:
 
 
 def test_a_move_to_far_less_is_a_reduction_and_goes_in_steps() -> None:
-    old = ReplicaTarget("A", "A", 1, 0, 10, 10, 10, rate=10.0)
+    old = ReplicaTarget("A", "A", 1, 0, 10, 10, 10, rate=10.0, standing=10)
     new = ReplicaTarget("H", "H", 1, 1, 1, 1, 1, rate=25.0)
 
     steps = next_steps([ServerTargets("s", 1, 20.0, (old, new))], {"A": 20, "H": 9})
 
-    assert steps.replicas == {("s", "A"): 3}  # 30 and 25 are half of 100
+    assert steps.replicas == {("s", "A"): 4}  # with one that nobody has seen serve, half of 10
+
+
+@pytest.mark.parametrize("rate", [60.0, 10000.0, None])
+def test_a_replica_that_just_came_takes_the_place_of_one_whatever_its_model_says(
+    rate: float | None,
+) -> None:
+    old = ReplicaTarget("A", "A", 1, 0, 6, 6, 6, rate=10.0, standing=6)
+    new = ReplicaTarget("B", "B", 1, 1, 1, 1, 1, rate=rate)
+
+    def is_left(old: ReplicaTarget, new: ReplicaTarget, *served: dict[str, int]) -> int:
+        server = ServerTargets("s", 1, 5.0, (old, new), served=served)
+        return next_steps([server], {"A": 6, "B": 1}).replicas.get(("s", "A"), old.spec)
+
+    assert is_left(old, new) == 2
+    rest = replace(old, spec=2, live=2, ready=2, standing=2)
+    assert is_left(rest, new, {"A": 6}) == 2
+    assert is_left(rest, replace(new, standing=1)) == (1 if rate is None else 0)
 
 
 def test_the_old_replicas_stay_until_the_new_ones_carry_the_measured_load() -> None:

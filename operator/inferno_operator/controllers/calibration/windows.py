@@ -1,7 +1,39 @@
-"""Which past windows are still to be read: after a start, nothing is remembered."""
+"""The windows to calibrate with: what tells them, and which of the past are still to be read."""
 
 from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
+
+from inferno_optimizer.calibration.windows import Window
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Pair:
+    """A model on an accelerator, by their spec.name, in a namespace."""
+
+    namespace: str
+    model: str
+    accelerator: str
+
+
+class WindowSource(Protocol):
+    """Tells what replicas did within a minute."""
+
+    async def read(self, at: float | None = None) -> Mapping[Pair, Sequence[Window]]:
+        """Return the newest window of each replica.
+
+        Parameters
+        ----------
+        at
+            The time at which the windows end, Unix time [s]; None: now.
+
+        Raises
+        ------
+        InfernoError
+            What measures cannot be asked.
+        """
+
 
 PAST_S = 2 * 3600.0
 """How far back windows are read [s]."""
@@ -14,7 +46,7 @@ AT_A_TIME = 2
 
 
 @dataclass(slots=True)
-class Past:
+class UnreadPast:
     """The ends of the windows that are not read yet, the oldest first."""
 
     _ends: deque[float] = field(default_factory=deque)
@@ -30,11 +62,11 @@ class Past:
         """
         if not self._begun:
             self._begun = True
-            self._ends.extend(past_ends(now, PAST_S))
+            self._ends.extend(list_past_ends(now, PAST_S))
         return [self._ends.popleft() for _ in range(min(AT_A_TIME, len(self._ends)))]
 
 
-def past_ends(now: float, past_s: float) -> list[float]:
+def list_past_ends(now: float, past_s: float) -> list[float]:
     """Return the ends of the windows before now, the oldest first, Unix time [s].
 
     Parameters
