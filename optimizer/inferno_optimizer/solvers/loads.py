@@ -126,14 +126,6 @@ def _reached(
         yield from loads_served(candidates, plan).values()
 
 
-def is_better_or_cheaper(candidates: Candidates, one: Assignment, another: Assignment) -> bool:
-    """Whether the first of two plans holds or serves more, or the same at a lower value."""
-    if is_better(candidates, one, another, one_each=True):
-        return True
-    cheaper = one.objective(candidates) < another.objective(candidates)
-    return cheaper and not is_better(candidates, another, one, one_each=True)
-
-
 def share_given_up(candidates: Candidates, params: SolveParams) -> float:
     """Share of the load of a priority that later goals may take."""
     return max(params.tolerance, candidates.system.options.priority_tolerance or 0.0)

@@ -65,12 +65,6 @@ class SolveParams:
     prices_seconds_per_row: Positive = 5e-5
     """Time for the same, for each row of the candidate table [s]."""
 
-    mixes: Positive = 2.0
-    """Least time for a search for mixes, as a multiple of that of sizing."""
-
-    mixes_share: Share = 0.5
-    """Share of the time for mixes, where single rows may serve in part after that."""
-
     most_stand: Share = 0.5
     """Share of the cases that may stay as they are from which the first plan lets them stand."""
 

@@ -51,6 +51,9 @@ class Vertex:
         What a unit of load of each floor costs of the goal, where the floor is a sum.
     missing
         What least shares and floors cannot have: no plan keeps them unless this is 0.
+    gain
+        What a column gains that serves all of a case, shape (cases,), without its value and what
+        its cards are worth; minus infinity where the case does not matter.
     """
 
     amounts: FloatArray
@@ -60,6 +63,7 @@ class Vertex:
     prices: FloatArray
     floor_prices: Mapping[Goal, float]
     missing: float
+    gain: FloatArray
 
 
 AT_LOWER, BASIC, AT_UPPER = 0, 1, 2
@@ -105,6 +109,14 @@ class Basis:
         all_columns[first:last][columns] = part.columns[of_part:last_of_part]
         all_columns[last:] = part.columns[last_of_part:]
         return replace(self, rows=rows, columns=all_columns)
+
+    def moved_to(self, place: IntArray, count: int) -> "Basis":
+        """The same where the columns are at other places, of so many; new ones are at 0."""
+        first, last = 2 * self.cases, 2 * self.cases + self.count
+        columns = np.zeros(count, dtype=np.int64)
+        columns[place] = self.columns[first:last]
+        parts = (self.columns[:first], columns, self.columns[last:])
+        return replace(self, columns=np.concatenate(parts), count=count)
 
     def with_columns(
         self, cases: IntArray, columns: IntArray, tight: IntArray, held: IntArray
@@ -382,7 +394,14 @@ class Relaxation:
             for floor, price in zip(program.sums, floors, strict=True)
         }
         return Vertex(
-            amounts, bound * scale, lost * scale, share, -types * scale, floor_prices, missing
+            amounts,
+            bound * scale,
+            lost * scale,
+            share,
+            -types * scale,
+            floor_prices,
+            missing,
+            program.gain_of_all(duals) * scale,
         )
 
 
@@ -557,6 +576,12 @@ class WarmStart:
         nothing = np.zeros(len(problem.case), dtype=np.bool_)
         self._start = Start(nothing, Basis.empty(problem))
         self._params = problem.params
+
+    def move(self, place: IntArray, count: int) -> None:
+        """The columns are at other places now, of so many."""
+        known = np.zeros(count, dtype=np.bool_)
+        known[place] = self._start.known
+        self._start = Start(known, self._start.basis.moved_to(place, count))
 
     def relaxation(
         self, problem: ReplicaProblem, goal: Goal, floors: tuple[Floor, ...], counts: IntArray
