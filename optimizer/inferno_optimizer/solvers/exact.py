@@ -73,25 +73,6 @@ from inferno_optimizer.system import SaturationPolicy
 
 Clock = Callable[[], float]
 
-PER_ITEM, ALIKE = 2e-5, 4.0
-"""Work of pricing for each item, and how much more it is to look for all mixes that lose little."""
-
-PRICING, SEARCHED, ALL, PARTS = 0.3, 0.2, 0.5, 0.65
-"""Shares of the work of a goal: mixes are priced; of what remains columns are searched, and all
-cases that matter are solved at once, or a few at a time; a few take more for the value."""
-
-HALF, PROVEN, TIRED = 0.5, 4, 2
-"""Parts of the distance that is near enough at which pricing ends, and the proof of a value; gains
-in turn below the first at which pricing ends, too."""
-
-FEW, PART_WORK, GROWTH, GROWTH_AFTER, PATIENCE, BASIC = 15, 1.0, 1.2, 5, 40, 0.02
-"""Cases that are solved again, with so much work; by how much there are more of them after so many
-times in vain, and after how many it ends; chance of a case that loses nothing, beside the worst."""
-
-PER_CASE, NEAR_MIXES = 3, 10
-"""Mixes of a case that are added at a time, on average: of those that improve the relaxation, and
-of those that lose little."""
-
 
 def solve_exact(
     candidates: Candidates,
@@ -273,39 +254,39 @@ class _GoalByGoal:
         """Improve the plan in its share of the work of the goals ahead; what is proven."""
         shares = 1 if goal.kind is GoalKind.HELD else 2
         if (mixes := self._mixes) is None or not self._is_open(goal):
-            return self._search(goal, self._budget.part(shares / (ahead + 1)), np.inf, -np.inf)
+            return self._search(goal, self._budget.part(shares / (ahead + 1)))
         budget = self._budget.part(1 / ahead)
         proof = self._failures.attempt("mixes", lambda: self._search_mixes(mixes, goal, budget))
-        return proof or self._search(goal, budget, self._most(goal), np.inf)
+        return proof or self._search(goal, budget, self._most(goal))
 
     def _search_mixes(self, mixes: MixColumns, goal: Goal, budget: Budget) -> GoalProof:
-        """Price mixes and search among columns; then solve with any mixes, all or a few cases."""
-        is_value = goal.kind is GoalKind.VALUE
-        bound = self._price(mixes, goal, budget.part(PRICING))
-        if not is_value:
-            bound = self._solve_all(mixes, goal, bound, budget.part(ALL))
-            if self._is_near(goal, bound):
-                return GoalProof(bound, self._floors)
-        others = self._add_near(mixes, goal, bound, budget)
-        proof = self._search(goal, budget.part(SEARCHED), bound, others)
-        bound = proof.bound
-        self._solve_parts(mixes, goal, bound, budget.part(PARTS if is_value else ALL))
-        if is_value:
+        """Price mixes and search among columns; then solve with any mixes, all or a few cases.
+
+        Columns come first: where time is short, nothing else finds a plan of a large fleet.
+        """
+        params, bound = self._problem.params, self._price(mixes, goal, budget)
+        proof = self._search(goal, budget.part(params.mix_search), bound)
+        if goal.kind is GoalKind.VALUE:
+            self._solve_parts(mixes, goal, bound, budget.part(params.mix_parts_value))
             bound = self._solve_all(mixes, goal, bound, budget)
+        else:
+            bound = self._solve_all(mixes, goal, bound, budget.part(params.mix_program))
+            self._solve_parts(mixes, goal, bound, budget.part(params.mix_parts))
         return replace(proof, bound=bound)
 
-    def _search(self, goal: Goal, budget: Budget, bound: float, others: float) -> GoalProof:
+    def _search(self, goal: Goal, budget: Budget, bound: float | None = None) -> GoalProof:
         """Search among the columns; what is proven.
 
-        No plan exceeds a bound, nor another one with a mix that is no column. Nothing is proven
-        where a step fails: the plan is the best one so far.
+        A bound that holds for all mixes takes the place of what is proven of those that are
+        columns. Nothing is proven where a step fails: the plan is the best one so far.
         """
         incumbent = self._incumbent(goal)
         search = partial(search_goal, incumbent, self._tolerance, self._start, budget)
         proof = self._failures.attempt(str(goal), search)
         if proof is None:
             proof = GoalProof(self._most(goal), self._floors)
-        proof = replace(proof, bound=min(bound, max(others, proof.bound)))
+        if bound is not None:
+            proof = replace(proof, bound=bound)
         incumbent.report(max(proof.bound, incumbent.worth))
         self._counts = incumbent.counts
         return proof
@@ -324,42 +305,30 @@ class _GoalByGoal:
         relaxation = self._start.relaxation(self._problem, goal, self._floors, self._counts)
         return self._start.solve(relaxation, budget)
 
-    def _price(
-        self,
-        mixes: MixColumns,
-        goal: Goal,
-        budget: Budget,
-    ) -> float:
+    def _price(self, mixes: MixColumns, goal: Goal, budget: Budget) -> float:
         """Add the mixes that improve the relaxation as columns; what no plan exceeds.
 
-        It ends within half of the distance that is near enough, or where it gains less twice.
+        It ends within a part of the distance that is near enough, or where it gains less twice.
         """
-        bound, before, in_vain = self._most(goal), -np.inf, 0
-        while (vertex := self._vertex(goal, budget)) is not None:
-            budget.spend(mixes.size * PER_ITEM)
-            priced = mixes.price(self._problem, goal, vertex, 0.0, PER_CASE)
-            bound = min(bound, priced.bound)
-            self._add(priced.columns)
-            enough = HALF * self._tolerance.near(goal, bound)
+        params = self._problem.params
+        pricing, bound, before, in_vain = (
+            budget.part(params.mix_pricing),
+            self._most(goal),
+            -np.inf,
+            0,
+        )
+        while (vertex := self._vertex(goal, pricing)) is not None:
+            pricing.spend(mixes.size * params.mix_item)
+            columns, priced = mixes.price(self._problem, goal, vertex)
+            bound = min(bound, priced)
+            self._add(columns)
+            enough = params.mix_near * self._tolerance.near(goal, bound)
             in_vain = in_vain + 1 if vertex.bound - before < enough else 0
-            is_near = bound - vertex.bound <= enough or in_vain == TIRED
-            if is_near or not len(priced.columns.case):
+            is_near = bound - vertex.bound <= enough or in_vain == params.mix_idle_rounds
+            if is_near or not len(columns.case):
                 break
             before = vertex.bound
         return bound
-
-    def _add_near(self, mixes: MixColumns, goal: Goal, bound: float, budget: Budget) -> float:
-        """Add the mixes that lose little; what no plan exceeds that has any that is no column."""
-        excess = bound - goal.worth(self._problem, self._counts)
-        if excess <= 0 or not np.isfinite(excess):
-            return bound
-        vertex = self._vertex(goal, budget)
-        if vertex is None:
-            return bound
-        budget.spend(mixes.size * PER_ITEM * ALIKE)
-        priced = mixes.price(self._problem, goal, vertex, excess, NEAR_MIXES)
-        self._add(priced.columns)
-        return priced.others
 
     def _solve_all(self, mixes: MixColumns, goal: Goal, bound: float, budget: Budget) -> float:
         """Solve all cases that matter at once; what no plan exceeds."""
@@ -375,15 +344,16 @@ class _GoalByGoal:
 
     def _solve_parts(self, mixes: MixColumns, goal: Goal, bound: float, budget: Budget) -> None:
         """Solve a few cases again and again, with any mixes; all others have what they have."""
-        few, failures = float(FEW), 0
+        params = self._problem.params
+        few, failures = float(params.mix_cases), 0
         matter = goal_levels(goal, self._problem)
         vertex = self._vertex(goal, budget)
-        while vertex is not None and not budget.is_over and failures < PATIENCE:
+        while vertex is not None and not budget.is_over and failures < params.mix_patience:
             problem, before = self._problem, goal.worth(self._problem, self._counts)
             if self._is_near(goal, bound):
                 break
             loss = np.where(matter, self._loss(goal, vertex), 0.0)
-            loss = np.where(matter, loss + max(BASIC * float(loss.max()), 1e-9), 0.0)
+            loss = np.where(matter, loss + max(params.mix_any_case * float(loss.max()), 1e-9), 0.0)
             chosen = self._numbers.choice(
                 len(loss),
                 min(int(few), int(np.count_nonzero(loss))),
@@ -392,11 +362,13 @@ class _GoalByGoal:
             )
             cases = np.zeros(len(problem.cases), dtype=np.bool_)
             cases[chosen] = True
-            part = budget.part(min(1.0, PART_WORK / max(budget.left, PART_WORK)))
+            part = budget.part(
+                min(1.0, params.mix_part_work / max(budget.left, params.mix_part_work))
+            )
             self._solve_items(mixes, goal, cases, self._counts, part)
             failures = 0 if goal.worth(self._problem, self._counts) > before else failures + 1
-            if failures % GROWTH_AFTER == 0 < failures:
-                few *= GROWTH
+            if failures % params.mix_more_cases_after == 0 < failures:
+                few *= params.mix_more_cases
 
     def _loss(self, goal: Goal, vertex: Vertex) -> FloatArray:
         """What each case loses of a goal by what it has, at the multipliers of a vertex."""
@@ -422,10 +394,11 @@ class _GoalByGoal:
         problem, items = self._problem, mixes.items(cases)
         columns = problem.columns_of(cases) & (~mixes.replaced(problem) | (self._counts > 0))
         is_all = goal.kind is GoalKind.VALUE and bool(cases.all())
-        enough = PROVEN if is_all else HALF
+        params = problem.params
+        enough = params.mix_near_value if is_all else params.mix_near
         opening = Opening(columns, others, items, mixes.least if is_all else None)
         gap = enough * self._tolerance.near(goal, goal.worth(problem, self._counts))
-        budget.spend(self._problem.params.plan * len(problem.case))
+        budget.spend(params.plan * len(problem.case))
         found = solve_opening(problem, goal, self._floors, opening, self._counts, budget, abs(gap))
         if found.counts is not None and found.mixes is not None:
             counts = items.trimmed(found.mixes)

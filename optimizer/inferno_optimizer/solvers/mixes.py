@@ -35,15 +35,6 @@ TINY = 1e-12
 UNLIMITED = 1e18
 """A value that no mix has."""
 
-FEW_ITEMS = 200
-"""Up to so many items all mixes may be listed."""
-
-WIDTH, ALIKE = 200, 2
-"""Parts of mixes of a case that go on in a search, and mixes of a case at any prices of cards."""
-
-IMPROVES = 1e-7
-"""Gain, relative to that of a whole case, from which a mix improves a relaxation."""
-
 
 @dataclass(frozen=True)
 class MixTable(ArrayTable):
@@ -415,25 +406,6 @@ class _Items:
         return undominated
 
 
-@dataclass(frozen=True, slots=True)
-class Priced:
-    """What pricing finds at a vertex.
-
-    Attributes
-    ----------
-    columns
-        Mixes that are no columns yet.
-    bound
-        No plan has more of the goal, whatever mixes it has.
-    others
-        The same of plans with a mix that is neither a column yet nor one of these.
-    """
-
-    columns: Columns
-    bound: float
-    others: float
-
-
 class MixColumns:
     """The mixes that are columns of a problem, and the search for more.
 
@@ -458,7 +430,7 @@ class MixColumns:
 
     def list_all(self, problem: ReplicaProblem, most: int) -> Columns | None:
         """All mixes as columns; None if there are more, or many items."""
-        if np.count_nonzero(self._table.most) > FEW_ITEMS:
+        if np.count_nonzero(self._table.most) > problem.params.mix_few_items:
             return None
         limit = np.full(len(self._place), UNLIMITED)
         found, missed = cheapest_mixes(self._table, problem.capacity, limit, most, alike=True)
@@ -466,29 +438,22 @@ class MixColumns:
             return None
         return self._columns(found, len(problem.capacity))
 
-    def price(
-        self, problem: ReplicaProblem, goal: Goal, vertex: Vertex, excess: float, most: int
-    ) -> Priced:
-        """The mixes that lose less of a goal than some excess, or the first of them.
+    def price(self, problem: ReplicaProblem, goal: Goal, vertex: Vertex) -> tuple[Columns, float]:
+        """The mixes that improve a relaxation most; and what no plan exceeds, whatever its mixes.
 
         Parameters
         ----------
         problem, goal, vertex
             The problem with the mixes that are columns, and the best vertex of its relaxation.
-        excess
-            Mixes that lose so much are not looked for; at 0 those are found that improve it.
-        most
-            So many of a case, on average.
         """
+        params = problem.params
         cases = np.flatnonzero(np.isfinite(vertex.gain[self._place]))
         gain = vertex.gain[self._place[cases]]
         table = self._table.take(cases)
         paid = table.priced(vertex.prices, valued=goal.kind is GoalKind.VALUE)
-        improves = IMPROVES * float(np.abs(gain).max(initial=0.0))
-        limit = gain + max(excess, 0.0) - improves
-        found, missed = cheapest_mixes(paid, problem.capacity, limit, WIDTH, alike=excess > 0)
+        limit = gain - params.reduced_cost * float(np.abs(gain).max(initial=0.0))
+        found, missed = cheapest_mixes(paid, problem.capacity, limit, params.mix_width, alike=False)
         least, lost = np.minimum(missed, limit) - gain, found.value - gain[found.place]
-        others = float(least.min(initial=np.inf))
         np.minimum.at(least, found.place, lost)
         bound = vertex.bound - float(np.minimum(least, 0.0).sum())
         single = np.where(paid.most > 0, paid.unit * paid.most - paid.stop, np.inf).min(axis=1)
@@ -496,10 +461,8 @@ class MixColumns:
         found = replace(found, place=cases[found.place])
         new = self._are_new(found)
         order = new[np.lexsort((found.place[new], lost[new]))]
-        chosen, left_out = np.split(order, [most * len(cases)])
-        others = min(others, float(lost[left_out].min(initial=np.inf)))
-        columns = self._columns(found.take(chosen), len(problem.capacity))
-        return Priced(columns, bound, bound - max(others, 0.0))
+        best = found.take(order[: params.columns_per_case * len(cases)])
+        return self._columns(best, len(problem.capacity)), bound
 
     def items(self, cases: BoolArray) -> MixTable:
         """The items of some cases of the problem, shape (cases,), by their positions there."""
@@ -517,7 +480,9 @@ class MixColumns:
         is_item = (rows[place] == problem.row) & (problem.row >= 0)
         all_or_nothing = (problem.full == 1) & (problem.most <= 1)
         replaced: BoolArray = is_item & all_or_nothing
-        replaced &= problem.unit + problem.fixed >= value.ravel()[place] - IMPROVES
+        replaced &= (
+            problem.unit + problem.fixed >= value.ravel()[place] - problem.params.reduced_cost
+        )
         return replaced | problem.mixed
 
     def columns_of(self, items: MixTable, counts: IntArray, types: int) -> Columns:

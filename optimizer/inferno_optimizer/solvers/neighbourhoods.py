@@ -17,7 +17,6 @@ import numpy as np
 
 from inferno_optimizer.errors import SolverError
 from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
-from inferno_optimizer.solvers.branch_and_bound import FEASIBLE_POINT
 from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.goal_incumbent import GoalIncumbent
 from inferno_optimizer.solvers.goals import (
@@ -36,12 +35,11 @@ from inferno_optimizer.solvers.relaxation import Vertex
 from inferno_optimizer.solvers.rounding import keep_whole
 from inferno_optimizer.solvers.sparse import Entries, SparseMatrix
 
-LOOK_AT_ITEMS = 1.5e-6
-"""Work for each coefficient of a program in which mixes have variables of their own, from one look
-of HiGHS at its limits to the next."""
-
 COVER = 1e3
 """Shares of mixes count in thousandths: HiGHS lets a row be short by more than we do."""
+
+FEASIBLE_POINT = 2
+"""HiGHS's word for a solution that satisfies every constraint."""
 
 FAILURES = (
     highspy.HighsModelStatus.kModelError,
@@ -176,7 +174,9 @@ class _Program:
             start = highspy.HighsSolution()
             start.col_value = self._values(known)
             solver.setSolution(start)
-        status = budget.run_branch_and_bound(solver, None if self._table is None else LOOK_AT_ITEMS)
+        status = budget.run_branch_and_bound(
+            solver, None if self._table is None else self._problem.params.mix_look
+        )
         if status in FAILURES:
             raise SolverError(f"HiGHS fails: {status.name}")
         info = solver.getInfo()
