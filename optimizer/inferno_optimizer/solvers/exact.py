@@ -6,10 +6,12 @@ it can be: lexicographic optimization [M. Ehrgott, *Multicriteria Optimization*,
 Capacity that is too short is an answer, not an error. See `assignment.md`, section "The problem".
 """
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,7 +20,9 @@ from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
 from inferno_optimizer.solution import Certificate, CurvePoint, Level, MarginalValue, SolverStatus
 from inferno_optimizer.solvers.assignment import (
+    NO_LEVEL,
     NO_ROW,
+    SMALLEST_GAIN,
     Assignment,
     Mix,
     OneMoreCard,
@@ -26,9 +30,6 @@ from inferno_optimizer.solvers.assignment import (
     cost_kept,
 )
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.curve import CurveRecorder
-from inferno_optimizer.solvers.failures import Failures
-from inferno_optimizer.solvers.goal_incumbent import GoalIncumbent
 from inferno_optimizer.solvers.goal_search import GoalProof, search_goal
 from inferno_optimizer.solvers.goals import (
     Floor,
@@ -37,9 +38,9 @@ from inferno_optimizer.solvers.goals import (
     GoalTolerance,
     Reached,
     goals_of,
+    levels_of,
     served_entirely,
 )
-from inferno_optimizer.solvers.goals import levels_of as goal_levels
 from inferno_optimizer.solvers.greedy import (
     at_most,
     entries_by_rank,
@@ -48,12 +49,12 @@ from inferno_optimizer.solvers.greedy import (
     share_out,
     solve_greedy,
 )
-from inferno_optimizer.solvers.incumbent import ProgressObserver
+from inferno_optimizer.solvers.incumbent import CurveRecorder, Incumbent, ProgressObserver
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.loads import (
-    added,
+    add_loads,
+    bounded_levels,
     is_better,
-    levels_of,
     loads_of,
     loads_served,
     loads_served_entirely,
@@ -63,7 +64,6 @@ from inferno_optimizer.solvers.loads import (
 )
 from inferno_optimizer.solvers.mixes import MixColumns, MixTable
 from inferno_optimizer.solvers.neighbourhoods import Opening, solve_opening
-from inferno_optimizer.solvers.one_more_card import WorthOfCards
 from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
 from inferno_optimizer.solvers.problem import FIRST_MIX, NOBODY, Columns, ReplicaProblem
 from inferno_optimizer.solvers.relaxation import Vertex, WarmStart
@@ -72,6 +72,18 @@ from inferno_optimizer.solvers.running import Running, lots_of
 from inferno_optimizer.system import SaturationPolicy
 
 Clock = Callable[[], float]
+Result = TypeVar("Result")
+
+logger = logging.getLogger(__name__)
+
+LONGEST = 300
+"""Characters of the text of an error that are told."""
+
+PRICED = (GoalKind.SERVED, GoalKind.VALUE)
+"""Goals to which a card has a price."""
+
+CardPrices = Callable[[Goal, tuple[Floor, ...]], FloatArray | None]
+"""What a card of each type is worth to a goal, with floors; None where there is no time to tell."""
 
 
 def solve_exact(
@@ -115,11 +127,11 @@ def _solve(
     problem = ReplicaProblem.of(candidates, capacity, running, params, others)
 
     # Goal by goal: bound, improve until near, keep.
-    known = _keep(candidates, greedy, problem)
+    known = _describe_known_plan(candidates, greedy, problem)
     if budget.is_over:
         return _certify(candidates, replace(known, out_of_time=True), recorder, failures, params)
     table = _Table(candidates, capacity, running, problem, mixes)
-    found = failures.attempt("search", lambda: _search_rows(table, budget, recorder, greedy))
+    found = failures.attempt("search", lambda: _search_plan(table, budget, recorder, greedy))
     best = known if found is None else _choose(candidates, found, known, params)
     return _certify(candidates, best, recorder, failures, params)
 
@@ -167,6 +179,32 @@ def solve_goals(
     return search.outcome()
 
 
+class Failures:
+    """The errors that ended steps of a search. Here, and nowhere else in it, is any error caught.
+
+    A step only improves what is known before it: the plan is the best one found so far, and the
+    certificate tells what went wrong.
+    """
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Each step that failed, with the type and the text of its error; one line each."""
+        return tuple(self._texts)
+
+    def attempt(self, step: str, work: Callable[[], Result]) -> Result | None:
+        """Do the work of a step; None where it ends with an error, which is kept and logged."""
+        try:
+            return work()
+        except Exception as error:
+            text = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST]
+            self._texts.append(f"{step}: {text}")
+            logger.warning("a step of the search failed: %s", step, exc_info=error)
+            return None
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """Replicas of each column, mixes, and what is proven of each goal, in their order."""
@@ -204,8 +242,8 @@ class _GoalByGoal:
         self._pool = None if mixes is None else MixColumns(mixes, problem)
         every = None if self._pool is None else self._pool.list_all(problem, small)
         if every is not None:
-            problem, place = problem.extended(every)
-            known = None if known is None else _move(known, place, len(problem.case))
+            problem, place = problem.add_columns(every)
+            known = None if known is None else _move_counts(known, place, len(problem.case))
         # What is left to be priced.
         self._mixes = self._pool if every is None else None
         self._numbers = np.random.default_rng(0)
@@ -240,12 +278,12 @@ class _GoalByGoal:
         self._entire, of_cases = cases, problem.columns_of(cases)
         self._lots *= np.where(of_cases, problem.full, 1.0).astype(np.int64)
         self._counts = np.where(of_cases, self._counts > 0, self._counts).astype(np.int64)
-        self._problem = problem.entirely(cases)
+        self._problem = problem.serve_all_or_nothing(cases)
 
-    def _incumbent(self, goal: Goal) -> GoalIncumbent:
+    def _incumbent(self, goal: Goal) -> Incumbent:
         """The best plan of a goal so far."""
         problem, floors = self._problem, self._floors
-        incumbent = GoalIncumbent(problem, goal, floors, self._reached, self._counts, self._observe)
+        incumbent = Incumbent(problem, goal, floors, self._reached, self._counts, self._observe)
         if self._known is not None:
             incumbent.offer(self._known // self._lots)
         return incumbent
@@ -257,7 +295,7 @@ class _GoalByGoal:
             return self._search(goal, self._budget.part(shares / (ahead + 1)))
         budget = self._budget.part(1 / ahead)
         proof = self._failures.attempt("mixes", lambda: self._search_mixes(mixes, goal, budget))
-        return proof or self._search(goal, budget, self._most(goal))
+        return proof or self._search(goal, budget, self._most_of(goal))
 
     def _search_mixes(self, mixes: MixColumns, goal: Goal, budget: Budget) -> GoalProof:
         """Price mixes and search among columns; then solve with any mixes, all or a few cases.
@@ -284,14 +322,14 @@ class _GoalByGoal:
         search = partial(search_goal, incumbent, self._tolerance, self._start, budget)
         proof = self._failures.attempt(str(goal), search)
         if proof is None:
-            proof = GoalProof(self._most(goal), self._floors)
+            proof = GoalProof(self._most_of(goal), self._floors)
         if bound is not None:
             proof = replace(proof, bound=bound)
         incumbent.report(max(proof.bound, incumbent.worth))
         self._counts = incumbent.counts
         return proof
 
-    def _most(self, goal: Goal) -> float:
+    def _most_of(self, goal: Goal) -> float:
         """What no plan exceeds, whatever cards there are; infinite for the value."""
         return np.inf if goal.kind is GoalKind.VALUE else goal.most(self._problem)
 
@@ -300,7 +338,7 @@ class _GoalByGoal:
         has, most = goal.worth(self._problem, self._counts), goal.most(self._problem)
         return goal.kind is GoalKind.VALUE or has < most * (1 - self._problem.params.rounding)
 
-    def _vertex(self, goal: Goal, budget: Budget) -> Vertex | None:
+    def _solve_relaxation(self, goal: Goal, budget: Budget) -> Vertex | None:
         """The best vertex of the relaxation with the mixes that are columns."""
         relaxation = self._start.relaxation(self._problem, goal, self._floors, self._counts)
         return self._start.solve(relaxation, budget)
@@ -311,13 +349,9 @@ class _GoalByGoal:
         It ends within a part of the distance that is near enough, or where it gains less twice.
         """
         params = self._problem.params
-        pricing, bound, before, in_vain = (
-            budget.part(params.mix_pricing),
-            self._most(goal),
-            -np.inf,
-            0,
-        )
-        while (vertex := self._vertex(goal, pricing)) is not None:
+        pricing = budget.part(params.mix_pricing)
+        bound, before, in_vain = self._most_of(goal), -np.inf, 0
+        while (vertex := self._solve_relaxation(goal, pricing)) is not None:
             pricing.spend(mixes.size * params.mix_item)
             columns, priced = mixes.price(self._problem, goal, vertex)
             bound = min(bound, priced)
@@ -334,7 +368,7 @@ class _GoalByGoal:
         """Solve all cases that matter at once; what no plan exceeds."""
         if budget.is_over or self._is_near(goal, bound):
             return bound
-        matter = goal_levels(goal, self._problem)
+        matter = levels_of(goal, self._problem)
         nothing = np.zeros_like(self._counts)
         return min(bound, self._solve_items(mixes, goal, matter, nothing, budget))
 
@@ -346,13 +380,13 @@ class _GoalByGoal:
         """Solve a few cases again and again, with any mixes; all others have what they have."""
         params = self._problem.params
         few, failures = float(params.mix_cases), 0
-        matter = goal_levels(goal, self._problem)
-        vertex = self._vertex(goal, budget)
+        matter = levels_of(goal, self._problem)
+        vertex = self._solve_relaxation(goal, budget)
         while vertex is not None and not budget.is_over and failures < params.mix_patience:
             problem, before = self._problem, goal.worth(self._problem, self._counts)
             if self._is_near(goal, bound):
                 break
-            loss = np.where(matter, self._loss(goal, vertex), 0.0)
+            loss = np.where(matter, self._measure_loss(goal, vertex), 0.0)
             loss = np.where(matter, loss + max(params.mix_any_case * float(loss.max()), 1e-9), 0.0)
             chosen = self._numbers.choice(
                 len(loss),
@@ -362,15 +396,13 @@ class _GoalByGoal:
             )
             cases = np.zeros(len(problem.cases), dtype=np.bool_)
             cases[chosen] = True
-            part = budget.part(
-                min(1.0, params.mix_part_work / max(budget.left, params.mix_part_work))
-            )
-            self._solve_items(mixes, goal, cases, self._counts, part)
+            share = min(1.0, params.mix_part_work / max(budget.left, params.mix_part_work))
+            self._solve_items(mixes, goal, cases, self._counts, budget.part(share))
             failures = 0 if goal.worth(self._problem, self._counts) > before else failures + 1
             if failures % params.mix_more_cases_after == 0 < failures:
                 few *= params.mix_more_cases
 
-    def _loss(self, goal: Goal, vertex: Vertex) -> FloatArray:
+    def _measure_loss(self, goal: Goal, vertex: Vertex) -> FloatArray:
         """What each case loses of a goal by what it has, at the multipliers of a vertex."""
         problem = self._problem
         has = problem.case[self._counts > 0]
@@ -392,7 +424,7 @@ class _GoalByGoal:
     ) -> float:
         """Take the best plan where some cases have any mixes; what no such plan exceeds."""
         problem, items = self._problem, mixes.items(cases)
-        columns = problem.columns_of(cases) & (~mixes.replaced(problem) | (self._counts > 0))
+        columns = problem.columns_of(cases) & (~mixes.find_replaced(problem) | (self._counts > 0))
         is_all = goal.kind is GoalKind.VALUE and bool(cases.all())
         params = problem.params
         enough = params.mix_near_value if is_all else params.mix_near
@@ -401,11 +433,11 @@ class _GoalByGoal:
         budget.spend(params.plan * len(problem.case))
         found = solve_opening(problem, goal, self._floors, opening, self._counts, budget, abs(gap))
         if found.counts is not None and found.mixes is not None:
-            counts = items.trimmed(found.mixes)
+            counts = items.trim(found.mixes)
             place = self._add(mixes.columns_of(items, counts, len(problem.capacity)))
-            plan = _move(found.counts, place, len(self._problem.case))
+            plan = _move_counts(found.counts, place, len(self._problem.case))
             mixes.put(self._problem, items, counts, plan)
-            incumbent = GoalIncumbent(
+            incumbent = Incumbent(
                 self._problem, goal, self._floors, self._reached, self._counts, self._observe
             )
             incumbent.offer(plan)
@@ -414,12 +446,12 @@ class _GoalByGoal:
 
     def _add(self, more: Columns) -> IntArray:
         """Add columns to the problem; where those that it had are."""
-        self._problem, place = self._problem.extended(more)
+        self._problem, place = self._problem.add_columns(more)
         count = len(self._problem.case)
-        self._counts = _move(self._counts, place, count)
-        self._lots = np.maximum(_move(self._lots, place, count), 1)
+        self._counts = _move_counts(self._counts, place, count)
+        self._lots = np.maximum(_move_counts(self._lots, place, count), 1)
         if self._known is not None:
-            self._known = _move(self._known, place, count)
+            self._known = _move_counts(self._known, place, count)
         self._start.move(place, count)
         return place
 
@@ -446,7 +478,7 @@ class _GoalByGoal:
         is_over = self._budget.is_over
         counts, problem, pool = self._counts * self._lots, self._problem, self._pool
         chosen = problem.row[problem.mixed & (counts > 0)].tolist()
-        one_more = self._failures.attempt("value of one more card", self._one_more)
+        one_more = self._failures.attempt("value of one more card", self._value_one_more_card)
         return Outcome(
             counts[~problem.mixed],
             self._reached,
@@ -456,18 +488,18 @@ class _GoalByGoal:
             tuple(pool.mixes[FIRST_MIX - row] for row in chosen) if pool else (),
         )
 
-    def _one_more(self) -> OneMoreCard:
+    def _value_one_more_card(self) -> OneMoreCard:
         """What one more card of each type is worth.
 
         A small problem that is solved to the end is solved again with each.
         """
         cards = WorthOfCards(self._problem, self._counts, self._reached, self._floors)
-        found = cards.by_prices(self._prices)
+        found = cards.by_prices(self._find_card_prices)
         if self._tolerance.exact and cards.plan_is_best():
             cards.by_solving_again(self._budget.whole, found)
         return found
 
-    def _prices(self, goal: Goal, floors: tuple[Floor, ...]) -> FloatArray | None:
+    def _find_card_prices(self, goal: Goal, floors: tuple[Floor, ...]) -> FloatArray | None:
         """What a card of each type is worth to a goal; None where there is no time to tell."""
         if goal not in self._card_prices:
             relaxation = self._start.relaxation(self._problem, goal, floors, self._counts)
@@ -478,7 +510,106 @@ class _GoalByGoal:
         return self._card_prices[goal]
 
 
-def _move(counts: IntArray, place: IntArray, count: int) -> IntArray:
+@dataclass(frozen=True, slots=True)
+class WorthOfCards:
+    """What one more card of each type is worth to a plan.
+
+    The multipliers of the linear relaxation estimate it [A. M. Geoffrion, *Lagrangean relaxation
+    for integer programming*, Mathematical Programming Study 2 (1974) 82-114]; a small problem whose
+    plan is the best is solved again with each.
+
+    Attributes
+    ----------
+    problem, counts
+        The problem, and the plan: replicas of each column.
+    reached, floors
+        What is proven of each goal, in their order, and what the plan keeps of them.
+    """
+
+    problem: ReplicaProblem
+    counts: IntArray
+    reached: tuple[Reached, ...]
+    floors: tuple[Floor, ...]
+
+    def by_prices(self, prices_of: CardPrices) -> OneMoreCard:
+        """What the multipliers of the relaxations tell."""
+        found = OneMoreCard.unknown(len(self.problem.capacity))
+        for goal, floors in self._goals():
+            if goal.kind in PRICED and self._may_grow(goal, self.problem):
+                prices = prices_of(goal, floors)
+                if prices is None:
+                    break
+                if goal.kind is GoalKind.VALUE:
+                    found.add_price(prices)
+                else:
+                    found.add_gain(goal.level, prices)
+        return found
+
+    def plan_is_best(self) -> bool:
+        """Whether it is proven of every goal that no plan has more of it."""
+        return all(
+            reached.bound - self._worth(reached.goal)
+            <= self.problem.params.solved * max(1.0, abs(reached.bound))
+            for reached in self.reached
+        )
+
+    def by_solving_again(self, budget: Budget, found: OneMoreCard) -> None:
+        """Tell what solving again with a card more of each type shows, if there is time for it."""
+        types = len(self.problem.capacity)
+        for card_type in range(types):
+            capacity = self.problem.capacity + (np.arange(types) == card_type)
+            grown = replace(self.problem, capacity=capacity)
+            gain = self._gain(grown, budget.part(1 / (types - card_type)))
+            if gain is not None:
+                found.tell(card_type, *gain)
+
+    def _gain(self, problem: ReplicaProblem, budget: Budget) -> tuple[int, float] | None:
+        """The first level that serves more in another problem, or none, and how much better it is.
+
+        None where there is no time to prove it, or where more is held, or served entirely.
+        """
+        for goal, floors in self._goals():
+            if not self._may_grow(goal, problem):
+                continue
+            saved = None if budget.is_over else self._saved(goal, floors, problem, budget)
+            if saved is None or goal.kind is GoalKind.VALUE:
+                return None if saved is None else (NO_LEVEL, saved)
+            if saved > SMALLEST_GAIN:
+                return (goal.level, saved) if goal.kind is GoalKind.SERVED else None
+        return None
+
+    def _may_grow(self, goal: Goal, problem: ReplicaProblem) -> bool:
+        return goal.kind is GoalKind.VALUE or self._worth(goal) < goal.most(problem) * (
+            1 - problem.params.rounding
+        )
+
+    def _saved(
+        self, goal: Goal, floors: tuple[Floor, ...], problem: ReplicaProblem, budget: Budget
+    ) -> float | None:
+        """How much more of a goal another problem has; None where that is not proven in time."""
+        before = self._worth(goal)
+        matter = problem.columns_of(levels_of(goal, problem))
+        opening = Opening(matter, np.zeros_like(self.counts))
+        best = solve_opening(problem, goal, floors, opening, self.counts, budget)
+        after = before if best.counts is None else goal.worth(problem, best.counts)
+        rounding = problem.params.solved * max(1.0, abs(before))
+        if best.bound - after > rounding:
+            return None
+        return after - before if after - before > rounding else 0.0
+
+    def _goals(self) -> list[tuple[Goal, tuple[Floor, ...]]]:
+        """The goals, each with what is kept of those before it."""
+        goals = [reached.goal for reached in self.reached]
+        return [
+            (goal, tuple(floor for floor in self.floors if floor.goal in goals[:place]))
+            for place, goal in enumerate(goals)
+        ]
+
+    def _worth(self, goal: Goal) -> float:
+        return goal.worth(self.problem, self.counts)
+
+
+def _move_counts(counts: IntArray, place: IntArray, count: int) -> IntArray:
     """Counts at other places, of so many; 0 at the new ones."""
     moved = np.zeros(count, dtype=np.int64)
     moved[place] = counts
@@ -523,7 +654,7 @@ class FoundPlan:
 
     def levels(self, candidates: Candidates) -> tuple[Level, ...]:
         """What is served of each priority, with the most that is possible."""
-        return levels_of(self.served, self.most_served, loads_wanted(candidates))
+        return bounded_levels(self.served, self.most_served, loads_wanted(candidates))
 
     def bound(self, params: SolveParams) -> float | None:
         """The bound of the objective, free of rounding; None where nothing is proven."""
@@ -550,7 +681,7 @@ class _Table:
     mixes: MixTable | None
 
 
-def _search_rows(
+def _search_plan(
     table: _Table, budget: Budget, recorder: CurveRecorder, known: Assignment
 ) -> FoundPlan:
     """One row for each case, all of it or any number of its replicas; or a mix.
@@ -585,14 +716,14 @@ def _search_rows(
         besides, served = loads_of(candidates, cases.tolist()), loads_served(candidates, assignment)
         if options.saturation_policy.takes_turns:
             assignment = _share_out_in_turns(table, assignment)
-        others = _other_value(candidates, problem, assignment)
-        value = _value(candidates, problem, assignment)
+        others = _sum_other_value(candidates, problem, assignment)
+        value = _sum_value(candidates, problem, assignment)
         objective, least = value + others, min(outcome.least_value, value)
     return FoundPlan(
         assignment,
         entirely=whole,
         served=served,
-        most_served=added(most, besides),
+        most_served=add_loads(most, besides),
         objective=objective,
         least_value=least + others,
         one_more=lambda: marginal,
@@ -602,13 +733,17 @@ def _search_rows(
     )
 
 
-def _keep(candidates: Candidates, known: Assignment, problem: ReplicaProblem) -> FoundPlan:
+def _describe_known_plan(
+    candidates: Candidates, known: Assignment, problem: ReplicaProblem
+) -> FoundPlan:
     """A known plan of which nothing is proven; shares count with a problem that has any."""
     most = loads_wanted(candidates)
     if problem.all_or_nothing:
         served, objective = _measure(candidates, known)
         return FoundPlan(known, True, served, most, objective)
-    objective = _value(candidates, problem, known) + _other_value(candidates, problem, known)
+    objective = _sum_value(candidates, problem, known) + _sum_other_value(
+        candidates, problem, known
+    )
     return FoundPlan(known, False, loads_served(candidates, known), most, objective)
 
 
@@ -813,7 +948,7 @@ def _share_out_in_turns(table: _Table, assignment: Assignment) -> Assignment:
     return ledger.assignment()
 
 
-def _value(candidates: Candidates, problem: ReplicaProblem, assignment: Assignment) -> float:
+def _sum_value(candidates: Candidates, problem: ReplicaProblem, assignment: Assignment) -> float:
     """What the cases of a problem cost with an assignment, with the penalties of moves."""
     case = problem.cases[problem.case]
     chosen = (assignment.rows[case] == problem.row) & problem.serves
@@ -824,7 +959,9 @@ def _value(candidates: Candidates, problem: ReplicaProblem, assignment: Assignme
     return float(problem.values(counts).sum()) + kept + mixed
 
 
-def _other_value(candidates: Candidates, problem: ReplicaProblem, assignment: Assignment) -> float:
+def _sum_other_value(
+    candidates: Candidates, problem: ReplicaProblem, assignment: Assignment
+) -> float:
     """The value of cases that need no replicas, less what all the others cost now."""
     besides = np.setdiff1d(np.flatnonzero(assignment.rows != NO_ROW), problem.cases)
     costs = [candidates.cases[case].server.current.cost for case in problem.cases.tolist()]

@@ -71,12 +71,12 @@ def loads_up_to(
     return reached
 
 
-def added(loads: Mapping[int, float], more: Mapping[int, float]) -> dict[int, float]:
+def add_loads(loads: Mapping[int, float], more: Mapping[int, float]) -> dict[int, float]:
     """Two loads together, of all priorities of the second."""
     return {priority: loads.get(priority, 0.0) + load for priority, load in more.items()}
 
 
-def levels_of(
+def bounded_levels(
     served: Mapping[int, float], most: Mapping[int, float], wanted: Mapping[int, float]
 ) -> tuple[Level, ...]:
     """What is served of each priority, with the most that is proven to be possible."""

@@ -25,8 +25,7 @@ from inferno_optimizer.sizing.moves import UNPAID_SHARE, penalty_shares
 from inferno_optimizer.sizing.queueing import ArrayTable, BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW, Mix
 from inferno_optimizer.solvers.goals import Goal, GoalKind
-from inferno_optimizer.solvers.groups import rank_in_group
-from inferno_optimizer.solvers.problem import FIRST_MIX, Columns, ReplicaProblem
+from inferno_optimizer.solvers.problem import FIRST_MIX, Columns, ReplicaProblem, rank_in_group
 from inferno_optimizer.solvers.relaxation import Vertex
 
 TINY = 1e-12
@@ -92,7 +91,7 @@ class MixTable(ArrayTable):
         there, demand, alone = rows != NO_ROW, pairs.demand[rows], candidates.replicas[rows]
         busy = there & (demand > 0)
         fits = capacity[pairs.type[rows]] // np.maximum(pairs.cards[rows], 1)
-        runs, cost, lost = _now(candidates, cases, rows)
+        runs, cost, lost = _find_running(candidates, cases, rows)
         chosen = [candidates.cases[case].server for case in cases.tolist()]
         unpaid = np.array([bool(server.destination) for server in chosen], dtype=np.bool_)
         charge = np.where(unpaid, UNPAID_SHARE, penalty_shares(candidates.cases)[cases])
@@ -114,9 +113,9 @@ class MixTable(ArrayTable):
             need=np.where(busy.any(axis=1), 1.0 - ROUNDING, 0.0),
             floor=np.array([max(server.min_replicas, 1) for server in chosen], dtype=np.int64),
         )
-        return replace(table, most=np.where(_superfluous(table, runs), 0, table.most))
+        return replace(table, most=np.where(_find_superfluous(table, runs), 0, table.most))
 
-    def covered(self, counts: IntArray) -> BoolArray:
+    def are_enough(self, counts: IntArray) -> BoolArray:
         """Whether counts of items serve their case; shape (cases,)."""
         carried = np.sum(counts * self.share, axis=1) >= self.need - ROUNDING
         covered: BoolArray = carried & (counts.sum(axis=1) >= self.floor)
@@ -128,7 +127,7 @@ class MixTable(ArrayTable):
         value -= np.sum(np.where(counts > 0, self.stop, 0.0), axis=1)
         return value
 
-    def trimmed(self, counts: IntArray) -> IntArray:
+    def trim(self, counts: IntArray) -> IntArray:
         """The same without replicas that can be done without, the dear ones first."""
         counts, every = counts.copy(), np.arange(len(counts))
         beyond = np.sum(counts * self.share, axis=1) - self.need + ROUNDING
@@ -148,7 +147,7 @@ class MixTable(ArrayTable):
         np.add.at(used, (np.arange(len(counts))[:, None], self.type), counts * self.cards)
         return used
 
-    def priced(self, prices: FloatArray, *, valued: bool) -> "MixTable":
+    def add_prices(self, prices: FloatArray, *, valued: bool) -> "MixTable":
         """The table with the prices of cards in its values; they are all if it is not `valued`."""
         paid = prices[self.type] * self.cards
         if valued:
@@ -156,7 +155,7 @@ class MixTable(ArrayTable):
         return replace(self, unit=paid, stop=self.stop * 0.0, base=self.base * 0.0)
 
 
-def _now(
+def _find_running(
     candidates: Candidates, cases: IntArray, rows: IntArray
 ) -> tuple[BoolArray, FloatArray, FloatArray]:
     """Items that run now, what each costs, and what runs of each case that is no item."""
@@ -172,7 +171,7 @@ def _now(
     return runs, cost, lost
 
 
-def _superfluous(table: MixTable, runs: BoolArray) -> BoolArray:
+def _find_superfluous(table: MixTable, runs: BoolArray) -> BoolArray:
     """Items that do no more than replicas of another one at no more cost, in no more cards.
 
     Accelerators of a type often differ in nothing but how its cards are counted. What runs now is
@@ -229,11 +228,11 @@ def cheapest_mixes(
         counts=np.zeros(table.rows.shape, dtype=np.int64),
     )
     for item in range(count):
-        parts = items.extended(parts, item, capacity, limit)
+        parts = items.extend(parts, item, capacity, limit)
         bound = items.bound(parts, item + 1)
         worth = np.flatnonzero(bound < limit[parts.place])
         if not alike:
-            worth = worth[items.undominated(parts.take(worth), item)]
+            worth = worth[items.list_undominated(parts.take(worth), item)]
         # Where cards are worth nothing, parts that lack the least come first.
         order = worth[np.lexsort((parts.need[worth], bound[worth], parts.place[worth]))]
         first = rank_in_group(parts.place[order]) < width
@@ -242,8 +241,8 @@ def cheapest_mixes(
     counts = np.zeros_like(parts.counts)
     np.put_along_axis(counts, items.order[parts.place], parts.counts, axis=1)
     of_parts = table.take(parts.place)
-    short = ~of_parts.covered(counts)  # by rounding
-    counts = of_parts.trimmed(counts)
+    short = ~of_parts.are_enough(counts)  # by rounding
+    counts = of_parts.trim(counts)
     alone = short | (np.count_nonzero(counts, axis=1) <= 1)
     if not alike:  # they may have replaced others
         short = alone
@@ -321,7 +320,7 @@ class _Items:
         saved = np.cumsum(np.append(stop, nothing, axis=1)[:, ::-1], axis=1)[:, ::-1]
         return cls(order, unit, share, ratio, most, card_type, cards, stop, ahead, cheapest, saved)
 
-    def extended(self, parts: _Parts, item: int, capacity: IntArray, limit: FloatArray) -> _Parts:
+    def extend(self, parts: _Parts, item: int, capacity: IntArray, limit: FloatArray) -> _Parts:
         """Every part with each number of replicas of an item that may be worth it."""
         at = parts.place, item
         share, cards = self.share[at], np.maximum(self.cards[at], 1)
@@ -383,7 +382,7 @@ class _Items:
         result[lacking] = np.where(full > last, np.inf, cost)
         return result
 
-    def undominated(self, parts: _Parts, item: int) -> IntArray:
+    def list_undominated(self, parts: _Parts, item: int) -> IntArray:
         """Parts that no part of several items replaces: one that lacks no more and costs less.
 
         A single item replaces none: all replicas of a row are a column already.
@@ -450,7 +449,7 @@ class MixColumns:
         cases = np.flatnonzero(np.isfinite(vertex.gain[self._place]))
         gain = vertex.gain[self._place[cases]]
         table = self._table.take(cases)
-        paid = table.priced(vertex.prices, valued=goal.kind is GoalKind.VALUE)
+        paid = table.add_prices(vertex.prices, valued=goal.kind is GoalKind.VALUE)
         limit = gain - params.reduced_cost * float(np.abs(gain).max(initial=0.0))
         found, missed = cheapest_mixes(paid, problem.capacity, limit, params.mix_width, alike=False)
         least, lost = np.minimum(missed, limit) - gain, found.value - gain[found.place]
@@ -469,7 +468,7 @@ class MixColumns:
         some = np.flatnonzero(cases[self._place])
         return replace(self._table.take(some), case=self._place[some])
 
-    def replaced(self, problem: ReplicaProblem) -> BoolArray:
+    def find_replaced(self, problem: ReplicaProblem) -> BoolArray:
         """Columns that items replace: all of a row or nothing, at the value of so many replicas."""
         table = self._table
         value = table.base[:, None] + table.unit * table.most - table.stop

@@ -18,7 +18,6 @@ import numpy as np
 from inferno_optimizer.errors import SolverError
 from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.goal_incumbent import GoalIncumbent
 from inferno_optimizer.solvers.goals import (
     Floor,
     Goal,
@@ -28,9 +27,9 @@ from inferno_optimizer.solvers.goals import (
     levels_of,
     with_sum,
 )
-from inferno_optimizer.solvers.groups import rank_in_group
+from inferno_optimizer.solvers.incumbent import Incumbent
 from inferno_optimizer.solvers.mixes import MixTable
-from inferno_optimizer.solvers.problem import ReplicaProblem
+from inferno_optimizer.solvers.problem import ReplicaProblem, rank_in_group
 from inferno_optimizer.solvers.relaxation import Vertex
 from inferno_optimizer.solvers.rounding import keep_whole
 from inferno_optimizer.solvers.sparse import Entries, SparseMatrix
@@ -604,7 +603,7 @@ class LargeNeighbourhoods:
         Work that remains.
     """
 
-    def __init__(self, incumbent: GoalIncumbent, budget: Budget) -> None:
+    def __init__(self, incumbent: Incumbent, budget: Budget) -> None:
         self._incumbent, self._problem = incumbent, incumbent.problem
         self._params = self._problem.params
         self._budget = budget
@@ -638,7 +637,7 @@ class LargeNeighbourhoods:
             )
             self.solve(Opening(columns, counts), params.around)
             if incumbent.is_last and not incumbent.near_enough(bound):
-                self.meet(vertex, params.around)
+                self.solve_between(vertex, params.around)
             if incumbent.worth < before + incumbent.near or incumbent.near_enough(bound):
                 return
 
@@ -655,7 +654,7 @@ class LargeNeighbourhoods:
         )
         self.solve(Opening(columns, counts), params.close)
 
-    def meet(self, vertex: Vertex, share: float) -> None:
+    def solve_between(self, vertex: Vertex, share: float) -> None:
         """Solve the cases again of which the plan has other replicas than a vertex."""
         problem, incumbent = self._problem, self._incumbent
         columns = open_between(problem, vertex, incumbent.counts, self._params.open_columns_around)
@@ -704,7 +703,7 @@ class LargeNeighbourhoods:
         return cases
 
 
-def open_everything(incumbent: GoalIncumbent) -> Opening:
+def open_everything(incumbent: Incumbent) -> Opening:
     """All columns that matter to a goal."""
     problem = incumbent.problem
     nothing = np.zeros(len(problem.case), dtype=np.int64)
@@ -712,7 +711,7 @@ def open_everything(incumbent: GoalIncumbent) -> Opening:
 
 
 def openings(
-    incumbent: GoalIncumbent,
+    incumbent: Incumbent,
     goal: Goal,
     floors: tuple[Floor, ...],
     vertex: Vertex,

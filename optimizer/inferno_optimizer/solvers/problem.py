@@ -292,7 +292,7 @@ class ReplicaProblem(Columns):
             all_or_nothing=True,
         )
 
-    def entirely(self, cases: BoolArray) -> "ReplicaProblem":
+    def serve_all_or_nothing(self, cases: BoolArray) -> "ReplicaProblem":
         """The same where some cases, shape (cases,), get all that a column takes or nothing.
 
         A replica of their columns stands for all that the targets take, at the value of all.
@@ -344,7 +344,7 @@ class ReplicaProblem(Columns):
             has_cuts=self.has_cuts,
         )
 
-    def extended(self, more: Columns) -> tuple["ReplicaProblem", IntArray]:
+    def add_columns(self, more: Columns) -> tuple["ReplicaProblem", IntArray]:
         """The problem with more columns, and where those that it had are in it."""
         columns = Columns(**self.arrays(), cards=self.cards).followed_by(more)
         place = np.argsort(np.lexsort((columns.mixed, columns.case)))
@@ -523,3 +523,9 @@ def _needs(parts: Iterable[KeptReplicas]) -> Mapping[int, int]:
     for part in parts:
         needs[part.type] += part.cards * part.replicas
     return +needs
+
+
+def rank_in_group(group: IntArray) -> IntArray:
+    """Position of each entry among those of its group, which stand together."""
+    first = np.flatnonzero(np.diff(group, prepend=-1))
+    return np.arange(len(group)) - np.repeat(first, np.diff(first, append=len(group)))

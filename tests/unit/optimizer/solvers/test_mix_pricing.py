@@ -41,7 +41,7 @@ def mixes_of(table: MixTable, case: int, capacity: IntArray) -> Iterator[tuple[I
     for numbers in product(*(range(most + 1) for most in table.most[case].tolist())):
         counts = np.array([numbers])
         fits = np.all(only.used(counts, TYPES) <= capacity)
-        if np.count_nonzero(counts) > 1 and only.covered(counts)[0] and fits:
+        if np.count_nonzero(counts) > 1 and only.are_enough(counts)[0] and fits:
             yield counts[0], float(only.value(counts)[0])
 
 
@@ -60,13 +60,13 @@ def test_no_mix_costs_less_than_what_is_told_and_all_are_looked_at_in_a_wide_sea
         every = [
             value
             for counts, value in mixes_of(table, case, capacity)
-            if np.array_equal(only.trimmed(counts[None])[0], counts)
+            if np.array_equal(only.trim(counts[None])[0], counts)
         ]
         told = min(found.value[found.place == case], default=np.inf)
         assert min(told, missed[case]) <= min(every, default=np.inf) + 1e-9
         if width > 1 and every:
             assert told >= min(every) - 1e-9
-    assert np.all(table.take(found.place).covered(found.counts))
+    assert np.all(table.take(found.place).are_enough(found.counts))
     assert np.all(table.take(found.place).used(found.counts, TYPES) <= capacity)
 
 
@@ -85,6 +85,6 @@ def test_every_mix_below_the_limit_without_needless_replicas_is_found(seed: int)
     for case in range(CASES):
         only = table.take(np.array([case]))
         for counts, value in mixes_of(table, case, capacity):
-            needed = np.array_equal(only.trimmed(counts[None])[0], counts)
+            needed = np.array_equal(only.trim(counts[None])[0], counts)
             if value < limit[case] - 1e-9 and needed:
                 assert (case, tuple(counts.tolist())) in told
