@@ -384,7 +384,8 @@ class _GoalByGoal:
         vertex = self._solve_relaxation(goal, budget)
         while vertex is not None and not budget.is_over and failures < params.mix_patience:
             problem, before = self._problem, goal.worth(self._problem, self._counts)
-            if self._is_near(goal, bound):
+            # A part of all cases is what `_solve_all` does, once.
+            if self._is_near(goal, bound) or few >= np.count_nonzero(matter):
                 break
             loss = np.where(matter, self._measure_loss(goal, vertex), 0.0)
             loss = np.where(matter, loss + max(params.mix_any_case * float(loss.max()), 1e-9), 0.0)
