@@ -1,7 +1,7 @@
 """What a solver answers: a row of the candidate table for each case, a mix of rows, or none."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -53,21 +53,6 @@ def share_kept(parts: Iterable[KeptReplicas]) -> float:
         shares[part.role] = shares.get(part.role, 0.0) + part.share * part.replicas
     least = min(shares.values(), default=0.0)
     return 1.0 if least >= 1 - ROUNDING else least
-
-
-@dataclass(frozen=True, slots=True)
-class Timer:
-    """Time that remains to a solver [s].
-
-    The search ends `reserved` seconds before all the time ends.
-    """
-
-    seconds_left: Callable[[], float]
-    reserved: float = 0.0
-
-    def to_search(self) -> float:
-        """Seconds that remain to look for a better plan; negative when they are over."""
-        return self.seconds_left() - self.reserved
 
 
 def cost_kept(parts: Iterable[KeptReplicas]) -> float:

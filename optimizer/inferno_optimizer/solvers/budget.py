@@ -113,10 +113,13 @@ class Budget:
         status: highspy.HighsModelStatus = solver.getModelStatus()
         return status
 
-    def run_branch_and_bound(self, solver: highspy.Highs) -> highspy.HighsModelStatus:
-        """Solve a mixed integer program."""
+    def run_branch_and_bound(
+        self, solver: highspy.Highs, look_work: float | None = None
+    ) -> highspy.HighsModelStatus:
+        """Solve a mixed integer program, with so much work for each coefficient between looks."""
         size, looks, params = solver.getNumNz(), count(1), self.params
-        affordable = (self.left - size * params.mixed) / (size * params.mixed_look) if size else 0.0
+        look_work = params.mixed_look if look_work is None else look_work
+        affordable = (self.left - size * params.mixed) / (size * look_work) if size else 0.0
 
         def look(_kind: object, _text: str, _known: object, reply: _Reply, _: object) -> None:
             reply.user_interrupt = next(looks) > affordable

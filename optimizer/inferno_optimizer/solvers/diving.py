@@ -23,12 +23,12 @@ import numpy as np
 
 from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.goal_incumbent import GoalIncumbent
 from inferno_optimizer.solvers.goals import (
     Goal,
     levels_before,
     raise_for_rounding,
 )
+from inferno_optimizer.solvers.incumbent import Incumbent
 from inferno_optimizer.solvers.neighbourhoods import LargeNeighbourhoods, part_of_cards
 from inferno_optimizer.solvers.problem import ReplicaProblem
 from inferno_optimizer.solvers.relaxation import Relaxation, Vertex
@@ -364,7 +364,7 @@ class BranchAndDive:
 
     def __init__(
         self,
-        incumbent: GoalIncumbent,
+        incumbent: Incumbent,
         relaxation: Relaxation,
         vertex: Vertex,
         parts: LargeNeighbourhoods,

@@ -6,30 +6,30 @@ it can be: lexicographic optimization [M. Ehrgott, *Multicriteria Optimization*,
 Capacity that is too short is an answer, not an error. See `assignment.md`, section "The problem".
 """
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
 from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.demands import ROUNDING
-from inferno_optimizer.sizing.queueing import FloatArray, IntArray
+from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
 from inferno_optimizer.solution import Certificate, CurvePoint, Level, MarginalValue, SolverStatus
 from inferno_optimizer.solvers.assignment import (
+    NO_LEVEL,
     NO_ROW,
+    SMALLEST_GAIN,
     Assignment,
     Mix,
     OneMoreCard,
     SolverResult,
-    Timer,
     cost_kept,
 )
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.curve import CurveRecorder
-from inferno_optimizer.solvers.failures import Failures
-from inferno_optimizer.solvers.goal_incumbent import GoalIncumbent
 from inferno_optimizer.solvers.goal_search import GoalProof, search_goal
 from inferno_optimizer.solvers.goals import (
     Floor,
@@ -38,6 +38,7 @@ from inferno_optimizer.solvers.goals import (
     GoalTolerance,
     Reached,
     goals_of,
+    levels_of,
     served_entirely,
 )
 from inferno_optimizer.solvers.greedy import (
@@ -48,14 +49,12 @@ from inferno_optimizer.solvers.greedy import (
     share_out,
     solve_greedy,
 )
-from inferno_optimizer.solvers.heterogeneous.levels import solve_mixes
-from inferno_optimizer.solvers.heterogeneous.mixes import MixTable
-from inferno_optimizer.solvers.incumbent import ProgressObserver
+from inferno_optimizer.solvers.incumbent import CurveRecorder, Incumbent, ProgressObserver
 from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.loads import (
-    added,
+    add_loads,
+    bounded_levels,
     is_better,
-    levels_of,
     loads_of,
     loads_served,
     loads_served_entirely,
@@ -63,16 +62,28 @@ from inferno_optimizer.solvers.loads import (
     priorities_of,
     share_given_up,
 )
-from inferno_optimizer.solvers.one_more_card import WorthOfCards
-from inferno_optimizer.solvers.pairs_and_mixes import has_mixes_and_pairs, solve_pairs_and_mixes
+from inferno_optimizer.solvers.mixes import MixColumns, MixTable
+from inferno_optimizer.solvers.neighbourhoods import Opening, solve_opening
 from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
-from inferno_optimizer.solvers.problem import ReplicaProblem
-from inferno_optimizer.solvers.relaxation import WarmStart
+from inferno_optimizer.solvers.problem import FIRST_MIX, NOBODY, Columns, ReplicaProblem
+from inferno_optimizer.solvers.relaxation import Vertex, WarmStart
 from inferno_optimizer.solvers.rounding import fill_columns
 from inferno_optimizer.solvers.running import Running, lots_of
 from inferno_optimizer.system import SaturationPolicy
 
 Clock = Callable[[], float]
+Result = TypeVar("Result")
+
+logger = logging.getLogger(__name__)
+
+LONGEST = 300
+"""Characters of the text of an error that are told."""
+
+PRICED = (GoalKind.SERVED, GoalKind.VALUE)
+"""Goals to which a card has a price."""
+
+CardPrices = Callable[[Goal, tuple[Floor, ...]], FloatArray | None]
+"""What a card of each type is worth to a goal, with floors; None where there is no time to tell."""
 
 
 def solve_exact(
@@ -87,14 +98,7 @@ def solve_exact(
     No answer is below the plan of the greedy solver, which comes first: it is the answer where
     there is time for no more, or where a search that fails finds nothing better.
     """
-
-    def solve(some: Candidates, cards: IntArray) -> SolverResult:
-        return _solve(some, cards, clock, start, params)
-
-    if has_mixes_and_pairs(candidates):
-        answer = solve_pairs_and_mixes(candidates, capacity, solve)
-    else:
-        answer = solve(candidates, capacity)
+    answer = _solve(candidates, capacity, clock, start, params)
     return replace(answer, marginal=_mark_estimates(candidates, capacity, answer.marginal))
 
 
@@ -115,38 +119,21 @@ def _solve(
     recorder, failures = CurveRecorder(clock), Failures()
 
     # The problem that the policy has: columns of whole rows, or of any number of replicas.
-    problem = ReplicaProblem.of(candidates, capacity, running, params)
-    table = _Table(candidates, capacity, running, problem)
+    mixes, others = None, NOBODY
+    if options.heterogeneous:
+        whole = options.saturation_policy is SaturationPolicy.NONE
+        mixes = MixTable.of(candidates, capacity, changes=whole)
+        others = mixes.case
+    problem = ReplicaProblem.of(candidates, capacity, running, params, others)
 
-    def attempt(search: Callable[[], FoundPlan], known: FoundPlan, *, in_time: bool) -> FoundPlan:
-        if not in_time:
-            return replace(known, out_of_time=True)
-        found = failures.attempt("search", search)
-        return known if found is None else _choose(candidates, found, known, params)
-
-    def search_rows() -> FoundPlan:
-        search = partial(_search_rows, table, budget, recorder, greedy)
-        return attempt(search, _keep(candidates, greedy, problem), in_time=not budget.is_over)
-
-    def search_mixes(work: Budget) -> FoundPlan:
-        search = partial(_search_mixes, candidates, capacity, work, recorder)
-        in_time = budget.seconds_left > params.mixes * sizing
-        return attempt(search, _keep(candidates, greedy), in_time=in_time)
-
-    # Goal by goal: bound, improve until near, keep. Mixes serve a case entirely or not at all.
-    # Where some are not, single rows may serve more in part; for these no bound of mixes holds.
-    if not options.heterogeneous:
-        plan = search_rows()
-    elif problem.all_or_nothing:
-        plan = search_mixes(budget)
-    else:
-        plan = search_mixes(budget.without(params.mixes_share * budget.seconds_left))
-        if _leaves_some(candidates, plan.assignment):
-            single = search_rows()
-            plans = single.assignment, plan.assignment
-            if is_better(candidates, *plans, params, one_each=True):
-                plan = _forget_proof(candidates, single)
-    return _certify(candidates, plan, recorder, failures, params)
+    # Goal by goal: bound, improve until near, keep.
+    known = _describe_known_plan(candidates, greedy, problem)
+    if budget.is_over:
+        return _certify(candidates, replace(known, out_of_time=True), recorder, failures, params)
+    table = _Table(candidates, capacity, running, problem, mixes)
+    found = failures.attempt("search", lambda: _search_plan(table, budget, recorder, greedy))
+    best = known if found is None else _choose(candidates, found, known, params)
+    return _certify(candidates, best, recorder, failures, params)
 
 
 def solve_goals(
@@ -157,6 +144,7 @@ def solve_goals(
     delayed: bool,
     observe: ProgressObserver | None = None,
     known: IntArray | None = None,
+    mixes: MixTable | None = None,
 ) -> "Outcome":
     """Reach the goals of a problem one after the other; each keeps what those before it reached.
 
@@ -175,31 +163,58 @@ def solve_goals(
         Is told of every improvement; None where nobody wants to know.
     known
         A plan that fits, so that the answer is no worse: replicas of each column.
+    mixes
+        What the cases may have mixes of; None for no mixes.
     """
     goals = tuple(goals_of(problem, delayed=delayed))
-    if not len(problem.case):  # no card can be given to anybody
+    if not len(problem.case) and mixes is None:  # no card can be given to anybody
         reached = tuple(Reached(goal, 0.0) for goal in goals)
         unknown = OneMoreCard.unknown(len(problem.capacity))
         return Outcome(np.zeros(0, dtype=np.int64), reached, unknown, out_of_time=False)
-    search = _GoalByGoal(problem, budget, tolerance, observe, known)
+    search = _GoalByGoal(problem, budget, tolerance, observe, known, mixes)
     for place, goal in enumerate(goals):
         ahead = sum(each.may_be_reached(problem) for each in goals[place:])
         search.begin(goal)
-        incumbent = search.incumbent(goal)
-        proof = search.improve(incumbent, ahead)
-        search.keep(goal, incumbent, proof)
+        search.keep(goal, search.improve(goal, ahead))
     return search.outcome()
+
+
+class Failures:
+    """The errors that ended steps of a search. Here, and nowhere else in it, is any error caught.
+
+    A step only improves what is known before it: the plan is the best one found so far, and the
+    certificate tells what went wrong.
+    """
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Each step that failed, with the type and the text of its error; one line each."""
+        return tuple(self._texts)
+
+    def attempt(self, step: str, work: Callable[[], Result]) -> Result | None:
+        """Do the work of a step; None where it ends with an error, which is kept and logged."""
+        try:
+            return work()
+        except Exception as error:
+            text = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST]
+            self._texts.append(f"{step}: {text}")
+            logger.warning("a step of the search failed: %s", step, exc_info=error)
+            return None
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Replicas of each column, and what is proven of each goal, in their order."""
+    """Replicas of each column, mixes, and what is proven of each goal, in their order."""
 
     counts: IntArray
     reached: tuple[Reached, ...]
     one_more: OneMoreCard
     out_of_time: bool
     failures: tuple[str, ...] = ()
+    mixes: tuple[Mix, ...] = ()
 
     def most_served(self) -> list[float]:
         """The most load that can be served of each level."""
@@ -221,9 +236,19 @@ class _GoalByGoal:
         tolerance: float | None,
         observe: ProgressObserver | None,
         known: IntArray | None,
+        mixes: MixTable | None,
     ) -> None:
+        problem, small = replace(problem, has_cuts=mixes is None), problem.params.small
+        self._pool = None if mixes is None else MixColumns(mixes, problem)
+        every = None if self._pool is None else self._pool.list_all(problem, small)
+        if every is not None:
+            problem, place = problem.add_columns(every)
+            known = None if known is None else _move_counts(known, place, len(problem.case))
+        # What is left to be priced.
+        self._mixes = self._pool if every is None else None
+        self._numbers = np.random.default_rng(0)
         self._problem, self._budget, self._observe = problem, budget, observe
-        exact = len(problem.case) <= problem.params.small
+        exact = self._mixes is None and len(problem.case) <= small
         self._tolerance = GoalTolerance.of(tolerance, problem.params, exact=exact)
         self._counts = np.zeros(len(problem.case), dtype=np.int64)
         self._lots = np.ones_like(self._counts)
@@ -253,38 +278,189 @@ class _GoalByGoal:
         self._entire, of_cases = cases, problem.columns_of(cases)
         self._lots *= np.where(of_cases, problem.full, 1.0).astype(np.int64)
         self._counts = np.where(of_cases, self._counts > 0, self._counts).astype(np.int64)
-        self._problem = problem.entirely(cases)
+        self._problem = problem.serve_all_or_nothing(cases)
 
-    def incumbent(self, goal: Goal) -> GoalIncumbent:
+    def _incumbent(self, goal: Goal) -> Incumbent:
         """The best plan of a goal so far."""
         problem, floors = self._problem, self._floors
-        incumbent = GoalIncumbent(problem, goal, floors, self._reached, self._counts, self._observe)
+        incumbent = Incumbent(problem, goal, floors, self._reached, self._counts, self._observe)
         if self._known is not None:
             incumbent.offer(self._known // self._lots)
         return incumbent
 
-    def improve(self, incumbent: GoalIncumbent, ahead: int) -> GoalProof:
-        """Improve the plan in its share of the work of the goals ahead; what is proven.
-
-        Nothing is proven where a step fails: the plan is the best one so far.
-        """
-        goal = incumbent.goal
+    def improve(self, goal: Goal, ahead: int) -> GoalProof:
+        """Improve the plan in its share of the work of the goals ahead; what is proven."""
         shares = 1 if goal.kind is GoalKind.HELD else 2
-        budget = self._budget.part(shares / (ahead + 1))
+        if (mixes := self._mixes) is None or not self._is_open(goal):
+            return self._search(goal, self._budget.part(shares / (ahead + 1)))
+        budget = self._budget.part(1 / ahead)
+        proof = self._failures.attempt("mixes", lambda: self._search_mixes(mixes, goal, budget))
+        return proof or self._search(goal, budget, self._most_of(goal))
+
+    def _search_mixes(self, mixes: MixColumns, goal: Goal, budget: Budget) -> GoalProof:
+        """Price mixes and search among columns; then solve with any mixes, all or a few cases.
+
+        Columns come first: where time is short, nothing else finds a plan of a large fleet.
+        """
+        params, bound = self._problem.params, self._price(mixes, goal, budget)
+        proof = self._search(goal, budget.part(params.mix_search), bound)
+        if goal.kind is GoalKind.VALUE:
+            self._solve_parts(mixes, goal, bound, budget.part(params.mix_parts_value))
+            bound = self._solve_all(mixes, goal, bound, budget)
+        else:
+            bound = self._solve_all(mixes, goal, bound, budget.part(params.mix_program))
+            self._solve_parts(mixes, goal, bound, budget.part(params.mix_parts))
+        return replace(proof, bound=bound)
+
+    def _search(self, goal: Goal, budget: Budget, bound: float | None = None) -> GoalProof:
+        """Search among the columns; what is proven.
+
+        A bound that holds for all mixes takes the place of what is proven of those that are
+        columns. Nothing is proven where a step fails: the plan is the best one so far.
+        """
+        incumbent = self._incumbent(goal)
         search = partial(search_goal, incumbent, self._tolerance, self._start, budget)
         proof = self._failures.attempt(str(goal), search)
         if proof is None:
-            is_value = goal.kind is GoalKind.VALUE
-            proof = GoalProof(np.inf if is_value else goal.most(self._problem), self._floors)
+            proof = GoalProof(self._most_of(goal), self._floors)
+        if bound is not None:
+            proof = replace(proof, bound=bound)
         incumbent.report(max(proof.bound, incumbent.worth))
+        self._counts = incumbent.counts
         return proof
 
-    def keep(self, goal: Goal, incumbent: GoalIncumbent, proof: GoalProof) -> None:
-        """Record the plan, what is proven of its goal, and what later goals keep."""
-        self._counts = incumbent.counts
+    def _most_of(self, goal: Goal) -> float:
+        """What no plan exceeds, whatever cards there are; infinite for the value."""
+        return np.inf if goal.kind is GoalKind.VALUE else goal.most(self._problem)
+
+    def _is_open(self, goal: Goal) -> bool:
+        """Whether there may be more of a goal to have."""
+        has, most = goal.worth(self._problem, self._counts), goal.most(self._problem)
+        return goal.kind is GoalKind.VALUE or has < most * (1 - self._problem.params.rounding)
+
+    def _solve_relaxation(self, goal: Goal, budget: Budget) -> Vertex | None:
+        """The best vertex of the relaxation with the mixes that are columns."""
+        relaxation = self._start.relaxation(self._problem, goal, self._floors, self._counts)
+        return self._start.solve(relaxation, budget)
+
+    def _price(self, mixes: MixColumns, goal: Goal, budget: Budget) -> float:
+        """Add the mixes that improve the relaxation as columns; what no plan exceeds.
+
+        It ends within a part of the distance that is near enough, or where it gains less twice.
+        """
+        params = self._problem.params
+        pricing = budget.part(params.mix_pricing)
+        bound, before, in_vain = self._most_of(goal), -np.inf, 0
+        while (vertex := self._solve_relaxation(goal, pricing)) is not None:
+            pricing.spend(mixes.size * params.mix_item)
+            columns, priced = mixes.price(self._problem, goal, vertex)
+            bound = min(bound, priced)
+            self._add(columns)
+            enough = params.mix_near * self._tolerance.near(goal, bound)
+            in_vain = in_vain + 1 if vertex.bound - before < enough else 0
+            is_near = bound - vertex.bound <= enough or in_vain == params.mix_idle_rounds
+            if is_near or not len(columns.case):
+                break
+            before = vertex.bound
+        return bound
+
+    def _solve_all(self, mixes: MixColumns, goal: Goal, bound: float, budget: Budget) -> float:
+        """Solve all cases that matter at once; what no plan exceeds."""
+        if budget.is_over or self._is_near(goal, bound):
+            return bound
+        matter = levels_of(goal, self._problem)
+        nothing = np.zeros_like(self._counts)
+        return min(bound, self._solve_items(mixes, goal, matter, nothing, budget))
+
+    def _is_near(self, goal: Goal, bound: float) -> bool:
+        has = goal.worth(self._problem, self._counts)
+        return has >= bound - self._tolerance.near(goal, bound)
+
+    def _solve_parts(self, mixes: MixColumns, goal: Goal, bound: float, budget: Budget) -> None:
+        """Solve a few cases again and again, with any mixes; all others have what they have."""
+        params = self._problem.params
+        few, failures = float(params.mix_cases), 0
+        matter = levels_of(goal, self._problem)
+        vertex = self._solve_relaxation(goal, budget)
+        while vertex is not None and not budget.is_over and failures < params.mix_patience:
+            problem, before = self._problem, goal.worth(self._problem, self._counts)
+            # A part of all cases is what `_solve_all` does, once.
+            if self._is_near(goal, bound) or few >= np.count_nonzero(matter):
+                break
+            loss = np.where(matter, self._measure_loss(goal, vertex), 0.0)
+            loss = np.where(matter, loss + max(params.mix_any_case * float(loss.max()), 1e-9), 0.0)
+            chosen = self._numbers.choice(
+                len(loss),
+                min(int(few), int(np.count_nonzero(loss))),
+                replace=False,
+                p=loss / loss.sum(),
+            )
+            cases = np.zeros(len(problem.cases), dtype=np.bool_)
+            cases[chosen] = True
+            share = min(1.0, params.mix_part_work / max(budget.left, params.mix_part_work))
+            self._solve_items(mixes, goal, cases, self._counts, budget.part(share))
+            failures = 0 if goal.worth(self._problem, self._counts) > before else failures + 1
+            if failures % params.mix_more_cases_after == 0 < failures:
+                few *= params.mix_more_cases
+
+    def _measure_loss(self, goal: Goal, vertex: Vertex) -> FloatArray:
+        """What each case loses of a goal by what it has, at the multipliers of a vertex."""
+        problem = self._problem
+        has = problem.case[self._counts > 0]
+        worth = np.zeros(len(self._counts))
+        if goal.kind is GoalKind.VALUE:
+            worth = problem.values(self._counts)
+        entries = problem.cards
+        paid = self._counts[entries.owner] * entries.count * vertex.prices[entries.type]
+        worth = worth + np.bincount(entries.owner, paid, len(worth))
+        cost = np.bincount(problem.case, worth, len(problem.cases))
+        loss = np.maximum(cost - vertex.gain, 0.0)
+        unserved = np.ones(len(loss), dtype=np.bool_)
+        unserved[has] = False
+        loss[~np.isfinite(vertex.gain)] = 0.0
+        return np.where(unserved, np.maximum(vertex.share, 0.0), loss)
+
+    def _solve_items(
+        self, mixes: MixColumns, goal: Goal, cases: BoolArray, others: IntArray, budget: Budget
+    ) -> float:
+        """Take the best plan where some cases have any mixes; what no such plan exceeds."""
+        problem, items = self._problem, mixes.items(cases)
+        columns = problem.columns_of(cases) & (~mixes.find_replaced(problem) | (self._counts > 0))
+        is_all = goal.kind is GoalKind.VALUE and bool(cases.all())
+        params = problem.params
+        enough = params.mix_near_value if is_all else params.mix_near
+        opening = Opening(columns, others, items, mixes.least if is_all else None)
+        gap = enough * self._tolerance.near(goal, goal.worth(problem, self._counts))
+        budget.spend(params.plan * len(problem.case))
+        found = solve_opening(problem, goal, self._floors, opening, self._counts, budget, abs(gap))
+        if found.counts is not None and found.mixes is not None:
+            counts = items.trim(found.mixes)
+            place = self._add(mixes.columns_of(items, counts, len(problem.capacity)))
+            plan = _move_counts(found.counts, place, len(self._problem.case))
+            mixes.put(self._problem, items, counts, plan)
+            incumbent = Incumbent(
+                self._problem, goal, self._floors, self._reached, self._counts, self._observe
+            )
+            incumbent.offer(plan)
+            self._counts = incumbent.counts
+        return found.bound
+
+    def _add(self, more: Columns) -> IntArray:
+        """Add columns to the problem; where those that it had are."""
+        self._problem, place = self._problem.add_columns(more)
+        count = len(self._problem.case)
+        self._counts = _move_counts(self._counts, place, count)
+        self._lots = np.maximum(_move_counts(self._lots, place, count), 1)
+        if self._known is not None:
+            self._known = _move_counts(self._known, place, count)
+        self._start.move(place, count)
+        return place
+
+    def keep(self, goal: Goal, proof: GoalProof) -> None:
+        """Record what is proven of a goal, and what later goals keep."""
         if proof.prices is not None:
             self._card_prices[goal] = proof.prices
-        has, most = incumbent.worth, goal.most(self._problem)
+        has, most = goal.worth(self._problem, self._counts), goal.most(self._problem)
         bound = max(proof.bound, has)
         self._reached = (*self._reached, Reached(goal, bound, has, proof.floors))
         if goal.kind is GoalKind.VALUE:
@@ -301,27 +477,30 @@ class _GoalByGoal:
     def outcome(self) -> Outcome:
         """The plan and what is proven."""
         is_over = self._budget.is_over
-        one_more = self._failures.attempt("value of one more card", self._one_more)
+        counts, problem, pool = self._counts * self._lots, self._problem, self._pool
+        chosen = problem.row[problem.mixed & (counts > 0)].tolist()
+        one_more = self._failures.attempt("value of one more card", self._value_one_more_card)
         return Outcome(
-            self._counts * self._lots,
+            counts[~problem.mixed],
             self._reached,
             one_more or OneMoreCard.unknown(len(self._problem.capacity)),
             is_over,
             self._failures.texts,
+            tuple(pool.mixes[FIRST_MIX - row] for row in chosen) if pool else (),
         )
 
-    def _one_more(self) -> OneMoreCard:
+    def _value_one_more_card(self) -> OneMoreCard:
         """What one more card of each type is worth.
 
         A small problem that is solved to the end is solved again with each.
         """
         cards = WorthOfCards(self._problem, self._counts, self._reached, self._floors)
-        found = cards.by_prices(self._prices)
+        found = cards.by_prices(self._find_card_prices)
         if self._tolerance.exact and cards.plan_is_best():
             cards.by_solving_again(self._budget.whole, found)
         return found
 
-    def _prices(self, goal: Goal, floors: tuple[Floor, ...]) -> FloatArray | None:
+    def _find_card_prices(self, goal: Goal, floors: tuple[Floor, ...]) -> FloatArray | None:
         """What a card of each type is worth to a goal; None where there is no time to tell."""
         if goal not in self._card_prices:
             relaxation = self._start.relaxation(self._problem, goal, floors, self._counts)
@@ -330,6 +509,112 @@ class _GoalByGoal:
                 return None
             self._card_prices[goal] = vertex.prices
         return self._card_prices[goal]
+
+
+@dataclass(frozen=True, slots=True)
+class WorthOfCards:
+    """What one more card of each type is worth to a plan.
+
+    The multipliers of the linear relaxation estimate it [A. M. Geoffrion, *Lagrangean relaxation
+    for integer programming*, Mathematical Programming Study 2 (1974) 82-114]; a small problem whose
+    plan is the best is solved again with each.
+
+    Attributes
+    ----------
+    problem, counts
+        The problem, and the plan: replicas of each column.
+    reached, floors
+        What is proven of each goal, in their order, and what the plan keeps of them.
+    """
+
+    problem: ReplicaProblem
+    counts: IntArray
+    reached: tuple[Reached, ...]
+    floors: tuple[Floor, ...]
+
+    def by_prices(self, prices_of: CardPrices) -> OneMoreCard:
+        """What the multipliers of the relaxations tell."""
+        found = OneMoreCard.unknown(len(self.problem.capacity))
+        for goal, floors in self._goals():
+            if goal.kind in PRICED and self._may_grow(goal, self.problem):
+                prices = prices_of(goal, floors)
+                if prices is None:
+                    break
+                if goal.kind is GoalKind.VALUE:
+                    found.add_price(prices)
+                else:
+                    found.add_gain(goal.level, prices)
+        return found
+
+    def plan_is_best(self) -> bool:
+        """Whether it is proven of every goal that no plan has more of it."""
+        return all(
+            reached.bound - self._worth(reached.goal)
+            <= self.problem.params.solved * max(1.0, abs(reached.bound))
+            for reached in self.reached
+        )
+
+    def by_solving_again(self, budget: Budget, found: OneMoreCard) -> None:
+        """Tell what solving again with a card more of each type shows, if there is time for it."""
+        types = len(self.problem.capacity)
+        for card_type in range(types):
+            capacity = self.problem.capacity + (np.arange(types) == card_type)
+            grown = replace(self.problem, capacity=capacity)
+            gain = self._gain(grown, budget.part(1 / (types - card_type)))
+            if gain is not None:
+                found.tell(card_type, *gain)
+
+    def _gain(self, problem: ReplicaProblem, budget: Budget) -> tuple[int, float] | None:
+        """The first level that serves more in another problem, or none, and how much better it is.
+
+        None where there is no time to prove it, or where more is held, or served entirely.
+        """
+        for goal, floors in self._goals():
+            if not self._may_grow(goal, problem):
+                continue
+            saved = None if budget.is_over else self._saved(goal, floors, problem, budget)
+            if saved is None or goal.kind is GoalKind.VALUE:
+                return None if saved is None else (NO_LEVEL, saved)
+            if saved > SMALLEST_GAIN:
+                return (goal.level, saved) if goal.kind is GoalKind.SERVED else None
+        return None
+
+    def _may_grow(self, goal: Goal, problem: ReplicaProblem) -> bool:
+        return goal.kind is GoalKind.VALUE or self._worth(goal) < goal.most(problem) * (
+            1 - problem.params.rounding
+        )
+
+    def _saved(
+        self, goal: Goal, floors: tuple[Floor, ...], problem: ReplicaProblem, budget: Budget
+    ) -> float | None:
+        """How much more of a goal another problem has; None where that is not proven in time."""
+        before = self._worth(goal)
+        matter = problem.columns_of(levels_of(goal, problem))
+        opening = Opening(matter, np.zeros_like(self.counts))
+        best = solve_opening(problem, goal, floors, opening, self.counts, budget)
+        after = before if best.counts is None else goal.worth(problem, best.counts)
+        rounding = problem.params.solved * max(1.0, abs(before))
+        if best.bound - after > rounding:
+            return None
+        return after - before if after - before > rounding else 0.0
+
+    def _goals(self) -> list[tuple[Goal, tuple[Floor, ...]]]:
+        """The goals, each with what is kept of those before it."""
+        goals = [reached.goal for reached in self.reached]
+        return [
+            (goal, tuple(floor for floor in self.floors if floor.goal in goals[:place]))
+            for place, goal in enumerate(goals)
+        ]
+
+    def _worth(self, goal: Goal) -> float:
+        return goal.worth(self.problem, self.counts)
+
+
+def _move_counts(counts: IntArray, place: IntArray, count: int) -> IntArray:
+    """Counts at other places, of so many; 0 at the new ones."""
+    moved = np.zeros(count, dtype=np.int64)
+    moved[place] = counts
+    return moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +655,7 @@ class FoundPlan:
 
     def levels(self, candidates: Candidates) -> tuple[Level, ...]:
         """What is served of each priority, with the most that is possible."""
-        return levels_of(self.served, self.most_served, loads_wanted(candidates))
+        return bounded_levels(self.served, self.most_served, loads_wanted(candidates))
 
     def bound(self, params: SolveParams) -> float | None:
         """The bound of the objective, free of rounding; None where nothing is proven."""
@@ -388,18 +673,19 @@ class FoundPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A candidate table, its cards, what runs, and the problem of its rows."""
+    """A candidate table, its cards, what runs, the problem of its rows, and what mixes are of."""
 
     candidates: Candidates
     capacity: IntArray
     running: Running
     problem: ReplicaProblem
+    mixes: MixTable | None
 
 
-def _search_rows(
+def _search_plan(
     table: _Table, budget: Budget, recorder: CurveRecorder, known: Assignment
 ) -> FoundPlan:
-    """One row for each case, all of it or any number of its replicas.
+    """One row for each case, all of it or any number of its replicas; or a mix.
 
     The shares are no worse than those of a known plan, but for what that keeps as it is. Cases that
     need no replicas are not in the problem.
@@ -413,29 +699,32 @@ def _search_rows(
         delayed=options.delayed_best_effort and not whole,
         observe=recorder.observe if options.trace and whole else None,
         known=None if whole else problem.counts_of(known),
+        mixes=table.mixes,
     )
     priorities = priorities_of(candidates, problem.cases)
     most = dict(zip(priorities, outcome.most_served(), strict=True))
     marginal, curve = outcome.one_more.described(priorities), tuple[CurvePoint, ...]()
     if whole:
-        assignment = _fill_up(candidates, table.capacity, problem.row[outcome.counts > 0])
+        assignment = _fill_up(
+            candidates, table.capacity, problem.row[outcome.counts > 0], outcome.mixes
+        )
         served, objective = _measure(candidates, assignment)
         besides, others = _served_besides(candidates, assignment, problem.cases)
         curve, least = recorder.curve(priorities, besides, others), outcome.least_value
     else:
-        assignment = _assign_replicas(table, outcome.counts)
+        assignment = _assign_replicas(table, outcome)
         cases = np.setdiff1d(np.flatnonzero(assignment.rows != NO_ROW), problem.cases)
         besides, served = loads_of(candidates, cases.tolist()), loads_served(candidates, assignment)
         if options.saturation_policy.takes_turns:
             assignment = _share_out_in_turns(table, assignment)
-        others = _other_value(candidates, problem, assignment)
-        value = _value(problem, assignment)
+        others = _sum_other_value(candidates, problem, assignment)
+        value = _sum_value(candidates, problem, assignment)
         objective, least = value + others, min(outcome.least_value, value)
     return FoundPlan(
         assignment,
         entirely=whole,
         served=served,
-        most_served=added(most, besides),
+        most_served=add_loads(most, besides),
         objective=objective,
         least_value=least + others,
         one_more=lambda: marginal,
@@ -445,51 +734,18 @@ def _search_rows(
     )
 
 
-def _search_mixes(
-    candidates: Candidates, capacity: IntArray, budget: Budget, recorder: CurveRecorder
-) -> FoundPlan:
-    """A mix of rows for each case. Cases that need no replicas are not in the program."""
-    table, options = MixTable.of(candidates, capacity), candidates.system.options
-    observe = recorder.observe if options.trace else None
-    whole = budget.whole
-    timer = Timer(lambda: whole.seconds_left, whole.seconds_left - budget.seconds_left)
-    outcome = solve_mixes(table, capacity, timer, options.priority_tolerance, observe)
-    singles, mixes = table.given(outcome.plan)
-    assignment = _fill_up(candidates, capacity, singles, mixes)
-    priorities = priorities_of(candidates, table.case)
-    most = dict(zip(priorities, outcome.most_served.tolist(), strict=True))
-    served, objective = _measure(candidates, assignment)
-    besides, others = _served_besides(candidates, assignment, table.case)
-    return FoundPlan(
-        assignment,
-        entirely=True,
-        served=served,
-        most_served=added(most, besides),
-        objective=objective,
-        least_value=outcome.least_value + others,
-        one_more=lambda: outcome.one_more().described(priorities),
-        out_of_time=outcome.out_of_time,
-        curve=recorder.curve(priorities, besides, others),
-        failures=outcome.failures,
-    )
-
-
-def _keep(
-    candidates: Candidates, known: Assignment, problem: ReplicaProblem | None = None
+def _describe_known_plan(
+    candidates: Candidates, known: Assignment, problem: ReplicaProblem
 ) -> FoundPlan:
     """A known plan of which nothing is proven; shares count with a problem that has any."""
     most = loads_wanted(candidates)
-    if problem is None or problem.all_or_nothing:
+    if problem.all_or_nothing:
         served, objective = _measure(candidates, known)
         return FoundPlan(known, True, served, most, objective)
-    objective = _value(problem, known) + _other_value(candidates, problem, known)
+    objective = _sum_value(candidates, problem, known) + _sum_other_value(
+        candidates, problem, known
+    )
     return FoundPlan(known, False, loads_served(candidates, known), most, objective)
-
-
-def _forget_proof(candidates: Candidates, plan: FoundPlan) -> FoundPlan:
-    """The same plan, of which nothing is proven."""
-    most = loads_wanted(candidates)
-    return replace(plan, most_served=most, least_value=-math.inf, out_of_time=False)
 
 
 def _choose(
@@ -585,12 +841,6 @@ def _reserve_for_prices(candidates: Candidates, params: SolveParams) -> float:
     return min(params.prices_share * limit, takes)
 
 
-def _leaves_some(candidates: Candidates, plan: Assignment) -> bool:
-    """Whether some case that has a usable row is not served entirely."""
-    with_rows = np.unique(candidates.pairs.case[candidates.usable])
-    return len(plan.served(candidates)) < len(with_rows)
-
-
 def _measure(candidates: Candidates, plan: Assignment) -> tuple[dict[int, float], float]:
     """Load by priority, and value, of what a plan serves entirely."""
     return loads_served_entirely(candidates, plan), plan.objective(candidates)
@@ -620,7 +870,7 @@ def _fill_up(
     return ledger.assignment()
 
 
-def _assign_replicas(table: _Table, counts: IntArray) -> Assignment:
+def _assign_replicas(table: _Table, outcome: Outcome) -> Assignment:
     """The plan as an assignment; cases that need no replicas get their best row.
 
     With the policy `Hold` no case that runs is stopped for an equal one that has several replicas,
@@ -628,15 +878,22 @@ def _assign_replicas(table: _Table, counts: IntArray) -> Assignment:
     carry the most load with a replica come first, whether it is served or held.
     """
     candidates, running, problem = table.candidates, table.running, table.problem
-    ledger = Ledger(candidates, table.capacity)
+    ledger, counts = Ledger(candidates, table.capacity), outcome.counts
+    mixes = {int(candidates.pairs.case[mix.rows[0]]): mix for mix in outcome.mixes}
     holds = candidates.system.options.saturation_policy is SaturationPolicy.HOLD
     columns = np.flatnonzero(counts)
     load = problem.weight[problem.case] / problem.full
     columns = columns[np.lexsort((-load[columns], problem.level[problem.case[columns]]))]
     levels, planned = problem.level[problem.case[columns]], np.unique(problem.case[columns])
-    stopped = np.setdiff1d(np.arange(len(problem.cases)), planned)
+    mixed = np.flatnonzero(np.isin(problem.cases, [*mixes]))
+    stopped = np.setdiff1d(np.arange(len(problem.cases)), [*planned, *mixed])
     for level in range(problem.levels):
         of_level = columns[levels == level].tolist()
+        for case in problem.cases[mixed[problem.level[mixed] == level]].tolist():
+            if ledger.fits_mix(mixes[case]):
+                ledger.take_mix(mixes[case])
+            elif holds:  # one of a more important level that was stopped has its cards
+                hold(ledger, case, running)
         if holds:
             for column in of_level:
                 if problem.held[problem.case[column]] > 0:
@@ -676,7 +933,10 @@ def _share_out_in_turns(table: _Table, assignment: Assignment) -> Assignment:
     short = np.ones(len(candidates.cases), dtype=np.bool_)
     short[entire] = False
     for case in entire.tolist():
-        ledger.take_all(int(assignment.rows[case]))
+        if case in assignment.mixes:
+            ledger.take_mix(assignment.mixes[case])
+        else:
+            ledger.take_all(int(assignment.rows[case]))
     line = entries_by_rank(candidates, short)
     if policy.protects_what_runs:
         held = running.held(policy)
@@ -689,16 +949,20 @@ def _share_out_in_turns(table: _Table, assignment: Assignment) -> Assignment:
     return ledger.assignment()
 
 
-def _value(problem: ReplicaProblem, assignment: Assignment) -> float:
+def _sum_value(candidates: Candidates, problem: ReplicaProblem, assignment: Assignment) -> float:
     """What the cases of a problem cost with an assignment, with the penalties of moves."""
     case = problem.cases[problem.case]
     chosen = (assignment.rows[case] == problem.row) & problem.serves
     counts = np.where(chosen, assignment.replicas[case], 0)
     kept = sum(map(cost_kept, assignment.kept.values()))
-    return float(problem.values(counts).sum()) + kept
+    current = (candidates.cases[case].server.current.cost for case in assignment.mixes)
+    mixed = sum(mix.value for mix in assignment.mixes.values()) + sum(current)
+    return float(problem.values(counts).sum()) + kept + mixed
 
 
-def _other_value(candidates: Candidates, problem: ReplicaProblem, assignment: Assignment) -> float:
+def _sum_other_value(
+    candidates: Candidates, problem: ReplicaProblem, assignment: Assignment
+) -> float:
     """The value of cases that need no replicas, less what all the others cost now."""
     besides = np.setdiff1d(np.flatnonzero(assignment.rows != NO_ROW), problem.cases)
     costs = [candidates.cases[case].server.current.cost for case in problem.cases.tolist()]

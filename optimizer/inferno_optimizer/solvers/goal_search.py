@@ -17,7 +17,6 @@ from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.diving import BranchAndDive, Diver, Tree
 from inferno_optimizer.solvers.formulation import formulate
-from inferno_optimizer.solvers.goal_incumbent import GoalIncumbent
 from inferno_optimizer.solvers.goals import (
     Floor,
     Goal,
@@ -26,6 +25,7 @@ from inferno_optimizer.solvers.goals import (
     levels_before,
     raise_to,
 )
+from inferno_optimizer.solvers.incumbent import Incumbent
 from inferno_optimizer.solvers.neighbourhoods import (
     Found,
     LargeNeighbourhoods,
@@ -55,7 +55,7 @@ class GoalProof:
 
 
 def search_goal(
-    incumbent: GoalIncumbent, tolerance: GoalTolerance, start: WarmStart, budget: Budget
+    incumbent: Incumbent, tolerance: GoalTolerance, start: WarmStart, budget: Budget
 ) -> GoalProof:
     """Improve the plan of a goal, unless it has all that there is; what is proven.
 
@@ -83,7 +83,7 @@ def search_goal(
     return replace(proof, bound=min(most, proof.bound))
 
 
-def hold_all(incumbent: GoalIncumbent, start: WarmStart, budget: Budget, *, exact: bool) -> None:
+def hold_all(incumbent: Incumbent, start: WarmStart, budget: Budget, *, exact: bool) -> None:
     """Look for a plan in which all of a level that runs is held, and most of it is served.
 
     If it is not to be `exact`, round the relaxation, dive in it, then solve more and more of the
@@ -118,7 +118,7 @@ def hold_all(incumbent: GoalIncumbent, start: WarmStart, budget: Budget, *, exac
 
 
 def solve_everything(
-    incumbent: GoalIncumbent,
+    incumbent: Incumbent,
     goal: Goal,
     floors: tuple[Floor, ...],
     budget: Budget,
@@ -141,7 +141,7 @@ class _GoalSearch:
 
     def __init__(
         self,
-        incumbent: GoalIncumbent,
+        incumbent: Incumbent,
         tolerance: GoalTolerance,
         start: WarmStart,
         budget: Budget,
@@ -230,7 +230,7 @@ class _GoalSearch:
             budget = budget.part(self._params.refined)
         parts = LargeNeighbourhoods(incumbent, budget)
         if incumbent.is_last and not incumbent.near_enough(bound):
-            parts.meet(best, self._params.between_last)
+            parts.solve_between(best, self._params.between_last)
         goal, floors = self._goal, incumbent.floors
         for opening in openings(incumbent, goal, floors, best, base, search.touched):
             if budget.is_over or incumbent.near_enough(bound):

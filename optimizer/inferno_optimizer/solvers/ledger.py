@@ -143,6 +143,14 @@ class Ledger:
         if any(part.replicas for part in kept):
             self._kept[case] = tuple(kept)
 
+    def fits_mix(self, mix: Mix) -> bool:
+        """Whether there are cards for a mix."""
+        needed = Counter[int]()
+        for row, replicas in zip(mix.rows, mix.replicas, strict=True):
+            for card_type, cards in self._needs(row):
+                needed[card_type] += cards * replicas
+        return all(self._left[card_type] >= cards for card_type, cards in needed.items())
+
     def take_mix(self, mix: Mix) -> None:
         """Give its case a mix."""
         for row, replicas in zip(mix.rows, mix.replicas, strict=True):

@@ -71,12 +71,12 @@ def loads_up_to(
     return reached
 
 
-def added(loads: Mapping[int, float], more: Mapping[int, float]) -> dict[int, float]:
+def add_loads(loads: Mapping[int, float], more: Mapping[int, float]) -> dict[int, float]:
     """Two loads together, of all priorities of the second."""
     return {priority: loads.get(priority, 0.0) + load for priority, load in more.items()}
 
 
-def levels_of(
+def bounded_levels(
     served: Mapping[int, float], most: Mapping[int, float], wanted: Mapping[int, float]
 ) -> tuple[Level, ...]:
     """What is served of each priority, with the most that is proven to be possible."""
@@ -124,14 +124,6 @@ def _reached(
         yield from (held[priority], served[priority])
     if delayed:
         yield from loads_served(candidates, plan).values()
-
-
-def is_better_or_cheaper(candidates: Candidates, one: Assignment, another: Assignment) -> bool:
-    """Whether the first of two plans holds or serves more, or the same at a lower value."""
-    if is_better(candidates, one, another, one_each=True):
-        return True
-    cheaper = one.objective(candidates) < another.objective(candidates)
-    return cheaper and not is_better(candidates, another, one, one_each=True)
 
 
 def share_given_up(candidates: Candidates, params: SolveParams) -> float:

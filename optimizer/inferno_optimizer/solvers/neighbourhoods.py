@@ -17,9 +17,7 @@ import numpy as np
 
 from inferno_optimizer.errors import SolverError
 from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
-from inferno_optimizer.solvers.branch_and_bound import FEASIBLE_POINT
 from inferno_optimizer.solvers.budget import Budget
-from inferno_optimizer.solvers.goal_incumbent import GoalIncumbent
 from inferno_optimizer.solvers.goals import (
     Floor,
     Goal,
@@ -29,11 +27,18 @@ from inferno_optimizer.solvers.goals import (
     levels_of,
     with_sum,
 )
-from inferno_optimizer.solvers.groups import rank_in_group
-from inferno_optimizer.solvers.problem import ReplicaProblem
+from inferno_optimizer.solvers.incumbent import Incumbent
+from inferno_optimizer.solvers.mixes import MixTable
+from inferno_optimizer.solvers.problem import ReplicaProblem, rank_in_group
 from inferno_optimizer.solvers.relaxation import Vertex
 from inferno_optimizer.solvers.rounding import keep_whole
 from inferno_optimizer.solvers.sparse import Entries, SparseMatrix
+
+COVER = 1e3
+"""Shares of mixes count in thousandths: HiGHS lets a row be short by more than we do."""
+
+FEASIBLE_POINT = 2
+"""HiGHS's word for a solution that satisfies every constraint."""
 
 FAILURES = (
     highspy.HighsModelStatus.kModelError,
@@ -45,18 +50,29 @@ FAILURES = (
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Columns that are open, and replicas of all others; arrays of shape (columns,)."""
+    """Columns that are open, and replicas of all others; arrays of shape (columns,).
+
+    Cases with open columns may have any mix of the items of a table, too, in which a case has the
+    position that it has in the problem. `least` is the same with prices of cards, where the value
+    of nothing is what any mix costs at least.
+    """
 
     columns: BoolArray
     counts: IntArray
+    items: MixTable | None = None
+    least: MixTable | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A plan, if any was found in time; `bound` holds among the plans of the opening."""
+    """A plan, if any was found in time; `bound` holds among the plans of the opening.
+
+    `mixes` are replicas of the items that are open, 0 of cases that have columns.
+    """
 
     counts: IntArray | None
     bound: float
+    mixes: IntArray | None = None
 
 
 def solve_opening(
@@ -132,6 +148,9 @@ class _Program:
         self._open = np.flatnonzero(opening.columns & (problem.most > 0))
         cases = np.zeros(len(problem.cases), dtype=np.bool_)
         cases[problem.case[opening.columns]] = True
+        self._table, self._least = opening.items, opening.least
+        if self._table is not None:
+            cases[self._table.case] = True
         self._cases = np.flatnonzero(cases)
         self._fixed = np.where(problem.columns_of(cases), 0, opening.counts)
         self._scale = self._scaled_by()
@@ -154,7 +173,9 @@ class _Program:
             start = highspy.HighsSolution()
             start.col_value = self._values(known)
             solver.setSolution(start)
-        status = budget.run_branch_and_bound(solver)
+        status = budget.run_branch_and_bound(
+            solver, None if self._table is None else self._problem.params.mix_look
+        )
         if status in FAILURES:
             raise SolverError(f"HiGHS fails: {status.name}")
         info = solver.getInfo()
@@ -163,7 +184,8 @@ class _Program:
             return Found(None, -np.inf)
         if info.primal_solution_status != FEASIBLE_POINT:
             return Found(None, bound)
-        return Found(self._counts(np.asarray(solver.getSolution().col_value)), bound)
+        values = np.asarray(solver.getSolution().col_value)
+        return Found(self._counts(values), bound, self._mixes(values))
 
     def _closed(self) -> BoolArray:
         closed = np.ones(len(self._problem.case), dtype=np.bool_)
@@ -188,6 +210,8 @@ class _Program:
         nothing = np.zeros(len(columns))
         place = np.searchsorted(self._cases, problem.case[columns])
         several = np.bincount(place, minlength=len(self._cases))[place] > 1
+        if self._table is not None:
+            several |= np.isin(problem.case[columns], self._table.case)
         stands = self._stand_apart() & valued
         self._choosing = several | stands | (valued & (problem.fixed[columns] != 0))
         self._standing = stands
@@ -213,6 +237,21 @@ class _Program:
         self._entire = self._add_shares(
             GoalKind.ENTIRE, self._entire_cases, np.ones(len(self._entire_cases))
         )
+        if self._table is not None:
+            self._add_items(self._table)
+
+    def _add_items(self, table: MixTable) -> None:
+        """Replicas of items, whether a case is served by them, and which ones go on to run."""
+        goal, problem, add = self._goal, self._problem, self._variables.add
+        valued, (place, item) = goal.kind is GoalKind.VALUE, np.nonzero(table.most > 0)
+        of_goal = (problem.level[table.case] == goal.level) & (goal.kind is GoalKind.SERVED)
+        worth = table.base if valued else np.where(of_goal, -problem.weight[table.case], 0.0)
+        self._mixing = add(worth / self._scale, np.ones(len(worth)))
+        unit = table.unit[place, item] if valued else np.zeros(len(place))
+        self._items = add(unit / self._scale, table.most[place, item].astype(np.float64))
+        stop = table.stop[place, item]
+        self._goes_on = np.flatnonzero((stop > 0) & valued)
+        self._going_on = add(-stop[self._goes_on] / self._scale, np.ones(len(self._goes_on)))
 
     def _stand_apart(self) -> BoolArray:
         """Open columns that cost something else where they stand as they are."""
@@ -238,11 +277,10 @@ class _Program:
         cost = np.where(of_goal, -problem.weight[cases] / self._scale, 0.0)
         return self._variables.add(cost, upper)
 
-    def _shares(self, cases: IntArray, share: FloatArray) -> tuple[Entries, Entries]:
-        """What replicas, and columns that stand, serve of some cases, one row for each of them."""
+    def _shares(self, cases: IntArray, share: FloatArray) -> tuple[Entries, ...]:
+        """What replicas, columns that stand, and mixes serve of cases, one row for each of them."""
         problem, columns = self._problem, self._open
-        place = np.full(len(problem.cases), -1)
-        place[cases] = np.arange(len(cases))
+        place = self._case_rows(cases)
         rows = place[problem.case[columns]]
         shared = rows >= 0
         standing = shared[self._standing]
@@ -254,7 +292,18 @@ class _Program:
                 self._stand[standing],
                 (share[columns][self._standing] * stands)[standing],
             ),
+            self._mixed(place),
         )
+
+    def _mixed(self, row: IntArray, share: FloatArray | None = None) -> Entries:
+        """What mixes serve of cases, shape (cases,), each in a row if that is not negative."""
+        if self._table is None:
+            nothing = np.zeros(0, dtype=np.int64)
+            return nothing, nothing, np.zeros(0)
+        rows = row[self._table.case]
+        some = rows >= 0
+        values = np.ones(len(row)) if share is None else share
+        return rows[some], self._mixing[some], values[self._table.case[some]]
 
     def _add_constraints(self) -> None:
         problem, columns, add = self._problem, self._open, self._constraints.add
@@ -273,7 +322,10 @@ class _Program:
             np.ones(cases),
             (self._place[self._choosing], self._choice, np.ones(count)),
             (self._place[self._standing], self._stand, np.ones(len(self._stand))),
+            self._mixed(self._case_rows(self._cases)),
         )
+        if self._table is not None:
+            self._add_covers(self._table)
         self._add_least(1.0 / problem.full, (GoalKind.HELD,))
         self._add_least(problem.served_share, (GoalKind.SERVED, GoalKind.ENTIRE))
         for shares, sharing, share in (
@@ -291,6 +343,40 @@ class _Program:
         for floor in self._floors:
             if not floor.whole:
                 self._add_floor(floor)
+
+    def _case_rows(self, cases: IntArray) -> IntArray:
+        """The row of each case where some have one after the other; -1 for others."""
+        place = np.full(len(self._problem.cases), -1)
+        place[cases] = np.arange(len(cases))
+        return place
+
+    def _add_covers(self, table: MixTable) -> None:
+        """Items carry the load of a case that has a mix, and are as many as its floor."""
+        place, item = np.nonzero(table.most > 0)
+        rows, nothing = np.arange(len(table.case)), np.zeros(len(table.case))
+        share = np.minimum(table.share, table.need[:, None])[place, item]
+        for each, least in (
+            (share * COVER, table.need * COVER),
+            (np.ones(len(place)), table.floor.astype(np.float64)),
+        ):
+            lower = (place, self._items, each), (rows, self._mixing, -least)
+            self._constraints.add(nothing, nothing + np.inf, *lower)
+        if self._least is not None:
+            paid, least = self._least, (self._least.base - table.base) / self._scale
+            least -= self._problem.params.rounding * (1.0 + np.abs(least))
+            unit = paid.unit[place, item] / self._scale
+            stop = paid.stop[place, item][self._goes_on] / self._scale
+            self._constraints.add(
+                nothing,
+                nothing + np.inf,
+                (place, self._items, unit),
+                (place[self._goes_on], self._going_on, -stop),
+                (rows, self._mixing, -least),
+            )
+        rows, nothing = np.arange(len(self._goes_on)), np.zeros(len(self._goes_on))
+        for has in (self._items[self._goes_on], self._mixing[place[self._goes_on]]):
+            entries = (rows, has, nothing + 1.0), (rows, self._going_on, nothing - 1.0)
+            self._constraints.add(nothing, nothing + np.inf, *entries)
 
     def _add_least(self, share: FloatArray, kinds: tuple[GoalKind, ...]) -> None:
         problem = self._problem
@@ -313,9 +399,15 @@ class _Program:
         stands[self._standing] = self._stand
         standing = self._standing[column]
         types = len(problem.capacity)
+        nothing = np.zeros(0, dtype=np.int64)
+        of_items: Entries = (nothing, nothing, np.zeros(0))
+        if (table := self._table) is not None:
+            some = np.nonzero(table.most > 0)
+            of_items = table.type[some], self._items, table.cards[some].astype(np.float64)
         self._constraints.add(
             np.full(types, -np.inf),
             (problem.capacity - problem.used(self._fixed)).astype(np.float64),
+            of_items,
             (card_type, self._replicas[column], count),
             (
                 card_type[standing],
@@ -345,6 +437,7 @@ class _Program:
                     self._stand[stand],
                     (weight * problem.stands[columns])[standing],
                 ),
+                self._mixed(np.where(problem.level == goal.level, 0, -1), problem.weight / unit),
             )
         else:
             held = goal.kind is GoalKind.HELD
@@ -382,6 +475,15 @@ class _Program:
         standing = self._open[self._standing][np.rint(values[self._stand]) > 0]
         counts[standing] = self._problem.stands[standing]
         return counts
+
+    def _mixes(self, values: FloatArray) -> IntArray | None:
+        """Replicas of each item in a solution, of cases that have a mix."""
+        if self._table is None:
+            return None
+        mixes = np.zeros(self._table.most.shape, dtype=np.int64)
+        mixes[self._table.most > 0] = np.rint(values[self._items]).astype(np.int64)
+        mixes[np.rint(values[self._mixing]) == 0] = 0
+        return mixes
 
     def _values(self, counts: IntArray) -> FloatArray:
         """The solution that a plan is."""
@@ -501,7 +603,7 @@ class LargeNeighbourhoods:
         Work that remains.
     """
 
-    def __init__(self, incumbent: GoalIncumbent, budget: Budget) -> None:
+    def __init__(self, incumbent: Incumbent, budget: Budget) -> None:
         self._incumbent, self._problem = incumbent, incumbent.problem
         self._params = self._problem.params
         self._budget = budget
@@ -535,7 +637,7 @@ class LargeNeighbourhoods:
             )
             self.solve(Opening(columns, counts), params.around)
             if incumbent.is_last and not incumbent.near_enough(bound):
-                self.meet(vertex, params.around)
+                self.solve_between(vertex, params.around)
             if incumbent.worth < before + incumbent.near or incumbent.near_enough(bound):
                 return
 
@@ -552,7 +654,7 @@ class LargeNeighbourhoods:
         )
         self.solve(Opening(columns, counts), params.close)
 
-    def meet(self, vertex: Vertex, share: float) -> None:
+    def solve_between(self, vertex: Vertex, share: float) -> None:
         """Solve the cases again of which the plan has other replicas than a vertex."""
         problem, incumbent = self._problem, self._incumbent
         columns = open_between(problem, vertex, incumbent.counts, self._params.open_columns_around)
@@ -601,7 +703,7 @@ class LargeNeighbourhoods:
         return cases
 
 
-def open_everything(incumbent: GoalIncumbent) -> Opening:
+def open_everything(incumbent: Incumbent) -> Opening:
     """All columns that matter to a goal."""
     problem = incumbent.problem
     nothing = np.zeros(len(problem.case), dtype=np.int64)
@@ -609,7 +711,7 @@ def open_everything(incumbent: GoalIncumbent) -> Opening:
 
 
 def openings(
-    incumbent: GoalIncumbent,
+    incumbent: Incumbent,
     goal: Goal,
     floors: tuple[Floor, ...],
     vertex: Vertex,

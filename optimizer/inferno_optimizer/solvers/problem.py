@@ -104,6 +104,12 @@ def _rounded(counts: IntArray, size: int, room: int) -> FloatArray:
     return factors
 
 
+NOBODY = np.zeros(0, dtype=np.int64)
+
+FIRST_MIX = NO_ROW - 1
+"""The row of the first mix; those that follow have lower numbers."""
+
+
 @dataclass(frozen=True)
 class Columns:
     """What cases may have; arrays of shape (columns,), but for `cards`.
@@ -113,7 +119,7 @@ class Columns:
     case
         Position of the case of a column among the cases of the problem.
     row
-        Row of the candidate table; -1 for what is kept as it is.
+        Row of the candidate table; -1 for what is kept as it is, and lower numbers for mixes.
     most
         Replicas of a column at most: as many as the targets take, and as there are cards for.
     full
@@ -155,11 +161,18 @@ class Columns:
         )
 
     def by_case(self) -> "Columns":
-        """The same, sorted by case."""
-        order = np.lexsort((self.lot, self.row, self.case))
+        """The same, sorted by case, mixes last."""
+        number = np.where(self.mixed, -self.row, self.row)
+        order = np.lexsort((self.lot, number, self.mixed, self.case))
         place = np.argsort(order)
         cards = Cards(place[self.cards.owner], self.cards.type, self.cards.count)
         return Columns(**{name: array[order] for name, array in self.arrays().items()}, cards=cards)
+
+    @property
+    def mixed(self) -> BoolArray:
+        """Columns that are mixes."""
+        mixed: BoolArray = self.row <= FIRST_MIX
+        return mixed
 
     def arrays(self) -> dict[str, Any]:
         """The arrays by name."""
@@ -184,6 +197,8 @@ class ReplicaProblem(Columns):
         Of the search.
     all_or_nothing
         Whether a replica of a column stands for all those of its row.
+    has_cuts
+        Whether relaxations have the cuts of the cards, of which pricing knows nothing.
     """
 
     cases: IntArray
@@ -193,6 +208,7 @@ class ReplicaProblem(Columns):
     capacity: IntArray
     params: SolveParams = DEFAULTS
     all_or_nothing: bool = False
+    has_cuts: bool = True
 
     @classmethod
     def of(
@@ -201,11 +217,15 @@ class ReplicaProblem(Columns):
         capacity: IntArray,
         running: Running,
         params: SolveParams = DEFAULTS,
+        others: IntArray = NOBODY,
     ) -> "ReplicaProblem":
-        """The problem of the cases that need replicas: with the policy `None`, of whole rows."""
+        """The problem of the cases that need replicas: with the policy `None`, of whole rows.
+
+        There may be other cases then, of which no row fits alone.
+        """
         policy = candidates.system.options.saturation_policy
         if policy is SaturationPolicy.NONE:
-            return cls.whole(candidates, capacity, params)
+            return cls.whole(candidates, capacity, params, others)
         pairs = candidates.pairs
         rows = np.flatnonzero(candidates.usable & (candidates.replicas > 0))
         free = pairs.case[np.flatnonzero(candidates.usable & (candidates.replicas == 0))]
@@ -230,24 +250,29 @@ class ReplicaProblem(Columns):
 
     @classmethod
     def whole(
-        cls, candidates: Candidates, capacity: IntArray, params: SolveParams = DEFAULTS
+        cls,
+        candidates: Candidates,
+        capacity: IntArray,
+        params: SolveParams = DEFAULTS,
+        others: IntArray = NOBODY,
     ) -> "ReplicaProblem":
         """The problem where a case gets all that a row takes or nothing, at the value of the row.
 
-        A column has one replica, which stands for all those of its row.
+        A column has one replica, which stands for all those of its row. There may be other cases,
+        of which no row fits alone.
         """
         case = candidates.pairs.case
         needed = candidates.usable & (candidates.replicas > 0)
         free = np.unique(case[candidates.usable & (candidates.replicas == 0)])
         needed &= ~np.isin(case, free) & (candidates.replicas <= candidates.fitting(capacity))
         rows = np.flatnonzero(needed)
-        cases, place = np.unique(case[rows], return_inverse=True)
+        cases = np.union1d(case[rows], np.setdiff1d(others, free))
         chosen = [candidates.cases[case] for case in cases.tolist()]
         priority = np.array([case.priority for case in chosen], dtype=np.int64)
         nothing, once = np.zeros(len(rows)), np.ones(len(rows), dtype=np.int64)
         cards = candidates.needs.of(rows)
         return cls(
-            case=place.astype(np.int64),
+            case=np.searchsorted(cases, case[rows]),
             row=rows,
             lot=once * 0,
             most=once,
@@ -267,7 +292,7 @@ class ReplicaProblem(Columns):
             all_or_nothing=True,
         )
 
-    def entirely(self, cases: BoolArray) -> "ReplicaProblem":
+    def serve_all_or_nothing(self, cases: BoolArray) -> "ReplicaProblem":
         """The same where some cases, shape (cases,), get all that a column takes or nothing.
 
         A replica of their columns stands for all that the targets take, at the value of all.
@@ -316,7 +341,15 @@ class ReplicaProblem(Columns):
             capacity=capacity,
             params=self.params,
             all_or_nothing=self.all_or_nothing,
+            has_cuts=self.has_cuts,
         )
+
+    def add_columns(self, more: Columns) -> tuple["ReplicaProblem", IntArray]:
+        """The problem with more columns, and where those that it had are in it."""
+        columns = Columns(**self.arrays(), cards=self.cards).followed_by(more)
+        place = np.argsort(np.lexsort((columns.mixed, columns.case)))
+        columns = columns.by_case()
+        return replace(self, **columns.arrays(), cards=columns.cards), place[: len(self.case)]
 
     @property
     def levels(self) -> int:
@@ -371,7 +404,10 @@ class ReplicaProblem(Columns):
     @cached_property
     def card_cuts(self) -> CardCuts:
         """What whole replicas cannot use of the capacity."""
-        return CardCuts.of(self.cards, self.capacity, self.params.cut_sizes)
+        cards = self.cards
+        if not self.has_cuts:
+            cards = Cards(*(array[:0] for array in (cards.owner, cards.type, cards.count)))
+        return CardCuts.of(cards, self.capacity, self.params.cut_sizes)
 
     @cached_property
     def by_type(self) -> list[tuple[IntArray, IntArray]]:
@@ -487,3 +523,9 @@ def _needs(parts: Iterable[KeptReplicas]) -> Mapping[int, int]:
     for part in parts:
         needs[part.type] += part.cards * part.replicas
     return +needs
+
+
+def rank_in_group(group: IntArray) -> IntArray:
+    """Position of each entry among those of its group, which stand together."""
+    first = np.flatnonzero(np.diff(group, prepend=-1))
+    return np.arange(len(group)) - np.repeat(first, np.diff(first, append=len(group)))

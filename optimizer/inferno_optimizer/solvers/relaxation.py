@@ -20,8 +20,7 @@ from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.queueing import BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.budget import UNLIMITED, Budget
 from inferno_optimizer.solvers.goals import Floor, Goal, GoalKind, with_sum
-from inferno_optimizer.solvers.groups import rank_in_group
-from inferno_optimizer.solvers.problem import ReplicaProblem
+from inferno_optimizer.solvers.problem import ReplicaProblem, rank_in_group
 from inferno_optimizer.solvers.restricted_master import KINDS, RestrictedMaster, unit_of
 
 OPTIMAL = highspy.HighsModelStatus.kOptimal
@@ -51,6 +50,9 @@ class Vertex:
         What a unit of load of each floor costs of the goal, where the floor is a sum.
     missing
         What least shares and floors cannot have: no plan keeps them unless this is 0.
+    gain
+        What a column gains that serves all of a case, shape (cases,), without its value and what
+        its cards are worth; minus infinity where the case does not matter.
     """
 
     amounts: FloatArray
@@ -60,6 +62,7 @@ class Vertex:
     prices: FloatArray
     floor_prices: Mapping[Goal, float]
     missing: float
+    gain: FloatArray
 
 
 AT_LOWER, BASIC, AT_UPPER = 0, 1, 2
@@ -85,7 +88,7 @@ class Basis:
         columns = np.zeros(2 * cases + len(problem.case) + floors, dtype=np.int64)
         return cls(rows, columns, cases, len(problem.case))
 
-    def with_part(self, part: "Basis", cases: BoolArray, columns: BoolArray) -> "Basis":
+    def add_part(self, part: "Basis", cases: BoolArray, columns: BoolArray) -> "Basis":
         """The same where some cases, and what they share, are as in the relaxation of these alone.
 
         Parameters
@@ -106,7 +109,15 @@ class Basis:
         all_columns[last:] = part.columns[last_of_part:]
         return replace(self, rows=rows, columns=all_columns)
 
-    def with_columns(
+    def move(self, place: IntArray, count: int) -> "Basis":
+        """The same where the columns are at other places, of so many; new ones are at 0."""
+        first, last = 2 * self.cases, 2 * self.cases + self.count
+        columns = np.zeros(count, dtype=np.int64)
+        columns[place] = self.columns[first:last]
+        parts = (self.columns[:first], columns, self.columns[last:])
+        return replace(self, columns=np.concatenate(parts), count=count)
+
+    def add_columns(
         self, cases: IntArray, columns: IntArray, tight: IntArray, held: IntArray
     ) -> "Basis":
         """The same where each of these cases has one column.
@@ -382,7 +393,14 @@ class Relaxation:
             for floor, price in zip(program.sums, floors, strict=True)
         }
         return Vertex(
-            amounts, bound * scale, lost * scale, share, -types * scale, floor_prices, missing
+            amounts,
+            bound * scale,
+            lost * scale,
+            share,
+            -types * scale,
+            floor_prices,
+            missing,
+            program.gain_of_all(duals) * scale,
         )
 
 
@@ -447,7 +465,7 @@ class SampledProblem:
             The relaxation of all.
         """
         problem, of_sample = self.whole, self.whole.columns_of(self.cases)
-        basis = Basis.empty(problem).with_part(sampled.basis(), self.cases, of_sample)
+        basis = Basis.empty(problem).add_part(sampled.basis(), self.cases, of_sample)
         offers = Offers.of(whole, vertex)
         gain = offers.gain
         order = np.lexsort((-gain, problem.case))
@@ -460,7 +478,7 @@ class SampledProblem:
         taken = np.isfinite(gain[best]) & ((gain[best] > 0) | whole.must[case])
         best = best[taken & whole.matter[case] & ~self.cases[case]]
         case, holds = problem.case[best], offers.holds_all[best]
-        basis = basis.with_columns(case, best, offers.tight[best], case[holds])
+        basis = basis.add_columns(case, best, offers.tight[best], case[holds])
         return Start(known & np.isfinite(gain), basis)
 
 
@@ -557,6 +575,12 @@ class WarmStart:
         nothing = np.zeros(len(problem.case), dtype=np.bool_)
         self._start = Start(nothing, Basis.empty(problem))
         self._params = problem.params
+
+    def move(self, place: IntArray, count: int) -> None:
+        """The columns are at other places now, of so many."""
+        known = np.zeros(count, dtype=np.bool_)
+        known[place] = self._start.known
+        self._start = Start(known, self._start.basis.move(place, count))
 
     def relaxation(
         self, problem: ReplicaProblem, goal: Goal, floors: tuple[Floor, ...], counts: IntArray

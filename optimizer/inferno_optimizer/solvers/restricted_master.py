@@ -224,6 +224,26 @@ class RestrictedMaster:
         counts: FloatArray = np.minimum(least / whole, 1.0)
         return counts
 
+    def gain_of_all(self, duals: FloatArray) -> FloatArray:
+        """What a column gains that serves all of a case, at multipliers of the rows; (cases,).
+
+        Without its value and its cards; minus infinity where the case does not matter.
+        """
+        problem, rows, goal = self._problem, self.rows, self._goal
+        gain = np.where(self._matter, 0.0, -np.inf)
+        if goal.kind in (GoalKind.SERVED, GoalKind.ENTIRE):
+            of_goal = problem.level == goal.level
+            gain[of_goal] += problem.weight[of_goal] / self.scale
+        count = len(rows.cases)
+        gain[rows.cases] += duals[:count]
+        gain[rows.least] += duals[count : rows.first_held] * self.least[rows.least]
+        gain[rows.holding] += duals[rows.first_held : rows.first_type] * problem.held[rows.holding]
+        served = duals[rows.first_floor + len(self._held) :].tolist()
+        for floor, dual in zip(self._served, served, strict=True):
+            of_level = problem.level == floor.goal.level
+            gain[of_level] += dual * problem.weight[of_level] / unit_of(problem, floor)
+        return gain
+
     def _towards_held(self, columns: IntArray) -> FloatArray:
         """What an amount of a column counts towards what is held.
 

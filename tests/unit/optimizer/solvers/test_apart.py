@@ -208,24 +208,19 @@ def test_with_mixes_the_plan_serves_at_least_what_single_rows_serve(seed: int) -
         [level.served for level in solution.certificate.levels] for solution in (found, single)
     ]
     assert served[0] >= served[1]
-    assert found.certificate.bound is None or not system_of(seed, MIXED).roles
     if served[0] == served[1]:
         assert found.certificate.objective <= single.certificate.objective + 1e-6
 
 
 @pytest.mark.extended
-def test_where_mixes_and_pairs_compete_nine_of_ten_plans_are_the_best_of_all() -> None:
-    best = []
-    for seed in range(SYSTEMS):
-        system = random_competition(random.Random(seed), MIXED)  # noqa: S311 - repeatable
-        every = [list(choices(system, server, mixed=True)) for server in system.servers]
-        loads, value = best_plan(system, every)
+@pytest.mark.parametrize("seed", range(SYSTEMS))
+def test_where_mixes_and_pairs_compete_the_plan_is_the_best_of_all(seed: int) -> None:
+    system = random_competition(random.Random(seed), MIXED)  # noqa: S311 - repeatable
+    every = [list(choices(system, server, mixed=True)) for server in system.servers]
+    loads, value = best_plan(system, every)
 
-        certificate = optimize(system).certificate
+    certificate = optimize(system).certificate
 
-        served = [level.served for level in certificate.levels]
-        found = [*served, -certificate.objective]
-        assert certificate.failures == ()
-        assert served == pytest.approx(loads) or served < loads
-        best.append(found == pytest.approx([*loads, -value]))
-    assert sum(best) >= 0.9 * SYSTEMS
+    assert [level.served for level in certificate.levels] == pytest.approx(loads)
+    assert certificate.objective == pytest.approx(value)
+    assert certificate.status is SolverStatus.OPTIMAL

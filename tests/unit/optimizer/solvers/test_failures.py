@@ -13,8 +13,7 @@ from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import Solution
 from inferno_optimizer.solvers import exact
 from inferno_optimizer.solvers.assignment import NO_ROW, Assignment
-from inferno_optimizer.solvers.exact import FoundPlan
-from inferno_optimizer.solvers.failures import Failures
+from inferno_optimizer.solvers.exact import Failures, FoundPlan
 from inferno_optimizer.system import Options, SaturationPolicy, System
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import fleet
@@ -130,8 +129,8 @@ def test_a_search_that_ends_with_less_than_greedy_is_not_followed(
         unserved = dict.fromkeys(plan.served, 0.0)
         return replace(plan, assignment=nothing, served=unserved, out_of_time=out_of_time)
 
-    search = exact._search_rows  # noqa: SLF001 - nothing else makes a search end with less
-    monkeypatch.setattr(exact, "_search_rows", poor)
+    search = exact._search_plan  # noqa: SLF001 - nothing else makes a search end with less
+    monkeypatch.setattr(exact, "_search_plan", poor)
     plan = optimize(replace(system, options=replace(system.options, milp=True)))
 
     assert served(system, plan) == served(system, greedy)

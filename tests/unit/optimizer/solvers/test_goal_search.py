@@ -8,9 +8,9 @@ import pytest
 
 from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.exact import Outcome, solve_goals
-from inferno_optimizer.solvers.goal_incumbent import GoalIncumbent
 from inferno_optimizer.solvers.goal_search import hold_all
 from inferno_optimizer.solvers.goals import Goal, GoalKind
+from inferno_optimizer.solvers.incumbent import Incumbent
 from inferno_optimizer.solvers.neighbourhoods import Opening, solve_opening
 from inferno_optimizer.solvers.params import DEFAULTS
 from inferno_optimizer.solvers.problem import ReplicaProblem
@@ -76,7 +76,7 @@ def test_all_that_runs_is_held_on_cards_where_rounding_alone_does_not_find_that(
     problem = problem_of(system_of(demands, accelerators(X=1, Y=1, Z=1), cards, options))
     everybody, nothing = np.ones(8, dtype=np.bool_), np.zeros_like(problem.case)
     first = fill_columns(problem, nothing, everybody, only_hold=True)
-    incumbent = GoalIncumbent(problem, Goal(GoalKind.HELD, 0), (), (), first)
+    incumbent = Incumbent(problem, Goal(GoalKind.HELD, 0), (), (), first)
 
     hold_all(incumbent, WarmStart(problem), Budget.of(SECONDS), exact=False)
 

@@ -67,7 +67,7 @@ def test_servers_that_are_as_large_as_a_split_one_keep_their_columns() -> None:
     problem = problem_with(servers, {"X": 20, "Z": 20})
     amounts = np.array([1.0, 0.0, 0.5, 0.5, 1.0, 0.0])
     nothing, cards = np.zeros(len(amounts)), np.ones(2)
-    vertex = Vertex(amounts, 0.0, nothing, np.zeros(3), cards, {}, 0.0)
+    vertex = Vertex(amounts, 0.0, nothing, np.zeros(3), cards, {}, 0.0, nothing)
 
     closed = others_of_larger(problem, vertex, case=1)
 
@@ -80,7 +80,7 @@ def test_servers_that_can_have_as_much_of_the_same_cards_as_a_split_one_are_alik
     problem = problem_with(servers, {"X": 20, "Z": 30})
     amounts = np.array([1.0, 0.0, 0.5, 0.5, 0.0, 1.0, 1.0, 0.0])
     nothing, cards = np.zeros(len(amounts)), np.ones(2)
-    vertex = Vertex(amounts, 0.0, nothing, np.zeros(4), cards, {}, 0.0)
+    vertex = Vertex(amounts, 0.0, nothing, np.zeros(4), cards, {}, 0.0, nothing)
 
     closed = others_of_alike(problem, vertex, case=1)
 

@@ -1,1 +1,0 @@
-"""Several accelerators for one server, exactly."""

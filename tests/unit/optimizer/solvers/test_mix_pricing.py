@@ -1,0 +1,90 @@
+"""The cheapest mixes of a case at prices of the cards, against all of its mixes."""
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+import pytest
+
+from inferno_optimizer.sizing.queueing import IntArray
+from inferno_optimizer.solvers.mixes import MixTable, cheapest_mixes
+from tests.tiers import sampled
+
+CASES, TYPES = 3, 3
+LIMIT = np.full(CASES, 1e6)
+
+
+def random_table(random: np.random.Generator) -> MixTable:
+    """Cases with up to four items; some run something now, some have floors."""
+    shape = (CASES, 4)
+    alone = random.integers(1, 5, shape)
+    stop = np.where(random.random(shape) < 0.3, random.integers(0, 40, shape), 0)
+    return MixTable(
+        case=np.arange(CASES),
+        rows=np.arange(CASES * 4).reshape(shape),
+        share=1 / (alone - random.random(shape) * 0.9),
+        most=np.where(random.random(shape) < 0.8, alone, random.integers(0, 3, shape)),
+        type=random.integers(0, TYPES, shape),
+        cards=random.integers(1, 3, shape),
+        unit=2.5 * random.integers(0, 30, shape).astype(np.float64),
+        stop=stop.astype(np.float64),
+        base=stop.sum(axis=1) - random.integers(0, 100, CASES).astype(np.float64),
+        now=np.zeros(CASES),
+        need=np.full(CASES, 1.0 - 1e-9),
+        floor=random.choice([1, 1, 3], CASES),
+    )
+
+
+def mixes_of(table: MixTable, case: int, capacity: IntArray) -> Iterator[tuple[IntArray, float]]:
+    """Every mix of several items that serves a case within the capacity, and its value."""
+    only = table.take(np.array([case]))
+    for numbers in product(*(range(most + 1) for most in table.most[case].tolist())):
+        counts = np.array([numbers])
+        fits = np.all(only.used(counts, TYPES) <= capacity)
+        if np.count_nonzero(counts) > 1 and only.are_enough(counts)[0] and fits:
+            yield counts[0], float(only.value(counts)[0])
+
+
+@pytest.mark.parametrize("width", [1000, 1])
+@pytest.mark.parametrize("seed", sampled(range(30)))
+def test_no_mix_costs_less_than_what_is_told_and_all_are_looked_at_in_a_wide_search(
+    seed: int, width: int
+) -> None:
+    random = np.random.default_rng(seed)
+    table, capacity = random_table(random), random.integers(1, 8, TYPES)
+
+    found, missed = cheapest_mixes(table, capacity, LIMIT, width, alike=False)
+
+    for case in range(CASES):
+        only = table.take(np.array([case]))
+        every = [
+            value
+            for counts, value in mixes_of(table, case, capacity)
+            if np.array_equal(only.trim(counts[None])[0], counts)
+        ]
+        told = min(found.value[found.place == case], default=np.inf)
+        assert min(told, missed[case]) <= min(every, default=np.inf) + 1e-9
+        if width > 1 and every:
+            assert told >= min(every) - 1e-9
+    assert np.all(table.take(found.place).are_enough(found.counts))
+    assert np.all(table.take(found.place).used(found.counts, TYPES) <= capacity)
+
+
+@pytest.mark.parametrize("seed", sampled(range(30)))
+def test_every_mix_below_the_limit_without_needless_replicas_is_found(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    table, capacity = random_table(random), random.integers(1, 8, TYPES)
+    least = [min((v for _, v in mixes_of(table, c, capacity)), default=0.0) for c in range(CASES)]
+    limit = np.array(least) + 25.1
+
+    found, missed = cheapest_mixes(table, capacity, limit, 1000, alike=True)
+
+    told = set(zip(found.place.tolist(), map(tuple, found.counts.tolist()), strict=True))
+    assert np.all(missed >= limit - 1e-9)
+    assert table.take(found.place).value(found.counts) == pytest.approx(found.value)
+    for case in range(CASES):
+        only = table.take(np.array([case]))
+        for counts, value in mixes_of(table, case, capacity):
+            needed = np.array_equal(only.trim(counts[None])[0], counts)
+            if value < limit[case] - 1e-9 and needed:
+                assert (case, tuple(counts.tolist())) in told
