@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from inferno_operator.controllers.calibration.ports import WindowSource
 from inferno_operator.controllers.calibration.reconcile import Context, reconcile
 from inferno_operator.resources.objects import Now
-from inferno_operator.runtime.cycles import Cycles
 from inferno_operator.runtime.ports import Cluster
-from inferno_operator.runtime.work_queue import ReconcileResult
+from inferno_operator.runtime.work_queue import Cycles, ReconcileResult
 
 CYCLE = "calibrate all Models"
 """The name of the cycle."""

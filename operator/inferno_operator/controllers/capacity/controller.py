@@ -8,10 +8,9 @@ from inferno_operator.controllers.capacity.pod_owners import Selectors
 from inferno_operator.controllers.capacity.reconcile import Context, reconcile
 from inferno_operator.controllers.capacity.world import CapacityObjects
 from inferno_operator.resources.objects import Now
-from inferno_operator.runtime.cycles import Cycles
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Cluster
-from inferno_operator.runtime.work_queue import ReconcileResult
+from inferno_operator.runtime.work_queue import Cycles, ReconcileResult
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.placement import Node
 

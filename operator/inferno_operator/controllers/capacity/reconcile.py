@@ -26,9 +26,8 @@ from inferno_operator.resources.objects import (
 )
 from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.resources.pods import PodIndex
-from inferno_operator.runtime.concurrency import write_each
 from inferno_operator.runtime.ports import Cluster, FieldManager, GoneError
-from inferno_operator.runtime.updates import FieldUpdate, Writer
+from inferno_operator.runtime.updates import FieldUpdate, Writer, write_each
 from inferno_optimizer.errors import InfernoError
 
 ACCELERATOR, CAPACITY = kind_of(Accelerator), kind_of(Capacity)

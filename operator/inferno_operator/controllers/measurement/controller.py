@@ -29,11 +29,10 @@ from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Load, Measure, Server
 from inferno_operator.resources.objects import Key, Now
 from inferno_operator.resources.observation import Observation
-from inferno_operator.runtime.cycles import Cycles
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.ports import Cluster
-from inferno_operator.runtime.work_queue import ReconcileResult
+from inferno_operator.runtime.work_queue import Cycles, ReconcileResult
 
 CYCLE = "measure all Servers"
 """The name of the cycle that measures."""

@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from inferno_operator.adapters.http import health
-from inferno_operator.adapters.http.decisions import Decisions
+from inferno_operator.adapters.http import app as health
+from inferno_operator.adapters.http.app import Decisions
 from inferno_operator.adapters.http.metrics import OperatorMetrics
 from inferno_operator.controllers.scaling.publication import Published
 from inferno_operator.resources.objects import Key

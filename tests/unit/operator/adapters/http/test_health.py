@@ -11,8 +11,8 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from inferno_operator.adapters.http import health
-from inferno_operator.adapters.http.decisions import Decisions
+from inferno_operator.adapters.http import app as health
+from inferno_operator.adapters.http.app import Decisions
 from inferno_operator.adapters.http.metrics import OperatorMetrics
 from inferno_operator.controllers.scaling.publication import Publication
 from inferno_operator.runtime.informers import Informers
@@ -130,7 +130,7 @@ HALF = b"GET /healthz HTTP/1.1\r\nHost: operator\r\n"
 
 OPERATOR = f"""
 import asyncio, resource, sys
-from inferno_operator.adapters.http import health
+from inferno_operator.adapters.http import app as health
 from inferno_operator.logs import configure
 from tests.unit.operator.adapters.http.test_health import DECISIONS, OperatorMetrics
 
