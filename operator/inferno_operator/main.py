@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 
-from inferno_operator.adapters.http import health
-from inferno_operator.adapters.http.decisions import Decisions
+from inferno_operator.adapters.http import app
+from inferno_operator.adapters.http.app import Decisions
 from inferno_operator.adapters.http.metrics import OperatorMetrics
 from inferno_operator.adapters.kubernetes import api_server, lease
 from inferno_operator.adapters.kubernetes.api_server import ApiServer
@@ -133,9 +133,9 @@ async def _operate(settings: Settings, *, in_cluster: bool, health_port: int) ->
             return manager.unready(optimization.unready) or answers
 
         decisions = Decisions(publication.decision, settings.publish_token)
-        host = "" if in_cluster else health.LOOPBACK
+        host = "" if in_cluster else app.LOOPBACK
         probes = (manager.stuck, unready)
-        async with health.serve(
+        async with app.serve(
             host, health_port, probes, metrics.page, decisions, settings.metrics_token
         ):
             logger.info(settings.summary)

@@ -13,19 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from tests.bench import (
-    calibration,
-    cluster,
-    console,
-    library,
-    measurement,
-    placement,
-    program,
-    replan,
-    replay,
-    rest,
-    workloads,
-)
+from tests.bench import cases, cluster, console, library, measurement
 from tests.bench.errors import NotSupportedError
 from tests.controlplane.parent_death import die_with_parent
 
@@ -33,20 +21,20 @@ ROOT = Path(__file__).parents[2]
 NOT_SUPPORTED = 3
 MEASURES: Mapping[str, Callable[..., library.Numbers]] = MappingProxyType(
     {
-        "calibration": calibration.calibration,
+        "calibration": cases.calibration,
         "console": console.console,
         "measurement": measurement.measurement,
-        "placement": placement.placement,
+        "placement": cases.placement,
         "request": library.request,
         "fleet": library.fleet_figures,
         "savings": library.savings,
-        "program": program.optimize_file,
-        "replan": replan.replan,
-        "replay": replay.replayed,
-        "rest": rest.one_request,
-        "clients": rest.concurrent_clients,
+        "program": cases.optimize_file,
+        "replan": cases.replan,
+        "replay": cases.replayed,
+        "rest": cases.one_request,
+        "clients": cases.concurrent_clients,
         "operator": cluster.operator,
-        "workloads": workloads.workloads,
+        "workloads": cluster.workloads,
     }
 )
 

@@ -12,8 +12,7 @@ import yaml
 from tests.cli.program import PROGRAM, inferno
 from tests.controlplane.processes import Processes
 from tests.engines.inference_sim import InferenceSim, SimulatorSettings
-from tests.engines.loopback import LoopbackEngine
-from tests.engines.streaming import MixedSteps, StreamingEngine
+from tests.engines.streaming import LoopbackEngine, MixedSteps, StreamingEngine
 from tests.loops import VirtualTimeLoop
 
 NAMES = ("--model", "llama-8b", "--accelerator", "H100")

@@ -1,10 +1,10 @@
 """A Server whose decisions go to a ModelBooster, in a namespace of a control plane."""
 
-from datetime import datetime, timedelta
 from typing import Any
 
 from inferno_operator.resources.dialects import KTHENA, Dialect
 from tests.cluster.scene import Scene, condition
+from tests.controlplane.waiting import wait_until
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
@@ -90,15 +90,6 @@ class Actuated:
         server = self.scene.control_plane.wait_for("server", "s", told, self.scene.namespace)
         return condition(server, "Actuated")
 
-    def put_back(self, minutes: float) -> None:
-        """Have the Server's conditions say that they began so much earlier: that is the clock."""
-        conditions = self.get("server", "s")["status"]["conditions"]
-        for each in conditions:
-            began = datetime.fromisoformat(each["lastTransitionTime"]) - timedelta(minutes=minutes)
-            each["lastTransitionTime"] = f"{began:%Y-%m-%dT%H:%M:%SZ}"
-        plane, status = self.scene.control_plane, {"status": {"conditions": conditions}}
-        plane.patch("server", "s", status, self.scene.namespace, subresource="status")
-
     def wait_until_runs(self, accelerator: str, replicas: int) -> Manifest:
         """Wait until the Server tells that so much runs."""
 
@@ -111,6 +102,15 @@ class Actuated:
     def bounds(self) -> dict[str, tuple[int, int]]:
         spec = self.get(str(self.dialect.booster), "m")["spec"]
         return {b["name"]: (b["minReplicas"], b["maxReplicas"]) for b in spec["backends"]}
+
+    def wait_for_bounds(self, **wanted: tuple[int, int]) -> None:
+        """Wait until the backends of the booster have these bounds."""
+        wait_until(self.bounds, lambda found: found == wanted, f"the bounds {wanted}")
+
+    def wait_for_replicas(self, **wanted: int) -> None:
+        """Wait until the backends have these replicas, each in the serving of its name."""
+        servings = {f"m-{name}": number for name, number in wanted.items()}
+        wait_until(self.replicas, lambda found: found == servings, f"the replicas {servings}")
 
     def replicas(self) -> dict[str, int]:
         items = self.scene.control_plane.items(str(self.dialect.serving), self.scene.namespace)
@@ -151,12 +151,12 @@ def backend(name: str, least: int = 0, most: int = 1, **fields: object) -> Manif
     }
 
 
-def booster(name: str, *backends: Manifest, dialect: Dialect = KTHENA) -> Manifest:
+def booster(name: str, *backends: Manifest, dialect: Dialect = KTHENA, **spec: object) -> Manifest:
     return {
         "apiVersion": dialect.booster.api_version,
         "kind": dialect.booster.kind,
         "metadata": {"name": name},
-        "spec": {"backends": list(backends)},
+        "spec": {"backends": list(backends), **spec},
     }
 
 
@@ -168,12 +168,14 @@ def server_with_roles(backend: Manifest, dialect: Dialect = KTHENA) -> Manifest:
     return objects.server(spec={"modelBooster": refers, "currentAlloc": without_load()})
 
 
-def decide_roles(actuated: Actuated, prefill: int, decode: int) -> None:
-    """Write a decision for both roles, as an optimization does."""
-    sizes = {"prefill": ("A100", prefill), "decode": ("H100", decode)}
+def decide_roles(
+    scene: Scene, prefill: int, decode: int, accelerator: str = "A100"
+) -> dict[str, int]:
+    """Write a decision for both roles, as an optimization does; prefill is on an accelerator."""
+    sizes = {"prefill": (accelerator, prefill), "decode": ("H100", decode)}
     decided = {role: {"accelerator": a, "numReplicas": n} for role, (a, n) in sizes.items()}
     whole = {"accelerator": "H100", "numReplicas": prefill + decode, "roles": decided}
-    actuated.patch("server", "s", {"spec": {"desiredAlloc": whole}})
-    status = {"status": {"conditions": [objects.condition("Allocated", "Allocated")]}}
-    plane = actuated.scene.control_plane
-    plane.patch("server", "s", status, actuated.scene.namespace, "status")
+    plane, conditions = scene.control_plane, [objects.condition("Allocated", "Allocated")]
+    plane.patch("server", "s", {"spec": {"desiredAlloc": whole}}, scene.namespace)
+    plane.patch("server", "s", {"status": {"conditions": conditions}}, scene.namespace, "status")
+    return {"prefill": prefill, "decode": decode}

@@ -1,8 +1,17 @@
-"""A thread that works beside a test."""
+"""Threads that work beside a test, and clients of a control plane."""
 
+import json
 import threading
 from abc import abstractmethod
-from typing import Self
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Self
+
+from kubernetes import config, watch
+from kubernetes.client import ApiClient
+from kubernetes.client.exceptions import ApiException
 
 
 class Background(threading.Thread):
@@ -47,3 +56,81 @@ class Background(threading.Thread):
             self.join()
         if self.error is not None:
             raise self.error
+
+
+TICK_S = 0.1
+PASSING = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+"""Statuses of what is gone, or has changed, in the meantime."""
+
+
+class Ticking(Background):
+    """Works until it is stopped, or until something goes wrong, as where it is refused."""
+
+    @abstractmethod
+    def tick(self) -> None:
+        """Do what there is to do."""
+
+    def work(self) -> None:
+        """Work until stopped."""
+        while not self._stopped.wait(TICK_S):
+            with unless_gone():
+                self.tick()
+
+
+@contextmanager
+def unless_gone() -> Iterator[None]:
+    """Leave the rest to the next tick where an object is gone or goes, or has changed."""
+    try:
+        yield
+    except ApiException as error:
+        if error.status not in PASSING and not _is_terminated(error):
+            raise
+
+
+def _is_terminated(error: ApiException) -> bool:
+    """Whether nothing can be created any more because the namespace ends."""
+    if error.status != HTTPStatus.FORBIDDEN:
+        return False
+    causes = json.loads(error.body or "{}").get("details", {}).get("causes", ())
+    return any(cause["reason"] == "NamespaceTerminating" for cause in causes)
+
+
+Manifest = dict[str, Any]
+
+
+def client_of(kubeconfig: Path) -> AbstractContextManager[ApiClient]:
+    """A client with the rights of a kubeconfig, which is closed with the block."""
+    new_client = config.new_client_from_config
+    client: AbstractContextManager[ApiClient] = new_client(str(kubeconfig))  # type: ignore[no-untyped-call]  # nobody typed it
+    return client
+
+
+class Follower(Background):
+    """Takes each change of some objects, from those that there are on, until it is stopped.
+
+    Parameters
+    ----------
+    lists
+        A method of a client that lists the objects.
+    place
+        Its arguments.
+    """
+
+    def __init__(self, lists: Callable[..., object], *place: str) -> None:
+        super().__init__()
+        self._lists, self._place = lists, place
+        self._watch = watch.Watch("object")  # type: ignore[no-untyped-call]  # nobody typed it
+
+    @abstractmethod
+    def take(self, manifest: Manifest) -> None:
+        """Take an object as it is after a change."""
+
+    def work(self) -> None:
+        """Follow the objects until stopped."""
+        version = "0"
+        while not self._stopped.is_set():
+            for event in self._watch.stream(  # type: ignore[no-untyped-call]  # nor this
+                self._lists, *self._place, resource_version=version, timeout_seconds=1
+            ):
+                self.take(event["raw_object"])
+            version = self._watch.resource_version or version

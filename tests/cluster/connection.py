@@ -7,8 +7,7 @@ from pathlib import Path
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration, CustomObjectsApi
 
-from inferno_operator.adapters.kubernetes.api_server import ApiServer
-from inferno_operator.adapters.kubernetes.watch import PAGE_SIZE
+from inferno_operator.adapters.kubernetes.api_server import PAGE_SIZE, ApiServer
 from inferno_operator.resources.objects import Now
 
 

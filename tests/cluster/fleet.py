@@ -9,8 +9,8 @@ from kubernetes.client import ApiClient, CustomObjectsApi
 
 from inferno_operator.resources.dialects import KTHENA, Dialect
 from inferno_operator.resources.objects import Kind
-from tests.cluster.following import client_of
-from tests.cluster.ticking import Ticking
+from tests.cluster.background import Ticking, client_of
+from tests.controlplane.waiting import wait_until
 
 Manifest = dict[str, Any]
 
@@ -31,8 +31,6 @@ class Fleet(Ticking):
         Available replicas by ModelServing, after every change of one of them.
     makes_servings
         Whether it is the Model Booster's controller too; else somebody else is.
-    broken
-        ModelServings of which no further replica comes up.
     """
 
     def __init__(self, api: ApiClient, namespace: str, dialect: Dialect = KTHENA) -> None:
@@ -43,7 +41,6 @@ class Fleet(Ticking):
         self.available: dict[str, int] = {}
         self.history: list[Mapping[str, int]] = []
         self.makes_servings = True
-        self.broken: set[str] = set()
 
     def tick(self) -> None:
         """Make and scale what is missing; one more replica of each comes up."""
@@ -66,6 +63,14 @@ class Fleet(Ticking):
             self.history.append(dict(self.available))
         for serving in servings.values():
             self._progress(serving)
+
+    def wait_for(self, **wanted: int) -> None:
+        """Wait until so many replicas are available of the backends of the booster `m`."""
+
+        def found() -> dict[str, int]:
+            return {name: self.available.get(f"m-{name}", 0) for name in wanted}
+
+        wait_until(found, lambda numbers: numbers == wanted, f"the replicas {wanted}")
 
     def _list(self, kind: Kind) -> list[Manifest]:
         answer: Any = self._objects.list_namespaced_custom_object(
@@ -116,7 +121,7 @@ class Fleet(Ticking):
         metadata = serving["metadata"]
         name, wanted = metadata["name"], serving["spec"]["replicas"]
         before = self.available.get(name, 0)
-        now = min(before, wanted) if name in self.broken else min(before + 1, wanted)
+        now = min(before + 1, wanted)
         status = serving.get("status", {})
         self.available[name] = now
         if now != before:

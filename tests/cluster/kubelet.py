@@ -16,9 +16,7 @@ from kubernetes import watch
 from kubernetes.client import ApiClient, CoreV1Api, V1Binding, V1ObjectMeta, V1ObjectReference
 from kubernetes.client.exceptions import ApiException
 
-from tests.cluster.background import Background
-from tests.cluster.following import client_of
-from tests.cluster.ticking import TICK_S, Ticking, unless_gone
+from tests.cluster.background import TICK_S, Background, Ticking, client_of, unless_gone
 
 Manifest = dict[str, Any]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from kubernetes.client import ApiClient, CoreV1Api
 
-from tests.cluster.following import client_of
+from tests.cluster.background import client_of
 
 Manifest = dict[str, Any]
 Change = Callable[[], object]

@@ -17,8 +17,7 @@ from typing import Any
 from kubernetes.client import ApiClient, CoreV1Api
 from kubernetes.client.exceptions import ApiException
 
-from tests.cluster.background import Background
-from tests.cluster.following import client_of
+from tests.cluster.background import Background, client_of
 from tests.cluster.kubelet import Kubelet
 from tests.cluster.scene import Scene
 from tests.controlplane.deployments import deployment

@@ -11,8 +11,7 @@ from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi, V1DeleteOp
 from kubernetes.client.exceptions import ApiException
 
 from inferno_operator.resources.dialects import Dialect
-from tests.cluster.following import client_of
-from tests.cluster.ticking import Ticking, unless_gone
+from tests.cluster.background import Ticking, client_of, unless_gone
 
 Manifest = dict[str, Any]
 

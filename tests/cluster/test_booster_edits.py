@@ -18,8 +18,8 @@ from tests.cluster.actuated import (
     decide_roles,
     server_with_roles,
 )
+from tests.cluster.background import Follower, client_of
 from tests.cluster.fleet import Fleet, running_fleet
-from tests.cluster.following import Follower, client_of
 from tests.cluster.scene import Scene
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
@@ -153,7 +153,7 @@ def test_ten_edits_of_a_booster_leave_the_replicas_that_were_decided(
 
     assert set(seen.replicas["m-a100"][begun:]) == {4}
     assert list(dict.fromkeys(seen.images["m-a100"])) == [f"e:{n}" for n in range(EDITS + 1)]
-    assert min(state["m-a100"] for state in fleet.history[-1:]) == 4
+    fleet.wait_for(a100=4)
 
     delete_server = ("delete", "server", "s", "--namespace", scene.namespace)
     scene.control_plane.kubectl(*delete_server)
@@ -185,8 +185,7 @@ def test_ten_edits_leave_the_replicas_of_roles_that_were_decided(
     apply(file_with_roles(dialect, 1, "e:0"))
     scene.apply(*cards("A100", "H100"))
     scene.apply(server_with_roles({"name": "main"}, dialect))
-    decide_roles(actuated, prefill=3, decode=2)
-    wanted = {"prefill": 3, "decode": 2}
+    wanted = decide_roles(scene, prefill=3, decode=2)
     wait_until(lambda: seen.roles[-1:], lambda found: found == [wanted], "the decision")
     begun = len(seen.roles)
 

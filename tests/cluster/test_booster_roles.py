@@ -9,7 +9,7 @@ import yaml
 
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER, Dialect
 from tests.cluster.actuated import backend as backend_of
-from tests.cluster.actuated import booster, cards, without_load
+from tests.cluster.actuated import booster, cards, decide_roles, without_load
 from tests.cluster.apart import CARDS, LOOSE, TIGHT, documents, targets
 from tests.cluster.fleet import Fleet, running_fleet
 from tests.cluster.kubelet import Witness, running_pods
@@ -183,13 +183,17 @@ def test_both_roles_of_a_booster_move_together_with_the_operator_killed_in_betwe
 
     assert "roles" not in together
     assert gaps == []
-    assert workers_of(scene, dialect) == roles_of(scene, dialect) == apart
+    wait_until(
+        lambda: (workers_of(scene, dialect), roles_of(scene, dialect)),
+        lambda found: found == (apart, apart),
+        f"the numbers {apart}",
+    )
     current = wait_until(lambda: sizes(server(scene)["spec"]["currentAlloc"]), bool, "what runs")
     assert current == apart
 
     ask(scene, LOOSE)
     wait_until(witness.serving, lambda found: not +found, "an end of both roles")
-    assert fleet.available[WHOLE] == together["numReplicas"]
+    wait_until(lambda: fleet.available[WHOLE], lambda n: n == together["numReplicas"], "the whole")
     back = told(scene, "Actuated")["spec"]["currentAlloc"]
     assert ("roles" in back, back["numReplicas"]) == (False, together["numReplicas"])
 
@@ -253,17 +257,6 @@ def gangs(control_plane: ControlPlane, scene: Scene) -> Iterator[None]:
     control_plane.kubectl("delete", *names)
 
 
-def decide(scene: Scene, prefill: int, decode: int) -> dict[str, int]:
-    """Write a decision for both roles, as an optimization does."""
-    parts = {"prefill": ("L40S", prefill), "decode": ("H100", decode)}
-    roles = {role: {"accelerator": a, "numReplicas": n} for role, (a, n) in parts.items()}
-    whole = {"accelerator": "H100", "numReplicas": prefill + decode, "roles": roles}
-    plane, conditions = scene.control_plane, [objects.condition("Allocated", "Allocated")]
-    plane.patch("server", "s", {"spec": {"desiredAlloc": whole}}, scene.namespace)
-    plane.patch("server", "s", {"status": {"conditions": conditions}}, scene.namespace, "status")
-    return {"prefill": prefill, "decode": decode}
-
-
 def said(scene: Scene) -> str:
     """What the Server says of the numbers."""
     found = scene.control_plane.get("server", "s", scene.namespace)
@@ -291,8 +284,8 @@ def test_the_roles_of_a_gang_are_scaled_and_keep_their_numbers_when_the_booster_
     operator(environment=controller)
     scene.control_plane.wait_for(str(dialect.serving), APART, bool, scene.namespace)
 
-    until(decide(scene, prefill=2, decode=4))
-    until(decide(scene, prefill=4, decode=1))
+    until(decide_roles(scene, prefill=2, decode=4, accelerator="L40S"))
+    until(decide_roles(scene, prefill=4, decode=1, accelerator="L40S"))
 
     edited = booster_apart(dialect, "example.com/engine:2", replicas=3)
     scene.apply({**edited, "metadata": made["metadata"]})

@@ -1,7 +1,5 @@
 """The Model Booster controller on a real API server, with our definitions of the children."""
 
-import copy
-import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -11,10 +9,12 @@ import pytest
 from inferno_operator.main import with_images
 from inferno_operator.resources.dialects import DIALECTS, KTHENA, MATRIXINFER, Dialect
 from inferno_operator.resources.objects import Kind
+from tests.cluster.actuated import booster
 from tests.cluster.connection import connected
 from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
+from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
 
 Manifest = dict[str, Any]
@@ -41,31 +41,17 @@ def backend(name: str, replicas: int = 1, **more: object) -> Manifest:
     }
 
 
-def single_backend(name: str, replicas: int) -> Manifest:
-    """As later releases have it."""
-    bounds = ("minReplicas", "maxReplicas")
-    rest = {key: value for key, value in backend(name).items() if key not in bounds}
-    return {**rest, "replicas": replicas}
-
-
-def booster(name: str, *backends: Manifest, dialect: Dialect = KTHENA, **spec: object) -> Manifest:
-    return {
-        "apiVersion": dialect.booster.api_version,
-        "kind": dialect.booster.kind,
-        "metadata": {"name": name},
-        "spec": {"backends": list(backends), **spec},
-    }
-
-
-METRICS = {"metrics": [{"metricName": "waiting", "targetValue": 10}]}
-
-
 class Boosters:
     """What a test asks of the boosters of its namespace."""
 
-    def __init__(self, scene: Scene, dialect: Dialect = KTHENA) -> None:
+    def __init__(self, scene: Scene, operator: StartOperator, dialect: Dialect = KTHENA) -> None:
         self.scene = scene
         self.dialect = dialect
+        self._operator = operator
+
+    def start(self) -> OperatorProcess:
+        """Start an operator that is their controller."""
+        return self._operator(environment={"INFERNO_MODEL_BOOSTER": self.dialect.name})
 
     def apply(self, *manifests: Manifest) -> None:
         self.scene.apply(*manifests)
@@ -109,24 +95,6 @@ class Boosters:
     def wait_until(self, kind: Kind, name: str, met: Callable[[Manifest], bool]) -> Manifest:
         return self.scene.control_plane.wait_for(str(kind), name, met, self.scene.namespace)
 
-    def make_available(self, serving: str, replicas: int = 1, of: int | None = None) -> None:
-        """Say what the controller of the servings would."""
-        now = "2026-01-01T00:00:00Z"
-        all_are = "True" if of in (None, replicas) else "False"
-        available = {"type": "Available", "status": all_are, "reason": "AllGroupsReady"}
-        status = {
-            "replicas": replicas if of is None else of,
-            "availableReplicas": replicas,
-            "conditions": [{**available, "message": "", "lastTransitionTime": now}],
-        }
-        self.scene.control_plane.patch(
-            str(self.dialect.serving),
-            serving,
-            {"status": status},
-            self.scene.namespace,
-            subresource="status",
-        )
-
     def versions(self) -> dict[str, str]:
         """The version of each object: what is written changes it."""
         plane, namespace = self.scene.control_plane, self.scene.namespace
@@ -138,21 +106,17 @@ class Boosters:
 
 
 @pytest.fixture
-def boosters(scene: Scene) -> Boosters:
-    return Boosters(scene)
-
-
-def start(operator: StartOperator, dialect: str = "kthena") -> None:
-    operator(environment={"INFERNO_MODEL_BOOSTER": dialect})
+def boosters(scene: Scene, operator: StartOperator) -> Boosters:
+    return Boosters(scene, operator)
 
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_a_booster_gets_its_children(scene: Scene, operator: StartOperator, name: str) -> None:
     dialect = DIALECTS[name]
-    boosters = Boosters(scene, dialect)
+    boosters = Boosters(scene, operator, dialect)
     boosters.apply(booster("m", backend("a"), backend("b"), dialect=dialect))
 
-    start(operator, name)
+    boosters.start()
 
     boosters.wait_for_names(
         **{dialect.serving.kind: ["m-a", "m-b"]}, ModelServer=["m-a", "m-b"], ModelRoute=["m"]
@@ -161,92 +125,9 @@ def test_a_booster_gets_its_children(scene: Scene, operator: StartOperator, name
     assert boosters.wait_for("m", "Active", "False")["reason"] == "ModelProcessing"
 
 
-def test_a_booster_is_active_when_all_its_servings_are(
-    boosters: Boosters, operator: StartOperator
-) -> None:
-    start(operator)
-    boosters.apply(booster("m", backend("a"), backend("b", 3)))
-    boosters.wait_for("m", "Initialized", "True")
-
-    boosters.make_available("m-b", 3)
-    assert "m-a" in boosters.wait_for("m", "Active", "False")["message"]
-    boosters.make_available("m-a", 1)
-
-    boosters.wait_for("m", "Active", "True")
-    status = boosters.get(KTHENA.booster, "m")["status"]
-    assert status["backendStatuses"] == [
-        {"name": "m-a", "replicas": 1},
-        {"name": "m-b", "replicas": 3},
-    ]
-
-
-def test_a_booster_stays_active_while_it_grows_and_until_a_backend_is_gone(
-    boosters: Boosters, operator: StartOperator
-) -> None:
-    start(operator)
-    boosters.apply(booster("m", backend("a", 2)))
-    boosters.wait_for("m", "Initialized", "True")
-    boosters.make_available("m-a", 2)
-    before = boosters.wait_for("m", "Active", "True")
-
-    boosters.patch(KTHENA.booster, "m", {"spec": {"backends": [backend("a", 5)]}})
-    boosters.make_available("m-a", 2, of=5)
-
-    def waits(manifest: Manifest) -> bool:
-        return "more replicas of m-a" in condition(manifest, "Active")["message"]
-
-    growing = condition(boosters.wait_until(KTHENA.booster, "m", waits), "Active")
-    assert growing["status"] == "True"
-    assert growing["lastTransitionTime"] == before["lastTransitionTime"]
-
-    boosters.make_available("m-a", 0, of=5)
-
-    assert "m-a" in boosters.wait_for("m", "Active", "False")["message"]
-
-
-def test_a_gang_policy_that_cannot_change_stays_and_hinders_nothing(
-    boosters: Boosters, operator: StartOperator
-) -> None:
-    start(operator)
-    asked = booster("m", backend("a"))
-    asked["metadata"]["annotations"] = {"inferno.platform.ai/gang-scheduling": "true"}
-    boosters.apply(asked)
-    boosters.wait_for("m", "Initialized", "True")
-
-    changed = copy.deepcopy(backend("a"))
-    changed["workers"][0]["replicas"] = 3
-    boosters.patch(KTHENA.booster, "m", {"spec": {"backends": [changed]}})
-
-    assert "keeps its gang policy" in boosters.wait_for("m", "Initialized", "True")["message"]
-    boosters.wait_for("m", "Failed", "False")
-    template = boosters.get(KTHENA.serving, "m-a")["spec"]["template"]
-    assert template["roles"][0]["replicas"] == 3
-    assert template["gangPolicy"] == {"minRoleReplicas": {"leader": 1}}
-
-
-def test_what_is_not_wanted_any_more_goes(boosters: Boosters, operator: StartOperator) -> None:
-    start(operator)
-    scaled = {"maxReplicas": 2, "autoscalingPolicy": METRICS}
-    boosters.apply(booster("m", {**backend("a"), **scaled}, {**backend("b"), **scaled}))
-    every = ["m-a", "m-b"]
-    boosters.wait_for_names(
-        ModelServing=every,
-        ModelServer=every,
-        ModelRoute=["m"],
-        AutoscalingPolicy=every,
-        AutoscalingPolicyBinding=every,
-    )
-
-    boosters.patch(KTHENA.booster, "m", {"spec": {"backends": [backend("a")]}})
-
-    boosters.wait_for_names(ModelServing=["m-a"], ModelServer=["m-a"], ModelRoute=["m"])
-
-
-def test_children_go_with_their_booster(
-    boosters: Boosters, operator: StartOperator, controller_manager: None
-) -> None:
+def test_children_go_with_their_booster(boosters: Boosters, controller_manager: None) -> None:
     del controller_manager
-    start(operator)
+    boosters.start()
     boosters.apply(booster("m", backend("a")))
     boosters.wait_for_names(ModelServing=["m-a"], ModelServer=["m-a"], ModelRoute=["m"])
 
@@ -255,10 +136,8 @@ def test_children_go_with_their_booster(
     boosters.wait_for_names()
 
 
-def test_a_child_that_is_edited_or_deleted_is_mended(
-    boosters: Boosters, operator: StartOperator
-) -> None:
-    start(operator)
+def test_a_child_that_is_edited_or_deleted_is_mended(boosters: Boosters) -> None:
+    boosters.start()
     boosters.apply(booster("m", backend("a")))
     boosters.wait_for("m", "Initialized", "True")
 
@@ -275,137 +154,11 @@ def test_a_child_that_is_edited_or_deleted_is_mended(
     assert mended["metadata"]["annotations"]["note"] == "mine"
 
 
-def test_a_child_of_somebody_else_is_left_alone(
-    boosters: Boosters, operator: StartOperator
-) -> None:
-    foreign = {
-        "apiVersion": KTHENA.route.api_version,
-        "kind": "ModelRoute",
-        "metadata": {"name": "m"},
-        "spec": {"modelName": "other", "rules": []},
-    }
-    boosters.apply(foreign, booster("m", backend("a")))
-    start(operator)
-
-    assert "ModelRoute m" in boosters.wait_for("m", "Failed", "True")["message"]
-    assert boosters.get(KTHENA.route, "m")["spec"]["modelName"] == "other"
-
-    boosters.delete(KTHENA.route, "m")
-
-    boosters.wait_for("m", "Failed", "False")
-    assert boosters.get(KTHENA.route, "m")["spec"]["modelName"] == "m"
-
-
-def test_new_bounds_weights_and_costs_roll_no_pods(
-    boosters: Boosters, operator: StartOperator
-) -> None:
-    start(operator)
-    boosters.apply(booster("m", backend("a"), backend("b")))
-    boosters.wait_for("m", "Initialized", "True")
-    before = boosters.get(KTHENA.serving, "m-a")["spec"]["template"]
-
-    changed = [backend("a", 3, routeWeight=10), backend("b", 2, routeWeight=90)]
-    boosters.patch(KTHENA.booster, "m", {"spec": {"backends": changed}})
-    boosters.wait_for("m", "Initialized", "True")
-
-    after = boosters.get(KTHENA.serving, "m-a")["spec"]
-    assert after["replicas"] == 3
-    assert after["template"] == before
-
-
-def test_replicas_of_the_plan_stay(boosters: Boosters, operator: StartOperator) -> None:
-    start(operator)
-    boosters.apply(booster("m", backend("a")))
-    boosters.wait_for("m", "Initialized", "True")
-    planned = {
-        "apiVersion": KTHENA.serving.api_version,
-        "kind": "ModelServing",
-        "metadata": {"name": "m-a"},
-        "spec": {"replicas": 7},
-    }
-    boosters.scene.control_plane.kubectl(
-        *("apply", "--server-side", "--force-conflicts", "--field-manager=inferno-operator"),
-        *("--namespace", boosters.scene.namespace, "--filename", "-"),
-        input=json.dumps(planned),
-    )
-
-    changed = copy.deepcopy(backend("a"))
-    changed["workers"][0]["image"] = "engine:2"
-    boosters.patch(KTHENA.booster, "m", {"spec": {"backends": [changed]}})
-
-    def has_new_image(serving: Manifest) -> bool:
-        return "engine:2" in json.dumps(serving["spec"])
-
-    serving = boosters.wait_until(KTHENA.serving, "m-a", has_new_image)
-    assert serving["spec"]["replicas"] == 7
-
-
-def test_replicas_of_roles_stay_when_a_booster_is_edited(
-    boosters: Boosters, operator: StartOperator
-) -> None:
-    def disaggregated(image: str) -> Manifest:
-        config = {"kv-transfer-config": {"kv_connector": "NixlConnector"}}
-        workers = [
-            {"type": role, "image": image, "replicas": 1, "pods": 1, "config": config}
-            for role in ("prefill", "decode")
-        ]
-        return booster("m", backend("a", type="vLLMDisaggregated", workers=workers))
-
-    def roles() -> dict[str, tuple[int, str]]:
-        found = boosters.get(KTHENA.serving, "m-a")["spec"]["template"]["roles"]
-        return {
-            role["name"]: (
-                role["replicas"],
-                role["entryTemplate"]["spec"]["containers"][-1]["image"],
-            )
-            for role in found
-        }
-
-    boosters.apply(disaggregated("engine:1"))
-    operator(environment={"INFERNO_MODEL_BOOSTER": "kthena"})
-    boosters.wait_for_names(ModelServing=["m-a"], ModelServer=["m-a"], ModelRoute=["m"])
-    patch = [{"op": "replace", "path": "/spec/template/roles/0/replicas", "value": 3}]
-    place = str(KTHENA.serving), "m-a", "--namespace", boosters.scene.namespace
-    boosters.scene.control_plane.kubectl(
-        *("patch", *place, "--type=json", "--field-manager=inferno-actuation"),
-        f"--patch={json.dumps(patch)}",
-    )
-
-    boosters.apply(disaggregated("engine:2"))
-
-    wait_until(
-        roles,
-        lambda found: {image for _, image in found.values()} == {"engine:2"},
-        "the new image",
-    )
-    assert {name: replicas for name, (replicas, _) in roles().items()} == {
-        "prefill": 3,
-        "decode": 1,
-    }
-
-
-def test_a_failure_is_told_and_is_over_when_it_is(
-    boosters: Boosters, operator: StartOperator
-) -> None:
-    start(operator)
-    boosters.apply(booster("m", backend("a"), backend("b", type="MindIE")))
-
-    failed = boosters.wait_for("m", "Failed", "True")
-    assert "spec.backends[1].type MindIE is not supported" in failed["message"]
-    boosters.wait_for_names(ModelServing=["m-a"], ModelServer=["m-a"], ModelRoute=["m"])
-    assert boosters.scene.events("Failed")
-
-    boosters.patch(KTHENA.booster, "m", {"spec": {"backends": [backend("a"), backend("b")]}})
-
-    boosters.wait_for("m", "Failed", "False")
-    assert boosters.scene.events("Created")
-
-
 @pytest.mark.parametrize("first", ["operator", "loss"])
 def test_a_definition_that_is_missing_is_named_and_found_later(
     scene: Scene, operator: StartOperator, first: str
 ) -> None:
-    boosters, plane = Boosters(scene, MATRIXINFER), scene.control_plane
+    boosters, plane = Boosters(scene, operator, MATRIXINFER), scene.control_plane
     children: dict[str, list[str]] = {
         MATRIXINFER.serving.kind: ["m-a"],
         "ModelServer": ["m-a"],
@@ -418,13 +171,13 @@ def test_a_definition_that_is_missing_is_named_and_found_later(
 
     boosters.apply(booster("m", backend("a"), dialect=MATRIXINFER))
     if first == "operator":
-        start(operator, "matrixinfer")
+        boosters.start()
         boosters.wait_for_names(**children)
 
     plane.kubectl("delete", "crd", str(MATRIXINFER.route))
     try:
         if first == "loss":
-            start(operator, "matrixinfer")
+            boosters.start()
         without = boosters.wait_until(MATRIXINFER.booster, "m", told)
     finally:
         plane.install_crds(ROOT / "crds" / "matrixinfer")
@@ -434,25 +187,11 @@ def test_a_definition_that_is_missing_is_named_and_found_later(
     boosters.wait_for_names(**children)
 
 
-def test_the_one_backend_of_later_releases_is_read(
-    boosters: Boosters, operator: StartOperator
-) -> None:
-    start(operator)
-    boosters.apply({**booster("m"), "spec": {"backend": single_backend("a", 2)}})
-
-    boosters.wait_for("m", "Initialized", "True")
-
-    assert boosters.get(KTHENA.serving, "m-a")["spec"]["replicas"] == 2
-    assert "backendStatuses" not in boosters.get(KTHENA.booster, "m")["status"]
-
-
 @pytest.mark.extended
-def test_many_boosters_converge_and_then_nothing_is_written(
-    boosters: Boosters, operator: StartOperator
-) -> None:
+def test_many_boosters_converge_and_then_nothing_is_written(boosters: Boosters) -> None:
     backends = [backend(name) for name in ("a", "b", "c")]
     boosters.apply(*(booster(f"m{i:03}", *backends) for i in range(200)))
-    process = operator(environment={"INFERNO_MODEL_BOOSTER": "kthena"})
+    process = boosters.start()
 
     def initialized() -> int:
         items = boosters.scene.control_plane.items(str(KTHENA.booster), boosters.scene.namespace)
@@ -463,7 +202,7 @@ def test_many_boosters_converge_and_then_nothing_is_written(
     before = boosters.versions()
     process.stop()
 
-    start(operator)
+    boosters.start()
     boosters.apply(booster("last", backend("a")))  # its turn comes after all others
     boosters.wait_for("last", "Initialized", "True")
 

@@ -157,16 +157,3 @@ async def test_a_new_leader_calibrates_with_the_past_that_prometheus_has(
     assert row["decode"]["beta"] == pytest.approx(ENGINE.beta, rel=0.05)
     assert row["prefill"]["gamma"] == pytest.approx(ENGINE.gamma, rel=0.05)
     assert row["prefill"]["delta"] == pytest.approx(ENGINE.delta, rel=0.05)
-
-
-async def test_without_being_asked_for_the_typed_parameters_are_used(
-    scene: Scene, cycle: Context, operator: StartOperator
-) -> None:
-    scene.apply_sample("small")
-    await reconcile(cycle)
-    operator()
-    scene.request("inferno")
-
-    scene.wait_until_done("inferno")
-
-    assert decided(scene.servers()["premium-granite-13b"])[0] == "G2"

@@ -1,6 +1,5 @@
 """Cards of real Node and Pod objects are counted to the card, and never handed out twice."""
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -13,10 +12,10 @@ from kubernetes.client import ApiClient, CustomObjectsApi
 
 from inferno_operator.controllers.capacity.counts import divide_cards
 from inferno_operator.resources import GROUP, VERSION
-from tests.cluster.following import Follower, client_of
+from tests.cluster.background import Follower, client_of
 from tests.cluster.machines import KINDS, Machines, machines
 from tests.cluster.scene import Mode, Scene, condition, in_every_mode, in_mode
-from tests.conftest import ROOT, StartOperator
+from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.deployments import deployment
 from tests.controlplane.waiting import wait_until
@@ -180,34 +179,6 @@ def test_without_the_right_to_nodes_the_condition_says_so(
 
     assert 'cannot list resource "nodes"' in found["message"]
     assert "capacity.fromNodes" in found["message"]
-
-
-def test_definitions_that_lack_a_field_are_told_and_the_last_counts_stay(
-    operator: StartOperator, scene: Scene, cluster: Machines, control_plane: ControlPlane
-) -> None:
-    scene.apply(ACCOUNT, *accelerators(), capacity())
-    cluster.add_nodes(5)
-    operator()
-    before = wait_until(lambda: counted(scene), bool, "counts")
-    name = f"capacities.{GROUP}"
-    path = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/nodes"
-    patch = json.dumps([{"op": "remove", "path": path}])
-
-    def reason() -> str:
-        manifest = control_plane.get("capacity", "cards", scene.namespace)
-        return str(condition(manifest, "Counted").get("reason"))
-
-    control_plane.kubectl("patch", "crd", name, "--type=json", "--patch", patch)
-    try:
-        cluster.add_nodes(5)
-        wait_until(reason, partial(eq, "Rejected"), "the condition")
-        kept = counted(scene)
-    finally:
-        control_plane.install_crds(ROOT / "crds")
-    cluster.add_nodes(1)
-    wait_until(reason, partial(eq, "Counted"), "the condition")
-
-    assert kept == before
 
 
 def _rights(namespace: str) -> list[Manifest]:

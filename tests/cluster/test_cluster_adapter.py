@@ -72,9 +72,10 @@ async def apply_spec(api: ApiServer, reference: Reference, spec: Manifest) -> St
 class Scene:
     """A namespace with objects of ours, as their user sees it."""
 
-    def __init__(self, control_plane: ControlPlane, namespace: str) -> None:
+    def __init__(self, control_plane: ControlPlane, namespace: str, api: ApiServer) -> None:
         self.control_plane = control_plane
         self.namespace = namespace
+        self.api = api
 
     def create(self, kind: str, name: str = "x") -> Reference:
         """Create an object as its user does, with `kubectl apply --server-side`."""
@@ -117,8 +118,8 @@ class Scene:
 
 
 @pytest.fixture
-def scene(control_plane: ControlPlane, namespace: str) -> Scene:
-    return Scene(control_plane, namespace)
+def scene(control_plane: ControlPlane, namespace: str, api: ApiServer) -> Scene:
+    return Scene(control_plane, namespace, api)
 
 
 @pytest.fixture
@@ -156,10 +157,10 @@ def one_line(error: pytest.ExceptionInfo[InfernoError]) -> str:
     return text
 
 
-async def test_an_object_is_read_as_it_is(scene: Scene, api: ApiServer) -> None:
+async def test_an_object_is_read_as_it_is(scene: Scene) -> None:
     scene.create("Server")
 
-    manifest = await api.get(SERVER, Key(scene.namespace, "x"))
+    manifest = await scene.api.get(SERVER, Key(scene.namespace, "x"))
 
     assert manifest["kind"] == "Server"
     assert manifest["spec"].items() >= SPECS["Server"].items()
@@ -168,31 +169,29 @@ async def test_an_object_is_read_as_it_is(scene: Scene, api: ApiServer) -> None:
 
 @pytest.mark.parametrize("resource", SYSTEM_RESOURCES, ids=lambda resource: resource.kind)
 async def test_a_list_has_whole_objects_of_one_kind_and_namespace(
-    scene: Scene, api: ApiServer, resource: type[Resource]
+    scene: Scene, resource: type[Resource]
 ) -> None:
     for kind in SPECS:
         scene.create(kind, "a")
     scene.create(resource.kind, "b")
 
-    items = (await api.list(kind_of(resource), scene.namespace)).manifests
+    items = (await scene.api.list(kind_of(resource), scene.namespace)).manifests
 
     assert sorted(item["metadata"]["name"] for item in items) == ["a", "b"]
     assert {(item["apiVersion"], item["kind"]) for item in items} == {(API_VERSION, resource.kind)}
     assert all(item["metadata"]["namespace"] == scene.namespace for item in items)
 
 
-async def test_a_list_of_nothing_is_empty(scene: Scene, api: ApiServer) -> None:
-    assert not (await api.list(SERVER, scene.namespace)).manifests
+async def test_a_list_of_nothing_is_empty(scene: Scene) -> None:
+    assert not (await scene.api.list(SERVER, scene.namespace)).manifests
 
 
-async def test_an_applied_spec_leaves_the_fields_of_others_alone(
-    scene: Scene, api: ApiServer
-) -> None:
+async def test_an_applied_spec_leaves_the_fields_of_others_alone(scene: Scene) -> None:
     server = scene.create("Server")
     changed = {"metadata": {"labels": {"team": "a"}}, "spec": {"maxBatchSize": 8}}
     before = scene.patch(Server, changed)["spec"]
 
-    returned = await apply_spec(api, server, {"desiredAlloc": TWO})
+    returned = await apply_spec(scene.api, server, {"desiredAlloc": TWO})
 
     stored = scene.get(Server)
     assert stored["spec"] == {**before, "desiredAlloc": TWO}
@@ -202,30 +201,28 @@ async def test_an_applied_spec_leaves_the_fields_of_others_alone(
     assert returned["metadata"]["generation"] == stored["metadata"]["generation"] == 3
 
 
-async def test_an_applied_spec_is_all_that_we_own(scene: Scene, api: ApiServer) -> None:
+async def test_an_applied_spec_is_all_that_we_own(scene: Scene) -> None:
     server = scene.create("Server")
-    await apply_spec(api, server, {"desiredAlloc": {**TWO, "cost": 20, "maxBatch": 4}})
+    await apply_spec(scene.api, server, {"desiredAlloc": {**TWO, "cost": 20, "maxBatch": 4}})
 
-    await apply_spec(api, server, {"desiredAlloc": {**TWO, "maxBatch": 5}})
+    await apply_spec(scene.api, server, {"desiredAlloc": {**TWO, "maxBatch": 5}})
 
     assert scene.get(Server)["spec"]["desiredAlloc"] == {**TWO, "maxBatch": 5}
 
 
-async def test_an_applied_spec_wins_over_what_a_user_wrote_in_our_fields(
-    scene: Scene, api: ApiServer
-) -> None:
+async def test_an_applied_spec_wins_over_what_a_user_wrote_in_our_fields(scene: Scene) -> None:
     server = scene.create("Server")
     scene.patch(Server, {"spec": {"desiredAlloc": {"accelerator": "B", "numReplicas": 7}}})
 
-    await apply_spec(api, server, {"desiredAlloc": TWO})
+    await apply_spec(scene.api, server, {"desiredAlloc": TWO})
 
     assert scene.get(Server)["spec"]["desiredAlloc"] == TWO
 
 
-async def test_what_is_applied_again_changes_nothing(scene: Scene, api: ApiServer) -> None:
+async def test_what_is_applied_again_changes_nothing(scene: Scene) -> None:
     server = scene.create("Server")
-    first = await apply_spec(api, server, {"desiredAlloc": {**TWO, "cost": 20.0}})
-    second = await apply_spec(api, server, {"desiredAlloc": {**TWO, "cost": 20.0}})
+    first = await apply_spec(scene.api, server, {"desiredAlloc": {**TWO, "cost": 20.0}})
+    second = await apply_spec(scene.api, server, {"desiredAlloc": {**TWO, "cost": 20.0}})
 
     assert first["metadata"]["resourceVersion"] == second["metadata"]["resourceVersion"]
     assert first["metadata"]["generation"] == second["metadata"]["generation"] == 2
@@ -236,22 +233,22 @@ async def test_what_is_applied_again_changes_nothing(scene: Scene, api: ApiServe
     ["Modèle 中 \U0001f680", 'a "b" \\ \t\n', "\x7f \x85 \x9f \u2028 \u2029 \ufeff \ufffe \uffff"],
     ids=["letters", "quotes", "controls"],
 )
-async def test_any_text_is_applied_as_it_is(scene: Scene, api: ApiServer, text: str) -> None:
+async def test_any_text_is_applied_as_it_is(scene: Scene, text: str) -> None:
     reference = scene.create("Server")
 
-    applied = await apply_spec(api, reference, {"desiredAlloc": {**TWO, "accelerator": text}})
+    applied = await apply_spec(scene.api, reference, {"desiredAlloc": {**TWO, "accelerator": text}})
 
     assert applied["spec"]["desiredAlloc"]["accelerator"] == text
 
 
 @pytest.mark.parametrize("kind", SPECS)
-async def test_a_status_is_applied_and_the_spec_stays(
-    scene: Scene, api: ApiServer, kind: str
-) -> None:
+async def test_a_status_is_applied_and_the_spec_stays(scene: Scene, kind: str) -> None:
     reference = scene.create(kind)
     before = scene.get(reference.kind)["spec"]
 
-    returned = await decisions(api).apply(reference, status=status("Ready", observedGeneration=1))
+    returned = await decisions(scene.api).apply(
+        reference, status=status("Ready", observedGeneration=1)
+    )
 
     stored = scene.get(reference.kind)
     assert returned["status"] == stored["status"]
@@ -260,16 +257,16 @@ async def test_a_status_is_applied_and_the_spec_stays(
     assert stored["metadata"]["generation"] == 1
 
 
-async def test_conditions_of_others_stay_and_ours_that_are_left_out_go(
-    scene: Scene, api: ApiServer
-) -> None:
+async def test_conditions_of_others_stay_and_ours_that_are_left_out_go(scene: Scene) -> None:
     server = scene.create("Server")
     foreign = {"status": {"conditions": [condition("Audited", "by others")]}}
     scene.patch(Server, foreign, subresource="status")
 
-    await decisions(api).apply(server, status=status("Ready", "Allocated", observedGeneration=1))
+    await decisions(scene.api).apply(
+        server, status=status("Ready", "Allocated", observedGeneration=1)
+    )
     before = conditions(scene.get(Server))
-    await decisions(api).apply(server, status=status("Ready"))
+    await decisions(scene.api).apply(server, status=status("Ready"))
 
     assert sorted(before) == ["Allocated", "Audited", "Ready"]
     after = scene.get(Server)
@@ -277,24 +274,22 @@ async def test_conditions_of_others_stay_and_ours_that_are_left_out_go(
     assert "observedGeneration" not in after["status"]
 
 
-async def test_conditions_are_stored_in_the_order_in_which_we_apply_them(
-    scene: Scene, api: ApiServer
-) -> None:
+async def test_conditions_are_stored_in_the_order_in_which_we_apply_them(scene: Scene) -> None:
     server = scene.create("Server")
     others = {"status": status("Allocated", "Audited", "Ready")}
     scene.patch(Server, others, subresource="status")
 
-    await decisions(api).apply(server, status=status("Ready", "Allocated"))
+    await decisions(scene.api).apply(server, status=status("Ready", "Allocated"))
 
     stored = [type_ for type_ in conditions(scene.get(Server)) if type_ != "Audited"]
     assert stored == ["Ready", "Allocated"]
 
 
-async def test_spec_and_status_are_managed_under_one_name(scene: Scene, api: ApiServer) -> None:
+async def test_spec_and_status_are_managed_under_one_name(scene: Scene) -> None:
     server = scene.create("Server")
 
-    await apply_spec(api, server, {"desiredAlloc": TWO})
-    await decisions(api).apply(server, status=status("Ready"))
+    await apply_spec(scene.api, server, {"desiredAlloc": TWO})
+    await decisions(scene.api).apply(server, status=status("Ready"))
 
     assert sorted(scene.managers(Server)) == [
         (FieldManager.DECISIONS, "Apply", ""),
@@ -303,11 +298,11 @@ async def test_spec_and_status_are_managed_under_one_name(scene: Scene, api: Api
     ]
 
 
-async def test_a_request_is_cleared_and_nothing_else(scene: Scene, api: ApiServer) -> None:
+async def test_a_request_is_cleared_and_nothing_else(scene: Scene) -> None:
     optimizer = scene.create("Optimizer")
     before = scene.get(Optimizer)
 
-    await clear_request(optimizer, api)
+    await clear_request(optimizer, scene.api)
 
     assert scene.get(Optimizer)["spec"] == {**before["spec"], "optimize": False}
     assert (FieldManager.DECISIONS, "Update", "") in scene.managers(Optimizer)
@@ -319,21 +314,21 @@ async def test_a_request_is_cleared_and_nothing_else(scene: Scene, api: ApiServe
     ids=["spec", "labels"],
 )
 async def test_a_request_is_not_cleared_on_an_object_that_changed(
-    scene: Scene, api: ApiServer, change: Manifest
+    scene: Scene, change: Manifest
 ) -> None:
     optimizer = scene.create("Optimizer")
     scene.patch(Optimizer, change)
 
     with pytest.raises(StaleError) as raised:
-        await clear_request(optimizer, api)
+        await clear_request(optimizer, scene.api)
 
     assert "Optimizer" in one_line(raised)
     assert scene.get(Optimizer)["spec"]["optimize"] is True
 
 
-async def test_what_is_not_there_is_gone(scene: Scene, api: ApiServer) -> None:
+async def test_what_is_not_there_is_gone(scene: Scene) -> None:
     with pytest.raises(GoneError) as raised:
-        await api.get(SERVER, Key(scene.namespace, "nobody"))
+        await scene.api.get(SERVER, Key(scene.namespace, "nobody"))
 
     assert f"Server {scene.namespace}/nobody" in one_line(raised)
 
@@ -352,13 +347,13 @@ async def write(api: ApiServer, what: str, reference: Reference) -> None:
     ("kind", "what"), [("Server", "spec"), ("Server", "status"), ("Optimizer", "request")]
 )
 async def test_what_was_deleted_is_gone_and_is_not_made_again(
-    scene: Scene, api: ApiServer, kind: str, what: str
+    scene: Scene, kind: str, what: str
 ) -> None:
     reference = scene.create(kind)
     scene.delete(reference)
 
     with pytest.raises(GoneError) as raised:
-        await write(api, what, reference)
+        await write(scene.api, what, reference)
 
     assert str(reference) in one_line(raised)
     assert scene.names(reference.kind) == []
@@ -368,7 +363,7 @@ async def test_what_was_deleted_is_gone_and_is_not_made_again(
     ("kind", "what"), [("Server", "spec"), ("Server", "status"), ("Optimizer", "request")]
 )
 async def test_what_was_made_anew_is_another_object_and_stays_as_it_is(
-    scene: Scene, api: ApiServer, kind: str, what: str
+    scene: Scene, kind: str, what: str
 ) -> None:
     old = scene.create(kind)
     scene.delete(old)
@@ -376,7 +371,7 @@ async def test_what_was_made_anew_is_another_object_and_stays_as_it_is(
     before = scene.get(old.kind)
 
     with pytest.raises((GoneError, StaleError)) as raised:
-        await write(api, what, old)
+        await write(scene.api, what, old)
 
     assert str(old) in one_line(raised)
     assert scene.get(old.kind) == before
@@ -391,36 +386,34 @@ async def test_what_was_made_anew_is_another_object_and_stays_as_it_is(
     ],
 )
 async def test_what_the_schema_forbids_is_rejected_in_one_line(
-    scene: Scene, api: ApiServer, desired: Manifest, named: str
+    scene: Scene, desired: Manifest, named: str
 ) -> None:
     server = scene.create("Server")
 
     with pytest.raises(RejectedError) as raised:
-        await apply_spec(api, server, {"desiredAlloc": desired})
+        await apply_spec(scene.api, server, {"desiredAlloc": desired})
 
     assert str(server) in one_line(raised)
     assert named in str(raised.value)
     assert "HTTP 422" in str(raised.value)
 
 
-async def test_a_status_that_the_schema_forbids_is_rejected(scene: Scene, api: ApiServer) -> None:
+async def test_a_status_that_the_schema_forbids_is_rejected(scene: Scene) -> None:
     server = scene.create("Server")
 
     with pytest.raises(RejectedError) as raised:
-        await decisions(api).apply(
+        await decisions(scene.api).apply(
             server, status={"active": True, "conditions": [{"type": "Ready"}]}
         )
 
     assert "lastTransitionTime" in one_line(raised)
 
 
-async def test_a_field_that_older_definitions_do_not_have_is_rejected(
-    scene: Scene, api: ApiServer
-) -> None:
+async def test_a_field_that_older_definitions_do_not_have_is_rejected(scene: Scene) -> None:
     server = scene.create("Server")
 
     with pytest.raises(RejectedError) as raised:
-        await apply_spec(api, server, {"desiredAlloc": {**TWO, "fieldOfTheFuture": 1}})
+        await apply_spec(scene.api, server, {"desiredAlloc": {**TWO, "fieldOfTheFuture": 1}})
 
     assert "fieldOfTheFuture" in one_line(raised)
 
@@ -466,34 +459,34 @@ async def test_a_token_that_is_no_good_any_more_may_be_renewed(
 
 
 async def test_an_api_server_that_is_away_is_unavailable_and_found_again(
-    control_plane: ControlPlane, scene: Scene, api: ApiServer
+    control_plane: ControlPlane, scene: Scene
 ) -> None:
     server = scene.create("Server")
-    await api.get(SERVER, server.key)  # so that there is a connection to lose
+    await scene.api.get(SERVER, server.key)  # so that there is a connection to lose
 
     with api_server_stopped(control_plane):
         for call in (
-            api.get(SERVER, server.key),
-            api.list(SERVER, scene.namespace),
-            apply_spec(api, server, {"desiredAlloc": TWO}),
-            decisions(api).apply(server, status=status("Ready")),
-            clear_request(server, api),
+            scene.api.get(SERVER, server.key),
+            scene.api.list(SERVER, scene.namespace),
+            apply_spec(scene.api, server, {"desiredAlloc": TWO}),
+            decisions(scene.api).apply(server, status=status("Ready")),
+            clear_request(server, scene.api),
         ):
             with pytest.raises(UnavailableError) as raised:
                 await call
             assert "does not answer" in one_line(raised)
 
-    assert (await api.get(SERVER, server.key))["metadata"]["uid"] == server.uid
+    assert (await scene.api.get(SERVER, server.key))["metadata"]["uid"] == server.uid
 
 
 def events(scene: Scene) -> list[Manifest]:
     return scene.control_plane.items("events", scene.namespace)
 
 
-async def test_an_event_is_what_kubectl_shows(scene: Scene, api: ApiServer) -> None:
+async def test_an_event_is_what_kubectl_shows(scene: Scene) -> None:
     server = scene.create("Server")
 
-    await api.publish(Event(server, "Warning", "NoCapacity", "not enough cards"))
+    await scene.api.publish(Event(server, "Warning", "NoCapacity", "not enough cards"))
 
     (event,) = wait_until(lambda: events(scene), bool, "an event")
     shown = scene.control_plane.kubectl("get", "events", "--namespace", scene.namespace).stdout
@@ -508,10 +501,10 @@ async def test_an_event_is_what_kubectl_shows(scene: Scene, api: ApiServer) -> N
     assert event["reportingComponent"] == "inferno.platform.ai"
 
 
-async def test_an_event_is_described_with_its_object(scene: Scene, api: ApiServer) -> None:
+async def test_an_event_is_described_with_its_object(scene: Scene) -> None:
     server = scene.create("Server")
 
-    await api.publish(Event(server, "Normal", "Allocated", "2 x A"))
+    await scene.api.publish(Event(server, "Normal", "Allocated", "2 x A"))
 
     described = scene.control_plane.kubectl(
         "describe", "server.inferno.platform.ai", "x", "--namespace", scene.namespace
@@ -519,34 +512,32 @@ async def test_an_event_is_described_with_its_object(scene: Scene, api: ApiServe
     assert "2 x A" in described.partition("Events:")[2]
 
 
-async def test_events_of_one_object_do_not_collide(scene: Scene, api: ApiServer) -> None:
+async def test_events_of_one_object_do_not_collide(scene: Scene) -> None:
     server = scene.create("Server", "x" * 250)
 
     for message in ("one", "two"):
-        await api.publish(Event(server, "Normal", "Allocated", message))
+        await scene.api.publish(Event(server, "Normal", "Allocated", message))
 
     assert sorted(event["message"] for event in events(scene)) == ["one", "two"]
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "漢"])
-async def test_a_long_message_is_cut_but_not_dropped(
-    scene: Scene, api: ApiServer, letter: str
-) -> None:
+async def test_a_long_message_is_cut_but_not_dropped(scene: Scene, letter: str) -> None:
     server = scene.create("Server")
 
-    await api.publish(Event(server, "Warning", "InvalidSpec", letter * 5000))
+    await scene.api.publish(Event(server, "Warning", "InvalidSpec", letter * 5000))
 
     (event,) = events(scene)
     assert letter * 300 in event["message"]
 
 
 async def test_an_event_that_cannot_be_published_is_dropped_and_logged(
-    scene: Scene, api: ApiServer, caplog: pytest.LogCaptureFixture
+    scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     nowhere = Reference(SERVER, Key("no-such-namespace", "x"), "1", "1")
 
     with caplog.at_level(logging.WARNING):
-        await api.publish(Event(nowhere, "Normal", "Allocated", "2 x A"))
+        await scene.api.publish(Event(nowhere, "Normal", "Allocated", "2 x A"))
 
     assert "the event is not published" in caplog.text
     assert "no-such-namespace" in caplog.text
@@ -572,9 +563,7 @@ async def test_a_kind_is_found_by_its_name(
     assert await api.find(api_version, kind) == found
 
 
-async def test_a_scale_is_read_and_set_at_the_version_that_was_read(
-    scene: Scene, api: ApiServer
-) -> None:
+async def test_a_scale_is_read_and_set_at_the_version_that_was_read(scene: Scene) -> None:
     labels = {"app": "d", "tier": "gold"}
     pod = {"containers": [{"name": "engine", "image": "example.com/engine"}]}
     template = {"metadata": {"labels": labels}, "spec": pod}
@@ -586,16 +575,16 @@ async def test_a_scale_is_read_and_set_at_the_version_that_was_read(
         "spec": spec,
     }
     scene.control_plane.kubectl("apply", "--filename", "-", input=json.dumps(document))
-    read = await api.scale(DEPLOYMENT, Key(scene.namespace, "d"))
-    written = await api.set_scale(read, 2, "inferno-actuation")
+    read = await scene.api.scale(DEPLOYMENT, Key(scene.namespace, "d"))
+    written = await scene.api.set_scale(read, 2, "inferno-actuation")
 
     assert (read.replicas, read.selector) == (0, "app=d,tier=gold")
     assert written.replicas == scene.get(DEPLOYMENT, "d")["spec"]["replicas"] == 2
     assert int(written.reference.version) > int(read.reference.version)
     with pytest.raises(StaleError):
-        await api.set_scale(read, 3, "inferno-actuation")
+        await scene.api.set_scale(read, 3, "inferno-actuation")
     with pytest.raises(GoneError):
-        await api.scale(DEPLOYMENT, Key(scene.namespace, "missing"))
+        await scene.api.scale(DEPLOYMENT, Key(scene.namespace, "missing"))
 
 
 SERVING = {
@@ -620,7 +609,7 @@ SERVING = {
 
 
 async def test_roles_of_a_serving_are_set_beside_each_other_but_not_over_another_number(
-    scene: Scene, api: ApiServer
+    scene: Scene,
 ) -> None:
     scene.control_plane.install_crds(ROOT / "crds/kthena")
     place = "--namespace", scene.namespace
@@ -631,16 +620,16 @@ async def test_roles_of_a_serving_are_set_beside_each_other_but_not_over_another
     assert decode is not None
 
     written = await asyncio.gather(
-        api.set_scale(prefill, 3, "inferno-actuation"),
-        api.set_scale(decode, 2, "inferno-actuation"),
+        scene.api.set_scale(prefill, 3, "inferno-actuation"),
+        scene.api.set_scale(decode, 2, "inferno-actuation"),
     )
     after = scene.get(KTHENA.serving, "m")
     with pytest.raises(StaleError):
-        await api.set_scale(prefill, 4, "inferno-actuation")
+        await scene.api.set_scale(prefill, 4, "inferno-actuation")
     (other, *_) = written
     uid = replace(other, reference=replace(other.reference, uid="another"))
     with pytest.raises(StaleError):
-        await api.set_scale(uid, 4, "inferno-actuation")
+        await scene.api.set_scale(uid, 4, "inferno-actuation")
 
     numbers = [(role["name"], role["replicas"]) for role in after["spec"]["template"]["roles"]]
     assert numbers == [("prefill", 3), ("decode", 2)]
@@ -650,9 +639,7 @@ async def test_roles_of_a_serving_are_set_beside_each_other_but_not_over_another
     assert after["spec"] == before["spec"]
 
 
-async def test_an_object_without_a_number_says_so_until_it_is_set(
-    scene: Scene, api: ApiServer
-) -> None:
+async def test_an_object_without_a_number_says_so_until_it_is_set(scene: Scene) -> None:
     scene.control_plane.install_crds(ROOT / "tests/data/workloads")
     group, name = "disaggregatedset.x-k8s.io", "DisaggregatedSetRoleScaler"
     kind = Kind(group, name, "disaggregatedsetrolescalers", "v1")
@@ -661,17 +648,17 @@ async def test_an_object_without_a_number_says_so_until_it_is_set(
     scene.control_plane.kubectl("create", *place, "-f", "-", input=json.dumps(document))
     key = Key(scene.namespace, "r")
     with pytest.raises(UnscaledError):
-        await api.scale(kind, key)
+        await scene.api.scale(kind, key)
     unset = Scale(Reference.of(kind, scene.get(kind, "r")), 0, "", is_unset=True)
 
-    await api.set_scale(unset, 2, "inferno-actuation")
+    await scene.api.set_scale(unset, 2, "inferno-actuation")
 
-    assert (await api.scale(kind, key)).replicas == 2
+    assert (await scene.api.scale(kind, key)).replicas == 2
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
 async def test_the_scale_subresource_is_what_the_watched_object_tells(
-    scene: Scene, api: ApiServer, kind: str
+    scene: Scene, kind: str
 ) -> None:
     document = {**deployment("d", 3), "kind": kind}
     labels = {"app": "d", "a.example.com/b": ""}
@@ -681,14 +668,14 @@ async def test_the_scale_subresource_is_what_the_watched_object_tells(
     scene.control_plane.kubectl("create", *place, "-f", "-", input=json.dumps(document))
     apps = Kind("apps", kind, f"{kind.lower()}s", "v1")
 
-    (listed,) = (await api.list(apps, scene.namespace)).manifests
+    (listed,) = (await scene.api.list(apps, scene.namespace)).manifests
     watched = Scale.of_watched(apps, listed)
 
-    assert watched == await api.scale(apps, Key(scene.namespace, "d"))
+    assert watched == await scene.api.scale(apps, Key(scene.namespace, "d"))
 
 
-async def test_pods_are_listed_and_watched(scene: Scene, api: ApiServer) -> None:
-    listing = await api.list(POD, scene.namespace)
+async def test_pods_are_listed_and_watched(scene: Scene) -> None:
+    listing = await scene.api.list(POD, scene.namespace)
     containers = [{"name": "engine", "image": "example.com/engine"}]
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     pod = {
@@ -700,13 +687,13 @@ async def test_pods_are_listed_and_watched(scene: Scene, api: ApiServer) -> None
     for document in (account, pod):
         place = "--namespace", scene.namespace
         scene.control_plane.kubectl("create", *place, "-f", "-", input=json.dumps(document))
-    async with aclosing(api.watch(POD, scene.namespace, listing.version)) as changes:
+    async with aclosing(scene.api.watch(POD, scene.namespace, listing.version)) as changes:
         first = await anext(changes)
 
     assert listing.manifests == ()
     assert first.manifest is not None
     assert (first.manifest["kind"], first.manifest["apiVersion"]) == ("Pod", "v1")
-    assert len((await api.list(POD, scene.namespace)).manifests) == 1
+    assert len((await scene.api.list(POD, scene.namespace)).manifests) == 1
 
 
 async def test_many_pods_are_listed_page_by_page_with_what_is_read_of_them(scene: Scene) -> None:

@@ -7,9 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
-import yaml
 
 from tests.conftest import WORKLOADS, new_namespace
 from tests.controlplane import ControlPlane
@@ -17,7 +15,7 @@ from tests.controlplane.binaries import Binaries
 from tests.controlplane.deployments import deployment
 from tests.controlplane.errors import ApiError, ProgramError, WaitTimeoutError
 from tests.controlplane.processes import ROOT
-from tests.controlplane.waiting import PATIENCE_S, wait_until
+from tests.controlplane.waiting import wait_until
 from tests.tiers import extended
 
 STARTER = """
@@ -113,16 +111,6 @@ def test_no_process_is_left_when_even_its_supervisor_is_killed(
     wait_until_nothing_is_left(session, folder)
 
 
-@pytest.mark.extended
-def test_two_run_side_by_side(control_plane: ControlPlane) -> None:
-    with ControlPlane() as other:
-        other.create_namespace("only-there")
-
-        assert other.url != control_plane.url
-        with pytest.raises(ApiError, match="NotFound"):
-            control_plane.get("namespace", "only-there")
-
-
 def binaries_with(folder: Path, name: str, script: str) -> Binaries:
     """The usual programs, with a shell script in place of one; `$real` in it is the real one."""
     usual = Binaries(os.environ)
@@ -156,79 +144,6 @@ def test_a_port_that_another_program_took_first_is_no_obstacle(tmp_path: Path) -
         log = control_plane.processes.log_path("kube-apiserver").read_text()
 
     assert log.count("address already in use") >= 1
-
-
-def test_a_service_account_has_no_rights_but_those_it_was_given(
-    control_plane: ControlPlane, namespace: str
-) -> None:
-    control_plane.kubectl("create", "serviceaccount", "stranger", "--namespace", namespace)
-    stranger = control_plane.service_account_kubeconfig(namespace, "stranger")
-    here = f"--namespace={namespace}"
-
-    whoami = control_plane.kubectl("auth", "whoami", kubeconfig=stranger)
-    refused = control_plane.kubectl("get", "pods", here, kubeconfig=stranger, check=False)
-    control_plane.kubectl("create", "role", "reader", "--verb=list", "--resource=pods", here)
-    subject = f"--serviceaccount={namespace}:stranger"
-    control_plane.kubectl("create", "rolebinding", "reader", "--role=reader", subject, here)
-
-    assert f"system:serviceaccount:{namespace}:stranger" in whoami.stdout
-    assert "Forbidden" in refused.stderr
-    wait_until(
-        lambda: control_plane.kubectl("get", "pods", here, kubeconfig=stranger, check=False).stderr,
-        lambda said: said.startswith("No resources found"),
-        "the role in force",
-    )
-
-
-def test_its_certificate_is_not_trusted_by_just_anybody(control_plane: ControlPlane) -> None:
-    with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
-        httpx.get(control_plane.url, timeout=PATIENCE_S)
-
-
-def definition_of_gadgets() -> str:
-    """A kind of a category that nothing else is in."""
-    names = {"kind": "Gadget", "plural": "gadgets", "singular": "gadget", "categories": ["tools"]}
-    schema = {"openAPIV3Schema": {"type": "object"}}
-    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
-    definition = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "gadgets.example.com"},
-        "spec": {
-            "group": "example.com",
-            "scope": "Namespaced",
-            "names": names,
-            "versions": [version],
-        },
-    }
-    return yaml.safe_dump(definition)
-
-
-def test_kubectl_knows_the_category_of_a_definition_that_it_did_not_find_before(
-    control_plane: ControlPlane, namespace: str, tmp_path: Path
-) -> None:
-    here = f"--namespace={namespace}"
-    before = control_plane.kubectl("get", "tools", here, check=False)
-    (tmp_path / "gadgets.yaml").write_text(definition_of_gadgets())
-
-    control_plane.install_crds(tmp_path)
-
-    assert "doesn't have a resource type" in before.stderr
-    assert "No resources found" in control_plane.kubectl("get", "tools", here).stderr
-
-
-def test_a_restarted_api_server_has_its_data_and_its_address(
-    control_plane: ControlPlane, namespace: str
-) -> None:
-    control_plane.kubectl("create", "configmap", "kept", "--namespace", namespace)
-    before = control_plane.get("configmap", "kept", namespace)
-
-    control_plane.stop_api_server()
-    away = control_plane.kubectl("get", "namespaces", check=False)
-    control_plane.start_api_server()
-
-    assert "refused" in away.stderr
-    assert control_plane.get("configmap", "kept", namespace) == before
 
 
 def test_a_namespace_that_a_controller_ended_first_is_finished(control_plane: ControlPlane) -> None:
@@ -267,25 +182,3 @@ def test_waiting_in_vain_shows_the_last_state(control_plane: ControlPlane, names
         control_plane.wait_for(
             "configmap", "slow", lambda seen: seen["data"]["colour"] == "blue", namespace, 0.5
         )
-
-
-@pytest.mark.usefixtures("controller_manager")
-def test_the_controller_manager_deletes_what_an_owner_leaves_behind(
-    control_plane: ControlPlane, namespace: str
-) -> None:
-    control_plane.kubectl("create", "configmap", "owner", "--namespace", namespace)
-    owner = control_plane.get("configmap", "owner", namespace)["metadata"]
-    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["uid"]}
-    control_plane.kubectl("create", "configmap", "owned", "--namespace", namespace)
-    control_plane.patch(
-        "configmap", "owned", {"metadata": {"ownerReferences": [reference]}}, namespace
-    )
-
-    control_plane.kubectl("delete", "configmap", "owner", "--namespace", namespace)
-
-    left = wait_until(
-        lambda: [item["metadata"]["name"] for item in control_plane.items("configmap", namespace)],
-        lambda names: "owned" not in names,
-        "the owned object deleted",
-    )
-    assert "owner" not in left

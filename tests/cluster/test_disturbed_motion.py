@@ -30,16 +30,13 @@ COLD_START_S = 8.0
 
 
 class Move:
-    """A Server that runs on ten A and goes to one B; a Deployment may be paused from the start."""
+    """A Server that runs on ten A and goes to one B."""
 
-    def __init__(self, scene: Scene, paused: str = "") -> None:
+    def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._plane, self._namespace = scene.control_plane, scene.namespace
         manifests = list(fleet())
         self._optimizer = [m for m in manifests if m["kind"] == "Optimizer"]
-        for manifest in manifests:
-            if manifest["kind"] == "Deployment" and manifest["metadata"]["name"] == paused:
-                manifest["spec"]["paused"] = True
         scene.apply(*(m for m in manifests if m["kind"] != "Optimizer"))
 
     def begin(self) -> None:
@@ -142,24 +139,6 @@ def test_a_namespace_that_is_deleted_during_a_move_holds_up_no_other_one(
         second.wait_until_done()
 
         process.check_running()
-        assert witness.broken == []
-
-
-def test_a_deployment_that_is_paused_before_its_first_pod_is_named_until_it_is_resumed(
-    scene: Scene, operator: StartOperator
-) -> None:
-    """It has no ReplicaSet yet, and gets none: its number of replicas moves nothing."""
-    with running_pods(scene.control_plane.kubeconfig, scene.namespace, {}) as witness:
-        move = Move(scene, paused="s-b")
-        move.begin()
-        witness.need({"s": 1})
-        operator()
-        scene.wait_for_words("s", "Actuated", "Deployment 's-b' is paused")
-        assert move.replicas() == {"s-a": RUNS, "s-b": 1}
-        assert witness.serving() == {"s": RUNS}
-        move.pause("s-b", paused=False)
-        move.wait_until_done()
-
         assert witness.broken == []
 
 

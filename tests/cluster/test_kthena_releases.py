@@ -328,7 +328,7 @@ def test_both_roles_of_a_backend_get_their_numbers(
     named = {"name": parts(made["spec"])[0]["name"]}
     actuated.scene.apply(made, *cards("A100", "H100"))
     actuated.scene.apply(server_with_roles(named))
-    decide_roles(actuated, prefill=3, decode=2)
+    decide_roles(actuated.scene, prefill=3, decode=2)
 
     def written() -> dict[str, int]:
         (part,) = parts(actuated.get(BOOSTERS, "split")["spec"])
@@ -370,7 +370,7 @@ def test_both_roles_get_their_numbers_with_the_pods_of_releases_between(
     wait_until(roles, bool, "the roles")
     before = pods()
     for numbers in ({"prefill": 3, "decode": 2}, {"prefill": 4, "decode": 5}):
-        decide_roles(actuated, **numbers)
+        decide_roles(actuated.scene, numbers["prefill"], numbers["decode"])
         wait_until(roles, partial(eq, numbers), f"{numbers}")
 
     told = condition(actuated.get(BOOSTERS, "split"), "Initialized")

@@ -144,28 +144,17 @@ def test_the_sample_applies(ours: ControlPlane, namespace: str) -> None:
     assert len(ours.items(str(KTHENA.booster), namespace)) == len(BOOSTERS)
 
 
-@pytest.mark.parametrize("case", REFUSED["spec"])
-def test_a_spec_that_makes_no_sense_is_refused(
-    ours: ControlPlane, namespace: str, case: str
+@pytest.mark.parametrize(
+    ("part", "case"), [(part, case) for part, cases in REFUSED.items() for case in cases]
+)
+def test_what_makes_no_sense_is_refused(
+    ours: ControlPlane, namespace: str, part: str, case: str
 ) -> None:
-    change, answer = REFUSED["spec"][case].values()
-    spec = {"backends": [GOOD_BACKEND], **change}
+    change, answer = REFUSED[part][case].values()
+    backends = [{**GOOD_BACKEND, **(change if part == "backend" else {})}]
+    spec = {"backends": backends, **(change if part == "spec" else {})}
 
-    refused = refusal(ours, good(spec), namespace=namespace)
-
-    assert answer in refused
-
-
-@pytest.mark.parametrize("case", REFUSED["backend"])
-def test_a_backend_that_makes_no_sense_is_refused(
-    ours: ControlPlane, namespace: str, case: str
-) -> None:
-    change, answer = REFUSED["backend"][case].values()
-    spec = {"backends": [{**GOOD_BACKEND, **change}]}
-
-    refused = refusal(ours, good(spec), namespace=namespace)
-
-    assert answer in refused
+    assert answer in refusal(ours, good(spec), namespace=namespace)
 
 
 def good(spec: Manifest) -> Manifest:

@@ -8,7 +8,6 @@ import pytest
 from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
-from tests.controlplane.deployments import deployment
 from tests.controlplane.waiting import wait_until
 from tests.unit.operator import objects
 
@@ -130,99 +129,3 @@ def test_a_plan_does_not_change_and_belongs_to_its_optimizer(
         wait_for_phases(scene)
     finally:
         control_plane.stop_controller_manager()
-
-
-def test_a_plan_whose_inputs_changed_is_superseded_and_not_applied(
-    scene: Scene, operator: StartOperator
-) -> None:
-    fill(scene, guard={"maxServersChanged": 1})
-    operator()
-    scene.request("inferno")
-    wait_for_phases(scene, inferno_1="Proposed")
-    told = condition(plans(scene)["inferno-1"], "CarriedOut")
-
-    assert told["reason"] == "BeyondGuard"
-    assert "2 Servers change, spec.guard.maxServersChanged is 1" in told["message"]
-
-    count = {"spec": {"count": [{"type": "T", "count": 19}]}}
-    scene.control_plane.patch("capacity", "cards", count, scene.namespace)
-    approve_as_admin(scene, "inferno-1")
-    wait_for_phases(scene, inferno_1="Superseded")
-
-    assert desired(scene) == {}
-    assert "inputs changed" in condition(plans(scene)["inferno-1"], "CarriedOut")["message"]
-
-
-def approve_as_admin(scene: Scene, plan: str) -> None:
-    digest = plans(scene)[plan]["spec"]["digest"]
-    approval = {"status": {"approval": {"state": "Approved", "digest": digest}}}
-    where = ("--namespace", scene.namespace, "--subresource=status", "--type=merge")
-    what = ("plan.inferno.platform.ai", plan, "--patch", json.dumps(approval))
-    scene.control_plane.kubectl("patch", *where, *what)
-
-
-@pytest.mark.extended
-@pytest.mark.parametrize("mode", ["Auto", "Approve"])
-def test_an_operator_killed_between_writes_leaves_a_plan_that_the_next_one_completes(
-    scene: Scene, operator: StartOperator, mode: str
-) -> None:
-    names = [f"s{number:03}" for number in range(120)]
-    system = objects.system(500)
-    request = objects.optimizer(optimize=False)
-    request["spec"]["mode"] = mode
-    scene.apply(*system, *(objects.server(name, wanted=2) for name in names), request)
-    first = operator()
-    scene.request("inferno")
-    if mode == "Approve":
-        wait_for_phases(scene, inferno_1="Proposed")
-        approve_as_admin(scene, "inferno-1")
-    wait_until(lambda: desired(scene), bool, "the first writes")
-    first.kill()
-    operator()
-    wait_for_phases(scene, inferno_1="Written")
-    done = scene.wait_until_done("inferno")
-
-    assert desired(scene) == dict.fromkeys(names, 2)
-    assert done["status"]["lastOptimization"]["allocated"] == len(names)
-
-
-@pytest.mark.usefixtures("deployment_controllers")
-def test_a_recommendation_touches_no_workload_until_the_mode_changes(
-    scene: Scene, operator: StartOperator
-) -> None:
-    workload = {"accelerator": "A", "name": "engine"}
-    served = objects.server("W", wanted=2, spec={"workloads": [workload]})
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-    fill(scene, served, deployment("engine"), account, mode="Recommend")
-    first = operator()
-    scene.request("inferno")
-    scene.wait_until_done("inferno")
-
-    def wait_for_reason(reason: str) -> None:
-        def is_told(server: Manifest) -> bool:
-            return condition(server, "Actuated").get("reason") == reason
-
-        scene.control_plane.wait_for("server", "w", is_told, scene.namespace)
-
-    wait_for_reason("Recommended")
-    before = scene.control_plane.get("deployment", "engine", scene.namespace)
-    first.kill()
-    operator()
-    wait_for_phases(scene, inferno_1="Written")
-    load = {"spec": {"currentAlloc": {"load": {"arrivalRate": 150, "avgLength": 1}}}}
-    scene.control_plane.patch("server", "w", load, scene.namespace)
-    scene.request("inferno")
-    wait_for_phases(scene, inferno_1="Written", inferno_2="Written")
-    wait_for_reason("Recommended")
-    after = scene.control_plane.get("deployment", "engine", scene.namespace)
-
-    assert desired(scene)["w"] == 3
-    assert after["spec"]["replicas"] == 0
-    assert after["metadata"]["generation"] == before["metadata"]["generation"]
-
-    scene.control_plane.patch("optimizer", "inferno", {"spec": {"mode": "Auto"}}, scene.namespace)
-
-    def is_scaled(manifest: Manifest) -> bool:
-        return bool(manifest["spec"]["replicas"] == 3)
-
-    scene.control_plane.wait_for("deployment", "engine", is_scaled, scene.namespace)

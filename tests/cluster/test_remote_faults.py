@@ -1,16 +1,12 @@
 """A remote optimizer that fails: requests end by themselves, and no Server gets half an answer."""
 
-import itertools
-import re
 from collections.abc import Iterator, Sequence
 
-import httpx
 import pytest
 
 from tests.cluster.scene import Manifest, Scene, condition, environment_of, in_mode
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
-from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.rest_optimizer import Failure, RestOptimizer
 from tests.tiers import extended
@@ -158,39 +154,6 @@ def test_an_optimizer_that_is_not_there_when_it_is_asked(
     assert_decided(scene)
 
 
-def failures(process: OperatorProcess) -> float:
-    """How often the operator has found nobody there."""
-    page = httpx.get(f"{process.health_url}/metrics").raise_for_status().text
-    found = re.findall(r"^inferno_optimizations_total{.*Unavailable.*} (.*)$", page, re.MULTILINE)
-    return sum(map(float, found))
-
-
-@pytest.mark.extended
-def test_an_optimizer_that_refuses_again_and_again(
-    scene: Scene, operator: StartOperator, rest: RestOptimizer
-) -> None:
-    scene.apply_sample("small")
-    rest.stop()
-    process = operator()
-    scene.request("inferno")
-    told = optimized(scene.wait_until_failed("inferno"))
-
-    wait_until(lambda: failures(process), lambda count: count >= 4, "four failures")
-
-    assert_untouched(scene)
-    optimizer = scene.optimizer("inferno")
-    assert optimized(optimizer) == told
-    assert told["reason"] == "Unavailable"
-    assert optimizer["spec"]["optimize"]
-    assert not optimizer["status"]["done"]
-
-    rest.start()
-
-    scene.wait_until_done("inferno")
-    assert_decided(scene)
-    assert len(scene.events("Unavailable")) == 1
-
-
 def test_answers_that_were_there_before_stay_while_it_fails(
     scene: Scene, operator: StartOperator, rest: RestOptimizer
 ) -> None:
@@ -242,37 +205,6 @@ def test_an_operator_that_ends_does_not_wait_for_the_optimizer(
 
     assert process.stop() == 0
     assert_untouched(scene)
-
-
-def test_what_an_optimizer_forgot_is_sent_again(
-    scene: Scene, operator: StartOperator, rest: RestOptimizer
-) -> None:
-    scene.apply_sample("small")
-    operator()
-    for _ in itertools.repeat(None, 2):
-        scene.request("inferno")
-        scene.wait_until_done("inferno")
-        assert_decided(scene)
-        rest.restart_empty()
-
-
-def test_the_original_completes_a_request_with_servers_that_cannot_be_decided(
-    scene: Scene, operator: StartOperator, rest: RestOptimizer
-) -> None:
-    rest.original = True
-    scene.apply_sample("troubles")
-    operator()
-    scene.request("troubles")
-
-    scene.wait_until_done("troubles")
-
-    reasons = {name: condition(s, "Allocated")["reason"] for name, s in scene.servers().items()}
-    assert reasons == {
-        "fine": "Allocated",
-        "unknown-model": "UnknownModel",
-        "unattainable-slo": "UnattainableSLO",
-        "no-capacity": "NoCapacity",
-    }
 
 
 @pytest.mark.parametrize("operator", ["stateful-remote"], indirect=True)

@@ -12,7 +12,7 @@ import pytest
 from kubernetes.client import ApiClient, CustomObjectsApi
 
 from inferno_operator.resources.base import GROUP, VERSION
-from tests.cluster.following import Follower, client_of
+from tests.cluster.background import Follower, client_of
 from tests.cluster.motion import Motion, Mover, PodTimes, manifests, moving
 from tests.cluster.scene import Scene
 from tests.conftest import StartOperator

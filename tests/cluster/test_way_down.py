@@ -12,7 +12,7 @@ import pytest
 
 from tests.cluster.background import Background
 from tests.cluster.kubelet import Witness, running_pods
-from tests.cluster.scene import Scene, condition
+from tests.cluster.scene import Scene
 from tests.cluster.test_workloads import Fleet
 from tests.conftest import StartOperator
 from tests.controlplane.errors import ApiError
@@ -151,25 +151,3 @@ def test_nobody_loses_more_than_half_within_the_window_however_often_operators_e
     assert history.numbers("s01-a") == [5, 3, 2, 1]
     assert history.numbers("s02-a") == [3, 2, 1]
     assert history.numbers("s03-a") == [2, 1]
-
-
-@pytest.mark.usefixtures("witness")
-def test_the_condition_says_what_stands_and_when_more_may_go(
-    fleet: Fleet, operator: StartOperator
-) -> None:
-    (name,) = fleet.create(servers=1, window=300)
-    operator()
-    fleet.decide({name: {"A": 8}}, {name: 1})
-    wait_until(fleet.reasons, lambda found: set(found.values()) == {"Actuated"}, "replicas")
-    fleet.decide({name: {"A": 1}}, {name: 1})
-
-    def told() -> Manifest:
-        (server,) = fleet.control_plane.items("servers", fleet.scene.namespace)
-        return condition(server, "Actuated")
-
-    found = wait_until(told, lambda each: "UTC" in each.get("message", ""), "the next step")
-
-    assert fleet.replicas()[f"{name}-a"] == 4
-    assert (found["status"], found["reason"]) == ("Unknown", "Moving")
-    assert found["message"].startswith("4 x A (1 wanted); more may go at ")
-    assert found["message"].endswith(" UTC: spec.guard.maxDecreasePercent is 50")

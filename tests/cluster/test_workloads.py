@@ -17,9 +17,9 @@ from kubernetes.client import CoreV1Api, CustomObjectsApi, V1Eviction, V1ObjectM
 
 from inferno_operator.resources import API_VERSION, GROUP, VERSION
 from inferno_optimizer.solution import IDLE
+from tests.cluster.background import unless_gone
 from tests.cluster.kubelet import Witness, running_pods
 from tests.cluster.scene import Scene, condition
-from tests.cluster.ticking import unless_gone
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.deployments import deployment
@@ -165,32 +165,6 @@ class Fleet:
     def has(self, deployment: str, least: int) -> bool:
         """Whether a Deployment is to have so many replicas at least."""
         return self.replicas()[deployment] >= least
-
-    @contextmanager
-    def owner_that_keeps(self, deployment: str, replicas: int) -> Iterator[list[int]]:
-        """Set the number of replicas back whenever others change it; yields their numbers."""
-        place = ("apps", "v1", self.scene.namespace, "deployments", deployment)
-        body = {"spec": {"replicas": replicas}}
-        others: list[int] = []
-        stopped = threading.Event()
-
-        def set_back() -> None:
-            while not stopped.wait(0.1):
-                found: Any = self._objects.get_namespaced_custom_object(*place)
-                if found["spec"]["replicas"] != replicas:
-                    others.append(found["spec"]["replicas"])
-                    self._objects.patch_namespaced_custom_object(
-                        *place, body, field_manager="owner"
-                    )
-
-        self._objects.patch_namespaced_custom_object(*place, body, field_manager="owner")
-        owner = threading.Thread(target=set_back, daemon=True)
-        owner.start()
-        try:
-            yield others
-        finally:
-            stopped.set()
-            owner.join()
 
     def evict(self, most: int | None) -> None:
         """Evict all pods, as `kubectl drain` asks for it, or so many."""
@@ -386,37 +360,6 @@ def test_a_number_set_by_hand_is_told_and_not_fought_over(
     assert fleet.replicas()["s00-a"] == by_hand
 
 
-@pytest.mark.usefixtures("witness")
-@pytest.mark.parametrize("runs", [True, False], ids=["while it runs", "while none runs"])
-def test_a_number_set_by_hand_stays_where_the_operator_has_not_written_it(
-    operator: StartOperator, fleet: Fleet, *, runs: bool
-) -> None:
-    """What it found as it was decided is known, and stands in the status for the next one."""
-    fleet.create(servers=1)
-    scale = (
-        "scale",
-        *("--namespace", fleet.scene.namespace),
-        "deployment/s00-a",
-    )
-    fleet.control_plane.kubectl(*scale, "--replicas=2")
-    plan: Plan = {"s00": {"A": 2}}
-    fleet.decide(plan, {"s00": 1})
-    first = operator()
-    wait_until(fleet.reasons, lambda told: told == {"s00": "Actuated"}, "the replicas")
-    if not runs:
-        first.kill()
-    fleet.control_plane.kubectl(*scale, "--replicas=1")
-    if not runs:
-        operator()
-
-    wait_until(fleet.reasons, lambda told: told == {"s00": "ForeignWriter"}, "the writer")
-    server = fleet.control_plane.get("server", "s00", fleet.scene.namespace)
-
-    assert "'kubectl'" in condition(server, "Actuated")["message"]
-    assert server["status"]["workloads"][0]["replicas"] == 2
-    assert fleet.replicas()["s00-a"] == 1
-
-
 @pytest.mark.extended
 @pytest.mark.usefixtures("witness")
 def test_numbers_set_by_hand_while_a_plan_is_written_stay(
@@ -443,44 +386,6 @@ def test_numbers_set_by_hand_while_a_plan_is_written_stay(
     assert {fleet.replicas()[f"{name}-a"] for name in names} == {1}
 
 
-@pytest.mark.usefixtures("witness")
-def test_an_autoscaler_of_the_same_deployment_is_named_and_nothing_is_written(
-    operator: StartOperator, fleet: Fleet
-) -> None:
-    fleet.create(servers=1)
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "s00-a"}
-    autoscaler = {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "by-cpu"},
-        "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 9},
-    }
-    fleet.scene.apply(autoscaler)
-    operator()
-    fleet.decide({"s00": {"A": 2}}, {"s00": 1})
-
-    wait_until(fleet.reasons, lambda told: told == {"s00": "ForeignWriter"}, "the writer")
-
-    assert "HorizontalPodAutoscaler 'by-cpu'" in fleet.messages()["s00"]
-    assert fleet.replicas()["s00-a"] == 0
-
-
-@pytest.mark.usefixtures("witness")
-def test_an_owner_that_sets_the_number_back_is_named_and_gets_one_write_in_five_minutes(
-    operator: StartOperator, fleet: Fleet, witness: Witness
-) -> None:
-    fleet.create(servers=1)
-    with fleet.owner_that_keeps("s00-a", replicas=1) as written:
-        operator()
-        fleet.decide({"s00": {"A": 2}}, {"s00": 1})
-        wait_until(fleet.reasons, lambda told: told == {"s00": "ForeignWriter"}, "it")
-        witness.pause(5.0)
-
-        assert "'owner'" in fleet.messages()["s00"]
-        assert "the operator sets the number after" in fleet.messages()["s00"]
-        assert written == [2]
-
-
 FULL: Plan = {"s00": {"A": 3}, "s01": {"B": 3}}
 SWAPPED: Plan = {"s00": {"B": 3}, "s01": {"A": 3}}
 SWAP_LOADS = {"s00": 2, "s01": 2}
@@ -498,15 +403,6 @@ def full_pools_that_swap(scene: Scene, operator: StartOperator) -> Iterator[tupl
         witness.need(SWAP_LOADS)
         fleet.decide(SWAPPED, SWAP_LOADS)
         yield fleet, witness
-
-
-@pytest.mark.minutes
-@pytest.mark.extended
-def test_two_servers_swap_full_pools(scene: Scene, operator: StartOperator) -> None:
-    with full_pools_that_swap(scene, operator) as (fleet, witness):
-        wait_until(partial(fleet.is_done, SWAPPED), bool, "the swap")
-
-    assert witness.broken == []
 
 
 @pytest.mark.minutes

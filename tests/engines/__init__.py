@@ -42,11 +42,11 @@ Changes and faults, from the moment of the call:
     prometheus.suspend(), .resume(), .stop(), .start()
 
 `Prometheus.parse` and `Prometheus.selectors` read an expression with Prometheus' own parser,
-`Promtool` checks rules and metrics. `InferenceSim` runs `llm-d-inference-sim`, and `Load` sends
-requests to it. A `StreamingEngine` answers requests itself, in the time of its loop.
+`Promtool` checks rules and metrics. `InferenceSim` runs `llm-d-inference-sim`. A `StreamingEngine`
+answers requests itself, in the time of its loop.
 
 Modules: `workload` and `engine` are parameters, `replica` is the simulation of one replica,
 `truth` what happened to it; `exposition`, `vllm` and `sglang` are its metrics, which `fleet` and
-`scrape_server` serve; `prometheus`, `promtool`, `inference_sim` and `load` are around real
+`scrape_server` serve; `prometheus`, `promtool` and `inference_sim` are around real
 programs; `streaming` is an engine behind the API of OpenAI.
 """

@@ -14,8 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from tests.engines.histogram import Histogram
-from tests.engines.replica import Bounds, Replica
+from tests.engines.replica import Bounds, Histogram, Replica
 
 Labels = Callable[[str], dict[str, str]]
 """The labels of a series, for the name of the model."""

@@ -15,8 +15,7 @@ import httpx
 
 from tests.controlplane.ports import HOST, on_free_port
 from tests.controlplane.processes import Processes
-from tests.engines.prometheus import Target
-from tests.engines.readiness import wait_until_ready
+from tests.engines.prometheus import Target, wait_until_ready
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
-from inferno_operator.adapters.completions.client import EngineClient, connect
-from inferno_operator.adapters.completions.endpoint import EngineEndpoint
+from inferno_operator.adapters.completions.client import EngineClient, EngineEndpoint, connect
 from inferno_operator.adapters.completions.load import WORDS
 
 REQUESTS = (1, 4, 8, 16, 32, 47)

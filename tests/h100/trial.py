@@ -19,8 +19,12 @@ from pathlib import Path
 
 import yaml
 
-from inferno_operator.adapters.completions.client import Completion, EngineClient, connect
-from inferno_operator.adapters.completions.endpoint import EngineEndpoint
+from inferno_operator.adapters.completions.client import (
+    Completion,
+    EngineClient,
+    EngineEndpoint,
+    connect,
+)
 from inferno_operator.adapters.completions.load import LONGEST, SHORTEST, WORDS
 from inferno_operator.cli.bench import shape_of
 from inferno_optimizer.calibration.plan import Shape

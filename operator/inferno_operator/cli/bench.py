@@ -11,8 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from inferno_operator.adapters.completions.client import connect
-from inferno_operator.adapters.completions.endpoint import EngineEndpoint, EngineError
+from inferno_operator.adapters.completions.client import EngineEndpoint, EngineError, connect
 from inferno_operator.adapters.completions.load import Clients, TrialResult
 from inferno_operator.runtime.files import append_bytes
 from inferno_optimizer.calibration.plan import Scope, Shape, Trial, next_trial

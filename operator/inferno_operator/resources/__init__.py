@@ -39,7 +39,6 @@ from inferno_operator.resources.capacity import (
     UnmatchedCards,
 )
 from inferno_operator.resources.decision import MAX_REPLICAS, DecidedVerdict, PlanDecision
-from inferno_operator.resources.guard import Freeze, Guard
 from inferno_operator.resources.measurement import (
     CUSTOM,
     Ahead,
@@ -72,7 +71,9 @@ from inferno_operator.resources.model_booster import Backend, ModelBoosterRef
 from inferno_operator.resources.optimizer import (
     CapacityUse,
     Certificate,
+    Freeze,
     Gain,
+    Guard,
     LastOptimization,
     Level,
     Optimizer,

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Generic, TypeGuard, cast
+from typing import Annotated, Generic, TypeGuard, cast
 
-from pydantic import ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 from typing_extensions import TypeVar
 
 from inferno_operator.resources import (
@@ -17,7 +17,59 @@ from inferno_operator.resources import (
     parse,
 )
 from inferno_operator.resources.objects import Key, Manifest, Reference, kind_of
-from inferno_operator.resources.running import remains_of
+from inferno_operator.resources.schema import (
+    MAX_NAME,
+    Amount,
+    Items,
+    NonNegativeInteger,
+    Part,
+    Quantity,
+    ShortText,
+)
+
+_CutText = Annotated[str, Field(min_length=1), AfterValidator(lambda text: text[:MAX_NAME])]
+"""A name that may be too long: what runs is counted nevertheless."""
+
+
+class _Running(Part):
+    """The part of an allocation that cards and their cost follow from."""
+
+    accelerator: ShortText
+    num_replicas: Amount
+    starting_replicas: NonNegativeInteger | None = None
+    cost: Quantity | None = None
+
+
+class _AllRunning(_Running):
+    """All of a server."""
+
+    mix: Items[_Running] = ()
+
+
+class _RemainingSpec(Part):
+    """The part of a spec that names what runs."""
+
+    name: _CutText
+    service_class: Annotated[_CutText, Field(alias="class")]
+    model: _CutText
+    current_alloc: _AllRunning
+
+
+class _Remains(Part):
+    """The part of a Server that is read."""
+
+    metadata: Metadata
+    spec: _RemainingSpec
+
+
+def _read_remains(manifest: Manifest) -> Server | None:
+    """Return a Server with its names and what runs alone; None if not even that can be read."""
+    try:
+        remains = _Remains.model_validate(manifest, by_alias=True, by_name=False)
+    except ValidationError:
+        return None
+    return Server.model_validate(remains.to_json(), by_alias=True, by_name=False)
+
 
 Observed_co = TypeVar("Observed_co", bound=Resource, covariant=True, default=Resource)
 Kind = TypeVar("Kind", bound=Resource)
@@ -51,9 +103,9 @@ def observe(kind: type[Kind], manifest: Manifest) -> Observation[Kind]:
         resource = cast("Kind", parse(manifest))  # `kind` names what it says itself
     except ManifestError as error:
         metadata = Metadata.model_validate(manifest["metadata"])
-        status = _readable_status(kind, manifest.get("status", {}))
+        status = _read_status(kind, manifest.get("status", {}))
         problem = f"{error.path} {error.problem}"
-        resource, remains = None, remains_of(manifest) if kind is Server else None
+        resource, remains = None, _read_remains(manifest) if kind is Server else None
     else:
         metadata, status, problem = resource.metadata, resource.status, ""
     key = Key(metadata.namespace, metadata.name)
@@ -71,7 +123,7 @@ def observe(kind: type[Kind], manifest: Manifest) -> Observation[Kind]:
     )
 
 
-def _readable_status(kind: type[Resource], fields: Manifest) -> Status:
+def _read_status(kind: type[Resource], fields: Manifest) -> Status:
     """Return a status without the fields that cannot be read."""
     status = kind.type_of_status()
     try:

@@ -19,8 +19,8 @@ from itertools import count
 from inferno_operator.resources import GROUP, VERSION, Resource
 from inferno_operator.resources.objects import Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe
-from inferno_operator.runtime.concurrency import write_each
 from inferno_operator.runtime.ports import Cluster, FieldManager, StaleError
+from inferno_operator.runtime.updates import write_each
 from inferno_operator.runtime.work_queue import Backoff
 from inferno_optimizer.errors import InfernoError
 

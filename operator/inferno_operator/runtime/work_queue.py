@@ -1,10 +1,14 @@
-"""Keys to reconcile: requests for the same key are merged, failures are retried later."""
+"""Keys to reconcile: requests for the same key are merged, failures are retried later.
+
+Work that repeats is a queue too, whose keys are the names of its cycles.
+"""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 K = TypeVar("K", bound=Hashable)
 
@@ -159,3 +163,45 @@ class WorkQueue(Generic[K]):
                 return await entry.wake.wait()
         except TimeoutError:
             return False
+
+
+Cycle = Callable[[], Awaitable[ReconcileResult]]
+"""Does the work once, and says when it is due again."""
+
+
+class Cycles(WorkQueue[str]):
+    """Repeats cycles side by side; each of them runs once at a time.
+
+    Parameters
+    ----------
+    cycles
+        The work, by its name in logs.
+    """
+
+    def __init__(self, cycles: Mapping[str, Cycle]) -> None:
+        super().__init__(lambda name: cycles[name]())
+        self._names = tuple(cycles)
+
+    def start(self) -> None:
+        """Run all cycles now."""
+        for name in self._names:
+            self.request(name)
+
+    def request(self, name: str) -> None:
+        """Run a cycle now; one that is running already runs again, once."""
+        self.add(name)
+
+
+class Locks:
+    """A lock for each name, kept only while somebody holds it or waits for it."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def __getitem__(self, name: str) -> asyncio.Lock:
+        """Return the lock of a name."""
+        return self._locks.setdefault(name, asyncio.Lock())
+
+    def __len__(self) -> int:
+        """Return how many are held or waited for."""
+        return len(self._locks)

@@ -15,8 +15,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from inferno_operator.adapters.http import health
-from inferno_operator.adapters.http.decisions import Decisions
+from inferno_operator.adapters.http import app as health
+from inferno_operator.adapters.http.app import Decisions
 from inferno_operator.adapters.http.metrics import OperatorMetrics
 from inferno_operator.cli.autoscalers import build_manifests
 from inferno_operator.cli.options.autoscalers import Access, Autoscaler

@@ -10,8 +10,7 @@ from time import process_time
 
 import numpy as np
 
-from inferno_operator.adapters.completions.client import Completion, EngineClient
-from inferno_operator.adapters.completions.endpoint import EngineError
+from inferno_operator.adapters.completions.client import Completion, EngineClient, EngineError
 from inferno_optimizer.calibration.plan import Trial
 from inferno_optimizer.calibration.warm_up import warm_up_share
 from inferno_optimizer.calibration.windows import Window

@@ -1,1 +1,1 @@
-"""The operator's HTTP endpoints: health probes and metrics."""
+"""The operator's HTTP endpoints: health probes, metrics and decisions."""

@@ -1,4 +1,7 @@
-"""Sends requests to a REST optimizer; failures become errors that name its URL."""
+"""Sends requests to a REST optimizer; failures become errors that name its URL.
+
+A request is sent again after a failure that passes; its answer is read within a bound.
+"""
 
 import asyncio
 import ssl
@@ -8,14 +11,93 @@ from http import HTTPStatus
 from urllib.parse import quote
 
 import httpx
+from httpx_retries import Retry, RetryTransport
 
-from inferno_operator.adapters.credentials import unusable
-from inferno_operator.adapters.optimizers.document import message_of, parsed
+from inferno_operator.adapters.credentials import build_credentials_error, build_tls_context
+from inferno_operator.adapters.optimizers.document import find_message, parse_json
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
-from inferno_operator.adapters.optimizers.transport import PLAIN, SERVER_ERRORS, transport
-from inferno_operator.adapters.tls import tls_context
 from inferno_operator.runtime.texts import cause_of
 from inferno_optimizer.errors import InfernoError, InputError, SolverError, UnavailableError
+
+MEBIBYTE = 2**20
+
+SMALLEST_BOUND = 16 * MEBIBYTE
+"""Largest size of an answer about few servers [bytes]; an optimizer may store other namespaces."""
+
+BYTES_PER_SERVER = 8 * 1024
+"""Size that each server adds to the bound [bytes]; an allocation takes less than one KiB."""
+
+SERVER_ERRORS = range(500, 600)
+
+PLAIN = "identity"
+"""The only encoding: what is compressed may be of any size."""
+
+RETRY = Retry(
+    total=3,
+    backoff_factor=0.1,  # the caller handles longer outages, because it can report them
+    max_backoff_wait=5.0,
+    allowed_methods=("GET", "POST"),  # every request may be sent twice
+    status_forcelist=SERVER_ERRORS,
+    # Not after a timeout: the optimizer may still be processing the first request.
+    retry_on_exceptions=(httpx.NetworkError, httpx.RemoteProtocolError, httpx.ConnectTimeout),
+)
+
+
+class UnreadableError(httpx.RequestError):
+    """An answer is too large, or compressed."""
+
+
+def build_transport(context: ssl.SSLContext, servers: int) -> httpx.AsyncBaseTransport:
+    """Return the transport of requests about a number of servers."""
+    bound = SMALLEST_BOUND + servers * BYTES_PER_SERVER
+    return RetryTransport(BoundedTransport(httpx.AsyncHTTPTransport(verify=context), bound), RETRY)
+
+
+class BoundedTransport(httpx.AsyncBaseTransport):
+    """Reads the whole response, so that an incomplete one is retried too.
+
+    Parameters
+    ----------
+    transport
+        Sends the requests.
+    bound
+        Largest size of an answer [bytes].
+    """
+
+    def __init__(self, transport: httpx.AsyncBaseTransport, bound: int) -> None:
+        self._transport = transport
+        self._bound = bound
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request, and read the response.
+
+        Raises
+        ------
+        UnreadableError
+            The response is too large, or compressed.
+        """
+        response = await self._transport.handle_async_request(request)
+        try:
+            body = await self._body(response)
+        finally:
+            await response.aclose()
+        return httpx.Response(response.status_code, headers=response.headers, content=body)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._transport.aclose()
+
+    async def _body(self, response: httpx.Response) -> bytes:
+        encoding = response.headers.get("Content-Encoding", PLAIN)
+        if encoding.strip().lower() != PLAIN:
+            raise UnreadableError(f"it is compressed ({encoding[:20]!r}), which was not asked for")
+        body = bytearray()
+        async for chunk in response.aiter_raw():
+            body += chunk
+            if len(body) > self._bound:
+                raise UnreadableError(f"it is larger than {self._bound / MEBIBYTE:.0f} MiB")
+        return bytes(body)
+
 
 CONNECT_TIMEOUT = 5.0
 """Timeout for opening a connection [s]."""
@@ -62,7 +144,7 @@ class RestClient:
         if response.status_code != HTTPStatus.OK:
             raise self._refusal(response, target)
         try:
-            return await asyncio.to_thread(parsed, response.content)
+            return await asyncio.to_thread(parse_json, response.content)
         except InputError as error:
             raise self.unusable(error) from error
 
@@ -80,7 +162,9 @@ class RestClient:
             raise self.unusable(error) from error
 
     def _refusal(self, response: httpx.Response, target: str) -> InfernoError:
-        text = f"{self._url}{target}: {message_of(response.content)} (HTTP {response.status_code})"
+        text = (
+            f"{self._url}{target}: {find_message(response.content)} (HTTP {response.status_code})"
+        )
         if response.status_code in LATER:
             return UnavailableError(text)
         if response.status_code == HTTPStatus.NOT_FOUND:
@@ -107,13 +191,13 @@ async def connect(endpoint: Endpoint, patience: float, servers: int) -> AsyncIte
         A credential file is unusable; it may be in the process of being replaced.
     """
     try:
-        context = tls_context(endpoint)
+        context = build_tls_context(endpoint)
         token = endpoint.token.read_text().strip() if endpoint.token else ""
     except (OSError, ValueError) as error:
-        raise unusable(endpoint.url, error) from error
+        raise build_credentials_error(endpoint.url, error) from error
     async with httpx.AsyncClient(
         base_url=endpoint.url,
-        transport=transport(context, servers),
+        transport=build_transport(context, servers),
         headers={"Accept-Encoding": PLAIN} | _authorization(token),
         timeout=httpx.Timeout(patience, connect=CONNECT_TIMEOUT),
     ) as client:

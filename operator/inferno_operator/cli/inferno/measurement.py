@@ -248,7 +248,7 @@ def bench(  # noqa: PLR0913 - an argument for each option
     narrows the parameters most. Each run is written into the file, which `inferno calibrate` reads,
     also if you end the command; at the end it prints the manifest of a Model.
     """
-    from inferno_operator.adapters.completions.endpoint import EngineEndpoint
+    from inferno_operator.adapters.completions.client import EngineEndpoint
     from inferno_operator.cli.bench import (
         Benchmark,
         RunsFile,

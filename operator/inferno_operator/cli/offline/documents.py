@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from inferno_operator.adapters.optimizers.document import without_repeats
+from inferno_operator.adapters.optimizers.document import build_object
 from inferno_operator.runtime.files import decoded
 from inferno_optimizer.errors import InputError
 
@@ -162,7 +162,7 @@ def _read_json(text: str, origin: str) -> Iterator[Document]:
     if not text.strip():
         return
     try:
-        yield Document(json.loads(text, object_pairs_hook=without_repeats), origin)
+        yield Document(json.loads(text, object_pairs_hook=build_object), origin)
     except json.JSONDecodeError as error:
         place = f"{origin}:{error.lineno}:{error.colno}"
         raise InputError(f"{place}: not valid JSON: {error.msg}") from error

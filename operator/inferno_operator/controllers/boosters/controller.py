@@ -9,8 +9,7 @@ from inferno_operator.controllers.boosters.reconcile import Context, reconcile
 from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import Key, Kind, Now
 from inferno_operator.runtime.cache import ObjectDifference
-from inferno_operator.runtime.informer import Area
-from inferno_operator.runtime.informers import Informers
+from inferno_operator.runtime.informers import Area, Informers
 from inferno_operator.runtime.ports import Cluster, GoneError, RejectedError
 from inferno_operator.runtime.work_queue import WorkQueue
 from inferno_optimizer.errors import InfernoError

@@ -13,10 +13,9 @@ from inferno_operator.resources import CalibratedData, Model, ModelStatus
 from inferno_operator.resources.conditions import CALIBRATED, Verdict, changed, merge_conditions
 from inferno_operator.resources.objects import Event, Manifest, Now, Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe
-from inferno_operator.runtime.cycles import Cycles
 from inferno_operator.runtime.ports import Cluster, FieldManager
 from inferno_operator.runtime.updates import FieldUpdate, Writer, undefined
-from inferno_operator.runtime.work_queue import ReconcileResult
+from inferno_operator.runtime.work_queue import Cycles, ReconcileResult
 from inferno_optimizer.calibration.verdict import CalibrationReason
 from inferno_optimizer.calibration.windows import Window, retained
 from inferno_optimizer.errors import InfernoError

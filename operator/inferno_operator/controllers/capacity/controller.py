@@ -40,13 +40,11 @@ from inferno_operator.resources.objects import (
 )
 from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.resources.pods import PodIndex
-from inferno_operator.runtime.concurrency import write_each
-from inferno_operator.runtime.cycles import Cycles
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Cluster, FieldManager, GoneError, RejectedError
 from inferno_operator.runtime.texts import listed
-from inferno_operator.runtime.updates import FieldUpdate, Writer, undefined
-from inferno_operator.runtime.work_queue import ReconcileResult
+from inferno_operator.runtime.updates import FieldUpdate, Writer, undefined, write_each
+from inferno_operator.runtime.work_queue import Cycles, ReconcileResult
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.placement import Node
 

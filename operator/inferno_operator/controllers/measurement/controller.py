@@ -47,12 +47,11 @@ from inferno_operator.resources import (
 from inferno_operator.resources.measurement import USABLE
 from inferno_operator.resources.objects import Key, Now
 from inferno_operator.resources.observation import Observation, is_of, of_kind
-from inferno_operator.runtime.cycles import Cycles
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.ports import Cluster, FieldManager
 from inferno_operator.runtime.updates import FieldUpdate, Writer
-from inferno_operator.runtime.work_queue import ReconcileResult
+from inferno_operator.runtime.work_queue import Cycles, ReconcileResult
 from inferno_optimizer.errors import InfernoError
 
 logger = logging.getLogger(__name__)

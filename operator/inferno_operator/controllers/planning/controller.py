@@ -46,13 +46,11 @@ from inferno_operator.resources.conditions import ALLOCATED, READY, WARNINGS, Ve
 from inferno_operator.resources.objects import Key, Manifest, Now, kind_of
 from inferno_operator.resources.observation import Observation, of_kind, only, readable
 from inferno_operator.runtime.cache import ObjectDifference, generation_of
-from inferno_operator.runtime.concurrency import Locks
 from inferno_operator.runtime.finalizers import FINALIZER, clean_up, hold, release
-from inferno_operator.runtime.informer import Area
-from inferno_operator.runtime.informers import Informers, Subscription
+from inferno_operator.runtime.informers import Area, Informers, Subscription
 from inferno_operator.runtime.ports import Cluster, FieldManager
 from inferno_operator.runtime.updates import Writer
-from inferno_operator.runtime.work_queue import ReconcileResult, WorkQueue
+from inferno_operator.runtime.work_queue import Locks, ReconcileResult, WorkQueue
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Decision, Reason

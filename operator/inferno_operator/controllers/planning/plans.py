@@ -76,11 +76,10 @@ from inferno_operator.resources.observation import (
     readable,
     still_running,
 )
-from inferno_operator.runtime.concurrency import Locks
 from inferno_operator.runtime.informers import Subscription
 from inferno_operator.runtime.ports import Cluster, FieldManager, GoneError, RejectedError
 from inferno_operator.runtime.updates import Writer
-from inferno_operator.runtime.work_queue import ReconcileResult
+from inferno_operator.runtime.work_queue import Locks, ReconcileResult
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.sizing.cases import Catalogue
 

@@ -12,11 +12,11 @@ from inferno_operator.controllers.planning.updates import Update
 from inferno_operator.resources import SYSTEM_RESOURCES, Optimizer, Plan, Server
 from inferno_operator.resources.objects import Now, kind_of
 from inferno_operator.resources.observation import Observation, observe
-from inferno_operator.runtime.concurrency import Locks
 from inferno_operator.runtime.informers import Subscription
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.ports import Cluster, FieldManager, Reader
 from inferno_operator.runtime.updates import Writer
+from inferno_operator.runtime.work_queue import Locks
 from inferno_optimizer.placement import Node
 from inferno_optimizer.solution import Solution
 from inferno_optimizer.system import System

@@ -68,8 +68,8 @@ from inferno_operator.resources import (
 from inferno_operator.resources.conditions import ACTUATED, Verdict
 from inferno_operator.resources.objects import EVENTS, Event, Manifest, Now, Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe, readable
-from inferno_operator.runtime.concurrency import write_each
 from inferno_operator.runtime.ports import Cluster, FieldManager, Scale, StaleError
+from inferno_operator.runtime.updates import write_each
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.system import System

@@ -13,8 +13,7 @@ from inferno_operator.resources.objects import POD, Key, Kind, Manifest, Place, 
 from inferno_operator.resources.observation import Observation, of_kind
 from inferno_operator.resources.pods import PodIndex
 from inferno_operator.runtime.cache import ObjectDifference, version_of
-from inferno_operator.runtime.informer import Area
-from inferno_operator.runtime.informers import Informers, Subscription
+from inferno_operator.runtime.informers import Area, Informers, Subscription
 from inferno_operator.runtime.ports import Cluster, GoneError, RejectedError, Scale, UnscaledError
 from inferno_optimizer.errors import InfernoError
 

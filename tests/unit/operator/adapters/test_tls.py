@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trustme
 
-from inferno_operator.adapters.tls import load_pair
+from inferno_operator.adapters.credentials import load_pair
 from tests.unit.operator.adapters.secrets import mount
 
 

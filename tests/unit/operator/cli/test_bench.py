@@ -11,8 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from inferno_operator.adapters.completions.client import connect
-from inferno_operator.adapters.completions.endpoint import EngineEndpoint, EngineError
+from inferno_operator.adapters.completions.client import EngineEndpoint, EngineError, connect
 from inferno_operator.adapters.completions.load import Clients, TrialResult
 from inferno_operator.cli.bench import Benchmark, RunsFile, allowed, measure, runs, shape_of
 from inferno_operator.cli.offline.calibration import calibrate_windows, read_measurements

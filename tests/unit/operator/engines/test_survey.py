@@ -8,9 +8,8 @@ from inferno_operator.controllers.measurement.quality import judge_reading
 from inferno_operator.engines import promql
 from inferno_operator.engines.catalogue import built_in
 from inferno_operator.engines.round_queries import COPIES_LOOKED_AT
-from inferno_operator.engines.rounds import AT_ONCE
 from inferno_operator.engines.series_groups import WINDOWS, RateWindows, SeriesGroup
-from inferno_operator.engines.survey import Results, Survey, SurveyResult
+from inferno_operator.engines.survey import AT_ONCE, Results, Survey, SurveyResult
 from inferno_operator.resources import Measure, Measured
 from inferno_operator.resources.measurement import MAX_LABELS
 from inferno_operator.resources.objects import Key

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Iterator
 
-from inferno_operator.runtime.concurrency import CONCURRENT_WRITES, Locks, write_each
+from inferno_operator.runtime.updates import CONCURRENT_WRITES, write_each
+from inferno_operator.runtime.work_queue import Locks
 
 ITEMS = 15 * (CONCURRENT_WRITES - 1)
 

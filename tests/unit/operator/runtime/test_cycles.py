@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from inferno_operator.runtime.cycles import Cycle, Cycles
-from inferno_operator.runtime.work_queue import ReconcileResult
+from inferno_operator.runtime.work_queue import Cycle, Cycles, ReconcileResult
 
 PERIOD = 30.0
 

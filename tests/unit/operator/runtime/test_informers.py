@@ -9,8 +9,7 @@ import pytest
 from inferno_operator.resources import Capacity, Server
 from inferno_operator.resources.objects import Key, Kind, Manifest, Place, kind_of
 from inferno_operator.runtime.cache import ObjectDifference
-from inferno_operator.runtime.informer import Area
-from inferno_operator.runtime.informers import Informers, Subscription
+from inferno_operator.runtime.informers import Area, Informers, Subscription
 from inferno_operator.runtime.ports import GoneError, Listing, ObjectChange, RejectedError
 from inferno_optimizer.errors import InfernoError, UnavailableError
 from tests.controlplane.waiting import PATIENCE_S

@@ -4,11 +4,10 @@ import pytest
 
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Event, Key, Reference, kind_of
-from inferno_operator.runtime.concurrency import CONCURRENT_WRITES
 from inferno_operator.runtime.leader_election import LeadershipLostError
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.ports import FieldManager
-from inferno_operator.runtime.updates import FieldUpdate, Writer
+from inferno_operator.runtime.updates import CONCURRENT_WRITES, FieldUpdate, Writer
 from inferno_operator.runtime.write_guard import GuardedCluster
 from inferno_optimizer.errors import UnavailableError
 from tests.fakes import FakeCluster

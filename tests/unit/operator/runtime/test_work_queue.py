@@ -231,22 +231,14 @@ async def test_a_newer_version_during_a_failing_run_is_run_at_once_and_counts_an
     assert backoff.asked == [1]  # of the second run, the first of the new version
 
 
-async def test_a_newer_version_ends_the_wait_for_the_next_try() -> None:
+@pytest.mark.parametrize(("version", "runs"), [(2, 2), (1, 1)])
+async def test_only_a_newer_version_ends_the_wait_for_the_next_try(version: int, runs: int) -> None:
     reconcile, queue = await waiting()
 
-    queue.add("a", 2)
-    await all_work_done()
-
-    assert reconcile.started == ["a", "a"]
-
-
-async def test_the_same_version_does_not_end_the_wait_for_the_next_try() -> None:
-    reconcile, queue = await waiting()
-
-    queue.add("a", 1)
+    queue.add("a", version)
     await everybody_had_a_turn()
 
-    assert reconcile.started == ["a"]
+    assert len(reconcile.started) == runs
     await queue.close()
 
 

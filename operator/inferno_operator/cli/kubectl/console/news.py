@@ -15,8 +15,7 @@ from inferno_operator.resources import SYSTEM_RESOURCES, Plan, Resource
 from inferno_operator.resources.objects import Manifest, kind_of
 from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.runtime.cache import Decode, ObjectDifference
-from inferno_operator.runtime.informer import RELIST
-from inferno_operator.runtime.informers import Informers
+from inferno_operator.runtime.informers import RELIST, Informers
 from inferno_optimizer.errors import UnavailableError
 
 KINDS: Sequence[type[Resource]] = (*SYSTEM_RESOURCES, Plan)

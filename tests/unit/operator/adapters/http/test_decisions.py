@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from inferno_operator.adapters.http import health
-from inferno_operator.adapters.http.decisions import Decisions
+from inferno_operator.adapters.http import app
+from inferno_operator.adapters.http.app import Decisions
 from inferno_operator.adapters.http.metrics import OperatorMetrics
 from inferno_operator.controllers.scaling.publication import Published
 from inferno_operator.resources.objects import Key
@@ -45,10 +45,8 @@ async def ask(path: str, token: Path | None, authorization: str | bytes = "") ->
     decisions = Decisions(decide, token)
     sent = authorization or f"Bearer {TOKEN}"
     async with (
-        health.serve(health.LOOPBACK, 0, (str, str), OperatorMetrics().page, decisions) as port,
-        httpx.AsyncClient(
-            base_url=f"http://{health.LOOPBACK}:{port}", timeout=PATIENCE_S
-        ) as client,
+        app.serve(app.LOOPBACK, 0, (str, str), OperatorMetrics().page, decisions) as port,
+        httpx.AsyncClient(base_url=f"http://{app.LOOPBACK}:{port}", timeout=PATIENCE_S) as client,
     ):
         return await client.get(path, headers=[(b"Authorization", _bytes(sent))])
 
@@ -129,10 +127,8 @@ async def test_the_name_of_the_scheme_has_no_case(token: Path) -> None:
 async def test_another_token_in_the_file_replaces_the_first(token: Path) -> None:
     decisions = Decisions(decide, token)
     async with (
-        health.serve(health.LOOPBACK, 0, (str, str), OperatorMetrics().page, decisions) as port,
-        httpx.AsyncClient(
-            base_url=f"http://{health.LOOPBACK}:{port}", timeout=PATIENCE_S
-        ) as client,
+        app.serve(app.LOOPBACK, 0, (str, str), OperatorMetrics().page, decisions) as port,
+        httpx.AsyncClient(base_url=f"http://{app.LOOPBACK}:{port}", timeout=PATIENCE_S) as client,
     ):
         statuses = []
         for written, shown in (("new", TOKEN), ("new", "new")):

@@ -1,23 +1,23 @@
-"""Places at an optimizer: in turn, and no longer than one's patience."""
+"""RequestLimit at an optimizer: in turn, and no longer than one's patience."""
 
 import asyncio
 
 import pytest
 
-from inferno_operator.adapters.optimizers.concurrency import Places
+from inferno_operator.adapters.optimizers.remote import RequestLimit
 from inferno_optimizer.errors import UnavailableError
 
 FOREVER = 3600.0
 
 
-async def visit(places: Places, name: str, visits: list[str]) -> None:
+async def visit(places: RequestLimit, name: str, visits: list[str]) -> None:
     async with places.take(name):
         visits.append(name)
         await asyncio.sleep(0)
 
 
 async def test_requests_take_their_turn_in_the_order_in_which_they_came() -> None:
-    places = Places("http://here", 1, FOREVER)
+    places = RequestLimit("http://here", 1, FOREVER)
     visits: list[str] = []
 
     await asyncio.gather(*(visit(places, name, visits) for name in "abcde"))
@@ -30,7 +30,7 @@ async def test_requests_take_their_turn_in_the_order_in_which_they_came() -> Non
     [(1, "for 0 s on the request for a"), (3, "for 0 s on the request for a and on 2 other")],
 )
 async def test_one_that_waits_too_long_is_told_who_is_in_its_way(count: int, words: str) -> None:
-    places = Places("http://here", count, patience=0.01)
+    places = RequestLimit("http://here", count, patience=0.01)
     entered = [places.take(name) for name in "abc"[:count]]
     for place in entered:
         await place.__aenter__()
@@ -41,7 +41,7 @@ async def test_one_that_waits_too_long_is_told_who_is_in_its_way(count: int, wor
 
 @pytest.mark.parametrize("ends", ["with an error", "cancelled"])
 async def test_a_place_is_free_again_however_a_request_ends(ends: str) -> None:
-    places = Places("http://here", 1, FOREVER)
+    places = RequestLimit("http://here", 1, FOREVER)
     visits: list[str] = []
 
     async def fail() -> None:
@@ -60,7 +60,7 @@ async def test_a_place_is_free_again_however_a_request_ends(ends: str) -> None:
 
 
 async def test_who_gives_up_waiting_takes_no_place() -> None:
-    places = Places("http://here", 1, FOREVER)
+    places = RequestLimit("http://here", 1, FOREVER)
     visits: list[str] = []
     async with places.take("a"):
         gone = asyncio.create_task(visit(places, "b", visits))
@@ -73,7 +73,7 @@ async def test_who_gives_up_waiting_takes_no_place() -> None:
 
 
 async def test_a_request_that_ends_just_when_another_gives_up_waiting_is_named() -> None:
-    places = Places("http://here", 1, patience=0.0)
+    places = RequestLimit("http://here", 1, patience=0.0)
     async with places.take("a"):
         waiting = asyncio.create_task(visit(places, "b", []))
         await asyncio.sleep(0)

@@ -8,14 +8,14 @@ from urllib.parse import quote, unquote
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferno_operator.adapters.optimizers.contents import (
+from inferno_operator.adapters.optimizers.remote import (
     READS,
     Contents,
-    contents,
-    contents_told,
-    escaped,
-    operations,
-    unescaped,
+    build_contents,
+    decode_contents,
+    escape_names,
+    find_operations,
+    restore_names,
 )
 from inferno_optimizer.system import (
     Accelerator,
@@ -81,38 +81,40 @@ def call(store: Store, path: tuple[str, ...], body: object = None) -> object:
 
 
 def read(store: Store) -> Contents:
-    answers = {path: unescaped(call(store, (path,))) for path in READS}
+    answers = {path: restore_names(call(store, (path,))) for path in READS}
     names = call(store, ("getModels",)) or []
     assert isinstance(names, list)
-    return contents_told(answers, [unescaped(call(store, ("getModel", name))) for name in names])
+    return decode_contents(
+        answers, [restore_names(call(store, ("getModel", name))) for name in names]
+    )
 
 
 def apply(store: Store, held: Contents, wanted: Contents) -> None:
-    for operation in operations(held, wanted):
-        call(store, tuple(escaped(list(operation.path))), escaped(operation.body))
+    for operation in find_operations(held, wanted):
+        call(store, tuple(escape_names(list(operation.path))), escape_names(operation.body))
 
 
 @given(st.lists(SYSTEMS, min_size=1, max_size=3))
 def test_what_is_sent_makes_the_optimizer_hold_what_is_wanted(systems: list[System]) -> None:
     store = Store()
     for system in systems:
-        wanted = contents(system)
+        wanted = build_contents(system)
 
         apply(store, read(store), wanted)
 
         assert read(store) == wanted
-        assert operations(read(store), wanted) == ()
-        assert store.models.keys() == {escaped([p.model])[0] for p in system.profiles}
+        assert find_operations(read(store), wanted) == ()
+        assert store.models.keys() == {escape_names([p.model])[0] for p in system.profiles}
 
 
 @given(SYSTEMS)
 def test_an_optimizer_that_was_told_solves_the_same_system(system: System) -> None:
     store = Store()
-    apply(store, read(store), contents(system))
+    apply(store, read(store), build_contents(system))
 
-    kept = decode_system(unescaped(store.system({})))
+    kept = decode_system(restore_names(store.system({})))
 
-    assert contents(kept) == contents(system)
+    assert build_contents(kept) == build_contents(system)
 
 
 @given(SYSTEMS)
@@ -126,26 +128,26 @@ def test_order_and_rounding_are_no_difference(system: System) -> None:
         classes=tuple(reversed_classes),
     )
 
-    assert operations(contents(system), contents(shuffled)) == ()
+    assert find_operations(build_contents(system), build_contents(shuffled)) == ()
 
 
 @given(NAMES)
 def test_a_name_is_one_part_of_a_path_and_comes_back(name: str) -> None:
-    (sent,) = escaped([name])
+    (sent,) = escape_names([name])
 
     assert unquote(quote(sent, safe="")).split("/") == [sent]
     assert sent not in (".", "..")
-    assert unescaped(sent) == name
+    assert restore_names(sent) == name
 
 
 def test_requests_that_are_sent_twice_change_nothing() -> None:
     store = Store()
     a, b = Accelerator("A", "T", 10), Accelerator("B", "T", 20)
-    apply(store, read(store), contents(System(accelerators=(a,))))
-    before, wanted = read(store), contents(System(accelerators=(b,)))
+    apply(store, read(store), build_contents(System(accelerators=(a,))))
+    before, wanted = read(store), build_contents(System(accelerators=(b,)))
 
     apply(store, before, wanted)
-    for operation in operations(before, wanted):
+    for operation in find_operations(before, wanted):
         try:
             call(store, operation.path, operation.body)
         except MissingError:

@@ -53,9 +53,10 @@ async def test_the_answer_is_that_of_the_library() -> None:
     assert solution.capacity == optimize(SYSTEM).capacity
 
 
-async def test_the_process_waits_for_the_next_request() -> None:
+@pytest.mark.parametrize("warmed_up", [False, True])
+async def test_the_process_waits_for_the_next_request(*, warmed_up: bool) -> None:
     optimizer, before = LocalOptimizer(), children()
-    await optimizer.optimize(SYSTEM)
+    await (optimizer.warm_up() if warmed_up else optimizer.optimize(SYSTEM))
     process = children() - before
 
     await optimizer.optimize(SYSTEM)
@@ -87,17 +88,6 @@ async def test_a_process_that_dies_is_an_error_and_replaced(tmp_path: Path) -> N
         await task
 
     assert (await optimizer.optimize(SYSTEM)).capacity == optimize(SYSTEM).capacity
-
-
-async def test_the_process_is_there_before_the_first_request() -> None:
-    optimizer, before = LocalOptimizer(), children()
-    await optimizer.warm_up()
-    process = children() - before
-
-    await optimizer.optimize(SYSTEM)
-
-    assert len(process) == 1
-    assert children() - before == process
 
 
 async def test_a_request_meanwhile_waits_for_that_process_and_starts_no_other() -> None:

@@ -278,11 +278,18 @@ async def test_the_original_gets_one_request_at_a_time(rest: RestOptimizer) -> N
     assert rest.most_at_once == 1
 
 
-async def test_one_that_keeps_requests_apart_gets_several_at_once(rest: RestOptimizer) -> None:
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_one_that_keeps_requests_apart_gets_several_at_once(
+    rest: RestOptimizer, *, is_known: bool
+) -> None:
     remote = RemoteOptimizer(Endpoint("127.0.0.1", rest.port), 5.0)
-    await remote.optimize(TWO)
+    if is_known:
+        await remote.optimize(TWO)
     rest.gate.clear()
     waiting = asyncio.create_task(optimized(remote))
+    if not is_known:  # the answer to the first one tells
+        await asyncio.to_thread(rest.arrived.wait, PATIENCE_S)
+        rest.passes.release()
     await asyncio.to_thread(wait_until, lambda: rest.at_once, lambda n: n == 4, "four")
     rest.gate.set()
 
@@ -302,20 +309,6 @@ async def test_requests_do_not_wait_for_all_those_before_them_at_an_optimizer_th
     in_the_way = [str(f) for f in failures if "no turn within 2 s" in str(f)]
     assert len(in_the_way) >= 3
     assert all(re.search(r"for \d+ s on the request for server 'S\d'$", t) for t in in_the_way)
-
-
-async def test_requests_that_wait_go_side_by_side_as_soon_as_it_is_known_that_they_may(
-    rest: RestOptimizer,
-) -> None:
-    remote = RemoteOptimizer(Endpoint("127.0.0.1", rest.port), 5.0)
-    rest.gate.clear()
-    waiting = asyncio.create_task(optimized(remote))
-    await asyncio.to_thread(rest.arrived.wait, PATIENCE_S)
-    rest.passes.release()
-    await asyncio.to_thread(wait_until, lambda: rest.at_once, lambda n: n == 4, "four")
-    rest.gate.set()
-
-    assert await waiting == [["S0"], ["S1"], ["S2"], ["S3"], ["S4"]]
 
 
 async def test_what_the_original_may_have_mixed_up_is_asked_again(rest: RestOptimizer) -> None:

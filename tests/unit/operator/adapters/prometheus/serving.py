@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
+
 HOST = "127.0.0.1"
 TIME = 1795299903.075
 """When the usual answers were evaluated, Unix time [s]."""
@@ -94,6 +96,11 @@ class PrometheusServer:
         self.usual: Callable[[Asked], Reply | Act] = lambda _: vector(UP)
         self.gate = threading.Event()
         self.gate.set()
+
+    @property
+    def endpoint(self) -> PrometheusEndpoint:
+        """Its address, without credentials."""
+        return PrometheusEndpoint(self.url)
 
     def reply(self, asked: Asked) -> Reply | Act:
         """Note a request, and return what to answer."""

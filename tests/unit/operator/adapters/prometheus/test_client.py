@@ -57,11 +57,6 @@ def server() -> Iterator[PrometheusServer]:
         yield running
 
 
-@pytest.fixture
-def endpoint(server: PrometheusServer) -> PrometheusEndpoint:
-    return PrometheusEndpoint(server.url)
-
-
 async def query(endpoint: PrometheusEndpoint, expression: str = QUERY) -> QueryResult:
     async with connect(endpoint, clock=lambda: TIME) as prometheus:
         return await prometheus.query(expression)
@@ -135,10 +130,8 @@ def file(path: Path, text: str) -> Path:
         pytest.param("up or\n" + " or ".join(f"x{n}" for n in range(12_000)), id="100 kB"),
     ],
 )
-async def test_a_query_arrives_unchanged(
-    server: PrometheusServer, endpoint: PrometheusEndpoint, expression: str
-) -> None:
-    await query(endpoint, expression)
+async def test_a_query_arrives_unchanged(server: PrometheusServer, expression: str) -> None:
+    await query(server.endpoint, expression)
 
     (asked,) = server.asked
     assert (asked.method, asked.path) == ("POST", "/api/v1/query")
@@ -146,25 +139,21 @@ async def test_a_query_arrives_unchanged(
     assert asked.params == []
 
 
-async def test_a_query_of_the_past_has_its_time(
-    server: PrometheusServer, endpoint: PrometheusEndpoint
-) -> None:
+async def test_a_query_of_the_past_has_its_time(server: PrometheusServer) -> None:
     server.replies = [vector()]
-    async with connect(endpoint) as prometheus:
+    async with connect(server.endpoint) as prometheus:
         await prometheus.query(QUERY, 1767225600.25)
 
     (asked,) = server.asked
     assert asked.form == [("query", QUERY), ("time", "1767225600.250")]
 
 
-async def test_a_query_of_a_time_has_begin_end_and_step(
-    server: PrometheusServer, endpoint: PrometheusEndpoint
-) -> None:
+async def test_a_query_of_a_time_has_begin_end_and_step(server: PrometheusServer) -> None:
     metric = {"model_name": "granite"}
     values = [[TIME, "1.5"], [TIME + 60, "NaN"]]
     matrix = {"resultType": "matrix", "result": [{"metric": metric, "values": values}]}
     server.replies = [success(matrix, warnings=["partial"])]
-    async with connect(endpoint) as prometheus:
+    async with connect(server.endpoint) as prometheus:
         answer = await prometheus.query_range(QUERY, TIME, TIME + 120, 60)
 
     (asked,) = server.asked
@@ -195,20 +184,18 @@ async def test_a_query_of_a_time_has_begin_end_and_step(
     ],
 )
 async def test_an_answer_that_is_not_numbers_over_time_is_refused(
-    server: PrometheusServer, endpoint: PrometheusEndpoint, data: object, problem: str
+    server: PrometheusServer, data: object, problem: str
 ) -> None:
     server.replies = [success(data)]
-    async with connect(endpoint) as prometheus:
+    async with connect(server.endpoint) as prometheus:
         with pytest.raises(RefusedError, match=problem):
             await prometheus.query_range(QUERY, TIME, TIME + 120, 60)
 
 
-async def test_names_of_metrics_are_asked_for_with_a_matcher(
-    server: PrometheusServer, endpoint: PrometheusEndpoint
-) -> None:
+async def test_names_of_metrics_are_asked_for_with_a_matcher(server: PrometheusServer) -> None:
     matcher = '{namespace="a\\"b",model_name="x"}'
     server.replies = [success(["vllm:b", "vllm:a"])]
-    async with connect(endpoint) as prometheus:
+    async with connect(server.endpoint) as prometheus:
         names = await prometheus.metric_names(matcher)
 
     (asked,) = server.asked
@@ -218,20 +205,16 @@ async def test_names_of_metrics_are_asked_for_with_a_matcher(
 
 
 @pytest.mark.parametrize("prefix", ["/prometheus", "/select/0/prometheus/"])
-async def test_a_url_may_have_a_path_prefix(
-    server: PrometheusServer, endpoint: PrometheusEndpoint, prefix: str
-) -> None:
-    await query(replace(endpoint, url=server.url + prefix))
+async def test_a_url_may_have_a_path_prefix(server: PrometheusServer, prefix: str) -> None:
+    await query(replace(server.endpoint, url=server.url + prefix))
 
     assert [asked.path for asked in server.asked] == [prefix.rstrip("/") + "/api/v1/query"]
 
 
-async def test_each_request_has_the_additional_parameters(
-    server: PrometheusServer, endpoint: PrometheusEndpoint
-) -> None:
+async def test_each_request_has_the_additional_parameters(server: PrometheusServer) -> None:
     more = (("namespace", "prod & test"), ("dedup", "true"), ("dedup", ""))
     server.usual = lambda asked: vector(UP) if asked.method == "POST" else success([])
-    async with connect(replace(endpoint, params=more), clock=lambda: TIME) as prometheus:
+    async with connect(replace(server.endpoint, params=more), clock=lambda: TIME) as prometheus:
         await prometheus.query(QUERY)
         await prometheus.metric_names("{a='b'}")
 
@@ -244,72 +227,60 @@ async def test_each_request_has_the_additional_parameters(
 # What is answered
 
 
-async def test_a_sample_for_each_series_is_returned(
-    server: PrometheusServer, endpoint: PrometheusEndpoint
-) -> None:
+async def test_a_sample_for_each_series_is_returned(server: PrometheusServer) -> None:
     labels = {"model_name": 'meta/Llama "8B"'}
     server.replies = [vector({"metric": labels, "value": [TIME, "3.4985"]}, UP)]
 
-    answer = await query(endpoint)
+    answer = await query(server.endpoint)
 
     assert answer == QueryResult(
         (Sample(labels, TIME, 3.4985), Sample({"__name__": "up"}, TIME, 1.0))
     )
 
 
-async def test_a_scalar_is_one_sample_without_labels(
-    server: PrometheusServer, endpoint: PrometheusEndpoint
-) -> None:
+async def test_a_scalar_is_one_sample_without_labels(server: PrometheusServer) -> None:
     server.replies = [success({"resultType": "scalar", "result": [TIME, "2"]})]
 
-    assert await query(endpoint, "scalar(up)") == QueryResult((Sample({}, TIME, 2.0),))
+    assert await query(server.endpoint, "scalar(up)") == QueryResult((Sample({}, TIME, 2.0),))
 
 
-async def test_no_series_is_no_sample(
-    server: PrometheusServer, endpoint: PrometheusEndpoint
-) -> None:
+async def test_no_series_is_no_sample(server: PrometheusServer) -> None:
     server.replies = [vector()]
 
-    assert await query(endpoint) == QueryResult(())
+    assert await query(server.endpoint) == QueryResult(())
 
 
-async def test_values_that_are_no_numbers_are_passed_on(
-    server: PrometheusServer, endpoint: PrometheusEndpoint
-) -> None:
+async def test_values_that_are_no_numbers_are_passed_on(server: PrometheusServer) -> None:
     texts = ("NaN", "+Inf", "-Inf", "1e-05")
     server.replies = [vector(*({"metric": {}, "value": [TIME, text]} for text in texts))]
 
-    nan, *others = [sample.value for sample in (await query(endpoint)).samples]
+    nan, *others = [sample.value for sample in (await query(server.endpoint)).samples]
 
     assert math.isnan(nan)
     assert others == [math.inf, -math.inf, 1e-05]
 
 
-async def test_warnings_are_passed_on_and_remarks_are_not(
-    server: PrometheusServer, endpoint: PrometheusEndpoint
-) -> None:
+async def test_warnings_are_passed_on_and_remarks_are_not(server: PrometheusServer) -> None:
     partial = "store 10.0.0.1 did not answer: partial response"
     remark = "PromQL info: metric might not be a counter: x"
     server.replies = [vector(UP, warnings=[remark, partial], infos=[remark])]
 
-    assert (await query(endpoint)).warnings == (partial,)
+    assert (await query(server.endpoint)).warnings == (partial,)
 
 
 @pytest.mark.parametrize("partial", [True, False])
 async def test_a_partial_answer_of_victoria_metrics_has_a_warning(
-    server: PrometheusServer, endpoint: PrometheusEndpoint, *, partial: bool
+    server: PrometheusServer, *, partial: bool
 ) -> None:
     server.replies = [vector(UP, isPartial=partial)]
 
-    assert bool((await query(endpoint)).warnings) == partial
+    assert bool((await query(server.endpoint)).warnings) == partial
 
 
-async def test_a_compressed_answer_is_read(
-    server: PrometheusServer, endpoint: PrometheusEndpoint
-) -> None:
+async def test_a_compressed_answer_is_read(server: PrometheusServer) -> None:
     server.replies = [compressed(vector(UP))]
 
-    assert len((await query(endpoint)).samples) == 1
+    assert len((await query(server.endpoint)).samples) == 1
     assert server.asked[0].headers["Accept-Encoding"] == "gzip"
 
 
@@ -317,10 +288,10 @@ async def test_a_compressed_answer_is_read(
 
 
 async def test_a_token_is_read_again_for_each_query(
-    server: PrometheusServer, endpoint: PrometheusEndpoint, tmp_path: Path
+    server: PrometheusServer, tmp_path: Path
 ) -> None:
     token = tmp_path / "token"
-    async with connect(replace(endpoint, token=token), clock=lambda: TIME) as prometheus:
+    async with connect(replace(server.endpoint, token=token), clock=lambda: TIME) as prometheus:
         for text in ("first\n", "second"):
             token.write_text(text)
             await prometheus.query(QUERY)
@@ -331,34 +302,30 @@ async def test_a_token_is_read_again_for_each_query(
     ]
 
 
-async def test_user_and_password_are_sent(
-    server: PrometheusServer, endpoint: PrometheusEndpoint, tmp_path: Path
-) -> None:
+async def test_user_and_password_are_sent(server: PrometheusServer, tmp_path: Path) -> None:
     password = file(tmp_path / "password", "pass: wörd \n")
 
-    await query(replace(endpoint, user="inferno", password=password))
+    await query(replace(server.endpoint, user="inferno", password=password))
 
     scheme, _, text = server.asked[0].headers["Authorization"].partition(" ")
     assert (scheme, base64.b64decode(text).decode()) == ("Basic", "inferno:pass: wörd ")
 
 
-async def test_headers_of_a_file_are_sent(
-    server: PrometheusServer, endpoint: PrometheusEndpoint, tmp_path: Path
-) -> None:
+async def test_headers_of_a_file_are_sent(server: PrometheusServer, tmp_path: Path) -> None:
     headers = file(tmp_path / "headers", "X-Scope-OrgID: a|b\r\n\nX-Note:two words: three\n")
 
-    await query(replace(endpoint, headers=headers))
+    await query(replace(server.endpoint, headers=headers))
 
     sent = server.asked[0].headers
     assert (sent["X-Scope-OrgID"], sent["X-Note"]) == ("a|b", "two words: three")
 
 
 @pytest.mark.parametrize("name", ["token", "password", "headers", "authority", "certificate"])
-async def test_a_file_that_is_missing_may_come(endpoint: PrometheusEndpoint, name: str) -> None:
-    problem = await failure(having(endpoint, name, Path("/nowhere/secret")))
+async def test_a_file_that_is_missing_may_come(server: PrometheusServer, name: str) -> None:
+    problem = await failure(having(server.endpoint, name, Path("/nowhere/secret")))
 
     assert isinstance(problem, UnavailableError)
-    assert endpoint.url in str(problem)
+    assert server.url in str(problem)
     assert "/nowhere/secret does not exist: mount its Secret" in str(problem)
 
 
@@ -374,12 +341,12 @@ async def test_a_file_that_is_missing_may_come(endpoint: PrometheusEndpoint, nam
     ],
 )
 async def test_a_file_that_cannot_be_used_is_named_without_its_contents(
-    server: PrometheusServer, endpoint: PrometheusEndpoint, tmp_path: Path, name: str, text: str,
+    server: PrometheusServer, tmp_path: Path, name: str, text: str,
     told: str,
 ) -> None:  # fmt: skip
     path = file(tmp_path / name, text)
 
-    problem = await failure(having(endpoint, name, path))
+    problem = await failure(having(server.endpoint, name, path))
 
     assert isinstance(problem, UnavailableError)
     assert told in str(problem)
@@ -677,14 +644,13 @@ async def test_a_server_without_tls_is_told_apart(server: PrometheusServer) -> N
 )  # fmt: skip
 async def test_a_failure_that_stays_is_one_line_that_names_the_url_and_says_what_is_wrong(
     server: PrometheusServer,
-    endpoint: PrometheusEndpoint,
     reply: Reply,
     kind: type[InfernoError],
     told: str,
 ) -> None:
     server.usual = lambda _: reply
 
-    problem = await failure(endpoint)
+    problem = await failure(server.endpoint)
 
     assert isinstance(problem, kind)
     assert str(problem).startswith(server.url)
@@ -695,12 +661,10 @@ async def test_a_failure_that_stays_is_one_line_that_names_the_url_and_says_what
 
 
 @pytest.mark.parametrize("reply", [Reply(429, b""), Reply(500, b""), NO_ANSWER, HALF])
-async def test_a_failure_that_passes_is_not_noticed(
-    server: PrometheusServer, endpoint: PrometheusEndpoint, reply: Reply
-) -> None:
+async def test_a_failure_that_passes_is_not_noticed(server: PrometheusServer, reply: Reply) -> None:
     server.replies = [reply]
 
-    answer = await query(endpoint)
+    answer = await query(server.endpoint)
 
     assert len(answer.samples) == 1
     assert [asked.form for asked in server.asked] == [[("query", QUERY)]] * 2
@@ -717,7 +681,6 @@ async def test_a_failure_that_passes_is_not_noticed(
 @pytest.mark.parametrize("status", [401, 403])
 async def test_a_refusal_of_credentials_names_their_file_but_not_what_they_are(
     server: PrometheusServer,
-    endpoint: PrometheusEndpoint,
     tmp_path: Path,
     status: int,
     name: str,
@@ -726,42 +689,38 @@ async def test_a_refusal_of_credentials_names_their_file_but_not_what_they_are(
     path = file(tmp_path / name, f"Authorization: {SECRET}" if name == "headers" else SECRET)
     server.usual = lambda _: Reply(status, b"no access")
 
-    problem = await failure(having(endpoint, name, path))
+    problem = await failure(having(server.endpoint, name, path))
 
     assert isinstance(problem, RefusedError)
     assert f"HTTP {status}: 'no access'; {told.format(tmp_path)}" in str(problem)
     assert SECRET not in str(problem)
 
 
-async def test_the_wait_that_the_server_asks_for_is_kept(
-    server: PrometheusServer, endpoint: PrometheusEndpoint
-) -> None:
+async def test_the_wait_that_the_server_asks_for_is_kept(server: PrometheusServer) -> None:
     server.replies = [error(429, "", "slow down", **{"Retry-After": "1"})]
 
     with waits() as seconds:
-        await query(endpoint)
+        await query(server.endpoint)
 
     assert seconds == [1.0]
 
 
-async def test_a_wait_longer_than_the_time_limit_is_not_kept(
-    server: PrometheusServer, endpoint: PrometheusEndpoint
-) -> None:
+async def test_a_wait_longer_than_the_time_limit_is_not_kept(server: PrometheusServer) -> None:
     server.usual = lambda _: error(429, "", "slow down", **{"Retry-After": "3600"})
 
     with waits() as seconds:
-        problem = await failure(replace(endpoint, timeout=60.0))
+        problem = await failure(replace(server.endpoint, timeout=60.0))
 
     assert isinstance(problem, UnavailableError)
     assert seconds == [30.0]  # not the hour that the server asks for
 
 
 async def test_a_query_that_takes_too_long_is_tried_twice_and_given_up(
-    server: PrometheusServer, endpoint: PrometheusEndpoint
+    server: PrometheusServer,
 ) -> None:
     server.gate.clear()
 
-    problem = await failure(replace(endpoint, timeout=4.0))
+    problem = await failure(replace(server.endpoint, timeout=4.0))
 
     assert isinstance(problem, UnavailableError)
     assert f"no answer within 4 s; query: {QUERY}" in str(problem)
@@ -770,88 +729,76 @@ async def test_a_query_that_takes_too_long_is_tried_twice_and_given_up(
     assert asked == 2
 
 
-async def test_nobody_there_is_an_error_that_may_pass(endpoint: PrometheusEndpoint) -> None:
+async def test_nobody_there_is_an_error_that_may_pass(server: PrometheusServer) -> None:
     with serving() as gone:
         pass
 
-    problem = await failure(replace(endpoint, url=gone.url))
+    problem = await failure(replace(server.endpoint, url=gone.url))
 
     assert isinstance(problem, UnavailableError)
     assert str(problem) == f"{gone.url}: Prometheus does not answer: connection refused"
 
 
-async def test_a_long_query_is_cut_in_messages(
-    server: PrometheusServer, endpoint: PrometheusEndpoint
-) -> None:
+async def test_a_long_query_is_cut_in_messages(server: PrometheusServer) -> None:
     server.usual = lambda _: error(400, "bad_data", "parse error: " + "x" * 100_000)
 
-    problem = await failure(endpoint, "up or\n" * 20_000)
+    problem = await failure(server.endpoint, "up or\n" * 20_000)
 
     assert len(str(problem)) < 1000
     assert str(problem).endswith("up or up or...")
 
 
 async def test_an_answer_that_is_too_large_is_given_up_also_if_it_is_compressed(
-    server: PrometheusServer, endpoint: PrometheusEndpoint
+    server: PrometheusServer,
 ) -> None:
     server.usual = lambda _: compressed(Reply(200, bytes(9 * 2**20)))
 
-    problem = await failure(endpoint)
+    problem = await failure(server.endpoint)
 
     assert isinstance(problem, OversizedError)
     assert "larger than 8 MiB: restrict the query by labels" in str(problem)
 
 
-async def test_an_answer_that_is_packed_twice_is_not_unpacked(
-    server: PrometheusServer, endpoint: PrometheusEndpoint
-) -> None:
+async def test_an_answer_that_is_packed_twice_is_not_unpacked(server: PrometheusServer) -> None:
     once = gzip.compress(bytes(2**24))
     server.usual = lambda _: Reply(200, gzip.compress(once), {"Content-Encoding": "gzip, gzip"})
 
-    problem = await failure(endpoint)
+    problem = await failure(server.endpoint)
 
     assert isinstance(problem, RefusedError)
     assert "has the encoding 'gzip, gzip', and gzip was asked for" in str(problem)
 
 
-async def test_a_large_answer_is_decoded_beside_the_loop(
-    server: PrometheusServer, endpoint: PrometheusEndpoint
-) -> None:
+async def test_a_large_answer_is_decoded_beside_the_loop(server: PrometheusServer) -> None:
     series = [{"metric": {"model": f"m{n}"}, "value": [TIME, "1"]} for n in range(50_000)]
     server.usual = lambda _: vector(*series)
     loop = asyncio.get_running_loop()
     beside = BesideLoop(loop)
     loop.set_default_executor(beside)
 
-    answer = await query(endpoint)
+    answer = await query(server.endpoint)
 
     assert len(answer.samples) == 50_000
     assert any(result is answer for result in beside.results)
 
 
-async def test_warnings_are_cut_in_length_and_number(
-    server: PrometheusServer, endpoint: PrometheusEndpoint
-) -> None:
+async def test_warnings_are_cut_in_length_and_number(server: PrometheusServer) -> None:
     server.usual = lambda _: vector(UP, warnings=["w" * 5_000_000, *["again"] * 1000])
 
-    warnings = (await query(endpoint)).warnings
+    warnings = (await query(server.endpoint)).warnings
 
     assert warnings == ("w" * 300 + "...", "again", "again", "and 998 more warnings")
 
 
-async def test_names_that_are_too_long_are_cut(
-    server: PrometheusServer, endpoint: PrometheusEndpoint
-) -> None:
+async def test_names_that_are_too_long_are_cut(server: PrometheusServer) -> None:
     server.usual = lambda _: success(["n" * 5_000_000])
-    async with connect(endpoint) as prometheus:
+    async with connect(server.endpoint) as prometheus:
         assert await prometheus.metric_names("{}") == ("n" * 300 + "...",)
 
 
-async def test_a_query_can_be_cancelled(
-    server: PrometheusServer, endpoint: PrometheusEndpoint
-) -> None:
+async def test_a_query_can_be_cancelled(server: PrometheusServer) -> None:
     server.gate.clear()
-    task = asyncio.create_task(query(endpoint))
+    task = asyncio.create_task(query(server.endpoint))
     await asyncio.to_thread(wait_until, lambda: server.asked, bool, "a request", 5.0)
     task.cancel()
 
@@ -859,9 +806,7 @@ async def test_a_query_can_be_cancelled(
         await task
 
 
-async def test_the_observer_learns_how_each_query_ends(
-    server: PrometheusServer, endpoint: PrometheusEndpoint
-) -> None:
+async def test_the_observer_learns_how_each_query_ends(server: PrometheusServer) -> None:
     results: list[str] = []
 
     class Listener(Observer):
@@ -870,7 +815,7 @@ async def test_the_observer_learns_how_each_query_ends(
 
     stays = [Reply(500, b"")] * 2
     server.replies = [vector(UP), error(400, "", "bad"), Reply(200, b"page"), *stays]
-    async with connect(endpoint, Listener(), lambda: TIME) as prometheus:
+    async with connect(server.endpoint, Listener(), lambda: TIME) as prometheus:
         await prometheus.query(QUERY)
         for _ in range(3):
             with pytest.raises(InfernoError):

@@ -22,10 +22,9 @@ from inferno_operator.controllers.scaling.decision import WantedReplicas, read_d
 from inferno_operator.resources import Plan, Server, parse
 from inferno_operator.resources.objects import Key, Kind, Manifest
 from inferno_operator.resources.observation import observe
-from inferno_operator.runtime.concurrency import Locks
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Listing
-from inferno_operator.runtime.work_queue import ReconcileResult
+from inferno_operator.runtime.work_queue import Locks, ReconcileResult
 from tests.fakes import FakeCluster, FakeOptimizer
 from tests.unit.operator import objects
 from tests.unit.operator.background import in_background

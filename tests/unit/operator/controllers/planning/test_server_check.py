@@ -10,8 +10,8 @@ from inferno_operator.controllers.planning.controller import ServerCheck
 from inferno_operator.controllers.planning.ports import OnDemand
 from inferno_operator.resources import Optimizer, Server
 from inferno_operator.resources.objects import Key, Manifest, kind_of
-from inferno_operator.runtime.concurrency import Locks
 from inferno_operator.runtime.informers import Informers
+from inferno_operator.runtime.work_queue import Locks
 from inferno_optimizer.errors import UnavailableError
 from tests.fakes import FakeCluster
 from tests.unit.operator.background import started
