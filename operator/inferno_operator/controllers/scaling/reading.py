@@ -491,14 +491,15 @@ class _Reader:
             or (backend.is_ceiling and number.is_number)
             or (known is None and paused is None)
         ):
-            memory.note_undisputed(replicas)
+            memory.note_undisputed(replicas, number.bounds)
             return replicas, foreign
         writer = number.other_writer or UNKNOWN
         if known is not None and not number.bounds.covers(backend.bounds_for(known)):
             memory.note_reset(writer, backend.revision, self.now)
             return max(known, replicas), None
-        if number.bounds in (backend.bounds_for(n) for n in (known, wanted) if n is not None):
-            memory.note_undisputed(replicas)
+        agreed = [backend.bounds_for(n) for n in (known, wanted) if n is not None]
+        if number.bounds in (*agreed, memory.bounds):
+            memory.note_undisputed(replicas, number.bounds)
             return replicas, None
         return replicas, memory.leave_alone(replicas, writer, paused, self.now)
 

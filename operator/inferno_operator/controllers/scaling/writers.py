@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from inferno_operator.controllers.scaling.boosters import Bounds
 from inferno_operator.controllers.scaling.pods import ClusterClock, FirstStarts, is_gated
 from inferno_operator.controllers.scaling.status import PAUSE, RECHECK, refusal
 from inferno_operator.resources.conditions import Verdict
@@ -159,6 +160,8 @@ class WorkloadMemory:
         now was restored, and nobody wrote it.
     replicas
         The number that this operator has written last, or has found and nobody disputes.
+    bounds
+        The bounds of a backend that were found with it; None since a write.
     is_uncertain
         Whether the last write failed: it may have arrived.
     foreign_number
@@ -178,6 +181,7 @@ class WorkloadMemory:
     uid: str = ""
     version: int = 0
     replicas: int | None = None
+    bounds: Bounds | None = None
     is_uncertain: bool = False
     foreign_number: ForeignNumber | None = None
     failure: Failure | None = None
@@ -189,7 +193,7 @@ class WorkloadMemory:
     def note_object(self, uid: str, version: int) -> None:
         """Take note of the object; forget another one of the same name, and a newer version."""
         if self.uid not in ("", uid) or version < self.version:
-            self.replicas, self.is_uncertain, self.gates = None, False, {}
+            self.replicas, self.bounds, self.is_uncertain, self.gates = None, None, False, {}
             self.foreign_number = self.failure = self.reset = None
         self.uid, self.version = uid, version
 
@@ -215,9 +219,10 @@ class WorkloadMemory:
         self.failure = Failure(self.failure.count + 1 if self.failure else 1, error, now)
         self.is_uncertain = True
 
-    def note_undisputed(self, replicas: int) -> None:
-        """Remember a number that nobody disputes, or no longer."""
-        self.replicas, self.is_uncertain, self.foreign_number = replicas, False, None
+    def note_undisputed(self, replicas: int, bounds: Bounds | None = None) -> None:
+        """Remember a number that nobody disputes, or no longer, and the bounds that ask for it."""
+        self.replicas, self.bounds = replicas, bounds
+        self.is_uncertain, self.foreign_number = False, None
         if self.reset is not None:
             self.reset = replace(self.reset, is_undone=True)
 

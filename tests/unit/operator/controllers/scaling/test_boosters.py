@@ -390,6 +390,19 @@ async def test_a_writer_who_asks_for_more_is_left_alone_for_five_minutes_and_nam
     assert scene.replicas()["m-a"] == 4
 
 
+async def test_bounds_that_were_there_before_the_first_decision_are_nobodys() -> None:
+    scene = Scene()
+    before = [{"name": name, "minReplicas": 0, "maxReplicas": 9} for name in ("a", "b")]
+    scene.set_by_hand(KTHENA.booster, "m", {"backends": before})
+    await scene.actuate(after=SECOND)
+
+    scene.decide(A=2)
+    told = await scene.actuate(after=SECOND)
+
+    assert told["reason"] != "ForeignWriter"
+    assert bounds_of(scene.backends()) == [(2, 2), (0, 1)]
+
+
 async def test_bounds_that_another_writer_raises_are_left_alone_for_five_minutes() -> None:
     scene = Scene()
     await scene.settle(A=2)
