@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from playwright.sync_api import Browser
 
-from inferno_operator.cli.kubectl.answer import in_order
+from inferno_operator.cli.kubectl.answer import sort_plans
 from inferno_operator.cli.kubectl.console.app import MEDIA
 from inferno_operator.cli.kubectl.console.data import data_view
 from inferno_operator.cli.kubectl.console.fleet import capacity_view, fleet_view
@@ -80,11 +80,11 @@ def pages(seen: Sequence[Observation], *, all_objects: bool = False) -> Mapping[
         return next_view(seen, solved(changes), changes, without=solved())
 
     def server_page(name: str) -> ConsolePage:
-        past = PlanLoads().loads(in_order(seen))
+        past = PlanLoads().loads(sort_plans(seen))
         return server_view(seen, solved(), NAMESPACE, name, NOW, past=past)
 
     servers = [o.reference.key.name for o in seen if o.kind is Server]
-    plans = [plan.metadata.name for plan in in_order(seen)]
+    plans = [plan.metadata.name for plan in sort_plans(seen)]
     others = {
         **{f"/servers/{name}": partial(server_page, name) for name in servers},
         **{f"/plans/{name}": partial(plan_view, seen, NAMESPACE, name) for name in plans},
@@ -92,7 +92,7 @@ def pages(seen: Sequence[Observation], *, all_objects: bool = False) -> Mapping[
     server = next((name for name in servers if SERVER in name), SERVER)
 
     return {
-        "/": lambda: fleet_view(seen, NAMESPACE, NOW, past=PlanLoads().loads(in_order(seen))),
+        "/": lambda: fleet_view(seen, NAMESPACE, NOW, past=PlanLoads().loads(sort_plans(seen))),
         "/next": partial(next_page, WHAT_IF),
         "/plans": partial(plans_view, seen, NOW),
         "/plans/fleet-8": partial(plan_view, seen, NAMESPACE, "fleet-8"),

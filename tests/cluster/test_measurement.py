@@ -12,10 +12,9 @@ import pytest
 
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-from inferno_operator.cli.measurement import Asked, QueryRecorder
-from inferno_operator.controllers.measurement.controller import Context
-from inferno_operator.controllers.measurement.controller import reconcile as measure_servers
-from inferno_operator.controllers.measurement.load import find_load
+from inferno_operator.cli.measurement import QueryRecorder
+from inferno_operator.cli.tables.measurement import AskedQuery
+from inferno_operator.controllers.measurement.load import load
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import SERVER, MeasuredServers
 from inferno_operator.controllers.measurement.quality import judge_reading
@@ -285,7 +284,7 @@ def test_every_expression_of_the_catalogue_is_one_of_prometheus(known: World) ->
         for name in built_in()
     }
 
-    async def ask() -> list[Asked]:
+    async def ask() -> list[AskedQuery]:
         async with connect(PrometheusEndpoint(known.prometheus.url)) as client:
             recorder = QueryRecorder(client)
             survey = Survey(recorder, built_in(), time.time, WINDOWS)

@@ -11,14 +11,13 @@ from inferno_operator.cli.replay import WORST_TOLD, Replayed, Row, list_class_ro
 from inferno_operator.pages.charts import (
     COLOURS,
     Chart,
+    Frame,
     Named,
     front_chart,
     line_chart,
     stacked_chart,
 )
-from inferno_operator.pages.figures import KeyFigure
-from inferno_operator.pages.replay import ClassShare, PolicySection, ReplayPage, WorstTime
-from inferno_operator.pages.svg import Frame
+from inferno_operator.pages.html import ClassShare, KeyFigure, PolicySection, ReplayPage, WorstTime
 from inferno_optimizer.replay.account import Cause, Incident, find_worst_incidents
 from inferno_optimizer.replay.replay import Scenario
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray

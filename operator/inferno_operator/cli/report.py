@@ -5,21 +5,21 @@ from dataclasses import replace
 from math import inf
 
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.tables.measurement import number
 from inferno_operator.cli.tables.solution import (
-    band,
-    decision_notes,
-    one_more_card,
-    placed,
-    replicas_planned,
-    single_replicas,
-    stays,
-    with_ttft,
+    format_card_worth,
+    format_origin,
+    format_replicas,
+    has_ttft,
+    is_kept,
+    list_decision_notes,
+    list_replicas,
+    warn_of_single_replicas,
 )
-from inferno_operator.pages.figures import KeyFigure
-from inferno_operator.pages.fleet import (
+from inferno_operator.cli.tables.table import format_number
+from inferno_operator.pages.html import (
     CardRow,
     FleetPage,
+    KeyFigure,
     PredictedLatency,
     ServerRow,
     Shortfall,
@@ -53,7 +53,7 @@ def fleet_page(title: str, system: System, solution: Solution, money: Money = CE
         title=title,
         rate=money.rate,
         figures=tuple(_figures(system, solution, len(short), money)),
-        has_ttft=with_ttft(solution.allocations.values()),
+        has_ttft=has_ttft(solution.allocations.values()),
         shortfalls=[_shortfall(system, solution, decision) for decision in short[:EXPLAINED]],
         more_shortfalls=max(len(short) - EXPLAINED, 0),
         servers=tuple(_servers(system, solution, money)),
@@ -63,14 +63,14 @@ def fleet_page(title: str, system: System, solution: Solution, money: Money = CE
                 use.used,
                 use.held,
                 use.available,
-                one_more_card(use.price, use.gain, money, estimated=use.estimated),
+                format_card_worth(use.price, use.gain, money, estimated=use.estimated),
             )
             for use in solution.capacity
         ],
         levels=solution.certificate.levels,
         notes=(
-            *single_replicas(replicas_planned(system, solution), money),
-            *decision_notes(d for d in solution.decisions if _is_served(d)),
+            *warn_of_single_replicas(list_replicas(system, solution), money),
+            *list_decision_notes(d for d in solution.decisions if _is_served(d)),
         ),
     )
 
@@ -82,7 +82,7 @@ def _figures(system: System, solution: Solution, short: int, money: Money) -> It
     yield KeyFigure("Change", money.change(solution.cost - now), money.rate)
     yield KeyFigure("Servers", str(len(system.servers)), f"{short} get less than they need")
     gap = solution.certificate.gap
-    proven = "not known" if gap is None else f"{number(100 * gap)} %"
+    proven = "not known" if gap is None else f"{format_number(100 * gap)} %"
     proof = "no bound is proven" if gap is None else "at most, as proven"
     yield KeyFigure("Gap to the best plan", proven, proof)
 
@@ -116,15 +116,15 @@ def _servers(system: System, solution: Solution, money: Money) -> Iterator[Serve
     catalogue = Catalogue(system)
     for server, decision in zip(system.servers, solution.decisions, strict=True):
         planned = decision.allocation or Allocation()
-        planned = server.current if stays(server, decision) else planned
+        planned = server.current if is_kept(server, decision) else planned
         itl, ttft = _latencies(decision.allocation, catalogue.target(server))
         yield ServerRow(
             name=server.name,
             service_class=server.service_class,
             model=server.model,
             load=server.load.arrival_rate,
-            now=placed(server.current, server.model, catalogue),
-            planned=placed(planned, server.model, catalogue),
+            now=format_replicas(server.current, server.model, catalogue),
+            planned=format_replicas(planned, server.model, catalogue),
             cost=money.amount(planned.cost),
             itl=itl,
             ttft=ttft,
@@ -149,7 +149,7 @@ def _latency(
     planned: Allocation, name: str, mean_ms: float, target_ms: float, percentile: float
 ) -> PredictedLatency:
     """The percentile that the target limits if it is predicted; else the mean, with no target."""
-    origin = band(planned)
+    origin = format_origin(planned)
     if not percentile:
         return PredictedLatency(mean_ms, target_ms, band=origin)
     predicted = getattr(planned.tail, f"{name}_p{percentile:g}", 0.0)

@@ -1,15 +1,204 @@
-"""Pages as HTML files that need no network: one style sheet in the file, no scripts."""
+"""Pages of fleets and replays: what they show, and as HTML files that need no network.
+
+A file has one style sheet and no script. A page is a value with texts that are ready to be read.
+"""
 
 import re
 from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from inferno_operator.pages.fleet import FleetPage
-from inferno_operator.pages.replay import ReplayPage
+from inferno_operator.pages.charts import Chart
+from inferno_optimizer.solution import Level
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFigure:
+    """A number that the page begins with.
+
+    `note` says in a few words what it means; "" where the title says it all.
+    """
+
+    title: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedLatency:
+    """A predicted latency beside its target [ms]; a target of 0 means that there is none.
+
+    `band` says where it comes from and what it is off by, as `estimated: +-20 %`.
+    """
+
+    predicted_ms: float
+    target_ms: float
+    percentile: float = 0.0
+    band: str = ""
+
+    @property
+    def share(self) -> float:
+        """Predicted latency as a share of the target."""
+        return self.predicted_ms / self.target_ms
+
+    @property
+    def met(self) -> bool:
+        """Whether the target is met."""
+        return self.predicted_ms <= self.target_ms
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRow:
+    """A server with what runs and what is planned; no latency where none is predicted."""
+
+    name: str
+    service_class: str
+    model: str
+    load: float
+    now: str
+    planned: str
+    cost: str
+    itl: PredictedLatency | None
+    ttft: PredictedLatency | None
+    reason: str
+    served: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """A server that gets less than it needs: why, and what would serve it."""
+
+    server: str
+    message: str
+    remedies: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CardRow:
+    """The cards of a type; `worth` is what one more card would bring, as text."""
+
+    type: str
+    used: int
+    held: int
+    available: int
+    worth: str
+
+    @property
+    def share(self) -> float:
+        """Share of the cards that is in use."""
+        return min((self.used + self.held) / self.available, 1.0) if self.available else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FleetPage:
+    """All that the page shows.
+
+    Attributes
+    ----------
+    title
+        The name of the fleet.
+    rate
+        The unit of costs.
+    figures
+        The numbers that it begins with.
+    has_ttft
+        Whether the time to first token is predicted for any server.
+    shortfalls
+        The servers that get less than they need, the most important ones first.
+    more_shortfalls
+        How many more there are, which are named in the table only.
+    servers, cards
+        The tables.
+    levels
+        The load of each priority that is served, with the most that is proven possible.
+    notes
+        Sentences on servers and models.
+    """
+
+    title: str
+    rate: str
+    figures: Sequence[KeyFigure]
+    has_ttft: bool
+    shortfalls: Sequence[Shortfall]
+    more_shortfalls: int
+    servers: Sequence[ServerRow]
+    cards: Sequence[CardRow]
+    levels: Sequence[Level]
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassShare:
+    """Requests of a class that were within the targets."""
+
+    name: str
+    within: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorstTime:
+    """A time in which a server missed its targets; `begin` and `length` are ready to be read."""
+
+    begin: str
+    length: str
+    server: str
+    service_class: str
+    accelerator: str
+    outside: str
+    decided: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySection:
+    """What a policy made of the load: a row of the first table, charts, and its worst times."""
+
+    name: str
+    cost: str
+    regret: str
+    of_optimum: str
+    within: float
+    missed_minutes: str
+    replicas: str
+    started: int
+    moves: int
+    classes: Sequence[ClassShare]
+    charts: Sequence[Chart]
+    worst: Sequence[WorstTime]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPage:
+    """All that the page shows.
+
+    Attributes
+    ----------
+    title
+        What was replayed.
+    rate
+        The unit of costs.
+    figures
+        The numbers that it begins with.
+    classes
+        The names of the classes, in the order of those of each policy.
+    front
+        Cost against targets of all policies.
+    policies
+        A section for each of them.
+    """
+
+    title: str
+    rate: str
+    figures: Sequence[KeyFigure]
+    classes: Sequence[str]
+    front: Chart
+    policies: Sequence[PolicySection]
+
 
 KEPT_TOGETHER = re.compile(
     r"(?<=\N{RIGHTWARDS ARROW}) |(?<=\d) (?=(?:%|ms|s|requests/min|x)(?!\w))|(?<=\d x) "

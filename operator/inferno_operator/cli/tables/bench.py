@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from inferno_operator.adapters.completions.load import TrialResult
-from inferno_operator.cli.tables.solution import Part, TextTable
+from inferno_operator.cli.tables.table import Part, TextTable
 from inferno_optimizer.calibration.plan import Trial
 from inferno_optimizer.sizing.queueing import FloatArray
 

@@ -15,7 +15,7 @@ from inferno_operator.cli.offline.catalogue import (
     PublishedFigures,
 )
 from inferno_operator.cli.offline.model_config import read_architecture
-from inferno_operator.cli.tables.solution import Part, TextTable
+from inferno_operator.cli.tables.table import Part, TextTable
 from inferno_operator.resources import PerformanceData
 from inferno_optimizer.calibration.roofline import CACHE_BYTES
 

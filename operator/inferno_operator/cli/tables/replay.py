@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.replay import Replayed, Row, list_class_rows
-from inferno_operator.cli.tables.solution import Part, TextTable
+from inferno_operator.cli.tables.table import Part, TextTable
 from inferno_optimizer.replay.hindsight import FloorOfTrace
 
 SHOWN = 2

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from inferno_operator.cli.options.currency import Money
 from inferno_operator.cli.study import Studied
-from inferno_operator.cli.tables.solution import Part, TextTable
+from inferno_operator.cli.tables.table import Part, TextTable
 
 
 def study_parts(studied: Sequence[Studied], money: Money) -> Iterator[Part]:

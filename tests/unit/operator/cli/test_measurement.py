@@ -8,14 +8,12 @@ from datetime import UTC, datetime
 import pytest
 
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-from inferno_operator.cli.measurement import (
-    Asked,
-    QueryRecorder,
+from inferno_operator.cli.measurement import QueryRecorder, measure, with_measured_loads
+from inferno_operator.cli.tables.measurement import (
+    AskedQuery,
     ServerMeasurement,
-    measure,
-    measurement_document,
-    reported,
-    with_measured_loads,
+    encode_measurements,
+    list_reported,
 )
 from inferno_operator.engines.catalogue import built_in
 from inferno_operator.resources import Measured, Resource, Server, parse
@@ -60,7 +58,7 @@ def own_query(expression: str = "my_rate") -> Server:
 
 def ask(
     prometheus: PrometheusServer, *resources: Resource
-) -> tuple[list[ServerMeasurement], list[Asked]]:
+) -> tuple[list[ServerMeasurement], list[AskedQuery]]:
     """Measure in real time: the server is a real one."""
     with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
         return runner.run(measure(resources, PrometheusEndpoint(prometheus.url), built_in()))
@@ -73,7 +71,7 @@ def test_every_query_is_kept_with_its_answer(prometheus: PrometheusServer) -> No
     (found,), asked = ask(prometheus, own_query())
 
     sample = Sample({"a": "b"}, moment, 1.5)
-    assert asked == [Asked("my_rate", (sample,))] * 2  # now, and one window ago
+    assert asked == [AskedQuery("my_rate", (sample,))] * 2  # now, and one window ago
     assert found.measured is not None
     assert (found.measured.quality, found.measured.arrival_rate) == ("Fresh", 90)
 
@@ -86,7 +84,7 @@ async def test_a_refused_query_is_kept_with_the_words_of_prometheus() -> None:
     with pytest.raises(RefusedError):
         await recorder.query("bad")
 
-    assert recorder.asked == [Asked("good"), Asked("bad", problem="parse error")]
+    assert recorder.asked == [AskedQuery("good"), AskedQuery("bad", problem="parse error")]
 
 
 def test_without_a_measured_server_nothing_is_asked(prometheus: PrometheusServer) -> None:
@@ -155,7 +153,7 @@ def test_what_the_operator_measured_is_read_from_the_status() -> None:
     status = {"measured": FOUND.to_json()}
     resources = [parse(objects.server("S") | {"status": status}), parse(objects.model())]
 
-    (found,) = reported(resources)
+    (found,) = list_reported(resources)
 
     assert found.measured == FOUND
 
@@ -165,9 +163,9 @@ def test_a_document_has_numbers_and_queries_but_nothing_for_unmeasured_servers()
         ServerMeasurement(measured_server("S"), FOUND),
         ServerMeasurement(measured_server("T"), None),
     ]
-    asked = [Asked("up", QueryResult((Sample({"a": "b"}, 1.0, float("nan")),)).samples)]
+    asked = [AskedQuery("up", QueryResult((Sample({"a": "b"}, 1.0, float("nan")),)).samples)]
 
-    document = measurement_document(found, asked)
+    document = encode_measurements(found, asked)
 
     assert document["servers"] == [
         {"name": "s", "measured": FOUND.to_json()},
@@ -180,7 +178,7 @@ def test_a_document_has_numbers_and_queries_but_nothing_for_unmeasured_servers()
             "series": [{"labels": {"a": "b"}, "value": "nan"}],
         }
     ]
-    assert "queries" not in measurement_document(found, [])
+    assert "queries" not in encode_measurements(found, [])
 
 
 def test_measured_loads_replace_typed_ones_and_all_else_stays() -> None:

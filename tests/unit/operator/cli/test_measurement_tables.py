@@ -4,13 +4,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from inferno_operator.cli.measurement import Asked, ServerMeasurement
 from inferno_operator.cli.tables.measurement import (
     SERIES_SHOWN,
-    comparison_parts,
-    measurement_parts,
-    number,
+    AskedQuery,
+    ServerMeasurement,
+    compare_with_targets,
+    describe_measurements,
 )
+from inferno_operator.cli.tables.table import format_number
 from inferno_operator.resources import (
     Ahead,
     Load,
@@ -49,8 +50,8 @@ def server(name: str = "S", /, **spec: object) -> Server:
     return found
 
 
-def lines(*found: ServerMeasurement, asked: tuple[Asked, ...] = ()) -> list[str]:
-    return "\n".join(map(str, measurement_parts(found, asked, NOW))).splitlines()
+def lines(*found: ServerMeasurement, asked: tuple[AskedQuery, ...] = ()) -> list[str]:
+    return "\n".join(map(str, describe_measurements(found, asked, NOW))).splitlines()
 
 
 def cells(line: str) -> list[str]:
@@ -115,7 +116,12 @@ def test_queries_are_shown_with_their_answers() -> None:
     many = tuple(Sample({"pod": str(n)}, 1.0, n) for n in range(SERIES_SHOWN + 3))
 
     shown = lines(
-        asked=(Asked("up", (one,)), Asked("x"), Asked("bad(", problem="no"), Asked("y", many))
+        asked=(
+            AskedQuery("up", (one,)),
+            AskedQuery("x"),
+            AskedQuery("bad(", problem="no"),
+            AskedQuery("y", many),
+        )
     )
 
     assert shown[1:4] == ["", "up", '  {job="b"c", pod="a"}  2.5']
@@ -137,7 +143,7 @@ def test_queries_are_shown_with_their_answers() -> None:
     ],
 )
 def test_numbers_have_three_digits_or_more(value: float | None, shown: str) -> None:
-    assert number(value) == shown
+    assert format_number(value) == shown
 
 
 def test_measured_and_predicted_latencies_stand_beside_their_targets() -> None:
@@ -150,7 +156,7 @@ def test_measured_and_predicted_latencies_stand_beside_their_targets() -> None:
     found = FRESH.model_copy(update={"wait": Percentiles(p95=40.0)})
     target = Target.model_validate({"model": "M", "slo-itl": 12, "slo-ttw": 500})
 
-    shown = comparison_parts(
+    shown = compare_with_targets(
         ServerMeasurement(server(measure=MEASURE, desiredAlloc=desired), found, target)
     )
 
@@ -165,7 +171,7 @@ def test_measured_and_predicted_latencies_stand_beside_their_targets() -> None:
 
 
 def test_there_is_no_comparison_for_a_server_that_is_not_measured() -> None:
-    assert list(comparison_parts(ServerMeasurement(server(), None))) == []
+    assert list(compare_with_targets(ServerMeasurement(server(), None))) == []
 
 
 def test_it_is_said_what_part_of_the_load_waits() -> None:
@@ -179,7 +185,7 @@ def test_it_is_said_what_part_of_the_load_waits() -> None:
     item = ServerMeasurement(server(measure=MEASURE), late)
 
     assert lines(item)[-1] == f"s: {said}"
-    assert list(comparison_parts(item))[-1] == said
+    assert list(compare_with_targets(item))[-1] == said
 
 
 @pytest.mark.parametrize(
@@ -194,7 +200,7 @@ def test_it_is_said_how_far_ahead_plans_are_made(history: float, known: str) -> 
         }
     )
 
-    shown = list(comparison_parts(ServerMeasurement(server(measure=MEASURE), growing)))
+    shown = list(compare_with_targets(ServerMeasurement(server(measure=MEASURE), growing)))
 
     assert shown[-1] == (
         f"planned for 1667 requests/min: now 1234, 1.35 times that after 4m, {known}"
@@ -216,7 +222,7 @@ def test_it_is_said_how_much_more_is_planned_for_as_targets_are_missed() -> None
         "s: slo-itl, slo-ttft missed with 4 replicas that should be enough: planned for 1.25 times"
         " the load; calibrate Model 'M'"
     )
-    assert list(comparison_parts(item))[-1] == (
+    assert list(compare_with_targets(item))[-1] == (
         "planned for 2083 requests/min: now 1234, 1.35 times that after 4m, assumed until two hours"
         " are known, times 1.25 for missed targets"
     )
@@ -226,7 +232,7 @@ def test_it_is_said_what_is_scheduled() -> None:
     always = {"start": "* * * * *", "duration": "1h", "minArrivalRate": 1500, "minNumReplicas": 8}
     asked = server(measure=MEASURE, schedule=[always])
 
-    shown = list(comparison_parts(ServerMeasurement(asked, FRESH)))
+    shown = list(compare_with_targets(ServerMeasurement(asked, FRESH)))
 
     assert shown[-1] == "scheduled (* * * * * UTC): at least 1500 requests/min and 8 replicas"
 

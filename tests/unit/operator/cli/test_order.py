@@ -2,8 +2,7 @@
 
 import pytest
 
-from inferno_operator.cli.tables.order import RowOrder, ordered
-from inferno_operator.cli.tables.solution import TextTable
+from inferno_operator.cli.tables.table import RowOrder, TextTable, order_rows
 from inferno_optimizer.errors import InputError
 
 TABLE = TextTable(
@@ -17,7 +16,7 @@ TABLE = TextTable(
 
 
 def rows(words: str = "", sort: str = "") -> list[str]:
-    note, table = ordered(["note", TABLE], RowOrder.asked(words, sort))
+    note, table = order_rows(["note", TABLE], RowOrder.parse(words, sort))
     assert note == "note"
     assert isinstance(table, TextTable)
     return [row[0] for row in table.rows]
@@ -40,7 +39,7 @@ def test_estimates_and_limits_are_sorted_by_their_numbers() -> None:
     cells = ("5%", "<-999%", "-444%", "~0.50", "-")
     table = TextTable(("SERVER", ">LEFT"), [("s", cell) for cell in cells])
 
-    in_order = RowOrder.asked("", "left").of(table)
+    in_order = RowOrder.parse("", "left").apply(table)
 
     assert [cell for _, cell in in_order.rows] == ["<-999%", "-444%", "~0.50", "5%", "-"]
 
@@ -57,4 +56,4 @@ def test_an_unknown_column_is_refused_with_the_nearest_one() -> None:
 def test_a_table_about_something_else_stays_as_it_is() -> None:
     cards = TextTable(("CARDS", ">USED"), [("H100", "3")])
 
-    assert ordered([cards], RowOrder.asked("premium", "-cost"), like=TABLE) == [cards]
+    assert order_rows([cards], RowOrder.parse("premium", "-cost"), like=TABLE) == [cards]

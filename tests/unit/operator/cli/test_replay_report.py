@@ -8,8 +8,7 @@ import pytest
 
 from inferno_operator.cli.replay import Replayed, replay_policies
 from inferno_operator.cli.replay_report import replay_page
-from inferno_operator.pages.html import replay_html
-from inferno_operator.pages.replay import ReplayPage
+from inferno_operator.pages.html import ReplayPage, replay_html
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.replay import Scenario
 from tests.unit.optimizer.replay.fleets import fleet, trace

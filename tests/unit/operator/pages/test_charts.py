@@ -1,6 +1,7 @@
-"""Charts of pages."""
+"""Charts: their axes, and where the names of points are."""
 
 import re
+from datetime import UTC, datetime, timedelta
 from itertools import combinations, product
 
 import pytest
@@ -8,14 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_operator.pages.charts import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    TOP,
+    Frame,
     Named,
+    Timeline,
     front_chart,
     front_of,
     limit_chart,
     line_chart,
     stacked_chart,
+    stairs,
+    ticks,
 )
-from inferno_operator.pages.svg import BOTTOM, HEIGHT, LEFT, TOP, Frame
 
 FRAME = Frame("Replicas", "hours", "replicas", 2.0, 10.0)
 
@@ -103,3 +111,63 @@ def test_a_name_that_would_stand_over_the_axis_is_left_out(letters: int, drawn: 
     assert bool(names_in(svg)) is drawn
     assert f"<title>{'n' * letters}: " in svg
     assert all(left >= LEFT for left, *_ in names_in(svg))
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "values"),
+    [
+        (0, 64, [0, 20, 40, 60]),
+        (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (0, 33000, [0, 10000, 20000, 30000]),
+        (98.4, 98.7, [98.4, 98.5, 98.6, 98.7]),
+        (-30, 30, [-20, 0, 20]),
+    ],
+)
+def test_an_axis_has_about_five_round_values(
+    least: float, most: float, values: list[float]
+) -> None:
+    assert ticks(least, most) == pytest.approx(values)
+
+
+@pytest.mark.parametrize(
+    ("most", "values"),
+    [(1.1, [0, 1]), (3.3, [0, 1, 2, 3]), (11, [0, 3, 6, 9]), (64, [0, 20, 40, 60])],
+)
+def test_an_axis_of_counts_has_whole_values(most: float, values: list[float]) -> None:
+    assert ticks(0, most, whole=True) == values
+
+
+def test_stairs_keep_each_value_until_the_next() -> None:
+    assert stairs([(0.0, 3.0), (2.0, 5.0)], 4.0) == [(0, 3), (2, 3), (2, 5), (4, 5)]
+
+
+def test_long_values_of_an_axis_are_in_groups_of_digits() -> None:
+    drawn = "".join(Frame("Load", "tokens", "ms", 33_000.0, 4_100.0).axes())
+
+    assert ">30,000<" in drawn
+    assert ">4,000<" in drawn
+    assert ">0<" in drawn
+
+
+START = datetime(2026, 11, 1, 8, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("length", "unit", "end"),
+    [
+        (timedelta(0), "minutes", 1.0),  # an axis has a length
+        (timedelta(hours=2), "minutes", 120.0),
+        (timedelta(hours=36), "hours", 36.0),
+        (timedelta(days=10), "days", 10.0),
+    ],
+)
+def test_the_unit_suits_the_length(length: timedelta, unit: str, end: float) -> None:
+    line = Timeline.of([START + length / 2, START], START + length)
+
+    assert line.label == f"{unit} since 2026-11-01 08:30 UTC"
+    assert line.end == pytest.approx(end)
+    assert line.at(START + length / 2) == pytest.approx(end / 2 if length else 0.0)
+
+
+def test_without_moments_it_ends_where_it_begins() -> None:
+    assert Timeline.of([], START).at(START) == 0.0

@@ -8,6 +8,7 @@ import hmac
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from http import HTTPStatus
@@ -29,7 +30,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
-from inferno_operator.cli.kubectl.answer import PlanAnswer, in_order
+from inferno_operator.cli.kubectl.answer import PlanAnswer, answer_plan, sort_plans
 from inferno_operator.cli.kubectl.console.data import SeenLeader, data_view
 from inferno_operator.cli.kubectl.console.fleet import capacity_view, fleet_view
 from inferno_operator.cli.kubectl.console.history import MOST_OBJECTS, PlanLoads, history_view
@@ -40,11 +41,8 @@ from inferno_operator.cli.kubectl.console.page import ConsolePage, ConsoleSettin
 from inferno_operator.cli.kubectl.console.plans import next_view, plan_view, plans_view
 from inferno_operator.cli.kubectl.console.server import SeenEvents, server_view
 from inferno_operator.cli.kubectl.dry_run import DryRun, decide
-from inferno_operator.cli.kubectl.places import now
-from inferno_operator.cli.kubectl.reply import answer_plan
 from inferno_operator.cli.kubectl.selection import choose_server
-from inferno_operator.cli.tables.order import ordered
-from inferno_operator.cli.tables.solution import csv_text
+from inferno_operator.cli.tables.table import format_csv, order_rows
 from inferno_operator.resources import Server
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.ports import GoneError, RejectedError, UnauthenticatedError
@@ -205,8 +203,10 @@ class _Console:
         objects = await self._objects(request)
 
         def view() -> ConsolePage:
-            past = self._past.loads(in_order(objects)) if len(objects) <= MOST_OBJECTS else ()
-            return fleet_view(objects, self._session.namespace, now(), self._money, past)
+            past = self._past.loads(sort_plans(objects)) if len(objects) <= MOST_OBJECTS else ()
+            return fleet_view(
+                objects, self._session.namespace, datetime.now(UTC), self._money, past
+            )
 
         return self._answer(request, await asyncio.to_thread(view))
 
@@ -220,7 +220,7 @@ class _Console:
 
     async def plans(self, request: Request) -> Response:
         plans = await self._read(request, self._session.plans)
-        return self._answer(request, plans_view(plans, now(), self._money))
+        return self._answer(request, plans_view(plans, datetime.now(UTC), self._money))
 
     async def plan(self, request: Request) -> Response:
         name, plans = request.path_params["name"], await self._read(request, self._session.plans)
@@ -236,8 +236,10 @@ class _Console:
         outcome = await self._decided(objects, request, ())
 
         def view() -> ConsolePage:
-            past = self._past.loads(in_order(objects))
-            page = partial(server_view, objects, outcome, namespace, name, now(), self._money)
+            past = self._past.loads(sort_plans(objects))
+            page = partial(
+                server_view, objects, outcome, namespace, name, datetime.now(UTC), self._money
+            )
             return page(past=past, events=events)
 
         return self._answer(request, await asyncio.to_thread(view))
@@ -245,7 +247,7 @@ class _Console:
     async def capacity(self, request: Request) -> Response:
         objects = await self._objects(request)
         return self._answer(
-            request, await asyncio.to_thread(capacity_view, objects, now(), self._money)
+            request, await asyncio.to_thread(capacity_view, objects, datetime.now(UTC), self._money)
         )
 
     async def models(self, request: Request) -> Response:
@@ -254,17 +256,21 @@ class _Console:
 
     async def model(self, request: Request) -> Response:
         name, objects = request.path_params["name"], await self._objects(request)
-        view = partial(model_view, objects, self._session.namespace, name, now(), self._money)
+        view = partial(
+            model_view, objects, self._session.namespace, name, datetime.now(UTC), self._money
+        )
         return self._answer(request, await asyncio.to_thread(view))
 
     async def history(self, request: Request) -> Response:
         objects = await self._objects(request)
-        view = partial(history_view, objects, now(), self._money)
+        view = partial(history_view, objects, datetime.now(UTC), self._money)
         return self._answer(request, await asyncio.to_thread(view))
 
     async def data(self, request: Request) -> Response:
         objects, leader = await self._objects(request), await self._leader()
-        return self._answer(request, await asyncio.to_thread(data_view, objects, now(), leader))
+        return self._answer(
+            request, await asyncio.to_thread(data_view, objects, datetime.now(UTC), leader)
+        )
 
     async def answer(self, request: Request) -> Response:
         """Answer a Plan as its form says, if it is still the one that was shown."""
@@ -357,7 +363,7 @@ class _Console:
             case "json":
                 return JSONResponse(page.document())
             case "csv":
-                text = csv_text(ordered(page.parts, query.order))
+                text = format_csv(order_rows(page.parts, query.order))
                 return PlainTextResponse(text, media_type="text/csv")
         version = request.state.version
         return HTMLResponse(self._pages.html(page, request.url.path, query, version))

@@ -10,11 +10,14 @@ from datetime import datetime
 from typing import get_args
 
 from inferno_operator.cli.kubectl.console.page import NO_SERVERS, ConsolePage
-from inferno_operator.cli.measurement import ServerMeasurement, measurement_document, reported
-from inferno_operator.cli.tables.measurement import measurement_parts
-from inferno_operator.cli.tables.solution import Part, TextTable, grouped
-from inferno_operator.cli.tables.top import age
-from inferno_operator.pages.figures import KeyFigure
+from inferno_operator.cli.tables.measurement import (
+    ServerMeasurement,
+    describe_measurements,
+    encode_measurements,
+    list_reported,
+)
+from inferno_operator.cli.tables.table import Part, TextTable, format_age, group_notes
+from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import Optimizer, Resource, Server
 from inferno_operator.resources.conditions import OPTIMIZED
 from inferno_operator.resources.measurement import USABLE, Quality
@@ -47,7 +50,7 @@ def leader_row(seen: SeenLeader, now: datetime) -> Sequence[str]:
     lease = seen.lease
     if lease is None:
         return ("Leader", "not known", "-", seen.unknown)
-    renewed = age(lease.renewed, now)
+    renewed = format_age(lease.renewed, now)
     if not lease.holder:
         return ("Leader", "none", renewed, "no operator holds the Lease")
     late = (now - lease.renewed).total_seconds() > LATE * lease.duration
@@ -79,13 +82,13 @@ def data_view(
 ) -> ConsolePage:
     """What is measured of each Server, its quality and age, and where it comes from."""
     resources = readable(observations)
-    measurements = sorted(reported(resources), key=lambda item: item.server.metadata.name)
+    measurements = sorted(list_reported(resources), key=lambda item: item.server.metadata.name)
     health = _health(resources, measurements, leader, now)
     return ConsolePage(
         title="Data",
         parts=tuple(_parts(resources, measurements, now)),
         document=lambda: {
-            **measurement_document(measurements, ()),
+            **encode_measurements(measurements, ()),
             "health": [dict(zip(HEALTH, row, strict=True)) for row in health.rows],
             "leader": leader_document(leader),
         },
@@ -114,7 +117,7 @@ def _prometheus(asked: Sequence[ServerMeasurement], now: datetime) -> Sequence[s
     newest = max((item.time for item in usable), default=None)
     counts = f"{len(usable)} of {len(asked)} measured Servers have new numbers"
     state = "answers" if usable else "nothing new"
-    return ("Prometheus", state, age(newest, now) if newest else "-", counts)
+    return ("Prometheus", state, format_age(newest, now) if newest else "-", counts)
 
 
 def _planning(optimizer: Optimizer, now: datetime) -> Sequence[str]:
@@ -128,7 +131,7 @@ def _planning(optimizer: Optimizer, now: datetime) -> Sequence[str]:
     every = f"a plan every {interval} s" if interval else "on demand (no interval)"
     message = optimized.message if optimized and optimized.status != "True" else every
     name = f"Optimizer {optimizer.metadata.name}"
-    return (name, state, age(last.time, now) if last else "-", message)
+    return (name, state, format_age(last.time, now) if last else "-", message)
 
 
 def _figures(measurements: Sequence[ServerMeasurement], now: datetime) -> Iterator[KeyFigure]:
@@ -144,7 +147,7 @@ def _figures(measurements: Sequence[ServerMeasurement], now: datetime) -> Iterat
     yield KeyFigure("Stale", str(asked - usable), bad or "of those that are measured")
     times = [item.measured.time for item in measurements if item.measured]
     yield KeyFigure(
-        "Oldest measurement", age(min(times), now) if times else "-", "ago" if times else ""
+        "Oldest measurement", format_age(min(times), now) if times else "-", "ago" if times else ""
     )
 
 
@@ -156,7 +159,7 @@ def _counts(qualities: Mapping[Quality, int], counts: Callable[[Quality], bool])
 
 def _unreadable(observations: Sequence[Observation]) -> Iterator[str]:
     """Yield which Servers are left out, as their manifest is wrong."""
-    yield from grouped(
+    yield from group_notes(
         sorted(
             (o.reference.key.name, f"InvalidSpec: {o.problem}")
             for o in observations
@@ -171,7 +174,7 @@ def _parts(
     if not measurements:
         yield NO_SERVERS
         return
-    yield from measurement_parts(measurements, (), now)
+    yield from describe_measurements(measurements, (), now)
     yield _sources(measurements, now)
     yield from _conditions(resources, now)
 
@@ -196,7 +199,7 @@ def _source_row(name: str, items: Sequence[ServerMeasurement], now: datetime) ->
         name,
         str(len(items)),
         ", ".join(counts) or "-",
-        age(min(times), now) if times else "-",
+        format_age(min(times), now) if times else "-",
         _labels(items[0]),
     )
 
@@ -214,7 +217,7 @@ def _conditions(resources: Sequence[Resource], now: datetime) -> Iterator[Part]:
     """Yield the conditions of the Optimizers, which say whether plans are made."""
     rows = [
         (resource.metadata.name, condition.type, condition.status, condition.reason,
-         age(condition.last_transition_time, now), condition.message)
+         format_age(condition.last_transition_time, now), condition.message)
         for resource in resources
         if isinstance(resource, Optimizer)
         for condition in resource.status.conditions

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from urllib.parse import urlencode
 
-from inferno_operator.cli.kubectl.answer import in_order
+from inferno_operator.cli.kubectl.answer import sort_plans
 from inferno_operator.cli.kubectl.console.history import PastLoads, loads_of
 from inferno_operator.cli.kubectl.console.page import (
     NO_SERVERS,
@@ -15,28 +15,26 @@ from inferno_operator.cli.kubectl.console.page import (
 )
 from inferno_operator.cli.kubectl.console.plans import could_cost_less_now
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.overview import (
+from inferno_operator.cli.tables.plans import summarize
+from inferno_operator.cli.tables.servers import (
     CardUse,
     Overview,
     ServerView,
-    latest_optimization,
-    overview,
-    overview_document,
-)
-from inferno_operator.cli.tables.cluster import cost, replicas_of
-from inferno_operator.cli.tables.plans import summary
-from inferno_operator.cli.tables.solution import Part, TextTable, one_more_card, single_replicas
-from inferno_operator.cli.tables.top import (
-    excess_notes,
+    build_overview,
+    cost_of,
+    count_replicas,
+    describe_totals,
+    encode_overview,
     failure_of,
-    notes_of,
-    servers_table,
-    summary_parts,
+    find_latest_optimization,
+    list_notes,
+    tabulate_servers,
+    warn_of_excess,
 )
-from inferno_operator.pages.charts import Chart, line_chart
-from inferno_operator.pages.figures import KeyFigure
-from inferno_operator.pages.svg import Frame, stairs
-from inferno_operator.pages.timeline import Timeline
+from inferno_operator.cli.tables.solution import warn_of_single_replicas
+from inferno_operator.cli.tables.table import Part, TextTable
+from inferno_operator.pages.charts import Chart, Frame, Timeline, line_chart, stairs
+from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import Plan
 from inferno_operator.resources.observation import Observation
 
@@ -56,8 +54,8 @@ def capacity_view(
     observations: Sequence[Observation], now: datetime, money: Money = CENTS
 ) -> ConsolePage:
     """The cards by type: there, in use, planned, held; and what was planned over time."""
-    cards = overview(observations).cards
-    plans = [plan for plan in reversed(in_order(observations)) if plan.status.took_effect]
+    cards = build_overview(observations).cards
+    plans = [plan for plan in reversed(sort_plans(observations)) if plan.status.took_effect]
     return ConsolePage(
         title="Cards by type",
         parts=tuple(_card_parts(cards, money)),
@@ -69,53 +67,46 @@ def capacity_view(
 
 
 def _card_figures(cards: Sequence[CardUse]) -> Iterator[KeyFigure]:
-    there = sum(item.available for item in cards)
+    yield KeyFigure("Cards", str(sum(item.available for item in cards)), f"of {len(cards)} types")
     running = sum(item.running for item in cards)
-    yield KeyFigure("Cards", str(there), f"of {len(cards)} types")
     yield KeyFigure("In use", str(running), "by the Servers of this namespace")
     if all(item.planned is None for item in cards):
         yield KeyFigure("Planned", "-", "no plan was made yet")
         return
-    held = sum(item.held or 0 for item in cards)
-    full = sum(item.planned is not None and _taken(item) >= item.available for item in cards)
-    yield KeyFigure("Planned", str(sum(item.planned or 0 for item in cards)), "by the last plan")
+    full = sum(bool(item.planned) and item.used + item.held >= item.available for item in cards)
+    yield KeyFigure("Planned", str(sum(item.used for item in cards)), "by the last plan")
+    held = sum(item.held for item in cards)
     yield KeyFigure("Held", str(held), "by Servers without a decision")
     yield KeyFigure("Types without a free card", str(full), "by the last plan")
-
-
-def _taken(item: CardUse) -> int:
-    return (item.planned or 0) + (item.held or 0)
 
 
 def _card_parts(cards: Sequence[CardUse], money: Money) -> Iterator[Part]:
     if not cards:
         yield "No cards: there is no Capacity, and no Server that runs. Apply a Capacity."
         return
-    counted = COUNTED if any(item.counted for item in cards) else ()
+    rows = []
+    for item in cards:
+        used, held = item.plan_cells()
+        found = item.counted
+        counts = ["-"] * (len(COUNTED) + 1)
+        if found:
+            counts = [*(str(getattr(found, name.lower())) for name in COUNTED), found.bound_by]
+        rows.append(
+            (
+                item.type,
+                f"{item.running}/{item.available}",
+                f"{used}/{item.available}" if item.planned else used,
+                held,
+                item.worth_cell(money),
+                *counts,
+            )
+        )
     headings = ("CARDS", ">IN USE/THERE", ">PLANNED/THERE", ">HELD", ">ONE MORE CARD")
-    limit = ("LIMITED BY",) if counted else ()
-    counts = [f">{name}" for name in counted]
-    rows = [_row(item, money, counted=bool(counted)) for item in cards]
-    yield TextTable((*headings, *counts, *limit), rows)
-    yield from excess_notes(cards)
-
-
-def _row(item: CardUse, money: Money, *, counted: bool) -> Sequence[str]:
-    return (
-        item.type,
-        f"{item.running}/{item.available}",
-        "-" if item.planned is None else f"{item.planned}/{item.available}",
-        "-" if item.held is None else str(item.held),
-        one_more_card(item.price, item.gain, money, estimated=item.estimated),
-        *(_counts(item) if counted else ()),
-    )
-
-
-def _counts(item: CardUse) -> Sequence[str]:
-    found = item.counted
-    if found is None:
-        return ["-"] * (len(COUNTED) + 1)
-    return [*(str(getattr(found, name.lower())) for name in COUNTED), found.bound_by]
+    counted = [*(f">{name}" for name in COUNTED), "LIMITED BY"]
+    table = TextTable((*headings, *counted), rows)
+    are_counted = any(item.counted for item in cards)
+    yield table if are_counted else table.without(*COUNTED, "LIMITED BY")
+    yield from warn_of_excess(cards)
 
 
 def _charts(cards: Sequence[CardUse], plans: Sequence[Plan], now: datetime) -> Iterator[Chart]:
@@ -150,7 +141,7 @@ def _trials(cards: Sequence[CardUse]) -> Iterator[PageLink]:
 
 def _document(observations: Sequence[Observation], plans: Sequence[Plan]) -> object:
     return {
-        "capacity": overview_document(overview(observations))["capacity"],
+        "capacity": encode_overview(build_overview(observations))["capacity"],
         "plans": [
             {
                 "name": plan.metadata.name,
@@ -170,14 +161,14 @@ def fleet_view(
     past: Sequence[PastLoads] = (),
 ) -> ConsolePage:
     """The Servers now, their targets and the cards; what waits, and how good the plan is."""
-    seen = overview(observations)
-    waiting = [plan for plan in in_order(observations) if plan.status.phase == WAITS]
+    seen = build_overview(observations)
+    waiting = [plan for plan in sort_plans(observations) if plan.status.phase == WAITS]
     classes = classes_of(seen.servers)
     return ConsolePage(
         title=f"Servers in {namespace}",
         parts=tuple(_parts(seen, now, money)),
         document=lambda: {
-            **overview_document(seen),
+            **encode_overview(seen),
             "classes": [_class_document(name, views) for name, views in classes.items()],
             "waiting": [plan.metadata.name for plan in waiting],
             "past": [_past_document(at) for at in past],
@@ -188,7 +179,7 @@ def fleet_view(
         before=(
             *((_classes_table(classes, money),) if classes else ()),
             *_single_replicas(seen, money),
-            *notes_of(seen),
+            *list_notes(seen),
         ),
         trend=_trends(seen, past, now),
     )
@@ -214,25 +205,25 @@ def _trends(
 
 def _parts(seen: Overview, now: datetime, money: Money) -> Iterator[Part]:
     if seen.servers:
-        yield servers_table(seen.servers, money)
+        yield tabulate_servers(seen.servers, money)
     else:
         yield NO_SERVERS
-    yield from summary_parts(seen, now, money, failures=False)  # they stand above all numbers
+    yield from describe_totals(seen, now, money, failures=False)  # they stand above all numbers
 
 
 def _figures(
     seen: Overview, observations: Sequence[Observation], money: Money
 ) -> Iterator[KeyFigure]:
     specs = [view.spec for view in seen.servers if view.spec]
-    running = sum(cost(spec.current_alloc) for spec in specs)
-    desired = sum(cost(spec.desired_alloc) for spec in specs)
+    running = sum(cost_of(spec.current_alloc) for spec in specs)
+    desired = sum(cost_of(spec.desired_alloc) for spec in specs)
     measured = [view for view in seen.servers if view.is_known]
     missed = sum(view.misses_target for view in measured)
     yield KeyFigure("Cost now", money.amount(running), money.rate)
     yield KeyFigure(
         "Cost desired", money.amount(desired), f"{money.change(desired - running)} {money.rate}"
     )
-    last = latest_optimization(seen.optimizers)
+    last = find_latest_optimization(seen.optimizers)
     yield could_cost_less_now(observations, last, money)
     servers, known = len(seen.servers), len(measured)
     known_of = "for all" if known == servers else f"for {known}"
@@ -267,8 +258,8 @@ def _classes_table(classes: Mapping[str, Sequence[ServerView]], money: Money) ->
 
 def _single_replicas(seen: Overview, money: Money) -> Iterator[str]:
     specs = [view.spec for view in seen.servers if view.spec]
-    servers = (replicas_of(s.current_alloc, s.desired_alloc or s.current_alloc) for s in specs)
-    yield from single_replicas(servers, money)
+    servers = (count_replicas(s.current_alloc, s.desired_alloc or s.current_alloc) for s in specs)
+    yield from warn_of_single_replicas(servers, money)
 
 
 def _missed(views: Sequence[ServerView]) -> tuple[int, int]:
@@ -283,7 +274,7 @@ def _load(views: Sequence[ServerView]) -> float:
 
 
 def _cost(views: Sequence[ServerView]) -> float:
-    return sum(cost(view.spec.current_alloc) for view in views if view.spec)
+    return sum(cost_of(view.spec.current_alloc) for view in views if view.spec)
 
 
 def _class_document(name: str, views: Sequence[ServerView]) -> Mapping[str, object]:
@@ -312,5 +303,5 @@ def _notice(seen: Overview, waiting: Sequence[Plan], money: Money) -> PageNotice
     newest, others = waiting[0], len(waiting) - 1
     more = f" {others} more wait." if others else ""
     name = newest.metadata.name
-    text = f"{name} waits for approval: {summary(newest, money)}.{more}"
+    text = f"{name} waits for approval: {summarize(newest, money)}.{more}"
     return PageNotice(text, f"/plans/{name}", "Look at it and decide")

@@ -10,16 +10,14 @@ from datetime import datetime
 from sys import intern
 from typing import NamedTuple
 
-from inferno_operator.cli.kubectl.answer import in_order
+from inferno_operator.cli.kubectl.answer import sort_plans
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.tables.plans import PHASE_UNKNOWN, placed_cell
-from inferno_operator.cli.tables.solution import Part, TextTable
-from inferno_operator.controllers.planning.proposal import UnreadablePlanError, unpack
-from inferno_operator.pages.charts import Chart, line_chart
-from inferno_operator.pages.figures import KeyFigure
-from inferno_operator.pages.svg import Frame, stairs
-from inferno_operator.pages.timeline import Timeline
+from inferno_operator.cli.tables.plans import PHASE_UNKNOWN, format_placements
+from inferno_operator.cli.tables.table import Part, TextTable
+from inferno_operator.controllers.planning.proposal import UnreadablePlanError, inflate
+from inferno_operator.pages.charts import Chart, Frame, Timeline, line_chart, stairs
+from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import Plan, PlanStep, Server, ServerSpec
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InputError
@@ -117,7 +115,7 @@ def history_view(
     observations: Sequence[Observation], now: datetime, money: Money = CENTS
 ) -> ConsolePage:
     """What was decided for each Server and why, the newest first."""
-    plans = in_order(observations)
+    plans = sort_plans(observations)
     return ConsolePage(
         title="History",
         parts=tuple(_parts(plans, money)),
@@ -165,8 +163,8 @@ def _row(plan: Plan, step: PlanStep, money: Money) -> Sequence[str]:
         f"{born:%Y-%m-%d %H:%M} UTC" if born else "-",
         plan.metadata.name,
         step.server,
-        placed_cell(step.before),
-        placed_cell(step.after),
+        format_placements(step.before),
+        format_placements(step.after),
         money.change(step.cost_change),
         plan.status.phase or PHASE_UNKNOWN,
         step.message or step.reason,

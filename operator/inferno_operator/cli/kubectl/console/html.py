@@ -8,9 +8,15 @@ from urllib.parse import quote, urlencode
 
 from inferno_operator.cli.kubectl.console.page import ConsolePage, Trend, no_trend
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.tables.order import RowOrder, ordered
-from inferno_operator.cli.tables.rich import style_of
-from inferno_operator.cli.tables.solution import Part, TextTable, first_table, name_of
+from inferno_operator.cli.tables.table import (
+    Part,
+    RowOrder,
+    TextTable,
+    find_main_table,
+    name_of,
+    order_rows,
+    style_of,
+)
 from inferno_operator.pages.html import environment
 
 MILLISECONDS = " MS"
@@ -285,8 +291,8 @@ class Pages:
 
     def html(self, page: ConsolePage, path: str, query: PageQuery, version: int = 0) -> str:
         """Return a page; `version` is that of the news."""
-        parts, unfiltered = ordered(page.parts, query.order), first_table(page.parts)
-        main = first_table(parts)
+        parts, unfiltered = order_rows(page.parts, query.order), find_main_table(page.parts)
+        main = find_main_table(parts)
         return self._environment.get_template("page.html").render(
             page=page,
             path=path,

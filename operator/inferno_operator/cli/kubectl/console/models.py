@@ -9,20 +9,17 @@ from statistics import median
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.kubectl.selection import choose_model
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.tables.cluster import (
-    catalogue_of,
-    cost,
-    cost_cell,
-    placement,
-    with_current,
+from inferno_operator.cli.tables.servers import (
+    build_catalogue,
+    cost_of,
+    describe_conditions,
+    format_cost,
+    format_placement,
 )
-from inferno_operator.cli.tables.measurement import number
-from inferno_operator.cli.tables.solution import Part, TextTable
-from inferno_operator.cli.tables.top import age, condition_parts
-from inferno_operator.controllers.planning.allocations import Label, price_current
-from inferno_operator.pages.charts import Chart, Named, agreement_chart, line_chart
-from inferno_operator.pages.figures import KeyFigure
-from inferno_operator.pages.svg import Frame
+from inferno_operator.cli.tables.table import Part, TextTable, format_age, format_number
+from inferno_operator.controllers.planning.allocations import Label, priced_current
+from inferno_operator.pages.charts import Chart, Frame, Named, agreement_chart, line_chart
+from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import (
     CalibratedData,
     DecodeParms,
@@ -31,6 +28,7 @@ from inferno_operator.resources import (
     PerformanceData,
     PrefillParms,
     Server,
+    ServerAllocation,
 )
 from inferno_operator.resources.conditions import CALIBRATED
 from inferno_operator.resources.observation import Observation, only, readable
@@ -213,7 +211,7 @@ def _error(point: Named) -> float:
 def models_view(observations: Sequence[Observation], money: Money = CENTS) -> ConsolePage:
     """All Models: where they may run, whether they are calibrated, and what runs."""
     models = _models(observations)
-    servers = _servers(observations, catalogue_of(observations))
+    servers = _servers(observations, build_catalogue(observations))
     headings = ("MODEL", "NAME", ">ACCELERATORS", "CALIBRATE", "CALIBRATED")
     rows = [_summary(model, _of(model, servers), money) for model in models]
     table = TextTable((*headings, ">SERVERS", ">REPLICAS", ">COST"), rows)
@@ -235,7 +233,7 @@ def model_view(
 ) -> ConsolePage:
     """What a Model does on each accelerator, where the numbers come from, and what runs."""
     model = choose_model(observations, namespace, name)
-    catalogue = catalogue_of(observations)
+    catalogue = build_catalogue(observations)
     servers = _of(model, _servers(observations, catalogue))
     calibration = {data.acc: data for data in model.status.calibration}
     return ConsolePage(
@@ -280,6 +278,12 @@ def _summary(model: Model, servers: Sequence[Server], money: Money) -> Sequence[
     )
 
 
+def with_current(server: Server, current: ServerAllocation | None) -> Server:
+    """Return a Server with another current allocation."""
+    spec = server.spec.model_copy(update={"current_alloc": current})
+    return server.model_copy(update={"spec": spec})
+
+
 def _replicas(servers: Sequence[Server], accelerator: str = "") -> int:
     """Replicas that run, on one accelerator or on all."""
     return sum(
@@ -291,7 +295,7 @@ def _replicas(servers: Sequence[Server], accelerator: str = "") -> int:
 
 
 def _cost(servers: Sequence[Server]) -> float:
-    return sum(cost(server.spec.current_alloc) for server in servers)
+    return sum(cost_of(server.spec.current_alloc) for server in servers)
 
 
 def _figures(model: Model, servers: Sequence[Server], money: Money) -> Iterator[KeyFigure]:
@@ -323,7 +327,7 @@ def _parts(
     yield from _rejected(calibration.values())
     if servers:
         yield _runs(servers, partial(catalogue.label, model.spec.name), money)
-    yield from condition_parts(model.status.conditions, now)
+    yield from describe_conditions(model.status.conditions, now)
 
 
 def _rejected(calibration: Iterable[CalibratedData]) -> Iterator[TextTable]:
@@ -367,8 +371,8 @@ def _row(
         data.acc,
         str(cards),
         str(data.max_batch_size),
-        number(alone + slope),
-        number(alone + slope * data.max_batch_size),
+        format_number(alone + slope),
+        format_number(alone + slope * data.max_batch_size),
         *(_facts(calibrated, now) if calibrated else ("-", "configured", *[""] * 5)),
         str(_replicas(servers, data.acc)),
     )
@@ -384,13 +388,13 @@ def _facts(calibrated: CalibratedData, now: datetime) -> Sequence[str]:
     line = calibrated.expected
     batches = (calibrated.least_batch, calibrated.most_batch)
     return (
-        number(line.alpha + line.beta) if line else "-",
+        format_number(line.alpha + line.beta) if line else "-",
         calibrated.reason,
         str(calibrated.rows),
         "-" if None in batches else f"{batches[0]:.3g} to {batches[1]:.3g}",
         f"{calibrated.decode.residual:.1%}" if calibrated.decode else "-",
         "-" if calibrated.shift is None else f"{calibrated.shift:+.0%}",
-        age(calibrated.time, now),
+        format_age(calibrated.time, now),
     )
 
 
@@ -399,9 +403,9 @@ def _runs(servers: Sequence[Server], label: Label, money: Money) -> TextTable:
         (
             server.metadata.name,
             server.spec.service_class,
-            placement(server.spec.current_alloc, label),
-            placement(server.spec.desired_alloc, label),
-            cost_cell(server.spec.current_alloc, money),
+            format_placement(server.spec.current_alloc, label),
+            format_placement(server.spec.desired_alloc, label),
+            format_cost(server.spec.current_alloc, money),
         )
         for server in servers
     ]

@@ -9,30 +9,32 @@ from dataclasses import asdict
 from datetime import datetime
 from functools import reduce
 
-from inferno_operator.cli.kubectl.answer import check_open, check_text, choose_plan, in_order
+from inferno_operator.cli.kubectl.answer import check_open, check_text, choose_plan, sort_plans
 from inferno_operator.cli.kubectl.console.history import inputs_of
 from inferno_operator.cli.kubectl.console.page import ConsolePage, PlanForm, without_columns
 from inferno_operator.cli.kubectl.dry_run import DryRun
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.preview import PlanPreview, plan_document, preview
-from inferno_operator.cli.tables.cluster import Labels, cost, labels_of
-from inferno_operator.cli.tables.plan import plan_parts
 from inferno_operator.cli.tables.plans import (
     PHASE_UNKNOWN,
     Alternative,
-    change_parts,
-    difference_parts,
+    PlanPreview,
+    describe_difference,
+    describe_phase,
+    describe_plans,
+    describe_preview,
+    describe_shrinkage,
+    describe_steps,
+    encode_preview,
     is_of_strangers,
-    plans_parts,
-    shrinkage,
-    state_line,
-    summary,
+    preview_plan,
+    summarize,
 )
-from inferno_operator.cli.tables.solution import Part
-from inferno_operator.controllers.planning.plan_status import describe_answers
+from inferno_operator.cli.tables.servers import Labels, cost_of, labels_of
+from inferno_operator.cli.tables.table import Part
+from inferno_operator.controllers.planning.plan_status import how_to_answer
 from inferno_operator.controllers.planning.ports import READ
-from inferno_operator.controllers.planning.proposal import compute_inputs_digest
-from inferno_operator.pages.figures import KeyFigure
+from inferno_operator.controllers.planning.proposal import inputs_digest
+from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import (
     Certificate,
     LastOptimization,
@@ -117,7 +119,7 @@ def _changes_since(observations: Sequence[Observation], last: LastOptimization) 
             ready = observation.status.condition(READY)
             seen = ready.observed_generation if ready else None
             yield seen is not None and observation.generation > seen
-    resources, plans = readable(observations), in_order(observations)
+    resources, plans = readable(observations), sort_plans(observations)
     if plans and plans[0].spec.certificate == last.certificate:
         names = {r.metadata.name: r for r in only(Optimizer, resources)}
         optimizer = names.get(plans[0].spec.optimizer)
@@ -178,16 +180,16 @@ def next_view(
 
     `without` is the plan without the changes, with which it is compared.
     """
-    planned = preview(observations, outcome.snapshot, outcome.solution)
+    planned = preview_plan(observations, outcome.snapshot, outcome.solution)
     name = outcome.optimizer.metadata.name
     warnings = tuple(f"warning: {change}" for change in outcome.idle)
-    plan = plan_parts(planned, outcome.solution, money)
+    plan = describe_preview(planned, outcome.solution, money)
     compared = compare(without.solution, outcome.solution) if without else None
     return ConsolePage(
         title=f"Next plan of {name}" + (", what if" if changes else ""),
         parts=(*warnings, *without_columns(plan, *ON_OWN_PAGES), PROOF),
         document=lambda: {
-            **plan_document(name, changes, planned, outcome.solution),
+            **encode_preview(name, changes, planned, outcome.solution),
             **({"withoutChanges": _without_document(compared)} if compared else {}),
         },
         figures=(
@@ -199,7 +201,7 @@ def next_view(
 
 
 def _next_figures(planned: PlanPreview, solution: Solution, money: Money) -> Iterator[KeyFigure]:
-    change = solution.cost - sum(cost(item.current) for item in planned.servers)
+    change = solution.cost - sum(cost_of(item.current) for item in planned.servers)
     against_now = f"{money.rate}, {money.change(change)} against now"
     yield KeyFigure("Cost planned", money.amount(solution.cost), against_now)
     changing, count = sum(bool(item.action) for item in planned.servers), len(planned.servers)
@@ -230,7 +232,7 @@ def plans_view(
     observations: Sequence[Observation], now: datetime, money: Money = CENTS
 ) -> ConsolePage:
     """All recorded Plans, the newest first."""
-    plans = in_order(observations)
+    plans = sort_plans(observations)
     return ConsolePage(
         title="Plans",
         parts=tuple(_plans_parts(plans, now, money)) if plans else (NO_PLANS,),
@@ -239,7 +241,7 @@ def plans_view(
 
 
 def _plans_parts(plans: Sequence[Plan], now: datetime, money: Money) -> Iterator[Part]:
-    for part in plans_parts(plans, now, money):
+    for part in describe_plans(plans, now, money):
         if isinstance(part, str):
             yield reduce(_without_commands, plans, part)
         else:
@@ -262,14 +264,14 @@ def plan_view(
 
     With another one: the Servers that the two leave in different states.
     """
-    plans = in_order(observations)
+    plans = sort_plans(observations)
     plan = choose_plan(plans, namespace, name)
     others = [each.metadata.name for each in plans if each is not plan]
     if other:
         second = choose_plan(plans, namespace, other)
         return ConsolePage(
             title=f"Plans {name} and {other}",
-            parts=tuple(difference_parts(plan, second, money, labels_of(observations))),
+            parts=tuple(describe_difference(plan, second, money, labels_of(observations))),
             document=lambda: [plan.to_json(), second.to_json()],
             figures=[_phase_figure(each, money) for each in (plan, second)],
             others=others,
@@ -280,7 +282,7 @@ def plan_view(
     has_failed = plan.status.phase == FAILED or is_of_strangers(plan)
     return ConsolePage(
         title=f"Plan {name}",
-        parts=tuple(change_parts(plan, money, possible or None, labels)),
+        parts=tuple(describe_steps(plan, money, possible or None, labels)),
         document=lambda: {
             **plan.to_json(),
             "alternatives": {server: asdict(other) for server, other in possible.items()},
@@ -288,14 +290,14 @@ def plan_view(
         figures=tuple(_figures(plan, labels, money)),
         form=_form_of(plan),
         others=others,
-        trouble=state_line(plan) if has_failed else "",
-        state="" if has_failed else _without_commands(state_line(plan), plan),
+        trouble=describe_phase(plan) if has_failed else "",
+        state="" if has_failed else _without_commands(describe_phase(plan), plan),
     )
 
 
 def _phase_figure(plan: Plan, money: Money) -> KeyFigure:
     """Where a Plan is, and how much it changes."""
-    return KeyFigure(plan.metadata.name, plan.status.phase or PHASE_UNKNOWN, summary(plan, money))
+    return KeyFigure(plan.metadata.name, plan.status.phase or PHASE_UNKNOWN, summarize(plan, money))
 
 
 def _figures(plan: Plan, labels: Labels, money: Money) -> Iterator[KeyFigure]:
@@ -310,7 +312,7 @@ def _figures(plan: Plan, labels: Labels, money: Money) -> Iterator[KeyFigure]:
     if taken := totals.reduction:
         load_lost = f"{taken.load_lost:g} requests/min not served any more"
         percent = 100 * taken.replicas_taken / taken.replicas if taken.replicas else 0.0
-        what = "; ".join(filter(None, (shrinkage(plan, labels), load_lost)))
+        what = "; ".join(filter(None, (describe_shrinkage(plan, labels), load_lost)))
         yield KeyFigure("Capacity shrinks by", f"{percent:.0f} %", what)
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 from math import inf
 
-from inferno_operator.cli.kubectl.answer import in_order
+from inferno_operator.cli.kubectl.answer import sort_plans
 from inferno_operator.cli.kubectl.console.history import (
     PastLoads,
     PastServer,
@@ -16,18 +16,31 @@ from inferno_operator.cli.kubectl.console.history import (
 from inferno_operator.cli.kubectl.console.page import ConsolePage, without_columns
 from inferno_operator.cli.kubectl.dry_run import DryRun
 from inferno_operator.cli.kubectl.selection import choose_server
-from inferno_operator.cli.measurement import reported
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.tables.cluster import band_cell, cost, placement
-from inferno_operator.cli.tables.measurement import comparison_parts, number
-from inferno_operator.cli.tables.solution import Part, TextTable, option_parts, saved_work_parts
-from inferno_operator.cli.tables.top import age, condition_parts
-from inferno_operator.cli.tables.what_if import remedy_parts
-from inferno_operator.controllers.planning.allocations import price_current
-from inferno_operator.pages.charts import Chart, Named, limit_chart, line_chart
-from inferno_operator.pages.figures import KeyFigure
-from inferno_operator.pages.svg import Frame, stairs
-from inferno_operator.pages.timeline import Timeline
+from inferno_operator.cli.tables.measurement import compare_with_targets, list_reported
+from inferno_operator.cli.tables.servers import (
+    cost_of,
+    describe_conditions,
+    format_band,
+    format_placement,
+)
+from inferno_operator.cli.tables.solution import (
+    describe_options,
+    describe_remedies,
+    describe_saved_work,
+)
+from inferno_operator.cli.tables.table import Part, TextTable, format_age, format_number
+from inferno_operator.controllers.planning.allocations import priced_current
+from inferno_operator.pages.charts import (
+    Chart,
+    Frame,
+    Named,
+    Timeline,
+    limit_chart,
+    line_chart,
+    stairs,
+)
+from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import CalibratedData, Model, Placement, Plan, PlanStep, Server
 from inferno_operator.resources.conditions import READY
 from inferno_operator.resources.objects import Manifest
@@ -111,7 +124,7 @@ def _time_of(event: Manifest) -> str:
 
 
 def _age_of(time: str, now: datetime) -> str:
-    return age(datetime.fromisoformat(time), now) if time else "-"
+    return format_age(datetime.fromisoformat(time), now) if time else "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,9 +244,9 @@ def _bounds(
 def _words(title: str, curve: LoadCurve, now: Named, limit: float) -> str:
     """What a chart shows, for those who do not see it."""
     return (
-        f"Mean {title} of one replica on {curve.accelerator}, predicted: {number(now.y)} ms at its"
-        f" load of {number(now.x)} requests/min; dashed: the most that keeps all targets,"
-        f" {number(curve.max_rate)} requests/min"
+        f"Mean {title} of one replica on {curve.accelerator}, predicted: {format_number(now.y)} ms"
+        f" at its load of {format_number(now.x)} requests/min; dashed: the most that keeps all targets,"
+        f" {format_number(curve.max_rate)} requests/min"
         + (f", and the target, {limit:g} ms" if limit else "")
     )
 
@@ -323,7 +336,8 @@ def _latency_charts(
             continue
         frame = Frame(f"{title} measured", line.label, "ms", line.end, max(limit, highest) * ABOVE)
         bound = [("bound", [(0.0, limit), (line.end, limit)])] if limit else []
-        words = f"Mean {title} measured when Plans were made, and last: {number(points[-1][1])} ms"
+        last = format_number(points[-1][1])
+        words = f"Mean {title} measured when Plans were made, and last: {last} ms"
         words += f"; dashed: the target, {limit:g} ms" if limit else ""
         yield line_chart(frame, [*bound, ("line", points)], words)
 
@@ -368,19 +382,19 @@ def server_view(  # noqa: PLR0913 - all that is known of a Server
     found = remedies(system, solution, chosen.spec.name)
     decision = next(d for d in solution.decisions if d.server == chosen.spec.name)
     target = catalogue.target(next(s for s in system.servers if s.name == decision.server))
-    measurements = [item for item in reported(readable(observations)) if item.server is chosen]
+    measurements = [item for item in list_reported(readable(observations)) if item.server is chosen]
     models = [*only(Model, readable(observations))]
     curve, loads = curve_of(system, chosen, models), loads_of(chosen.spec, past, now)
     latencies = latencies_of(chosen, past)
-    changes = changes_of(chosen, in_order(observations))
+    changes = changes_of(chosen, sort_plans(observations))
     return ConsolePage(
         title=f"Server {chosen.metadata.name}",
         parts=(
-            *without_columns(option_parts(options, money), "TYPE", "BATCH"),
-            *saved_work_parts(system, chosen.spec.name),
-            *remedy_parts(decision, found),
-            *(part for item in measurements for part in comparison_parts(item)),
-            *condition_parts(chosen.status.conditions, now),
+            *without_columns(describe_options(options, money), "TYPE", "BATCH"),
+            *describe_saved_work(system, chosen.spec.name),
+            *describe_remedies(decision, found),
+            *(part for item in measurements for part in compare_with_targets(item)),
+            *describe_conditions(chosen.status.conditions, now),
             *event_parts(events, now),
         ),
         document=lambda: {
@@ -434,8 +448,10 @@ def _figures_of(server: Server, catalogue: Catalogue, money: Money) -> Iterator[
     load = f"{current.load.arrival_rate:g}" if current and current.load else "-"
     yield KeyFigure("Load", load, "requests/min")
     for title, found in (("Now", current), ("Desired", desired)):
-        yield KeyFigure(title, placement(found, label), f"{money.amount(cost(found))} {money.rate}")
-    if desired and (band := band_cell(desired)):
+        yield KeyFigure(
+            title, format_placement(found, label), f"{money.amount(cost_of(found))} {money.rate}"
+        )
+    if desired and (band := format_band(desired)):
         yield KeyFigure("Predicted ITL", f"{desired.itl_average or 0:.2f} ms", f"({band})")
 
 

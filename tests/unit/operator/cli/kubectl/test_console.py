@@ -19,7 +19,7 @@ from inferno_operator.cli.kubectl.console.html import NAVIGATION, PageQuery, Pag
 from inferno_operator.cli.kubectl.console.news import News
 from inferno_operator.cli.kubectl.console.page import ConsolePage, ConsoleSettings, PlanForm
 from inferno_operator.cli.kubectl.console.serve import HEADERS, Guarded, LocalAccess
-from inferno_operator.cli.tables.solution import TextTable
+from inferno_operator.cli.tables.table import TextTable
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.ports import RejectedError, UnauthenticatedError
 from inferno_optimizer.errors import InfernoError, InputError, UnavailableError

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl
 import numpy as np
 import pytest
 
-from inferno_operator.cli.kubectl.answer import in_order
+from inferno_operator.cli.kubectl.answer import sort_plans
 from inferno_operator.cli.kubectl.console.data import SeenLeader, data_view
 from inferno_operator.cli.kubectl.console.fleet import capacity_view, fleet_view
 from inferno_operator.cli.kubectl.console.history import PlanLoads, history_view, is_move
@@ -32,7 +32,12 @@ from inferno_operator.cli.kubectl.console.html import (
     Pages,
     meanings_of,
 )
-from inferno_operator.cli.kubectl.console.models import agreements, model_view, models_view
+from inferno_operator.cli.kubectl.console.models import (
+    agreements,
+    model_view,
+    models_view,
+    with_current,
+)
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.kubectl.console.plans import (
     next_view,
@@ -42,13 +47,10 @@ from inferno_operator.cli.kubectl.console.plans import (
 from inferno_operator.cli.kubectl.console.server import affordable, server_view
 from inferno_operator.cli.kubectl.dry_run import DryRun, decide
 from inferno_operator.cli.options.currency import CENTS, Money, money_of
-from inferno_operator.cli.tables.cluster import with_current
-from inferno_operator.cli.tables.solution import TextTable, first_table, name_of
-from inferno_operator.cli.tables.top import duration
-from inferno_operator.controllers.planning.plan_status import describe_answers
+from inferno_operator.cli.tables.table import TextTable, find_main_table, format_duration, name_of
+from inferno_operator.controllers.planning.plan_status import how_to_answer
 from inferno_operator.controllers.planning.proposal import pack
-from inferno_operator.pages.charts import Chart
-from inferno_operator.pages.svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
+from inferno_operator.pages.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Chart
 from inferno_operator.resources import (
     Accelerator,
     Model,
@@ -194,7 +196,7 @@ def html(page: ConsolePage, query: str = "") -> str:
 
 
 def column(page: ConsolePage, name: str) -> list[str]:
-    table = first_table(page.parts)
+    table = find_main_table(page.parts)
     assert table is not None
     place = [heading.removeprefix(">") for heading in table.headings].index(name)
     return [row[place] for row in table.rows]
@@ -230,7 +232,7 @@ def test_every_page_is_json_and_its_table_is_on_the_page(
     path: str, seen: list[Observation]
 ) -> None:
     page = VIEWS[path](seen)
-    table = first_table(page.parts)
+    table = find_main_table(page.parts)
     assert table is not None
 
     assert json.loads(json.dumps(page.document()))
@@ -648,7 +650,7 @@ def test_the_fleet_counts_the_servers_of_each_class_that_miss_a_target(
 
     page = fleet_view(slow, NAMESPACE, NOW)
 
-    table = first_table(page.before)
+    table = find_main_table(page.before)
     assert table is not None
     rows = [dict(zip(map(name_of, table.headings), row, strict=True)) for row in table.rows]
     assert [row["CLASS"] for row in rows] == ["Premium", "Bronze", "Free"]  # by priority
@@ -717,7 +719,7 @@ SERVER = "premium-mistral-7b"
 @pytest.fixture(scope="module")
 def server_page(seen: list[Observation]) -> ConsolePage:
     outcome = decide(seen, NAMESPACE, None)
-    past = PlanLoads().loads(in_order(seen))
+    past = PlanLoads().loads(sort_plans(seen))
     return server_view(seen, outcome, NAMESPACE, SERVER, NOW, past=past)
 
 
@@ -781,7 +783,7 @@ def test_a_server_that_is_not_measured_shows_no_latencies_over_time(
     seen: list[Observation],
 ) -> None:
     typed = next(s for s in objects(seen, Server) if s.spec.measure is None)
-    past = PlanLoads().loads(in_order(seen))
+    past = PlanLoads().loads(sort_plans(seen))
     name = typed.metadata.name
 
     page = server_view(seen, decide(seen, NAMESPACE, None), NAMESPACE, name, NOW, past=past)
@@ -848,7 +850,7 @@ def test_a_server_shows_how_latencies_grow_until_a_target_is_missed(
 def test_plans_whose_inputs_cannot_be_read_are_no_part_of_the_past(
     seen: list[Observation],
 ) -> None:
-    plans = in_order(seen)
+    plans = sort_plans(seen)
     broken = [
         plan.model_copy(
             update={"spec": plan.spec.model_copy(update={"inputs": text, "digest": text})}
@@ -861,7 +863,7 @@ def test_plans_whose_inputs_cannot_be_read_are_no_part_of_the_past(
 
 
 def test_a_plan_is_unpacked_once() -> None:
-    plans, past = in_order(world()), PlanLoads()
+    plans, past = sort_plans(world()), PlanLoads()
     before = past.loads(plans)
     emptied = [
         plan.model_copy(update={"spec": plan.spec.model_copy(update={"inputs": ""})})
@@ -907,14 +909,14 @@ def test_a_plan_says_what_else_each_server_could_get_and_its_price(seen: list[Ob
 def test_who_sees_plans_only_gets_a_plan_without_other_options(seen: list[Observation]) -> None:
     page = plan_view([o for o in seen if o.kind is Plan], NAMESPACE, "fleet-7")
 
-    table = first_table(page.parts)
+    table = find_main_table(page.parts)
     assert table is not None
     assert list(table.headings) == ["SERVER", "FROM", "TO", ">CHANGE", "REASON"]
 
 
 def test_the_fleet_draws_the_load_of_each_server_over_time(seen: list[Observation]) -> None:
     """Each point is as far to the right as its time, and as far up as its load."""
-    past = PlanLoads().loads(in_order(seen))
+    past = PlanLoads().loads(sort_plans(seen))
     servers = list(objects(seen, Server))
 
     page = fleet_view(seen, NAMESPACE, NOW, past=past)
@@ -951,7 +953,7 @@ def test_without_plans_nothing_is_known_of_loads_over_time(seen: list[Observatio
 
 
 def health(page: ConsolePage) -> dict[str, Sequence[str]]:
-    table = first_table(page.before)
+    table = find_main_table(page.before)
     assert table is not None
     return {row[0]: row[1:] for row in table.rows}
 
@@ -967,7 +969,7 @@ def test_data_says_when_no_operator_makes_the_plans_that_are_due(
 
     found, last, _ = health(data_view(later, NOW, LEADER))["Optimizer fleet"]
 
-    assert (found, last) == (state, duration(ago))
+    assert (found, last) == (state, format_duration(ago))
 
 
 def planned_ago(observation: Observation, interval: int | None, ago_s: int) -> Observation:
@@ -1103,7 +1105,7 @@ def test_what_is_not_known_of_cards_is_not_told_as_0(
 def test_times_have_their_zone(seen: list[Observation]) -> None:
     page = history_view(seen, NOW)
 
-    changes = first_table(page.parts)
+    changes = find_main_table(page.parts)
     assert changes is not None
     assert changes.rows
     assert all(re.fullmatch(r"2026-11-2\d \d\d:57 UTC", row[0]) for row in changes.rows)
@@ -1112,7 +1114,7 @@ def test_times_have_their_zone(seen: list[Observation]) -> None:
 def test_a_chart_of_a_load_speaks_of_dots_where_there_are_some(
     failing: list[Observation], server_page: ConsolePage
 ) -> None:
-    past = PlanLoads().loads(in_order(failing))
+    past = PlanLoads().loads(sort_plans(failing))
     outcome = decide(failing, NAMESPACE, None)
     page = server_view(failing, outcome, NAMESPACE, SERVER, NOW, past=past)
 

@@ -8,7 +8,7 @@ from inferno_operator.cli.kubectl.console.server import (
     event_parts,
     events_document,
 )
-from inferno_operator.cli.tables.solution import TextTable
+from inferno_operator.cli.tables.table import TextTable
 from tests.past import NOW
 
 
