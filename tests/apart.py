@@ -61,7 +61,7 @@ def picture() -> str:
         _panel("By target: 8000 input tokens", "slo-itl [ms]", LATENCIES.tolist(), with_target),
         _panel("By prompt: slo-itl 16 ms", "input tokens", PROMPTS.tolist(), with_prompts),
     )
-    return charts.document(panels, len(panels), STYLE)
+    return charts.arrange_panels(panels, len(panels), STYLE)
 
 
 def _panel(

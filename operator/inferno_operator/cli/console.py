@@ -133,12 +133,12 @@ def _discard_output() -> None:
         os.dup2(nothing.fileno(), sys.stdout.fileno())
 
 
-def limited(system: "System", time_limit: float) -> "System":
+def limit_time(system: "System", time_limit: float) -> "System":
     """Return the system with another time limit for the exact solver [s]."""
     return replace(system, options=replace(system.options, time_limit=time_limit))
 
 
-def traced(system: "System") -> "System":
+def trace_solver(system: "System") -> "System":
     """Return the system with the option to tell how the exact solver improved the plan.
 
     Raises

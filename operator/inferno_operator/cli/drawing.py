@@ -9,7 +9,7 @@ from operator import attrgetter
 import numpy as np
 
 from inferno_operator.pages import charts
-from inferno_operator.pages.charts import Frame, Steps, stairs
+from inferno_operator.pages.charts import Frame, Steps, to_stairs
 from inferno_optimizer.calibration.calibrate import Calibration
 from inferno_optimizer.calibration.choice import expected_ms, line_factors
 from inferno_optimizer.calibration.confidence import Z
@@ -58,7 +58,7 @@ def draw_solver_curve(certificate: Certificate) -> str:
         panels.append(_draw_steps(title, "requests/min", served, bounds, end))
     values = [(point.seconds, point.value) for point in curve if point.priority is None]
     panels.append(_draw_steps("Value", "cents/hour", values, _list_bounds(curve, None), end))
-    return charts.document(panels, 2, SOLVER_STYLE)
+    return charts.arrange_panels(panels, 2, SOLVER_STYLE)
 
 
 def _list_bounds(curve: Sequence[CurvePoint], priority: int | None) -> Steps:
@@ -74,7 +74,7 @@ def _draw_steps(title: str, unit: str, plan: Steps, bounds: Steps, end: float) -
     low, high = min(values), max(values)
     margin = MARGIN * max(high - low, LEAST_RANGE * abs(high), 1.0)
     frame = Frame(title, "time [s]", unit, max(end, LEAST_TIME_S), high + margin, low - margin)
-    lines = (frame.line(stairs(bounds, end), "bound"), frame.line(stairs(plan, end)))
+    lines = (frame.line(to_stairs(bounds, end), "bound"), frame.line(to_stairs(plan, end)))
     return "\n".join((*frame.axes(), *lines))
 
 
@@ -100,7 +100,7 @@ def draw_calibration(
         _draw_fit("Decode step", "batch [requests]", facts.decode, _place_runs(runs, result, 0)),
         _draw_fit("Prefill", "input tokens * batch", facts.prefill, _place_runs(runs, result, 1)),
     )
-    return charts.document(panels, len(panels), FIT_STYLE)
+    return charts.arrange_panels(panels, len(panels), FIT_STYLE)
 
 
 def _place_runs(

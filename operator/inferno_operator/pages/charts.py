@@ -65,10 +65,10 @@ class Frame:
         yield f'<text class="title" x="4" y="11">{escape(self.title)}</text>'
         yield _text(LEFT + (WIDTH - LEFT - RIGHT) / 2, HEIGHT - 8, self.x_label, "middle")
         yield _text(4, TOP - 9, self.y_label, "start")
-        for value in ticks(0.0, self.x_most):
+        for value in list_ticks(0.0, self.x_most):
             x, y = self.place(value, self.y_least)
             yield _text(x, y + 15, f"{value:,.9g}", "middle")
-        for value in ticks(self.y_least, self.y_most, whole=self.whole):
+        for value in list_ticks(self.y_least, self.y_most, whole=self.whole):
             x, y = self.place(0.0, value)
             yield _text(x - 6, y + 4, f"{value:,.9g}", "end")
 
@@ -80,7 +80,7 @@ def _text(x: float, y: float, text: str, anchor: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def ticks(least: float, most: float, *, whole: bool = False) -> list[float]:
+def list_ticks(least: float, most: float, *, whole: bool = False) -> list[float]:
     """Round or whole values between the ends of an axis, about `TICKS` of them."""
     rough = (most - least) / TICKS
     power = 10.0 ** floor(log10(rough))
@@ -89,7 +89,7 @@ def ticks(least: float, most: float, *, whole: bool = False) -> list[float]:
     return [step * number for number in range(ceil(least / step), int(most / step) + 1)]
 
 
-def stairs(steps: Steps, end: float) -> Steps:
+def to_stairs(steps: Steps, end: float) -> Steps:
     """Corners of a line that keeps each value until the next one, the last until the end."""
     times = [*(start for start, _ in steps[1:]), end]
     return [
@@ -99,7 +99,7 @@ def stairs(steps: Steps, end: float) -> Steps:
     ]
 
 
-def document(panels: Sequence[str], columns: int, style: str = STYLE) -> str:
+def arrange_panels(panels: Sequence[str], columns: int, style: str = STYLE) -> str:
     """Return panels in rows of so many columns as an SVG document."""
     width, height = columns * WIDTH, ceil(len(panels) / columns) * HEIGHT
     placed = "\n".join(_moved(panel, *divmod(n, columns)) for n, panel in enumerate(panels))
@@ -171,7 +171,7 @@ class Box:
         return across and self.top < other.bottom and other.top < self.bottom
 
 
-def line_chart(
+def draw_lines(
     frame: Frame,
     lines: Sequence[tuple[str, Points]],
     words: str,
@@ -188,7 +188,7 @@ def line_chart(
     return _chart((*area, *drawn, *_dots(frame, marks, named)), frame, words)
 
 
-def stacked_chart(
+def draw_stack(
     frame: Frame, x: Sequence[float], layers: Sequence[tuple[str, Sequence[float]]], words: str
 ) -> Chart:
     """Return areas one on another, the first one at the bottom.
@@ -215,16 +215,16 @@ def stacked_chart(
     return _chart(areas, frame, words, legend)
 
 
-def front_chart(frame: Frame, points: Sequence[Named], words: str) -> Chart:
+def draw_front(frame: Frame, points: Sequence[Named], words: str) -> Chart:
     """Return points with their names, and a line through those that no other one beats.
 
     A point beats another if it is not further to the right and not lower, and is not the same.
     """
-    front = [(point.x, point.y) for point in front_of(points)]
+    front = [(point.x, point.y) for point in find_front(points)]
     return _chart((frame.line(front, "bound"), *_dots(frame, points)), frame, words)
 
 
-def agreement_chart(
+def draw_agreement(
     frame: Frame, points: Sequence[Named], named: Container[str], words: str
 ) -> Chart:
     """Return points, the names of some, and a dashed line where both values are the same."""
@@ -233,17 +233,17 @@ def agreement_chart(
     return _chart((line, *_dots(frame, points, named)), frame, words)
 
 
-def limit_chart(frame: Frame, points: Sequence[Named], limit: float, words: str) -> Chart:
+def draw_limit(frame: Frame, points: Sequence[Named], limit: float, words: str) -> Chart:
     """Return points, the names of the best ones, and a dashed line at the most that they may be.
 
     No other point is both further to the left and lower than one of the best.
     """
     line = frame.line([(0.0, limit), (frame.x_most, limit)], "bound")
-    best = front_of([Named(point.name, point.x, -point.y) for point in points])
+    best = find_front([Named(point.name, point.x, -point.y) for point in points])
     return _chart((line, *_dots(frame, points, {point.name for point in best})), frame, words)
 
 
-def front_of(points: Sequence[Named]) -> list[Named]:
+def find_front(points: Sequence[Named]) -> list[Named]:
     """Return the points that no other one beats, from left to right."""
     front: list[Named] = []
     for point in sorted(points, key=lambda p: (p.x, -p.y)):

@@ -5,7 +5,7 @@ A file has one style sheet and no script. A page is a value with texts that are 
 
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
@@ -14,7 +14,6 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from inferno_operator.pages.charts import Chart
-from inferno_optimizer.solution import Level
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,109 +26,6 @@ class KeyFigure:
     title: str
     value: str
     note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PredictedLatency:
-    """A predicted latency beside its target [ms]; a target of 0 means that there is none.
-
-    `band` says where it comes from and what it is off by, as `estimated: +-20 %`.
-    """
-
-    predicted_ms: float
-    target_ms: float
-    percentile: float = 0.0
-    band: str = ""
-
-    @property
-    def share(self) -> float:
-        """Predicted latency as a share of the target."""
-        return self.predicted_ms / self.target_ms
-
-    @property
-    def met(self) -> bool:
-        """Whether the target is met."""
-        return self.predicted_ms <= self.target_ms
-
-
-@dataclass(frozen=True, slots=True)
-class ServerRow:
-    """A server with what runs and what is planned; no latency where none is predicted."""
-
-    name: str
-    service_class: str
-    model: str
-    load: float
-    now: str
-    planned: str
-    cost: str
-    itl: PredictedLatency | None
-    ttft: PredictedLatency | None
-    reason: str
-    served: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Shortfall:
-    """A server that gets less than it needs: why, and what would serve it."""
-
-    server: str
-    message: str
-    remedies: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class CardRow:
-    """The cards of a type; `worth` is what one more card would bring, as text."""
-
-    type: str
-    used: int
-    held: int
-    available: int
-    worth: str
-
-    @property
-    def share(self) -> float:
-        """Share of the cards that is in use."""
-        return min((self.used + self.held) / self.available, 1.0) if self.available else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class FleetPage:
-    """All that the page shows.
-
-    Attributes
-    ----------
-    title
-        The name of the fleet.
-    rate
-        The unit of costs.
-    figures
-        The numbers that it begins with.
-    has_ttft
-        Whether the time to first token is predicted for any server.
-    shortfalls
-        The servers that get less than they need, the most important ones first.
-    more_shortfalls
-        How many more there are, which are named in the table only.
-    servers, cards
-        The tables.
-    levels
-        The load of each priority that is served, with the most that is proven possible.
-    notes
-        Sentences on servers and models.
-    """
-
-    title: str
-    rate: str
-    figures: Sequence[KeyFigure]
-    has_ttft: bool
-    shortfalls: Sequence[Shortfall]
-    more_shortfalls: int
-    servers: Sequence[ServerRow]
-    cards: Sequence[CardRow]
-    levels: Sequence[Level]
-    notes: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,29 +119,26 @@ NUMBER = re.compile(rf"{BEFORE}[+-]?\d{{4,}}(?:\.\d+)?{AFTER}")
 """The same where there are only numbers."""
 
 
-def fleet_html(page: FleetPage) -> str:
-    """Return the page of a fleet as one HTML file."""
-    return _file("fleet.html", page)
+def render_fleet(page: Mapping[str, object]) -> str:
+    """Return the page of a fleet as one HTML file; `page` has what its template names."""
+    return _render("fleet.html", page)
 
 
-def replay_html(page: ReplayPage) -> str:
+def render_replay(page: ReplayPage) -> str:
     """Return the page of a replay as one HTML file."""
-    return _file("replay.html", page)
+    return _render("replay.html", page)
 
 
-def _file(template: str, page: FleetPage | ReplayPage) -> str:
+def _render(template: str, page: object) -> str:
     """Return a page; its content security policy allows its own style sheet and nothing else."""
     style = (files(__package__) / "templates/style.css").read_text(encoding="utf-8")
     digest = b64encode(sha256(style.encode()).digest()).decode()
     trusted = Markup(style)  # noqa: S704 - our file
-    return (
-        environment(__package__)
-        .get_template(template)
-        .render(page=page, style=trusted, digest=digest)
-    )
+    found = build_environment(__package__).get_template(template)
+    return found.render(page=page, style=trusted, digest=digest)
 
 
-def environment(*packages: str) -> Environment:
+def build_environment(*packages: str) -> Environment:
     """Return what fills in the templates of packages, with their filters."""
     filled = Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in packages]),
@@ -272,10 +165,10 @@ def typeset(text: str) -> Markup:
 
 def in_groups(text: str, numbers: re.Pattern[str] = NUMBER) -> str:
     """Return a text with its numbers in groups of three digits: 2,329.00."""
-    return numbers.sub(lambda found: _grouped(found[0]), text)
 
+    def group(found: re.Match[str]) -> str:
+        whole, point, rest = found[0].partition(".")
+        sign = whole[:1] if whole[:1] in "+-" else ""
+        return f"{sign}{int(whole.removeprefix(sign)):,}{point}{rest}"
 
-def _grouped(number: str) -> str:
-    whole, point, rest = number.partition(".")
-    sign = whole[:1] if whole[:1] in "+-" else ""
-    return f"{sign}{int(whole.removeprefix(sign)):,}{point}{rest}"
+    return numbers.sub(group, text)

@@ -211,10 +211,10 @@ def _read_past(prometheus: PrometheusOptions, labels: str, hours: float) -> "Mea
 
 def _print_model(pair: "CalibratedPair", laws: "Laws", measured: "Measurements") -> None:
     """Print the manifest of a Model, after what is to be known of its parameters."""
-    from inferno_operator.cli.tables.calibration import manifest, named
+    from inferno_operator.cli.tables.calibration import format_manifest, warn_of_outliers
 
-    warn([*named(laws)])
-    typer.echo(manifest(pair, laws, measured))
+    warn([*warn_of_outliers(laws)])
+    typer.echo(format_manifest(pair, laws, measured))
 
 
 @app.command(
@@ -276,7 +276,7 @@ def bench(  # noqa: PLR0913 - an argument for each option
 def _measure_engine(wanted: "Benchmark", file: "RunsFile") -> None:
     """Run the benchmark, and say how it goes; Ctrl-C ends the command and keeps the runs."""
     from inferno_operator.cli.bench import measure
-    from inferno_operator.cli.tables.bench import run_parts, trial_text
+    from inferno_operator.cli.tables.calibration import describe_run, describe_trial
 
     def tell(news: Iterable[object]) -> None:
         typer.echo("\n".join(map(str, news)), err=True)
@@ -286,7 +286,7 @@ def _measure_engine(wanted: "Benchmark", file: "RunsFile") -> None:
             measure(
                 wanted,
                 file,
-                begins=lambda trial: tell([f"measuring {trial_text(trial)}"]),
-                ends=lambda done: tell([*run_parts(done), ""]),
+                begins=lambda trial: tell([f"measuring {describe_trial(trial)}"]),
+                ends=lambda done: tell([*describe_run(done), ""]),
             )
         )

@@ -16,9 +16,9 @@ from inferno_operator.cli.console import (
     Output,
     TimeLimit,
     examples,
-    limited,
+    limit_time,
     show,
-    traced,
+    trace_solver,
     warn,
     working,
     write,
@@ -94,7 +94,7 @@ def plan(  # noqa: PLR0913 - an argument for each option
     checks, rows = checks_of(fail_on), RowOrder.parse(words, sort)
     money, doubts = money_of(currency), list[str]()
     system = _read(paths, time_limit, namespace, lenient=lenient, doubt=doubts.extend)
-    system = system if curve is None else traced(system)
+    system = system if curve is None else trace_solver(system)
     changed, idle = apply_changes(system, map(parse_change, changes))
     warn(idle)
     with working(f"optimizing {len(system.servers)} servers"):
@@ -170,33 +170,16 @@ def explain(
     Each accelerator with its numbers and, where it is out, why. For a server that gets less
     than it needs also the smallest changes that would serve it.
     """
-    from inferno_operator.cli.tables.solution import (
-        describe_options,
-        describe_remedies,
-        describe_saved_work,
-    )
-    from inferno_optimizer.explain.options import explain, with_choice
-    from inferno_optimizer.explain.remedies import remedies
+    from inferno_operator.cli.tables.solution import describe_explanation, explain_decision
+    from inferno_optimizer.explain.options import explain
     from inferno_optimizer.optimize import optimize
-    from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
 
     money = money_of(currency)
     system = _read(paths, time_limit, namespace, lenient=lenient, doubt=warn)
-    options = explain(system, server)
+    explain(system, server)  # refuses an unknown name before it takes time
     with working("looking for what would serve it"):
-        solution = optimize(system)
-        ways_out = remedies(system, solution, server)
-    decision = next(d for d in solution.decisions if d.server == server)
-    options = with_choice(options, system, solution, server)
-    show(
-        output,
-        lambda: {"options": encode_explanation(options), "remedies": encode_remedies(ways_out)},
-        lambda: (
-            *describe_options(options, money),
-            *describe_saved_work(system, server),
-            *describe_remedies(decision, ways_out),
-        ),
-    )
+        found = explain_decision(system, optimize(system), server)
+    show(output, found.to_json, lambda: describe_explanation(system, found, money))
 
 
 @app.command(epilog=examples("inferno report samples/fleet --html plan.html"))
@@ -218,8 +201,8 @@ def report(  # noqa: PLR0913 - an argument for each option
     The page is one HTML file that needs no network. For the most important servers that get
     less than they need, it names the smallest changes that would serve them.
     """
-    from inferno_operator.cli.report import fleet_page
-    from inferno_operator.pages.html import fleet_html
+    from inferno_operator.cli.report import build_fleet_page
+    from inferno_operator.pages.html import render_fleet
     from inferno_optimizer.explain.changes import parse_change
     from inferno_optimizer.optimize import optimize
     from inferno_optimizer.wire.what_if import apply_changes
@@ -231,8 +214,8 @@ def report(  # noqa: PLR0913 - an argument for each option
     with working(f"optimizing {len(system.servers)} servers") as tell:
         solution = optimize(system)
         tell("looking for what would serve all")
-        page = fleet_page(f"Plan for {len(system.servers)} servers", system, solution, money)
-    write(html, fleet_html(page))
+        page = build_fleet_page(f"Plan for {len(system.servers)} servers", system, solution, money)
+    write(html, render_fleet(page))
     refuse(solution, checks)
 
 
@@ -252,4 +235,4 @@ def _read(
 
     unknown = warn if lenient else refuse_unknown
     system = read_system(paths, unknown, remark=warn, doubt=doubt, namespace=namespace)
-    return limited(system, time_limit)
+    return limit_time(system, time_limit)

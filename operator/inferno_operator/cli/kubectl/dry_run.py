@@ -13,10 +13,8 @@ from inferno_operator.controllers.planning.snapshot import Inputs, Snapshot, tak
 from inferno_operator.resources import Optimizer, Server
 from inferno_operator.resources.observation import Observation, readable, still_running
 from inferno_optimizer.explain.changes import parse_change
-from inferno_optimizer.explain.options import Option, explain, with_choice
-from inferno_optimizer.explain.remedies import Remedy, remedies
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.solution import Decision, Solution
+from inferno_optimizer.solution import Solution
 from inferno_optimizer.wire.what_if import apply_changes
 
 
@@ -31,15 +29,6 @@ class DryRun:
     snapshot: Snapshot
     solution: Solution
     idle: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ExplainedServer:
-    """What is decided for a server, every option that it has, and what would serve it."""
-
-    decision: Decision
-    options: Sequence[Option]
-    remedies: Sequence[Remedy]
 
 
 def decide(
@@ -77,13 +66,3 @@ def decide(
     snapshot = take_snapshot(Inputs(running, chosen, time_limit, stored=known, now=time))
     changed, idle = apply_changes(snapshot.system, map(parse_change, changes))
     return DryRun(chosen, replace(snapshot, system=changed), optimize(changed), idle)
-
-
-def explain_server(outcome: DryRun, name: str) -> ExplainedServer:
-    """Explain what is decided for the server of this `spec.name`."""
-    system, solution = outcome.snapshot.system, outcome.solution
-    return ExplainedServer(
-        next(d for d in solution.decisions if d.server == name),
-        with_choice(explain(system, name), system, solution, name),
-        remedies(system, solution, name),
-    )

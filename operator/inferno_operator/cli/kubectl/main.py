@@ -257,19 +257,14 @@ def explain(
     Each accelerator with its numbers and, where it is out, why. For a Server that gets less
     than it needs also the smallest changes that would serve it.
     """
-    from inferno_operator.cli.kubectl.dry_run import decide, explain_server
+    from inferno_operator.cli.kubectl.dry_run import decide
     from inferno_operator.cli.kubectl.selection import choose_server
-    from inferno_operator.cli.tables.calibration import doubt_parts
+    from inferno_operator.cli.tables.calibration import warn_of_weak_data
     from inferno_operator.cli.tables.measurement import compare_with_targets, list_reported
     from inferno_operator.cli.tables.servers import describe_conditions
-    from inferno_operator.cli.tables.solution import (
-        describe_options,
-        describe_remedies,
-        describe_saved_work,
-    )
+    from inferno_operator.cli.tables.solution import describe_explanation, explain_decision
     from inferno_operator.resources import Model
     from inferno_operator.resources.observation import only, readable
-    from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
 
     money = money_of(currency)
     namespace, observations = read_objects(cluster)
@@ -279,20 +274,17 @@ def explain(
     measurements = [item for item in list_reported(objects) if item.server is chosen]
     with working("looking for what would serve it"):
         outcome = decide(observations, namespace, optimizer, time_limit=time_limit)
-        found = explain_server(outcome, chosen.spec.name)
+        system = outcome.snapshot.system
+        found = explain_decision(system, outcome.solution, chosen.spec.name)
     show(
         output,
         lambda: {
-            "options": encode_explanation(found.options),
-            "remedies": encode_remedies(found.remedies),
+            **found.to_json(),
             "measured": chosen.status.measured.to_json() if chosen.status.measured else None,
             "conditions": [condition.to_json() for condition in conditions],
         },
         lambda: (
-            *describe_options(found.options, money),
-            *doubt_parts(models),
-            *describe_saved_work(outcome.snapshot.system, chosen.spec.name),
-            *describe_remedies(found.decision, found.remedies),
+            *describe_explanation(system, found, money, warn_of_weak_data(models)),
             *(part for item in measurements for part in compare_with_targets(item)),
             *describe_conditions(conditions, datetime.now(UTC)),
         ),

@@ -186,7 +186,9 @@ def compare_with_targets(item: ServerMeasurement) -> Iterator[Part]:
         }
     rates = (measured.arrival_rate if measured else None, desired and desired.load)
     predicted_rate = rates[1].arrival_rate if rates[1] else None
-    rows = [(LOAD, format_number(rates[0]), format_number(predicted_rate), "-")]
+    rows: list[tuple[str, ...]] = [
+        (LOAD, format_number(rates[0]), format_number(predicted_rate), "-")
+    ]
     for latency in ("itl", "wait", "ttft"):
         values = (getattr(part, f"{latency}_average", None) for part in (measured, desired))
         rows.append((latency.upper(), *map(format_number, values), limits.get(latency, "-")))

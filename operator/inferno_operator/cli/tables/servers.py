@@ -266,9 +266,9 @@ def build_overview(observations: Sequence[Observation]) -> Overview:
     optimizers = sorted(only(Optimizer, resources), key=lambda found: found.metadata.name)
     capacities = list(only(Capacity, resources))
     not_counted = [
-        f"Capacity {capacity.metadata.name}: {counted.reason}: {counted.message}"
+        f"Capacity {capacity.metadata.name}: {found.reason}: {found.message}"
         for capacity in capacities
-        if (counted := capacity.status.condition(COUNTED)) and counted.status != "True"
+        if (found := capacity.status.condition(COUNTED)) and found.status != "True"
     ]
     known = [r for r in resources if not (isinstance(r, Capacity) and r.is_uncounted)]
     loaded = [with_last_good(r) if isinstance(r, Server) else r for r in known]
@@ -586,7 +586,7 @@ def describe_conditions(conditions: Sequence[Condition], now: datetime) -> Itera
 
 def tabulate_servers(views: Sequence[ServerView], money: Money = CENTS) -> TextTable:
     """Return the servers; only headings where there are none."""
-    least_left: dict[str, float] = {}
+    least_left: dict[Latency, float] = {}
     for latency in LATENCIES.values():
         shares = [found.share for view in views if (found := view.headroom(latency))]
         if shares:
@@ -613,8 +613,8 @@ def tabulate_servers(views: Sequence[ServerView], money: Money = CENTS) -> TextT
             )
         )
     # The column of the latency that misses most of its target goes last.
-    worst_last = sorted(least_left, key=lambda latency: -least_left[latency])
-    optional = [*OPTIONAL, *(f"{latency.upper()}/SLO LEFT" for latency in worst_last)]
+    worst_last = sorted(least_left, key=lambda name: -least_left[name])
+    optional = [*OPTIONAL, *(f"{name.upper()}/SLO LEFT" for name in worst_last)]
     return TextTable((*headings, ">COST", *measured, "READY"), rows, optional)
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.tables.table import Part, TextTable, group_notes
 from inferno_optimizer.explain.comparison import Comparison, DecisionDifference, served
-from inferno_optimizer.explain.options import Option
-from inferno_optimizer.explain.remedies import Remedy
+from inferno_optimizer.explain.options import Option, explain, with_choice
+from inferno_optimizer.explain.remedies import Remedy, remedies
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import (
     CapacityUse,
@@ -21,6 +21,7 @@ from inferno_optimizer.solution import (
     Solution,
 )
 from inferno_optimizer.system import Allocation, Generation, Role, Server, System, band_of
+from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
 
 GAP_DIGITS = 9
 """Decimals of a gap; further ones are rounding."""
@@ -132,6 +133,41 @@ def list_decision_notes(decisions: Iterable[Decision]) -> Iterator[str]:
             notes.append((decision.server, decision.message))
         notes += [(decision.server, f"warning: {warning}") for warning in decision.warnings]
     return group_notes(notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What is decided for a server, every option that it has, and what would serve it."""
+
+    decision: Decision
+    options: Sequence[Option]
+    remedies: Sequence[Remedy]
+
+    def to_json(self) -> dict[str, object]:
+        """Return the options and the remedies as JSON."""
+        return {
+            "options": encode_explanation(self.options),
+            "remedies": encode_remedies(self.remedies),
+        }
+
+
+def explain_decision(system: System, solution: Solution, name: str) -> Explanation:
+    """Explain what is decided for the server of this name; that takes several optimizations."""
+    return Explanation(
+        next(d for d in solution.decisions if d.server == name),
+        with_choice(explain(system, name), system, solution, name),
+        remedies(system, solution, name),
+    )
+
+
+def describe_explanation(
+    system: System, found: Explanation, money: Money = CENTS, doubts: Iterable[str] = ()
+) -> Iterator[Part]:
+    """Yield the options, doubts about their data, what is not computed, and the remedies."""
+    yield from describe_options(found.options, money)
+    yield from doubts
+    yield from describe_saved_work(system, found.decision.server)
+    yield from describe_remedies(found.decision, found.remedies)
 
 
 def describe_options(options: Sequence[Option], money: Money = CENTS) -> Iterator[Part]:
@@ -345,11 +381,11 @@ def tabulate_differences(
     return TextTable(headings, rows, optional)
 
 
-def describe_remedies(decision: Decision, remedies: Iterable[Remedy]) -> Iterator[Part]:
+def describe_remedies(decision: Decision, found: Iterable[Remedy]) -> Iterator[Part]:
     """Yield why a server gets too little, and its remedies; nothing if it is served."""
     if decision.reason is Reason.ALLOCATED:
         return
     yield ""
     yield f"{decision.server}: {decision.message}"
-    lines = [f"- {remedy.message}: --set {remedy.change}" for remedy in remedies]
+    lines = [f"- {remedy.message}: --set {remedy.change}" for remedy in found]
     yield from lines or ["no single change of cards, targets or load is known that would serve it"]

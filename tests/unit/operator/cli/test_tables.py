@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from inferno_operator.cli.tables.calibration import doubt_parts
+from inferno_operator.cli.tables.calibration import warn_of_weak_data
 from inferno_operator.cli.tables.solution import (
     SCORE,
     describe_options,
@@ -231,7 +231,7 @@ def test_it_is_said_which_parameters_measurements_hardly_tell_and_for_which_leng
     model = parse(manifest)
     assert isinstance(model, Model)
 
-    _, told = doubt_parts([model])
+    _, told = warn_of_weak_data([model])
 
     assert told == (
         "warning: stepParms of llm on H100: measurements hardly tell kappa (± 81%, at most 13% of a"

@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
-from inferno_operator.cli.kubectl.console.app import Forms, pages_of
+from inferno_operator.cli.kubectl.console.app import Forms, create_pages
 from inferno_operator.cli.kubectl.console.html import NAVIGATION, PageQuery, Pages
 from inferno_operator.cli.kubectl.console.news import News
 from inferno_operator.cli.kubectl.console.page import ConsolePage, ConsoleSettings, PlanForm
@@ -189,7 +189,7 @@ class Failing(Session):
 def pages_that_fail(error: InfernoError, namespace: str = "llm") -> Browser:
     session = Failing(error, namespace)
     news = News(session, time.process_time)
-    return Browser(pages_of(session, Forms("secret"), news, ConsoleSettings()))
+    return Browser(create_pages(session, Forms("secret"), news, ConsoleSettings()))
 
 
 @pytest.fixture

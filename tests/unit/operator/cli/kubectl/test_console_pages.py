@@ -33,7 +33,7 @@ from inferno_operator.cli.kubectl.console.html import (
     meanings_of,
 )
 from inferno_operator.cli.kubectl.console.models import (
-    agreements,
+    draw_agreements,
     model_view,
     models_view,
     with_current,
@@ -44,7 +44,7 @@ from inferno_operator.cli.kubectl.console.plans import (
     plan_view,
     plans_view,
 )
-from inferno_operator.cli.kubectl.console.server import affordable, server_view
+from inferno_operator.cli.kubectl.console.server import list_affordable, server_view
 from inferno_operator.cli.kubectl.dry_run import DryRun, decide
 from inferno_operator.cli.options.currency import CENTS, Money, money_of
 from inferno_operator.cli.tables.table import TextTable, find_main_table, format_duration, name_of
@@ -420,7 +420,7 @@ def test_a_model_shows_measured_latencies_against_predicted_ones(seen: list[Obse
     measured = [s.status.measured.itl_average for s in known]
     assert len(known) > 1
 
-    (chart,) = [c for c in agreements(servers) if c.words.startswith("ITL")]
+    (chart,) = [c for c in draw_agreements(servers) if c.words.startswith("ITL")]
 
     dots = [(float(x), float(y)) for x, y in re.findall(r'cx="(.*?)" cy="(.*?)"', chart.svg)]
     across = sorted(x for x, _ in dots)
@@ -1185,9 +1185,9 @@ def test_a_plan_that_waits_has_buttons_and_no_commands(seen: list[Observation]) 
 def test_a_chart_leaves_out_the_options_that_would_hide_the_others() -> None:
     named = [Option("a", cost=10.0), Option("b", cost=100.0), Option("c", cost=100.1)]
 
-    assert [option.accelerator for option in affordable(named)] == ["a", "b"]
-    assert len(affordable([Option("free", cost=0.0), *named])) == 4
-    assert affordable([]) == []
+    assert [option.accelerator for option in list_affordable(named)] == ["a", "b"]
+    assert len(list_affordable([Option("free", cost=0.0), *named])) == 4
+    assert list_affordable([]) == []
 
 
 def test_the_first_page_says_how_many_servers_have_a_single_replica() -> None:

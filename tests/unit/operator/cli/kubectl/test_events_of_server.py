@@ -5,8 +5,8 @@ from typing import Any
 from inferno_operator.cli.kubectl.console.server import (
     EVENTS_SHOWN,
     SeenEvents,
-    event_parts,
-    events_document,
+    describe_events,
+    encode_events,
 )
 from inferno_operator.cli.tables.table import TextTable
 from tests.past import NOW
@@ -26,7 +26,7 @@ def test_events_are_shown_with_the_newest_first_whatever_tells_their_time() -> N
         ]
     )
 
-    (table,) = event_parts(seen, NOW)
+    (table,) = describe_events(seen, NOW)
 
     assert isinstance(table, TextTable)
     assert [(row[0], row[2]) for row in table.rows] == [
@@ -39,7 +39,7 @@ def test_only_the_newest_events_are_shown() -> None:
         event(f"E{n}", eventTime=f"2026-11-24T11:{n:02}:00Z") for n in range(EVENTS_SHOWN + 5)
     ]
 
-    shown = events_document(SeenEvents(events))
+    shown = encode_events(SeenEvents(events))
 
     assert [item["reason"] for item in shown] == [f"E{n}" for n in range(EVENTS_SHOWN + 4, 4, -1)]
 
@@ -47,7 +47,7 @@ def test_only_the_newest_events_are_shown() -> None:
 def test_who_may_not_see_events_is_told_so() -> None:
     refusal = "HTTP 403: cannot list resource events"
 
-    assert list(event_parts(SeenEvents(refusal=refusal), NOW)) == [
+    assert list(describe_events(SeenEvents(refusal=refusal), NOW)) == [
         f"events are not shown: {refusal}"
     ]
-    assert list(event_parts(SeenEvents(), NOW)) == []
+    assert list(describe_events(SeenEvents(), NOW)) == []

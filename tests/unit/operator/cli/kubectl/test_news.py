@@ -63,7 +63,7 @@ async def opened(place: Place, pages: int = 1) -> AsyncIterator[tuple[News, list
     """Yield news of a place, with pages that are open since it is quiet."""
     session: Any = place
     news = News(session, lambda: place.busy_s)
-    async with news.followed():
+    async with news.follow():
         await asyncio.sleep(10)
         shown = [OpenPage(news.events()) for _ in range(pages)]
         tasks = [asyncio.create_task(page.listen()) for page in shown]
@@ -260,7 +260,7 @@ class Site:
     def __init__(self) -> None:
         self.news, self.time_s, self.made, self.fails = Changes(), 0.0, 0, False
         self.pages = SharedPages(self.news, lambda: self.time_s)  # type: ignore[arg-type]  # a double
-        self.page = self.pages.shared(self._make)
+        self.page = self.pages.share(self._make)
 
     async def _make(self, request: Request) -> Response:
         self.made += 1
