@@ -8,7 +8,7 @@ from typing import Any
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.cli.tables.measurement import AskedQuery, ServerMeasurement
-from inferno_operator.cli.tables.servers import targets_of
+from inferno_operator.cli.tables.servers import find_targets
 from inferno_operator.controllers.measurement.correction import with_correction
 from inferno_operator.controllers.measurement.load import measured_server, with_planned_load
 from inferno_operator.controllers.measurement.quality import (
@@ -73,7 +73,7 @@ async def measure(
         problem = recorder.asked[0].problem
         is_refused = next(iter(results.values())).reading.refused
         raise RefusedError(problem) if is_refused else UnavailableError(problem)
-    targets = targets_of(resources)
+    targets = find_targets(resources)
     models = {r.spec.name: r for r in only(Model, resources)}
     measurements = []
     for server in servers:

@@ -63,20 +63,20 @@ class Frame:
             [(0.0, self.y_most), (0.0, self.y_least), (self.x_most, self.y_least)], "axis"
         )
         yield f'<text class="title" x="4" y="11">{escape(self.title)}</text>'
-        yield _text(LEFT + (WIDTH - LEFT - RIGHT) / 2, HEIGHT - 8, self.x_label, "middle")
-        yield _text(4, TOP - 9, self.y_label, "start")
+        yield _draw_text(LEFT + (WIDTH - LEFT - RIGHT) / 2, HEIGHT - 8, self.x_label, "middle")
+        yield _draw_text(4, TOP - 9, self.y_label, "start")
         for value in list_ticks(0.0, self.x_most):
             x, y = self.place(value, self.y_least)
-            yield _text(x, y + 15, f"{value:,.9g}", "middle")
+            yield _draw_text(x, y + 15, f"{value:,.9g}", "middle")
         for value in list_ticks(self.y_least, self.y_most, whole=self.whole):
             x, y = self.place(0.0, value)
-            yield _text(x - 6, y + 4, f"{value:,.9g}", "end")
+            yield _draw_text(x - 6, y + 4, f"{value:,.9g}", "end")
 
     def _path(self, points: Points) -> str:
         return " ".join(f"{x:.1f},{y:.1f}" for x, y in (self.place(*point) for point in points))
 
 
-def _text(x: float, y: float, text: str, anchor: str) -> str:
+def _draw_text(x: float, y: float, text: str, anchor: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
@@ -102,7 +102,7 @@ def to_stairs(steps: Steps, end: float) -> Steps:
 def arrange_panels(panels: Sequence[str], columns: int, style: str = STYLE) -> str:
     """Return panels in rows of so many columns as an SVG document."""
     width, height = columns * WIDTH, ceil(len(panels) / columns) * HEIGHT
-    placed = "\n".join(_moved(panel, *divmod(n, columns)) for n, panel in enumerate(panels))
+    placed = "\n".join(_move_panel(panel, *divmod(n, columns)) for n, panel in enumerate(panels))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}"'
         f' width="{width:g}" height="{height:g}">\n<style>{style}</style>\n'
@@ -110,7 +110,7 @@ def arrange_panels(panels: Sequence[str], columns: int, style: str = STYLE) -> s
     )
 
 
-def _moved(panel: str, row: int, column: int) -> str:
+def _move_panel(panel: str, row: int, column: int) -> str:
     return f'<g transform="translate({column * WIDTH:g} {row * HEIGHT:g})">\n{panel}\n</g>'
 
 
@@ -165,7 +165,7 @@ class Box:
     right: float
     bottom: float
 
-    def hides(self, other: "Box") -> bool:
+    def overlaps(self, other: "Box") -> bool:
         """Whether two boxes have a point in common."""
         across = self.left < other.right and other.left < self.right
         return across and self.top < other.bottom and other.top < self.bottom
@@ -185,7 +185,7 @@ def draw_lines(
     """
     area = [frame.area(band)] if band else []
     drawn = (frame.line(points, kind) for kind, points in lines)
-    return _chart((*area, *drawn, *_dots(frame, marks, named)), frame, words)
+    return _build_chart((*area, *drawn, *_draw_dots(frame, marks, named)), frame, words)
 
 
 def draw_stack(
@@ -212,7 +212,7 @@ def draw_stack(
         areas.append(frame.area(edge, colour))
         legend.append(Legend(name, colour))
         bottom = top
-    return _chart(areas, frame, words, legend)
+    return _build_chart(areas, frame, words, legend)
 
 
 def draw_front(frame: Frame, points: Sequence[Named], words: str) -> Chart:
@@ -221,7 +221,7 @@ def draw_front(frame: Frame, points: Sequence[Named], words: str) -> Chart:
     A point beats another if it is not further to the right and not lower, and is not the same.
     """
     front = [(point.x, point.y) for point in find_front(points)]
-    return _chart((frame.line(front, "bound"), *_dots(frame, points)), frame, words)
+    return _build_chart((frame.line(front, "bound"), *_draw_dots(frame, points)), frame, words)
 
 
 def draw_agreement(
@@ -230,7 +230,7 @@ def draw_agreement(
     """Return points, the names of some, and a dashed line where both values are the same."""
     end = min(frame.x_most, frame.y_most)
     line = frame.line([(0.0, 0.0), (end, end)], "bound")
-    return _chart((line, *_dots(frame, points, named)), frame, words)
+    return _build_chart((line, *_draw_dots(frame, points, named)), frame, words)
 
 
 def draw_limit(frame: Frame, points: Sequence[Named], limit: float, words: str) -> Chart:
@@ -240,7 +240,9 @@ def draw_limit(frame: Frame, points: Sequence[Named], limit: float, words: str) 
     """
     line = frame.line([(0.0, limit), (frame.x_most, limit)], "bound")
     best = find_front([Named(point.name, point.x, -point.y) for point in points])
-    return _chart((line, *_dots(frame, points, {point.name for point in best})), frame, words)
+    return _build_chart(
+        (line, *_draw_dots(frame, points, {point.name for point in best})), frame, words
+    )
 
 
 def find_front(points: Sequence[Named]) -> list[Named]:
@@ -252,7 +254,7 @@ def find_front(points: Sequence[Named]) -> list[Named]:
     return front
 
 
-def _dots(
+def _draw_dots(
     frame: Frame, points: Sequence[Named], named: Container[str] | None = None
 ) -> Iterator[str]:
     """Yield points with their names, where these hide nothing.
@@ -273,9 +275,12 @@ def _dots(
         if named is not None and point.name not in named:
             continue
         anchor = "end" if x > WIDTH / 2 else "start"
-        boxes = [_name_box(x, low, point.name, anchor) for low in _lines(y, above=named is None)]
+        boxes = [
+            _place_name(x, low, point.name, anchor)
+            for low in _list_name_lines(y, above=named is None)
+        ]
         inside = (b for b in boxes if b.left >= LEFT and b.right <= WIDTH)
-        box = next((b for b in inside if not any(map(b.hides, taken))), None)
+        box = next((b for b in inside if not any(map(b.overlaps, taken))), None)
         if box is None:
             continue
         taken.append(box)
@@ -285,7 +290,7 @@ def _dots(
         )
 
 
-def _lines(y: float, *, above: bool) -> list[float]:
+def _list_name_lines(y: float, *, above: bool) -> list[float]:
     """Where the name of a point may stand inside the axes, the best place first."""
     up = [y - ABOVE - LINE_HEIGHT * step for step in range(NAME_PLACES)]
     down = [y + BELOW + LINE_HEIGHT * step for step in range(NAME_PLACES)]
@@ -294,12 +299,14 @@ def _lines(y: float, *, above: bool) -> list[float]:
     return inside or tried
 
 
-def _name_box(x: float, low: float, name: str, anchor: str) -> Box:
+def _place_name(x: float, low: float, name: str, anchor: str) -> Box:
     left = x - LETTER * len(name) if anchor == "end" else x
     return Box(left, low - LINE_HEIGHT + 1, left + LETTER * len(name), low)
 
 
-def _chart(parts: Iterable[str], frame: Frame, words: str, legend: Sequence[Legend] = ()) -> Chart:
+def _build_chart(
+    parts: Iterable[str], frame: Frame, words: str, legend: Sequence[Legend] = ()
+) -> Chart:
     drawn = "\n".join((*parts, *frame.axes()))
     svg = (
         f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{escape(words)}">\n'

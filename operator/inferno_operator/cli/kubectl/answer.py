@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
-from inferno_operator.cli.kubectl.selection import missing_object
+from inferno_operator.cli.kubectl.selection import build_missing_error
 from inferno_operator.cli.options.inputs import duration_of
 from inferno_operator.controllers.planning.proposal import (
     UnreadablePlanError,
@@ -47,7 +47,7 @@ def choose_plan(plans: Iterable[Plan], namespace: str, name: str) -> Plan:
     """
     by_name = {plan.metadata.name: plan for plan in plans}
     if name not in by_name:
-        raise missing_object(Plan, Key(namespace, name), sorted(by_name))
+        raise build_missing_error(Plan, Key(namespace, name), sorted(by_name))
     return by_name[name]
 
 

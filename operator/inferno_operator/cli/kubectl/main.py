@@ -580,14 +580,14 @@ def diff(
         describe_plan,
         name_accelerators,
     )
-    from inferno_operator.cli.tables.servers import labels_of
+    from inferno_operator.cli.tables.servers import find_labels
     from inferno_optimizer.errors import InfernoError
 
     async def read(session: "Session") -> "tuple[list[Plan], Labels]":
         plans = sort_plans(await session.plans())
         chosen = [choose_plan(plans, session.namespace, each) for each in (name, other) if each]
         try:
-            return chosen, labels_of(await session.objects())
+            return chosen, find_labels(await session.objects())
         except InfernoError:  # such as without the rights; accelerators are named alone then
             return chosen, name_accelerators
 
@@ -786,13 +786,13 @@ def console_server(  # noqa: PLR0913 - the options of a server
     from inferno_operator.cli.kubectl.console.serve import (
         LOOPBACK,
         Listener,
-        proxied_console,
+        create_proxied_console,
         serve_proxied,
     )
 
     server = ApiServerAddress(api_server, api_server_ca)
     settings = ConsoleSettings(money_of(currency), operator_namespace)
-    console = proxied_console(server, namespace, origin, asyncio.sleep, settings)
+    console = create_proxied_console(server, namespace, origin, asyncio.sleep, settings)
     with interruptible(status=0):
         address = host or (ALL_ADDRESSES if certificate else LOOPBACK)
         listener = Listener(address, port, certificate, private_key)

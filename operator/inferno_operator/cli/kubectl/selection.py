@@ -21,7 +21,7 @@ REASONS = (MISSES, *map(str, Reason))
 """What the column READY may say of a Server."""
 
 
-def missing_object(kind: type[Resource], key: Key, names: Sequence[str]) -> InputError:
+def build_missing_error(kind: type[Resource], key: Key, names: Sequence[str]) -> InputError:
     """Return the error for an object that is not there; `names` are those of its kind that are."""
     if not names:
         return InputError(f"{kind.kind} {key}: namespace {key.namespace!r} has no {kind.kind}")
@@ -47,7 +47,7 @@ def choose_optimizer(
         raise InputError(f"namespace {namespace!r} has several Optimizers: name one of {several}")
     chosen = name or names[0]
     if chosen not in by_name:
-        raise missing_object(Optimizer, Key(namespace, chosen), names)
+        raise build_missing_error(Optimizer, Key(namespace, chosen), names)
     return _require_readable(by_name[chosen], Optimizer)
 
 
@@ -84,7 +84,7 @@ def _choose(
         if isinstance(observation.resource, kind) and observation.resource.spec.name == name:
             return observation.resource
     names = sorted(observation.reference.key.name for observation in of_kind)
-    raise missing_object(kind, Key(namespace, name), names)
+    raise build_missing_error(kind, Key(namespace, name), names)
 
 
 def _require_readable(observation: Observation, kind: type[Kind]) -> Kind:

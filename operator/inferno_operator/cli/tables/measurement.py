@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from inferno_operator.cli.tables.servers import LATENCIES, targets_of
+from inferno_operator.cli.tables.servers import LATENCIES, find_targets
 from inferno_operator.cli.tables.table import (
     UNKNOWN,
     Part,
@@ -58,7 +58,7 @@ class ServerMeasurement:
 
 def list_reported(resources: Sequence[Resource]) -> list[ServerMeasurement]:
     """Return what the operator has measured, from the status of each Server."""
-    targets = targets_of(resources)
+    targets = find_targets(resources)
     return [
         ServerMeasurement(s, s.status.measured, targets.get((s.spec.service_class, s.spec.model)))
         for s in only(Server, resources)
@@ -94,7 +94,7 @@ def describe_measurements(
     measurements: Sequence[ServerMeasurement], queries: Sequence[AskedQuery], now: datetime
 ) -> Iterator[Part]:
     """Yield the measurements, what to do where one is not fresh, and the queries."""
-    yield TextTable(HEADINGS, [_measurement_row(item, now) for item in measurements], OPTIONAL)
+    yield TextTable(HEADINGS, [_format_measurement(item, now) for item in measurements], OPTIONAL)
     if notes := list_measurement_notes(measurements):
         yield ""
         yield from notes
@@ -112,7 +112,7 @@ def describe_measurements(
             yield f"  and {len(query.samples) - SERIES_SHOWN} more series"
 
 
-def _measurement_row(item: ServerMeasurement, now: datetime) -> tuple[str, ...]:
+def _format_measurement(item: ServerMeasurement, now: datetime) -> tuple[str, ...]:
     name, measured = item.server.metadata.name, item.measured
     if measured is None:
         quality = "not yet" if item.server.spec.measure else "-"
@@ -138,11 +138,13 @@ def _measurement_row(item: ServerMeasurement, now: datetime) -> tuple[str, ...]:
 
 def list_measurement_notes(measurements: Sequence[ServerMeasurement]) -> Sequence[str]:
     """Return what to do where a measurement is not fresh, and what else the numbers do not say."""
-    named = ((item.server.metadata.name, note) for item in measurements for note in _notes_of(item))
+    named = (
+        (item.server.metadata.name, note) for item in measurements for note in _list_notes(item)
+    )
     return list(group_notes(named))
 
 
-def _notes_of(item: ServerMeasurement) -> Iterator[str]:
+def _list_notes(item: ServerMeasurement) -> Iterator[str]:
     measured = item.measured
     if measured is None:
         return
@@ -160,10 +162,10 @@ def _notes_of(item: ServerMeasurement) -> Iterator[str]:
     verdict = correction_verdict(item.server, measured)
     if verdict is not None:
         yield verdict.message
-    yield from _backlog_note(measured)
+    yield from _explain_backlog(measured)
 
 
-def _backlog_note(measured: Measured) -> Iterator[str]:
+def _explain_backlog(measured: Measured) -> Iterator[str]:
     """Yield what part of the load for plans is not arrivals; nothing if there is no backlog."""
     if measured.backlog and measured.load is not None:
         waiting, planned = measured.backlog, measured.load.arrival_rate
@@ -196,8 +198,8 @@ def compare_with_targets(item: ServerMeasurement) -> Iterator[Part]:
     yield TextTable(("QUANTITY", ">MEASURED", ">PREDICTED", ">NOW/SLO"), rows)
     if measured is None:
         return
-    yield from _forecast_note(measured)
-    yield from _backlog_note(measured)
+    yield from _explain_forecast(measured)
+    yield from _explain_backlog(measured)
     for window in item.server.scheduled(measured.time):
         asked = (
             f"{format_number(value)} {unit}"
@@ -210,7 +212,7 @@ def compare_with_targets(item: ServerMeasurement) -> Iterator[Part]:
         yield f"scheduled ({window.start} {window.timezone}): at least {' and '.join(asked)}"
 
 
-def _forecast_note(measured: Measured) -> Iterator[str]:
+def _explain_forecast(measured: Measured) -> Iterator[str]:
     """Yield why plans are for another load than the one that arrives now."""
     forecast = measured.ahead
     if forecast is None or measured.load is None:

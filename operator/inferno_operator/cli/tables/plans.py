@@ -229,7 +229,7 @@ def describe_preview(plan: PlanPreview, solution: Solution, money: Money = CENTS
     if lines := [*group_notes(notes), *plan.troubles]:
         yield from lines
         yield ""
-    yield _total_changes(plan.servers, money)
+    yield _sum_changes(plan.servers, money)
     replicas = (count_replicas(item.current, item.planned) for item in plan.servers)
     yield from warn_of_single_replicas(replicas, money)
     if solution.capacity:
@@ -272,7 +272,7 @@ def tabulate_changes(plan: PlanPreview, solution: Solution, money: Money = CENTS
     return table.with_last(BAND, [format_band(item.planned) for item in changed])
 
 
-def _total_changes(previews: Sequence[ServerPreview], money: Money) -> str:
+def _sum_changes(previews: Sequence[ServerPreview], money: Money) -> str:
     changing = sum(item.action is not Action.NONE for item in previews)
     planned, total = sum(is_running(item.planned) for item in previews), len(previews)
     now, desired, then = (
@@ -311,7 +311,7 @@ def describe_plans(plans: Sequence[Plan], now: datetime, money: Money = CENTS) -
     yield from money.named()
     if unfinished := [plan for plan in plans if plan.status.phase in ("Proposed", "Acting")]:
         yield ""
-        yield from group_notes((plan.metadata.name, status_of(plan)) for plan in unfinished)
+        yield from group_notes((plan.metadata.name, describe_status(plan)) for plan in unfinished)
 
 
 def describe_waiting(plans: Sequence[Plan], money: Money = CENTS) -> Iterator[Part]:
@@ -410,7 +410,7 @@ def _describe_way_down(step: PlanStep) -> str:
 
 def describe_phase(plan: Plan) -> str:
     """Return where a Plan is, and what the operator says of it, which may begin with the same."""
-    phase, message = plan.status.phase or PHASE_UNKNOWN, status_of(plan)
+    phase, message = plan.status.phase or PHASE_UNKNOWN, describe_status(plan)
     if message.lower().startswith((f"{phase} ".lower(), f"{phase}:".lower())):
         return message[:1].upper() + message[1:]
     return f"{phase}: {message}"
@@ -460,7 +460,7 @@ def summarize(plan: Plan, money: Money = CENTS) -> str:
     return f"{servers}; cost {before} -> {after} {money.rate} ({money.change(change)})"
 
 
-def status_of(plan: Plan) -> str:
+def describe_status(plan: Plan) -> str:
     """Return what the operator says of a Plan."""
     messages = (condition.message for condition in plan.status.conditions)
     return next(messages, "the operator has not looked at it yet")

@@ -262,7 +262,7 @@ class Overview:
 def build_overview(observations: Sequence[Observation]) -> Overview:
     """Return the overview of one namespace from its objects, of all kinds and in any order."""
     resources = readable(observations)
-    targets = targets_of(resources)
+    targets = find_targets(resources)
     optimizers = sorted(only(Optimizer, resources), key=lambda found: found.metadata.name)
     capacities = list(only(Capacity, resources))
     not_counted = [
@@ -303,7 +303,7 @@ def build_overview(observations: Sequence[Observation]) -> Overview:
     )
 
 
-def targets_of(resources: Iterable[Resource]) -> Targets:
+def find_targets(resources: Iterable[Resource]) -> Targets:
     """Return the targets of the service classes among some objects."""
     classes = [*only(ServiceClass, resources)]
     return {(c.spec.name, target.model): target for c in classes for target in c.spec.data}
@@ -433,7 +433,7 @@ def build_catalogue(observations: Iterable[Observation]) -> Catalogue:
     return Catalogue(build_system(readable(observations)).system)
 
 
-def labels_of(observations: Sequence[Observation]) -> Labels:
+def find_labels(observations: Sequence[Observation]) -> Labels:
     """Return the labels by the objects of a namespace."""
     catalogue = build_catalogue(observations)
     servers = only(Server, readable(observations))
@@ -509,7 +509,7 @@ def describe_totals(
     if seen.servers:
         shown, left_out = len(seen.servers), seen.left_out
         of_all = f"{shown} of {shown + left_out} Servers are shown; " if left_out else ""
-        yield of_all + _total_servers(seen.servers, money)
+        yield of_all + _describe_sums(seen.servers, money)
     if seen.cards:
         yield ""
         yield _tabulate_cards(seen.cards, money)
@@ -520,14 +520,14 @@ def describe_totals(
         last, condition = optimizer.status.last_optimization, optimizer.status.condition(OPTIMIZED)
         name = f"Optimizer {optimizer.metadata.name}"
         yield f"{name}: {_describe_optimization(last, now, money)}"
-        if failure := failure_of(optimizer):
+        if failure := describe_failure(optimizer):
             if failures:
                 yield failure
         elif condition and condition.status != "True" and (optimizer.spec.optimize or last):
             yield f"{name}: {condition.reason}: {condition.message}"
 
 
-def _total_servers(views: Sequence[ServerView], money: Money) -> str:
+def _describe_sums(views: Sequence[ServerView], money: Money) -> str:
     """Return how many servers miss a target, of those of which that is known, and the cost."""
     known = [view for view in views if view.is_known]
     missed, unknown = sum(view.misses_target for view in known), len(views) - len(known)
@@ -551,7 +551,7 @@ def _total_servers(views: Sequence[ServerView], money: Money) -> str:
     return f"{targets}; cost {running} now, {desired} ({money.rate})"
 
 
-def failure_of(optimizer: Optimizer) -> str:
+def describe_failure(optimizer: Optimizer) -> str:
     """Return why an Optimizer could not make its plan, as a sentence; "" if it did not fail."""
     condition = optimizer.status.condition(OPTIMIZED)
     if condition is None or condition.status != "False":
@@ -606,7 +606,7 @@ def tabulate_servers(views: Sequence[ServerView], money: Money = CENTS) -> TextT
                 format_placement(current, view.label),
                 format_placement(view.spec.desired_alloc if view.spec else None, view.label),
                 format_load(current),
-                *(cell for latency in least_left for cell in _headroom_cells(view, latency)),
+                *(cell for latency in least_left for cell in _format_headroom(view, latency)),
                 format_cost(current, money),
                 *([quality if view.is_measured else "-"] if measured else []),
                 view.state or "-",
@@ -618,7 +618,7 @@ def tabulate_servers(views: Sequence[ServerView], money: Money = CENTS) -> TextT
     return TextTable((*headings, ">COST", *measured, "READY"), rows, optional)
 
 
-def _headroom_cells(view: ServerView, latency: str) -> tuple[str, str]:
+def _format_headroom(view: ServerView, latency: str) -> tuple[str, str]:
     found = view.headroom(latency)
     if found is None:
         return (UNKNOWN if view.is_measured else "-"), ""

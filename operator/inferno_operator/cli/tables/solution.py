@@ -81,7 +81,7 @@ def tabulate_decisions(system: System, solution: Solution, money: Money) -> Text
             f"{server.load.arrival_rate:g}",
             format_replicas(server.current, server.model, catalogue),
             money.amount(server.current.cost),
-            *_desired_cells(server, decision, catalogue, money, ttft=ttft),
+            *_format_decision(server, decision, catalogue, money, ttft=ttft),
             format_origin(decision.allocation or Allocation()),
             decision.reason,
         )
@@ -96,7 +96,7 @@ def tabulate_decisions(system: System, solution: Solution, money: Money) -> Text
     return table if is_banded else table.without(BAND)
 
 
-def _desired_cells(
+def _format_decision(
     server: Server, decision: Decision, catalogue: Catalogue, money: Money, *, ttft: bool
 ) -> tuple[str, ...]:
     """Return what is decided; where no decision is possible, what runs, which stays."""
@@ -173,7 +173,7 @@ def describe_explanation(
 def describe_options(options: Sequence[Option], money: Money = CENTS) -> Iterator[Part]:
     """Yield every accelerator for one server, the best first: the choice, and why not others."""
     ttft = has_ttft(options)
-    rows = [_option_row(option, money, ttft=ttft) for option in options]
+    rows = [_format_option(option, money, ttft=ttft) for option in options]
     headings = ("ACCELERATOR", "CHOSEN", ">REPLICAS", ">BATCH", ">CARDS", "TYPE", ">COST", ">SCORE")
     latencies = (*list_latency_headings(ttft=ttft), ">MAX RATE", "WHY NOT")
     optional = ("TYPE", "BATCH", "MAX RATE", BAND, "WAIT MS", "TTFT MS", "CARDS")
@@ -186,7 +186,7 @@ def describe_options(options: Sequence[Option], money: Money = CENTS) -> Iterato
         yield from (f"warning: {warning}" for warning in warnings)
 
 
-def _option_row(option: Option, money: Money, *, ttft: bool) -> tuple[str, ...]:
+def _format_option(option: Option, money: Money, *, ttft: bool) -> tuple[str, ...]:
     if option.reason:
         return (option.accelerator, *[""] * (10 + ttft), option.reason)
     chosen = "" if option.chosen is None else f"{option.chosen} of {option.replicas}"

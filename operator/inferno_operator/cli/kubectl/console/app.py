@@ -31,15 +31,15 @@ from starlette.types import ASGIApp
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
 from inferno_operator.cli.kubectl.answer import PlanAnswer, answer_plan, sort_plans
-from inferno_operator.cli.kubectl.console.data import SeenLeader, data_view
-from inferno_operator.cli.kubectl.console.fleet import capacity_view, fleet_view
-from inferno_operator.cli.kubectl.console.history import MOST_OBJECTS, PlanLoads, history_view
-from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, static_file
-from inferno_operator.cli.kubectl.console.models import model_view, models_view
+from inferno_operator.cli.kubectl.console.data import SeenLeader, view_data
+from inferno_operator.cli.kubectl.console.fleet import view_capacity, view_fleet
+from inferno_operator.cli.kubectl.console.history import MOST_OBJECTS, PlanLoads, view_history
+from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, read_static_file
+from inferno_operator.cli.kubectl.console.models import view_model, view_models
 from inferno_operator.cli.kubectl.console.news import News
 from inferno_operator.cli.kubectl.console.page import ConsolePage, ConsoleSettings
-from inferno_operator.cli.kubectl.console.plans import next_view, plan_view, plans_view
-from inferno_operator.cli.kubectl.console.server import SeenEvents, server_view
+from inferno_operator.cli.kubectl.console.plans import view_next_plan, view_plan, view_plans
+from inferno_operator.cli.kubectl.console.server import SeenEvents, view_server
 from inferno_operator.cli.kubectl.dry_run import DryRun, decide
 from inferno_operator.cli.kubectl.selection import choose_server
 from inferno_operator.cli.tables.table import format_csv, order_rows
@@ -210,7 +210,7 @@ class _Console:
                 case "csv":
                     text = format_csv(order_rows(page.parts, query.order))
                     return PlainTextResponse(text, media_type="text/csv")
-            return HTMLResponse(self._pages.html(page, request.url.path, query, version))
+            return HTMLResponse(self._pages.render(page, request.url.path, query, version))
 
         return answer
 
@@ -219,7 +219,7 @@ class _Console:
 
         def build() -> ConsolePage:
             past = self._past.loads(sort_plans(objects)) if len(objects) <= MOST_OBJECTS else ()
-            return fleet_view(objects, self._namespace, datetime.now(UTC), self._money, past)
+            return view_fleet(objects, self._namespace, datetime.now(UTC), self._money, past)
 
         return await asyncio.to_thread(build)
 
@@ -227,10 +227,12 @@ class _Console:
         changes, objects = read_changes(request), await self._objects()
         outcome = await self._decide(objects, request, changes)
         without = await self._decide(objects, request, ()) if changes else None
-        return await asyncio.to_thread(next_view, objects, outcome, changes, self._money, without)
+        return await asyncio.to_thread(
+            view_next_plan, objects, outcome, changes, self._money, without
+        )
 
     async def plans(self, _: Request) -> ConsolePage:
-        return plans_view(await self._session.plans(), datetime.now(UTC), self._money)
+        return view_plans(await self._session.plans(), datetime.now(UTC), self._money)
 
     async def plan(self, request: Request) -> ConsolePage:
         name, other = request.path_params["name"], request.query_params.get("with", "")
@@ -238,7 +240,7 @@ class _Console:
         with suppress(RejectedError):  # some people may see Plans only
             objects += [o for o in await self._objects() if o.kind is Server]
         return await asyncio.to_thread(
-            plan_view, objects, self._namespace, name, other, self._money
+            view_plan, objects, self._namespace, name, other, self._money
         )
 
     async def server(self, request: Request) -> ConsolePage:
@@ -252,25 +254,25 @@ class _Console:
 
         def build() -> ConsolePage:
             past, now = self._past.loads(sort_plans(objects)), datetime.now(UTC)
-            page = partial(server_view, objects, outcome, self._namespace, name, now, self._money)
+            page = partial(view_server, objects, outcome, self._namespace, name, now, self._money)
             return page(past=past, events=events)
 
         return await asyncio.to_thread(build)
 
     async def capacity(self, _: Request) -> ConsolePage:
         objects = await self._objects()
-        return await asyncio.to_thread(capacity_view, objects, datetime.now(UTC), self._money)
+        return await asyncio.to_thread(view_capacity, objects, datetime.now(UTC), self._money)
 
     async def models(self, _: Request) -> ConsolePage:
-        return await asyncio.to_thread(models_view, await self._objects(), self._money)
+        return await asyncio.to_thread(view_models, await self._objects(), self._money)
 
     async def model(self, request: Request) -> ConsolePage:
         name, objects, now = request.path_params["name"], await self._objects(), datetime.now(UTC)
-        return await asyncio.to_thread(model_view, objects, self._namespace, name, now, self._money)
+        return await asyncio.to_thread(view_model, objects, self._namespace, name, now, self._money)
 
     async def history(self, _: Request) -> ConsolePage:
         objects = await self._objects()
-        return await asyncio.to_thread(history_view, objects, datetime.now(UTC), self._money)
+        return await asyncio.to_thread(view_history, objects, datetime.now(UTC), self._money)
 
     async def data(self, _: Request) -> ConsolePage:
         objects = await self._objects()
@@ -278,7 +280,7 @@ class _Console:
             leader = SeenLeader(await self._session.leader(self._operator_namespace))
         except (GoneError, RejectedError) as error:
             leader = SeenLeader(unknown=str(error))
-        return await asyncio.to_thread(data_view, objects, datetime.now(UTC), leader)
+        return await asyncio.to_thread(view_data, objects, datetime.now(UTC), leader)
 
     async def answer(self, request: Request) -> Response:
         """Answer a Plan as its form says, if it is still the one that was shown."""
@@ -290,7 +292,7 @@ class _Console:
         action = f"{verb} {self._namespace}/{name} {digest}"
         if not self._forms.is_form(action, form.get("form", "")):
             text = "This form is of an earlier visit: open the Plan again, and answer it there."
-            page = self._pages.problem("Nothing was changed", text)
+            page = self._pages.render_problem("Nothing was changed", text)
             return HTMLResponse(page, HTTPStatus.FORBIDDEN)
         await answer_plan(self._session, name, ANSWERS[verb], digest=digest)
         self.shared.forget()
@@ -314,7 +316,7 @@ class _Console:
             return JSONResponse({"error": str(error)}, status)
         advice = ADVICE.get(status, "") if request.method == "GET" else ""
         changes = read_changes(request) if request.url.path == "/next" else None
-        page = self._pages.problem(
+        page = self._pages.render_problem(
             "This does not work", str(error), advice, changes, request.url.path
         )
         return HTMLResponse(page, status)
@@ -322,7 +324,7 @@ class _Console:
     async def missing(self, _: Request, error: Exception) -> Response:
         """Say that an address has no page, with the links to those that there are."""
         status = error.status_code if isinstance(error, HTTPException) else HTTPStatus.NOT_FOUND
-        return HTMLResponse(self._pages.problem("There is no such page", NO_PAGE), status)
+        return HTMLResponse(self._pages.render_problem("There is no such page", NO_PAGE), status)
 
     async def _decide(
         self, seen: Sequence[Observation], request: Request, changes: Sequence[str]
@@ -352,7 +354,7 @@ async def _send_file(request: Request) -> Response:
     name = request.path_params.get("name", "icon.svg")
     if name not in MEDIA:
         return PlainTextResponse("there is no such file\n", HTTPStatus.NOT_FOUND)
-    return Response(static_file(name), media_type=MEDIA[name])
+    return Response(read_static_file(name), media_type=MEDIA[name])
 
 
 STATIC = (Route("/static/{name}", _send_file), Route("/favicon.ico", _send_file))

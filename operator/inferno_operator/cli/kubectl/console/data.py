@@ -56,16 +56,16 @@ class SeenLeader:
         }
 
 
-def data_view(
+def view_data(
     observations: Sequence[Observation], now: datetime, leader: SeenLeader
 ) -> ConsolePage:
     """What is measured of each Server, its quality and age, and where it comes from."""
     resources = readable(observations)
     measurements = sorted(list_reported(resources), key=lambda item: item.server.metadata.name)
     rows = [
-        _prometheus_row([item for item in measurements if item.server.spec.measure], now),
-        *(_optimizer_row(optimizer, now) for optimizer in only(Optimizer, resources)),
-        _leader_row(leader, now),
+        _describe_prometheus([item for item in measurements if item.server.spec.measure], now),
+        *(_describe_optimizer(optimizer, now) for optimizer in only(Optimizer, resources)),
+        _describe_leader(leader, now),
     ]
     unreadable = sorted(
         (o.reference.key.name, f"InvalidSpec: {o.problem}")
@@ -88,7 +88,7 @@ def data_view(
     )
 
 
-def _prometheus_row(asked: Sequence[ServerMeasurement], now: datetime) -> Sequence[str]:
+def _describe_prometheus(asked: Sequence[ServerMeasurement], now: datetime) -> Sequence[str]:
     """Return whether Prometheus answers."""
     if not asked:
         return ("Prometheus", "not asked", "-", "no Server has spec.measure")
@@ -99,7 +99,7 @@ def _prometheus_row(asked: Sequence[ServerMeasurement], now: datetime) -> Sequen
     return ("Prometheus", state, format_age(newest, now) if newest else "-", counts)
 
 
-def _optimizer_row(optimizer: Optimizer, now: datetime) -> Sequence[str]:
+def _describe_optimizer(optimizer: Optimizer, now: datetime) -> Sequence[str]:
     """Return the last plan of an Optimizer, and whether the next is late, so that nobody leads."""
     last, interval = optimizer.status.last_optimization, optimizer.spec.interval
     optimized = optimizer.status.condition(OPTIMIZED)
@@ -114,7 +114,7 @@ def _optimizer_row(optimizer: Optimizer, now: datetime) -> Sequence[str]:
     return (name, state, format_age(last.time, now) if last else "-", message)
 
 
-def _leader_row(seen: SeenLeader, now: datetime) -> Sequence[str]:
+def _describe_leader(seen: SeenLeader, now: datetime) -> Sequence[str]:
     lease = seen.lease
     if lease is None:
         return ("Leader", "not known", "-", seen.unknown)
@@ -158,7 +158,7 @@ def _describe_data(
     for item in measurements:
         measure = item.server.spec.measure
         by_source.setdefault(measure.source if measure else BY_HAND, []).append(item)
-    rows = [_source_row(name, items, now) for name, items in sorted(by_source.items())]
+    rows = [_describe_source(name, items, now) for name, items in sorted(by_source.items())]
     yield TextTable(("SOURCE", ">SERVERS", "QUALITY", ">OLDEST", "EXAMPLE"), rows)
     conditions = [
         (optimizer.metadata.name, condition.type, condition.status, condition.reason,
@@ -171,7 +171,7 @@ def _describe_data(
         yield TextTable(headings, conditions)
 
 
-def _source_row(name: str, items: Sequence[ServerMeasurement], now: datetime) -> Sequence[str]:
+def _describe_source(name: str, items: Sequence[ServerMeasurement], now: datetime) -> Sequence[str]:
     """Return how many Servers a source has, how good their numbers are, and where one's are."""
     found = [item.measured for item in items if item.measured]
     qualities = Counter(measured.quality for measured in found)

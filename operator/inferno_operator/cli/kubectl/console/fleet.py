@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from inferno_operator.cli.kubectl.answer import sort_plans
-from inferno_operator.cli.kubectl.console.history import PastLoads, loads_of
+from inferno_operator.cli.kubectl.console.history import PastLoads, list_loads
 from inferno_operator.cli.kubectl.console.page import (
     NO_SERVERS,
     ConsolePage,
@@ -14,7 +14,7 @@ from inferno_operator.cli.kubectl.console.page import (
     PageNotice,
     Trend,
 )
-from inferno_operator.cli.kubectl.console.plans import could_cost_less_now
+from inferno_operator.cli.kubectl.console.plans import build_current_gap_figure
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.tables.plans import summarize
 from inferno_operator.cli.tables.servers import (
@@ -24,9 +24,9 @@ from inferno_operator.cli.tables.servers import (
     build_overview,
     cost_of,
     count_replicas,
+    describe_failure,
     describe_totals,
     encode_overview,
-    failure_of,
     find_latest_optimization,
     list_notes,
     tabulate_servers,
@@ -48,7 +48,7 @@ TRIED_CARDS = (1, 4)
 COUNTED = ("TOTAL", "OTHERS", "OURS", "FREE")
 
 
-def capacity_view(
+def view_capacity(
     observations: Sequence[Observation], now: datetime, money: Money = CENTS
 ) -> ConsolePage:
     """The cards by type: there, in use, planned, held; and what was planned over time."""
@@ -141,7 +141,7 @@ def _draw_cards(cards: Sequence[CardUse], plans: Sequence[Plan], now: datetime) 
         yield draw_lines(frame, lines, f"{words} {item.available} are there now")
 
 
-def fleet_view(
+def view_fleet(
     observations: Sequence[Observation],
     namespace: str,
     now: datetime,
@@ -152,14 +152,14 @@ def fleet_view(
     seen = build_overview(observations)
     specs = {view.name: view.spec for view in seen.servers if view.spec}
     waiting = [plan for plan in sort_plans(observations) if plan.status.phase == "Proposed"]
-    totals = [_total_class(name, views) for name, views in _group_by_class(seen.servers).items()]
+    totals = [_sum_class(name, views) for name, views in _group_by_class(seen.servers).items()]
     replicas = (
         count_replicas(spec.current_alloc, spec.desired_alloc or spec.current_alloc)
         for spec in specs.values()
     )
 
     def draw_trend(name: str) -> Trend | None:
-        loads = loads_of(specs[name], past, now) if past and name in specs else ()
+        loads = list_loads(specs[name], past, now) if past and name in specs else ()
         rates = [rate for _, rate in loads]
         if not rates:
             return None
@@ -187,7 +187,7 @@ def fleet_view(
         },
         figures=tuple(_list_figures(seen, observations, money)),
         notice=_choose_notice(seen, waiting, money),
-        trouble="; ".join(filter(None, map(failure_of, seen.optimizers))),
+        trouble="; ".join(filter(None, map(describe_failure, seen.optimizers))),
         before=(
             *([_tabulate_classes(totals, money)] if totals else ()),
             *warn_of_single_replicas(replicas, money),
@@ -207,7 +207,7 @@ def _list_figures(
     yield KeyFigure(
         "Cost desired", money.amount(desired), f"{money.change(desired - running)} {money.rate}"
     )
-    yield could_cost_less_now(observations, find_latest_optimization(seen.optimizers), money)
+    yield build_current_gap_figure(observations, find_latest_optimization(seen.optimizers), money)
     servers, known = len(seen.servers), [view for view in seen.servers if view.is_known]
     missed = sum(view.misses_target for view in known)
     known_of = "for all" if len(known) == servers else f"for {len(known)}"
@@ -224,7 +224,7 @@ def _group_by_class(views: Sequence[ServerView]) -> Mapping[str, Sequence[Server
     return by_class
 
 
-def _total_class(name: str, views: Sequence[ServerView]) -> dict[str, Any]:
+def _sum_class(name: str, views: Sequence[ServerView]) -> dict[str, Any]:
     """Return what the Servers of a class miss, serve and cost, as JSON."""
     known = [view for view in views if view.is_known]
     running = [view.spec.current_alloc for view in views if view.spec]

@@ -48,7 +48,7 @@ class PastLoads:
     servers: Mapping[str, PastServer]
 
 
-def loads_of(
+def list_loads(
     server: ServerSpec, past: Sequence[PastLoads], now: datetime
 ) -> Sequence[tuple[datetime, float]]:
     """Return when a Server had which load [requests/min]: when Plans were made, and now."""
@@ -57,7 +57,7 @@ def loads_of(
     return [*rates, (now, current.load.arrival_rate)] if current and current.load else rates
 
 
-def latencies_of(
+def list_latencies(
     server: Server, past: Sequence[PastLoads]
 ) -> Sequence[tuple[datetime, PastServer]]:
     """Return what was measured of a Server when Plans were made, and last; nothing if it is not."""
@@ -118,7 +118,7 @@ def is_move(step: PlanStep) -> bool:
     return bool(before - after) and bool(after - before)
 
 
-def history_view(
+def view_history(
     observations: Sequence[Observation], now: datetime, money: Money = CENTS
 ) -> ConsolePage:
     """What was decided for each Server and why, the newest first."""

@@ -86,7 +86,7 @@ TrendOf = Callable[[str], Trend | None]
 """The load over time of what a row is about, by the name in its first column."""
 
 
-def meanings_of(table: TextTable) -> Sequence[tuple[str, str]]:
+def list_meanings(table: TextTable) -> Sequence[tuple[str, str]]:
     """Return the columns of a table that need words, with these, in their order."""
     names = [name_of(heading).removesuffix(MILLISECONDS) for heading in table.headings]
     meanings = {**MEANINGS["ANY"], **MEANINGS.get(names[0], {})}
@@ -242,7 +242,7 @@ class Pages:
         self._environment.globals["form_token"] = form_token
         self._environment.globals["namespaces"] = namespaces
 
-    def html(self, page: ConsolePage, path: str, query: PageQuery, version: int = 0) -> str:
+    def render(self, page: ConsolePage, path: str, query: PageQuery, version: int = 0) -> str:
         """Return a page; `version` is that of the news."""
         parts, unfiltered = order_rows(page.parts, query.order), find_main_table(page.parts)
         folder = path.rpartition("/")[0]  # of an object, the page of the navigation leads to it
@@ -259,7 +259,7 @@ class Pages:
             parts=list(self._build_parts(parts, find_main_table(parts), query, page.trend)),
         )
 
-    def problem(
+    def render_problem(
         self,
         title: str,
         text: str,
@@ -272,7 +272,7 @@ class Pages:
         With `changes` that do not work there is the form to correct them.
         """
         page = ConsolePage(title, (advice,), dict, changes=changes, trouble=text)
-        return self.html(page, path, PageQuery())
+        return self.render(page, path, PageQuery())
 
     def _build_parts(
         self, parts: Sequence[Part], main: TextTable | None, query: PageQuery, trend: TrendOf
@@ -323,7 +323,7 @@ class Pages:
             found = trend(row[0])
             pairs = zip(table.headings, row, strict=True)
             cells.append([_build_cell(heading, text, found) for heading, text in pairs])
-        return _Table(headings, cells, meanings_of(table), excerpt)
+        return _Table(headings, cells, list_meanings(table), excerpt)
 
 
 def _build_cell(heading: str, text: str, trend: Trend | None) -> _Cell:
@@ -357,13 +357,13 @@ def _draw_spark(trend: Trend) -> _Spark | None:
     return _Spark(" ".join(points), trend.words)
 
 
-def namespaces_page(namespace: str, refusal: str = "") -> str:
+def render_namespaces(namespace: str, refusal: str = "") -> str:
     """Return the page to choose a namespace; a refusal says why one cannot be chosen."""
     template = build_environment(__package__, PAGES).get_template("namespaces.html")
     return template.render(namespace=namespace, refusal=refusal)
 
 
-def static_file(name: str) -> bytes:
+def read_static_file(name: str) -> bytes:
     """Return a style sheet, the script or the icon."""
     package = PAGES if name == "style.css" else __package__
     folder = "templates" if name == "style.css" else "static"

@@ -49,10 +49,10 @@ Line = tuple[float, float]
 """A time alone, and what each request of the batch or each token adds [ms]."""
 
 
-def models_view(observations: Sequence[Observation], money: Money = CENTS) -> ConsolePage:
+def view_models(observations: Sequence[Observation], money: Money = CENTS) -> ConsolePage:
     """All Models: where they may run, whether they are calibrated, and what runs."""
     models = sorted(only(Model, readable(observations)), key=lambda model: model.metadata.name)
-    priced = _price_servers(observations, build_catalogue(observations))
+    priced = _list_priced_servers(observations, build_catalogue(observations))
     rows = []
     for model in models:
         servers = [server for server in priced if server.spec.model == model.spec.name]
@@ -66,7 +66,7 @@ def models_view(observations: Sequence[Observation], money: Money = CENTS) -> Co
                 calibrated.reason if calibrated else "-",
                 str(len(servers)),
                 str(_count_replicas(servers)),
-                money.amount(_total_cost(servers)),
+                money.amount(_sum_costs(servers)),
             )
         )
     headings = ("MODEL", "NAME", ">ACCELERATORS", "CALIBRATE", "CALIBRATED")
@@ -79,7 +79,7 @@ def models_view(observations: Sequence[Observation], money: Money = CENTS) -> Co
     )
 
 
-def model_view(
+def view_model(
     observations: Sequence[Observation],
     namespace: str,
     name: str,
@@ -89,10 +89,10 @@ def model_view(
     """What a Model does on each accelerator, where the numbers come from, and what runs."""
     model = choose_model(observations, namespace, name)
     catalogue = build_catalogue(observations)
-    priced = _price_servers(observations, catalogue)
+    priced = _list_priced_servers(observations, catalogue)
     servers = [server for server in priced if server.spec.model == model.spec.name]
     usable = [data for data in model.status.calibration if data.decode_parms or data.step_parms]
-    cost_now = f"{money.amount(_total_cost(servers))} {money.rate} now"
+    cost_now = f"{money.amount(_sum_costs(servers))} {money.rate} now"
     return ConsolePage(
         title=f"Model {model.metadata.name}",
         parts=tuple(_describe_model(model, servers, catalogue, now, money)),
@@ -107,7 +107,7 @@ def model_view(
     )
 
 
-def _price_servers(observations: Sequence[Observation], catalogue: Catalogue) -> list[Server]:
+def _list_priced_servers(observations: Sequence[Observation], catalogue: Catalogue) -> list[Server]:
     """Return the Servers by name, with what they cost now also where nobody has written it."""
     servers = only(Server, readable(observations))
     priced = [with_current(server, priced_current(server, catalogue)) for server in servers]
@@ -130,7 +130,7 @@ def _count_replicas(servers: Sequence[Server], accelerator: str = "") -> int:
     )
 
 
-def _total_cost(servers: Sequence[Server]) -> float:
+def _sum_costs(servers: Sequence[Server]) -> float:
     return sum(cost_of(server.spec.current_alloc) for server in servers)
 
 
@@ -155,7 +155,7 @@ def _describe_model(
                 str(data.max_batch_size),
                 format_number(alone + slope),
                 format_number(alone + slope * data.max_batch_size),
-                *(_calibration_cells(calibrated, now) if calibrated else unknown),
+                *(_format_calibration(calibrated, now) if calibrated else unknown),
                 str(_count_replicas(servers, data.acc)),
             )
         )
@@ -181,7 +181,7 @@ def _describe_model(
     yield from describe_conditions(model.status.conditions, now)
 
 
-def _calibration_cells(calibrated: CalibratedData, now: datetime) -> Sequence[str]:
+def _format_calibration(calibrated: CalibratedData, now: datetime) -> Sequence[str]:
     line = calibrated.expected
     batches = (calibrated.least_batch, calibrated.most_batch)
     return (
@@ -331,14 +331,14 @@ def draw_agreements(servers: Sequence[Server]) -> Iterator[Chart]:
         frame = Frame(
             f"{title}, measured and predicted", "predicted [ms]", "measured [ms]", end, end
         )
-        farthest = {point.name for point in sorted(points, key=_error_of)[-MARKED:]}
+        farthest = {point.name for point in sorted(points, key=_measure_error)[-MARKED:]}
         words = (
             f"{title} predicted and measured, Servers: {len(points)}; dashed: both the same;"
-            f" the median difference is {median(map(_error_of, points)):.0%}"
+            f" the median difference is {median(map(_measure_error, points)):.0%}"
         )
         yield draw_agreement(frame, points, farthest, words)
 
 
-def _error_of(point: Named) -> float:
+def _measure_error(point: Named) -> float:
     """Return by how much of the prediction the measured value differs from it."""
     return abs(point.y - point.x) / point.x

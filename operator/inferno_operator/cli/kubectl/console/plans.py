@@ -29,7 +29,7 @@ from inferno_operator.cli.tables.plans import (
     preview_plan,
     summarize,
 )
-from inferno_operator.cli.tables.servers import Labels, cost_of, labels_of
+from inferno_operator.cli.tables.servers import Labels, cost_of, find_labels
 from inferno_operator.cli.tables.table import Part
 from inferno_operator.controllers.planning.plan_status import how_to_answer
 from inferno_operator.controllers.planning.ports import READ
@@ -73,7 +73,7 @@ ON_OTHER_PAGES = ("BATCH", "CLASS", "DESIRED COST")
 """Columns that the pages of Servers have, and the next plan has no room for."""
 
 
-def could_cost_less(
+def build_gap_figure(
     proof: Certificate | None, money: Money, time: datetime | None = None
 ) -> KeyFigure:
     """Return how far a plan may be from the best one, by its certificate; None: there is no plan.
@@ -89,16 +89,16 @@ def could_cost_less(
     return KeyFigure(GAIN_TITLE, less, f"{money.rate} at most, proven for {inputs}")
 
 
-def could_cost_less_now(
+def build_current_gap_figure(
     observations: Sequence[Observation], last: LastOptimization | None, money: Money
 ) -> KeyFigure:
     """Return how far the last plan may be from the best, unless its inputs have changed since."""
     if last is None:
-        return could_cost_less(None, money)
+        return build_gap_figure(None, money)
     if _has_changed(observations, last):
         old = f"inputs changed since the proof of {last.time:%H:%M} UTC"
         return KeyFigure(GAIN_TITLE, "-", f"not known: {old}")
-    return could_cost_less(last.certificate, money, last.time)
+    return build_gap_figure(last.certificate, money, last.time)
 
 
 def _has_changed(observations: Sequence[Observation], last: LastOptimization) -> bool:
@@ -128,7 +128,7 @@ def _has_changed(observations: Sequence[Observation], last: LastOptimization) ->
     return optimizer is not None and inputs_digest(resources, optimizer) != digest
 
 
-def next_view(
+def view_next_plan(
     observations: Sequence[Observation],
     outcome: DryRun,
     changes: Sequence[str],
@@ -189,7 +189,7 @@ def _encode_comparison(compared: Comparison) -> Mapping[str, object]:
     }
 
 
-def plans_view(
+def view_plans(
     observations: Sequence[Observation], now: datetime, money: Money = CENTS
 ) -> ConsolePage:
     """All recorded Plans, the newest first."""
@@ -204,7 +204,7 @@ def _drop_commands(text: str, plan: Plan) -> str:
     return text.replace(f"; {how_to_answer(plan.metadata.name)}", "")
 
 
-def plan_view(
+def view_plan(
     observations: Sequence[Observation],
     namespace: str,
     name: str,
@@ -215,7 +215,7 @@ def plan_view(
 
     With another one: the Servers that the two leave in different states.
     """
-    plans, labels = sort_plans(observations), labels_of(observations)
+    plans, labels = sort_plans(observations), find_labels(observations)
     plan = choose_plan(plans, namespace, name)
     others = [each.metadata.name for each in plans if each is not plan]
     if other:
@@ -279,7 +279,7 @@ def _list_figures(plan: Plan, labels: Labels, money: Money) -> Iterator[KeyFigur
     change = totals.cost_after - totals.cost_before
     cost_after = f"{money.amount(totals.cost_after)} {money.rate} after it"
     yield KeyFigure("Change of cost", money.change(change), cost_after)
-    yield could_cost_less(plan.spec.certificate, money, plan.metadata.creation_timestamp)
+    yield build_gap_figure(plan.spec.certificate, money, plan.metadata.creation_timestamp)
     if taken := totals.reduction:
         load_lost = f"{taken.load_lost:g} requests/min not served any more"
         percent = 100 * taken.replicas_taken / taken.replicas if taken.replicas else 0.0

@@ -42,7 +42,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress, Session, connect_as
 from inferno_operator.cli.kubectl.console.app import STATIC, Forms, create_pages, read_form
-from inferno_operator.cli.kubectl.console.html import NAMESPACES, namespaces_page
+from inferno_operator.cli.kubectl.console.html import NAMESPACES, render_namespaces
 from inferno_operator.cli.kubectl.console.news import LISTED_S, DecodedObjects, News
 from inferno_operator.cli.kubectl.console.page import ConsoleSettings
 from inferno_operator.runtime.ports import UnauthenticatedError
@@ -239,7 +239,7 @@ class OpenNamespace:
     rest: asyncio.Future[object]
 
 
-def proxied_console(
+def create_proxied_console(
     server: ApiServerAddress,
     namespace: str,
     origin: str,
@@ -299,13 +299,13 @@ class _ProxiedConsole:
 
     async def namespaces(self, _: Request) -> Response:
         """Show the form to choose a namespace."""
-        return HTMLResponse(namespaces_page(self._suggested))
+        return HTMLResponse(render_namespaces(self._suggested))
 
     async def choose(self, request: Request) -> Response:
         """Keep the namespace that was chosen; the API server decides about its pages."""
         namespace = (await read_form(request)).get("namespace", "").strip()
         if not NAMESPACE.fullmatch(namespace):
-            page = namespaces_page(namespace, NO_NAMESPACE)
+            page = render_namespaces(namespace, NO_NAMESPACE)
             return HTMLResponse(page, HTTPStatus.BAD_REQUEST)
         answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
         answer.set_cookie(COOKIE, namespace, httponly=True, secure=True, samesite="lax")

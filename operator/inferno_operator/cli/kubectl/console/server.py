@@ -10,8 +10,8 @@ from inferno_operator.cli.kubectl.answer import sort_plans
 from inferno_operator.cli.kubectl.console.history import (
     PastLoads,
     PastServer,
-    latencies_of,
-    loads_of,
+    list_latencies,
+    list_loads,
 )
 from inferno_operator.cli.kubectl.console.page import ConsolePage, without_columns
 from inferno_operator.cli.kubectl.dry_run import DryRun
@@ -109,7 +109,7 @@ def _encode_latencies(curve: LoadCurve) -> Mapping[str, object]:
     return {name: getattr(curve, f"{name}_ms").tolist() for name in ("itl", "wait", "ttft")}
 
 
-def server_view(  # noqa: PLR0913 - all that is known of a Server
+def view_server(  # noqa: PLR0913 - all that is known of a Server
     observations: Sequence[Observation],
     outcome: DryRun,
     namespace: str,
@@ -128,7 +128,7 @@ def server_view(  # noqa: PLR0913 - all that is known of a Server
     resources = readable(observations)
     measurements = [item for item in list_reported(resources) if item.server is chosen]
     curve = find_curve(system, chosen, [*only(Model, resources)])
-    loads, latencies = loads_of(chosen.spec, past, now), latencies_of(chosen, past)
+    loads, latencies = list_loads(chosen.spec, past, now), list_latencies(chosen, past)
     changes = [
         (plan, step)
         for plan in reversed(sort_plans(observations))
@@ -181,14 +181,14 @@ def encode_events(seen: SeenEvents) -> list[dict[str, str]]:
     """Return the newest events as JSON."""
     return [
         {
-            "time": _time_of(event),
+            "time": _find_time(event),
             **{name: event.get(name) or "" for name in ("type", "reason", "message")},
         }
-        for event in sorted(seen.events, key=_time_of, reverse=True)[:EVENTS_SHOWN]
+        for event in sorted(seen.events, key=_find_time, reverse=True)[:EVENTS_SHOWN]
     ]
 
 
-def _time_of(event: Manifest) -> str:
+def _find_time(event: Manifest) -> str:
     """Return when an event happened last; a newer time sorts behind an older one."""
     series = event.get("series") or {}
     times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
@@ -263,12 +263,12 @@ def _draw_curves(curves: ServerCurve, target: Target, server: Server) -> Iterato
     """Yield each latency that has a target against the load of one replica."""
     curve = curves.predicted
     for title, field, limit in list_limits(target):
-        values = _latency_at(curve, field)
+        values = _list_latencies(curve, field)
         if values[curve.rates <= curve.max_rate].max(initial=0.0) >= SMALLEST_MS:
             yield _draw_curve(title, field, curves, limit, _measured_point(server, field))
 
 
-def _latency_at(curve: LoadCurve, field: str) -> FloatArray:
+def _list_latencies(curve: LoadCurve, field: str) -> FloatArray:
     """Return a latency at each rate [ms]."""
     values: FloatArray = getattr(curve, f"{field}_ms").round(DIGITS)
     return values
@@ -280,7 +280,7 @@ def _draw_curve(
     """Draw a latency [ms] against the rate [requests/min]; `limit` is that of the mean, 0: none."""
     curve, rates = curves.predicted, curves.predicted.rates.tolist()
     line, *edges = (
-        [*zip(rates, _latency_at(each, field).tolist(), strict=True)]
+        [*zip(rates, _list_latencies(each, field).tolist(), strict=True)]
         for each in (curve, *curves.band)
     )
     now = Named("predicted", *line[curve.now])

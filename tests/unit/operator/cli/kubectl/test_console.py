@@ -83,7 +83,7 @@ def opened(browser: Browser, access: LocalAccess) -> Browser:
 
 
 def html(page: ConsolePage) -> str:
-    return Pages("llm", str.upper).html(page, "/", PageQuery())
+    return Pages("llm", str.upper).render(page, "/", PageQuery())
 
 
 def test_the_address_opens_one_browser_once(browser: Browser, access: LocalAccess) -> None:
@@ -219,7 +219,7 @@ def test_a_form_of_an_earlier_visit_says_what_to_do(pages: Browser) -> None:
 @pytest.mark.parametrize(("namespace", "status"), [("llm", 503), ("staging", 403)])
 def test_a_form_answers_a_plan_of_its_namespace_alone(namespace: str, status: int) -> None:
     page = ConsolePage("Plan p", (), dict, form=PlanForm("p", "d"))
-    text = Pages("llm", Forms("secret").form_token).html(page, "/", PageQuery())
+    text = Pages("llm", Forms("secret").form_token).render(page, "/", PageQuery())
     pages = pages_that_fail(UnavailableError("nobody answers"), namespace)
 
     answer = pages.send("/plans/p/approve", hidden_fields(text, "/plans/p/approve"))
