@@ -114,7 +114,7 @@ def test_a_page_becomes_that_of_another_namespace_as_a_whole(
             kind, body = "text/event-stream", b"data: 2\n\n"
         elif path == "/":
             number = seen.requests.count(f"{origin}/")
-            html = Pages("prod" if number == 1 else now, str.upper).html
+            html = Pages("prod" if number == 1 else now, str.upper).render
             page = ConsolePage(f"Fleet {number}", (), dict)
             body = html(page, "/", PageQuery(), version=min(number, 2)).encode()
         else:

@@ -1,4 +1,4 @@
-"""What the offline tables say besides their rows."""
+"""Tables: what is shown of them, in which order, and as CSV."""
 
 from dataclasses import replace
 
@@ -12,7 +12,13 @@ from inferno_operator.cli.tables.solution import (
     describe_solution,
     tabulate_cards,
 )
-from inferno_operator.cli.tables.table import TextTable, format_csv, style_parts
+from inferno_operator.cli.tables.table import (
+    RowOrder,
+    TextTable,
+    format_csv,
+    order_rows,
+    style_parts,
+)
 from inferno_operator.resources import API_VERSION, Model, parse
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.options import explain
@@ -237,3 +243,57 @@ def test_it_is_said_which_parameters_measurements_hardly_tell_and_for_which_leng
         "warning: stepParms of llm on H100: measurements hardly tell kappa (± 81%, at most 13% of a"
         " latency); plans hold for 256 to 1024 input and 64 to 256 output tokens"
     )
+
+
+TABLE = TextTable(
+    ("SERVER", ">LOAD", ">ITL/SLO", "READY"),
+    [
+        ("b", "9", "18.0/80", "Allocated"),
+        ("a", "10", "9.0/40", "NoCapacity"),
+        ("c", "-", "", "Allocated"),
+    ],
+)
+
+
+def rows(words: str = "", sort: str = "") -> list[str]:
+    note, table = order_rows(["note", TABLE], RowOrder.parse(words, sort))
+    assert note == "note"
+    assert isinstance(table, TextTable)
+    return [row[0] for row in table.rows]
+
+
+def test_rows_have_all_the_words() -> None:
+    assert rows("allocated") == ["b", "c"]
+    assert rows("ALLOC 9") == ["b"]
+    assert rows("none") == []
+
+
+def test_numbers_are_sorted_by_size_before_texts() -> None:
+    assert rows(sort="load") == ["b", "a", "c"]
+    assert rows(sort="-LOAD") == ["c", "a", "b"]
+    assert rows(sort="SERVER") == ["a", "b", "c"]
+    assert rows(sort="itl/slo") == ["a", "b", "c"]
+
+
+def test_estimates_and_limits_are_sorted_by_their_numbers() -> None:
+    cells = ("5%", "<-999%", "-444%", "~0.50", "-")
+    table = TextTable(("SERVER", ">LEFT"), [("s", cell) for cell in cells])
+
+    in_order = RowOrder.parse("", "left").apply(table)
+
+    assert [cell for _, cell in in_order.rows] == ["<-999%", "-444%", "~0.50", "5%", "-"]
+
+
+def test_without_options_a_table_stays_as_it_is() -> None:
+    assert rows() == ["b", "a", "c"]
+
+
+def test_an_unknown_column_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(InputError, match="no column 'lod'; did you mean LOAD"):
+        rows(sort="lod")
+
+
+def test_a_table_about_something_else_stays_as_it_is() -> None:
+    cards = TextTable(("CARDS", ">USED"), [("H100", "3")])
+
+    assert order_rows([cards], RowOrder.parse("premium", "-cost"), like=TABLE) == [cards]

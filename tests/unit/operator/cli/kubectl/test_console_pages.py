@@ -558,7 +558,9 @@ def test_a_long_table_beside_the_main_one_does_not_hide_what_comes_after_it(coun
 
 
 def test_a_page_that_does_not_work_is_still_marked_among_the_others() -> None:
-    text = Pages(NAMESPACE, str.upper).render_problem("This does not work", "no Optimizer", path="/next")
+    text = Pages(NAMESPACE, str.upper).render_problem(
+        "This does not work", "no Optimizer", path="/next"
+    )
 
     assert 'aria-current="page">Next plan</a>' in text
     assert text.count("aria-current") == 1
@@ -569,7 +571,9 @@ def test_a_page_that_does_not_work_is_still_marked_among_the_others() -> None:
     [("/plans/fleet-1", "Plans"), ("/servers/s", "Fleet"), ("/models/m", "Models")],
 )
 def test_the_page_of_an_object_is_marked_as_one_of_its_section(path: str, section: str) -> None:
-    text = Pages(NAMESPACE, str.upper).render_problem("This does not work", "no Optimizer", path=path)
+    text = Pages(NAMESPACE, str.upper).render_problem(
+        "This does not work", "no Optimizer", path=path
+    )
 
     assert f'aria-current="true">{section}</a>' in text
     assert text.count("aria-current") == 1
