@@ -14,7 +14,9 @@ from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.cli.measurement import QueryRecorder
 from inferno_operator.cli.tables.measurement import AskedQuery
-from inferno_operator.controllers.measurement.load import load
+from inferno_operator.controllers.measurement.controller import Context
+from inferno_operator.controllers.measurement.controller import reconcile as measure_servers
+from inferno_operator.controllers.measurement.load import find_load
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import SERVER, MeasuredServers
 from inferno_operator.controllers.measurement.quality import judge_reading

@@ -9,8 +9,8 @@ from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.cli.tables.measurement import AskedQuery, ServerMeasurement
 from inferno_operator.cli.tables.servers import find_targets
-from inferno_operator.controllers.measurement.correction import with_correction
-from inferno_operator.controllers.measurement.load import measured_server, with_planned_load
+from inferno_operator.controllers.measurement.correction import add_correction
+from inferno_operator.controllers.measurement.load import add_planned_load, apply_measurement
 from inferno_operator.controllers.measurement.quality import (
     judge_reading,
     note_missed_targets,

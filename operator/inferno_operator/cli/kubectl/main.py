@@ -260,7 +260,7 @@ def explain(
     from inferno_operator.cli.kubectl.dry_run import decide
     from inferno_operator.cli.kubectl.selection import choose_server
     from inferno_operator.cli.tables.calibration import warn_of_weak_data
-    from inferno_operator.cli.tables.measurement import compare_with_targets, list_reported
+    from inferno_operator.cli.tables.measurement import describe_latencies, list_reported
     from inferno_operator.cli.tables.servers import describe_conditions
     from inferno_operator.cli.tables.solution import describe_explanation, explain_decision
     from inferno_operator.resources import Model
@@ -285,7 +285,7 @@ def explain(
         },
         lambda: (
             *describe_explanation(system, found, money, warn_of_weak_data(models)),
-            *(part for item in measurements for part in compare_with_targets(item)),
+            *(part for item in measurements for part in describe_latencies(item)),
             *describe_conditions(conditions, datetime.now(UTC)),
         ),
     )

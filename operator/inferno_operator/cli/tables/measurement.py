@@ -18,8 +18,8 @@ from inferno_operator.cli.tables.table import (
     format_number,
     group_notes,
 )
-from inferno_operator.controllers.measurement.correction import correction_verdict
-from inferno_operator.controllers.measurement.quality import against_targets
+from inferno_operator.controllers.measurement.correction import judge_correction
+from inferno_operator.controllers.measurement.quality import compare_with_targets
 from inferno_operator.resources import Measured, Resource, Server, Target
 from inferno_operator.resources.observation import only
 from inferno_operator.runtime.prometheus import Sample
@@ -159,7 +159,7 @@ def _list_notes(item: ServerMeasurement) -> Iterator[str]:
     if measured.tokens_per_step:
         made = format_number(measured.tokens_per_step)
         yield f"a step makes {made} tokens of an answer, as drafts are accepted"
-    verdict = correction_verdict(item.server, measured)
+    verdict = judge_correction(item.server, measured)
     if verdict is not None:
         yield verdict.message
     yield from _explain_backlog(measured)
@@ -175,7 +175,7 @@ def _explain_backlog(measured: Measured) -> Iterator[str]:
         )
 
 
-def compare_with_targets(item: ServerMeasurement) -> Iterator[Part]:
+def describe_latencies(item: ServerMeasurement) -> Iterator[Part]:
     """Yield a table of what is measured, what was predicted, and the target of each latency."""
     if item.server.spec.measure is None:
         return
@@ -184,7 +184,7 @@ def compare_with_targets(item: ServerMeasurement) -> Iterator[Part]:
     if measured and target:
         limits = {
             LATENCIES[name]: f"{value:.1f}/{limit:g}"
-            for name, value, limit in against_targets(measured, target)
+            for name, value, limit in compare_with_targets(measured, target)
         }
     rates = (measured.arrival_rate if measured else None, desired and desired.load)
     predicted_rate = rates[1].arrival_rate if rates[1] else None

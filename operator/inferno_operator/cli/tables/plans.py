@@ -29,8 +29,8 @@ from inferno_operator.cli.tables.solution import (
     warn_of_single_replicas,
 )
 from inferno_operator.cli.tables.table import Part, TextTable, format_age, group_notes
-from inferno_operator.controllers.planning.allocations import Label, plain, priced_current
-from inferno_operator.controllers.planning.plan_status import NOT_SIGNED, how_to_answer
+from inferno_operator.controllers.planning.allocations import Label, plain, price_current
+from inferno_operator.controllers.planning.plan_status import NOT_SIGNED, describe_answers
 from inferno_operator.controllers.planning.snapshot import Snapshot
 from inferno_operator.controllers.planning.updates import Update, plan_updates
 from inferno_operator.controllers.scaling.decision import UNDECIDED
@@ -151,7 +151,7 @@ def _preview_server(
     resource, about = observation.resource, (update.ready.reason, update.ready.message)
     if not isinstance(resource, Server):
         return ServerPreview(name, "", None, None, None, Action.NONE, *about)
-    spec, current = resource.spec, priced_current(resource, catalogue)
+    spec, current = resource.spec, price_current(resource, catalogue)
     is_held = verdict.reason in UNDECIDED and not is_running(spec.desired_alloc)
     planned = current if is_held else spec.desired_alloc
     action = Action.NONE
@@ -318,7 +318,7 @@ def describe_waiting(plans: Sequence[Plan], money: Money = CENTS) -> Iterator[Pa
     """Yield what each Plan that waits would change, and how to answer it."""
     for plan in plans:
         name = plan.metadata.name
-        yield f"Plan {name} waits for approval: {summarize(plan, money)}; {how_to_answer(name)}"
+        yield f"Plan {name} waits for approval: {summarize(plan, money)}; {describe_answers(name)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,13 +30,13 @@ from inferno_operator.cli.tables.table import (
     order_rows,
     style_parts,
 )
-from inferno_operator.controllers.measurement.load import with_last_good
-from inferno_operator.controllers.measurement.quality import against_targets
+from inferno_operator.controllers.measurement.load import set_last_good_load
+from inferno_operator.controllers.measurement.quality import compare_with_targets
 from inferno_operator.controllers.planning.allocations import (
     Label,
-    parts_by_role,
+    list_parts_by_role,
     plain,
-    priced_current,
+    price_current,
 )
 from inferno_operator.controllers.planning.snapshot import KINDS, build_system
 from inferno_operator.resources import (
@@ -271,7 +271,7 @@ def build_overview(observations: Sequence[Observation]) -> Overview:
         if (found := capacity.status.condition(COUNTED)) and found.status != "True"
     ]
     known = [r for r in resources if not (isinstance(r, Capacity) and r.is_uncounted)]
-    loaded = [with_last_good(r) if isinstance(r, Server) else r for r in known]
+    loaded = [set_last_good_load(r) if isinstance(r, Server) else r for r in known]
     snapshot = build_system([*loaded, *still_running(observations)])
     system, catalogue = snapshot.system, Catalogue(snapshot.system)
     latest = find_latest_optimization(optimizers)
@@ -315,7 +315,7 @@ def _view_server(observation: Observation, targets: Targets, catalogue: Catalogu
         return ServerView(name, None, (), Reason.INVALID_SPEC, observation.problem)
     spec = resource.spec
     measured = resource.status.measured if spec.measure is not None else None
-    current = priced_current(with_last_good(resource), catalogue)
+    current = price_current(set_last_good_load(resource), catalogue)
     if current is not spec.current_alloc:  # priced or loaded; most are as they were read
         spec = spec.model_copy(update={"current_alloc": current})
     target = targets.get((spec.service_class, spec.model))
@@ -341,7 +341,7 @@ def _view_server(observation: Observation, targets: Targets, catalogue: Catalogu
 
 def measure_headrooms(measured: Measured, target: Target) -> tuple[Headroom, ...]:
     """Return the headroom of each measured latency that has a target."""
-    compared = against_targets(measured, target)
+    compared = compare_with_targets(measured, target)
     return tuple(Headroom(LATENCIES[name], value, limit) for name, value, limit in compared)
 
 
@@ -446,7 +446,7 @@ def format_placement(allocation: Allocation | None, label: Label = plain) -> str
     if allocation is None or not allocation.accelerator:
         return "-"
     replicas, starting = Counter[str](), Counter[str]()
-    for role, part in parts_by_role(allocation):
+    for role, part in list_parts_by_role(allocation):
         name = label(part.accelerator, role)
         replicas[name] += part.num_replicas
         starting[name] += part.starting_replicas or 0

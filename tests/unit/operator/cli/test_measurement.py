@@ -13,7 +13,7 @@ from inferno_operator.cli.tables.measurement import (
     SERIES_SHOWN,
     AskedQuery,
     ServerMeasurement,
-    compare_with_targets,
+    describe_latencies,
     describe_measurements,
     encode_measurements,
     list_reported,
@@ -347,7 +347,7 @@ def test_measured_and_predicted_latencies_stand_beside_their_targets() -> None:
     found = FRESH.model_copy(update={"wait": Percentiles(p95=40.0)})
     target = Target.model_validate({"model": "M", "slo-itl": 12, "slo-ttw": 500})
 
-    shown = compare_with_targets(
+    shown = describe_latencies(
         ServerMeasurement(server(measure=MEASURE, desiredAlloc=desired), found, target)
     )
 
@@ -362,7 +362,7 @@ def test_measured_and_predicted_latencies_stand_beside_their_targets() -> None:
 
 
 def test_there_is_no_comparison_for_a_server_that_is_not_measured() -> None:
-    assert list(compare_with_targets(ServerMeasurement(server(), None))) == []
+    assert list(describe_latencies(ServerMeasurement(server(), None))) == []
 
 
 def test_it_is_said_what_part_of_the_load_waits() -> None:
@@ -376,7 +376,7 @@ def test_it_is_said_what_part_of_the_load_waits() -> None:
     item = ServerMeasurement(server(measure=MEASURE), late)
 
     assert lines(item)[-1] == f"s: {said}"
-    assert list(compare_with_targets(item))[-1] == said
+    assert list(describe_latencies(item))[-1] == said
 
 
 @pytest.mark.parametrize(
@@ -391,7 +391,7 @@ def test_it_is_said_how_far_ahead_plans_are_made(history: float, known: str) -> 
         }
     )
 
-    shown = list(compare_with_targets(ServerMeasurement(server(measure=MEASURE), growing)))
+    shown = list(describe_latencies(ServerMeasurement(server(measure=MEASURE), growing)))
 
     assert shown[-1] == (
         f"planned for 1667 requests/min: now 1234, 1.35 times that after 4m, {known}"
@@ -413,7 +413,7 @@ def test_it_is_said_how_much_more_is_planned_for_as_targets_are_missed() -> None
         "s: slo-itl, slo-ttft missed with 4 replicas that should be enough: planned for 1.25 times"
         " the load; calibrate Model 'M'"
     )
-    assert list(compare_with_targets(item))[-1] == (
+    assert list(describe_latencies(item))[-1] == (
         "planned for 2083 requests/min: now 1234, 1.35 times that after 4m, assumed until two hours"
         " are known, times 1.25 for missed targets"
     )
@@ -423,7 +423,7 @@ def test_it_is_said_what_is_scheduled() -> None:
     always = {"start": "* * * * *", "duration": "1h", "minArrivalRate": 1500, "minNumReplicas": 8}
     asked = server(measure=MEASURE, schedule=[always])
 
-    shown = list(compare_with_targets(ServerMeasurement(asked, FRESH)))
+    shown = list(describe_latencies(ServerMeasurement(asked, FRESH)))
 
     assert shown[-1] == "scheduled (* * * * * UTC): at least 1500 requests/min and 8 replicas"
 

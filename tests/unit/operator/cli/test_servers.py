@@ -20,7 +20,7 @@ from inferno_operator.cli.tables.servers import (
 )
 from inferno_operator.cli.tables.solution import tabulate_cards
 from inferno_operator.cli.tables.table import RowOrder, format_age, format_csv, style_parts
-from inferno_operator.controllers.planning.status import optimized
+from inferno_operator.controllers.planning.status import report_result
 from inferno_operator.resources import Allocation, Measured, Percentiles, Target
 from tests.unit.operator.objects import (
     NOW,

@@ -15,7 +15,7 @@ from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.tables.plans import PHASE_UNKNOWN, format_placements
 from inferno_operator.cli.tables.table import Part, TextTable
-from inferno_operator.controllers.planning.proposal import UnreadablePlanError, inflate
+from inferno_operator.controllers.planning.proposal import UnreadablePlanError, unpack
 from inferno_operator.pages.charts import Chart, Frame, Timeline, draw_lines, to_stairs
 from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import Plan, PlanStep, Server, ServerSpec

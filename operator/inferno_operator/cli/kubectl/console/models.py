@@ -17,7 +17,7 @@ from inferno_operator.cli.tables.servers import (
     format_placement,
 )
 from inferno_operator.cli.tables.table import Part, TextTable, format_age, format_number
-from inferno_operator.controllers.planning.allocations import priced_current
+from inferno_operator.controllers.planning.allocations import price_current
 from inferno_operator.pages.charts import Chart, Frame, Named, draw_agreement, draw_lines
 from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import (
@@ -110,7 +110,7 @@ def view_model(
 def _list_priced_servers(observations: Sequence[Observation], catalogue: Catalogue) -> list[Server]:
     """Return the Servers by name, with what they cost now also where nobody has written it."""
     servers = only(Server, readable(observations))
-    priced = [with_current(server, priced_current(server, catalogue)) for server in servers]
+    priced = [with_current(server, price_current(server, catalogue)) for server in servers]
     return sorted(priced, key=lambda server: server.metadata.name)
 
 

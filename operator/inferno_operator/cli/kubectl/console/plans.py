@@ -31,9 +31,9 @@ from inferno_operator.cli.tables.plans import (
 )
 from inferno_operator.cli.tables.servers import Labels, cost_of, find_labels
 from inferno_operator.cli.tables.table import Part
-from inferno_operator.controllers.planning.plan_status import how_to_answer
+from inferno_operator.controllers.planning.plan_status import describe_answers
 from inferno_operator.controllers.planning.ports import READ
-from inferno_operator.controllers.planning.proposal import inputs_digest
+from inferno_operator.controllers.planning.proposal import compute_inputs_digest
 from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import (
     Certificate,
@@ -125,7 +125,7 @@ def _has_changed(observations: Sequence[Observation], last: LastOptimization) ->
         return False
     names = {r.metadata.name: r for r in only(Optimizer, resources)}
     optimizer, digest = names.get(plans[0].spec.optimizer), plans[0].spec.inputs_digest
-    return optimizer is not None and inputs_digest(resources, optimizer) != digest
+    return optimizer is not None and compute_inputs_digest(resources, optimizer) != digest
 
 
 def view_next_plan(
@@ -201,7 +201,7 @@ def view_plans(
 
 def _drop_commands(text: str, plan: Plan) -> str:
     """Return what is said of a Plan, without the commands that its page has buttons for."""
-    return text.replace(f"; {how_to_answer(plan.metadata.name)}", "")
+    return text.replace(f"; {describe_answers(plan.metadata.name)}", "")
 
 
 def view_plan(

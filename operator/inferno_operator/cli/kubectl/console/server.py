@@ -17,7 +17,7 @@ from inferno_operator.cli.kubectl.console.page import ConsolePage, without_colum
 from inferno_operator.cli.kubectl.dry_run import DryRun
 from inferno_operator.cli.kubectl.selection import choose_server
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.tables.measurement import compare_with_targets, list_reported
+from inferno_operator.cli.tables.measurement import describe_latencies, list_reported
 from inferno_operator.cli.tables.servers import (
     cost_of,
     describe_conditions,
@@ -27,7 +27,7 @@ from inferno_operator.cli.tables.servers import (
 )
 from inferno_operator.cli.tables.solution import describe_explanation, explain_decision
 from inferno_operator.cli.tables.table import Part, TextTable, format_age, format_number
-from inferno_operator.controllers.planning.allocations import priced_current
+from inferno_operator.controllers.planning.allocations import price_current
 from inferno_operator.pages.charts import (
     Chart,
     Frame,
@@ -142,7 +142,7 @@ def view_server(  # noqa: PLR0913 - all that is known of a Server
         title=f"Server {chosen.metadata.name}",
         parts=(
             *without_columns(describe_explanation(system, found, money), "TYPE", "BATCH"),
-            *(part for item in measurements for part in compare_with_targets(item)),
+            *(part for item in measurements for part in describe_latencies(item)),
             *describe_conditions(chosen.status.conditions, now),
             *describe_events(events, now),
         ),

@@ -14,7 +14,7 @@ from inferno_operator.cli.kubectl.answer import (
 )
 from inferno_operator.cli.tables.plans import describe_difference, describe_plan, describe_plans
 from inferno_operator.cli.tables.table import TextTable, name_of
-from inferno_operator.controllers.planning.proposal import plan_digest
+from inferno_operator.controllers.planning.proposal import compute_plan_digest
 from inferno_operator.resources import Plan, parse
 from inferno_operator.resources.objects import Key
 from inferno_optimizer.errors import InputError
@@ -235,7 +235,7 @@ def changed_plan(**spec: object) -> Plan:
 
 def with_its_digest(found: Plan) -> Plan:
     """A Plan whose digest somebody computed again, as anybody can."""
-    spec = found.spec.model_copy(update={"digest": plan_digest(found.spec)})
+    spec = found.spec.model_copy(update={"digest": compute_plan_digest(found.spec)})
     return found.model_copy(update={"spec": spec})
 
 
