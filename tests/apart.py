@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from inferno_operator.cli.offline.system import read_system
-from inferno_operator.pages import svg
-from inferno_operator.pages.svg import Frame
+from inferno_operator.pages import charts
+from inferno_operator.pages.charts import Frame
 from inferno_optimizer.explain.options import explain
 from inferno_optimizer.system import System
 from tests.controlplane.processes import ROOT
@@ -26,7 +26,7 @@ LATENCIES = np.arange(11.0, 41.0)
 PROMPTS = np.arange(250, 8001, 250)
 """Input tokens of a request."""
 
-STYLE = f"{svg.STYLE}\n.apart {{ stroke: #c33; fill: none; stroke-width: 1.5 }}"
+STYLE = f"{charts.STYLE}\n.apart {{ stroke: #c33; fill: none; stroke-width: 1.5 }}"
 
 Costs = list[tuple[float, float]]
 
@@ -61,7 +61,7 @@ def picture() -> str:
         _panel("By target: 8000 input tokens", "slo-itl [ms]", LATENCIES.tolist(), with_target),
         _panel("By prompt: slo-itl 16 ms", "input tokens", PROMPTS.tolist(), with_prompts),
     )
-    return svg.document(panels, len(panels), STYLE)
+    return charts.arrange_panels(panels, len(panels), STYLE)
 
 
 def _panel(

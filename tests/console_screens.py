@@ -17,20 +17,20 @@ from urllib.parse import parse_qsl, urlsplit
 
 from playwright.sync_api import Browser
 
-from inferno_operator.cli.kubectl.answer import in_order
+from inferno_operator.cli.kubectl.answer import sort_plans
 from inferno_operator.cli.kubectl.console.app import MEDIA
-from inferno_operator.cli.kubectl.console.data import data_view
-from inferno_operator.cli.kubectl.console.fleet import capacity_view, fleet_view
-from inferno_operator.cli.kubectl.console.history import PlanLoads, history_view
-from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, static_file
-from inferno_operator.cli.kubectl.console.models import model_view, models_view
+from inferno_operator.cli.kubectl.console.data import view_data
+from inferno_operator.cli.kubectl.console.fleet import view_capacity, view_fleet
+from inferno_operator.cli.kubectl.console.history import PlanLoads, view_history
+from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, read_static_file
+from inferno_operator.cli.kubectl.console.models import view_model, view_models
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.kubectl.console.plans import (
-    next_view,
-    plan_view,
-    plans_view,
+    view_next_plan,
+    view_plan,
+    view_plans,
 )
-from inferno_operator.cli.kubectl.console.server import server_view
+from inferno_operator.cli.kubectl.console.server import view_server
 from inferno_operator.cli.kubectl.dry_run import DryRun, decide
 from inferno_operator.resources import Server
 from inferno_operator.resources.observation import Observation
@@ -77,32 +77,32 @@ def pages(seen: Sequence[Observation], *, all_objects: bool = False) -> Mapping[
         return replace(found, solution=replace(found.solution, certificate=certificate))
 
     def next_page(changes: Sequence[str]) -> ConsolePage:
-        return next_view(seen, solved(changes), changes, without=solved())
+        return view_next_plan(seen, solved(changes), changes, without=solved())
 
     def server_page(name: str) -> ConsolePage:
-        past = PlanLoads().loads(in_order(seen))
-        return server_view(seen, solved(), NAMESPACE, name, NOW, past=past)
+        past = PlanLoads().loads(sort_plans(seen))
+        return view_server(seen, solved(), NAMESPACE, name, NOW, past=past)
 
     servers = [o.reference.key.name for o in seen if o.kind is Server]
-    plans = [plan.metadata.name for plan in in_order(seen)]
+    plans = [plan.metadata.name for plan in sort_plans(seen)]
     others = {
         **{f"/servers/{name}": partial(server_page, name) for name in servers},
-        **{f"/plans/{name}": partial(plan_view, seen, NAMESPACE, name) for name in plans},
+        **{f"/plans/{name}": partial(view_plan, seen, NAMESPACE, name) for name in plans},
     }
     server = next((name for name in servers if SERVER in name), SERVER)
 
     return {
-        "/": lambda: fleet_view(seen, NAMESPACE, NOW, past=PlanLoads().loads(in_order(seen))),
+        "/": lambda: view_fleet(seen, NAMESPACE, NOW, past=PlanLoads().loads(sort_plans(seen))),
         "/next": partial(next_page, WHAT_IF),
-        "/plans": partial(plans_view, seen, NOW),
-        "/plans/fleet-8": partial(plan_view, seen, NAMESPACE, "fleet-8"),
-        "/plans/fleet-7?with=fleet-8": partial(plan_view, seen, NAMESPACE, "fleet-7", "fleet-8"),
+        "/plans": partial(view_plans, seen, NOW),
+        "/plans/fleet-8": partial(view_plan, seen, NAMESPACE, "fleet-8"),
+        "/plans/fleet-7?with=fleet-8": partial(view_plan, seen, NAMESPACE, "fleet-7", "fleet-8"),
         f"/servers/{server}": partial(server_page, server),
-        "/capacity": partial(capacity_view, seen, NOW),
-        "/models": partial(models_view, seen),
-        "/models/mistral-7b": partial(model_view, seen, NAMESPACE, "mistral-7b", NOW),
-        "/history": partial(history_view, seen, NOW),
-        "/data": partial(data_view, seen, NOW, LEADER),
+        "/capacity": partial(view_capacity, seen, NOW),
+        "/models": partial(view_models, seen),
+        "/models/mistral-7b": partial(view_model, seen, NAMESPACE, "mistral-7b", NOW),
+        "/history": partial(view_history, seen, NOW),
+        "/data": partial(view_data, seen, NOW, LEADER),
         **(others if all_objects else {}),
     }
 
@@ -117,12 +117,12 @@ def served(views: Mapping[str, View]) -> Iterator[str]:
             path, query = urlsplit(self.path).path, urlsplit(self.path).query
             name = path.removeprefix("/static/")
             if name in MEDIA:
-                self._answer(MEDIA[name], static_file(name))
+                self._answer(MEDIA[name], read_static_file(name))
             elif self.path in views:
                 try:
-                    text = html.html(views[self.path](), path, PageQuery(parse_qsl(query)))
+                    text = html.render(views[self.path](), path, PageQuery(parse_qsl(query)))
                 except InfernoError as error:
-                    text = html.problem("This does not work", str(error), path=path)
+                    text = html.render_problem("This does not work", str(error), path=path)
                 self._answer("text/html; charset=utf-8", text.encode())
             else:
                 self.send_error(404)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from inferno_operator.cli.drawing.curve import SEARCH, draw
+from inferno_operator.cli.drawing import SEARCH_PHASE, draw_solver_curve
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import Certificate
 from inferno_optimizer.wire.codec import decode_system
@@ -39,7 +39,7 @@ def measured() -> Certificate:
 def recorded() -> Certificate:
     """The search that was measured last."""
     certificate = CERTIFICATE.read(json.loads(RECORD.read_text()))
-    return replace(certificate, phases=((SEARCH, certificate.seconds),))
+    return replace(certificate, phases=((SEARCH_PHASE, certificate.seconds),))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     if "--measure" in arguments:
         RECORD.write_text(json.dumps(CERTIFICATE.write(measured()), indent=1) + "\n")
         print(RECORD)
-    FILE.write_text(draw(recorded()))
+    FILE.write_text(draw_solver_curve(recorded()))
     print(FILE)
     return 0
 

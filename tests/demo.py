@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from inferno_operator.cli.tables.solution import TextTable
+from inferno_operator.cli.tables.table import TextTable
 from tests.controlplane import ControlPlane, ControlPlaneError, kept
 from tests.controlplane.api import Manifest
 from tests.controlplane.binaries import Binaries

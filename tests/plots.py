@@ -11,8 +11,8 @@ from inferno_operator.cli.offline.system import read_system
 from inferno_operator.cli.offline.traces import read_trace
 from inferno_operator.cli.replay import ReplayedLoad, ReplayOptions, build_scenario, replay_policies
 from inferno_operator.cli.replay_report import replay_page
-from inferno_operator.pages import svg
-from inferno_operator.pages.charts import Chart, Legend
+from inferno_operator.pages.charts import STYLE as LINES
+from inferno_operator.pages.charts import Chart, Legend, arrange_panels
 from tests.console_screens import SERVER, pages
 from tests.controlplane.processes import ROOT
 from tests.past import world
@@ -42,7 +42,7 @@ COLOURS = (
 
 STYLE = "\n".join(
     (
-        svg.STYLE,
+        LINES,
         ".bound { stroke: #5b6676; fill: none; stroke-width: 1.5; stroke-dasharray: 4 3 }",
         ".dot { fill: #1f6feb }",
         ".label { stroke: #fff; stroke-width: 2px; paint-order: stroke }",
@@ -78,7 +78,7 @@ def _title(chart: Chart) -> str:
 def _document(charts: Sequence[Chart]) -> str:
     legend = [entry for chart in charts for entry in chart.legend]
     panels = [*map(_panel, charts), *(["\n".join(_names(legend))] if legend else [])]
-    return svg.document(panels, COLUMNS, STYLE)
+    return arrange_panels(panels, COLUMNS, STYLE)
 
 
 def _panel(chart: Chart) -> str:

@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, Route, expect
 
 from inferno_operator.cli.inferno.main import main
 from inferno_operator.cli.kubectl.console.app import MEDIA
-from inferno_operator.cli.kubectl.console.html import NAVIGATION, PageQuery, Pages, static_file
+from inferno_operator.cli.kubectl.console.html import NAVIGATION, PageQuery, Pages, read_static_file
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.kubectl.console.serve import NO_NAMESPACE
 from tests.browser.looks import LINKS, watched
@@ -114,12 +114,12 @@ def test_a_page_becomes_that_of_another_namespace_as_a_whole(
             kind, body = "text/event-stream", b"data: 2\n\n"
         elif path == "/":
             number = seen.requests.count(f"{origin}/")
-            html = Pages("prod" if number == 1 else now, str.upper).html
+            html = Pages("prod" if number == 1 else now, str.upper).render
             page = ConsolePage(f"Fleet {number}", (), dict)
             body = html(page, "/", PageQuery(), version=min(number, 2)).encode()
         else:
             name = path.rpartition("/")[2]
-            kind, body = MEDIA[name], static_file(name)
+            kind, body = MEDIA[name], read_static_file(name)
         route.fulfill(body=body, content_type=kind)
 
     with watched(browser) as seen:

@@ -21,7 +21,7 @@ from inferno_operator.cli.kubectl.console.serve import (
     MOST_OF_ONE,
     MOST_OPENING,
     OPEN_S,
-    proxied_console,
+    create_proxied_console,
 )
 from inferno_operator.resources import Plan
 from tests.cluster.console import hidden_fields
@@ -112,7 +112,7 @@ async def place(
     api = Api(users)
     async with asyncio.timeout(PATIENCE_S), serving(api.answer) as url:
         address = ApiServerAddress(url, authority)
-        app = proxied_console(address, "llm", origin, sleep, ConsoleSettings())
+        app = create_proxied_console(address, "llm", origin, sleep, ConsoleSettings())
         try:
             yield Place(api, app, slept)
         finally:

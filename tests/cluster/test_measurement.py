@@ -12,7 +12,8 @@ import pytest
 
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-from inferno_operator.cli.measurement import Asked, QueryRecorder
+from inferno_operator.cli.measurement import QueryRecorder
+from inferno_operator.cli.tables.measurement import AskedQuery
 from inferno_operator.controllers.measurement.controller import Context
 from inferno_operator.controllers.measurement.controller import reconcile as measure_servers
 from inferno_operator.controllers.measurement.load import find_load
@@ -285,7 +286,7 @@ def test_every_expression_of_the_catalogue_is_one_of_prometheus(known: World) ->
         for name in built_in()
     }
 
-    async def ask() -> list[Asked]:
+    async def ask() -> list[AskedQuery]:
         async with connect(PrometheusEndpoint(known.prometheus.url)) as client:
             recorder = QueryRecorder(client)
             survey = Survey(recorder, built_in(), time.time, WINDOWS)

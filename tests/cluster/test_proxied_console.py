@@ -13,7 +13,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress
 from inferno_operator.cli.kubectl.console.page import ConsoleSettings
-from inferno_operator.cli.kubectl.console.serve import COOKIE, FINISH_S, OPEN_S, proxied_console
+from inferno_operator.cli.kubectl.console.serve import (
+    COOKIE,
+    FINISH_S,
+    OPEN_S,
+    create_proxied_console,
+)
 from tests.cluster.console import api_server, hidden_fields, running_proxied_console, token_of
 from tests.cluster.scene import Scene
 from tests.cluster.test_plans import phases, propose, wait_for_phases
@@ -33,7 +38,7 @@ class Place:
     def __init__(self, scene: Scene, folder: Path) -> None:
         self._scene, self.over, self.slept = scene, asyncio.Event(), list[float]()
         server = api_server(scene.control_plane, folder)
-        self.app = proxied_console(server, "llm", ORIGIN, self._sleep, ConsoleSettings())
+        self.app = create_proxied_console(server, "llm", ORIGIN, self._sleep, ConsoleSettings())
 
     async def _sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -182,7 +187,7 @@ async def test_a_token_that_the_api_server_is_slow_about_holds_up_nobody(tmp_pat
     ):
         port = slow.sockets[0].getsockname()[1]
         address = ApiServerAddress(f"http://127.0.0.1:{port}", authority)
-        app = proxied_console(address, "llm", ORIGIN, asyncio.sleep, ConsoleSettings())
+        app = create_proxied_console(address, "llm", ORIGIN, asyncio.sleep, ConsoleSettings())
         answers = []
         for token in ("ann", "bob"):
             person = await people.enter_async_context(browser(app))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from inferno_operator.cli.tables.solution import TextTable
+from inferno_operator.cli.tables.table import TextTable
 from tests.cluster.motion import COSTS, ITL_MS, TTFT_MS, Motion
 from tests.day.account import Outcome
 from tests.day.course import HOURS, Day

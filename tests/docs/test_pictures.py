@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferno_operator.cli.drawing.curve import draw
+from inferno_operator.cli.drawing import draw_solver_curve
 from tests import curve, plots
 from tests.console_screens import DOCS, SHOWN
 from tests.controlplane.processes import ROOT
@@ -31,7 +31,7 @@ def test_every_drawing_is_shown() -> None:
 
 
 def test_the_curve_of_the_solver_is_drawn_from_the_recorded_search() -> None:
-    assert curve.FILE.read_text() == draw(curve.recorded())
+    assert curve.FILE.read_text() == draw_solver_curve(curve.recorded())
 
 
 @pytest.mark.extended

@@ -19,8 +19,7 @@ from inferno_operator.runtime.files import write_bytes
 from inferno_optimizer.errors import InfernoError, InputError, InvalidObjectsError, UnsupportedError
 
 if TYPE_CHECKING:
-    from inferno_operator.cli.tables.order import RowOrder
-    from inferno_operator.cli.tables.solution import Part, TextTable
+    from inferno_operator.cli.tables.table import Part, RowOrder, TextTable
     from inferno_optimizer.system import System
 
 FAILED = 1
@@ -134,12 +133,12 @@ def _discard_output() -> None:
         os.dup2(nothing.fileno(), sys.stdout.fileno())
 
 
-def limited(system: "System", time_limit: float) -> "System":
+def limit_time(system: "System", time_limit: float) -> "System":
     """Return the system with another time limit for the exact solver [s]."""
     return replace(system, options=replace(system.options, time_limit=time_limit))
 
 
-def traced(system: "System") -> "System":
+def trace_solver(system: "System") -> "System":
     """Return the system with the option to tell how the exact solver improved the plan.
 
     Raises
@@ -227,25 +226,25 @@ def show(
     """
 
     def arranged(parts: "Iterable[Part]") -> "Iterable[Part]":
-        from inferno_operator.cli.tables.order import ordered
+        from inferno_operator.cli.tables.table import order_rows
 
-        return parts if rows is None else ordered(parts, rows, table() if table else None)
+        return parts if rows is None else order_rows(parts, rows, table() if table else None)
 
     if output is Format.JSON:
         typer.echo(json.dumps(document(), indent=2, ensure_ascii=False))
     elif output is Format.YAML:
         typer.echo(_yaml_text(document()), nl=False)
     elif output is Format.CSV:
-        from inferno_operator.cli.tables.solution import csv_text
+        from inferno_operator.cli.tables.table import format_csv
 
-        typer.echo(csv_text(arranged([table()] if table else parts())), nl=False)
+        typer.echo(format_csv(arranged([table()] if table else parts())), nl=False)
     elif sys.stdout.isatty():
         from rich.console import Console
 
-        from inferno_operator.cli.tables.rich import rich_text
+        from inferno_operator.cli.tables.table import style_parts
 
         console = Console()
-        text = rich_text(arranged(parts()), console.width, table() if table else None)
+        text = style_parts(arranged(parts()), console.width, table() if table else None)
         console.print(text, soft_wrap=True)
     else:
         typer.echo("\n".join(map(str, arranged(parts()))))

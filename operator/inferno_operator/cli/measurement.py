@@ -1,4 +1,4 @@
-"""Measures Servers from a command line, and says what was asked."""
+"""Measure Servers from a command line, and keep what was asked."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,8 @@ from typing import Any
 
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-from inferno_operator.cli.overview import targets_of
+from inferno_operator.cli.tables.measurement import AskedQuery, ServerMeasurement
+from inferno_operator.cli.tables.servers import find_targets
 from inferno_operator.controllers.measurement.correction import add_correction
 from inferno_operator.controllers.measurement.load import add_planned_load, apply_measurement
 from inferno_operator.controllers.measurement.quality import (
@@ -17,29 +18,11 @@ from inferno_operator.controllers.measurement.quality import (
 )
 from inferno_operator.engines.catalogue import MetricSources
 from inferno_operator.engines.survey import Survey
-from inferno_operator.resources import Measured, Model, Resource, Server, Target
+from inferno_operator.resources import Model, Resource, Server
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import only
-from inferno_operator.runtime.prometheus import Prometheus, QueryResult, RefusedError, Sample
+from inferno_operator.runtime.prometheus import Prometheus, QueryResult, RefusedError
 from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A query, and its answer or why there is none."""
-
-    expression: str
-    samples: tuple[Sample, ...] = ()
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerMeasurement:
-    """A Server, its measurement, and its target; without a measurement it is not measured."""
-
-    server: Server
-    measured: Measured | None
-    target: Target | None = None
 
 
 @dataclass(slots=True)
@@ -47,16 +30,16 @@ class QueryRecorder(Prometheus):
     """Passes queries on, and keeps them with their answers."""
 
     prometheus: Prometheus
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[AskedQuery] = field(default_factory=list)
 
     async def query(self, expression: str, at: float | None = None) -> QueryResult:
         """Evaluate an expression, at a Unix time [s] or now."""
         try:
             answer = await self.prometheus.query(expression, at)
         except InfernoError as error:
-            self.asked.append(Asked(expression, problem=str(error)))
+            self.asked.append(AskedQuery(expression, problem=str(error)))
             raise
-        self.asked.append(Asked(expression, answer.samples))
+        self.asked.append(AskedQuery(expression, answer.samples))
         return answer
 
     async def metric_names(self, matcher: str) -> tuple[str, ...]:
@@ -66,7 +49,7 @@ class QueryRecorder(Prometheus):
 
 async def measure(
     resources: Sequence[Resource], endpoint: PrometheusEndpoint, sources: MetricSources
-) -> tuple[list[ServerMeasurement], list[Asked]]:
+) -> tuple[list[ServerMeasurement], list[AskedQuery]]:
     """Measure the Servers among some objects now.
 
     Raises
@@ -87,8 +70,10 @@ async def measure(
         measures = {_key(s): s.spec.measure for s in servers if s.spec.measure}
         results = await survey.ask(measures)
     if recorder.asked and all(asked.problem for asked in recorder.asked):
-        _raise(next(iter(results.values())).reading.refused, recorder.asked[0].problem)
-    targets = targets_of(resources)
+        problem = recorder.asked[0].problem
+        is_refused = next(iter(results.values())).reading.refused
+        raise RefusedError(problem) if is_refused else UnavailableError(problem)
+    targets = find_targets(resources)
     models = {r.spec.name: r for r in only(Model, resources)}
     measurements = []
     for server in servers:
@@ -104,45 +89,6 @@ async def measure(
     return measurements, recorder.asked
 
 
-def reported(resources: Sequence[Resource]) -> list[ServerMeasurement]:
-    """Return what the operator has measured, from the status of each Server."""
-    targets = targets_of(resources)
-    return [
-        ServerMeasurement(
-            resource,
-            resource.status.measured,
-            targets.get((resource.spec.service_class, resource.spec.model)),
-        )
-        for resource in resources
-        if isinstance(resource, Server)
-    ]
-
-
-def measurement_document(
-    measurements: Sequence[ServerMeasurement], asked: Sequence[Asked]
-) -> dict[str, Any]:
-    """Return measurements and queries as JSON."""
-    servers = [
-        {
-            "name": item.server.metadata.name,
-            "measured": item.measured.to_json() if item.measured else None,
-        }
-        for item in measurements
-    ]
-    queries = [
-        {
-            "expression": query.expression,
-            "problem": query.problem,
-            "series": [
-                {"labels": dict(sample.labels), "value": str(sample.value)}
-                for sample in query.samples
-            ],
-        }
-        for query in asked
-    ]
-    return {"servers": servers, **({"queries": queries} if asked else {})}
-
-
 def with_measured_loads(
     resources: Sequence[Resource], measurements: Sequence[ServerMeasurement]
 ) -> dict[str, Any]:
@@ -156,9 +102,3 @@ def with_measured_loads(
 
 def _key(resource: Resource) -> Key:
     return Key(resource.metadata.namespace, f"{resource.kind}/{resource.metadata.name}")
-
-
-def _raise(refused: str, problem: str) -> None:
-    if refused:
-        raise RefusedError(problem)
-    raise UnavailableError(problem)

@@ -11,14 +11,13 @@ from inferno_operator.cli.replay import WORST_TOLD, Replayed, Row, list_class_ro
 from inferno_operator.pages.charts import (
     COLOURS,
     Chart,
+    Frame,
     Named,
-    front_chart,
-    line_chart,
-    stacked_chart,
+    draw_front,
+    draw_lines,
+    draw_stack,
 )
-from inferno_operator.pages.figures import KeyFigure
-from inferno_operator.pages.replay import ClassShare, PolicySection, ReplayPage, WorstTime
-from inferno_operator.pages.svg import Frame
+from inferno_operator.pages.html import ClassShare, KeyFigure, PolicySection, ReplayPage, WorstTime
 from inferno_optimizer.replay.account import Cause, Incident, find_worst_incidents
 from inferno_optimizer.replay.replay import Scenario
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
@@ -94,7 +93,7 @@ def _front(replays: Sequence[Replayed], money: Money) -> Chart:
         max(least - margin, 0.0),
     )
     words = "; ".join(f"{p.name}: {p.x:.2f} {money.rate}, {p.y:.2f} %" for p in points)
-    return front_chart(frame, points, words)
+    return draw_front(frame, points, words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +140,7 @@ class _Sections:
         frame = Frame("Cost", "hours", self.money.rate, replayed.account.hours, most)
         extremes = f"{own.min():.2f} to {own.max():.2f} {self.money.rate}"
         words = f"Cost of {replayed.policy} over time: {extremes}"
-        return line_chart(frame, lines, f"{words}; dashed: the bound")
+        return draw_lines(frame, lines, f"{words}; dashed: the bound")
 
     def _replicas(self, replayed: Replayed) -> Chart:
         totals = [each.account.history.replicas.sum(axis=1) for each in self.replays]
@@ -152,7 +151,7 @@ class _Sections:
         words = (
             f"Replicas of {replayed.policy} over time on {', '.join(name for name, _ in layers)}"
         )
-        return stacked_chart(frame, self._hours(len(means)), layers, words)
+        return draw_stack(frame, self._hours(len(means)), layers, words)
 
     def _hours(self, places: int) -> list[float]:
         """The middle of each place of a chart."""

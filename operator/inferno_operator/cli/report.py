@@ -1,32 +1,26 @@
 """A system and its solution -> the page of a fleet; pure but for the search for remedies."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.tables.measurement import number
 from inferno_operator.cli.tables.solution import (
-    band,
-    decision_notes,
-    one_more_card,
-    placed,
-    replicas_planned,
-    single_replicas,
-    stays,
-    with_ttft,
+    format_card_worth,
+    format_origin,
+    format_replicas,
+    has_ttft,
+    is_kept,
+    list_decision_notes,
+    list_replicas,
+    warn_of_single_replicas,
 )
-from inferno_operator.pages.figures import KeyFigure
-from inferno_operator.pages.fleet import (
-    CardRow,
-    FleetPage,
-    PredictedLatency,
-    ServerRow,
-    Shortfall,
-)
+from inferno_operator.cli.tables.table import format_number
+from inferno_operator.pages.html import KeyFigure
 from inferno_optimizer.explain.remedies import remedies
 from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.solution import Decision, Reason, Solution
+from inferno_optimizer.solution import CapacityUse, Decision, Reason, Solution
 from inferno_optimizer.system import Allocation, Generation, System, Target
 
 EXPLAINED = 5
@@ -36,8 +30,10 @@ SEARCH_S = 5.0
 """How long is searched for what would serve one of them, which takes several optimizations [s]."""
 
 
-def fleet_page(title: str, system: System, solution: Solution, money: Money = CENTS) -> FleetPage:
-    """Return the page of a plan.
+def build_fleet_page(
+    title: str, system: System, solution: Solution, money: Money = CENTS
+) -> dict[str, Any]:
+    """Return what the page of a plan shows, by the names in its template.
 
     Parameters
     ----------
@@ -48,111 +44,110 @@ def fleet_page(title: str, system: System, solution: Solution, money: Money = CE
     money
         The unit of costs.
     """
-    short = _short_of(system, solution)
-    return FleetPage(
-        title=title,
-        rate=money.rate,
-        figures=tuple(_figures(system, solution, len(short), money)),
-        has_ttft=with_ttft(solution.allocations.values()),
-        shortfalls=[_shortfall(system, solution, decision) for decision in short[:EXPLAINED]],
-        more_shortfalls=max(len(short) - EXPLAINED, 0),
-        servers=tuple(_servers(system, solution, money)),
-        cards=[
-            CardRow(
-                use.type,
-                use.used,
-                use.held,
-                use.available,
-                one_more_card(use.price, use.gain, money, estimated=use.estimated),
-            )
-            for use in solution.capacity
+    priority = {c.name: c.priority for c in system.classes}
+    pairs = list(zip(system.servers, solution.decisions, strict=True))
+    short = [
+        (priority.get(server.service_class, inf), server.name, decision)
+        for server, decision in pairs
+        if decision.reason is not Reason.ALLOCATED
+    ]
+    most_important = [decision for *_, decision in sorted(short, key=lambda item: item[:2])]
+    served = (d for d in solution.decisions if d.reason is Reason.ALLOCATED)
+    return {
+        "title": title,
+        "rate": money.rate,
+        "figures": tuple(_list_figures(system, solution, len(short), money)),
+        "has_ttft": has_ttft(solution.allocations.values()),
+        "shortfalls": [
+            _explain_shortfall(system, solution, decision)
+            for decision in most_important[:EXPLAINED]
         ],
-        levels=solution.certificate.levels,
-        notes=(
-            *single_replicas(replicas_planned(system, solution), money),
-            *decision_notes(d for d in solution.decisions if _is_served(d)),
+        "more_shortfalls": max(len(short) - EXPLAINED, 0),
+        "servers": list(_list_servers(system, solution, money)),
+        "cards": [_build_card_row(use, money) for use in solution.capacity],
+        "levels": solution.certificate.levels,
+        "notes": (
+            *warn_of_single_replicas(list_replicas(system, solution), money),
+            *list_decision_notes(served),
         ),
-    )
+    }
 
 
-def _figures(system: System, solution: Solution, short: int, money: Money) -> Iterator[KeyFigure]:
-    now = system.current_cost
+def _list_figures(
+    system: System, solution: Solution, short: int, money: Money
+) -> Iterator[KeyFigure]:
+    now, gap = system.current_cost, solution.certificate.gap
     yield KeyFigure("Cost now", money.amount(now), money.rate)
     yield KeyFigure("Cost planned", money.amount(solution.cost), money.rate)
     yield KeyFigure("Change", money.change(solution.cost - now), money.rate)
     yield KeyFigure("Servers", str(len(system.servers)), f"{short} get less than they need")
-    gap = solution.certificate.gap
-    proven = "not known" if gap is None else f"{number(100 * gap)} %"
+    proven = "not known" if gap is None else f"{format_number(100 * gap)} %"
     proof = "no bound is proven" if gap is None else "at most, as proven"
     yield KeyFigure("Gap to the best plan", proven, proof)
 
 
-def _short_of(system: System, solution: Solution) -> list[Decision]:
-    """The decisions for servers that get less than they need, the most important ones first."""
-    priority = {c.name: c.priority for c in system.classes}
-    pairs = [
-        (priority.get(server.service_class, inf), decision)
-        for server, decision in zip(system.servers, solution.decisions, strict=True)
-        if not _is_served(decision)
-    ]
-    return [decision for _, decision in sorted(pairs, key=lambda pair: (pair[0], pair[1].server))]
-
-
-def _is_served(decision: Decision) -> bool:
-    """Whether a server gets all that it needs."""
-    return decision.reason is Reason.ALLOCATED
-
-
-def _shortfall(system: System, solution: Solution, decision: Decision) -> Shortfall:
-    ways_out: Iterable[str] = ()
+def _explain_shortfall(system: System, solution: Solution, decision: Decision) -> dict[str, Any]:
+    """Return why a server gets less than it needs, and what would serve it."""
+    changes = []
     if decision.reason.decided:
-        options = replace(system.options, time_limit=min(system.options.time_limit, SEARCH_S))
-        limited = replace(system, options=options)
-        ways_out = (r.message for r in remedies(limited, solution, decision.server))
-    return Shortfall(decision.server, decision.message, tuple(ways_out))
+        time_limit = min(system.options.time_limit, SEARCH_S)
+        limited = replace(system, options=replace(system.options, time_limit=time_limit))
+        changes = [found.message for found in remedies(limited, solution, decision.server)]
+    return {"server": decision.server, "message": decision.message, "remedies": changes}
 
 
-def _servers(system: System, solution: Solution, money: Money) -> Iterator[ServerRow]:
+def _build_card_row(use: CapacityUse, money: Money) -> dict[str, Any]:
+    taken = (use.used + use.held) / use.available if use.available else 0.0
+    return {
+        "type": use.type,
+        "used": use.used,
+        "held": use.held,
+        "available": use.available,
+        "share": min(taken, 1.0),
+        "worth": format_card_worth(use.price, use.gain, money, estimated=use.estimated),
+    }
+
+
+def _list_servers(system: System, solution: Solution, money: Money) -> Iterator[dict[str, Any]]:
     catalogue = Catalogue(system)
     for server, decision in zip(system.servers, solution.decisions, strict=True):
-        planned = decision.allocation or Allocation()
-        planned = server.current if stays(server, decision) else planned
-        itl, ttft = _latencies(decision.allocation, catalogue.target(server))
-        yield ServerRow(
-            name=server.name,
-            service_class=server.service_class,
-            model=server.model,
-            load=server.load.arrival_rate,
-            now=placed(server.current, server.model, catalogue),
-            planned=placed(planned, server.model, catalogue),
-            cost=money.amount(planned.cost),
-            itl=itl,
-            ttft=ttft,
-            reason=str(decision.reason),
-            served=_is_served(decision),
-        )
+        allocation, target = decision.allocation, catalogue.target(server)
+        planned = server.current if is_kept(server, decision) else allocation or Allocation()
+        is_predicted = allocation is not None and bool(allocation.accelerator)
+        itl = _predict(allocation, target, "itl") if allocation and is_predicted else None
+        ttft = None
+        if allocation and is_predicted and allocation.generation is not Generation.DECODE:
+            ttft = _predict(allocation, target, "ttft")
+        yield {
+            "name": server.name,
+            "service_class": server.service_class,
+            "model": server.model,
+            "load": server.load.arrival_rate,
+            "now": format_replicas(server.current, server.model, catalogue),
+            "planned": format_replicas(planned, server.model, catalogue),
+            "cost": money.amount(planned.cost),
+            "itl": itl,
+            "ttft": ttft,
+            "reason": str(decision.reason),
+            "served": decision.reason is Reason.ALLOCATED,
+        }
 
 
-def _latencies(
-    planned: Allocation | None, target: Target
-) -> tuple[PredictedLatency | None, PredictedLatency | None]:
-    """The predicted ITL and TTFT; None where nothing is predicted."""
-    if planned is None or not planned.accelerator:
-        return None, None
-    itl = _latency(planned, "itl", planned.itl_ms, target.itl_ms, target.itl_percentile)
-    if planned.generation is Generation.DECODE:
-        return itl, None
-    return itl, _latency(planned, "ttft", planned.ttft_ms, target.ttft_ms, target.ttft_percentile)
+def _predict(planned: Allocation, target: Target, latency: str) -> dict[str, Any]:
+    """Return a predicted latency beside its target [ms]; a target of 0 means that there is none.
 
-
-def _latency(
-    planned: Allocation, name: str, mean_ms: float, target_ms: float, percentile: float
-) -> PredictedLatency:
-    """The percentile that the target limits if it is predicted; else the mean, with no target."""
-    origin = band(planned)
-    if not percentile:
-        return PredictedLatency(mean_ms, target_ms, band=origin)
-    predicted = getattr(planned.tail, f"{name}_p{percentile:g}", 0.0)
-    if not predicted:
-        return PredictedLatency(mean_ms, 0.0, band=origin)
-    return PredictedLatency(predicted, target_ms, percentile, origin)
+    It is the percentile that the target limits if that is predicted; else the mean.
+    """
+    predicted, limit = getattr(planned, f"{latency}_ms"), getattr(target, f"{latency}_ms")
+    percentile = getattr(target, f"{latency}_percentile")
+    if percentile:
+        tail = getattr(planned.tail, f"{latency}_p{percentile:g}", 0.0)
+        predicted, limit, percentile = (tail, limit, percentile) if tail else (predicted, 0.0, 0.0)
+    return {
+        "predicted_ms": predicted,
+        "target_ms": limit,
+        "percentile": percentile,
+        "share": predicted / limit if limit else 0.0,
+        "met": predicted <= limit,
+        "band": format_origin(planned),
+    }

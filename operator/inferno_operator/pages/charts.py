@@ -1,17 +1,123 @@
-"""Charts of pages: lines over time, stacked areas, and points with their front; pure."""
+"""Charts as SVG: axes, lines, bands, stacked areas, and points with their front; pure."""
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from html import escape
+from math import ceil, floor, log10
+from typing import Self
 
 from markupsafe import Markup
 
-from inferno_operator.pages.svg import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Frame, Points
+WIDTH, HEIGHT = 380.0, 260.0
+LEFT, TOP, RIGHT, BOTTOM = 56.0, 34.0, 16.0, 44.0
+"""Size of a panel, and its margins [px]."""
+
+TICKS = 5
+STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+
+STYLE = """\
+text { font: 11px sans-serif; fill: #333 } .title { font-weight: bold; font-size: 12px }
+.axis { stroke: #999; fill: none } .band { fill: #4a90d9; opacity: .2 }
+.line { stroke: #2266aa; fill: none; stroke-width: 1.5 }"""
+
+Points = Iterable[tuple[float, float]]
+
+Steps = Sequence[tuple[float, float]]
+"""Times, and values from then on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The axes of a panel: titles, and the range of values; x begins at 0.
+
+    Values of y are named at whole numbers only if `whole`.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    x_most: float
+    y_most: float
+    y_least: float = 0.0
+    whole: bool = False
+
+    def place(self, x: float, y: float) -> tuple[float, float]:
+        """Return where a point is drawn [px]; one above or below is drawn at the edge."""
+        across = WIDTH - LEFT - RIGHT
+        down = HEIGHT - TOP - BOTTOM
+        share = min(max((y - self.y_least) / (self.y_most - self.y_least), 0.0), 1.0)
+        return LEFT + across * x / self.x_most, TOP + down * (1.0 - share)
+
+    def line(self, points: Points, kind: str = "line") -> str:
+        """Return a line through points; `kind` is its class in the style."""
+        return f'<polyline class="{kind}" points="{self._path(points)}"/>'
+
+    def area(self, points: Points, kind: str = "band") -> str:
+        """Return the area inside points."""
+        return f'<polygon class="{kind}" points="{self._path(points)}"/>'
+
+    def axes(self) -> Iterator[str]:
+        """Yield the axes with their values and titles."""
+        yield self.line(
+            [(0.0, self.y_most), (0.0, self.y_least), (self.x_most, self.y_least)], "axis"
+        )
+        yield f'<text class="title" x="4" y="11">{escape(self.title)}</text>'
+        yield _draw_text(LEFT + (WIDTH - LEFT - RIGHT) / 2, HEIGHT - 8, self.x_label, "middle")
+        yield _draw_text(4, TOP - 9, self.y_label, "start")
+        for value in list_ticks(0.0, self.x_most):
+            x, y = self.place(value, self.y_least)
+            yield _draw_text(x, y + 15, f"{value:,.9g}", "middle")
+        for value in list_ticks(self.y_least, self.y_most, whole=self.whole):
+            x, y = self.place(0.0, value)
+            yield _draw_text(x - 6, y + 4, f"{value:,.9g}", "end")
+
+    def _path(self, points: Points) -> str:
+        return " ".join(f"{x:.1f},{y:.1f}" for x, y in (self.place(*point) for point in points))
+
+
+def _draw_text(x: float, y: float, text: str, anchor: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def list_ticks(least: float, most: float, *, whole: bool = False) -> list[float]:
+    """Round or whole values between the ends of an axis, about `TICKS` of them."""
+    rough = (most - least) / TICKS
+    power = 10.0 ** floor(log10(rough))
+    steps = (factor * power for factor in STEPS if factor * power >= rough)
+    step = max(ceil(next(steps)), 1) if whole else next(steps)
+    return [step * number for number in range(ceil(least / step), int(most / step) + 1)]
+
+
+def to_stairs(steps: Steps, end: float) -> Steps:
+    """Corners of a line that keeps each value until the next one, the last until the end."""
+    times = [*(start for start, _ in steps[1:]), end]
+    return [
+        corner
+        for (start, value), until in zip(steps, times, strict=False)
+        for corner in ((start, value), (until, value))
+    ]
+
+
+def arrange_panels(panels: Sequence[str], columns: int, style: str = STYLE) -> str:
+    """Return panels in rows of so many columns as an SVG document."""
+    width, height = columns * WIDTH, ceil(len(panels) / columns) * HEIGHT
+    placed = "\n".join(_move_panel(panel, *divmod(n, columns)) for n, panel in enumerate(panels))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}"'
+        f' width="{width:g}" height="{height:g}">\n<style>{style}</style>\n'
+        f'<rect width="100%" height="100%" fill="#fff"/>\n{placed}\n</svg>\n'
+    )
+
+
+def _move_panel(panel: str, row: int, column: int) -> str:
+    return f'<g transform="translate({column * WIDTH:g} {row * HEIGHT:g})">\n{panel}\n</g>'
+
 
 COLOURS = 9
 """Colours of the style sheet."""
 
-LETTER, LINE, ABOVE, BELOW = 7.2, 15.0, 8.0, 19.0
+LETTER, LINE_HEIGHT, ABOVE, BELOW = 7.2, 15.0, 8.0, 19.0
 """Size of a letter of the name of a point, and how far above or below the point it is [px]."""
 
 DECIMALS = 3
@@ -59,13 +165,13 @@ class Box:
     right: float
     bottom: float
 
-    def hides(self, other: "Box") -> bool:
+    def overlaps(self, other: "Box") -> bool:
         """Whether two boxes have a point in common."""
         across = self.left < other.right and other.left < self.right
         return across and self.top < other.bottom and other.top < self.bottom
 
 
-def line_chart(
+def draw_lines(
     frame: Frame,
     lines: Sequence[tuple[str, Points]],
     words: str,
@@ -79,10 +185,10 @@ def line_chart(
     """
     area = [frame.area(band)] if band else []
     drawn = (frame.line(points, kind) for kind, points in lines)
-    return _chart((*area, *drawn, *_dots(frame, marks, named)), frame, words)
+    return _build_chart((*area, *drawn, *_draw_dots(frame, marks, named)), frame, words)
 
 
-def stacked_chart(
+def draw_stack(
     frame: Frame, x: Sequence[float], layers: Sequence[tuple[str, Sequence[float]]], words: str
 ) -> Chart:
     """Return areas one on another, the first one at the bottom.
@@ -106,38 +212,40 @@ def stacked_chart(
         areas.append(frame.area(edge, colour))
         legend.append(Legend(name, colour))
         bottom = top
-    return _chart(areas, frame, words, legend)
+    return _build_chart(areas, frame, words, legend)
 
 
-def front_chart(frame: Frame, points: Sequence[Named], words: str) -> Chart:
+def draw_front(frame: Frame, points: Sequence[Named], words: str) -> Chart:
     """Return points with their names, and a line through those that no other one beats.
 
     A point beats another if it is not further to the right and not lower, and is not the same.
     """
-    front = [(point.x, point.y) for point in front_of(points)]
-    return _chart((frame.line(front, "bound"), *_dots(frame, points)), frame, words)
+    front = [(point.x, point.y) for point in find_front(points)]
+    return _build_chart((frame.line(front, "bound"), *_draw_dots(frame, points)), frame, words)
 
 
-def agreement_chart(
+def draw_agreement(
     frame: Frame, points: Sequence[Named], named: Container[str], words: str
 ) -> Chart:
     """Return points, the names of some, and a dashed line where both values are the same."""
     end = min(frame.x_most, frame.y_most)
     line = frame.line([(0.0, 0.0), (end, end)], "bound")
-    return _chart((line, *_dots(frame, points, named)), frame, words)
+    return _build_chart((line, *_draw_dots(frame, points, named)), frame, words)
 
 
-def limit_chart(frame: Frame, points: Sequence[Named], limit: float, words: str) -> Chart:
+def draw_limit(frame: Frame, points: Sequence[Named], limit: float, words: str) -> Chart:
     """Return points, the names of the best ones, and a dashed line at the most that they may be.
 
     No other point is both further to the left and lower than one of the best.
     """
     line = frame.line([(0.0, limit), (frame.x_most, limit)], "bound")
-    best = front_of([Named(point.name, point.x, -point.y) for point in points])
-    return _chart((line, *_dots(frame, points, {point.name for point in best})), frame, words)
+    best = find_front([Named(point.name, point.x, -point.y) for point in points])
+    return _build_chart(
+        (line, *_draw_dots(frame, points, {point.name for point in best})), frame, words
+    )
 
 
-def front_of(points: Sequence[Named]) -> list[Named]:
+def find_front(points: Sequence[Named]) -> list[Named]:
     """Return the points that no other one beats, from left to right."""
     front: list[Named] = []
     for point in sorted(points, key=lambda p: (p.x, -p.y)):
@@ -146,7 +254,7 @@ def front_of(points: Sequence[Named]) -> list[Named]:
     return front
 
 
-def _dots(
+def _draw_dots(
     frame: Frame, points: Sequence[Named], named: Container[str] | None = None
 ) -> Iterator[str]:
     """Yield points with their names, where these hide nothing.
@@ -167,9 +275,12 @@ def _dots(
         if named is not None and point.name not in named:
             continue
         anchor = "end" if x > WIDTH / 2 else "start"
-        boxes = [_name_box(x, low, point.name, anchor) for low in _lines(y, above=named is None)]
+        boxes = [
+            _place_name(x, low, point.name, anchor)
+            for low in _list_name_lines(y, above=named is None)
+        ]
         inside = (b for b in boxes if b.left >= LEFT and b.right <= WIDTH)
-        box = next((b for b in inside if not any(map(b.hides, taken))), None)
+        box = next((b for b in inside if not any(map(b.overlaps, taken))), None)
         if box is None:
             continue
         taken.append(box)
@@ -179,24 +290,65 @@ def _dots(
         )
 
 
-def _lines(y: float, *, above: bool) -> list[float]:
+def _list_name_lines(y: float, *, above: bool) -> list[float]:
     """Where the name of a point may stand inside the axes, the best place first."""
-    up = [y - ABOVE - LINE * step for step in range(NAME_PLACES)]
-    down = [y + BELOW + LINE * step for step in range(NAME_PLACES)]
+    up = [y - ABOVE - LINE_HEIGHT * step for step in range(NAME_PLACES)]
+    down = [y + BELOW + LINE_HEIGHT * step for step in range(NAME_PLACES)]
     tried = [low for pair in zip(up, down, strict=True) for low in (pair if above else pair[::-1])]
-    inside = [low for low in tried if TOP + LINE <= low <= HEIGHT - BOTTOM]
+    inside = [low for low in tried if TOP + LINE_HEIGHT <= low <= HEIGHT - BOTTOM]
     return inside or tried
 
 
-def _name_box(x: float, low: float, name: str, anchor: str) -> Box:
+def _place_name(x: float, low: float, name: str, anchor: str) -> Box:
     left = x - LETTER * len(name) if anchor == "end" else x
-    return Box(left, low - LINE + 1, left + LETTER * len(name), low)
+    return Box(left, low - LINE_HEIGHT + 1, left + LETTER * len(name), low)
 
 
-def _chart(parts: Iterable[str], frame: Frame, words: str, legend: Sequence[Legend] = ()) -> Chart:
+def _build_chart(
+    parts: Iterable[str], frame: Frame, words: str, legend: Sequence[Legend] = ()
+) -> Chart:
     drawn = "\n".join((*parts, *frame.axes()))
     svg = (
         f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{escape(words)}">\n'
         f"{drawn}\n</svg>"
     )
     return Chart(Markup(svg), words, legend)  # noqa: S704 - all texts in it are escaped
+
+
+UNITS = ((3 * 86400.0, 86400.0, "days"), (3 * 3600.0, 3600.0, "hours"), (0.0, 60.0, "minutes"))
+"""Units of an axis: the shortest axis that has it [s], its length [s], and its name."""
+
+SHORTEST_S = 60.0
+"""Shortest axis [s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """An axis from `start` that is `length_s` long [s]."""
+
+    start: datetime
+    length_s: float
+
+    @classmethod
+    def of(cls, moments: Iterable[datetime], now: datetime) -> Self:
+        """The axis from the first of some moments until now."""
+        start = min([*moments, now])
+        return cls(start, max((now - start).total_seconds(), SHORTEST_S))
+
+    @property
+    def _unit(self) -> tuple[float, str]:
+        return next((size, name) for least, size, name in UNITS if self.length_s >= least)
+
+    @property
+    def label(self) -> str:
+        """The title of the axis."""
+        return f"{self._unit[1]} since {self.start:%Y-%m-%d %H:%M} UTC"
+
+    @property
+    def end(self) -> float:
+        """Where the axis ends, in its unit."""
+        return self.length_s / self._unit[0]
+
+    def at(self, moment: datetime) -> float:
+        """Where a moment is, in the unit of the axis."""
+        return (moment - self.start).total_seconds() / self._unit[0]

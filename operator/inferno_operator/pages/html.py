@@ -1,15 +1,100 @@
-"""Pages as HTML files that need no network: one style sheet in the file, no scripts."""
+"""Pages of fleets and replays: what they show, and as HTML files that need no network.
+
+A file has one style sheet and no script. A page is a value with texts that are ready to be read.
+"""
 
 import re
 from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from inferno_operator.pages.fleet import FleetPage
-from inferno_operator.pages.replay import ReplayPage
+from inferno_operator.pages.charts import Chart
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFigure:
+    """A number that the page begins with.
+
+    `note` says in a few words what it means; "" where the title says it all.
+    """
+
+    title: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassShare:
+    """Requests of a class that were within the targets."""
+
+    name: str
+    within: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorstTime:
+    """A time in which a server missed its targets; `begin` and `length` are ready to be read."""
+
+    begin: str
+    length: str
+    server: str
+    service_class: str
+    accelerator: str
+    outside: str
+    decided: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySection:
+    """What a policy made of the load: a row of the first table, charts, and its worst times."""
+
+    name: str
+    cost: str
+    regret: str
+    of_optimum: str
+    within: float
+    missed_minutes: str
+    replicas: str
+    started: int
+    moves: int
+    classes: Sequence[ClassShare]
+    charts: Sequence[Chart]
+    worst: Sequence[WorstTime]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPage:
+    """All that the page shows.
+
+    Attributes
+    ----------
+    title
+        What was replayed.
+    rate
+        The unit of costs.
+    figures
+        The numbers that it begins with.
+    classes
+        The names of the classes, in the order of those of each policy.
+    front
+        Cost against targets of all policies.
+    policies
+        A section for each of them.
+    """
+
+    title: str
+    rate: str
+    figures: Sequence[KeyFigure]
+    classes: Sequence[str]
+    front: Chart
+    policies: Sequence[PolicySection]
+
 
 KEPT_TOGETHER = re.compile(
     r"(?<=\N{RIGHTWARDS ARROW}) |(?<=\d) (?=(?:%|ms|s|requests/min|x)(?!\w))|(?<=\d x) "
@@ -34,29 +119,26 @@ NUMBER = re.compile(rf"{BEFORE}[+-]?\d{{4,}}(?:\.\d+)?{AFTER}")
 """The same where there are only numbers."""
 
 
-def fleet_html(page: FleetPage) -> str:
-    """Return the page of a fleet as one HTML file."""
-    return _file("fleet.html", page)
+def render_fleet(page: Mapping[str, object]) -> str:
+    """Return the page of a fleet as one HTML file; `page` has what its template names."""
+    return _render("fleet.html", page)
 
 
-def replay_html(page: ReplayPage) -> str:
+def render_replay(page: ReplayPage) -> str:
     """Return the page of a replay as one HTML file."""
-    return _file("replay.html", page)
+    return _render("replay.html", page)
 
 
-def _file(template: str, page: FleetPage | ReplayPage) -> str:
+def _render(template: str, page: object) -> str:
     """Return a page; its content security policy allows its own style sheet and nothing else."""
     style = (files(__package__) / "templates/style.css").read_text(encoding="utf-8")
     digest = b64encode(sha256(style.encode()).digest()).decode()
     trusted = Markup(style)  # noqa: S704 - our file
-    return (
-        environment(__package__)
-        .get_template(template)
-        .render(page=page, style=trusted, digest=digest)
-    )
+    found = build_environment(__package__).get_template(template)
+    return found.render(page=page, style=trusted, digest=digest)
 
 
-def environment(*packages: str) -> Environment:
+def build_environment(*packages: str) -> Environment:
     """Return what fills in the templates of packages, with their filters."""
     filled = Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in packages]),
@@ -83,10 +165,10 @@ def typeset(text: str) -> Markup:
 
 def in_groups(text: str, numbers: re.Pattern[str] = NUMBER) -> str:
     """Return a text with its numbers in groups of three digits: 2,329.00."""
-    return numbers.sub(lambda found: _grouped(found[0]), text)
 
+    def group(found: re.Match[str]) -> str:
+        whole, point, rest = found[0].partition(".")
+        sign = whole[:1] if whole[:1] in "+-" else ""
+        return f"{sign}{int(whole.removeprefix(sign)):,}{point}{rest}"
 
-def _grouped(number: str) -> str:
-    whole, point, rest = number.partition(".")
-    sign = whole[:1] if whole[:1] in "+-" else ""
-    return f"{sign}{int(whole.removeprefix(sign)):,}{point}{rest}"
+    return numbers.sub(group, text)

@@ -71,10 +71,10 @@ def show_published() -> None:
 def list_models(output: Output = Format.TABLE) -> None:
     """List the models, their accelerators and sources."""
     from inferno_operator.cli.offline.catalogue import read_catalogue
-    from inferno_operator.cli.tables.catalogue import catalogue_parts
+    from inferno_operator.cli.tables.catalogue import describe_catalogue
 
     catalogue = read_catalogue()
-    show(output, catalogue.to_json, lambda: catalogue_parts(catalogue))
+    show(output, catalogue.to_json, lambda: describe_catalogue(catalogue))
 
 
 @app.command("show", epilog=examples("inferno catalogue show llama_13b -o yaml"))
@@ -87,11 +87,13 @@ def show_model(
     As YAML or JSON, print the manifest of a Model.
     """
     from inferno_operator.cli.offline.catalogue import model_manifest, read_catalogue
-    from inferno_operator.cli.tables.catalogue import figures_parts
+    from inferno_operator.cli.tables.catalogue import describe_figures
 
     catalogue = read_catalogue()
     figures = catalogue.of(model)
-    show(output, lambda: model_manifest(model, figures), lambda: figures_parts(catalogue, figures))
+    show(
+        output, lambda: model_manifest(model, figures), lambda: describe_figures(catalogue, figures)
+    )
 
 
 @app.command("accelerators", epilog=examples("inferno catalogue accelerators"))
@@ -101,10 +103,10 @@ def list_accelerators(output: Output = Format.TABLE) -> None:
     Their figures are those that their vendors publish.
     """
     from inferno_operator.cli.offline.catalogue import read_hardware
-    from inferno_operator.cli.tables.catalogue import hardware_parts
+    from inferno_operator.cli.tables.catalogue import describe_hardware
 
     hardware = read_hardware()
-    show(output, hardware.to_json, lambda: hardware_parts(hardware))
+    show(output, hardware.to_json, lambda: describe_hardware(hardware))
 
 
 @app.command("models", epilog=examples("inferno catalogue models"))
@@ -114,10 +116,10 @@ def list_known_models(output: Output = Format.TABLE) -> None:
     `inferno catalogue estimate --model` takes their names.
     """
     from inferno_operator.cli.offline.catalogue import read_models
-    from inferno_operator.cli.tables.catalogue import models_parts
+    from inferno_operator.cli.tables.catalogue import describe_models
 
     models = read_models()
-    show(output, models.to_json, lambda: models_parts(models))
+    show(output, models.to_json, lambda: describe_models(models))
 
 
 @app.command(
@@ -157,7 +159,7 @@ def estimate_model(  # noqa: PLR0913 - an argument for each option
     )
     from inferno_operator.cli.offline.catalogue import read_hardware, read_models
     from inferno_operator.cli.offline.model_config import read_config
-    from inferno_operator.cli.tables.catalogue import estimate_parts
+    from inferno_operator.cli.tables.catalogue import describe_estimates
     from inferno_optimizer.errors import InputError
 
     if not model and not model_config:
@@ -176,4 +178,4 @@ def estimate_model(  # noqa: PLR0913 - an argument for each option
     if output is Format.YAML:
         for line in list_warnings(estimates):
             typer.echo(f"# {line}")
-    show(output, lambda: model_manifest(estimates), lambda: estimate_parts(estimates))
+    show(output, lambda: model_manifest(estimates), lambda: describe_estimates(estimates))

@@ -129,27 +129,27 @@ def measure(
     """
     from datetime import UTC, datetime
 
-    from inferno_operator.cli.measurement import (
-        measure,
-        measurement_document,
-        with_measured_loads,
-    )
+    from inferno_operator.cli.measurement import measure, with_measured_loads
     from inferno_operator.cli.offline.system import read_resources, refuse_unknown
-    from inferno_operator.cli.tables.measurement import measurement_notes, measurement_parts
+    from inferno_operator.cli.tables.measurement import (
+        describe_measurements,
+        encode_measurements,
+        list_measurement_notes,
+    )
 
     place, sources = prometheus.place, prometheus.read_sources()
     resources = read_resources(paths, warn if lenient else refuse_unknown)
     with working("asking Prometheus"):
         measurements, asked = run_async(measure(resources, place, sources))
     if output is Format.YAML:
-        warn(measurement_notes(measurements))
+        warn(list_measurement_notes(measurements))
         show(output, lambda: with_measured_loads(resources, measurements), tuple)
         return
     shown = asked if queries else ()
     show(
         output,
-        lambda: measurement_document(measurements, shown),
-        lambda: measurement_parts(measurements, shown, datetime.now(UTC)),
+        lambda: encode_measurements(measurements, shown),
+        lambda: describe_measurements(measurements, shown, datetime.now(UTC)),
     )
 
 
@@ -184,7 +184,7 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
     Exits with 1, and names the run that would help most, where the measurements do not determine
     the parameters.
     """
-    from inferno_operator.cli.drawing.plot import plot as draw
+    from inferno_operator.cli.drawing import draw_calibration
     from inferno_operator.cli.offline.calibration import calibrate_windows, read_measurements
     from inferno_operator.cli.tables.calibration import CalibratedPair
     from inferno_optimizer.errors import InputError
@@ -195,7 +195,7 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
     warn(measured.warnings)
     fitted = calibrate_windows(measured, max_batch_size, token_budget)
     if plot is not None:
-        write(plot, draw(measured.windows, fitted.lines, measured.requirements))
+        write(plot, draw_calibration(measured.windows, fitted.lines, measured.requirements))
     _print_model(CalibratedPair(model, accelerator, acc_count), fitted, measured)
 
 
@@ -211,10 +211,10 @@ def _read_past(prometheus: PrometheusOptions, labels: str, hours: float) -> "Mea
 
 def _print_model(pair: "CalibratedPair", laws: "Laws", measured: "Measurements") -> None:
     """Print the manifest of a Model, after what is to be known of its parameters."""
-    from inferno_operator.cli.tables.calibration import manifest, named
+    from inferno_operator.cli.tables.calibration import format_manifest, warn_of_outliers
 
-    warn([*named(laws)])
-    typer.echo(manifest(pair, laws, measured))
+    warn([*warn_of_outliers(laws)])
+    typer.echo(format_manifest(pair, laws, measured))
 
 
 @app.command(
@@ -276,7 +276,7 @@ def bench(  # noqa: PLR0913 - an argument for each option
 def _measure_engine(wanted: "Benchmark", file: "RunsFile") -> None:
     """Run the benchmark, and say how it goes; Ctrl-C ends the command and keeps the runs."""
     from inferno_operator.cli.bench import measure
-    from inferno_operator.cli.tables.bench import run_parts, trial_text
+    from inferno_operator.cli.tables.calibration import describe_run, describe_trial
 
     def tell(news: Iterable[object]) -> None:
         typer.echo("\n".join(map(str, news)), err=True)
@@ -286,7 +286,7 @@ def _measure_engine(wanted: "Benchmark", file: "RunsFile") -> None:
             measure(
                 wanted,
                 file,
-                begins=lambda trial: tell([f"measuring {trial_text(trial)}"]),
-                ends=lambda done: tell([*run_parts(done), ""]),
+                begins=lambda trial: tell([f"measuring {describe_trial(trial)}"]),
+                ends=lambda done: tell([*describe_run(done), ""]),
             )
         )

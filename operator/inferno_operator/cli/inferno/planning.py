@@ -16,9 +16,9 @@ from inferno_operator.cli.console import (
     Output,
     TimeLimit,
     examples,
-    limited,
+    limit_time,
     show,
-    traced,
+    trace_solver,
     warn,
     working,
     write,
@@ -29,7 +29,7 @@ from inferno_operator.cli.options.inputs import InNamespace, Paths
 from inferno_operator.cli.options.rows import Filter, Sort
 
 if TYPE_CHECKING:
-    from inferno_operator.cli.tables.order import RowOrder
+    from inferno_operator.cli.tables.table import RowOrder
     from inferno_optimizer.solution import Solution
     from inferno_optimizer.system import System
 
@@ -85,22 +85,22 @@ def plan(  # noqa: PLR0913 - an argument for each option
 
     Needs no cluster and changes nothing. `inferno optimize` is another name of this command.
     """
-    from inferno_operator.cli.drawing.curve import draw
-    from inferno_operator.cli.tables.order import RowOrder
+    from inferno_operator.cli.drawing import draw_solver_curve
+    from inferno_operator.cli.tables.table import RowOrder
     from inferno_optimizer.explain.changes import parse_change
     from inferno_optimizer.optimize import formulate_lp, optimize
     from inferno_optimizer.wire.what_if import apply_changes
 
-    checks, rows = checks_of(fail_on), RowOrder.asked(words, sort)
+    checks, rows = checks_of(fail_on), RowOrder.parse(words, sort)
     money, doubts = money_of(currency), list[str]()
     system = _read(paths, time_limit, namespace, lenient=lenient, doubt=doubts.extend)
-    system = system if curve is None else traced(system)
+    system = system if curve is None else trace_solver(system)
     changed, idle = apply_changes(system, map(parse_change, changes))
     warn(idle)
     with working(f"optimizing {len(system.servers)} servers"):
         solution = optimize(system)
     if curve is not None:
-        write(curve, draw(solution.certificate))
+        write(curve, draw_solver_curve(solution.certificate))
     before = solution
     if changes:
         with working("optimizing with what is changed"):
@@ -119,13 +119,13 @@ def _show_solution(
     output: Format, system: "System", solution: "Solution", rows: "RowOrder", money: Money
 ) -> None:
     """Show what every server gets."""
-    from inferno_operator.cli.tables.solution import solution_parts
+    from inferno_operator.cli.tables.solution import describe_solution
     from inferno_optimizer.wire.codec import encode_solution
 
     show(
         output,
         lambda: encode_solution(solution),
-        lambda: solution_parts(system, solution, money),
+        lambda: describe_solution(system, solution, money),
         rows=rows,
     )
 
@@ -140,7 +140,7 @@ def _show_comparison(
     money: Money,
 ) -> None:
     """Show what differs for the servers when some things are changed."""
-    from inferno_operator.cli.tables.what_if import changes_table, comparison_parts
+    from inferno_operator.cli.tables.solution import describe_comparison, tabulate_differences
     from inferno_optimizer.explain.comparison import compare
     from inferno_optimizer.wire.codec import encode_comparison
 
@@ -148,8 +148,8 @@ def _show_comparison(
     show(
         output,
         lambda: encode_comparison(changes, comparison),
-        lambda: comparison_parts(comparison, system, money),
-        lambda: changes_table(comparison.differences, system, money),
+        lambda: describe_comparison(comparison, system, money),
+        lambda: tabulate_differences(comparison.differences, system, money),
         rows,
     )
 
@@ -170,30 +170,16 @@ def explain(
     Each accelerator with its numbers and, where it is out, why. For a server that gets less
     than it needs also the smallest changes that would serve it.
     """
-    from inferno_operator.cli.tables.solution import option_parts, saved_work_parts
-    from inferno_operator.cli.tables.what_if import remedy_parts
-    from inferno_optimizer.explain.options import explain, with_choice
-    from inferno_optimizer.explain.remedies import remedies
+    from inferno_operator.cli.tables.solution import describe_explanation, explain_decision
+    from inferno_optimizer.explain.options import explain
     from inferno_optimizer.optimize import optimize
-    from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
 
     money = money_of(currency)
     system = _read(paths, time_limit, namespace, lenient=lenient, doubt=warn)
-    options = explain(system, server)
+    explain(system, server)  # refuses an unknown name before it takes time
     with working("looking for what would serve it"):
-        solution = optimize(system)
-        ways_out = remedies(system, solution, server)
-    decision = next(d for d in solution.decisions if d.server == server)
-    options = with_choice(options, system, solution, server)
-    show(
-        output,
-        lambda: {"options": encode_explanation(options), "remedies": encode_remedies(ways_out)},
-        lambda: (
-            *option_parts(options, money),
-            *saved_work_parts(system, server),
-            *remedy_parts(decision, ways_out),
-        ),
-    )
+        found = explain_decision(system, optimize(system), server)
+    show(output, found.to_json, lambda: describe_explanation(system, found, money))
 
 
 @app.command(epilog=examples("inferno report samples/fleet --html plan.html"))
@@ -215,8 +201,8 @@ def report(  # noqa: PLR0913 - an argument for each option
     The page is one HTML file that needs no network. For the most important servers that get
     less than they need, it names the smallest changes that would serve them.
     """
-    from inferno_operator.cli.report import fleet_page
-    from inferno_operator.pages.html import fleet_html
+    from inferno_operator.cli.report import build_fleet_page
+    from inferno_operator.pages.html import render_fleet
     from inferno_optimizer.explain.changes import parse_change
     from inferno_optimizer.optimize import optimize
     from inferno_optimizer.wire.what_if import apply_changes
@@ -228,8 +214,8 @@ def report(  # noqa: PLR0913 - an argument for each option
     with working(f"optimizing {len(system.servers)} servers") as tell:
         solution = optimize(system)
         tell("looking for what would serve all")
-        page = fleet_page(f"Plan for {len(system.servers)} servers", system, solution, money)
-    write(html, fleet_html(page))
+        page = build_fleet_page(f"Plan for {len(system.servers)} servers", system, solution, money)
+    write(html, render_fleet(page))
     refuse(solution, checks)
 
 
@@ -249,4 +235,4 @@ def _read(
 
     unknown = warn if lenient else refuse_unknown
     system = read_system(paths, unknown, remark=warn, doubt=doubt, namespace=namespace)
-    return limited(system, time_limit)
+    return limit_time(system, time_limit)

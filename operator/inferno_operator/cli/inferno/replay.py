@@ -112,7 +112,7 @@ def replay(  # noqa: PLR0913 - an argument for each option
         replay_policies,
         write_csv,
     )
-    from inferno_operator.cli.tables.replay import replay_parts
+    from inferno_operator.cli.tables.replay import describe_replays
     from inferno_optimizer.errors import InputError
     from inferno_optimizer.replay.plant import LeadTime
 
@@ -155,14 +155,14 @@ def replay(  # noqa: PLR0913 - an argument for each option
         show(
             Format(output.value),
             lambda: build_document(scenario, replayed),
-            lambda: replay_parts(replayed, money),
+            lambda: describe_replays(replayed, money),
         )
     if html is not None:
         from inferno_operator.cli.replay_report import replay_page
-        from inferno_operator.pages.html import replay_html
+        from inferno_operator.pages.html import render_replay
 
         page = replay_page(f"Replay of {load.origin}", scenario, replayed, money)
-        write(html, replay_html(page))
+        write(html, render_replay(page))
 
 
 @app.command(
@@ -196,7 +196,7 @@ def floor(  # noqa: PLR0913 - an argument for each option
         build_floor_document,
         build_scenario,
     )
-    from inferno_operator.cli.tables.replay import floor_parts
+    from inferno_operator.cli.tables.replay import describe_floor
     from inferno_optimizer.replay.hindsight import find_floor
 
     money = money_of(currency)
@@ -206,7 +206,7 @@ def floor(  # noqa: PLR0913 - an argument for each option
     system = parse_system(documents, unknown, warn, load.means, doubt=warn)
     scenario = build_scenario(system, load, ReplayOptions(step, hours, scale), warn)
     least = find_floor(scenario.believed, scenario.trace)
-    show(output, lambda: build_floor_document(least), lambda: floor_parts(least, money))
+    show(output, lambda: build_floor_document(least), lambda: describe_floor(least, money))
 
 
 @app.command(
@@ -252,7 +252,7 @@ def study(
         read_results,
         read_study,
     )
-    from inferno_operator.cli.tables.study import study_parts
+    from inferno_operator.cli.tables.replay import describe_study
 
     money = money_of(currency)
     wanted, kept = read_study(file), results or Path(f"{file.stem}.jsonl")
@@ -269,7 +269,7 @@ def study(
     rows = compare_with_bounds(
         wanted, runs, kept_results | _compute(missing, kept, jobs, scheduler)
     )
-    show(output, lambda: [one.document() for one in rows], lambda: study_parts(rows, money))
+    show(output, lambda: [one.document() for one in rows], lambda: describe_study(rows, money))
 
 
 def _compute(

@@ -1,1 +1,1 @@
-"""The plugin `kubectl inferno`."""
+"""The program `kubectl inferno`."""

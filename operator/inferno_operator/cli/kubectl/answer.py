@@ -1,10 +1,11 @@
-"""Find the Plan that a name refers to, and the answer of a person to it; pure."""
+"""Find the Plan that a name refers to, and answer it with the rights of a person."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Literal
 
-from inferno_operator.cli.kubectl.absent import no_such
+from inferno_operator.adapters.kubernetes.kubectl import Session
+from inferno_operator.cli.kubectl.selection import build_missing_error
 from inferno_operator.cli.options.inputs import duration_of
 from inferno_operator.controllers.planning.proposal import (
     UnreadablePlanError,
@@ -20,20 +21,20 @@ from inferno_optimizer.errors import InputError
 PlanAnswer = Literal["Approved", "Rejected"]
 """What a person may say to a Plan."""
 
-MAX_NAME = 256
+LONGEST_NAME = 256
 """Longest name that an answer may have [characters]."""
 
 
-def in_order(observations: Iterable[Observation]) -> list[Plan]:
+def sort_plans(observations: Iterable[Observation]) -> list[Plan]:
     """Return the Plans that can be read, the newest first."""
     plans = [o.resource for o in observations if isinstance(o.resource, Plan)]
     return sorted(plans, key=lambda plan: plan.order, reverse=True)
 
 
-def waiting(plans: Iterable[Plan], optimizer: str) -> list[Plan]:
+def list_waiting(plans: Iterable[Plan], optimizer: str) -> list[Plan]:
     """Return the Plans of an Optimizer that wait, also one that the operator only recorded yet."""
-    open_ = (None, "Proposed")
-    return [p for p in plans if p.spec.optimizer == optimizer and p.status.phase in open_]
+    phases = (None, "Proposed")
+    return [p for p in plans if p.spec.optimizer == optimizer and p.status.phase in phases]
 
 
 def choose_plan(plans: Iterable[Plan], namespace: str, name: str) -> Plan:
@@ -46,7 +47,7 @@ def choose_plan(plans: Iterable[Plan], namespace: str, name: str) -> Plan:
     """
     by_name = {plan.metadata.name: plan for plan in plans}
     if name not in by_name:
-        raise no_such(Plan, Key(namespace, name), sorted(by_name))
+        raise build_missing_error(Plan, Key(namespace, name), sorted(by_name))
     return by_name[name]
 
 
@@ -88,7 +89,7 @@ def check_text(plan: Plan) -> None:
         raise InputError(f"{about}: {wrong}: do not approve it")
 
 
-def deadline(text: str, now: datetime) -> datetime:
+def parse_deadline(text: str, now: datetime) -> datetime:
     """Return the time that a text means: a time with its zone, or a duration from now.
 
     Raises
@@ -107,13 +108,49 @@ def deadline(text: str, now: datetime) -> datetime:
     return time.astimezone(UTC)
 
 
-def approval(
+def build_approval(
     plan: Plan, state: PlanAnswer, by: str, until: datetime | None
 ) -> dict[str, str | None]:
     """Return the answer to a Plan, as its status has it; None removes a field."""
     return {
         "state": state,
         "digest": plan.spec.digest,
-        "by": by[:MAX_NAME] or None,
+        "by": by[:LONGEST_NAME] or None,
         "until": until.strftime("%Y-%m-%dT%H:%M:%SZ") if until else None,
     }
+
+
+async def answer_plan(
+    session: Session,
+    name: str,
+    state: PlanAnswer,
+    until: datetime | None = None,
+    digest: str = "",
+) -> Plan:
+    """Approve or reject a Plan; return the Plan as it was before the answer.
+
+    Parameters
+    ----------
+    session, name, state
+        The namespace, the Plan, and what is said to it.
+    until
+        When an approval ends; None means never.
+    digest
+        That of the Plan that the person saw; "" if the Plan is read for the first time.
+
+    Raises
+    ------
+    InputError
+        There is no such Plan, it needs no answer, it is not the one that the person saw, or its
+        decisions are not what it shows.
+    RejectedError
+        The user has no right to answer.
+    """
+    plan = choose_plan(sort_plans(await session.plans()), session.namespace, name)
+    check_open(plan)
+    if digest and digest != plan.spec.digest:
+        raise InputError(f"Plan {name}: it is another one than was shown: look at it again")
+    if state == "Approved":
+        check_text(plan)
+    await session.answer(name, build_approval(plan, state, await session.user(), until))
+    return plan

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
-from inferno_operator.cli.kubectl.places import now
 from inferno_operator.cli.kubectl.selection import choose_optimizer
 from inferno_operator.controllers.measurement.load import (
     set_last_good_load,
@@ -56,7 +56,7 @@ def decide(
     InputError
         The Optimizer is ambiguous or does not exist, or a change is invalid.
     """
-    chosen, time = choose_optimizer(observations, namespace, optimizer), now()
+    chosen, time = choose_optimizer(observations, namespace, optimizer), datetime.now(UTC)
     known = readable(observations)
     resources = [
         set_last_good_load(set_scheduled_replicas(r, time)) if isinstance(r, Server) else r

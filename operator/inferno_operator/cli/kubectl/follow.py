@@ -3,25 +3,81 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
+from enum import Enum, auto
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
-from inferno_operator.cli.kubectl.progress import RequestProgress, RequestStage, progress
-from inferno_operator.resources import SYSTEM_RESOURCES
+from inferno_operator.resources import SYSTEM_RESOURCES, Optimizer, OptimizerStatus
+from inferno_operator.resources.conditions import OPTIMIZED
 from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.informers import Informers
 from inferno_optimizer.errors import InfernoError, UnavailableError
+from inferno_optimizer.solution import Reason
 
-RETRY_SECONDS = 1.0
+RETRY_S = 1.0
 
 Draw = Callable[[Sequence[Observation], str], Awaitable[None]]
 """Shows objects, and what is wrong with the connection where something is."""
+
+
+class RequestStage(Enum):
+    """Stages of a request; the last three are final."""
+
+    ASKED = auto()
+    WORKING = auto()
+    DONE = auto()
+    FAILED = auto()
+    WITHDRAWN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class RequestProgress:
+    """A stage and its message."""
+
+    stage: RequestStage
+    message: str
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the request has ended."""
+        return self.stage not in (RequestStage.ASKED, RequestStage.WORKING)
 
 
 class UnfinishedError(InfernoError):
     """A request failed, or did not end within the given time."""
 
     reason = "Unfinished"
+
+
+def read_progress(observation: Observation, requested: int) -> RequestProgress:
+    """Return the progress of a request, from the status of its Optimizer.
+
+    Parameters
+    ----------
+    observation
+        The Optimizer.
+    requested
+        Its generation at the time of the request. If the Optimizer changes during the request,
+        the operator optimizes the newer generation too before it clears the request.
+    """
+    status, resource = observation.status, observation.resource
+    last = status.last_optimization if isinstance(status, OptimizerStatus) else None
+    optimized = status.condition(OPTIMIZED)
+    if last is not None and last.requested_generation >= requested:
+        return RequestProgress(RequestStage.DONE, optimized.message if optimized else "")
+    if not isinstance(resource, Optimizer):
+        return RequestProgress(RequestStage.FAILED, f"{Reason.INVALID_SPEC}: {observation.problem}")
+    if not resource.spec.optimize:
+        return RequestProgress(
+            RequestStage.WITHDRAWN,
+            "spec.optimize was set to false before the optimization was done",
+        )
+    if optimized is None or (optimized.observed_generation or 0) < requested:
+        return RequestProgress(RequestStage.ASKED, "asked; waiting for the operator to begin")
+    if optimized.status == "False":
+        return RequestProgress(RequestStage.FAILED, f"{optimized.reason}: {optimized.message}")
+    return RequestProgress(RequestStage.WORKING, optimized.message)
 
 
 async def follow_request(
@@ -47,37 +103,35 @@ async def follow_request(
     GoneError
         The Optimizer was deleted.
     """
-    said: list[str] = []
+    last = ""
 
-    def tell(message: str) -> None:
-        if message not in said[-1:]:
-            said.append(message)
+    def say_once(message: str) -> None:
+        nonlocal last
+        if message != last:
+            last = message
             say(message)
+
+    async def wait_for_end() -> RequestProgress:
+        while True:
+            try:
+                async with aclosing(session.states(key.name)) as states:
+                    async for state in states:
+                        progress = read_progress(state, requested)
+                        if progress.is_over:
+                            return progress
+                        say_once(progress.message)
+            except UnavailableError as error:
+                say_once(str(error))
+                await asyncio.sleep(RETRY_S)
 
     try:
         async with asyncio.timeout(patience):
-            end = await _until_over(session, key.name, requested, tell)
+            end = await wait_for_end()
     except TimeoutError as error:
-        last = said[-1] if said else "no answer"
-        raise UnfinishedError(f"Optimizer {key}: not done in {patience:g} s: {last}") from error
+        reached = f"not done in {patience:g} s: {last or 'no answer'}"
+        raise UnfinishedError(f"Optimizer {key}: {reached}") from error
     if end.stage is not RequestStage.DONE:
         raise UnfinishedError(f"Optimizer {key}: {end.message}")
-
-
-async def _until_over(
-    session: Session, name: str, requested: int, say: Callable[[str], None]
-) -> RequestProgress:
-    while True:
-        try:
-            async with aclosing(session.states(name)) as states:
-                async for state in states:
-                    current = progress(state, requested)
-                    if current.over:
-                        return current
-                    say(current.message)
-        except UnavailableError as error:
-            say(str(error))
-            await asyncio.sleep(RETRY_SECONDS)
 
 
 async def follow_objects(session: Session, interval: float, draw: Draw) -> None:

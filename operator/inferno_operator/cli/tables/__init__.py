@@ -1,1 +1,1 @@
-"""Tables that the command lines print."""
+"""What both programs print: tables, and lines between them."""

@@ -1,27 +1,64 @@
-"""Output of `kubectl inferno plans` and `diff`: recorded Plans, and what one changes.
+"""What an optimization would change, recorded Plans, and what one changes, as text and JSON.
 
-Costs are in cents/hour where no currency is asked for.
+Costs are in cents/hour where no currency is asked for, latencies in ms.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from functools import partial
+from typing import Any
 
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.tables.cluster import Labels, band_cell
-from inferno_operator.cli.tables.solution import BAND, Part, TextTable, grouped
-from inferno_operator.cli.tables.top import age
-from inferno_operator.controllers.planning.allocations import Label, plain
+from inferno_operator.cli.tables.servers import (
+    Labels,
+    cost_of,
+    count_replicas,
+    format_band,
+    format_cost,
+    format_load,
+    format_placement,
+)
+from inferno_operator.cli.tables.solution import (
+    BAND,
+    describe_proof,
+    has_ttft,
+    list_latency_headings,
+    tabulate_cards,
+    warn_of_single_replicas,
+)
+from inferno_operator.cli.tables.table import Part, TextTable, format_age, group_notes
+from inferno_operator.controllers.planning.allocations import Label, plain, price_current
 from inferno_operator.controllers.planning.plan_status import NOT_SIGNED, describe_answers
-from inferno_operator.resources import Placement, Plan, PlanStep, Reduction
+from inferno_operator.controllers.planning.snapshot import Snapshot
+from inferno_operator.controllers.planning.updates import Update, plan_updates
+from inferno_operator.controllers.scaling.decision import UNDECIDED
+from inferno_operator.resources import (
+    DESIRED_ALLOC,
+    Allocation,
+    Optimizer,
+    Placement,
+    Plan,
+    PlanStep,
+    Server,
+    ServerAllocation,
+)
+from inferno_operator.resources.conditions import WARNINGS, absence
+from inferno_operator.resources.objects import kind_of
+from inferno_operator.resources.observation import Observation
+from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.solution import Reason, Solution
 from inferno_optimizer.system import Role, place_of
+from inferno_optimizer.wire.codec import encode_solution
 
+SERVER = kind_of(Server)
 
-def no_labels(server: str) -> Label:  # noqa: ARG001 - Labels
-    """Return names of accelerators as they are, where it is not known what a replica takes."""
-    return plain
-
+OPTIONAL = (
+    *("CLASS", "BATCH", BAND, "WAIT MS", "ITL MS", "TTFT MS", "LOAD", "DESIRED COST", "DESIRED"),
+    *("CURRENT COST", "PLANNED COST", "CURRENT"),
+)
+"""Columns of servers that a narrow terminal does not show."""
 
 UNCHANGED = "as before"
 """Shown of a Server that a Plan does not change."""
@@ -30,25 +67,258 @@ PHASE_UNKNOWN = "-"
 """Shown until the operator has looked at a Plan."""
 
 
-def plans_parts(plans: Sequence[Plan], now: datetime, money: Money = CENTS) -> Iterator[Part]:
+class Action(StrEnum):
+    """Change of the desired allocation of a Server."""
+
+    NONE = ""
+    PLACE = "place"
+    STOP = "stop"
+    MOVE = "move"
+    SCALE_UP = "scale up"
+    SCALE_DOWN = "scale down"
+    BATCH = "change batch"
+    UPDATE = "update numbers"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPreview:
+    """One Server with its current, its desired and its planned allocation.
+
+    `action` is the difference of the last two; a Server that loses all that runs or was desired
+    stops. One with an unreadable spec does not change.
+    `warnings` are those of the planned allocation, in one line; `absence` says why there is nothing
+    that the operator could scale, "" if there is. `label` is how accelerators are shown for it.
+    """
+
+    name: str
+    service_class: str
+    current: Allocation | None
+    desired: Allocation | None
+    planned: Allocation | None
+    action: Action
+    reason: str
+    message: str
+    warnings: str = ""
+    absence: str = ""
+    label: Label = field(default=plain, compare=False, repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what changes as JSON; allocations have the form of the Servers."""
+        parts = {"current": self.current, "desired": self.desired, "planned": self.planned}
+        return {
+            "name": self.name,
+            "action": str(self.action) or None,
+            "reason": self.reason,
+            "message": self.message,
+            **({"warnings": self.warnings} if self.warnings else {}),
+            **({"absence": self.absence} if self.absence else {}),
+            **{name: part.to_json() for name, part in parts.items() if part},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPreview:
+    """Servers sorted by name, and one line for each invalid object of another kind."""
+
+    servers: tuple[ServerPreview, ...]
+    troubles: tuple[str, ...]
+
+
+def preview_plan(
+    observations: Iterable[Observation], snapshot: Snapshot, solution: Solution
+) -> PlanPreview:
+    """Return what the operator would write to the objects, computed in the same way."""
+    read = [o for o in observations if o.kind is not Optimizer]
+    read.sort(key=lambda observation: observation.reference.key)
+    updates, catalogue = plan_updates(read, snapshot, solution), Catalogue(snapshot.system)
+    servers = tuple(
+        _preview_server(observation, update, catalogue)
+        for observation, update in zip(read, updates, strict=True)
+        if observation.kind is Server
+    )
+    troubles = tuple(
+        f"{update.reference.kind.kind} {update.reference.key.name}: {update.ready.message}"
+        for update in updates
+        if update.reference.kind != SERVER and update.ready.holds is False
+    )
+    return PlanPreview(servers, troubles)
+
+
+def _preview_server(
+    observation: Observation, update: Update, catalogue: Catalogue
+) -> ServerPreview:
+    name, verdict = observation.reference.key.name, update.ready
+    resource, about = observation.resource, (update.ready.reason, update.ready.message)
+    if not isinstance(resource, Server):
+        return ServerPreview(name, "", None, None, None, Action.NONE, *about)
+    spec, current = resource.spec, price_current(resource, catalogue)
+    is_held = verdict.reason in UNDECIDED and not is_running(spec.desired_alloc)
+    planned = current if is_held else spec.desired_alloc
+    action = Action.NONE
+    if update.spec is not None:
+        planned = ServerAllocation.model_validate(update.spec[DESIRED_ALLOC])
+        action = _compare_allocations(spec.desired_alloc, planned)
+        had = max(_count_running(current), _count_running(spec.desired_alloc))
+        if had > 0 and _count_running(planned) == 0:
+            action = Action.STOP
+    return ServerPreview(
+        name,
+        spec.service_class,
+        current,
+        spec.desired_alloc,
+        planned,
+        action,
+        *about,
+        warnings=next((v.message for v in update.verdicts if v.type == WARNINGS), ""),
+        absence=absence(observation.status),
+        label=partial(catalogue.label, spec.model),
+    )
+
+
+def is_running(allocation: Allocation | None) -> bool:
+    """Whether an allocation names an accelerator."""
+    return allocation is not None and bool(allocation.accelerator)
+
+
+def _count_running(allocation: Allocation | None) -> int:
+    parts = allocation.parts if allocation else ()
+    return sum(part.num_replicas for part in parts if part.accelerator)
+
+
+def _compare_allocations(before: Allocation | None, after: Allocation | None) -> Action:
+    """Return the most important change between two allocations."""
+    if not (before and before.accelerator and after and after.accelerator):
+        return Action.PLACE if is_running(after) and not is_running(before) else Action.UPDATE
+    if before.accelerator != after.accelerator:
+        return Action.MOVE
+    if before.num_replicas != after.num_replicas:
+        more = after.num_replicas > before.num_replicas
+        return Action.SCALE_UP if more else Action.SCALE_DOWN
+    return Action.UPDATE if before.max_batch == after.max_batch else Action.BATCH
+
+
+def encode_preview(
+    optimizer: str, changes: Iterable[str], plan: PlanPreview, solution: Solution
+) -> dict[str, Any]:
+    """Return a plan as JSON."""
+    return {
+        "optimizer": optimizer,
+        "changes": list(changes),
+        "servers": [item.to_json() for item in plan.servers],
+        "troubles": list(plan.troubles),
+        "cost": solution.cost,
+        "capacity": [asdict(use) for use in solution.capacity],
+        "certificate": encode_solution(solution)["certificate"],
+    }
+
+
+def describe_preview(plan: PlanPreview, solution: Solution, money: Money = CENTS) -> Iterator[Part]:
+    """Yield servers that change, notes on servers that get too little, totals, cards, proof."""
+    changes = tabulate_changes(plan, solution, money)
+    if changes.rows:
+        yield changes
+        yield ""
+    notes = []
+    for item in plan.servers:
+        if item.reason != Reason.ALLOCATED:
+            notes.append((item.name, item.message))
+        if item.warnings:
+            notes.append((item.name, f"warning: {item.warnings}"))
+        if item.action and item.absence:
+            notes.append((item.name, f"warning: {item.absence}"))
+    if lines := [*group_notes(notes), *plan.troubles]:
+        yield from lines
+        yield ""
+    yield _sum_changes(plan.servers, money)
+    replicas = (count_replicas(item.current, item.planned) for item in plan.servers)
+    yield from warn_of_single_replicas(replicas, money)
+    if solution.capacity:
+        yield ""
+        yield tabulate_cards(solution.capacity, money)
+    yield ""
+    yield from describe_proof(solution)
+
+
+def tabulate_changes(plan: PlanPreview, solution: Solution, money: Money = CENTS) -> TextTable:
+    """Return the servers that change; only headings where nothing does."""
+    ttft = has_ttft(solution.allocations.values())
+    changed = [item for item in plan.servers if item.action]
+    rows = []
+    for item in changed:
+        planned, cells = item.planned, ("-", *[""] * (4 + ttft))
+        if planned is not None and planned.accelerator:
+            latencies = (planned.itl_average, planned.wait_average, planned.ttft_average)
+            cells = (
+                format_placement(planned, item.label),
+                str(planned.max_batch or 0),
+                format_cost(planned, money),
+                *(f"{latency or 0:.2f}" for latency in latencies[: 2 + ttft]),
+            )
+        rows.append(
+            (
+                item.name,
+                item.service_class,
+                format_load(item.current),
+                *(format_placement(item.current, item.label), format_cost(item.current, money)),
+                *(format_placement(item.desired, item.label), format_cost(item.desired, money)),
+                *cells,
+                item.action,
+                item.reason,
+            )
+        )
+    now = ("SERVER", "CLASS", ">LOAD", "CURRENT", ">CURRENT:COST", "DESIRED", ">DESIRED:COST")
+    then = ("PLANNED", ">BATCH", ">PLANNED:COST", *list_latency_headings(ttft=ttft))
+    table = TextTable((*now, *then, "ACTION", "REASON"), rows, OPTIONAL)
+    return table.with_last(BAND, [format_band(item.planned) for item in changed])
+
+
+def _sum_changes(previews: Sequence[ServerPreview], money: Money) -> str:
+    changing = sum(item.action is not Action.NONE for item in previews)
+    planned, total = sum(is_running(item.planned) for item in previews), len(previews)
+    now, desired, then = (
+        money.amount(sum(cost_of(getattr(item, which)) for item in previews))
+        for which in ("current", "desired", "planned")
+    )
+    changes = f"{changing} of {total} servers would change" if changing else "nothing would change"
+    return (
+        f"{changes}; {planned} of {total} would have an allocation;"
+        f" cost {now} now, {desired} desired -> {then} {money.rate}"
+    )
+
+
+def describe_plans(plans: Sequence[Plan], now: datetime, money: Money = CENTS) -> Iterator[Part]:
     """Yield a table of Plans, and what those wait for that are not finished."""
     if not plans:
         yield "no Plans in this namespace"
         return
+    rows = []
+    for plan in plans:
+        totals, created = plan.spec.totals, plan.metadata.creation_timestamp
+        rows.append(
+            (
+                plan.metadata.name,
+                plan.spec.optimizer,
+                plan.status.phase or PHASE_UNKNOWN,
+                str(totals.servers),
+                money.amount(totals.cost_after),
+                money.change(totals.cost_after - totals.cost_before),
+                plan.status.by,
+                format_age(created, now) if created else "",
+            )
+        )
     headings = ("PLAN", "OPTIMIZER", "PHASE", ">SERVERS", ">COST", ">CHANGE", "BY", ">AGE")
-    rows = [_row(plan, now, money) for plan in plans]
     yield TextTable(headings, rows, ("BY", "OPTIMIZER", "COST"))
     yield from money.named()
     if unfinished := [plan for plan in plans if plan.status.phase in ("Proposed", "Acting")]:
         yield ""
-        yield from grouped((plan.metadata.name, why(plan)) for plan in unfinished)
+        yield from group_notes((plan.metadata.name, describe_status(plan)) for plan in unfinished)
 
 
-def waiting_parts(plans: Sequence[Plan], money: Money = CENTS) -> Iterator[Part]:
+def describe_waiting(plans: Sequence[Plan], money: Money = CENTS) -> Iterator[Part]:
     """Yield what each Plan that waits would change, and how to answer it."""
     for plan in plans:
         name = plan.metadata.name
-        yield f"Plan {name} waits for approval: {summary(plan, money)}; {describe_answers(name)}"
+        yield f"Plan {name} waits for approval: {summarize(plan, money)}; {describe_answers(name)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +329,16 @@ class Alternative:
     price: float
 
 
-def diff_parts(
+def name_accelerators(_: str) -> Label:
+    """Return names of accelerators as they are, where it is not known what a replica takes."""
+    return plain
+
+
+def describe_plan(
     plan: Plan,
     money: Money = CENTS,
     alternatives: Mapping[str, Alternative] | None = None,
-    labels: Labels = no_labels,
+    labels: Labels = name_accelerators,
 ) -> Iterator[Part]:
     """Yield what a Plan changes, its totals, and where it is.
 
@@ -72,11 +347,11 @@ def diff_parts(
     """
     is_unknown = plan.status.phase is None or is_of_strangers(plan)
     if is_unknown:
-        yield state_line(plan)
+        yield describe_phase(plan)
         yield ""
-    yield from change_parts(plan, money, alternatives, labels)
+    yield from describe_steps(plan, money, alternatives, labels)
     if not is_unknown:
-        yield state_line(plan)
+        yield describe_phase(plan)
 
 
 def is_of_strangers(plan: Plan) -> bool:
@@ -84,178 +359,135 @@ def is_of_strangers(plan: Plan) -> bool:
     return any(condition.reason == NOT_SIGNED for condition in plan.status.conditions)
 
 
-def change_parts(
+def describe_steps(
     plan: Plan,
     money: Money = CENTS,
     alternatives: Mapping[str, Alternative] | None = None,
-    labels: Labels = no_labels,
+    labels: Labels = name_accelerators,
 ) -> Iterator[Part]:
-    """Yield what a Plan changes, and its totals; see `diff_parts`."""
-    spec = plan.spec
-    rows = [_step_row(step, money, alternatives, labels) for step in spec.steps]
-    besides = ("BEST ELSEWHERE", ">BEST ELSEWHERE:PRICE") if alternatives is not None else ()
-    table = TextTable(("SERVER", "FROM", "TO", ">CHANGE", *besides, "REASON"), rows)
-    yield table.with_last(BAND, list(map(band_cell, spec.steps)))
+    """Yield what a Plan changes, and its totals; see `describe_plan`."""
+    steps, reduction, rows = plan.spec.steps, plan.spec.totals.reduction, []
+    for step in steps:
+        label, other = labels(step.server), (alternatives or {}).get(step.server)
+        price = (other.placement, money.change(other.price)) if other else ("-", "")
+        rows.append(
+            (
+                step.server,
+                format_placements(step.before, label),
+                format_placements(step.after, label),
+                money.change(step.cost_change),
+                *(price if alternatives is not None else ()),
+                step.reason,
+            )
+        )
+    extra = ("BEST ELSEWHERE", ">BEST ELSEWHERE:PRICE") if alternatives is not None else ()
+    table = TextTable(("SERVER", "FROM", "TO", ">CHANGE", *extra, "REASON"), rows)
+    yield table.with_last(BAND, list(map(format_band, steps)))
     yield ""
-    if notes := list(_notes(spec.steps)):
-        yield from notes
+    notes = [(step.server, step.message) for step in steps if step.message]
+    ways_down = [(step.server, _describe_way_down(step)) for step in steps if step.via]
+    if lines := [*group_notes(notes), *group_notes(ways_down)]:
+        yield from lines
         yield ""
-    if spec.steps_omitted:
-        yield f"and {spec.steps_omitted} more Servers, which the Plan does not list"
-    yield summary(plan, money)
-    yield from filter(None, [shrinkage(plan, labels)])
-    yield from _taken(spec.totals.reduction)
+    if plan.spec.steps_omitted:
+        yield f"and {plan.spec.steps_omitted} more Servers, which the Plan does not list"
+    yield summarize(plan, money)
+    if shrinkage := describe_shrinkage(plan, labels):
+        yield shrinkage
+    if reduction and reduction.load_lost:
+        lost, load = reduction.load_lost, reduction.load
+        yield f"{lost:g} of {load:g} requests/min are not served any more"
+    if reduction and reduction.emptied:
+        yield f"under load without a replica: {', '.join(reduction.emptied)}"
 
 
-def state_line(plan: Plan) -> str:
+def _describe_way_down(step: PlanStep) -> str:
+    """Return the numbers of replicas by which a Server loses them."""
+    before, after = (sum(p.replicas for p in placed) for placed in (step.before, step.after))
+    numbers = " -> ".join(map(str, (before, *step.via, after)))
+    return f"{numbers} replicas, step by step (spec.guard.window); at once if a person approves"
+
+
+def describe_phase(plan: Plan) -> str:
     """Return where a Plan is, and what the operator says of it, which may begin with the same."""
-    phase, cause = plan.status.phase or PHASE_UNKNOWN, why(plan)
-    if cause.lower().startswith((f"{phase} ".lower(), f"{phase}:".lower())):
-        return cause[:1].upper() + cause[1:]
-    return f"{phase}: {cause}"
+    phase, message = plan.status.phase or PHASE_UNKNOWN, describe_status(plan)
+    if message.lower().startswith((f"{phase} ".lower(), f"{phase}:".lower())):
+        return message[:1].upper() + message[1:]
+    return f"{phase}: {message}"
 
 
-def difference_parts(
-    plan: Plan, other: Plan, money: Money = CENTS, labels: Labels = no_labels
+def describe_difference(
+    plan: Plan, other: Plan, money: Money = CENTS, labels: Labels = name_accelerators
 ) -> Iterator[Part]:
     """Yield the Servers that two Plans leave in different states, and what both cost.
 
     A Plan leaves the Servers that it does not list as they were.
     """
-    names = plan.metadata.name, other.metadata.name
-    for each in filter(is_of_strangers, (plan, other)):
-        yield f"{each.metadata.name}: {state_line(each)}"
+    both, names = (plan, other), (plan.metadata.name, other.metadata.name)
+    for each in filter(is_of_strangers, both):
+        yield f"{each.metadata.name}: {describe_phase(each)}"
         yield ""
-    first, second = ({step.server: step for step in p.spec.steps} for p in (plan, other))
-    rows = [
-        (
-            server,
-            *_after(first.get(server), money, labels),
-            *_after(second.get(server), money, labels),
-        )
-        for server in sorted({*first, *second})
-        if _left(first.get(server)) != _left(second.get(server))
-    ]
+    steps = [{step.server: step for step in each.spec.steps} for each in both]
+    rows = []
+    for server in sorted({*steps[0], *steps[1]}):
+        found = [each.get(server) for each in steps]
+        if found[0] and found[1] and found[0].after == found[1].after:
+            continue
+        cells = list[str]()
+        for step in found:
+            after = format_placements(step.after, labels(server)) if step else UNCHANGED
+            cells += (after, money.change(step.cost_change) if step else "")
+        rows.append((server, *cells))
     if rows:
         headings = [text for name in names for text in (f"{name} TO", f">{name} CHANGE")]
         yield TextTable(("SERVER", *headings), rows)
     else:
         yield f"{names[0]} and {names[1]} leave all Servers in the same state"
     yield ""
-    for each in (plan, other):
+    for each in both:
         if each.spec.steps_omitted:
             omitted = each.spec.steps_omitted
             yield f"{each.metadata.name}: Servers that it does not list: {omitted}"
-        yield f"{each.metadata.name}: {summary(each, money)}"
+        yield f"{each.metadata.name}: {summarize(each, money)}"
 
 
-def _left(step: PlanStep | None) -> Sequence[Placement] | None:
-    """What runs after a step; None if the Plan does not change the Server."""
-    return step.after if step else None
-
-
-def _after(step: PlanStep | None, money: Money, labels: Labels) -> tuple[str, str]:
-    if step is None:
-        return UNCHANGED, ""
-    return placed_cell(step.after, labels(step.server)), money.change(step.cost_change)
-
-
-def summary(plan: Plan, money: Money = CENTS) -> str:
+def summarize(plan: Plan, money: Money = CENTS) -> str:
     """Return how much a Plan changes, in one line."""
     totals = plan.spec.totals
-    is_one = totals.servers == 1
-    servers = "1 Server changes" if is_one else f"{totals.servers} Servers change"
+    servers = "1 Server changes" if totals.servers == 1 else f"{totals.servers} Servers change"
     change = totals.cost_after - totals.cost_before
     before, after = money.amount(totals.cost_before), money.amount(totals.cost_after)
     return f"{servers}; cost {before} -> {after} {money.rate} ({money.change(change)})"
 
 
-def _taken(reduction: Reduction | None) -> Iterator[str]:
-    """Yield what a Plan takes away, if it does."""
-    if reduction is None:
-        return
-    if reduction.load_lost:
-        lost, load = reduction.load_lost, reduction.load
-        yield f"{lost:g} of {load:g} requests/min are not served any more"
-    if reduction.emptied:
-        yield f"under load without a replica: {', '.join(reduction.emptied)}"
-
-
-def why(plan: Plan) -> str:
+def describe_status(plan: Plan) -> str:
     """Return what the operator says of a Plan."""
     messages = (condition.message for condition in plan.status.conditions)
     return next(messages, "the operator has not looked at it yet")
 
 
-def _row(plan: Plan, now: datetime, money: Money) -> tuple[str, ...]:
-    totals, created = plan.spec.totals, plan.metadata.creation_timestamp
-    return (
-        plan.metadata.name,
-        plan.spec.optimizer,
-        plan.status.phase or PHASE_UNKNOWN,
-        str(totals.servers),
-        money.amount(totals.cost_after),
-        money.change(totals.cost_after - totals.cost_before),
-        plan.status.by,
-        age(created, now) if created else "",
-    )
-
-
-def _step_row(
-    step: PlanStep,
-    money: Money,
-    alternatives: Mapping[str, Alternative] | None,
-    labels: Labels,
-) -> tuple[str, ...]:
-    other = alternatives.get(step.server) if alternatives is not None else None
-    price = (other.placement, money.change(other.price)) if other else ("-", "")
-    return (
-        step.server,
-        placed_cell(step.before, labels(step.server)),
-        placed_cell(step.after, labels(step.server)),
-        money.change(step.cost_change),
-        *(price if alternatives is not None else ()),
-        step.reason,
-    )
-
-
-def placed_cell(placements: Iterable[Placement], label: Label = plain) -> str:
+def format_placements(placements: Iterable[Placement], label: Label = plain) -> str:
     """Return replicas with their cards, and batch sizes; a dash if nothing runs."""
-    return " + ".join(map(partial(_placed, label=label), placements)) or "-"
+    parts = []
+    for placement in placements:
+        role = Role(placement.role)
+        name = place_of(label(placement.accelerator, role), role)
+        batch = f" (batch {placement.batch})" if placement.batch else ""
+        parts.append(f"{placement.replicas} x {name}{batch}")
+    return " + ".join(parts) or "-"
 
 
-def _placed(placement: Placement, label: Label) -> str:
-    role = Role(placement.role)
-    place = place_of(label(placement.accelerator, role), role)
-    batch = f" (batch {placement.batch})" if placement.batch else ""
-    return f"{placement.replicas} x {place}{batch}"
-
-
-def shrinkage(plan: Plan, labels: Labels = no_labels) -> str:
+def describe_shrinkage(plan: Plan, labels: Labels = name_accelerators) -> str:
     """Return by how much a Plan shrinks what serves; "" if it does not."""
     reduction = plan.spec.totals.reduction
     if reduction is None or not reduction.replicas_taken:
         return ""
     percent = f"{reduction.replicas_taken / reduction.replicas:.0%}".replace("%", " %")
-    moved = ""
-    if len(plan.spec.steps) == 1 and not plan.spec.steps_omitted:
-        (step,), label = plan.spec.steps, labels(plan.spec.steps[0].server)
-        sides = (
-            " + ".join(f"{p.replicas} x {label(p.accelerator, Role(p.role))}" for p in side) or "0"
-            for side in (step.before, step.after)
-        )
-        moved = f" ({' -> '.join(sides)})"
-    return f"capacity shrinks by {percent}{moved or f' of {reduction.replicas} replicas'}"
-
-
-def _notes(steps: Iterable[PlanStep]) -> Iterator[str]:
-    steps = list(steps)
-    yield from grouped((step.server, step.message) for step in steps if step.message)
-    yield from grouped((step.server, _way_down(step)) for step in steps if step.via)
-
-
-def _way_down(step: PlanStep) -> str:
-    """Return the numbers of replicas by which a Server loses them."""
-    before, after = (sum(p.replicas for p in placed) for placed in (step.before, step.after))
-    numbers = " -> ".join(map(str, (before, *step.via, after)))
-    return f"{numbers} replicas, step by step (spec.guard.window); at once if a person approves"
+    if len(plan.spec.steps) != 1 or plan.spec.steps_omitted:
+        return f"capacity shrinks by {percent} of {reduction.replicas} replicas"
+    (step,), label = plan.spec.steps, labels(plan.spec.steps[0].server)
+    sides = (
+        " + ".join(f"{p.replicas} x {label(p.accelerator, Role(p.role))}" for p in side) or "0"
+        for side in (step.before, step.after)
+    )
+    return f"capacity shrinks by {percent} ({' -> '.join(sides)})"

@@ -15,7 +15,7 @@ from inferno_operator.adapters.completions.client import EngineEndpoint, EngineE
 from inferno_operator.adapters.completions.load import Clients, TrialResult
 from inferno_operator.cli.bench import Benchmark, RunsFile, allowed, measure, runs, shape_of
 from inferno_operator.cli.offline.calibration import calibrate_windows, read_measurements
-from inferno_operator.cli.tables.bench import run_parts
+from inferno_operator.cli.tables.calibration import describe_run
 from inferno_optimizer.calibration.choice import Laws
 from inferno_optimizer.calibration.plan import Scope, Shape, Trial
 from inferno_optimizer.errors import InputError
@@ -81,7 +81,7 @@ async def test_runs_of_an_engine_that_warms_up_are_made_again(tmp_path: Path) ->
     assert repeated
     assert len(file.read_text().splitlines()) == 1 + len(done) - len(repeated)
     assert [step.warm_up for step in done[:2]] == [0.0, pytest.approx(0.09, abs=0.01)]
-    last = str([*run_parts(done[1])][-1])
+    last = str([*describe_run(done[1])][-1])
     assert last.endswith("warm-up detected (+9% ITL): the run is repeated")
     assert done[2].trial == done[1].trial
     laws = calibrate_windows(read_measurements([str(file)]), 0, BUDGET)
@@ -132,7 +132,7 @@ async def test_what_is_measured_is_what_the_engine_did() -> None:
     assert 0.5 * 256 <= min(inputs) <= max(inputs) <= 1.5 * 256
     mean = sum(answer.output_tokens for answer in first.answers) / len(first.answers)
     assert first.window.output_tokens == mean
-    table, counted = map(str, run_parts(first))
+    table, counted = map(str, describe_run(first))
     assert table.splitlines()[1].split()[:2] == ["TTFT", f"{first.ttft_ms.mean():.2f}"]
     assert counted == f"40 requests, {first.tokens_per_second:.1f} tokens/s, 0 errors"
 
@@ -143,7 +143,7 @@ async def test_clients_that_are_slower_than_the_engine_are_told() -> None:
     async def parts(alpha_ms: float) -> list[str]:
         async with connect(HERE, Transport(StreamingEngine(MixedSteps(alpha_ms, 0, 0)))) as client:
             clients = Clients(client, "granite", random.Random(0))  # noqa: S311 - no secret
-            return list(map(str, run_parts(await clients.run(Trial(4, SHAPES[0]), 60.0))))
+            return list(map(str, describe_run(await clients.run(Trial(4, SHAPES[0]), 60.0))))
 
     assert not any("busy" in part for part in await parts(100.0))
     assert "the clients were busy for " in (await parts(1e-3))[-1]
@@ -275,7 +275,7 @@ async def test_an_engine_that_is_too_slow_ends_with_the_time(tmp_path: Path) -> 
 
     assert done
     assert all(
-        list(run_parts(run)) == ["no request was answered in time, 0 errors"] for run in done
+        list(describe_run(run)) == ["no request was answered in time, 0 errors"] for run in done
     )
     assert not (tmp_path / "runs.csv").exists()
 

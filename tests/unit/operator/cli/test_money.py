@@ -9,14 +9,15 @@ import pytest
 
 from inferno_operator.cli.kubectl.dry_run import decide
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.overview import overview
-from inferno_operator.cli.preview import PlanPreview, preview
-from inferno_operator.cli.tables.order import RowOrder
-from inferno_operator.cli.tables.plan import plan_parts
-from inferno_operator.cli.tables.plans import diff_parts, plans_parts
-from inferno_operator.cli.tables.screen import Screen
-from inferno_operator.cli.tables.solution import Part
-from inferno_operator.cli.tables.top import top_parts
+from inferno_operator.cli.tables.plans import (
+    PlanPreview,
+    describe_plan,
+    describe_plans,
+    describe_preview,
+    preview_plan,
+)
+from inferno_operator.cli.tables.servers import Screen, build_overview, describe_overview
+from inferno_operator.cli.tables.table import Part, RowOrder
 from inferno_optimizer.solution import Solution
 from tests.unit.operator.cli.kubectl.test_answer import CLEAR, MOVE, plan
 from tests.unit.operator.objects import (
@@ -57,30 +58,30 @@ OBJECTS = [
 
 
 def top(money: Money) -> Iterator[Part]:
-    return top_parts(overview(OBJECTS), NOW, money)
+    return describe_overview(build_overview(OBJECTS), NOW, money)
 
 
 def screen(money: Money) -> list[Part]:
-    return [str(Screen(200, 5, money).text(overview(OBJECTS), NOW, RowOrder.asked("", "")))]
+    return [str(Screen(200, 5, money).draw(build_overview(OBJECTS), NOW, RowOrder.parse("", "")))]
 
 
 def planned(money: Money) -> Iterator[Part]:
-    return plan_parts(*outcome(), money)
+    return describe_preview(*outcome(), money)
 
 
 @cache
 def outcome() -> tuple[PlanPreview, Solution]:
     """What would change; each time it takes another time."""
     found = decide(OBJECTS, "default", None)
-    return preview(OBJECTS, found.snapshot, found.solution), found.solution
+    return preview_plan(OBJECTS, found.snapshot, found.solution), found.solution
 
 
 def listed(money: Money) -> Iterator[Part]:
-    return plans_parts([plan("fleet-1", "Proposed")], NOW, money)
+    return describe_plans([plan("fleet-1", "Proposed")], NOW, money)
 
 
 def difference(money: Money) -> Iterator[Part]:
-    return diff_parts(plan("fleet-1", "Proposed", steps=[MOVE, CLEAR]), money)
+    return describe_plan(plan("fleet-1", "Proposed", steps=[MOVE, CLEAR]), money)
 
 
 SHOWN: dict[Callable[[Money], Iterable[Part]], int] = {

@@ -8,9 +8,15 @@ import yaml
 
 from inferno_operator.cli.console import Format, show
 from inferno_operator.cli.kubectl.dry_run import decide
-from inferno_operator.cli.preview import Action, PlanPreview, plan_document, preview
-from inferno_operator.cli.tables.plan import changes_table, plan_parts
-from inferno_operator.cli.tables.solution import csv_text
+from inferno_operator.cli.tables.plans import (
+    Action,
+    PlanPreview,
+    describe_preview,
+    encode_preview,
+    preview_plan,
+    tabulate_changes,
+)
+from inferno_operator.cli.tables.table import format_csv
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.solution import Certificate, Solution, SolverStatus
 from tests.unit.operator.objects import (
@@ -36,8 +42,8 @@ def planned(*manifests: Manifest, cards: int = 4) -> tuple[PlanPreview, str]:
     others = [m for m in usual if (m["kind"], m["metadata"]["name"]) not in given]
     observations = [observed(m) for m in (*others, *manifests)]
     outcome = decide(observations, "default", None)
-    plan = preview(observations, outcome.snapshot, outcome.solution)
-    return plan, "\n".join(map(str, plan_parts(plan, outcome.solution)))
+    plan = preview_plan(observations, outcome.snapshot, outcome.solution)
+    return plan, "\n".join(map(str, describe_preview(plan, outcome.solution)))
 
 
 def test_a_note_that_several_servers_have_is_one_sentence() -> None:
@@ -54,8 +60,8 @@ def test_csv_has_the_servers_that_change_also_if_there_are_none() -> None:
     changing, _ = planned(server(wanted=2))
     solution = Solution((), Certificate("none", SolverStatus.OPTIMAL, 0.0, None, 0.0), ())
 
-    headings, *rows = csv_text([changes_table(changing, solution)]).splitlines()
-    nothing = csv_text([changes_table(PlanPreview((), ()), solution)]).splitlines()
+    headings, *rows = format_csv([tabulate_changes(changing, solution)]).splitlines()
+    nothing = format_csv([tabulate_changes(PlanPreview((), ()), solution)]).splitlines()
 
     assert [row.split(",")[0] for row in rows] == [changing.servers[0].name]
     assert nothing == [headings]
@@ -66,7 +72,7 @@ def test_json_and_yaml_of_a_plan_say_the_same(capsys: pytest.CaptureFixture[str]
     solution = Solution((), Certificate("none", SolverStatus.OPTIMAL, 0.0, None, 0.0), ())
 
     def shown(output: Format) -> str:
-        show(output, lambda: plan_document("inferno", (), changing, solution), tuple)
+        show(output, lambda: encode_preview("inferno", (), changing, solution), tuple)
         return capsys.readouterr().out
 
     as_json = json.loads(shown(Format.JSON))

@@ -8,8 +8,7 @@ import pytest
 
 from inferno_operator.cli.replay import Replayed, replay_policies
 from inferno_operator.cli.replay_report import replay_page
-from inferno_operator.pages.html import replay_html
-from inferno_operator.pages.replay import ReplayPage
+from inferno_operator.pages.html import ReplayPage, render_replay
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.replay import Scenario
 from tests.unit.optimizer.replay.fleets import fleet, trace
@@ -45,7 +44,7 @@ def test_a_policy_has_what_its_account_says(page: ReplayPage, found: list[Replay
         assert section.name == one.policy
         assert float(section.cost) == pytest.approx(account.total_cost / account.hours, abs=0.01)
         assert section.within == pytest.approx(account.attainment)
-        html = replay_html(page)
+        html = render_replay(page)
         assert section.cost in html
         assert f"{100 * section.within:.2f} %" in html
 
@@ -63,17 +62,17 @@ def test_the_worst_time_says_what_was_decided_and_why_it_was_too_little(page: Re
 def test_the_page_of_the_same_replays_is_the_same(
     scenario: Scenario, found: list[Replayed], page: ReplayPage
 ) -> None:
-    assert replay_html(replay_page("Replay", scenario, found)) == replay_html(page)
+    assert render_replay(replay_page("Replay", scenario, found)) == render_replay(page)
 
 
 def test_the_name_of_a_long_file_breaks_between_its_folders(page: ReplayPage) -> None:
-    html = replay_html(replace(page, title="Replay of samples/traces/a.csv"))
+    html = render_replay(replace(page, title="Replay of samples/traces/a.csv"))
 
     assert "<h1>Replay of samples/<wbr>traces/<wbr>a.csv</h1>" in html
 
 
 def test_the_page_loads_nothing_and_runs_nothing(page: ReplayPage) -> None:
-    html = replay_html(replace(page, title="<script>alert('x')</script>"))
+    html = render_replay(replace(page, title="<script>alert('x')</script>"))
 
     pattern = r"(?:src|href|action)=|url\(|@import|https?:|<script| style=| on\w+="
     assert re.findall(pattern, html) == []
@@ -86,7 +85,7 @@ def test_a_long_replay_of_many_policies_is_a_small_page() -> None:
     shown = Scenario(of, of, trace(rates.tolist()), LeadTime(120.0))
     (one,) = replay_policies(shown, ["hpa"], lambda _: None)
 
-    html = replay_html(replay_page("Replay", shown, [one] * 12))
+    html = render_replay(replay_page("Replay", shown, [one] * 12))
 
     assert len(html.encode()) < LARGEST
 

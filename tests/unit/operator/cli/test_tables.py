@@ -1,19 +1,23 @@
-"""What the offline tables say besides their rows."""
+"""Tables: what is shown of them, in which order, and as CSV."""
 
 from dataclasses import replace
 
 import pytest
 
-from inferno_operator.cli.tables.calibration import doubt_parts
-from inferno_operator.cli.tables.rich import rich_text
+from inferno_operator.cli.tables.calibration import warn_of_weak_data
 from inferno_operator.cli.tables.solution import (
     SCORE,
+    describe_options,
+    describe_saved_work,
+    describe_solution,
+    tabulate_cards,
+)
+from inferno_operator.cli.tables.table import (
+    RowOrder,
     TextTable,
-    cards_table,
-    csv_text,
-    option_parts,
-    saved_work_parts,
-    solution_parts,
+    format_csv,
+    order_rows,
+    style_parts,
 )
 from inferno_operator.resources import API_VERSION, Model, parse
 from inferno_optimizer.errors import InputError
@@ -44,7 +48,7 @@ WARNING = (
 
 
 def test_a_plan_is_followed_by_its_warnings() -> None:
-    shown = [*map(str, solution_parts(SYSTEM, optimize(SYSTEM)))]
+    shown = [*map(str, describe_solution(SYSTEM, optimize(SYSTEM)))]
 
     assert shown[2] == f"chat: {WARNING}"
 
@@ -56,7 +60,7 @@ def test_an_estimated_price_has_a_tilde() -> None:
         CapacityUse("C", 1, 1, gain=Gain(2, 30.0), estimated=True),
     )
 
-    cells = [line.split(maxsplit=4)[-1] for line in str(cards_table(uses)).splitlines()]
+    cells = [line.split(maxsplit=4)[-1] for line in str(tabulate_cards(uses)).splitlines()]
 
     assert cells == ["PRICE", "~98.40", "315.00", "~+30.00 req/min of priority 2"]
 
@@ -65,7 +69,7 @@ def test_a_step_of_the_solver_that_failed_is_warned_of_below_the_proof() -> None
     solution = optimize(SYSTEM)
     failed = replace(solution.certificate, failures=("value: ValueError: no good",))
 
-    shown = [*map(str, solution_parts(SYSTEM, replace(solution, certificate=failed)))]
+    shown = [*map(str, describe_solution(SYSTEM, replace(solution, certificate=failed)))]
 
     assert shown[-1] == (
         "warning: the solver failed at value: ValueError: no good; the plan is the best one found"
@@ -74,7 +78,7 @@ def test_a_step_of_the_solver_that_failed_is_warned_of_below_the_proof() -> None
 
 
 def test_an_explanation_is_followed_by_its_warnings() -> None:
-    shown = [*map(str, option_parts(explain(SYSTEM, "chat")))]
+    shown = [*map(str, describe_options(explain(SYSTEM, "chat")))]
 
     assert shown[1:] == [SCORE, "", WARNING]
 
@@ -85,7 +89,7 @@ def test_what_is_held_is_shown_with_its_cost() -> None:
     held = replace(SERVER, name="held", service_class="gone", current=current)
     system = replace(SYSTEM, servers=(*SYSTEM.servers, held))
 
-    shown = [*map(str, solution_parts(system, optimize(system)))]
+    shown = [*map(str, describe_solution(system, optimize(system)))]
 
     row = shown[0].splitlines()[2].split()
     runs = ("3", "x", "G2", "75.00")
@@ -111,7 +115,7 @@ PLACED = TextTable(
     ],
 )
 def test_a_narrow_terminal_shows_fewer_columns(width: int, titles: str) -> None:
-    table, left_out = PLACED.within(width)
+    table, left_out = PLACED.fit(width)
 
     assert " ".join(table.lines()[0]).split() == titles.split()
     assert len(left_out) + len(table.headings) == len(PLACED.headings)
@@ -119,7 +123,7 @@ def test_a_narrow_terminal_shows_fewer_columns(width: int, titles: str) -> None:
 
 
 def test_a_terminal_tells_which_columns_it_has_no_room_for() -> None:
-    assert rich_text([PLACED], 20).plain.splitlines()[-1] == (
+    assert style_parts([PLACED], 20).plain.splitlines()[-1] == (
         "hidden (terminal too narrow): CLASS, CURRENT, CURRENT COST; -o csv has all"
     )
 
@@ -127,7 +131,7 @@ def test_a_terminal_tells_which_columns_it_has_no_room_for() -> None:
 def test_csv_is_named_only_below_the_table_that_it_has() -> None:
     other = replace(PLACED, headings=("CARDS", *PLACED.headings[1:]))
 
-    shown = rich_text([PLACED, "", other], 20).plain.splitlines()
+    shown = style_parts([PLACED, "", other], 20).plain.splitlines()
 
     assert [line for line in shown if line.startswith("hidden")] == [
         "hidden (terminal too narrow): CLASS, CURRENT, CURRENT COST; -o csv has all",
@@ -138,34 +142,34 @@ def test_csv_is_named_only_below_the_table_that_it_has() -> None:
 def test_csv_is_named_nowhere_where_its_table_has_no_rows() -> None:
     cards = replace(PLACED, headings=("CARDS", *PLACED.headings[1:]))
 
-    shown = rich_text([cards], 20, like=PLACED).plain.splitlines()
+    shown = style_parts([cards], 20, like=PLACED).plain.splitlines()
 
     assert shown[-1] == "hidden (terminal too narrow): CLASS, CURRENT, CURRENT COST"
 
 
 def test_a_fleet_of_200_servers_fits_every_terminal() -> None:
     system = decode_system(fleet(200, 13, seed=1, demand=1.3))
-    servers = next(iter(solution_parts(system, optimize(system))))
+    servers = next(iter(describe_solution(system, optimize(system))))
     assert isinstance(servers, TextTable)
 
-    widths = [servers.within(width)[0].width() for width in (80, 120, 200)]
+    widths = [servers.fit(width)[0].width() for width in (80, 120, 200)]
 
     assert all(have <= most for have, most in zip(widths, (80, 120, 200), strict=True))
 
 
 def test_the_options_of_a_server_fit_a_narrow_terminal_but_for_a_sentence() -> None:
     system = decode_system(fleet(20, 13, seed=1, demand=1.3))
-    options = next(iter(option_parts(explain(system, system.servers[0].name))))
+    options = next(iter(describe_options(explain(system, system.servers[0].name))))
     assert isinstance(options, TextTable)
 
-    table, left_out = options.within(80)
+    table, left_out = options.fit(80)
 
     assert options.without("WHY NOT").width() > 80 >= table.without("WHY NOT").width()
     assert "COST" not in left_out
 
 
 def test_csv_has_every_column_of_the_first_table_with_a_name_of_its_own() -> None:
-    assert csv_text(["a sentence", PLACED, PLACED]).splitlines() == [
+    assert format_csv(["a sentence", PLACED, PLACED]).splitlines() == [
         "SERVER,CLASS,CURRENT,CURRENT COST,REASON",
         "chat,Premium,2 x A,20.00,Allocated",
     ]
@@ -173,7 +177,7 @@ def test_csv_has_every_column_of_the_first_table_with_a_name_of_its_own() -> Non
 
 def test_csv_of_sentences_is_refused() -> None:
     with pytest.raises(InputError, match="no table"):
-        csv_text(["nothing changes"])
+        format_csv(["nothing changes"])
 
 
 def test_it_is_said_which_replicas_have_prompts_in_their_caches() -> None:
@@ -182,9 +186,9 @@ def test_it_is_said_which_replicas_have_prompts_in_their_caches() -> None:
     current = replace(server.current, replicas=6, cold_replicas=3, load=load)
     warm = replace(SYSTEM, servers=(replace(server, current=current),))
 
-    assert [*saved_work_parts(SYSTEM, "chat")] == []
+    assert [*describe_saved_work(SYSTEM, "chat")] == []
     said = "1200 of 2000 input tokens are in the prefix caches of 3 of 6 replicas"
-    assert [*saved_work_parts(warm, "chat")] == ["", f"{said}; others compute whole prompts"]
+    assert [*describe_saved_work(warm, "chat")] == ["", f"{said}; others compute whole prompts"]
 
 
 def test_replicas_that_only_decode_have_no_prompts_in_their_caches() -> None:
@@ -194,7 +198,7 @@ def test_replicas_that_only_decode_have_no_prompts_in_their_caches() -> None:
     current = replace(server.current, replicas=8, load=load, roles=parts)
     apart = replace(SYSTEM, servers=(replace(server, current=current),))
 
-    _, said = saved_work_parts(apart, "chat")
+    _, said = describe_saved_work(apart, "chat")
 
     found = "1200 of 2000 input tokens are in the prefix caches of 3 of 3 replicas"
     assert said == f"{found}; others compute whole prompts"
@@ -206,7 +210,7 @@ def test_it_is_said_how_many_tokens_of_an_answer_a_step_makes() -> None:
     drafting = replace(SYSTEM, servers=(replace(server, current=current),))
 
     said = "a step makes 2.5 tokens of an answer, as drafts are accepted"
-    assert [*saved_work_parts(drafting, "chat")] == [
+    assert [*describe_saved_work(drafting, "chat")] == [
         "",
         f"{said}; profiles with stepParms count on it",
     ]
@@ -233,9 +237,63 @@ def test_it_is_said_which_parameters_measurements_hardly_tell_and_for_which_leng
     model = parse(manifest)
     assert isinstance(model, Model)
 
-    _, told = doubt_parts([model])
+    _, told = warn_of_weak_data([model])
 
     assert told == (
         "warning: stepParms of llm on H100: measurements hardly tell kappa (± 81%, at most 13% of a"
         " latency); plans hold for 256 to 1024 input and 64 to 256 output tokens"
     )
+
+
+TABLE = TextTable(
+    ("SERVER", ">LOAD", ">ITL/SLO", "READY"),
+    [
+        ("b", "9", "18.0/80", "Allocated"),
+        ("a", "10", "9.0/40", "NoCapacity"),
+        ("c", "-", "", "Allocated"),
+    ],
+)
+
+
+def rows(words: str = "", sort: str = "") -> list[str]:
+    note, table = order_rows(["note", TABLE], RowOrder.parse(words, sort))
+    assert note == "note"
+    assert isinstance(table, TextTable)
+    return [row[0] for row in table.rows]
+
+
+def test_rows_have_all_the_words() -> None:
+    assert rows("allocated") == ["b", "c"]
+    assert rows("ALLOC 9") == ["b"]
+    assert rows("none") == []
+
+
+def test_numbers_are_sorted_by_size_before_texts() -> None:
+    assert rows(sort="load") == ["b", "a", "c"]
+    assert rows(sort="-LOAD") == ["c", "a", "b"]
+    assert rows(sort="SERVER") == ["a", "b", "c"]
+    assert rows(sort="itl/slo") == ["a", "b", "c"]
+
+
+def test_estimates_and_limits_are_sorted_by_their_numbers() -> None:
+    cells = ("5%", "<-999%", "-444%", "~0.50", "-")
+    table = TextTable(("SERVER", ">LEFT"), [("s", cell) for cell in cells])
+
+    in_order = RowOrder.parse("", "left").apply(table)
+
+    assert [cell for _, cell in in_order.rows] == ["<-999%", "-444%", "~0.50", "5%", "-"]
+
+
+def test_without_options_a_table_stays_as_it_is() -> None:
+    assert rows() == ["b", "a", "c"]
+
+
+def test_an_unknown_column_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(InputError, match="no column 'lod'; did you mean LOAD"):
+        rows(sort="lod")
+
+
+def test_a_table_about_something_else_stays_as_it_is() -> None:
+    cards = TextTable(("CARDS", ">USED"), [("H100", "3")])
+
+    assert order_rows([cards], RowOrder.parse("premium", "-cost"), like=TABLE) == [cards]

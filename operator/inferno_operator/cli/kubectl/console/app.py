@@ -6,12 +6,13 @@ A page is made once for all who ask for it before anything changes: many pages m
 import asyncio
 import hmac
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from http import HTTPStatus
-from typing import get_args
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
@@ -29,48 +30,44 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
-from inferno_operator.cli.kubectl.answer import PlanAnswer, in_order
-from inferno_operator.cli.kubectl.console.data import SeenLeader, data_view
-from inferno_operator.cli.kubectl.console.fleet import capacity_view, fleet_view
-from inferno_operator.cli.kubectl.console.history import MOST_OBJECTS, PlanLoads, history_view
-from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, static_file
-from inferno_operator.cli.kubectl.console.models import model_view, models_view
+from inferno_operator.cli.kubectl.answer import PlanAnswer, answer_plan, sort_plans
+from inferno_operator.cli.kubectl.console.data import SeenLeader, view_data
+from inferno_operator.cli.kubectl.console.fleet import view_capacity, view_fleet
+from inferno_operator.cli.kubectl.console.history import MOST_OBJECTS, PlanLoads, view_history
+from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, read_static_file
+from inferno_operator.cli.kubectl.console.models import view_model, view_models
 from inferno_operator.cli.kubectl.console.news import News
 from inferno_operator.cli.kubectl.console.page import ConsolePage, ConsoleSettings
-from inferno_operator.cli.kubectl.console.plans import next_view, plan_view, plans_view
-from inferno_operator.cli.kubectl.console.server import SeenEvents, server_view
+from inferno_operator.cli.kubectl.console.plans import view_next_plan, view_plan, view_plans
+from inferno_operator.cli.kubectl.console.server import SeenEvents, view_server
 from inferno_operator.cli.kubectl.dry_run import DryRun, decide
-from inferno_operator.cli.kubectl.places import now
-from inferno_operator.cli.kubectl.reply import answer_plan
 from inferno_operator.cli.kubectl.selection import choose_server
-from inferno_operator.cli.tables.order import ordered
-from inferno_operator.cli.tables.solution import csv_text
+from inferno_operator.cli.tables.table import format_csv, order_rows
 from inferno_operator.resources import Server
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.ports import GoneError, RejectedError, UnauthenticatedError
 from inferno_optimizer.errors import InfernoError, InputError
 
 KEPT_S = 5.0
-"""How long a page is good where nothing changes: it tells how long ago things were [s]."""
+"""How long a page is good where nothing changes: it says how long ago things were [s]."""
 
 MOST_KEPT = 64
 """Pages that are kept, at most."""
 
-Endpoint = Callable[[Request], Awaitable[Response]]
-
 SOLVE_S = 10.0
 """Time limit of the exact solver for a page [s]."""
 
-ICON = "icon.svg"
+MOST_FORM = 16_384
+"""Largest form that is read [bytes]."""
 
 MEDIA = {
     "style.css": "text/css",
     "console.css": "text/css",
     "news.js": "text/javascript",
-    ICON: "image/svg+xml",
+    "icon.svg": "image/svg+xml",
 }
 
-ANSWERS = {"approve": "Approved", "reject": "Rejected"}
+ANSWERS: Mapping[str, PlanAnswer] = {"approve": "Approved", "reject": "Rejected"}
 """What the forms say to a Plan."""
 
 ADVICE = {
@@ -86,8 +83,7 @@ NO_PAGE = (
     "The links above lead to all pages; a table on each leads to its Servers, Models and Plans."
 )
 
-MOST_FORM = 16_384
-"""Largest form that is read [bytes]."""
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +112,15 @@ class SharedPages:
         """Make every page anew."""
         self._made.clear()
 
-    def shared(self, endpoint: Endpoint) -> Endpoint:
-        """The endpoint that answers equal requests together."""
+    def share(self, endpoint: Endpoint) -> Endpoint:
+        """Return the endpoint that answers equal requests together."""
 
         async def answer(request: Request) -> Response:
             address = f"{request.url.path}?{request.url.query}"
             made = self._made.get(address)
             if made is None or not self._is_new(made):
-                made = self._begun(endpoint(request))
+                task = asyncio.ensure_future(endpoint(request))
+                made = _Made(self._news.version, self._clock() + KEPT_S, task)
                 self._made = {a: m for a, m in self._made.items() if self._is_new(m)}
                 if len(self._made) >= MOST_KEPT:
                     self.forget()
@@ -131,10 +128,6 @@ class SharedPages:
             return await asyncio.shield(made.answer)
 
         return answer
-
-    def _begun(self, answer: Awaitable[Response]) -> _Made:
-        task = asyncio.ensure_future(answer)
-        return _Made(self._news.version, self._clock() + KEPT_S, task)
 
     def _is_new(self, made: _Made) -> bool:
         """Whether a page is as it would be made now; what failed is tried again."""
@@ -150,7 +143,7 @@ class Forms:
         self._secret = secret
 
     def form_token(self, action: str) -> str:
-        """The token of a form that does one thing, which nobody else can know."""
+        """Return the token of a form that does one thing, which nobody else can know."""
         return hmac.new(self._secret.encode(), action.encode(), sha256).hexdigest()
 
     def is_form(self, action: str, token: str) -> bool:
@@ -158,7 +151,7 @@ class Forms:
         return hmac.compare_digest(self.form_token(action).encode(), token.encode())
 
 
-def pages_of(
+def create_pages(
     session: Session, forms: Forms, news: News, settings: ConsoleSettings, *, namespaces: str = ""
 ) -> ASGIApp:
     """Return the pages of a namespace, with the rights of a session.
@@ -166,19 +159,21 @@ def pages_of(
     `namespaces` is the address where another one can be chosen; "" if there is none.
     """
     console = _Console(session, forms, news, settings, namespaces)
-    shared = console.made.shared
+    pages = {
+        "/": console.fleet,
+        "/next": console.next_plan,
+        "/plans": console.plans,
+        "/plans/{name}": console.plan,
+        "/servers/{name}": console.server,
+        "/capacity": console.capacity,
+        "/models": console.models,
+        "/models/{name}": console.model,
+        "/history": console.history,
+        "/data": console.data,
+    }
     routes = [
-        Route("/", shared(console.fleet)),
-        Route("/next", shared(console.next_plan)),
-        Route("/plans", shared(console.plans)),
-        Route("/plans/{name}", shared(console.plan)),
+        *(Route(path, console.shared.share(console.respond(page))) for path, page in pages.items()),
         Route("/plans/{name}/{answer}", console.answer, methods=["POST"]),
-        Route("/servers/{name}", shared(console.server)),
-        Route("/capacity", shared(console.capacity)),
-        Route("/models", shared(console.models)),
-        Route("/models/{name}", shared(console.model)),
-        Route("/history", shared(console.history)),
-        Route("/data", shared(console.data)),
         Route("/news", console.news),
         *STATIC,
     ]
@@ -196,91 +191,111 @@ class _Console:
         namespaces: str,
     ) -> None:
         self._session, self._forms, self._news = session, forms, news
+        self._namespace, self._objects = session.namespace, news.watched.objects
         self._money, self._operator_namespace = settings.money, settings.operator_namespace
         self._pages = Pages(session.namespace, forms.form_token, settings.money, namespaces)
         self._one_solve, self._past = asyncio.Lock(), PlanLoads()
-        self.made = SharedPages(news, time.monotonic)
+        self.shared = SharedPages(news, time.monotonic)
 
-    async def fleet(self, request: Request) -> Response:
-        objects = await self._objects(request)
+    def respond(self, build: Callable[[Request], Awaitable[ConsolePage]]) -> Endpoint:
+        """Return the endpoint that answers with a page as HTML, JSON or CSV."""
 
-        def view() -> ConsolePage:
-            past = self._past.loads(in_order(objects)) if len(objects) <= MOST_OBJECTS else ()
-            return fleet_view(objects, self._session.namespace, now(), self._money, past)
+        async def answer(request: Request) -> Response:
+            version = self._news.version  # the page is old as soon as anything changes from now on
+            page = await build(request)
+            query = PageQuery(request.query_params.multi_items())
+            match query.get("format"):
+                case "json":
+                    return JSONResponse(page.document())
+                case "csv":
+                    text = format_csv(order_rows(page.parts, query.order))
+                    return PlainTextResponse(text, media_type="text/csv")
+            return HTMLResponse(self._pages.render(page, request.url.path, query, version))
 
-        return self._answer(request, await asyncio.to_thread(view))
+        return answer
 
-    async def next_plan(self, request: Request) -> Response:
-        changes = asked_changes(request)
-        objects = await self._objects(request)
-        outcome = await self._decided(objects, request, changes)
-        without = await self._decided(objects, request, ()) if changes else None
-        view = partial(next_view, objects, outcome, changes, self._money, without)
-        return self._answer(request, await asyncio.to_thread(view))
+    async def fleet(self, _: Request) -> ConsolePage:
+        objects = await self._objects()
 
-    async def plans(self, request: Request) -> Response:
-        plans = await self._read(request, self._session.plans)
-        return self._answer(request, plans_view(plans, now(), self._money))
+        def build() -> ConsolePage:
+            past = self._past.loads(sort_plans(objects)) if len(objects) <= MOST_OBJECTS else ()
+            return view_fleet(objects, self._namespace, datetime.now(UTC), self._money, past)
 
-    async def plan(self, request: Request) -> Response:
-        name, plans = request.path_params["name"], await self._read(request, self._session.plans)
-        other = request.query_params.get("with", "")
-        objects = [*plans, *await self._servers()]
-        view = partial(plan_view, objects, self._session.namespace, name, other, self._money)
-        return self._answer(request, await asyncio.to_thread(view))
+        return await asyncio.to_thread(build)
 
-    async def server(self, request: Request) -> Response:
-        name, objects = request.path_params["name"], await self._objects(request)
-        namespace = self._session.namespace
-        events = await self._events(choose_server(objects, namespace, name))
-        outcome = await self._decided(objects, request, ())
-
-        def view() -> ConsolePage:
-            past = self._past.loads(in_order(objects))
-            page = partial(server_view, objects, outcome, namespace, name, now(), self._money)
-            return page(past=past, events=events)
-
-        return self._answer(request, await asyncio.to_thread(view))
-
-    async def capacity(self, request: Request) -> Response:
-        objects = await self._objects(request)
-        return self._answer(
-            request, await asyncio.to_thread(capacity_view, objects, now(), self._money)
+    async def next_plan(self, request: Request) -> ConsolePage:
+        changes, objects = read_changes(request), await self._objects()
+        outcome = await self._decide(objects, request, changes)
+        without = await self._decide(objects, request, ()) if changes else None
+        return await asyncio.to_thread(
+            view_next_plan, objects, outcome, changes, self._money, without
         )
 
-    async def models(self, request: Request) -> Response:
-        objects = await self._objects(request)
-        return self._answer(request, await asyncio.to_thread(models_view, objects, self._money))
+    async def plans(self, _: Request) -> ConsolePage:
+        return view_plans(await self._session.plans(), datetime.now(UTC), self._money)
 
-    async def model(self, request: Request) -> Response:
-        name, objects = request.path_params["name"], await self._objects(request)
-        view = partial(model_view, objects, self._session.namespace, name, now(), self._money)
-        return self._answer(request, await asyncio.to_thread(view))
+    async def plan(self, request: Request) -> ConsolePage:
+        name, other = request.path_params["name"], request.query_params.get("with", "")
+        objects = list(await self._session.plans())
+        with suppress(RejectedError):  # some people may see Plans only
+            objects += [o for o in await self._objects() if o.kind is Server]
+        return await asyncio.to_thread(
+            view_plan, objects, self._namespace, name, other, self._money
+        )
 
-    async def history(self, request: Request) -> Response:
-        objects = await self._objects(request)
-        view = partial(history_view, objects, now(), self._money)
-        return self._answer(request, await asyncio.to_thread(view))
+    async def server(self, request: Request) -> ConsolePage:
+        name, objects = request.path_params["name"], await self._objects()
+        found = choose_server(objects, self._namespace, name)
+        try:
+            events = SeenEvents(await self._session.events(Server, found.metadata.name))
+        except RejectedError as error:
+            events = SeenEvents(refusal=str(error))
+        outcome = await self._decide(objects, request, ())
 
-    async def data(self, request: Request) -> Response:
-        objects, leader = await self._objects(request), await self._leader()
-        return self._answer(request, await asyncio.to_thread(data_view, objects, now(), leader))
+        def build() -> ConsolePage:
+            past, now = self._past.loads(sort_plans(objects)), datetime.now(UTC)
+            page = partial(view_server, objects, outcome, self._namespace, name, now, self._money)
+            return page(past=past, events=events)
+
+        return await asyncio.to_thread(build)
+
+    async def capacity(self, _: Request) -> ConsolePage:
+        objects = await self._objects()
+        return await asyncio.to_thread(view_capacity, objects, datetime.now(UTC), self._money)
+
+    async def models(self, _: Request) -> ConsolePage:
+        return await asyncio.to_thread(view_models, await self._objects(), self._money)
+
+    async def model(self, request: Request) -> ConsolePage:
+        name, objects, now = request.path_params["name"], await self._objects(), datetime.now(UTC)
+        return await asyncio.to_thread(view_model, objects, self._namespace, name, now, self._money)
+
+    async def history(self, _: Request) -> ConsolePage:
+        objects = await self._objects()
+        return await asyncio.to_thread(view_history, objects, datetime.now(UTC), self._money)
+
+    async def data(self, _: Request) -> ConsolePage:
+        objects = await self._objects()
+        try:
+            leader = SeenLeader(await self._session.leader(self._operator_namespace))
+        except (GoneError, RejectedError) as error:
+            leader = SeenLeader(unknown=str(error))
+        return await asyncio.to_thread(view_data, objects, datetime.now(UTC), leader)
 
     async def answer(self, request: Request) -> Response:
         """Answer a Plan as its form says, if it is still the one that was shown."""
-        name, said = request.path_params["name"], request.path_params["answer"]
-        if said not in ANSWERS:
+        name, verb = request.path_params["name"], request.path_params["answer"]
+        if verb not in ANSWERS:
             raise HTTPException(HTTPStatus.NOT_FOUND)
-        form = await form_of(request)
+        form = await read_form(request)
         digest = form.get("digest", "")
-        action = f"{said} {self._session.namespace}/{name} {digest}"
+        action = f"{verb} {self._namespace}/{name} {digest}"
         if not self._forms.is_form(action, form.get("form", "")):
             text = "This form is of an earlier visit: open the Plan again, and answer it there."
-            page = self._pages.problem("Nothing was changed", text)
+            page = self._pages.render_problem("Nothing was changed", text)
             return HTMLResponse(page, HTTPStatus.FORBIDDEN)
-        state: PlanAnswer = next(s for s in get_args(PlanAnswer) if s == ANSWERS[said])
-        await answer_plan(self._session, name, state, digest=digest)
-        self.made.forget()
+        await answer_plan(self._session, name, ANSWERS[verb], digest=digest)
+        self.shared.forget()
         return RedirectResponse(request.url.path.rpartition("/")[0], HTTPStatus.SEE_OTHER)
 
     async def news(self, _: Request) -> Response:
@@ -300,8 +315,8 @@ class _Console:
         if request.query_params.get("format") == "json":
             return JSONResponse({"error": str(error)}, status)
         advice = ADVICE.get(status, "") if request.method == "GET" else ""
-        changes = asked_changes(request) if request.url.path == "/next" else None
-        page = self._pages.problem(
+        changes = read_changes(request) if request.url.path == "/next" else None
+        page = self._pages.render_problem(
             "This does not work", str(error), advice, changes, request.url.path
         )
         return HTMLResponse(page, status)
@@ -309,67 +324,24 @@ class _Console:
     async def missing(self, _: Request, error: Exception) -> Response:
         """Say that an address has no page, with the links to those that there are."""
         status = error.status_code if isinstance(error, HTTPException) else HTTPStatus.NOT_FOUND
-        return HTMLResponse(self._pages.problem("There is no such page", NO_PAGE), status)
+        return HTMLResponse(self._pages.render_problem("There is no such page", NO_PAGE), status)
 
-    async def _objects(self, request: Request) -> Sequence[Observation]:
-        """The objects of the namespace, with its Plans."""
-        return await self._read(request, self._news.watched.objects)
-
-    async def _events(self, server: Server) -> SeenEvents:
-        """The events about a Server, for those who may see events."""
-        try:
-            return SeenEvents(await self._session.events(Server, server.metadata.name))
-        except RejectedError as error:
-            return SeenEvents(refusal=str(error))
-
-    async def _leader(self) -> SeenLeader:
-        """The Lease of the operators, for those who may read it."""
-        try:
-            return SeenLeader(await self._session.leader(self._operator_namespace))
-        except (GoneError, RejectedError) as error:
-            return SeenLeader(unknown=str(error))
-
-    async def _servers(self) -> Sequence[Observation]:
-        """The Servers; none for those who may only see Plans."""
-        try:
-            return [o for o in await self._news.watched.objects() if o.kind is Server]
-        except RejectedError:
-            return ()
-
-    async def _read(
-        self, request: Request, read: Callable[[], Awaitable[Sequence[Observation]]]
-    ) -> Sequence[Observation]:
-        """Read objects, for a page that is old as soon as anything changes from now on."""
-        request.state.version = self._news.version
-        return await read()
-
-    async def _decided(
+    async def _decide(
         self, seen: Sequence[Observation], request: Request, changes: Sequence[str]
     ) -> DryRun:
-        """What would be decided now; one page at a time computes it."""
-        name, namespace = request.query_params.get("optimizer"), self._session.namespace
+        """Decide as the operator would now; one page at a time computes it."""
+        name = request.query_params.get("optimizer")
         async with self._one_solve:
-            return await asyncio.to_thread(decide, seen, namespace, name, changes, SOLVE_S)
-
-    def _answer(self, request: Request, page: ConsolePage) -> Response:
-        query = PageQuery(request.query_params.multi_items())
-        match query.get("format"):
-            case "json":
-                return JSONResponse(page.document())
-            case "csv":
-                text = csv_text(ordered(page.parts, query.order))
-                return PlainTextResponse(text, media_type="text/csv")
-        version = request.state.version
-        return HTMLResponse(self._pages.html(page, request.url.path, query, version))
+            return await asyncio.to_thread(decide, seen, self._namespace, name, changes, SOLVE_S)
 
 
-def asked_changes(request: Request) -> Sequence[str]:
-    """The changes that a person wants to try."""
+def read_changes(request: Request) -> Sequence[str]:
+    """Return the changes that a person wants to try."""
     return [word for text in request.query_params.getlist("set") for word in text.split()]
 
 
-async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form; none if it is longer than ours."""
+async def read_form(request: Request) -> dict[str, str]:
+    """Return the fields of a form; none if it is longer than ours."""
     body = b""
     async for piece in request.stream():
         body += piece
@@ -378,19 +350,12 @@ async def form_of(request: Request) -> dict[str, str]:
     return dict(parse_qsl(body.decode(errors="replace")))
 
 
-async def _static(request: Request) -> Response:
-    return _file(request.path_params["name"])
-
-
-async def _icon(_: Request) -> Response:
-    return _file(ICON)
-
-
-def _file(name: str) -> Response:
+async def _send_file(request: Request) -> Response:
+    name = request.path_params.get("name", "icon.svg")
     if name not in MEDIA:
         return PlainTextResponse("there is no such file\n", HTTPStatus.NOT_FOUND)
-    return Response(static_file(name), media_type=MEDIA[name])
+    return Response(read_static_file(name), media_type=MEDIA[name])
 
 
-STATIC = (Route("/static/{name}", _static), Route("/favicon.ico", _icon))
+STATIC = (Route("/static/{name}", _send_file), Route("/favicon.ico", _send_file))
 """What everybody may read."""

@@ -4,17 +4,20 @@ The Lease of the operators says who leads, since when, and whether it is renewed
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import get_args
 
 from inferno_operator.cli.kubectl.console.page import NO_SERVERS, ConsolePage
-from inferno_operator.cli.measurement import ServerMeasurement, measurement_document, reported
-from inferno_operator.cli.tables.measurement import measurement_parts
-from inferno_operator.cli.tables.solution import Part, TextTable, grouped
-from inferno_operator.cli.tables.top import age
-from inferno_operator.pages.figures import KeyFigure
+from inferno_operator.cli.tables.measurement import (
+    ServerMeasurement,
+    describe_measurements,
+    encode_measurements,
+    list_reported,
+)
+from inferno_operator.cli.tables.table import Part, TextTable, format_age, group_notes
+from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import Optimizer, Resource, Server
 from inferno_operator.resources.conditions import OPTIMIZED
 from inferno_operator.resources.measurement import USABLE, Quality
@@ -41,183 +44,148 @@ class SeenLeader:
     lease: Lease | None = None
     unknown: str = ""
 
-
-def leader_row(seen: SeenLeader, now: datetime) -> Sequence[str]:
-    """Return who leads as a row of the table of health."""
-    lease = seen.lease
-    if lease is None:
-        return ("Leader", "not known", "-", seen.unknown)
-    renewed = age(lease.renewed, now)
-    if not lease.holder:
-        return ("Leader", "none", renewed, "no operator holds the Lease")
-    late = (now - lease.renewed).total_seconds() > LATE * lease.duration
-    pod, since = _pod(lease), f"{lease.acquired:%Y-%m-%d %H:%M} UTC"
-    words = f"{pod} leads since {since}; leaders before it: {lease.transitions}"
-    return ("Leader", OVERDUE if late else "leads", renewed, words)
+    def to_json(self) -> Mapping[str, object]:
+        """Return who leads as JSON."""
+        if self.lease is None:
+            return {"unknown": self.unknown}
+        return {
+            "holder": self.lease.holder,
+            "since": self.lease.acquired.isoformat(),
+            "renewed": self.lease.renewed.isoformat(),
+            "transitions": self.lease.transitions,
+        }
 
 
-def leader_document(seen: SeenLeader) -> Mapping[str, object]:
-    """Return who leads as JSON."""
-    lease = seen.lease
-    if lease is None:
-        return {"unknown": seen.unknown}
-    return {
-        "holder": lease.holder,
-        "since": lease.acquired.isoformat(),
-        "renewed": lease.renewed.isoformat(),
-        "transitions": lease.transitions,
-    }
-
-
-def _pod(lease: Lease) -> str:
-    """The name of the pod, which is followed by what is unique of its process."""
-    return lease.holder.partition("_")[0]
-
-
-def data_view(
+def view_data(
     observations: Sequence[Observation], now: datetime, leader: SeenLeader
 ) -> ConsolePage:
     """What is measured of each Server, its quality and age, and where it comes from."""
     resources = readable(observations)
-    measurements = sorted(reported(resources), key=lambda item: item.server.metadata.name)
-    health = _health(resources, measurements, leader, now)
+    measurements = sorted(list_reported(resources), key=lambda item: item.server.metadata.name)
+    rows = [
+        _describe_prometheus([item for item in measurements if item.server.spec.measure], now),
+        *(_describe_optimizer(optimizer, now) for optimizer in only(Optimizer, resources)),
+        _describe_leader(leader, now),
+    ]
+    unreadable = sorted(
+        (o.reference.key.name, f"InvalidSpec: {o.problem}")
+        for o in observations
+        if o.kind is Server and o.resource is None
+    )
     return ConsolePage(
         title="Data",
-        parts=tuple(_parts(resources, measurements, now)),
+        parts=tuple(_describe_data(resources, measurements, now)),
         document=lambda: {
-            **measurement_document(measurements, ()),
-            "health": [dict(zip(HEALTH, row, strict=True)) for row in health.rows],
-            "leader": leader_document(leader),
+            **encode_measurements(measurements, ()),
+            "health": [dict(zip(HEALTH, row, strict=True)) for row in rows],
+            "leader": leader.to_json(),
         },
-        figures=tuple(_figures(measurements, now)),
-        before=(health, *_unreadable(observations)),
+        figures=tuple(_list_figures(measurements, now)),
+        before=(
+            TextTable(("HEALTH OF", "STATE", ">LAST", "WHAT IS KNOWN"), rows),
+            *group_notes(unreadable),
+        ),
     )
 
 
-def _health(
-    resources: Sequence[Resource],
-    measurements: Sequence[ServerMeasurement],
-    leader: SeenLeader,
-    now: datetime,
-) -> TextTable:
-    """Whether Prometheus answers, plans are made, and an operator leads."""
-    rows = [_prometheus([item for item in measurements if item.server.spec.measure], now)]
-    rows += [_planning(r, now) for r in only(Optimizer, resources)]
-    rows.append(leader_row(leader, now))
-    return TextTable(("HEALTH OF", "STATE", ">LAST", "WHAT IS KNOWN"), rows)
-
-
-def _prometheus(asked: Sequence[ServerMeasurement], now: datetime) -> Sequence[str]:
-    usable = [item.measured for item in asked if item.measured and item.measured.quality in USABLE]
+def _describe_prometheus(asked: Sequence[ServerMeasurement], now: datetime) -> Sequence[str]:
+    """Return whether Prometheus answers."""
     if not asked:
         return ("Prometheus", "not asked", "-", "no Server has spec.measure")
+    usable = [item.measured for item in asked if item.measured and item.measured.quality in USABLE]
     newest = max((item.time for item in usable), default=None)
     counts = f"{len(usable)} of {len(asked)} measured Servers have new numbers"
     state = "answers" if usable else "nothing new"
-    return ("Prometheus", state, age(newest, now) if newest else "-", counts)
+    return ("Prometheus", state, format_age(newest, now) if newest else "-", counts)
 
 
-def _planning(optimizer: Optimizer, now: datetime) -> Sequence[str]:
-    """The last plan of an Optimizer, and whether the next one is late, so that no leader works."""
+def _describe_optimizer(optimizer: Optimizer, now: datetime) -> Sequence[str]:
+    """Return the last plan of an Optimizer, and whether the next is late, so that nobody leads."""
     last, interval = optimizer.status.last_optimization, optimizer.spec.interval
     optimized = optimizer.status.condition(OPTIMIZED)
     state = optimized.reason if optimized else "not yet"
     since = (now - last.time).total_seconds() if last else 0.0
     if interval and last and since > LATE * interval:
         state = OVERDUE
-    every = f"a plan every {interval} s" if interval else "on demand (no interval)"
-    message = optimized.message if optimized and optimized.status != "True" else every
+    message = f"a plan every {interval} s" if interval else "on demand (no interval)"
+    if optimized and optimized.status != "True":
+        message = optimized.message
     name = f"Optimizer {optimizer.metadata.name}"
-    return (name, state, age(last.time, now) if last else "-", message)
+    return (name, state, format_age(last.time, now) if last else "-", message)
 
 
-def _figures(measurements: Sequence[ServerMeasurement], now: datetime) -> Iterator[KeyFigure]:
-    qualities = Counter(item.measured.quality for item in measurements if item.measured)
+def _describe_leader(seen: SeenLeader, now: datetime) -> Sequence[str]:
+    lease = seen.lease
+    if lease is None:
+        return ("Leader", "not known", "-", seen.unknown)
+    renewed = format_age(lease.renewed, now)
+    if not lease.holder:
+        return ("Leader", "none", renewed, "no operator holds the Lease")
+    is_late = (now - lease.renewed).total_seconds() > LATE * lease.duration
+    pod = lease.holder.partition("_")[0]  # what is unique of its process follows
+    since = f"{lease.acquired:%Y-%m-%d %H:%M} UTC"
+    words = f"{pod} leads since {since}; leaders before it: {lease.transitions}"
+    return ("Leader", OVERDUE if is_late else "leads", renewed, words)
+
+
+def _list_figures(measurements: Sequence[ServerMeasurement], now: datetime) -> Iterator[KeyFigure]:
+    found = [item.measured for item in measurements if item.measured]
+    qualities: Counter[Quality] = Counter(measured.quality for measured in found)
     asked = sum(item.server.spec.measure is not None for item in measurements)
     yield KeyFigure(
         "Servers", str(len(measurements)), f"{asked} are measured, the others entered by hand"
     )
     usable = sum(count for quality, count in qualities.items() if quality in USABLE)
-    good = _counts(qualities, lambda quality: quality in USABLE)
-    yield KeyFigure("Fresh", str(usable), good or "of those that are measured")
-    bad = _counts(qualities, lambda quality: quality not in USABLE)
-    yield KeyFigure("Stale", str(asked - usable), bad or "of those that are measured")
-    times = [item.measured.time for item in measurements if item.measured]
-    yield KeyFigure(
-        "Oldest measurement", age(min(times), now) if times else "-", "ago" if times else ""
-    )
-
-
-def _counts(qualities: Mapping[Quality, int], counts: Callable[[Quality], bool]) -> str:
-    """How many Servers have each of some qualities, in words."""
-    shown = [q for q in get_args(Quality) if counts(q) and qualities.get(q)]
-    return ", ".join(f"{qualities[quality]} {quality}" for quality in shown)
-
-
-def _unreadable(observations: Sequence[Observation]) -> Iterator[str]:
-    """Yield which Servers are left out, as their manifest is wrong."""
-    yield from grouped(
-        sorted(
-            (o.reference.key.name, f"InvalidSpec: {o.problem}")
-            for o in observations
-            if o.kind is Server and o.resource is None
+    for title, count, is_usable in (("Fresh", usable, True), ("Stale", asked - usable, False)):
+        counts = (
+            f"{qualities[quality]} {quality}"
+            for quality in get_args(Quality)
+            if (quality in USABLE) is is_usable and qualities.get(quality)
         )
-    )
+        yield KeyFigure(title, str(count), ", ".join(counts) or "of those that are measured")
+    oldest = format_age(min(measured.time for measured in found), now) if found else "-"
+    yield KeyFigure("Oldest measurement", oldest, "ago" if found else "")
 
 
-def _parts(
+def _describe_data(
     resources: Sequence[Resource], measurements: Sequence[ServerMeasurement], now: datetime
 ) -> Iterator[Part]:
     if not measurements:
         yield NO_SERVERS
         return
-    yield from measurement_parts(measurements, (), now)
-    yield _sources(measurements, now)
-    yield from _conditions(resources, now)
-
-
-def _sources(measurements: Sequence[ServerMeasurement], now: datetime) -> TextTable:
-    """Return the sources with how many Servers each has, and how good their numbers are."""
+    yield from describe_measurements(measurements, (), now)
     by_source: dict[str, list[ServerMeasurement]] = {}
     for item in measurements:
         measure = item.server.spec.measure
         by_source.setdefault(measure.source if measure else BY_HAND, []).append(item)
-    rows = [_source_row(name, items, now) for name, items in sorted(by_source.items())]
-    return TextTable(("SOURCE", ">SERVERS", "QUALITY", ">OLDEST", "EXAMPLE"), rows)
+    rows = [_describe_source(name, items, now) for name, items in sorted(by_source.items())]
+    yield TextTable(("SOURCE", ">SERVERS", "QUALITY", ">OLDEST", "EXAMPLE"), rows)
+    conditions = [
+        (optimizer.metadata.name, condition.type, condition.status, condition.reason,
+         format_age(condition.last_transition_time, now), condition.message)
+        for optimizer in only(Optimizer, resources)
+        for condition in optimizer.status.conditions
+    ]  # fmt: skip
+    if conditions:
+        headings = ("OPTIMIZER", "CONDITION", "STATUS", "REASON", ">AGE", "MESSAGE")
+        yield TextTable(headings, conditions)
 
 
-def _source_row(name: str, items: Sequence[ServerMeasurement], now: datetime) -> Sequence[str]:
-    qualities = Counter(item.measured.quality for item in items if item.measured)
-    missing = len(items) - qualities.total()
+def _describe_source(name: str, items: Sequence[ServerMeasurement], now: datetime) -> Sequence[str]:
+    """Return how many Servers a source has, how good their numbers are, and where one's are."""
+    found = [item.measured for item in items if item.measured]
+    qualities = Counter(measured.quality for measured in found)
     counts = [f"{count} {quality}" for quality, count in sorted(qualities.items())]
-    counts += [f"{missing} not yet"] if missing and name != BY_HAND else []
-    times = [item.measured.time for item in items if item.measured]
+    if len(items) > len(found) and name != BY_HAND:
+        counts.append(f"{len(items) - len(found)} not yet")
+    measure, example = items[0].server.spec.measure, "spec.currentAlloc"
+    if measure is not None:
+        labels = (f'{key}="{value}"' for key, value in sorted(measure.labels.items()))
+        example = f"{{{', '.join(labels)}}}"
     return (
         name,
         str(len(items)),
         ", ".join(counts) or "-",
-        age(min(times), now) if times else "-",
-        _labels(items[0]),
+        format_age(min(measured.time for measured in found), now) if found else "-",
+        f"{items[0].server.metadata.name}: {example}",
     )
-
-
-def _labels(item: ServerMeasurement) -> str:
-    """The labels by which the series of a Server are found, with its name."""
-    measure, name = item.server.spec.measure, item.server.metadata.name
-    if measure is None:
-        return f"{name}: spec.currentAlloc"
-    labels = ", ".join(f'{key}="{value}"' for key, value in sorted(measure.labels.items()))
-    return f"{name}: {{{labels}}}"
-
-
-def _conditions(resources: Sequence[Resource], now: datetime) -> Iterator[Part]:
-    """Yield the conditions of the Optimizers, which say whether plans are made."""
-    rows = [
-        (resource.metadata.name, condition.type, condition.status, condition.reason,
-         age(condition.last_transition_time, now), condition.message)
-        for resource in resources
-        if isinstance(resource, Optimizer)
-        for condition in resource.status.conditions
-    ]  # fmt: skip
-    if rows:
-        yield TextTable(("OPTIMIZER", "CONDITION", "STATUS", "REASON", ">AGE", "MESSAGE"), rows)

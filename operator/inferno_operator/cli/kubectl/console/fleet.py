@@ -1,11 +1,12 @@
 """The objects of a namespace -> its first page, and the page of its cards."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 from urllib.parse import urlencode
 
-from inferno_operator.cli.kubectl.answer import in_order
-from inferno_operator.cli.kubectl.console.history import PastLoads, loads_of
+from inferno_operator.cli.kubectl.answer import sort_plans
+from inferno_operator.cli.kubectl.console.history import PastLoads, list_loads
 from inferno_operator.cli.kubectl.console.page import (
     NO_SERVERS,
     ConsolePage,
@@ -13,156 +14,134 @@ from inferno_operator.cli.kubectl.console.page import (
     PageNotice,
     Trend,
 )
-from inferno_operator.cli.kubectl.console.plans import could_cost_less_now
+from inferno_operator.cli.kubectl.console.plans import build_current_gap_figure
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.overview import (
+from inferno_operator.cli.tables.plans import summarize
+from inferno_operator.cli.tables.servers import (
     CardUse,
     Overview,
     ServerView,
-    latest_optimization,
-    overview,
-    overview_document,
+    build_overview,
+    cost_of,
+    count_replicas,
+    describe_failure,
+    describe_totals,
+    encode_overview,
+    find_latest_optimization,
+    list_notes,
+    tabulate_servers,
+    warn_of_excess,
 )
-from inferno_operator.cli.tables.cluster import cost, replicas_of
-from inferno_operator.cli.tables.plans import summary
-from inferno_operator.cli.tables.solution import Part, TextTable, one_more_card, single_replicas
-from inferno_operator.cli.tables.top import (
-    excess_notes,
-    failure_of,
-    notes_of,
-    servers_table,
-    summary_parts,
-)
-from inferno_operator.pages.charts import Chart, line_chart
-from inferno_operator.pages.figures import KeyFigure
-from inferno_operator.pages.svg import Frame, stairs
-from inferno_operator.pages.timeline import Timeline
+from inferno_operator.cli.tables.solution import warn_of_single_replicas
+from inferno_operator.cli.tables.table import Part, TextTable
+from inferno_operator.pages.charts import Chart, Frame, Timeline, draw_lines, to_stairs
+from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import Plan
 from inferno_operator.resources.observation import Observation
 
 ABOVE = 1.1
 """Height of an axis, where the highest value is 1."""
 
-MORE = (1, 4)
+TRIED_CARDS = (1, 4)
 """How many more cards a link tries."""
 
 COUNTED = ("TOTAL", "OTHERS", "OURS", "FREE")
 
-WAITS = "Proposed"
-"""Phase of a Plan that waits for approval."""
 
-
-def capacity_view(
+def view_capacity(
     observations: Sequence[Observation], now: datetime, money: Money = CENTS
 ) -> ConsolePage:
     """The cards by type: there, in use, planned, held; and what was planned over time."""
-    cards = overview(observations).cards
-    plans = [plan for plan in reversed(in_order(observations)) if plan.status.took_effect]
+    cards = build_overview(observations).cards
+    plans = [plan for plan in reversed(sort_plans(observations)) if plan.status.took_effect]
     return ConsolePage(
         title="Cards by type",
-        parts=tuple(_card_parts(cards, money)),
-        document=lambda: _document(observations, plans),
-        figures=tuple(_card_figures(cards)),
-        charts=tuple(_charts(cards, plans, now)),
-        links=tuple(_trials(cards)),
+        parts=tuple(_describe_cards(cards, money)),
+        document=lambda: {
+            "capacity": [item.to_json() for item in cards],
+            "plans": [
+                {
+                    "name": plan.metadata.name,
+                    "created": plan.metadata.to_json().get("creationTimestamp"),
+                    "cards": {cards.type: cards.count for cards in plan.spec.totals.cards},
+                }
+                for plan in plans
+            ],
+        },
+        figures=tuple(_list_card_figures(cards)),
+        charts=tuple(_draw_cards(cards, plans, now)),
+        links=[
+            PageLink(
+                f"/next?{urlencode({'set': f'capacity.{item.type}+={more}'})}",
+                f"{more} more {item.type}",
+            )
+            for item in cards
+            for more in TRIED_CARDS
+        ],
     )
 
 
-def _card_figures(cards: Sequence[CardUse]) -> Iterator[KeyFigure]:
-    there = sum(item.available for item in cards)
+def _list_card_figures(cards: Sequence[CardUse]) -> Iterator[KeyFigure]:
+    yield KeyFigure("Cards", str(sum(item.available for item in cards)), f"of {len(cards)} types")
     running = sum(item.running for item in cards)
-    yield KeyFigure("Cards", str(there), f"of {len(cards)} types")
     yield KeyFigure("In use", str(running), "by the Servers of this namespace")
     if all(item.planned is None for item in cards):
         yield KeyFigure("Planned", "-", "no plan was made yet")
         return
-    held = sum(item.held or 0 for item in cards)
-    full = sum(item.planned is not None and _taken(item) >= item.available for item in cards)
-    yield KeyFigure("Planned", str(sum(item.planned or 0 for item in cards)), "by the last plan")
+    full = sum(bool(item.planned) and item.used + item.held >= item.available for item in cards)
+    yield KeyFigure("Planned", str(sum(item.used for item in cards)), "by the last plan")
+    held = sum(item.held for item in cards)
     yield KeyFigure("Held", str(held), "by Servers without a decision")
     yield KeyFigure("Types without a free card", str(full), "by the last plan")
 
 
-def _taken(item: CardUse) -> int:
-    return (item.planned or 0) + (item.held or 0)
-
-
-def _card_parts(cards: Sequence[CardUse], money: Money) -> Iterator[Part]:
+def _describe_cards(cards: Sequence[CardUse], money: Money) -> Iterator[Part]:
     if not cards:
         yield "No cards: there is no Capacity, and no Server that runs. Apply a Capacity."
         return
-    counted = COUNTED if any(item.counted for item in cards) else ()
+    rows = []
+    for item in cards:
+        used, held = item.plan_cells()
+        found = item.counted
+        counts = ["-"] * (len(COUNTED) + 1)
+        if found:
+            counts = [*(str(getattr(found, name.lower())) for name in COUNTED), found.bound_by]
+        rows.append(
+            (
+                item.type,
+                f"{item.running}/{item.available}",
+                f"{used}/{item.available}" if item.planned else used,
+                held,
+                item.worth_cell(money),
+                *counts,
+            )
+        )
     headings = ("CARDS", ">IN USE/THERE", ">PLANNED/THERE", ">HELD", ">ONE MORE CARD")
-    limit = ("LIMITED BY",) if counted else ()
-    counts = [f">{name}" for name in counted]
-    rows = [_row(item, money, counted=bool(counted)) for item in cards]
-    yield TextTable((*headings, *counts, *limit), rows)
-    yield from excess_notes(cards)
+    table = TextTable((*headings, *(f">{name}" for name in COUNTED), "LIMITED BY"), rows)
+    are_counted = any(item.counted for item in cards)
+    yield table if are_counted else table.without(*COUNTED, "LIMITED BY")
+    yield from warn_of_excess(cards)
 
 
-def _row(item: CardUse, money: Money, *, counted: bool) -> Sequence[str]:
-    return (
-        item.type,
-        f"{item.running}/{item.available}",
-        "-" if item.planned is None else f"{item.planned}/{item.available}",
-        "-" if item.held is None else str(item.held),
-        one_more_card(item.price, item.gain, money, estimated=item.estimated),
-        *(_counts(item) if counted else ()),
-    )
-
-
-def _counts(item: CardUse) -> Sequence[str]:
-    found = item.counted
-    if found is None:
-        return ["-"] * (len(COUNTED) + 1)
-    return [*(str(getattr(found, name.lower())) for name in COUNTED), found.bound_by]
-
-
-def _charts(cards: Sequence[CardUse], plans: Sequence[Plan], now: datetime) -> Iterator[Chart]:
+def _draw_cards(cards: Sequence[CardUse], plans: Sequence[Plan], now: datetime) -> Iterator[Chart]:
     """Yield what the Plans that took effect gave of each type, beside what is there now."""
-    born = [plan.metadata.creation_timestamp for plan in plans]
-    line = Timeline.of((moment for moment in born if moment), now)
-    for item in cards if plans else ():
+    born = [(plan, moment) for plan in plans if (moment := plan.metadata.creation_timestamp)]
+    line = Timeline.of((moment for _, moment in born), now)
+    for item in cards if born else ():
         given = [
-            (line.at(moment), float(_cards_of(plan, item.type)))
-            for plan, moment in zip(plans, born, strict=True)
-            if moment
+            (line.at(moment), float(sum(c.count for c in used if c.type == item.type)))
+            for plan, moment in born
+            for used in [plan.spec.totals.cards]
         ]
         most = max(item.available, *(count for _, count in given), 1)
         frame = Frame(item.type, line.label, "cards", line.end, most * ABOVE, whole=True)
-        there = [(0.0, float(item.available)), (line.end, float(item.available))]
+        available = [(0.0, float(item.available)), (line.end, float(item.available))]
         words = f"{item.type}: {given[-1][1]:g} by the last Plan that took effect; dashed:"
-        lines = (("bound", there), ("line", stairs(given, line.end)))
-        yield line_chart(frame, lines, f"{words} {item.available} are there now")
+        lines = (("bound", available), ("line", to_stairs(given, line.end)))
+        yield draw_lines(frame, lines, f"{words} {item.available} are there now")
 
 
-def _cards_of(plan: Plan, card_type: str) -> int:
-    return sum(cards.count for cards in plan.spec.totals.cards if cards.type == card_type)
-
-
-def _trials(cards: Sequence[CardUse]) -> Iterator[PageLink]:
-    """Yield what the next plan would be with more cards, which is solved when somebody asks."""
-    for item in cards:
-        for more in MORE:
-            change = urlencode({"set": f"capacity.{item.type}+={more}"})
-            yield PageLink(f"/next?{change}", f"{more} more {item.type}")
-
-
-def _document(observations: Sequence[Observation], plans: Sequence[Plan]) -> object:
-    return {
-        "capacity": overview_document(overview(observations))["capacity"],
-        "plans": [
-            {
-                "name": plan.metadata.name,
-                "created": plan.metadata.to_json().get("creationTimestamp"),
-                "cards": {cards.type: cards.count for cards in plan.spec.totals.cards},
-            }
-            for plan in plans
-        ],
-    }
-
-
-def fleet_view(
+def view_fleet(
     observations: Sequence[Observation],
     namespace: str,
     now: datetime,
@@ -170,78 +149,74 @@ def fleet_view(
     past: Sequence[PastLoads] = (),
 ) -> ConsolePage:
     """The Servers now, their targets and the cards; what waits, and how good the plan is."""
-    seen = overview(observations)
-    waiting = [plan for plan in in_order(observations) if plan.status.phase == WAITS]
-    classes = classes_of(seen.servers)
-    return ConsolePage(
-        title=f"Servers in {namespace}",
-        parts=tuple(_parts(seen, now, money)),
-        document=lambda: {
-            **overview_document(seen),
-            "classes": [_class_document(name, views) for name, views in classes.items()],
-            "waiting": [plan.metadata.name for plan in waiting],
-            "past": [_past_document(at) for at in past],
-        },
-        figures=tuple(_figures(seen, observations, money)),
-        notice=_notice(seen, waiting, money),
-        trouble="; ".join(filter(None, map(failure_of, seen.optimizers))),
-        before=(
-            *((_classes_table(classes, money),) if classes else ()),
-            *_single_replicas(seen, money),
-            *notes_of(seen),
-        ),
-        trend=_trends(seen, past, now),
+    seen = build_overview(observations)
+    specs = {view.name: view.spec for view in seen.servers if view.spec}
+    waiting = [plan for plan in sort_plans(observations) if plan.status.phase == "Proposed"]
+    totals = [_sum_class(name, views) for name, views in _group_by_class(seen.servers).items()]
+    replicas = (
+        count_replicas(spec.current_alloc, spec.desired_alloc or spec.current_alloc)
+        for spec in specs.values()
     )
 
-
-def _trends(
-    seen: Overview, past: Sequence[PastLoads], now: datetime
-) -> Callable[[str], Trend | None]:
-    """The load over time of each Server that can be read."""
-    specs = {view.name: view.spec for view in seen.servers if view.spec}
-
-    def trend(name: str) -> Trend | None:
-        loads = loads_of(specs[name], past, now) if past and name in specs else ()
+    def draw_trend(name: str) -> Trend | None:
+        loads = list_loads(specs[name], past, now) if past and name in specs else ()
         rates = [rate for _, rate in loads]
         if not rates:
             return None
-        begun = f"{loads[0][0]:%Y-%m-%d %H:%M} UTC"
-        words = f"load since {begun}: from {min(rates):g} to {max(rates):g} requests/min"
+        begin = f"{loads[0][0]:%Y-%m-%d %H:%M} UTC"
+        words = f"load since {begin}: from {min(rates):g} to {max(rates):g} requests/min"
         return Trend([(time.timestamp(), rate) for time, rate in loads], words)
 
-    return trend
+    return ConsolePage(
+        title=f"Servers in {namespace}",
+        parts=(
+            tabulate_servers(seen.servers, money) if seen.servers else NO_SERVERS,
+            *describe_totals(seen, now, money, failures=False),  # they stand above all numbers
+        ),
+        document=lambda: {
+            **encode_overview(seen),
+            "classes": totals,
+            "waiting": [plan.metadata.name for plan in waiting],
+            "past": [
+                {
+                    "time": f"{at.time:%Y-%m-%dT%H:%M:%SZ}",
+                    "loads": {name: server.rate for name, server in at.servers.items()},
+                }
+                for at in past
+            ],
+        },
+        figures=tuple(_list_figures(seen, observations, money)),
+        notice=_choose_notice(seen, waiting, money),
+        trouble="; ".join(filter(None, map(describe_failure, seen.optimizers))),
+        before=(
+            *([_tabulate_classes(totals, money)] if totals else ()),
+            *warn_of_single_replicas(replicas, money),
+            *list_notes(seen),
+        ),
+        trend=draw_trend,
+    )
 
 
-def _parts(seen: Overview, now: datetime, money: Money) -> Iterator[Part]:
-    if seen.servers:
-        yield servers_table(seen.servers, money)
-    else:
-        yield NO_SERVERS
-    yield from summary_parts(seen, now, money, failures=False)  # they stand above all numbers
-
-
-def _figures(
+def _list_figures(
     seen: Overview, observations: Sequence[Observation], money: Money
 ) -> Iterator[KeyFigure]:
     specs = [view.spec for view in seen.servers if view.spec]
-    running = sum(cost(spec.current_alloc) for spec in specs)
-    desired = sum(cost(spec.desired_alloc) for spec in specs)
-    measured = [view for view in seen.servers if view.is_known]
-    missed = sum(view.misses_target for view in measured)
+    running = sum(cost_of(spec.current_alloc) for spec in specs)
+    desired = sum(cost_of(spec.desired_alloc) for spec in specs)
     yield KeyFigure("Cost now", money.amount(running), money.rate)
     yield KeyFigure(
         "Cost desired", money.amount(desired), f"{money.change(desired - running)} {money.rate}"
     )
-    last = latest_optimization(seen.optimizers)
-    yield could_cost_less_now(observations, last, money)
-    servers, known = len(seen.servers), len(measured)
-    known_of = "for all" if known == servers else f"for {known}"
+    yield build_current_gap_figure(observations, find_latest_optimization(seen.optimizers), money)
+    servers, known = len(seen.servers), [view for view in seen.servers if view.is_known]
+    missed = sum(view.misses_target for view in known)
+    known_of = "for all" if len(known) == servers else f"for {len(known)}"
     total = f"of {servers} Servers (latency known {known_of})"
     yield KeyFigure("Miss a target now", str(missed), total)
 
 
-def classes_of(views: Sequence[ServerView]) -> Mapping[str, Sequence[ServerView]]:
-    """Servers that can be read by class, the most important class first."""
+def _group_by_class(views: Sequence[ServerView]) -> Mapping[str, Sequence[ServerView]]:
+    """Group the Servers that can be read by class, the most important class first."""
     by_class: dict[str, list[ServerView]] = {}
     for view in sorted(views, key=lambda view: view.priority):
         if view.spec:
@@ -249,68 +224,45 @@ def classes_of(views: Sequence[ServerView]) -> Mapping[str, Sequence[ServerView]
     return by_class
 
 
-def _classes_table(classes: Mapping[str, Sequence[ServerView]], money: Money) -> TextTable:
-    headings = ("CLASS", ">PRIORITY", ">SERVERS", ">MISS A TARGET", ">LOAD", ">COST")
-    rows = [
-        (
-            name,
-            str(views[0].priority),
-            str(len(views)),
-            "{} of {}".format(*_missed(views)),
-            f"{_load(views):g}",
-            money.amount(_cost(views)),
-        )
-        for name, views in classes.items()
-    ]
-    return TextTable(headings, rows)
-
-
-def _single_replicas(seen: Overview, money: Money) -> Iterator[str]:
-    specs = [view.spec for view in seen.servers if view.spec]
-    servers = (replicas_of(s.current_alloc, s.desired_alloc or s.current_alloc) for s in specs)
-    yield from single_replicas(servers, money)
-
-
-def _missed(views: Sequence[ServerView]) -> tuple[int, int]:
-    """Servers that miss a target now, and those of which it is known."""
-    measured = [view for view in views if view.is_known]
-    return sum(view.misses_target for view in measured), len(measured)
-
-
-def _load(views: Sequence[ServerView]) -> float:
+def _sum_class(name: str, views: Sequence[ServerView]) -> dict[str, Any]:
+    """Return what the Servers of a class miss, serve and cost, as JSON."""
+    known = [view for view in views if view.is_known]
     running = [view.spec.current_alloc for view in views if view.spec]
-    return round(sum(part.load.arrival_rate for part in running if part and part.load), 2)
-
-
-def _cost(views: Sequence[ServerView]) -> float:
-    return sum(cost(view.spec.current_alloc) for view in views if view.spec)
-
-
-def _class_document(name: str, views: Sequence[ServerView]) -> Mapping[str, object]:
-    missed, measured = _missed(views)
+    load = sum(part.load.arrival_rate for part in running if part and part.load)
     return {
         "name": name,
         "priority": views[0].priority,
         "servers": len(views),
-        "missed": missed,
-        "known": measured,
-        "load": _load(views),
-        "cost": _cost(views),
+        "missed": sum(view.misses_target for view in known),
+        "known": len(known),
+        "load": round(load, 2),
+        "cost": sum(map(cost_of, running)),
     }
 
 
-def _past_document(at: PastLoads) -> Mapping[str, object]:
-    loads = {name: server.rate for name, server in at.servers.items()}
-    return {"time": f"{at.time:%Y-%m-%dT%H:%M:%SZ}", "loads": loads}
+def _tabulate_classes(totals: Sequence[dict[str, Any]], money: Money) -> TextTable:
+    rows = [
+        (
+            str(of["name"]),
+            str(of["priority"]),
+            str(of["servers"]),
+            f"{of['missed']} of {of['known']}",
+            f"{of['load']:g}",
+            money.amount(of["cost"]),
+        )
+        for of in totals
+    ]
+    headings = ("CLASS", ">PRIORITY", ">SERVERS", ">MISS A TARGET", ">LOAD", ">COST")
+    return TextTable(headings, rows)
 
 
-def _notice(seen: Overview, waiting: Sequence[Plan], money: Money) -> PageNotice | None:
-    """The newest Plan that waits for approval, or the way to the next one if it can be computed."""
+def _choose_notice(seen: Overview, waiting: Sequence[Plan], money: Money) -> PageNotice | None:
+    """Choose the newest Plan that waits, or the way to the next one if it can be computed."""
     if not waiting:
         text, action = "No Plan waits for approval.", "Compute the next plan"
         return PageNotice(text, "/next", action) if seen.servers and seen.optimizers else None
     newest, others = waiting[0], len(waiting) - 1
     more = f" {others} more wait." if others else ""
     name = newest.metadata.name
-    text = f"{name} waits for approval: {summary(newest, money)}.{more}"
+    text = f"{name} waits for approval: {summarize(newest, money)}.{more}"
     return PageNotice(text, f"/plans/{name}", "Look at it and decide")

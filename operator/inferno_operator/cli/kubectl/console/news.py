@@ -137,9 +137,9 @@ class News:
         """Grows with each change: a page that was made at another version, or by others, is old."""
 
     @asynccontextmanager
-    async def followed(self) -> AsyncIterator[None]:
+    async def follow(self) -> AsyncIterator[None]:
         """Watch as long as this is open; then what pages are told ends, too."""
-        tasks = [asyncio.create_task(work) for work in (self.watched.run(), self._spread())]
+        tasks = [asyncio.create_task(work) for work in (self.watched.run(), self._tell_pages())]
         try:
             yield
         finally:
@@ -158,7 +158,7 @@ class News:
         self.version += 1
         self._change.set()
 
-    async def _spread(self) -> None:
+    async def _tell_pages(self) -> None:
         """Tell the pages of changes, those within a short time together, and rest afterwards."""
         while True:
             await self._change.wait()
@@ -187,7 +187,10 @@ class News:
         try:
             yield f"data: {self.version}\n\n"
             while not self._over.is_set():
-                if not await _is_set(changed, ALIVE_S):
+                try:
+                    async with asyncio.timeout(ALIVE_S):
+                        await changed.wait()
+                except TimeoutError:
                     yield ": alive\n\n"
                     continue
                 changed.clear()
@@ -195,12 +198,3 @@ class News:
                     yield f"data: {self.version}\n\n"
         finally:
             self._pages.discard(changed)
-
-
-async def _is_set(event: asyncio.Event, patience: float) -> bool:
-    """Wait until something happens; False if that takes longer than `patience` [s]."""
-    try:
-        async with asyncio.timeout(patience):
-            return await event.wait()
-    except TimeoutError:
-        return False

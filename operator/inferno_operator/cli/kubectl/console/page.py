@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.tables.solution import Part
+from inferno_operator.cli.tables.table import Part
 from inferno_operator.pages.charts import Chart
-from inferno_operator.pages.figures import KeyFigure
+from inferno_operator.pages.html import KeyFigure
 
 OPERATOR_NAMESPACE = "inferno-system"
 """Where the installation guides put the operator."""

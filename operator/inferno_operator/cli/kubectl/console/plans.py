@@ -9,36 +9,37 @@ from dataclasses import asdict
 from datetime import datetime
 from functools import reduce
 
-from inferno_operator.cli.kubectl.answer import check_open, check_text, choose_plan, in_order
-from inferno_operator.cli.kubectl.console.history import inputs_of
+from inferno_operator.cli.kubectl.answer import check_open, check_text, choose_plan, sort_plans
+from inferno_operator.cli.kubectl.console.history import read_inputs
 from inferno_operator.cli.kubectl.console.page import ConsolePage, PlanForm, without_columns
 from inferno_operator.cli.kubectl.dry_run import DryRun
 from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.preview import PlanPreview, plan_document, preview
-from inferno_operator.cli.tables.cluster import Labels, cost, labels_of
-from inferno_operator.cli.tables.plan import plan_parts
 from inferno_operator.cli.tables.plans import (
     PHASE_UNKNOWN,
     Alternative,
-    change_parts,
-    difference_parts,
+    PlanPreview,
+    describe_difference,
+    describe_phase,
+    describe_plans,
+    describe_preview,
+    describe_shrinkage,
+    describe_steps,
+    encode_preview,
     is_of_strangers,
-    plans_parts,
-    shrinkage,
-    state_line,
-    summary,
+    preview_plan,
+    summarize,
 )
-from inferno_operator.cli.tables.solution import Part
+from inferno_operator.cli.tables.servers import Labels, cost_of, find_labels
+from inferno_operator.cli.tables.table import Part
 from inferno_operator.controllers.planning.plan_status import describe_answers
 from inferno_operator.controllers.planning.ports import READ
 from inferno_operator.controllers.planning.proposal import compute_inputs_digest
-from inferno_operator.pages.figures import KeyFigure
+from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import (
     Certificate,
     LastOptimization,
     Optimizer,
     Plan,
-    PlanStep,
     Server,
     moved,
 )
@@ -51,7 +52,7 @@ from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Solution
 from inferno_optimizer.system import Role
 
-TITLE = "Could cost less by"
+GAIN_TITLE = "Could cost less by"
 
 MOST_STEPS = 200
 """Most steps whose alternatives are computed: those with the largest change of cost."""
@@ -68,106 +69,66 @@ NO_PLANS = (
 )
 """What the page of Plans says before there is one."""
 
-ON_OWN_PAGES = ("BATCH", "CLASS", "DESIRED COST")
+ON_OTHER_PAGES = ("BATCH", "CLASS", "DESIRED COST")
 """Columns that the pages of Servers have, and the next plan has no room for."""
 
-FAILED, APPROVED = "Failed", "Approved"
-"""Phases of a Plan: it could not be carried out; somebody let it pass."""
 
-
-def could_cost_less(
+def build_gap_figure(
     proof: Certificate | None, money: Money, time: datetime | None = None
 ) -> KeyFigure:
-    """How far a plan may be from the best one, as its certificate says; None: there is no plan.
+    """Return how far a plan may be from the best one, by its certificate; None: there is no plan.
 
     `time` is when the plan was made.
     """
     if proof is None:
-        return KeyFigure(TITLE, "-", "no plan was made yet")
+        return KeyFigure(GAIN_TITLE, "-", "no plan was made yet")
     if proof.objective is None or proof.bound is None:
-        return KeyFigure(TITLE, "-", f"the solver {proof.solver} proves no bound")
+        return KeyFigure(GAIN_TITLE, "-", f"the solver {proof.solver} proves no bound")
     less = money.amount(max(proof.objective - proof.bound, 0.0))
     inputs = f"the inputs of {time:%H:%M} UTC" if time else "the load it serves"
-    return KeyFigure(TITLE, less, f"{money.rate} at most, proven for {inputs}")
+    return KeyFigure(GAIN_TITLE, less, f"{money.rate} at most, proven for {inputs}")
 
 
-def could_cost_less_now(
+def build_current_gap_figure(
     observations: Sequence[Observation], last: LastOptimization | None, money: Money
 ) -> KeyFigure:
-    """How far the last plan may be from the best one, unless its inputs have changed since."""
+    """Return how far the last plan may be from the best, unless its inputs have changed since."""
     if last is None:
-        return could_cost_less(None, money)
-    if any(_changes_since(observations, last)):
+        return build_gap_figure(None, money)
+    if _has_changed(observations, last):
         old = f"inputs changed since the proof of {last.time:%H:%M} UTC"
-        return KeyFigure(TITLE, "-", f"not known: {old}")
-    return could_cost_less(last.certificate, money, last.time)
+        return KeyFigure(GAIN_TITLE, "-", f"not known: {old}")
+    return build_gap_figure(last.certificate, money, last.time)
 
 
-def _changes_since(observations: Sequence[Observation], last: LastOptimization) -> Iterator[bool]:
-    """Yield whether inputs were added, changed or deleted since an optimization, where it shows."""
+def _has_changed(observations: Sequence[Observation], last: LastOptimization) -> bool:
+    """Whether inputs were added, changed or deleted since an optimization, where it shows."""
     inputs = [o for o in observations if o.kind in READ]
-    yield sum(o.kind is Server for o in inputs) != last.servers
+    if sum(o.kind is Server for o in inputs) != last.servers:
+        return True
     for observation in inputs:
         resource = observation.resource
         born = resource.metadata.creation_timestamp if resource else None
-        yield born is not None and born > last.time
-        if isinstance(resource, Server):
-            yield _has_other_load(resource)
-        else:
-            ready = observation.status.condition(READY)
-            seen = ready.observed_generation if ready else None
-            yield seen is not None and observation.generation > seen
-    resources, plans = readable(observations), in_order(observations)
-    if plans and plans[0].spec.certificate == last.certificate:
-        names = {r.metadata.name: r for r in only(Optimizer, resources)}
-        optimizer = names.get(plans[0].spec.optimizer)
-        digest = plans[0].spec.inputs_digest
-        yield optimizer is not None and compute_inputs_digest(resources, optimizer) != digest
-
-
-def _has_other_load(server: Server) -> bool:
-    """Whether the load is another one than was decided for, beyond the tolerance of Plans."""
-    current, desired = server.spec.current_alloc, server.spec.desired_alloc
-    if not (current and current.load and desired and desired.load):
+        if born is not None and born > last.time:
+            return True
+        if isinstance(resource, Server):  # its load may be another one, beyond a tolerance
+            current, desired = resource.spec.current_alloc, resource.spec.desired_alloc
+            now, then = current and current.load, desired and desired.load
+            if now and then and moved(then, now):
+                return True
+        elif ready := observation.status.condition(READY):
+            seen = ready.observed_generation
+            if seen is not None and observation.generation > seen:
+                return True
+    resources, plans = readable(observations), sort_plans(observations)
+    if not plans or plans[0].spec.certificate != last.certificate:
         return False
-    return bool(moved(desired.load, current.load))
+    names = {r.metadata.name: r for r in only(Optimizer, resources)}
+    optimizer, digest = names.get(plans[0].spec.optimizer), plans[0].spec.inputs_digest
+    return optimizer is not None and compute_inputs_digest(resources, optimizer) != digest
 
 
-def alternatives_of(plan: Plan, servers: Iterable[Server]) -> Mapping[str, Alternative]:
-    """The next best of the steps of a Plan, by name of the Server.
-
-    A Plan names the objects, and its inputs the servers: the objects have both names. Nothing is
-    known of Servers that are gone, and where the inputs were left out.
-    """
-    system = inputs_of(plan)
-    if system is None:
-        return {}
-    names = {server.metadata.name: server.spec.name for server in servers}
-    steps = {names[s.server]: s for s in plan.spec.steps[:MOST_STEPS] if s.server in names}
-    found = next_best(system, {name: _accelerator(step) for name, step in steps.items()})
-    catalogue = Catalogue(system)
-    models = {server.name: server.model for server in system.servers}
-    return {
-        steps[name].server: Alternative(
-            option.placement, option.cost - _cost(catalogue, models[name], steps[name])
-        )
-        for name, option in found.items()
-    }
-
-
-def _accelerator(step: PlanStep) -> str:
-    return step.after[0].accelerator if step.after else ""
-
-
-def _cost(catalogue: Catalogue, model: str, step: PlanStep) -> float:
-    """Cost of what a step decides [cents/hour]."""
-    return sum(
-        part.replicas * catalogue.unit_cost(model, part.accelerator, Role(part.role))
-        for part in step.after
-    )
-
-
-def next_view(
+def view_next_plan(
     observations: Sequence[Observation],
     outcome: DryRun,
     changes: Sequence[str],
@@ -178,28 +139,30 @@ def next_view(
 
     `without` is the plan without the changes, with which it is compared.
     """
-    planned = preview(observations, outcome.snapshot, outcome.solution)
+    planned = preview_plan(observations, outcome.snapshot, outcome.solution)
     name = outcome.optimizer.metadata.name
     warnings = tuple(f"warning: {change}" for change in outcome.idle)
-    plan = plan_parts(planned, outcome.solution, money)
+    plan = describe_preview(planned, outcome.solution, money)
     compared = compare(without.solution, outcome.solution) if without else None
     return ConsolePage(
         title=f"Next plan of {name}" + (", what if" if changes else ""),
-        parts=(*warnings, *without_columns(plan, *ON_OWN_PAGES), PROOF),
+        parts=(*warnings, *without_columns(plan, *ON_OTHER_PAGES), PROOF),
         document=lambda: {
-            **plan_document(name, changes, planned, outcome.solution),
-            **({"withoutChanges": _without_document(compared)} if compared else {}),
+            **encode_preview(name, changes, planned, outcome.solution),
+            **({"withoutChanges": _encode_comparison(compared)} if compared else {}),
         },
         figures=(
-            *_next_figures(planned, outcome.solution, money),
-            *(_difference_figures(compared, money) if compared else ()),
+            *_list_next_figures(planned, outcome.solution, money),
+            *(_list_differences(compared, money) if compared else ()),
         ),
         changes=changes,
     )
 
 
-def _next_figures(planned: PlanPreview, solution: Solution, money: Money) -> Iterator[KeyFigure]:
-    change = solution.cost - sum(cost(item.current) for item in planned.servers)
+def _list_next_figures(
+    planned: PlanPreview, solution: Solution, money: Money
+) -> Iterator[KeyFigure]:
+    change = solution.cost - sum(cost_of(item.current) for item in planned.servers)
     against_now = f"{money.rate}, {money.change(change)} against now"
     yield KeyFigure("Cost planned", money.amount(solution.cost), against_now)
     changing, count = sum(bool(item.action) for item in planned.servers), len(planned.servers)
@@ -207,8 +170,8 @@ def _next_figures(planned: PlanPreview, solution: Solution, money: Money) -> Ite
     yield KeyFigure("Get what they need", str(served(solution)), f"of {count} Servers")
 
 
-def _difference_figures(compared: Comparison, money: Money) -> Iterator[KeyFigure]:
-    """What the changes of a person make different from the plan without them."""
+def _list_differences(compared: Comparison, money: Money) -> Iterator[KeyFigure]:
+    """Yield what the changes of a person make different from the plan without them."""
     before, after = compared.before, compared.after
     against_before = f"{money.rate} against the plan without it"
     yield KeyFigure("What if: cost", money.change(after.cost - before.cost), against_before)
@@ -218,7 +181,7 @@ def _difference_figures(compared: Comparison, money: Money) -> Iterator[KeyFigur
     yield KeyFigure("What if: Servers", str(others), decided)
 
 
-def _without_document(compared: Comparison) -> Mapping[str, object]:
+def _encode_comparison(compared: Comparison) -> Mapping[str, object]:
     return {
         "cost": compared.before.cost,
         "served": served(compared.before),
@@ -226,32 +189,22 @@ def _without_document(compared: Comparison) -> Mapping[str, object]:
     }
 
 
-def plans_view(
+def view_plans(
     observations: Sequence[Observation], now: datetime, money: Money = CENTS
 ) -> ConsolePage:
     """All recorded Plans, the newest first."""
-    plans = in_order(observations)
-    return ConsolePage(
-        title="Plans",
-        parts=tuple(_plans_parts(plans, now, money)) if plans else (NO_PLANS,),
-        document=lambda: [plan.to_json() for plan in plans],
-    )
+    plans, parts = sort_plans(observations), list[Part]()
+    for part in describe_plans(plans, now, money) if plans else (NO_PLANS,):
+        parts.append(reduce(_drop_commands, plans, part) if isinstance(part, str) else part)
+    return ConsolePage("Plans", parts, document=lambda: [plan.to_json() for plan in plans])
 
 
-def _plans_parts(plans: Sequence[Plan], now: datetime, money: Money) -> Iterator[Part]:
-    for part in plans_parts(plans, now, money):
-        if isinstance(part, str):
-            yield reduce(_without_commands, plans, part)
-        else:
-            yield part
-
-
-def _without_commands(text: str, plan: Plan) -> str:
-    """What the operator says of a Plan, without the commands that its page has buttons for."""
+def _drop_commands(text: str, plan: Plan) -> str:
+    """Return what is said of a Plan, without the commands that its page has buttons for."""
     return text.replace(f"; {describe_answers(plan.metadata.name)}", "")
 
 
-def plan_view(
+def view_plan(
     observations: Sequence[Observation],
     namespace: str,
     name: str,
@@ -262,59 +215,80 @@ def plan_view(
 
     With another one: the Servers that the two leave in different states.
     """
-    plans = in_order(observations)
+    plans, labels = sort_plans(observations), find_labels(observations)
     plan = choose_plan(plans, namespace, name)
     others = [each.metadata.name for each in plans if each is not plan]
     if other:
         second = choose_plan(plans, namespace, other)
         return ConsolePage(
             title=f"Plans {name} and {other}",
-            parts=tuple(difference_parts(plan, second, money, labels_of(observations))),
+            parts=tuple(describe_difference(plan, second, money, labels)),
             document=lambda: [plan.to_json(), second.to_json()],
-            figures=[_phase_figure(each, money) for each in (plan, second)],
+            figures=[
+                KeyFigure(
+                    each.metadata.name, each.status.phase or PHASE_UNKNOWN, summarize(each, money)
+                )
+                for each in (plan, second)
+            ],
             others=others,
         )
-    servers = [*only(Server, readable(observations))]
-    labels = labels_of(observations)
-    possible = alternatives_of(plan, servers)
-    has_failed = plan.status.phase == FAILED or is_of_strangers(plan)
+    alternatives = _find_alternatives(plan, only(Server, readable(observations)))
+    has_failed = plan.status.phase == "Failed" or is_of_strangers(plan)
     return ConsolePage(
         title=f"Plan {name}",
-        parts=tuple(change_parts(plan, money, possible or None, labels)),
+        parts=tuple(describe_steps(plan, money, alternatives or None, labels)),
         document=lambda: {
             **plan.to_json(),
-            "alternatives": {server: asdict(other) for server, other in possible.items()},
+            "alternatives": {server: asdict(found) for server, found in alternatives.items()},
         },
-        figures=tuple(_figures(plan, labels, money)),
-        form=_form_of(plan),
+        figures=tuple(_list_figures(plan, labels, money)),
+        form=_build_form(plan),
         others=others,
-        trouble=state_line(plan) if has_failed else "",
-        state="" if has_failed else _without_commands(state_line(plan), plan),
+        trouble=describe_phase(plan) if has_failed else "",
+        state="" if has_failed else _drop_commands(describe_phase(plan), plan),
     )
 
 
-def _phase_figure(plan: Plan, money: Money) -> KeyFigure:
-    """Where a Plan is, and how much it changes."""
-    return KeyFigure(plan.metadata.name, plan.status.phase or PHASE_UNKNOWN, summary(plan, money))
+def _find_alternatives(plan: Plan, servers: Iterable[Server]) -> Mapping[str, Alternative]:
+    """Find the next best of the steps of a Plan, by name of the Server.
+
+    A Plan names the objects, and its inputs the servers: the objects have both names. Nothing is
+    known of Servers that are gone, and where the inputs were left out.
+    """
+    system = read_inputs(plan)
+    if system is None:
+        return {}
+    names = {server.metadata.name: server.spec.name for server in servers}
+    models = {server.name: server.model for server in system.servers}
+    steps = {names[s.server]: s for s in plan.spec.steps[:MOST_STEPS] if s.server in names}
+    decided = {name: s.after[0].accelerator if s.after else "" for name, s in steps.items()}
+    catalogue, found = Catalogue(system), dict[str, Alternative]()
+    for name, option in next_best(system, decided).items():
+        cost = sum(
+            part.replicas * catalogue.unit_cost(models[name], part.accelerator, Role(part.role))
+            for part in steps[name].after
+        )
+        found[steps[name].server] = Alternative(option.placement, option.cost - cost)
+    return found
 
 
-def _figures(plan: Plan, labels: Labels, money: Money) -> Iterator[KeyFigure]:
-    totals, proof = plan.spec.totals, plan.spec.certificate
-    arrived = plan.status.arrived
-    told = "" if arrived is None else f"{arrived} run what was decided"
-    yield KeyFigure("Servers that change", str(totals.servers), told)
+def _list_figures(plan: Plan, labels: Labels, money: Money) -> Iterator[KeyFigure]:
+    totals, arrived = plan.spec.totals, plan.status.arrived
+    note = "" if arrived is None else f"{arrived} run what was decided"
+    yield KeyFigure("Servers that change", str(totals.servers), note)
     change = totals.cost_after - totals.cost_before
     cost_after = f"{money.amount(totals.cost_after)} {money.rate} after it"
     yield KeyFigure("Change of cost", money.change(change), cost_after)
-    yield could_cost_less(proof, money, plan.metadata.creation_timestamp)
+    yield build_gap_figure(plan.spec.certificate, money, plan.metadata.creation_timestamp)
     if taken := totals.reduction:
         load_lost = f"{taken.load_lost:g} requests/min not served any more"
         percent = 100 * taken.replicas_taken / taken.replicas if taken.replicas else 0.0
-        what = "; ".join(filter(None, (shrinkage(plan, labels), load_lost)))
+        what = "; ".join(filter(None, (describe_shrinkage(plan, labels), load_lost)))
         yield KeyFigure("Capacity shrinks by", f"{percent:.0f} %", what)
 
 
-def _form_of(plan: Plan) -> PlanForm | None:
+def _build_form(plan: Plan) -> PlanForm | None:
+    name, digest = plan.metadata.name, plan.spec.digest
     try:
         check_open(plan)
     except InputError:
@@ -322,6 +296,5 @@ def _form_of(plan: Plan) -> PlanForm | None:
     try:
         check_text(plan)
     except InputError as error:
-        return PlanForm(plan.metadata.name, plan.spec.digest, str(error))
-    is_approved = plan.status.phase == APPROVED
-    return PlanForm(plan.metadata.name, plan.spec.digest, is_approved=is_approved)
+        return PlanForm(name, digest, str(error))
+    return PlanForm(name, digest, is_approved=plan.status.phase == "Approved")

@@ -41,8 +41,8 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress, Session, connect_as
-from inferno_operator.cli.kubectl.console.app import STATIC, Forms, form_of, pages_of
-from inferno_operator.cli.kubectl.console.html import NAMESPACES, namespaces_page
+from inferno_operator.cli.kubectl.console.app import STATIC, Forms, create_pages, read_form
+from inferno_operator.cli.kubectl.console.html import NAMESPACES, render_namespaces
 from inferno_operator.cli.kubectl.console.news import LISTED_S, DecodedObjects, News
 from inferno_operator.cli.kubectl.console.page import ConsoleSettings
 from inferno_operator.runtime.ports import UnauthenticatedError
@@ -51,7 +51,7 @@ from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
 
 TOKEN = "token"  # noqa: S105 - the name of a parameter
 
-SAFE = ("GET", "HEAD")
+SAFE_METHODS = ("GET", "HEAD")
 
 BEARER = re.compile(r"bearer +(?P<token>[\x21-\x7e]+) *", re.IGNORECASE)
 """A bearer token in a header; RFC 6750 allows fewer characters still, and schemes have no case."""
@@ -81,7 +81,7 @@ NO_NAMESPACE = (
     "this is no name of a namespace: those have small letters, digits and dashes, such as llm"
 )
 
-NOT_TAKEN = (
+API_SERVER_REFUSES = (
     "the API server does not take the token that the proxy shows: it has expired, or the API"
     " server does not know its issuer or audience"
 )
@@ -124,7 +124,7 @@ class ConsoleAccess(Protocol):
     """Decides who may ask."""
 
     def refusal(self, request: Request) -> Response | None:
-        """What a request gets that may not see or do what it asks for; None if it may."""
+        """Return what a request gets that may not do what it asks for; None if it may."""
 
 
 class LocalAccess(Forms):
@@ -144,22 +144,22 @@ class LocalAccess(Forms):
         self.address = f"http://127.0.0.1:{port}/?{TOKEN}={self._unused}"
 
     def refusal(self, request: Request) -> Response | None:
-        """What a request gets that may not see or do what it asks for; None if it may."""
-        if refusal := refusal_of_strangers(request, self._hosts, "http"):
+        """Return what a request gets that may not do what it asks for; None if it may."""
+        if refusal := refuse_strangers(request, self._hosts, "http"):
             return refusal
         if TOKEN in request.query_params:
-            return self._opened(request.query_params[TOKEN])
-        if not _same(request.cookies.get(self._cookie, ""), self._secret):
-            return said(
+            return self._redeem(request.query_params[TOKEN])
+        if not _is_same(request.cookies.get(self._cookie, ""), self._secret):
+            return reply(
                 HTTPStatus.UNAUTHORIZED,
                 "open the address that kubectl inferno console printed; it opens one browser, once",
             )
         return None
 
-    def _opened(self, token: str) -> Response:
-        """The token becomes a cookie, once; the address without it is what stays in a history."""
-        if self._unused is None or not _same(token, self._unused):
-            return said(HTTPStatus.UNAUTHORIZED, "this address was used; start the console anew")
+    def _redeem(self, token: str) -> Response:
+        """Make the token a cookie, once; the address without it is what stays in a history."""
+        if self._unused is None or not _is_same(token, self._unused):
+            return reply(HTTPStatus.UNAUTHORIZED, "this address was used; start the console anew")
         self._unused = None
         answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
         answer.set_cookie(self._cookie, self._secret, httponly=True, samesite="strict")
@@ -179,10 +179,10 @@ class ProxyAccess:
         self._hosts = (host,)
 
     def refusal(self, request: Request) -> Response | None:
-        """What a request gets that may not see or do what it asks for; None if it may."""
-        if refusal := refusal_of_strangers(request, self._hosts, "https"):
+        """Return what a request gets that may not do what it asks for; None if it may."""
+        if refusal := refuse_strangers(request, self._hosts, "https"):
             return refusal
-        return None if bearer_of(request) else said(HTTPStatus.UNAUTHORIZED, NO_BEARER)
+        return None if read_bearer(request) else reply(HTTPStatus.UNAUTHORIZED, NO_BEARER)
 
 
 class Guarded:
@@ -205,28 +205,28 @@ class Guarded:
         await (refusal or self._app)(scope, receive, with_headers)
 
 
-def _same(given: str, wanted: str) -> bool:
+def _is_same(given: str, wanted: str) -> bool:
     return hmac.compare_digest(given.encode(), wanted.encode())
 
 
-def bearer_of(request: Request) -> str:
-    """The bearer token of a request (RFC 6750, section 2.1); "" if it shows none."""
+def read_bearer(request: Request) -> str:
+    """Return the bearer token of a request (RFC 6750, section 2.1); "" if it shows none."""
     shown = BEARER.fullmatch(request.headers.get("authorization", ""))
     return shown["token"] if shown else ""
 
 
-def refusal_of_strangers(request: Request, hosts: Collection[str], scheme: str) -> Response | None:
-    """What a request gets that names another host, or changes something from elsewhere."""
+def refuse_strangers(request: Request, hosts: Collection[str], scheme: str) -> Response | None:
+    """Return what a request gets that names another host, or changes something from elsewhere."""
     host = request.headers.get("host", "")
     if host not in hosts:
-        return said(HTTPStatus.FORBIDDEN, "this console has another address")
-    if request.method not in SAFE and request.headers.get("origin") != f"{scheme}://{host}":
-        return said(HTTPStatus.FORBIDDEN, "forms of other pages change nothing here")
+        return reply(HTTPStatus.FORBIDDEN, "this console has another address")
+    if request.method not in SAFE_METHODS and request.headers.get("origin") != f"{scheme}://{host}":
+        return reply(HTTPStatus.FORBIDDEN, "forms of other pages change nothing here")
     return None
 
 
-def said(status: HTTPStatus, text: str) -> Response:
-    """A line of text as an answer."""
+def reply(status: HTTPStatus, text: str) -> Response:
+    """Return a line of text as an answer."""
     return PlainTextResponse(f"{text}\n", status)
 
 
@@ -239,7 +239,7 @@ class OpenNamespace:
     rest: asyncio.Future[object]
 
 
-def proxied_console(
+def create_proxied_console(
     server: ApiServerAddress,
     namespace: str,
     origin: str,
@@ -289,7 +289,7 @@ class _ProxiedConsole:
         self._secret = secrets.token_urlsafe(32)
         self._decoded = DecodedObjects()
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._places = asyncio.Semaphore(MOST_OPENING)
+        self._slots = asyncio.Semaphore(MOST_OPENING)
         self._refused: dict[str, float] = {}
         """Until when, by digest of token, in the order in which they were refused."""
         self._open: dict[tuple[str, str], OpenNamespace] = {}
@@ -299,13 +299,13 @@ class _ProxiedConsole:
 
     async def namespaces(self, _: Request) -> Response:
         """Show the form to choose a namespace."""
-        return HTMLResponse(namespaces_page(self._suggested))
+        return HTMLResponse(render_namespaces(self._suggested))
 
     async def choose(self, request: Request) -> Response:
         """Keep the namespace that was chosen; the API server decides about its pages."""
-        namespace = (await form_of(request)).get("namespace", "").strip()
+        namespace = (await read_form(request)).get("namespace", "").strip()
         if not NAMESPACE.fullmatch(namespace):
-            page = namespaces_page(namespace, NO_NAMESPACE)
+            page = render_namespaces(namespace, NO_NAMESPACE)
             return HTMLResponse(page, HTTPStatus.BAD_REQUEST)
         answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
         answer.set_cookie(COOKIE, namespace, httponly=True, secure=True, samesite="lax")
@@ -320,8 +320,8 @@ class _ProxiedConsole:
         if not NAMESPACE.fullmatch(namespace):
             if "text/html" in request.headers.get("accept", ""):
                 return RedirectResponse(NAMESPACES, HTTPStatus.SEE_OTHER)
-            return said(HTTPStatus.BAD_REQUEST, f"choose a namespace first: {NAMESPACES}")
-        token = bearer_of(request)
+            return reply(HTTPStatus.BAD_REQUEST, f"choose a namespace first: {NAMESPACES}")
+        token = read_bearer(request)
         digest = sha256(token.encode()).hexdigest()
         name = digest, namespace
         if name in self._open:
@@ -330,34 +330,34 @@ class _ProxiedConsole:
             opening = self._opening.setdefault(digest, asyncio.Lock())
             async with opening:  # a page and its news ask at once
                 if name not in self._open:
-                    await self._read(digest, token, namespace)
+                    await self._follow(digest, token, namespace)
                 return self._open[name].pages
         except UnauthenticatedError:
-            return said(HTTPStatus.UNAUTHORIZED, NOT_TAKEN)
+            return reply(HTTPStatus.UNAUTHORIZED, API_SERVER_REFUSES)
         except InfernoError as error:
-            return said(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+            return reply(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
-    async def _read(self, digest: str, token: str, namespace: str) -> None:
+    async def _follow(self, digest: str, token: str, namespace: str) -> None:
         """Follow a namespace with a token for a while."""
         name = digest, namespace
         if asyncio.get_running_loop().time() < self._refused.get(digest, 0):
-            raise UnauthenticatedError(NOT_TAKEN)
-        async with self._places, AsyncExitStack() as stack:
+            raise UnauthenticatedError(API_SERVER_REFUSES)
+        async with self._slots, AsyncExitStack() as stack:
             session = await stack.enter_async_context(connect_as(token, self._server, namespace))
-            user = await self._user(session, digest)
+            user = await self._find_user(session, digest)
             forms = Forms(f"{self._secret} {user}")  # good for the next token, too
             news = News(session, time.process_time, self._decoded.decode)
-            await stack.enter_async_context(news.followed())
+            await stack.enter_async_context(news.follow())
             self._make_room(user, namespace)
             rest = asyncio.ensure_future(self._sleep(OPEN_S))
-            stay = asyncio.create_task(self._stay(name, rest, stack.pop_all()))
+            stay = asyncio.create_task(self._keep_open(name, rest, stack.pop_all()))
         self._connected[stay] = user
         stay.add_done_callback(self._connected.pop)
-        pages = pages_of(session, forms, news, self._settings, namespaces=NAMESPACES)
+        pages = create_pages(session, forms, news, self._settings, namespaces=NAMESPACES)
         self._open[name] = OpenNamespace(pages, user, rest)
 
-    async def _user(self, session: Session, digest: str) -> str:
-        """The name of a user, or the digest of the token where the API server does not tell it."""
+    async def _find_user(self, session: Session, digest: str) -> str:
+        """Return the name of a user, or the digest of the token where it is not known."""
         try:
             return await session.user() or digest
         except UnauthenticatedError:
@@ -385,7 +385,7 @@ class _ProxiedConsole:
         oldest = next((name for name in own if name[1] == namespace), own[0])
         self._open.pop(oldest).rest.cancel()
 
-    async def _stay(
+    async def _keep_open(
         self, name: tuple[str, str], rest: asyncio.Future[object], opened: AsyncExitStack
     ) -> None:
         """Keep the connections of a namespace for a while, and until its requests have finished."""
@@ -446,13 +446,13 @@ async def serve(
         The namespace cannot be read.
     """
     await session.optimizers()
-    with _listening(Listener(LOOPBACK, port)) as listening:
+    with _listen(Listener(LOOPBACK, port)) as listening:
         access, news = LocalAccess(listening.getsockname()[1]), News(session, time.process_time)
-        server = _server(Guarded(pages_of(session, access, news, settings), access))
+        server = _build_server(Guarded(create_pages(session, access, news, settings), access))
         tell(access.address)
         if browser:
             await asyncio.to_thread(webbrowser.open, access.address)
-        async with news.followed():
+        async with news.follow():
             await server.serve([listening])
     tell("the console has ended")
 
@@ -474,19 +474,22 @@ async def serve_proxied(console: ASGIApp, listener: Listener, tell: Callable[[st
     InputError
         The certificate or its key cannot be used, or the host or port.
     """
-    server = _server(console, listener)
+    server = _build_server(console, listener)
     try:
         server.config.load()
     except OSError as error:  # ssl.SSLError is one
-        raise InputError(f"{listener.files}: {_why(error)}") from error
-    with _listening(listener) as listening:
+        is_wrong = isinstance(error, ssl.SSLError)
+        pair = "no certificate with its private key, in PEM"
+        reason = pair if is_wrong else error.strerror or str(error)
+        raise InputError(f"{listener.files}: {reason}") from error
+    with _listen(listener) as listening:
         tell(f"listening on {listener.host}, port {listening.getsockname()[1]}")
         await server.serve([listening])
 
 
-def _server(console: ASGIApp, listener: Listener = LOCAL) -> QuietServer:
-    """A server that ends without a word, whatever it serves then."""
-    refusal = said(HTTPStatus.SERVICE_UNAVAILABLE, "the console ends")
+def _build_server(console: ASGIApp, listener: Listener = LOCAL) -> QuietServer:
+    """Build a server that ends without a word, whatever it serves then."""
+    refusal = reply(HTTPStatus.SERVICE_UNAVAILABLE, "the console ends")
     config = uvicorn.Config(
         EndingRequests(console, refusal),
         host=listener.host,
@@ -502,15 +505,7 @@ def _server(console: ASGIApp, listener: Listener = LOCAL) -> QuietServer:
     return QuietServer(config)
 
 
-def _why(error: OSError) -> str:
-    """Why a certificate and its key cannot be used."""
-    if isinstance(error, ssl.SSLError):
-        return "no certificate with its private key, in PEM"
-    return error.strerror or str(error)
-
-
-def _listening(listener: Listener) -> socket.socket:
-    """A socket at the address."""
+def _listen(listener: Listener) -> socket.socket:
     listening = socket.socket(socket.AF_INET6 if ":" in listener.host else socket.AF_INET)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

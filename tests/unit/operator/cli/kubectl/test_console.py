@@ -1,9 +1,10 @@
-"""The console: who may ask, how tables are sorted, and that nothing on a page is code."""
+"""The console: pages and their links, their forms, and events about a Server."""
 
 import asyncio
 import re
 import time
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -14,16 +15,23 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
-from inferno_operator.cli.kubectl.console.app import Forms, pages_of
+from inferno_operator.cli.kubectl.console.app import Forms, create_pages
 from inferno_operator.cli.kubectl.console.html import NAVIGATION, PageQuery, Pages
 from inferno_operator.cli.kubectl.console.news import News
 from inferno_operator.cli.kubectl.console.page import ConsolePage, ConsoleSettings, PlanForm
 from inferno_operator.cli.kubectl.console.serve import HEADERS, Guarded, LocalAccess
-from inferno_operator.cli.tables.solution import TextTable
+from inferno_operator.cli.kubectl.console.server import (
+    EVENTS_SHOWN,
+    SeenEvents,
+    describe_events,
+    encode_events,
+)
+from inferno_operator.cli.tables.table import TextTable
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.ports import RejectedError, UnauthenticatedError
 from inferno_optimizer.errors import InfernoError, InputError, UnavailableError
 from tests.cluster.console import hidden_fields
+from tests.past import NOW
 
 PORT = 8123
 HOME = f"http://127.0.0.1:{PORT}"
@@ -83,7 +91,7 @@ def opened(browser: Browser, access: LocalAccess) -> Browser:
 
 
 def html(page: ConsolePage) -> str:
-    return Pages("llm", str.upper).html(page, "/", PageQuery())
+    return Pages("llm", str.upper).render(page, "/", PageQuery())
 
 
 def test_the_address_opens_one_browser_once(browser: Browser, access: LocalAccess) -> None:
@@ -189,7 +197,7 @@ class Failing(Session):
 def pages_that_fail(error: InfernoError, namespace: str = "llm") -> Browser:
     session = Failing(error, namespace)
     news = News(session, time.process_time)
-    return Browser(pages_of(session, Forms("secret"), news, ConsoleSettings()))
+    return Browser(create_pages(session, Forms("secret"), news, ConsoleSettings()))
 
 
 @pytest.fixture
@@ -219,7 +227,7 @@ def test_a_form_of_an_earlier_visit_says_what_to_do(pages: Browser) -> None:
 @pytest.mark.parametrize(("namespace", "status"), [("llm", 503), ("staging", 403)])
 def test_a_form_answers_a_plan_of_its_namespace_alone(namespace: str, status: int) -> None:
     page = ConsolePage("Plan p", (), dict, form=PlanForm("p", "d"))
-    text = Pages("llm", Forms("secret").form_token).html(page, "/", PageQuery())
+    text = Pages("llm", Forms("secret").form_token).render(page, "/", PageQuery())
     pages = pages_that_fail(UnavailableError("nobody answers"), namespace)
 
     answer = pages.send("/plans/p/approve", hidden_fields(text, "/plans/p/approve"))
@@ -265,3 +273,44 @@ def test_a_button_says_what_it_does() -> None:
     assert "Approved" not in refused
     assert "Rejected, nothing changes" in refused
     assert "no Server changes" in what_if
+
+
+def event(reason: str, **times: object) -> dict[str, Any]:
+    return {"reason": reason, "type": "Normal", "message": f"{reason}!", **times}
+
+
+def test_events_are_shown_with_the_newest_first_whatever_tells_their_time() -> None:
+    seen = SeenEvents(
+        [
+            event("Older", eventTime="2026-11-24T11:00:00.000000Z", lastTimestamp=None),
+            event("Newest", series={"lastObservedTime": "2026-11-24T11:59:00.000000Z"}),
+            event("Middle", lastTimestamp="2026-11-24T11:30:00Z"),
+            event("Timeless"),
+        ]
+    )
+
+    (table,) = describe_events(seen, NOW)
+
+    assert isinstance(table, TextTable)
+    assert [(row[0], row[2]) for row in table.rows] == [
+        ("Newest", "1m"), ("Middle", "30m"), ("Older", "1h"), ("Timeless", "-"),
+    ]  # fmt: skip
+
+
+def test_only_the_newest_events_are_shown() -> None:
+    events = [
+        event(f"E{n}", eventTime=f"2026-11-24T11:{n:02}:00Z") for n in range(EVENTS_SHOWN + 5)
+    ]
+
+    shown = encode_events(SeenEvents(events))
+
+    assert [item["reason"] for item in shown] == [f"E{n}" for n in range(EVENTS_SHOWN + 4, 4, -1)]
+
+
+def test_who_may_not_see_events_is_told_so() -> None:
+    refusal = "HTTP 403: cannot list resource events"
+
+    assert list(describe_events(SeenEvents(refusal=refusal), NOW)) == [
+        f"events are not shown: {refusal}"
+    ]
+    assert list(describe_events(SeenEvents(), NOW)) == []

@@ -19,10 +19,10 @@ from urllib.parse import parse_qsl
 import numpy as np
 import pytest
 
-from inferno_operator.cli.kubectl.answer import in_order
-from inferno_operator.cli.kubectl.console.data import SeenLeader, data_view
-from inferno_operator.cli.kubectl.console.fleet import capacity_view, fleet_view
-from inferno_operator.cli.kubectl.console.history import PlanLoads, history_view, is_move
+from inferno_operator.cli.kubectl.answer import sort_plans
+from inferno_operator.cli.kubectl.console.data import SeenLeader, view_data
+from inferno_operator.cli.kubectl.console.fleet import view_capacity, view_fleet
+from inferno_operator.cli.kubectl.console.history import PlanLoads, is_move, view_history
 from inferno_operator.cli.kubectl.console.html import (
     COSTS,
     MILLISECONDS,
@@ -30,25 +30,27 @@ from inferno_operator.cli.kubectl.console.html import (
     ROWS_BESIDE,
     PageQuery,
     Pages,
-    meanings_of,
+    list_meanings,
 )
-from inferno_operator.cli.kubectl.console.models import agreements, model_view, models_view
+from inferno_operator.cli.kubectl.console.models import (
+    draw_agreements,
+    view_model,
+    view_models,
+    with_current,
+)
 from inferno_operator.cli.kubectl.console.page import ConsolePage
 from inferno_operator.cli.kubectl.console.plans import (
-    next_view,
-    plan_view,
-    plans_view,
+    view_next_plan,
+    view_plan,
+    view_plans,
 )
-from inferno_operator.cli.kubectl.console.server import affordable, server_view
+from inferno_operator.cli.kubectl.console.server import list_affordable, view_server
 from inferno_operator.cli.kubectl.dry_run import DryRun, decide
 from inferno_operator.cli.options.currency import CENTS, Money, money_of
-from inferno_operator.cli.tables.cluster import with_current
-from inferno_operator.cli.tables.solution import TextTable, first_table, name_of
-from inferno_operator.cli.tables.top import duration
+from inferno_operator.cli.tables.table import TextTable, find_main_table, format_duration, name_of
 from inferno_operator.controllers.planning.plan_status import describe_answers
 from inferno_operator.controllers.planning.proposal import pack
-from inferno_operator.pages.charts import Chart
-from inferno_operator.pages.svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
+from inferno_operator.pages.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Chart
 from inferno_operator.resources import (
     Accelerator,
     Model,
@@ -68,28 +70,28 @@ from tests.past import LEADER, NAMESPACE, NOW, failing_world, phases_world, worl
 View = Callable[[Sequence[Observation]], ConsolePage]
 
 VIEWS: dict[str, View] = {
-    "/capacity": lambda seen: capacity_view(seen, NOW),
-    "/models": models_view,
-    "/models/mistral-7b": lambda seen: model_view(seen, NAMESPACE, "mistral-7b", NOW),
-    "/history": lambda seen: history_view(seen, NOW),
-    "/data": lambda seen: data_view(seen, NOW, LEADER),
+    "/capacity": lambda seen: view_capacity(seen, NOW),
+    "/models": view_models,
+    "/models/mistral-7b": lambda seen: view_model(seen, NAMESPACE, "mistral-7b", NOW),
+    "/history": lambda seen: view_history(seen, NOW),
+    "/data": lambda seen: view_data(seen, NOW, LEADER),
 }
 
 EUR = money_of("EUR")
 
 PRICED: dict[str, Callable[[Sequence[Observation], Money], ConsolePage]] = {
-    "/": lambda seen, money: fleet_view(seen, NAMESPACE, NOW, money),
-    "/next": lambda seen, money: next_view(seen, decided(seen), (), money),
-    "/plans": lambda seen, money: plans_view(seen, NOW, money),
-    "/plans/fleet-8": lambda seen, money: plan_view(seen, NAMESPACE, "fleet-8", "", money),
-    "/plans/fleet-7": lambda seen, money: plan_view(seen, NAMESPACE, "fleet-7", "fleet-8", money),
-    "/servers/premium-mistral-7b": lambda seen, money: server_view(
+    "/": lambda seen, money: view_fleet(seen, NAMESPACE, NOW, money),
+    "/next": lambda seen, money: view_next_plan(seen, decided(seen), (), money),
+    "/plans": lambda seen, money: view_plans(seen, NOW, money),
+    "/plans/fleet-8": lambda seen, money: view_plan(seen, NAMESPACE, "fleet-8", "", money),
+    "/plans/fleet-7": lambda seen, money: view_plan(seen, NAMESPACE, "fleet-7", "fleet-8", money),
+    "/servers/premium-mistral-7b": lambda seen, money: view_server(
         seen, decided(seen), NAMESPACE, "premium-mistral-7b", NOW, money
     ),
-    "/capacity": lambda seen, money: capacity_view(seen, NOW, money),
-    "/models": models_view,
-    "/models/mistral-7b": lambda seen, money: model_view(seen, NAMESPACE, "mistral-7b", NOW, money),
-    "/history": lambda seen, money: history_view(seen, NOW, money),
+    "/capacity": lambda seen, money: view_capacity(seen, NOW, money),
+    "/models": view_models,
+    "/models/mistral-7b": lambda seen, money: view_model(seen, NAMESPACE, "mistral-7b", NOW, money),
+    "/history": lambda seen, money: view_history(seen, NOW, money),
 }
 
 
@@ -118,7 +120,7 @@ def test_a_page_in_another_currency_has_a_hundredth_of_each_cost(
 
     assert len(costs(in_cents)) > 0 or path == "/capacity"
     assert costs(page) == pytest.approx([cost / 100 for cost in costs(in_cents)], abs=0.0051)
-    shown = Pages(NAMESPACE, str.upper, EUR).html(page, path, PageQuery())
+    shown = Pages(NAMESPACE, str.upper, EUR).render(page, path, PageQuery())
     assert "EUR/hour" in shown
     assert "cents" not in shown
 
@@ -145,22 +147,22 @@ def test_each_column_says_what_it_has_or_is_explained(seen: list[Observation], p
         name
         for table in tables
         for name in (name_of(heading).removesuffix(MILLISECONDS) for heading in table.headings)
-        if name not in dict(meanings_of(table))
+        if name not in dict(list_meanings(table))
     }
 
     assert unexplained <= PLAIN
     words = " ".join(part for part in page.parts if isinstance(part, str))
     assert ("objective " not in words) or "Objective: the change of cost and a penalty" in words
     text = html(page)
-    assert text.count("What the columns mean") == sum(bool(meanings_of(t)) for t in tables)
+    assert text.count("What the columns mean") == sum(bool(list_meanings(t)) for t in tables)
 
 
 @pytest.mark.parametrize("first", ["CONDITION", "OPTIMIZER"])
 def test_the_reason_of_a_condition_is_not_explained_as_that_of_a_decision(first: str) -> None:
-    meanings = dict(meanings_of(TextTable((first, "STATUS", "REASON"), [])))
+    meanings = dict(list_meanings(TextTable((first, "STATUS", "REASON"), [])))
 
     assert "condition" in meanings["REASON"]
-    assert "Allocated" in dict(meanings_of(TextTable(("SERVER", "REASON"), [])))["REASON"]
+    assert "Allocated" in dict(list_meanings(TextTable(("SERVER", "REASON"), [])))["REASON"]
 
 
 def test_quantities_have_their_units(server_page: ConsolePage) -> None:
@@ -174,7 +176,7 @@ def test_quantities_have_their_units(server_page: ConsolePage) -> None:
 def test_arrows_and_quantities_are_whole_but_not_in_what_a_person_typed(
     seen: list[Observation],
 ) -> None:
-    text = html(fleet_view(seen, NAMESPACE, NOW), "q=1->2")
+    text = html(view_fleet(seen, NAMESPACE, NOW), "q=1->2")
 
     assert "2,927.00 \N{RIGHTWARDS ARROW}\N{NO-BREAK SPACE}2,329.00" in text
     assert "greedy: Feasible, gap not known, 0.012\N{NO-BREAK SPACE}s</p>" in text
@@ -190,11 +192,11 @@ def seen() -> list[Observation]:
 
 def html(page: ConsolePage, query: str = "") -> str:
     asked = [(name, value) for name, _, value in (p.partition("=") for p in query.split("&") if p)]
-    return Pages(NAMESPACE, str.upper).html(page, "/", PageQuery(asked))
+    return Pages(NAMESPACE, str.upper).render(page, "/", PageQuery(asked))
 
 
 def column(page: ConsolePage, name: str) -> list[str]:
-    table = first_table(page.parts)
+    table = find_main_table(page.parts)
     assert table is not None
     place = [heading.removeprefix(">") for heading in table.headings].index(name)
     return [row[place] for row in table.rows]
@@ -230,7 +232,7 @@ def test_every_page_is_json_and_its_table_is_on_the_page(
     path: str, seen: list[Observation]
 ) -> None:
     page = VIEWS[path](seen)
-    table = first_table(page.parts)
+    table = find_main_table(page.parts)
     assert table is not None
 
     assert json.loads(json.dumps(page.document()))
@@ -249,14 +251,14 @@ def test_latencies_are_in_ms_not_in_megasiemens(path: str, seen: list[Observatio
 
 
 def test_reasons_have_no_exponents(seen: list[Observation]) -> None:
-    reasons = [reason for reason in column(history_view(seen, NOW), "WHY") if reason]
+    reasons = [reason for reason in column(view_history(seen, NOW), "WHY") if reason]
 
     assert any(re.search(r"\b\d{5,} ms", reason) for reason in reasons)
     assert [reason for reason in reasons if "e+" in reason] == []
 
 
 def test_cards_are_those_of_the_replicas_that_run(seen: list[Observation]) -> None:
-    page = capacity_view(seen, NOW)
+    page = view_capacity(seen, NOW)
 
     shown = dict(zip(column(page, "CARDS"), column(page, "IN USE/THERE"), strict=True))
 
@@ -270,7 +272,7 @@ def test_cards_are_those_of_the_replicas_that_run(seen: list[Observation]) -> No
 def test_what_runs_is_apart_from_what_is_planned(seen: list[Observation]) -> None:
     more = [with_replicas(o, 3) if o.kind is Server else o for o in seen]
 
-    before, after = (capacity_view(objects, NOW) for objects in (seen, more))
+    before, after = (view_capacity(objects, NOW) for objects in (seen, more))
 
     assert column(after, "PLANNED/THERE") == column(before, "PLANNED/THERE")
     used = {t: int(n.partition("/")[0]) for t, n in cells(after, "CARDS", "IN USE/THERE")}
@@ -321,7 +323,7 @@ def test_a_chart_of_cards_ends_at_the_last_plan_that_took_effect(seen: list[Obse
     newest = max(done, key=lambda plan: plan.metadata.creation_timestamp)
     expected = {cards.type: cards.count for cards in newest.spec.totals.cards}
 
-    words = [chart.words for chart in capacity_view(seen, NOW).charts]
+    words = [chart.words for chart in view_capacity(seen, NOW).charts]
 
     matches = [re.fullmatch(r"(\S+): (\d+) by the last .*", text) for text in words]
     told = {found[1]: found[2] for found in matches if found}
@@ -335,7 +337,7 @@ def test_history_has_each_change_and_counts_moves(seen: list[Observation]) -> No
         for step in plan.spec.steps if plan.status.phase == "Done" else ():
             (before,), (after,) = step.before or (None,), step.after or (None,)
             moves += bool(before and after and before.accelerator != after.accelerator)
-    page = history_view(seen, NOW)
+    page = view_history(seen, NOW)
 
     assert len(column(page, "SERVER")) == sum(len(plan.spec.steps) for plan in plans)
     assert figures(page)["Moves"] == str(moves)
@@ -348,7 +350,7 @@ def test_history_has_each_change_and_counts_moves(seen: list[Observation]) -> No
 
 
 def test_history_counts_changes_of_plans_that_took_effect(failing: list[Observation]) -> None:
-    page = history_view(failing, NOW)
+    page = view_history(failing, NOW)
 
     (changes,) = (figure for figure in page.figures if figure.title == "Changes of Servers")
     assert (changes.value, changes.note) == ("0", "by Plans that took effect")
@@ -357,14 +359,14 @@ def test_history_counts_changes_of_plans_that_took_effect(failing: list[Observat
 def test_a_namespace_without_a_past_has_a_history_that_says_so(seen: list[Observation]) -> None:
     young = [o for o in seen if o.kind is not Plan and o.kind is not Server]
 
-    page = history_view(young, NOW)
+    page = view_history(young, NOW)
 
     assert page.parts[0] == "No Plans in this namespace: nothing was changed yet."
     assert not page.charts
 
 
 def test_data_has_the_quality_and_the_age_of_each_server(seen: list[Observation]) -> None:
-    page = data_view(seen, NOW, LEADER)
+    page = view_data(seen, NOW, LEADER)
 
     of = dict(zip(column(page, "SERVER"), column(page, "QUALITY"), strict=True))
     measured = {s.metadata.name: s.status.measured for s in objects(seen, Server)}
@@ -379,7 +381,7 @@ def test_data_has_the_quality_and_the_age_of_each_server(seen: list[Observation]
 def test_a_model_shows_the_time_of_a_step_alone_and_with_a_full_batch(
     seen: list[Observation],
 ) -> None:
-    page = model_view(seen, NAMESPACE, "mistral-7b", NOW)
+    page = view_model(seen, NAMESPACE, "mistral-7b", NOW)
 
     accelerators = column(page, "ACCELERATOR")
     a100 = accelerators.index("A100")  # alpha 12.32, beta 0.41, batch 64 in the sample
@@ -400,7 +402,7 @@ def test_a_model_says_which_windows_were_not_used_and_why(seen: list[Observation
         if part.rows
     ]
 
-    page = model_view(seen, NAMESPACE, "mistral-7b", NOW)
+    page = view_model(seen, NAMESPACE, "mistral-7b", NOW)
 
     tables = [part for part in page.parts if isinstance(part, TextTable)]
     rows = next(table.rows for table in tables if "NOT USED BECAUSE" in table.headings)
@@ -418,7 +420,7 @@ def test_a_model_shows_measured_latencies_against_predicted_ones(seen: list[Obse
     measured = [s.status.measured.itl_average for s in known]
     assert len(known) > 1
 
-    (chart,) = [c for c in agreements(servers) if c.words.startswith("ITL")]
+    (chart,) = [c for c in draw_agreements(servers) if c.words.startswith("ITL")]
 
     dots = [(float(x), float(y)) for x, y in re.findall(r'cx="(.*?)" cy="(.*?)"', chart.svg)]
     across = sorted(x for x, _ in dots)
@@ -440,7 +442,7 @@ def test_a_model_shows_the_servers_among_its_calibrations(seen: list[Observation
     }
     assert len(on_g2) == 2
 
-    page = model_view(seen, NAMESPACE, "mistral-7b", NOW)
+    page = view_model(seen, NAMESPACE, "mistral-7b", NOW)
 
     step, prefill = (c for c in page.charts if "on G2" in c.words)
     assert dots(step) == {name: (f"{n:.9g}", f"{itl:.9g}") for name, (n, itl, _) in on_g2.items()}
@@ -457,7 +459,7 @@ def dots(chart: Chart) -> dict[str, tuple[str, str]]:
 
 
 def test_what_runs_of_a_model_is_on_its_page(seen: list[Observation]) -> None:
-    page = model_view(seen, NAMESPACE, "mistral_7b", NOW)  # by the name in its spec
+    page = view_model(seen, NAMESPACE, "mistral_7b", NOW)  # by the name in its spec
     running = [s for s in objects(seen, Server) if s.spec.model == "mistral_7b"]
 
     replicas = sum(map(int, column(page, "REPLICAS")))
@@ -468,7 +470,7 @@ def test_what_runs_of_a_model_is_on_its_page(seen: list[Observation]) -> None:
 
 def test_a_model_that_does_not_exist_is_told_with_those_like_it(seen: list[Observation]) -> None:
     with pytest.raises(InputError, match=r"Model llm/mistral-7: there is none.*mistral-7b"):
-        model_view(seen, NAMESPACE, "mistral-7", NOW)
+        view_model(seen, NAMESPACE, "mistral-7", NOW)
 
 
 def rows_of(text: str) -> list[str]:
@@ -556,7 +558,9 @@ def test_a_long_table_beside_the_main_one_does_not_hide_what_comes_after_it(coun
 
 
 def test_a_page_that_does_not_work_is_still_marked_among_the_others() -> None:
-    text = Pages(NAMESPACE, str.upper).problem("This does not work", "no Optimizer", path="/next")
+    text = Pages(NAMESPACE, str.upper).render_problem(
+        "This does not work", "no Optimizer", path="/next"
+    )
 
     assert 'aria-current="page">Next plan</a>' in text
     assert text.count("aria-current") == 1
@@ -567,22 +571,24 @@ def test_a_page_that_does_not_work_is_still_marked_among_the_others() -> None:
     [("/plans/fleet-1", "Plans"), ("/servers/s", "Fleet"), ("/models/m", "Models")],
 )
 def test_the_page_of_an_object_is_marked_as_one_of_its_section(path: str, section: str) -> None:
-    text = Pages(NAMESPACE, str.upper).problem("This does not work", "no Optimizer", path=path)
+    text = Pages(NAMESPACE, str.upper).render_problem(
+        "This does not work", "no Optimizer", path=path
+    )
 
     assert f'aria-current="true">{section}</a>' in text
     assert text.count("aria-current") == 1
 
 
 def test_a_page_without_objects_says_what_makes_the_first() -> None:
-    for page in (plans_view([], NOW), models_view([]), fleet_view([], NAMESPACE, NOW)):
+    for page in (view_plans([], NOW), view_models([]), view_fleet([], NAMESPACE, NOW)):
         assert any("in this namespace: " in str(part) for part in page.parts), page.title
 
 
 def test_a_plan_is_compared_with_any_other_one(seen: list[Observation]) -> None:
     names = [plan.metadata.name for plan in objects(seen, Plan)]
 
-    alone = plan_view(seen, NAMESPACE, "fleet-8")
-    page = plan_view(seen, NAMESPACE, "fleet-8", "fleet-2")
+    alone = view_plan(seen, NAMESPACE, "fleet-8")
+    page = view_plan(seen, NAMESPACE, "fleet-8", "fleet-2")
 
     assert set(alone.others) == {*names} - {"fleet-8"}
     assert page.form is None  # what two Plans would do is no Plan to approve
@@ -590,7 +596,7 @@ def test_a_plan_is_compared_with_any_other_one(seen: list[Observation]) -> None:
     assert [item["metadata"]["name"] for item in document] == ["fleet-8", "fleet-2"]
     assert "<option selected>fleet-2</option>" in html(page, "with=fleet-2")
     with pytest.raises(InputError, match="Plan llm/fleet-99"):
-        plan_view(seen, NAMESPACE, "fleet-8", "fleet-99")
+        view_plan(seen, NAMESPACE, "fleet-8", "fleet-99")
 
 
 @pytest.fixture(scope="module")
@@ -605,7 +611,7 @@ def test_a_plan_says_where_it_is_above_its_changes(
     name = f"fleet-{number}"
     (plan,) = (plan for plan in objects(in_phases, Plan) if plan.metadata.name == name)
 
-    page = plan_view(in_phases, NAMESPACE, name)
+    page = view_plan(in_phases, NAMESPACE, name)
 
     said, text = page.state or page.trouble, html(page)
     assert said.startswith(plan.status.phase)
@@ -613,7 +619,7 @@ def test_a_plan_says_where_it_is_above_its_changes(
     assert said.lower().count(plan.status.phase.lower()) == 1
     assert bool(page.trouble) == (plan.status.phase == "Failed")
     assert text.index(plan.status.phase) < text.index("Servers that change")
-    assert plan.status.phase in dict(meanings_of(TextTable(("PLAN", "PHASE"), [])))["PHASE"]
+    assert plan.status.phase in dict(list_meanings(TextTable(("PLAN", "PHASE"), [])))["PHASE"]
 
 
 def test_only_a_plan_that_nobody_answered_can_be_approved(in_phases: list[Observation]) -> None:
@@ -622,7 +628,7 @@ def test_only_a_plan_that_nobody_answered_can_be_approved(in_phases: list[Observ
     shown = {
         phase: re.findall(
             r"<button[^>]*>(Approve this plan|Reject)",
-            html(plan_view(in_phases, NAMESPACE, name)),
+            html(view_plan(in_phases, NAMESPACE, name)),
         )
         for phase, name in names.items()
     }
@@ -633,7 +639,7 @@ def test_only_a_plan_that_nobody_answered_can_be_approved(in_phases: list[Observ
 
 
 def test_a_comparison_says_where_both_plans_are(in_phases: list[Observation]) -> None:
-    page = plan_view(in_phases, NAMESPACE, "fleet-1", "fleet-5")
+    page = view_plan(in_phases, NAMESPACE, "fleet-1", "fleet-5")
 
     assert figures(page) == {"fleet-1": "Done", "fleet-5": "Superseded"}
 
@@ -646,9 +652,9 @@ def test_the_fleet_counts_the_servers_of_each_class_that_miss_a_target(
     for server in objects(slow, Server):
         of_class.setdefault(server.spec.service_class, []).append(server)
 
-    page = fleet_view(slow, NAMESPACE, NOW)
+    page = view_fleet(slow, NAMESPACE, NOW)
 
-    table = first_table(page.before)
+    table = find_main_table(page.before)
     assert table is not None
     rows = [dict(zip(map(name_of, table.headings), row, strict=True)) for row in table.rows]
     assert [row["CLASS"] for row in rows] == ["Premium", "Bronze", "Free"]  # by priority
@@ -683,7 +689,7 @@ def test_the_fleet_says_how_much_less_any_plan_can_cost(
 ) -> None:
     proven = [with_proof(o, objective, bound) if o.kind is Optimizer else o for o in seen]
 
-    assert figures(fleet_view(proven, NAMESPACE, NOW))["Could cost less by"] == shown
+    assert figures(view_fleet(proven, NAMESPACE, NOW))["Could cost less by"] == shown
 
 
 def with_proof(observation: Observation, objective: float, bound: float | None) -> Observation:
@@ -702,8 +708,8 @@ def with_proof(observation: Observation, objective: float, bound: float | None) 
 def test_the_fleet_leads_to_the_newest_plan_that_waits_or_to_the_next_one(
     seen: list[Observation],
 ) -> None:
-    waits = fleet_view(seen, NAMESPACE, NOW)
-    quiet = fleet_view([o for o in seen if o.kind is not Plan], NAMESPACE, NOW)
+    waits = view_fleet(seen, NAMESPACE, NOW)
+    quiet = view_fleet([o for o in seen if o.kind is not Plan], NAMESPACE, NOW)
 
     assert '<a class="primary" href="/plans/fleet-8">' in html(waits)
     assert "fleet-8 waits for approval: 8 Servers change" in html(waits)
@@ -717,8 +723,8 @@ SERVER = "premium-mistral-7b"
 @pytest.fixture(scope="module")
 def server_page(seen: list[Observation]) -> ConsolePage:
     outcome = decide(seen, NAMESPACE, None)
-    past = PlanLoads().loads(in_order(seen))
-    return server_view(seen, outcome, NAMESPACE, SERVER, NOW, past=past)
+    past = PlanLoads().loads(sort_plans(seen))
+    return view_server(seen, outcome, NAMESPACE, SERVER, NOW, past=past)
 
 
 def charts_of(page: ConsolePage, title: str) -> list[Chart]:
@@ -781,10 +787,10 @@ def test_a_server_that_is_not_measured_shows_no_latencies_over_time(
     seen: list[Observation],
 ) -> None:
     typed = next(s for s in objects(seen, Server) if s.spec.measure is None)
-    past = PlanLoads().loads(in_order(seen))
+    past = PlanLoads().loads(sort_plans(seen))
     name = typed.metadata.name
 
-    page = server_view(seen, decide(seen, NAMESPACE, None), NAMESPACE, name, NOW, past=past)
+    page = view_server(seen, decide(seen, NAMESPACE, None), NAMESPACE, name, NOW, past=past)
 
     assert json.loads(json.dumps(page.document()))["latencies"] == []
     assert charts_of(page, "ITL measured") == []
@@ -799,7 +805,7 @@ def test_the_band_of_a_server_is_what_plans_would_take_of_its_calibration(
     document = json.loads(json.dumps(server_page.document()))["curve"]
 
     outcome = decide(used, NAMESPACE, None)
-    page = server_view(used, outcome, NAMESPACE, SERVER, NOW)
+    page = view_server(used, outcome, NAMESPACE, SERVER, NOW)
 
     curve = json.loads(json.dumps(page.document()))["curve"]
     band = document["confidence"][edge]["itl"]
@@ -848,7 +854,7 @@ def test_a_server_shows_how_latencies_grow_until_a_target_is_missed(
 def test_plans_whose_inputs_cannot_be_read_are_no_part_of_the_past(
     seen: list[Observation],
 ) -> None:
-    plans = in_order(seen)
+    plans = sort_plans(seen)
     broken = [
         plan.model_copy(
             update={"spec": plan.spec.model_copy(update={"inputs": text, "digest": text})}
@@ -861,7 +867,7 @@ def test_plans_whose_inputs_cannot_be_read_are_no_part_of_the_past(
 
 
 def test_a_plan_is_unpacked_once() -> None:
-    plans, past = in_order(world()), PlanLoads()
+    plans, past = sort_plans(world()), PlanLoads()
     before = past.loads(plans)
     emptied = [
         plan.model_copy(update={"spec": plan.spec.model_copy(update={"inputs": ""})})
@@ -882,7 +888,7 @@ def test_a_plan_says_what_else_each_server_could_get_and_its_price(seen: list[Ob
     counts = {(p.model, p.accelerator): max(p.accelerator_count, 1) for p in system.profiles}
     models = {s.name: s.model for s in system.servers}
 
-    page = plan_view(seen, NAMESPACE, "fleet-7")
+    page = view_plan(seen, NAMESPACE, "fleet-7")
 
     rows = dict(
         zip(
@@ -905,19 +911,19 @@ def test_a_plan_says_what_else_each_server_could_get_and_its_price(seen: list[Ob
 
 
 def test_who_sees_plans_only_gets_a_plan_without_other_options(seen: list[Observation]) -> None:
-    page = plan_view([o for o in seen if o.kind is Plan], NAMESPACE, "fleet-7")
+    page = view_plan([o for o in seen if o.kind is Plan], NAMESPACE, "fleet-7")
 
-    table = first_table(page.parts)
+    table = find_main_table(page.parts)
     assert table is not None
     assert list(table.headings) == ["SERVER", "FROM", "TO", ">CHANGE", "REASON"]
 
 
 def test_the_fleet_draws_the_load_of_each_server_over_time(seen: list[Observation]) -> None:
     """Each point is as far to the right as its time, and as far up as its load."""
-    past = PlanLoads().loads(in_order(seen))
+    past = PlanLoads().loads(sort_plans(seen))
     servers = list(objects(seen, Server))
 
-    page = fleet_view(seen, NAMESPACE, NOW, past=past)
+    page = view_fleet(seen, NAMESPACE, NOW, past=past)
 
     now = dict(zip(column(page, "SERVER"), column(page, "LOAD"), strict=True))
     text = html(page)
@@ -944,14 +950,14 @@ def name_of_object(server: Server) -> str:
 
 
 def test_without_plans_nothing_is_known_of_loads_over_time(seen: list[Observation]) -> None:
-    page = fleet_view([o for o in seen if o.kind is not Plan], NAMESPACE, NOW)
+    page = view_fleet([o for o in seen if o.kind is not Plan], NAMESPACE, NOW)
 
     assert 'class="spark"' not in html(page)
     assert json.loads(json.dumps(page.document()))["past"] == []
 
 
 def health(page: ConsolePage) -> dict[str, Sequence[str]]:
-    table = first_table(page.before)
+    table = find_main_table(page.before)
     assert table is not None
     return {row[0]: row[1:] for row in table.rows}
 
@@ -965,9 +971,9 @@ def test_data_says_when_no_operator_makes_the_plans_that_are_due(
 ) -> None:
     later = [planned_ago(o, interval, ago) if o.kind is Optimizer else o for o in seen]
 
-    found, last, _ = health(data_view(later, NOW, LEADER))["Optimizer fleet"]
+    found, last, _ = health(view_data(later, NOW, LEADER))["Optimizer fleet"]
 
-    assert (found, last) == (state, duration(ago))
+    assert (found, last) == (state, format_duration(ago))
 
 
 def planned_ago(observation: Observation, interval: int | None, ago_s: int) -> Observation:
@@ -989,12 +995,12 @@ def test_data_says_whether_prometheus_answers(seen: list[Observation]) -> None:
     usable = [s for s in measured if s.status.measured.quality == "Fresh"]
     newest = min((NOW - s.status.measured.time).total_seconds() for s in usable)
 
-    state, last, told = health(data_view(seen, NOW, LEADER))["Prometheus"]
+    state, last, told = health(view_data(seen, NOW, LEADER))["Prometheus"]
 
     assert (state, last) == ("answers", f"{newest:.0f}s")
     assert told == f"{len(usable)} of {len(measured)} measured Servers have new numbers"
     typed = [o for o in seen if not isinstance(o.resource, Server) or not o.resource.spec.measure]
-    assert health(data_view(typed, NOW, LEADER))["Prometheus"][0] == "not asked"
+    assert health(view_data(typed, NOW, LEADER))["Prometheus"][0] == "not asked"
 
 
 @pytest.mark.parametrize(
@@ -1010,7 +1016,7 @@ def test_data_says_who_leads_since_when_and_whether_it_is_late(
     seen: list[Observation], ago_s: int, holder: str, row: tuple[str, str, str]
 ) -> None:
     renewed, acquired = NOW - timedelta(seconds=ago_s), NOW - timedelta(hours=3)
-    page = data_view(seen, NOW, SeenLeader(Lease(holder, 15.0, acquired, renewed, 1)))
+    page = view_data(seen, NOW, SeenLeader(Lease(holder, 15.0, acquired, renewed, 1)))
 
     state, last, known = health(page)["Leader"]
 
@@ -1026,7 +1032,7 @@ def test_data_says_who_leads_since_when_and_whether_it_is_late(
 
 
 def test_data_says_why_the_leader_is_not_known(seen: list[Observation]) -> None:
-    page = data_view(seen, NOW, SeenLeader(unknown="Lease a/b: HTTP 403"))
+    page = view_data(seen, NOW, SeenLeader(unknown="Lease a/b: HTTP 403"))
 
     assert health(page)["Leader"] == ("not known", "-", "Lease a/b: HTTP 403")
 
@@ -1043,7 +1049,7 @@ def test_what_if_says_what_the_change_makes_different(seen: list[Observation]) -
         for name in before
     }
 
-    page = next_view(seen, outcome, changes, without=without)
+    page = view_next_plan(seen, outcome, changes, without=without)
 
     shown = figures(page)
     assert float(shown["What if: cost"]) == pytest.approx(more, abs=0.006)
@@ -1052,7 +1058,7 @@ def test_what_if_says_what_the_change_makes_different(seen: list[Observation]) -
     moved = {name for name, (old, new) in placed.items() if old != new}
     assert moved
     assert moved <= set(document["withoutChanges"]["different"])
-    assert "What if: cost" not in figures(next_view(seen, without, ()))
+    assert "What if: cost" not in figures(view_next_plan(seen, without, ()))
 
 
 @pytest.fixture(scope="module")
@@ -1070,10 +1076,10 @@ NO_CAPACITY = "needs 4 cards of H100, A100, MI300X or MI250, and all of these ar
 @pytest.mark.parametrize(
     ("view", "trouble"),
     [
-        (lambda seen: fleet_view(seen, NAMESPACE, NOW), UNAVAILABLE),
-        (lambda seen: plan_view(seen, NAMESPACE, "fleet-8"), f"Failed: {NO_CAPACITY}"),
+        (lambda seen: view_fleet(seen, NAMESPACE, NOW), UNAVAILABLE),
+        (lambda seen: view_plan(seen, NAMESPACE, "fleet-8"), f"Failed: {NO_CAPACITY}"),
         (
-            lambda seen: server_view(seen, decide(seen, NAMESPACE, None), NAMESPACE, SERVER, NOW),
+            lambda seen: view_server(seen, decide(seen, NAMESPACE, None), NAMESPACE, SERVER, NOW),
             f"NoCapacity: {NO_CAPACITY}",
         ),
     ],
@@ -1093,7 +1099,7 @@ def test_what_is_wrong_stands_above_all_numbers(
 def test_what_is_not_known_of_cards_is_not_told_as_0(
     failing: list[Observation], seen: list[Observation]
 ) -> None:
-    shown, planned = (figures(capacity_view(found, NOW)) for found in (failing, seen))
+    shown, planned = (figures(view_capacity(found, NOW)) for found in (failing, seen))
 
     assert shown["Planned"] == "-"
     assert shown.keys() == {"Cards", "In use", "Planned"}
@@ -1101,9 +1107,9 @@ def test_what_is_not_known_of_cards_is_not_told_as_0(
 
 
 def test_times_have_their_zone(seen: list[Observation]) -> None:
-    page = history_view(seen, NOW)
+    page = view_history(seen, NOW)
 
-    changes = first_table(page.parts)
+    changes = find_main_table(page.parts)
     assert changes is not None
     assert changes.rows
     assert all(re.fullmatch(r"2026-11-2\d \d\d:57 UTC", row[0]) for row in changes.rows)
@@ -1112,9 +1118,9 @@ def test_times_have_their_zone(seen: list[Observation]) -> None:
 def test_a_chart_of_a_load_speaks_of_dots_where_there_are_some(
     failing: list[Observation], server_page: ConsolePage
 ) -> None:
-    past = PlanLoads().loads(in_order(failing))
+    past = PlanLoads().loads(sort_plans(failing))
     outcome = decide(failing, NAMESPACE, None)
-    page = server_view(failing, outcome, NAMESPACE, SERVER, NOW, past=past)
+    page = view_server(failing, outcome, NAMESPACE, SERVER, NOW, past=past)
 
     (without,), (marked,) = charts_of(page, "Load"), charts_of(server_page, "Load")
     assert "dots" not in without.words
@@ -1124,7 +1130,7 @@ def test_a_chart_of_a_load_speaks_of_dots_where_there_are_some(
 def test_data_says_which_servers_it_leaves_out_and_how_good_numbers_are(
     failing: list[Observation],
 ) -> None:
-    page = data_view(failing, NOW, LEADER)
+    page = view_data(failing, NOW, LEADER)
     notes = [part for part in page.before if isinstance(part, str)]
 
     left_out = "bronze-granite-13b, free-granite-34b, free-mistral-7b, premium-llama-70b"
@@ -1138,10 +1144,10 @@ def test_data_says_which_servers_it_leaves_out_and_how_good_numbers_are(
 def test_a_filter_says_how_many_rows_it_leaves_and_leads_back_to_all(
     seen: list[Observation],
 ) -> None:
-    page = fleet_view(seen, NAMESPACE, NOW)
+    page = view_fleet(seen, NAMESPACE, NOW)
 
     def shown(**asked: str) -> str:
-        return Pages(NAMESPACE, str.upper).html(page, "/", PageQuery(list(asked.items())))
+        return Pages(NAMESPACE, str.upper).render(page, "/", PageQuery(list(asked.items())))
 
     assert "5 of 20 rows" in shown(q="mistral-7b", sort="LOAD")
     assert '<a href="?sort=LOAD">All rows</a>' in shown(q="mistral-7b", sort="LOAD")
@@ -1150,10 +1156,10 @@ def test_a_filter_says_how_many_rows_it_leaves_and_leads_back_to_all(
 
 
 def test_the_heading_says_how_rows_are_sorted(seen: list[Observation]) -> None:
-    page = fleet_view(seen, NAMESPACE, NOW)
+    page = view_fleet(seen, NAMESPACE, NOW)
 
     def marked(*asked: tuple[str, str]) -> list[tuple[str, str]]:
-        text = Pages(NAMESPACE, str.upper).html(page, "/", PageQuery(asked))
+        text = Pages(NAMESPACE, str.upper).render(page, "/", PageQuery(asked))
         return re.findall(r'aria-sort="(\w+)"><a [^>]+>([^<]+)', text)
 
     assert marked() == []
@@ -1175,17 +1181,17 @@ def test_a_plan_that_waits_has_buttons_and_no_commands(seen: list[Observation]) 
     waits = [*map(waiting, seen)]
 
     assert (
-        plan_view(waits, NAMESPACE, "fleet-8").state == "Proposed: the Optimizer has mode Approve"
+        view_plan(waits, NAMESPACE, "fleet-8").state == "Proposed: the Optimizer has mode Approve"
     )
-    assert "kubectl" not in str(plans_view(waits, NOW).parts)
+    assert "kubectl" not in str(view_plans(waits, NOW).parts)
 
 
 def test_a_chart_leaves_out_the_options_that_would_hide_the_others() -> None:
     named = [Option("a", cost=10.0), Option("b", cost=100.0), Option("c", cost=100.1)]
 
-    assert [option.accelerator for option in affordable(named)] == ["a", "b"]
-    assert len(affordable([Option("free", cost=0.0), *named])) == 4
-    assert affordable([]) == []
+    assert [option.accelerator for option in list_affordable(named)] == ["a", "b"]
+    assert len(list_affordable([Option("free", cost=0.0), *named])) == 4
+    assert list_affordable([]) == []
 
 
 def test_the_first_page_says_how_many_servers_have_a_single_replica() -> None:
@@ -1195,7 +1201,7 @@ def test_the_first_page_says_how_many_servers_have_a_single_replica() -> None:
     alone = [a for a in planned if a and a.num_replicas == 1]
     price = sum(a.cost or 0 for a in alone)
 
-    told = [part for part in fleet_view(seen, NAMESPACE, NOW).before if isinstance(part, str)]
+    told = [part for part in view_fleet(seen, NAMESPACE, NOW).before if isinstance(part, str)]
 
     assert len(alone) > 1
     assert any(
@@ -1215,7 +1221,7 @@ def test_a_proof_of_other_inputs_is_not_proven_now(seen: list[Observation]) -> N
     edited = [replace(o, generation=2) if o is first else o for o in proven]
 
     for changed in ([*proven, added], edited):
-        assert figures(fleet_view(changed, NAMESPACE, NOW))["Could cost less by"] == "-"
+        assert figures(view_fleet(changed, NAMESPACE, NOW))["Could cost less by"] == "-"
 
 
 def test_what_runs_costs_what_its_cards_cost_where_nobody_wrote_it(
@@ -1230,14 +1236,14 @@ def test_what_runs_costs_what_its_cards_cost_where_nobody_wrote_it(
     objects_ = [unpriced if o is server else o for o in seen]
     outcome = decide(objects_, NAMESPACE, None)
 
-    page = server_view(objects_, outcome, NAMESPACE, "premium-llama3-8b", NOW)
+    page = view_server(objects_, outcome, NAMESPACE, "premium-llama3-8b", NOW)
     now = next(figure for figure in page.figures if figure.title == "Now")
 
     assert now.note.startswith(f"{current.cost:.2f} ")
 
 
 def test_the_cards_of_a_replica_count_those_of_its_accelerator(seen: list[Observation]) -> None:
-    page = model_view(seen, NAMESPACE, "granite-34b", NOW)
+    page = view_model(seen, NAMESPACE, "granite-34b", NOW)
     cards = dict(zip(column(page, "ACCELERATOR"), column(page, "CARDS"), strict=True))
 
     assert {name: cards[name] for name in cards if name.startswith(("2x", "4x"))} == {

@@ -1,12 +1,29 @@
-"""News of changes, in virtual time: when open pages are told, and what their answers may cost."""
+"""The objects of a namespace for open pages, and news of them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from inferno_operator.cli.kubectl.console.news import ALIVE_S, News
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from inferno_operator.cli.kubectl.console.app import KEPT_S, SharedPages
+from inferno_operator.cli.kubectl.console.news import (
+    ALIVE_S,
+    KINDS,
+    DecodedObjects,
+    News,
+    WatchedNamespace,
+)
+from inferno_operator.resources import Resource, Server
+from inferno_operator.resources.objects import Key, kind_of
+from inferno_operator.resources.observation import observe
+from inferno_operator.runtime.cache import Decode
+from inferno_operator.runtime.ports import RejectedError
+from inferno_optimizer.errors import UnavailableError
 from tests.fakes import FakeCluster
 from tests.unit.operator.objects import server
 
@@ -46,7 +63,7 @@ async def opened(place: Place, pages: int = 1) -> AsyncIterator[tuple[News, list
     """Yield news of a place, with pages that are open since it is quiet."""
     session: Any = place
     news = News(session, lambda: place.busy_s)
-    async with news.followed():
+    async with news.follow():
         await asyncio.sleep(10)
         shown = [OpenPage(news.events()) for _ in range(pages)]
         tasks = [asyncio.create_task(page.listen()) for page in shown]
@@ -117,3 +134,184 @@ async def test_the_end_of_the_watch_ends_what_pages_are_told() -> None:
         pass
 
     assert [len(page.said) for page in shown] == [1, 1]
+
+
+class Person:
+    """Stands in for a session: somebody who may list kinds, or not."""
+
+    def __init__(self) -> None:
+        self.reader, self.namespace, self.asked = FakeCluster(), "default", 0
+        self.refusal: RejectedError | None = None
+
+    async def check_rights(self, kinds: Iterable[type[Resource]]) -> None:
+        assert tuple(kinds) == KINDS
+        self.asked += 1
+        if self.refusal:
+            raise self.refusal
+
+
+@asynccontextmanager
+async def watched_by(person: Person, decode: Decode = observe) -> AsyncIterator[WatchedNamespace]:
+    session: Any = person
+    watched = WatchedNamespace(session, lambda _: None, decode)
+    task = asyncio.create_task(watched.run())
+    yield watched
+    task.cancel()
+
+
+async def names(watched: WatchedNamespace) -> list[str]:
+    return [o.resource.spec.name for o in await watched.objects() if isinstance(o.resource, Server)]
+
+
+async def test_objects_are_those_of_now_without_those_that_are_being_deleted() -> None:
+    person = Person()
+    person.reader.add(server("S"))
+    person.reader.add(server("T", deletionTimestamp="2026-01-01T00:00:00Z"))
+    async with watched_by(person) as watched:
+        assert await names(watched) == ["S"]
+        person.reader.add(server("U"))
+        await asyncio.sleep(1)
+
+        assert await names(watched) == ["S", "U"]
+
+
+async def test_who_may_list_no_more_sees_nothing_of_what_is_known() -> None:
+    person = Person()
+    async with watched_by(person) as watched:
+        await watched.objects()
+        person.refusal = RejectedError("HTTP 403: cannot list")
+
+        with pytest.raises(RejectedError, match="cannot list"):
+            await watched.objects()
+        assert person.asked == 2
+
+
+async def test_why_objects_are_not_known_is_said() -> None:
+    person = Person()
+    person.reader.rejected["Server"] = RejectedError("HTTP 403: cannot watch")
+    async with watched_by(person) as watched:
+        await asyncio.sleep(1)
+
+        with pytest.raises(RejectedError, match="cannot watch"):
+            await watched.objects()
+
+
+async def test_a_page_waits_for_an_api_server_that_has_just_started() -> None:
+    person = Person()
+    person.reader.add(server("S"))
+    person.reader.rejected["Server"] = UnavailableError("watch of servers: HTTP 429")
+    async with watched_by(person) as watched:
+        await asyncio.sleep(20)
+        with pytest.raises(UnavailableError, match=r"not known yet: servers: .*HTTP 429"):
+            await watched.objects()
+
+        page = asyncio.create_task(names(watched))
+        await asyncio.sleep(1)
+        del person.reader.rejected["Server"]
+
+        assert await page == ["S"]
+
+
+async def test_what_two_people_read_is_in_memory_once() -> None:
+    ann, bob, decode = Person(), Person(), DecodedObjects().decode
+    for person in (ann, bob):
+        person.reader.add(server("S", uid="s"))
+    async with watched_by(ann, decode) as first, watched_by(bob, decode) as second:
+        (seen,), (same,) = await first.objects(), await second.objects()
+        assert same is seen
+
+        bob.reader.add(server("S", uid="s", labels={"is": "newer"}))
+        await asyncio.sleep(1)
+
+        (seen,), (newer,) = await first.objects(), await second.objects()
+        assert int(newer.reference.version) > int(seen.reference.version)
+
+
+async def test_nobody_sees_what_only_others_read() -> None:
+    ann, bob, decode = Person(), Person(), DecodedObjects().decode
+    bob.reader.add(server("S", uid="s"))
+    for name in ("S", "T"):
+        ann.reader.add(server(name, uid=name.lower()))
+    async with watched_by(ann, decode) as first, watched_by(bob, decode) as second:
+        assert (await names(first), await names(second)) == (["S", "T"], ["S"])
+
+
+async def test_what_nobody_keeps_is_forgotten() -> None:
+    person, decoded = Person(), DecodedObjects()
+    person.reader.add(server("S", uid="s"))
+    async with watched_by(person, decoded.decode) as watched:
+        assert len(await watched.objects()) == len(decoded) == 1
+        person.reader.remove(kind_of(Server), Key("default", "s"))
+        await asyncio.sleep(1)
+
+        assert len(await watched.objects()) == len(decoded) == 0
+
+
+class Changes:
+    """Stands in for the news."""
+
+    def __init__(self) -> None:
+        self.version = 0
+
+
+class Site:
+    """A page that counts how often it is made."""
+
+    def __init__(self) -> None:
+        self.news, self.time_s, self.made, self.fails = Changes(), 0.0, 0, False
+        self.pages = SharedPages(self.news, lambda: self.time_s)  # type: ignore[arg-type]  # a double
+        self.page = self.pages.share(self._make)
+
+    async def _make(self, request: Request) -> Response:
+        self.made += 1
+        number = self.made
+        await asyncio.sleep(0)
+        if self.fails:
+            raise ValueError("no answer")
+        return PlainTextResponse(f"{request.url.path} {number}")
+
+    async def ask(self, path: str = "/", query: bytes = b"") -> bytes:
+        scope = {"type": "http", "method": "GET", "path": path, "query_string": query}
+        answer = await self.page(Request({**scope, "headers": [(b"host", b"here")]}))
+        return bytes(answer.body)
+
+
+async def test_equal_requests_are_answered_together() -> None:
+    site = Site()
+
+    answers = await asyncio.gather(site.ask(), site.ask(), site.ask("/plans"))
+
+    assert list(answers) == [b"/ 1", b"/ 1", b"/plans 2"]
+    assert await site.ask() == b"/ 1"
+    assert await site.ask(query=b"q=x") == b"/ 3"
+    assert site.made == 3
+
+
+async def test_a_change_makes_every_page_old() -> None:
+    site = Site()
+    await site.ask()
+
+    site.news.version += 1
+
+    assert await site.ask() == b"/ 2"
+
+
+async def test_a_page_is_made_anew_after_some_time_and_after_an_answer() -> None:
+    site = Site()
+    await site.ask()
+    site.time_s = KEPT_S + 1
+    assert await site.ask() == b"/ 2"
+
+    site.pages.forget()
+
+    assert await site.ask() == b"/ 3"
+
+
+async def test_what_failed_is_tried_again() -> None:
+    site = Site()
+    site.fails = True
+    with pytest.raises(ValueError, match="no answer"):
+        await site.ask()
+    site.fails = False
+
+    assert await site.ask() == b"/ 2"

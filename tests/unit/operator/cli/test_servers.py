@@ -1,18 +1,30 @@
-"""What `top` shows of objects in every state."""
+"""How the Servers of a namespace do, on terminals that may be small."""
 
-from datetime import timedelta
-from typing import Any
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from scipy.stats import expon
 
 from inferno_operator.cli.kubectl.dry_run import decide
-from inferno_operator.cli.overview import overview, overview_document
-from inferno_operator.cli.tables.rich import rich_text
-from inferno_operator.cli.tables.solution import cards_table, csv_text
-from inferno_operator.cli.tables.top import LATE, age, servers_table, top_parts
+from inferno_operator.cli.tables.servers import (
+    UNDECIDED_NOTE,
+    Headroom,
+    Screen,
+    build_overview,
+    describe_overview,
+    encode_overview,
+    estimate_headrooms,
+    measure_headrooms,
+    tabulate_servers,
+)
+from inferno_operator.cli.tables.solution import tabulate_cards
+from inferno_operator.cli.tables.table import RowOrder, format_age, format_csv, style_parts
 from inferno_operator.controllers.planning.status import report_result
+from inferno_operator.resources import Allocation, Measured, Percentiles, Target
 from tests.unit.operator.objects import (
     NOW,
+    Manifest,
     accelerator,
     capacity,
     condition,
@@ -23,10 +35,73 @@ from tests.unit.operator.objects import (
     performance,
     running,
     server,
+    service_class,
     system,
 )
 
-Manifest = dict[str, Any]
+RUNNING = Allocation(
+    accelerator="A", num_replicas=1, itl_average=20, wait_average=100, ttft_average=130
+)
+
+
+def shares(target: Target, running: Allocation | None = RUNNING) -> dict[str, float]:
+    return {item.latency: round(item.share, 4) for item in estimate_headrooms(running, target)}
+
+
+def test_a_mean_latency_takes_its_share_of_the_target() -> None:
+    target = Target.model_validate({"model": "M", "slo-itl": 80, "slo-ttft": 100})
+
+    assert shares(target) == {"itl": 0.75, "ttft": -0.3}
+
+
+def test_measured_percentiles_of_inter_token_latencies_take_their_share_of_the_target() -> None:
+    measured = Measured(
+        time=datetime(2026, 1, 1, tzinfo=UTC),
+        quality="Fresh",
+        itl_average=20,
+        itl_of_requests=Percentiles(p50=19, p95=30, p99=40),
+    )
+    target = Target(model="M", slo_itl=50, slo_itl_percentile=95)
+
+    assert measure_headrooms(measured, target) == (Headroom("itl", 30, 50),)
+
+
+@pytest.mark.parametrize("percentile", [None, 90.0, 99.0])
+def test_waits_are_compared_at_the_percentile_of_their_target(percentile: float | None) -> None:
+    target = Target.model_validate(
+        {"model": "M", "slo-ttw": 1000, "slo-ttw-percentile": percentile}
+    )
+
+    waited = expon(scale=100).ppf((percentile or 95) / 100)
+    assert shares(target) == {"wait": round(1 - waited / 1000, 4)}
+
+
+def test_only_the_wait_in_a_time_to_first_token_has_a_tail() -> None:
+    target = Target.model_validate({"model": "M", "slo-ttft": 500, "slo-ttft-percentile": 99})
+
+    (found,) = estimate_headrooms(RUNNING, target)
+
+    assert found.value_ms == pytest.approx(30 + expon(scale=100).ppf(0.99))
+
+
+@pytest.mark.parametrize(
+    "running",
+    [
+        None,
+        Allocation(accelerator="", num_replicas=0, itl_average=20),
+        Allocation(accelerator="A", num_replicas=1),
+    ],
+)
+def test_without_measurements_nothing_is_told(running: Allocation | None) -> None:
+    target = Target.model_validate({"model": "M", "slo-itl": 80, "slo-ttw": 1000, "slo-ttft": 100})
+
+    assert shares(target, running) == {}
+
+
+def test_without_targets_nothing_is_told() -> None:
+    assert estimate_headrooms(RUNNING, None) == ()
+    assert shares(Target(model="M", slo_itl=0)) == {}
+
 
 PROMISES = manifest(
     "ServiceClass",
@@ -48,7 +123,7 @@ def measured(
 
 
 def lines(*manifests: Manifest) -> list[str]:
-    parts = list(top_parts(overview([observed(m) for m in manifests]), NOW))
+    parts = list(describe_overview(build_overview([observed(m) for m in manifests]), NOW))
     return [" ".join(line.split()) for line in "\n".join(map(str, parts)).splitlines()]
 
 
@@ -81,7 +156,7 @@ def test_cards_are_counted_in_the_same_way_in_every_view() -> None:
     solution = decide(observations, "default", None).solution
     written = report_result(observations[-1], solution, NOW).extra_status
 
-    planned = str(cards_table(solution.capacity))
+    planned = str(tabulate_cards(solution.capacity))
     top = lines(*scene, {**asking, "status": dict(written)})
 
     # Two of the nine cards are for S; Lost, Mute and Torn hold two, one and one.
@@ -164,7 +239,7 @@ def test_cards_that_are_not_counted_yet_are_told_and_do_not_hide_the_rest() -> N
     told = condition("Counted", "Rejected", status="False", message="no right")
     counting = manifest("Capacity", {"fromNodes": True}, name="cards")
 
-    found = overview([observed({**counting, "status": {"conditions": [told]}})])
+    found = build_overview([observed({**counting, "status": {"conditions": [told]}})])
 
     assert found.troubles == ("Capacity cards: Rejected: no right",)
     assert found.cards == ()
@@ -174,11 +249,11 @@ def test_a_server_that_cannot_be_read_is_there_with_the_field() -> None:
     broken = server("Broken")
     del broken["spec"]["model"]
 
-    seen = overview([observed(broken)])
+    seen = build_overview([observed(broken)])
 
-    assert "broken: spec.model is missing" in [str(part) for part in top_parts(seen, NOW)]
-    assert servers_table(seen.servers).rows[0][:4] == ("broken", "-", "-", "-")
-    assert overview_document(seen)["servers"][0]["reason"] == "InvalidSpec"
+    assert "broken: spec.model is missing" in [str(part) for part in describe_overview(seen, NOW)]
+    assert tabulate_servers(seen.servers).rows[0][:4] == ("broken", "-", "-", "-")
+    assert encode_overview(seen)["servers"][0]["reason"] == "InvalidSpec"
 
 
 def test_the_prices_are_those_of_the_newest_plan() -> None:
@@ -193,9 +268,10 @@ def test_the_prices_are_those_of_the_newest_plan() -> None:
         }
         return {**optimizer(name), "status": {"lastOptimization": last}}
 
-    found = overview([observed(planned("a", 2, 7.5)), observed(planned("b", 1, 9.5))])
+    found = build_overview([observed(planned("a", 2, 7.5)), observed(planned("b", 1, 9.5))])
 
-    assert [(cards.type, cards.planned, cards.price) for cards in found.cards] == [("T", 1, 7.5)]
+    (cards,) = [cards.to_json() for cards in found.cards]
+    assert (cards["type"], cards["planned"], cards["price"]) == ("T", 1, 7.5)
 
 
 def test_load_that_one_more_card_serves_stands_in_place_of_its_price() -> None:
@@ -212,7 +288,7 @@ def test_load_that_one_more_card_serves_stands_in_place_of_its_price() -> None:
     subject = {**optimizer("a"), "status": {"lastOptimization": last}}
 
     assert "T 0 1 0 0 +30.50 req/min of priority 2" in lines(subject)
-    capacity = overview_document(overview([observed(subject)]))["capacity"]
+    capacity = encode_overview(build_overview([observed(subject)]))["capacity"]
     assert capacity[0]["gain"] == {"priority": 2, "load": 30.5}
 
 
@@ -235,7 +311,7 @@ def test_servers_that_no_optimization_has_seen_are_told() -> None:
     shown = lines(server("new"), server("other"), decided, optimized)
 
     told = [line for line in shown if "new since" in line]
-    assert told == [f"new, other: {LATE}"]
+    assert told == [f"new, other: {UNDECIDED_NOTE}"]
     assert not [line for line in lines(server("new"), optimizer("a")) if "new since" in line]
 
 
@@ -247,7 +323,7 @@ def test_nothing_at_all_is_told_too() -> None:
     ("seconds", "shown"), [(-5, "0s"), (59, "59s"), (60, "1m"), (7200, "2h"), (200_000, "2d")]
 )
 def test_ages_are_in_one_unit(seconds: int, shown: str) -> None:
-    assert age(NOW, NOW + timedelta(seconds=seconds)) == shown
+    assert format_age(NOW, NOW + timedelta(seconds=seconds)) == shown
 
 
 WIDE = 200
@@ -255,16 +331,19 @@ WIDE = 200
 
 
 def test_a_terminal_shows_the_same_text() -> None:
-    parts = list(top_parts(overview([observed(measured("S", 50)), observed(PROMISES)]), NOW))
+    parts = list(
+        describe_overview(build_overview([observed(measured("S", 50)), observed(PROMISES)]), NOW)
+    )
 
-    shown = [line.rstrip() for line in rich_text(parts, WIDE).plain.splitlines()]
+    shown = [line.rstrip() for line in style_parts(parts, WIDE).plain.splitlines()]
     assert shown == "\n".join(map(str, parts)).splitlines()
 
 
 @pytest.mark.parametrize(("itl", "style"), [(50, "red"), (10, "")])
 def test_missed_targets_stand_out(itl: float, style: str) -> None:
-    text = rich_text(
-        top_parts(overview([observed(measured("S", itl)), observed(PROMISES)]), NOW), WIDE
+    text = style_parts(
+        describe_overview(build_overview([observed(measured("S", itl)), observed(PROMISES)]), NOW),
+        WIDE,
     )
 
     styles = {str(span.style) for span in text.spans} - {"", "bold"}
@@ -327,7 +406,9 @@ def test_a_measurement_that_is_not_fresh_says_what_to_do() -> None:
 
 
 def test_csv_of_no_servers_has_their_headings() -> None:
-    assert csv_text([servers_table(overview([]).servers)]).startswith("SERVER,CLASS,CURRENT,")
+    assert format_csv([tabulate_servers(build_overview([]).servers)]).startswith(
+        "SERVER,CLASS,CURRENT,"
+    )
 
 
 def test_it_is_said_which_replicas_of_a_server_have_prompts_in_their_caches() -> None:
@@ -384,13 +465,95 @@ def test_a_narrow_terminal_keeps_the_target_that_is_missed() -> None:
     promises = manifest("ServiceClass", {"name": "C", "priority": 1, "data": [targets]}, name="c")
     current = {**running(2, 2), "itlAverage": 7, "waitAverage": 18.77}
     here = server("S", spec={"currentAlloc": current})
-    table = servers_table(overview([observed(m) for m in (here, promises)]).servers)
+    table = tabulate_servers(build_overview([observed(m) for m in (here, promises)]).servers)
     names = [heading.removeprefix(">").replace(":", " ") for heading in table.headings]
 
     places = [names.index(name) for name in ("ITL/SLO LEFT", "WAIT/SLO LEFT")]
-    narrow, left_out = table.within(table.width() // 2)
+    narrow, left_out = table.fit(table.width() // 2)
 
     assert [table.rows[0][place] for place in places] == ["93%", "-462%"]
     assert "ITL/SLO LEFT" in left_out or "WAIT/SLO LEFT" not in left_out
     assert list(table.optional)[-1] == "WAIT/SLO LEFT"
     assert narrow.width() < table.width()
+
+
+HIGH, LOW = service_class("High", priority=1), service_class("Low", priority=9)
+
+
+def placed(name: str, class_name: str, message: str = "") -> Manifest:
+    """A Server of a class; with a message there are no cards for it."""
+    found = server(name, spec={"class": class_name, "currentAlloc": running(2, 2)})
+    refused = condition("Ready", "NoCapacity", status="False", message=message)
+    return {**found, "status": {"conditions": [refused] if message else []}}
+
+
+def shown(
+    manifests: Sequence[Manifest], height: int, order: RowOrder | None = None, trouble: str = ""
+) -> list[str]:
+    """Lines of a screen."""
+    seen = build_overview([observed(m) for m in (HIGH, LOW, *manifests)])
+    heading = [trouble, ""] if trouble else []
+    text = Screen(160, height).draw(seen, NOW, order or RowOrder(), heading)
+    return text.plain.split("\n")
+
+
+def names(lines: Sequence[str]) -> list[str]:
+    """First words of the rows of servers."""
+    return [line.split()[0] for line in lines if " x A " in line]
+
+
+CALM = [placed(f"s{number:02}", "Low") for number in range(40)]
+IMPORTANT = placed("z-important", "High")
+TROUBLED = [placed("y-low", "Low", "no cards are left"), placed("x-high", "High", "none at all")]
+
+
+def test_a_screen_with_room_for_all_shows_them_by_name() -> None:
+    lines = shown([*CALM, IMPORTANT, *TROUBLED], 60)
+
+    assert names(lines) == [*(f"s{n:02}" for n in range(40)), "x-high", "y-low", "z-important"]
+    assert not any("no room" in line for line in lines)
+
+
+def test_problems_come_first_then_important_classes_and_the_last_line_counts_the_others() -> None:
+    lines = shown([*CALM, IMPORTANT, *TROUBLED], 16)
+
+    assert names(lines) == ["x-high", "y-low", "z-important", *(f"s{n:02}" for n in range(6))]
+    assert len(lines) == 16
+    assert lines[-2].endswith("cost 860.00 now, no desired allocation (cents/hour)")
+    assert lines[-1] == "no room for 34 of 43 servers; --once shows all"
+
+
+def test_a_remark_on_a_fresh_measurement_is_no_problem() -> None:
+    known = {"time": "2026-11-25T12:00:00Z", "quality": "Fresh", "arrivalRate": 60}
+    lengths = {"avgInTokens": 500, "avgOutTokens": 200}
+    copied = {**known, **lengths, "message": "each target has 2 copies, they differ in replica"}
+    lacking = {**known, "message": "plans lack the mean lengths of requests"}
+    first, last = placed("a-copied", "Low"), placed("z-lacking", "Low")
+    for found, measured in ((first, copied), (last, lacking)):
+        found["spec"]["measure"] = {"source": "vLLM", "labels": {"app": "a"}}
+        found["status"]["measured"] = measured
+
+    assert names(shown([first, *CALM, last], 16))[:2] == ["z-lacking", "a-copied"]
+
+
+def test_notes_leave_most_lines_to_the_rows() -> None:
+    lines = shown([placed(f"s{n:02}", "Low", f"too few: {n}") for n in range(40)], 20)
+
+    notes = [line for line in lines if "too few" in line]
+    assert (len(names(lines)), len(notes), len(lines)) == (10, 5, 20)
+    assert lines[-1] == "no room for 30 of 40 servers and 35 of 40 notes; --once shows all"
+
+
+def test_the_chosen_order_stays() -> None:
+    order = RowOrder.parse("", "-server")
+
+    assert names(shown([*CALM, *TROUBLED], 16, order))[:2] == ["y-low", "x-high"]
+    assert names(shown([*CALM, IMPORTANT], 16, order))[:2] == ["z-important", "s39"]
+
+
+def test_a_line_above_takes_room_too_and_the_smallest_screen_says_what_is_missing() -> None:
+    lines = shown(CALM, 8, trouble="what is shown may be old")
+
+    assert lines[0] == "what is shown may be old"
+    assert names(lines) == ["s00", "s01"]
+    assert lines[-1] == "no room for 38 of 40 servers; --once shows all"

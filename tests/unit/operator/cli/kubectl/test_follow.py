@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.cli.kubectl.progress import RequestStage, progress
+from inferno_operator.cli.kubectl.follow import RequestStage, read_progress
 from tests.unit.operator.objects import condition, observed, optimizer
 
 Manifest = dict[str, Any]
@@ -49,20 +49,20 @@ def test_an_optimizer_tells_how_far_its_request_is(
 ) -> None:
     seen = observed({**optimizer(optimize=optimize), "status": status})
 
-    assert progress(seen, REQUESTED).stage is stage
+    assert read_progress(seen, REQUESTED).stage is stage
 
 
 def test_a_failure_is_told_with_its_reason() -> None:
     seen = observed({**optimizer(), "status": told("False", "Unavailable")})
 
-    assert progress(seen, REQUESTED).message == "Unavailable: so it is"
+    assert read_progress(seen, REQUESTED).message == "Unavailable: so it is"
 
 
 def test_a_spec_that_became_unreadable_is_a_failure_that_names_the_field() -> None:
     manifest = optimizer()
     manifest["spec"]["data"] = {}
 
-    found = progress(observed(manifest), REQUESTED)
+    found = read_progress(observed(manifest), REQUESTED)
 
-    assert (found.stage, found.over) == (RequestStage.FAILED, True)
+    assert (found.stage, found.is_over) == (RequestStage.FAILED, True)
     assert found.message == "InvalidSpec: spec.data.optimizer is missing"
