@@ -5,7 +5,7 @@ A count of 0 is a decision that somebody wrote; a type that is missing may be a 
 
 from collections.abc import Mapping
 
-from inferno_optimizer.suggestions import cut, listed, nearest_of_each
+from inferno_optimizer.suggestions import cut, list_known, nearest_of_each
 from inferno_optimizer.system import System
 
 
@@ -25,7 +25,7 @@ def strange_types(system: System) -> Mapping[str, str]:
     counted, known = () if system.options.unlimited else system.capacity, sorted(types)
     near = nearest_of_each((name for name in counted if name not in types), known)
     return {
-        name: f"no accelerator has type {cut(name)!r}{advice}{listed(known)}"
+        name: f"no accelerator has type {cut(name)!r}{advice}{list_known(known)}"
         for name, advice in near.items()
     }
 
@@ -35,6 +35,6 @@ def without_count(system: System) -> Mapping[str, str]:
     named = sorted(system.capacity)
     near = nearest_of_each(sorted(unnamed_types(system)), named)
     return {
-        name: f"no Capacity lists card type {cut(name)!r}{advice}{listed(named)}"
+        name: f"no Capacity lists card type {cut(name)!r}{advice}{list_known(named)}"
         for name, advice in near.items()
     }

@@ -69,7 +69,7 @@ def noise(rate: Numbers, seconds: Numbers, deviations: float = NOISE) -> FloatAr
     return np.asarray(deviations / np.sqrt(np.maximum(rate * seconds, 1.0)))
 
 
-def moved(last: FloatArray, newest: FloatArray, seconds: Numbers) -> BoolArray:
+def find_moved(last: FloatArray, newest: FloatArray, seconds: Numbers) -> BoolArray:
     """Whether loads differ noticeably, and not by chance.
 
     Parameters
@@ -92,12 +92,14 @@ def differs(last: FloatArray, newest: FloatArray, share: Numbers) -> BoolArray:
 
 
 def followed(last: FloatArray, newest: FloatArray, seconds: Numbers) -> FloatArray:
-    """Return the newest loads; the last ones while they differ by noise; see `moved`.
+    """Return the newest loads; the last ones while they differ by noise; see `find_moved`.
 
     A load is seen to have fallen when chance makes it small. So it falls to the most that it may
     be but for chance: else it would rise again.
     """
     most = newest[0] * (1.0 + np.minimum(noise(newest[0], seconds), MOST_NOISE))
     rate = np.maximum(newest[0], np.minimum(most, last[0]))
-    load: FloatArray = np.where(moved(last, newest, seconds), np.vstack((rate, newest[1:])), last)
+    load: FloatArray = np.where(
+        find_moved(last, newest, seconds), np.vstack((rate, newest[1:])), last
+    )
     return load

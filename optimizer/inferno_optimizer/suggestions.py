@@ -64,10 +64,10 @@ def nearest_of_each(names: Iterable[str], known: Sequence[str]) -> Mapping[str, 
 
 def alternatives(name: str, known: Sequence[str]) -> str:
     """The end of a message about an unknown name: similar names, and all known ones if any."""
-    return nearest(name, known) + listed(known)
+    return nearest(name, known) + list_known(known)
 
 
-def listed(known: Sequence[str]) -> str:
+def list_known(known: Sequence[str]) -> str:
     """The known names, as messages end with; empty if there are none."""
     more = f" and {len(known) - NAMES_SHOWN} more" if len(known) > NAMES_SHOWN else ""
     return f" (known: {', '.join(map(cut, known[:NAMES_SHOWN]))}{more})" if known else ""

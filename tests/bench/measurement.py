@@ -22,7 +22,7 @@ from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.measurement.controller import Context, reconcile
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import SERVER, MeasuredServers
-from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.engines.survey import Survey
 from inferno_operator.main import COLLECTION
 from inferno_operator.resources import API_VERSION, Server
@@ -75,7 +75,7 @@ async def _cycles(servers: int) -> Numbers:
     before = _high_water_mib()  # of now: the last call began a new mark
     async with httpx.AsyncClient(base_url="http://prometheus", transport=transport) as client:
         prometheus = PrometheusClient(client, PrometheusEndpoint("http://prometheus"), Observer())
-        survey = Survey(prometheus, built_in(), time.time)
+        survey = Survey(prometheus, read_built_in_sources(), time.time)
         context = Context(cluster, measured, survey, lambda: datetime.now(UTC), Lookahead(30.0))
         await reconcile(context)
         more = _high_water_mib() - before

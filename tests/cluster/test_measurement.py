@@ -20,7 +20,7 @@ from inferno_operator.controllers.measurement.load import find_load
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import SERVER, MeasuredServers
 from inferno_operator.controllers.measurement.quality import judge_reading
-from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.engines.series_groups import RateWindows
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Load, Measure, Measured, Server
@@ -120,7 +120,7 @@ class World:
 
     def over(self, client: Client) -> Survey:
         """Ask a client as of the time of the clock."""
-        return Survey(Clocked(client, self.clock()), built_in(), self.clock, WINDOWS)
+        return Survey(Clocked(client, self.clock()), read_built_in_sources(), self.clock, WINDOWS)
 
     def find(self, name: str, **fields: str) -> Measured:
         """What is found about one server."""
@@ -283,13 +283,13 @@ def completions(name: str) -> str:
 def test_every_expression_of_the_catalogue_is_one_of_prometheus(known: World) -> None:
     measures = {
         name: Measure(source=name, labels={"model_name": 'a "quoted\\ \n name', "namespace": "p"})
-        for name in built_in()
+        for name in read_built_in_sources()
     }
 
     async def ask() -> list[AskedQuery]:
         async with connect(PrometheusEndpoint(known.prometheus.url)) as client:
             recorder = QueryRecorder(client)
-            survey = Survey(recorder, built_in(), time.time, WINDOWS)
+            survey = Survey(recorder, read_built_in_sources(), time.time, WINDOWS)
             await survey.ask({Key("p", n): m for n, m in measures.items()})
             return recorder.asked
 

@@ -13,7 +13,7 @@ from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.measurement.load import SHRINKS
 from inferno_operator.controllers.measurement.quality import judge_reading
-from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Measure, Measured
 from inferno_operator.resources.objects import Key
@@ -202,7 +202,7 @@ async def looks(url: str, began: float) -> Mapping[str, Sequence[Look]]:
     before: dict[Key, Measured] = {}
     async with connect(PrometheusEndpoint(url)) as client:
         clocked = Clocked(client)
-        survey = Survey(clocked, built_in(), lambda: clocked.now)
+        survey = Survey(clocked, read_built_in_sources(), lambda: clocked.now)
         for time in range(EVENT_S - 60, LENGTH_S, LOOKS_EVERY_S):
             clocked.now = began + time
             for key, result in (await survey.ask(measures)).items():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from inferno_operator.engines.catalogue import CACHED_SHARE, built_in
+from inferno_operator.engines.catalogue import CACHED_SHARE, read_built_in_sources
 from inferno_operator.engines.promql import means
 from inferno_operator.engines.series_groups import PART, WINDOWS, SeriesGroup
 from tests.controlplane.processes import Processes
@@ -58,7 +58,10 @@ def test_the_share_falls_with_a_restart_and_is_not_above_what_it_often_was_in_an
     processes: Processes, prometheus_program: Path, past: Path
 ) -> None:
     group = SeriesGroup(
-        "vLLM", built_in()["vLLM"], ("model_name",), tuple((name,) for name in sorted(SHARES))
+        "vLLM",
+        read_built_in_sources()["vLLM"],
+        ("model_name",),
+        tuple((name,) for name in sorted(SHARES)),
     )
     query = means(group, WINDOWS)
     assert query is not None

@@ -13,9 +13,9 @@ from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.calibration.replicas import LabelledReplicas, PrometheusWindows
 from inferno_operator.controllers.calibration.windows import Pair
 from inferno_operator.controllers.measurement.quality import judge_reading
-from inferno_operator.engines.catalogue import MetricSource, built_in, catalogue_with
+from inferno_operator.engines.catalogue import MetricSource, catalogue_with, read_built_in_sources
 from inferno_operator.engines.demand import DemandSurvey
-from inferno_operator.engines.past import Span, loads_of
+from inferno_operator.engines.past import Span, read_loads
 from inferno_operator.engines.survey import Results, Survey
 from inferno_operator.resources import DemandSource, Measure, Measured
 from inferno_operator.resources.objects import Key
@@ -31,7 +31,7 @@ END = 1_767_225_600.0
 
 LENGTH_S = 900
 SCRAPED_AT = range(0, LENGTH_S + 1, SCRAPE_INTERVAL_S)
-SOURCES = built_in()
+SOURCES = read_built_in_sources()
 WRITERS: Mapping[str, tuple[Labels, ...]] = {
     "alone": ({},),
     "pair": ({"prometheus_replica": "a"}, {"prometheus_replica": "b"}),
@@ -324,7 +324,7 @@ def test_the_past_is_the_same_with_copies(scraped: Prometheus) -> None:
     async def read() -> list[float]:
         async with connect(PrometheusEndpoint(scraped.url)) as client:
             span = Span(END - 300, END, 60)
-            loads, _ = await loads_of(measures, client, SOURCES, span, lambda _: None)
+            loads, _ = await read_loads(measures, client, SOURCES, span, lambda _: None)
             return [float(loads[writers].rate[-1]) for writers in WRITERS]
 
     rates = asyncio.run(read())

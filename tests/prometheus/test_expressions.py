@@ -3,7 +3,7 @@
 import pytest
 
 from inferno_operator.engines import promql as expressions
-from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.engines.series_groups import WINDOWS, SeriesGroup
 from tests.engines.prometheus import Prometheus
 
@@ -11,11 +11,11 @@ LABELS = "model_name", "namespace"
 
 
 @pytest.mark.parametrize("values", [(("m", "prod"),), (('"', "a|b"), ("ü", "test"))])
-@pytest.mark.parametrize("name", sorted(built_in()))
+@pytest.mark.parametrize("name", sorted(read_built_in_sources()))
 def test_every_query_of_every_source_is_parsed(
     prometheus: Prometheus, name: str, values: tuple[tuple[str, ...], ...]
 ) -> None:
-    group = SeriesGroup(name, built_in()[name], LABELS, values)
+    group = SeriesGroup(name, read_built_in_sources()[name], LABELS, values)
     queries = [
         expressions.arrivals(group, WINDOWS.short, WINDOWS.short, "short"),
         expressions.arrivals(group, WINDOWS.long, WINDOWS.short, "long"),

@@ -13,7 +13,7 @@ import pytest
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.measurement.quality import judge_reading
-from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Measure
 from inferno_operator.resources.objects import Key
@@ -106,7 +106,7 @@ async def first_looks(url: str, beginners: Beginners, interval_s: int) -> Mappin
         clocked = Clocked(client)
         for time in range(step, SCRAPES * interval_s, step):
             clocked.now = beginners.began + time
-            survey = Survey(clocked, built_in(), lambda: clocked.now)
+            survey = Survey(clocked, read_built_in_sources(), lambda: clocked.now)
             for key, result in (await survey.ask(measures)).items():
                 newest = judge_reading(result.reading, result.source, None, result.hint)
                 if newest.arrival_rate is not None:

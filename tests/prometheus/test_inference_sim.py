@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.measurement.quality import judge_reading
-from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.engines.series_groups import RateWindows
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Measure, Measured
@@ -265,6 +265,6 @@ async def survey(
 ) -> Measured:
     """What one survey finds about a server at a Unix time [s], however long it takes."""
     async with connect(PrometheusEndpoint(prometheus.url)) as client:
-        asking = Survey(Clocked(client, now), built_in(), lambda: now, windows)
+        asking = Survey(Clocked(client, now), read_built_in_sources(), lambda: now, windows)
         ((_, result),) = (await asking.ask({Key("measured", "granite"): wanted})).items()
     return judge_reading(result.reading, result.source, None, result.hint)

@@ -6,7 +6,7 @@ from pathlib import Path
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.measurement.quality import judge_reading
-from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Measure, Measured
 from inferno_operator.resources.objects import Key
@@ -31,7 +31,7 @@ async def looks(url: str, began: float, window: str) -> dict[int, Measured]:
     found = {}
     async with connect(PrometheusEndpoint(url)) as client:
         clocked = Clocked(client)
-        survey = Survey(clocked, built_in(), lambda: clocked.now)
+        survey = Survey(clocked, read_built_in_sources(), lambda: clocked.now)
         for time in range(60, LENGTH_S, 60):
             clocked.now = began + time
             (result,) = (await survey.ask({S: measure})).values()

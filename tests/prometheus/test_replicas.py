@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.engines.promql import START, replicas
 from inferno_operator.engines.series_groups import PART, WINDOWS, SeriesGroup
 from tests.engines.history import Scraping
@@ -124,7 +124,9 @@ def counted(
     known: Prometheus, model: str, labels: Sequence[str] = (), values: Sequence[str] = ()
 ) -> dict[str, float]:
     """Replicas of a model that report, that do not, that have another job, and that restart."""
-    group = SeriesGroup("vLLM", built_in()["vLLM"], ("model_name", *labels), ((model, *values),))
+    group = SeriesGroup(
+        "vLLM", read_built_in_sources()["vLLM"], ("model_name", *labels), ((model, *values),)
+    )
     samples = known.query(replicas(group, WINDOWS).expression, END)
     found = {sample.labels[PART]: sample.value for sample in samples}
     names = ("reporting", "pods", "absent", "moved", "restarting")

@@ -14,7 +14,7 @@ from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.measurement.controller import MeasurementController
 from inferno_operator.controllers.planning.controller import OptimizationController
 from inferno_operator.controllers.planning.ports import Context, OnDemand
-from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.engines.demand import DemandSurvey
 from inferno_operator.engines.series_groups import RateWindows
 from inferno_operator.engines.survey import Survey
@@ -98,11 +98,11 @@ class Scene:
             measurement = MeasurementController(
                 self.cluster,
                 informers,
-                Survey(client, built_in(), time.time, WINDOWS),
+                Survey(client, read_built_in_sources(), time.time, WINDOWS),
                 MEASURE_S,
                 _now,
                 Observer(),
-                DemandSurvey(client, built_in(), WINDOWS),
+                DemandSurvey(client, read_built_in_sources(), WINDOWS),
             )
             context = Context(
                 self.cluster, OnDemand(self.cluster), FakeOptimizer(), _now, _now, loads=measurement

@@ -48,7 +48,7 @@ def parse_labels(text: str) -> dict[str, str]:
     return labels
 
 
-def read_windows(
+def parse_windows(
     endpoint: PrometheusEndpoint,
     sources: MetricSources,
     labels: Mapping[str, str],

@@ -45,7 +45,7 @@ from inferno_operator.resources import (
     Workload,
     parse,
 )
-from inferno_operator.runtime.texts import listed
+from inferno_operator.runtime.texts import join_names
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import alternatives
 
@@ -420,7 +420,7 @@ def _explain_missing_accelerator(variant: Variant) -> str:
         if wanted
         else f"{variant.engine} has no nodeSelector"
     )
-    labels = listed(card_labels(), LABELS_NAMED)
+    labels = join_names(card_labels(), LABELS_NAMED)
     return f"{seen}: give {option}, or a nodeSelector with one of {labels}"
 
 

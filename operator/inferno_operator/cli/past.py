@@ -13,7 +13,7 @@ from inferno_operator.cli.interrupts import run_async
 from inferno_operator.cli.offline.traces import write_trace
 from inferno_operator.cli.options.inputs import duration_of
 from inferno_operator.engines.catalogue import MetricSources
-from inferno_operator.engines.past import PastLoad, Span, Tell, loads_of
+from inferno_operator.engines.past import PastLoad, Span, Tell, read_loads
 from inferno_operator.resources import Resource, Server
 from inferno_operator.resources.observation import only
 from inferno_operator.runtime.prometheus import PrometheusPast
@@ -117,7 +117,7 @@ async def read_past_loads(
     measures = {s.spec.name: s.spec.measure for s in servers if s.spec.measure}
     if not measures:
         raise InputError("nothing to read: no Server has spec.measure")
-    return await loads_of(measures, prometheus, catalogue, span, tell)
+    return await read_loads(measures, prometheus, catalogue, span, tell)
 
 
 def build_past_trace(loads: Mapping[str, PastLoad], span: Span) -> tuple[Trace, list[str]]:

@@ -126,7 +126,7 @@ MetricSources = Mapping[str, MetricSource]
 """The sources by name."""
 
 
-def built_in() -> MetricSources:
+def read_built_in_sources() -> MetricSources:
     """Return the sources that the operator knows."""
     return read_catalogue(files(__package__).joinpath("sources.yaml").read_text(), "sources.yaml")
 
@@ -143,8 +143,8 @@ def catalogue_with(file: Path | None) -> MetricSources:
         The file cannot be read, or is not valid.
     """
     if file is None:
-        return built_in()
-    known = built_in()
+        return read_built_in_sources()
+    known = read_built_in_sources()
     parts = {label: None for source in known.values() for label in source.parts}
     replicas = {label: None for source in known.values() for label in source.replicas}
     own = {

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from inferno_operator.engines.catalogue import MetricSources
 from inferno_operator.engines.reading import Values
 from inferno_operator.engines.series_groups import GroupIdentity, SeriesGroup
-from inferno_operator.runtime.prometheus import Prometheus, quoted
+from inferno_operator.runtime.prometheus import Prometheus, quote_string
 from inferno_operator.runtime.texts import shortened
 from inferno_optimizer.errors import InfernoError
 
@@ -92,7 +92,7 @@ def _of_engines(group: SeriesGroup, catalogue: MetricSources) -> str:
     sources = [s for s in catalogue.values() if not s.without_replicas]
     names = dict.fromkeys(name for s in (group.source, *sources) for name in s.heartbeat)
     labels = (NAME, *group.labels, *(EXPORTED + label for label in group.labels))
-    return f"group by ({', '.join(labels)}) ({{{NAME}=~{quoted('|'.join(names))}}})"
+    return f"group by ({', '.join(labels)}) ({{{NAME}=~{quote_string('|'.join(names))}}})"
 
 
 class _Look:
@@ -148,8 +148,8 @@ class _Look:
         for label, value in wanted.items():
             if any(_is_exported(series, label, wanted) for series in self._own):
                 return (
-                    f"{quoted(value)} stands in the label {EXPORTED}{label}, as the target has"
-                    f" a {label} of its own: name {EXPORTED}{label} in place of {label} in"
+                    f"{quote_string(value)} stands in the label {EXPORTED}{label}, as the target"
+                    f" has a {label} of its own: name {EXPORTED}{label} in place of {label} in"
                     " spec.measure.labels, or set honorLabels in the PodMonitor or ServiceMonitor"
                 )
         return ""
@@ -255,7 +255,7 @@ def _matchers(group: SeriesGroup, values: Values) -> str:
 
 
 def _text(labels: Labels) -> str:
-    return ", ".join(f"{label}={quoted(value)}" for label, value in labels.items())
+    return ", ".join(f"{label}={quote_string(value)}" for label, value in labels.items())
 
 
 def _plain(group: SeriesGroup, values: Values) -> str:

@@ -73,7 +73,7 @@ class PastLoad:
     output_tokens: FloatArray
 
 
-async def loads_of(
+async def read_loads(
     measures: Mapping[Name, Measure],
     prometheus: PrometheusPast,
     catalogue: MetricSources,

@@ -14,7 +14,7 @@ from inferno_operator.engines.catalogue import MetricSource
 from inferno_operator.resources import Measure
 from inferno_operator.resources.measurement import LONG_SECONDS, SHORT_SECONDS
 from inferno_operator.resources.objects import Key
-from inferno_operator.runtime.prometheus import is_label_name, quoted
+from inferno_operator.runtime.prometheus import is_label_name, quote_string
 from inferno_optimizer.errors import InputError
 
 Name = TypeVar("Name", str, Key)
@@ -109,10 +109,10 @@ class SeriesGroup:
     def _matcher(self, number: int, limit: int) -> str:
         label, values = self.labels[number], sorted({each[number] for each in self.values})
         if len(values) == 1:
-            return f"{label}={quoted(values[0])}"
+            return f"{label}={quote_string(values[0])}"
         few = len(values) <= VALUES_NAMED or self.is_part
         if few and sum(map(len, values)) <= limit:
-            return f"{label}=~{quoted('|'.join(map(re.escape, values)))}"
+            return f"{label}=~{quote_string('|'.join(map(re.escape, values)))}"
         return f'{label}!=""'
 
     @property

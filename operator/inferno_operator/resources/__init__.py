@@ -16,7 +16,7 @@ from inferno_operator.resources.allocation import (
     ReplicaAllocation,
     Roles,
     ServerAllocation,
-    moved,
+    describe_change,
 )
 from inferno_operator.resources.base import (
     API_VERSION,
@@ -219,6 +219,6 @@ __all__ = [
     "UnmatchedCards",
     "Unserved",
     "Workload",
-    "moved",
+    "describe_change",
     "parse",
 ]

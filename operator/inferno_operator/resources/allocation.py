@@ -69,7 +69,7 @@ _NUMBERS = (
 """Fields of a load whose change is told."""
 
 
-def moved(before: Load, now: Load) -> str:
+def describe_change(before: Load, now: Load) -> str:
     """Return which field of a load has moved by more than the tolerance, and how; "" if none."""
     for name in _NUMBERS:
         old, new = getattr(before, name) or 0, getattr(now, name) or 0

@@ -43,7 +43,7 @@ def render(resource: type[Resource]) -> str:
     return HEADER + yaml.dump(crd(resource), Dumper=_Dumper, sort_keys=False, width=100)
 
 
-def write(folder: Path) -> None:
+def write_definitions(folder: Path) -> None:
     """Write the CRD of each kind to FOLDER/<plural>.yaml."""
     folder.mkdir(exist_ok=True)
     for resource in RESOURCES:
@@ -125,4 +125,4 @@ def _inline(schema: JsonSchemaValue, definitions: JsonSchemaValue) -> JsonSchema
 
 
 if __name__ == "__main__":
-    typer.run(write)
+    typer.run(write_definitions)

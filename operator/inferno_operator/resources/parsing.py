@@ -19,7 +19,7 @@ from inferno_operator.resources.schema import Part
 from inferno_operator.resources.server import Server
 from inferno_operator.resources.service_class import ServiceClass
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.suggestions import cut, listed, nearest
+from inferno_optimizer.suggestions import cut, list_known, nearest
 
 Form = TypeVar("Form", bound=Part)
 
@@ -215,7 +215,7 @@ def _alternatives(part: type[Part], path: Sequence[int | str]) -> str:
     known = [str(field.alias) for field in _fields(part)]
     deeper = _deeper(part, str(unknown))
     near = f"; did you mean {deeper}?" if deeper else nearest(str(unknown), known)
-    return near + listed(known)
+    return near + list_known(known)
 
 
 def _deeper(part: type[Part], name: str) -> str:

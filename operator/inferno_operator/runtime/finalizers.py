@@ -35,7 +35,7 @@ class DefinitionTerminatingError(InfernoError):
     reason = "DefinitionTerminating"
 
 
-async def hold(observations: Iterable[Observation], cluster: Cluster) -> None:
+async def add_finalizer(observations: Iterable[Observation], cluster: Cluster) -> None:
     """Add the finalizer to the objects that are not being deleted.
 
     While definitions are being deleted, nothing is done.
@@ -45,7 +45,7 @@ async def hold(observations: Iterable[Observation], cluster: Cluster) -> None:
         await write_each(missing, lambda o: _change(o, cluster, lambda names: (*names, FINALIZER)))
 
 
-async def release(observations: Iterable[Observation], cluster: Cluster) -> None:
+async def remove_finalizer(observations: Iterable[Observation], cluster: Cluster) -> None:
     """Remove the finalizer from objects.
 
     Raises
@@ -80,7 +80,7 @@ async def _clean_up(kind: type[Resource], namespace: str, cluster: Cluster) -> N
     for failures in count(1):
         try:
             listing = await cluster.list(kind_of(kind), namespace)
-            await release([observe(kind, m) for m in listing.manifests], cluster)
+            await remove_finalizer([observe(kind, m) for m in listing.manifests], cluster)
         except InfernoError as error:
             logger.warning("finalizers of an earlier run are not removed yet: %s", error)
             await asyncio.sleep(backoff.seconds(failures))

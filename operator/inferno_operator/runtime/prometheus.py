@@ -16,7 +16,7 @@ def is_label_name(name: str) -> bool:
     return _LABEL.fullmatch(name) is not None
 
 
-def quoted(value: str) -> str:
+def quote_string(value: str) -> str:
     """Return a value as a string literal of PromQL."""
     return json.dumps(value, ensure_ascii=False)
 

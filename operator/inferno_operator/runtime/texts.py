@@ -51,7 +51,7 @@ def _of_system(error: BaseException) -> str:
     return text[:1].lower() + text[1:]
 
 
-def listed(names: Sequence[str], most: int) -> str:
+def join_names(names: Sequence[str], most: int) -> str:
     """Return the first names with commas between them, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

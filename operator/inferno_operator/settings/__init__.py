@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.settings.prometheus import prometheus_endpoint
-from inferno_operator.settings.values import file, flag, seconds
+from inferno_operator.settings.values import file, flag, read_seconds
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import nearest
 
@@ -203,13 +203,13 @@ class Settings:
         defaults = cls()
         return cls(
             _namespaces(environment),
-            seconds(environment, "INFERNO_SOLVER_TIME_LIMIT", defaults.time_limit),
+            read_seconds(environment, "INFERNO_SOLVER_TIME_LIMIT", defaults.time_limit),
             flag(environment, "INFERNO_LEADER_ELECTION", default=False),
             flag(environment, "INFERNO_STATELESS", default=True),
             _endpoint(environment) if place == "remote" else None,
             _dialect(environment),
             prometheus_endpoint(environment),
-            seconds(environment, "INFERNO_MEASURE_INTERVAL", defaults.measure_interval),
+            read_seconds(environment, "INFERNO_MEASURE_INTERVAL", defaults.measure_interval),
             file(environment, "INFERNO_MEASURE_SOURCES"),
             file(environment, "INFERNO_PUBLISH_TOKEN_FILE"),
             flag(environment, "INFERNO_WVA_METRICS", default=False),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from urllib.parse import parse_qsl, urlsplit
 
 from inferno_operator.adapters.prometheus.endpoint import DEFAULT_TIMEOUT, PrometheusEndpoint
-from inferno_operator.settings.values import file, seconds
+from inferno_operator.settings.values import file, read_seconds
 from inferno_optimizer.errors import InputError
 
 URL = "INFERNO_PROMETHEUS_URL"
@@ -45,7 +45,7 @@ def prometheus_endpoint(environment: Mapping[str, str]) -> PrometheusEndpoint | 
         password=file(environment, PASSWORD_FILE),
         headers=file(environment, HEADERS_FILE),
         params=_params(environment.get(PARAMS, "")),
-        timeout=seconds(environment, TIMEOUT, DEFAULT_TIMEOUT),
+        timeout=read_seconds(environment, TIMEOUT, DEFAULT_TIMEOUT),
     )
 
 

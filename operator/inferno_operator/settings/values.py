@@ -27,7 +27,7 @@ def flag(environment: Mapping[str, str], name: str, *, default: bool) -> bool:
     return value in YES
 
 
-def seconds(environment: Mapping[str, str], name: str, default: float) -> float:
+def read_seconds(environment: Mapping[str, str], name: str, default: float) -> float:
     """Return a time [s].
 
     Raises

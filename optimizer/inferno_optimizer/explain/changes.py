@@ -149,7 +149,7 @@ def parse_change(text: str) -> FieldChange:
     return FieldChange(text, path, match["operator"], _unquoted(match["value"], text))
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """The name as it is written in a change: in quotes if it needs them."""
     return name if _NEEDS_NO_QUOTES.fullmatch(name) else json.dumps(name)
 

@@ -19,7 +19,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from inferno_optimizer.capacity import cards_in_use
-from inferno_optimizer.explain.changes import quoted
+from inferno_optimizer.explain.changes import quote_name
 from inferno_optimizer.explain.options import Option, explain, unknown_server
 from inferno_optimizer.optimize import Clock, optimize
 from inferno_optimizer.sizing.cases import Catalogue
@@ -241,7 +241,7 @@ def _more_cards(trial: _Trial, options: Iterable[Option]) -> Iterator[Remedy]:
         if smallest:
             more, after = smallest
             words = f"{more} more {'card' if more == 1 else 'cards'} of {card_type}"
-            change = f"capacity.{quoted(card_type)}+={more}"
+            change = f"capacity.{quote_name(card_type)}+={more}"
             yield trial.remedy(RemedyKind.CARDS, more, change, words, after)
 
 
@@ -278,7 +278,8 @@ def _looser_targets(trial: _Trial) -> Iterator[Remedy]:
                 f"{field} of model {server.model!r} in class {server.service_class!r} raised"
                 f" from {asked:g} to {limit} ms"
             )
-            change = f"class.{quoted(server.service_class)}.{quoted(server.model)}.{field}={limit}"
+            of_class = f"class.{quote_name(server.service_class)}.{quote_name(server.model)}"
+            change = f"{of_class}.{field}={limit}"
             yield trial.remedy(RemedyKind.TARGET, limit, change, words, after)
 
 
@@ -302,7 +303,7 @@ def _less_load(trial: _Trial, options: Sequence[Option]) -> Iterator[Remedy]:
     if smallest:
         less = f"{rate(smallest[0]):.10g}"
         words = f"a load of {less} requests/min instead of {load.arrival_rate:g}"
-        change = f"server.{quoted(trial.server.name)}.load.arrivalRate={less}"
+        change = f"server.{quote_name(trial.server.name)}.load.arrivalRate={less}"
         yield trial.remedy(RemedyKind.LOAD, rate(smallest[0]), change, words, smallest[1])
 
 

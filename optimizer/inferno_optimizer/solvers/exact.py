@@ -54,8 +54,8 @@ from inferno_optimizer.solvers.ledger import Ledger
 from inferno_optimizer.solvers.loads import (
     add_loads,
     bounded_levels,
+    find_loads,
     is_better,
-    loads_of,
     loads_served,
     loads_served_entirely,
     loads_wanted,
@@ -714,7 +714,10 @@ def _search_plan(
     else:
         assignment = _assign_replicas(table, outcome)
         cases = np.setdiff1d(np.flatnonzero(assignment.rows != NO_ROW), problem.cases)
-        besides, served = loads_of(candidates, cases.tolist()), loads_served(candidates, assignment)
+        besides, served = (
+            find_loads(candidates, cases.tolist()),
+            loads_served(candidates, assignment),
+        )
         if options.saturation_policy.takes_turns:
             assignment = _share_out_in_turns(table, assignment)
         others = _sum_other_value(candidates, problem, assignment)
@@ -852,7 +855,7 @@ def _served_besides(
     """Load by priority, and value, of what is served besides the cases of a program."""
     others = np.setdiff1d(assignment.served(candidates), cases)
     value = float(candidates.value[assignment.rows[others]].sum())
-    return loads_of(candidates, others.tolist()), value
+    return find_loads(candidates, others.tolist()), value
 
 
 def _fill_up(

@@ -21,7 +21,7 @@ from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW
 from inferno_optimizer.solvers.goals import Floor, Goal, GoalKind, least_shares
-from inferno_optimizer.solvers.loads import loads_of, loads_wanted, priorities_of
+from inferno_optimizer.solvers.loads import find_loads, loads_wanted, priorities_of
 from inferno_optimizer.solvers.problem import ReplicaProblem
 from inferno_optimizer.solvers.running import Running
 
@@ -124,7 +124,7 @@ def formulate_least_value(
     """Formulate the least value that serves so much load of each priority [requests/min]."""
     problem = ReplicaProblem.of(candidates, capacity, Running.of(candidates))
     others = np.setdiff1d(candidates.pairs.case[candidates.usable], problem.cases)
-    wanted, besides = loads_wanted(candidates), loads_of(candidates, others.tolist())
+    wanted, besides = loads_wanted(candidates), find_loads(candidates, others.tolist())
     floors = tuple(
         Floor(Goal(GoalKind.SERVED, level), load - besides[priority], whole=False)
         for level, priority in enumerate(priorities_of(candidates, problem.cases))

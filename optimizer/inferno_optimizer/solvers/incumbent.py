@@ -19,7 +19,7 @@ from inferno_optimizer.solvers.goals import (
     levels_of,
 )
 from inferno_optimizer.solvers.problem import ReplicaProblem
-from inferno_optimizer.solvers.rounding import fill_columns, is_kept, lift_to_floors, make_fit
+from inferno_optimizer.solvers.rounding import fill_columns, is_floor_kept, lift_to_floors, make_fit
 
 UNKNOWN = -np.inf
 """The bound of an objective of which nothing is proven."""
@@ -148,7 +148,7 @@ class Incumbent:
             counts = fits
         if goal.kind is not GoalKind.VALUE:
             counts = fill_columns(problem, counts, levels_of(goal, problem), only_hold=False)
-        if not all(is_kept(problem, floor, counts) for floor in self.floors):
+        if not all(is_floor_kept(problem, floor, counts) for floor in self.floors):
             repaired = self._repair(counts)
             if repaired is None:
                 return False

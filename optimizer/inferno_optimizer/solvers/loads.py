@@ -26,7 +26,7 @@ def priorities_of(candidates: Candidates, cases: IntArray) -> list[int]:
     return sorted({candidates.cases[case].priority for case in cases.tolist()})
 
 
-def loads_of(candidates: Candidates, cases: Iterable[int]) -> dict[int, float]:
+def find_loads(candidates: Candidates, cases: Iterable[int]) -> dict[int, float]:
     """Load of some cases, of every priority in use; the most important first."""
     load = dict.fromkeys(sorted({case.priority for case in candidates.cases}), 0.0)
     for case in cases:
@@ -36,17 +36,17 @@ def loads_of(candidates: Candidates, cases: Iterable[int]) -> dict[int, float]:
 
 def loads_wanted(candidates: Candidates) -> dict[int, float]:
     """Load of all cases."""
-    return loads_of(candidates, range(len(candidates.cases)))
+    return find_loads(candidates, range(len(candidates.cases)))
 
 
 def loads_served_entirely(candidates: Candidates, assignment: Assignment) -> dict[int, float]:
     """Load of the cases that an assignment serves entirely."""
-    return loads_of(candidates, assignment.served(candidates).tolist())
+    return find_loads(candidates, assignment.served(candidates).tolist())
 
 
 def loads_served(candidates: Candidates, assignment: Assignment) -> dict[int, float]:
     """Load that an assignment serves, partial service included."""
-    served = loads_of(candidates, assignment.mixes)
+    served = find_loads(candidates, assignment.mixes)
     for case in np.flatnonzero(assignment.rows != NO_ROW).tolist():
         wanted = int(candidates.replicas[assignment.rows[case]])
         share = int(assignment.replicas[case]) / wanted if wanted else 1.0
@@ -58,7 +58,7 @@ def loads_up_to(
     candidates: Candidates, assignment: Assignment, most: FloatArray
 ) -> dict[int, float]:
     """Load that an assignment serves, of each case up to a share of its load; shape (cases,)."""
-    reached = loads_of(candidates, ())
+    reached = find_loads(candidates, ())
     for place, case in enumerate(candidates.cases):
         row, share = int(assignment.rows[place]), 0.0
         if place in assignment.mixes:

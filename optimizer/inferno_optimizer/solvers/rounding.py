@@ -145,7 +145,7 @@ def _by_load_for_cards(problem: ReplicaProblem) -> IntArray:
     return np.lexsort((np.arange(len(worth)), -worth, problem.level))
 
 
-def is_kept(problem: ReplicaProblem, floor: Floor, counts: IntArray) -> bool:
+def is_floor_kept(problem: ReplicaProblem, floor: Floor, counts: IntArray) -> bool:
     """Whether a plan keeps a floor, but for rounding."""
     return _missing(problem, floor, counts) <= _rounding(problem, floor)
 
@@ -187,7 +187,7 @@ def lift_to_floors(
         donors = ((of_level, holding), (lower, holding), (of_level, fewest), (lower, fewest))
         if not _reach(problem, counts, floor, donors):
             return None
-    return counts if all(is_kept(problem, floor, counts) for floor in floors) else None
+    return counts if all(is_floor_kept(problem, floor, counts) for floor in floors) else None
 
 
 def _reach(

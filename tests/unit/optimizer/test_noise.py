@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferno_optimizer.noise import MOST_NOISE, followed, moved, noise, significant_rate
+from inferno_optimizer.noise import MOST_NOISE, find_moved, followed, noise, significant_rate
 
 LONG_S, SHORT_S = 300.0, 60.0
 RATES = st.floats(0, 1000, allow_subnormal=False)
@@ -52,17 +52,17 @@ def test_the_same_load_again_changes_nothing(last: float, new: float) -> None:
 def test_lengths_count_from_a_twentieth_on(last: float, new: float, *, changes: bool) -> None:
     busy = 1000.0
 
-    assert moved(column(busy, last), column(busy, new), LONG_S).tolist() == [changes]
+    assert find_moved(column(busy, last), column(busy, new), LONG_S).tolist() == [changes]
 
 
 def test_a_number_that_becomes_known_counts_and_one_that_stays_unknown_does_not() -> None:
     nothing = float("nan")
 
-    assert moved(column(1, nothing), column(1, 500), LONG_S).tolist() == [True]
-    assert moved(column(1, nothing), column(1, nothing), LONG_S).tolist() == [False]
+    assert find_moved(column(1, nothing), column(1, 500), LONG_S).tolist() == [True]
+    assert find_moved(column(1, nothing), column(1, nothing), LONG_S).tolist() == [False]
 
 
 def test_few_requests_are_noise_up_to_a_half() -> None:
     assert float(noise(0.01, LONG_S)) > MOST_NOISE
-    assert not moved(column(0.02), column(0.011), LONG_S).any()
-    assert moved(column(0.02), column(0.009), LONG_S).all()
+    assert not find_moved(column(0.02), column(0.011), LONG_S).any()
+    assert find_moved(column(0.02), column(0.009), LONG_S).all()

@@ -14,7 +14,7 @@ BYTES_PER_CONTAINER = 16
 """Fewest bytes for each list or object: empty ones take thirty times their size in memory."""
 
 
-def parse_json(body: bytes) -> object:
+def parse_answer(body: bytes) -> object:
     """Parse a body, which must be JSON without repeated keys.
 
     Raises
@@ -23,13 +23,13 @@ def parse_json(body: bytes) -> object:
         It is not; the message quotes its beginning.
     """
     if BYTES_PER_CONTAINER * (body.count(b"{") + body.count(b"[")) > max(len(body), 2**20):
-        raise InputError(f"{quote_start(body)} has too many lists and objects")
+        raise InputError(f"{quote_answer(body)} has too many lists and objects")
     try:
         return json.loads(body, object_pairs_hook=build_object, parse_constant=_refuse)
     except RecursionError as error:
-        raise InputError(f"{quote_start(body)} is nested too deeply") from error
+        raise InputError(f"{quote_answer(body)} is nested too deeply") from error
     except ValueError as error:
-        raise InputError(f"{quote_start(body)} is no JSON") from error
+        raise InputError(f"{quote_answer(body)} is no JSON") from error
 
 
 def build_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -54,14 +54,14 @@ def _refuse(name: str) -> NoReturn:
 def find_message(body: bytes) -> str:
     """The message in a response of the optimizer, in one line; else its beginning."""
     try:
-        document = parse_json(body)
+        document = parse_answer(body)
     except InputError:
-        return quote_start(body)
+        return quote_answer(body)
     message = document.get("message") if isinstance(document, dict) else document
-    return shorten_to_line(str(message)) if message else quote_start(body)
+    return shorten_to_line(str(message)) if message else quote_answer(body)
 
 
-def quote_start(body: bytes) -> str:
+def quote_answer(body: bytes) -> str:
     """The beginning of a body, in one line."""
     text = shorten_to_line(body[:LONGEST_QUOTED].decode(errors="replace"))
     return repr(text) if text else "an empty answer"

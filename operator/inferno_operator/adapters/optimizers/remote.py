@@ -205,7 +205,7 @@ def escape_names(document: object) -> Any:  # noqa: ANN401 - JSON of any shape
 
 
 def restore_names(document: object) -> Any:  # noqa: ANN401 - JSON of any shape
-    """The document with the original names: reverts `escaped`."""
+    """The document with the original names: reverts `escape_names`."""
     return _map_strings(document, unquote)
 
 

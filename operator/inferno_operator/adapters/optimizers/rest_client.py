@@ -14,7 +14,7 @@ import httpx
 from httpx_retries import Retry, RetryTransport
 
 from inferno_operator.adapters.credentials import build_credentials_error, build_tls_context
-from inferno_operator.adapters.optimizers.document import find_message, parse_json
+from inferno_operator.adapters.optimizers.document import find_message, parse_answer
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
 from inferno_operator.runtime.texts import cause_of
 from inferno_optimizer.errors import InfernoError, InputError, SolverError, UnavailableError
@@ -47,7 +47,7 @@ class UnreadableError(httpx.RequestError):
     """An answer is too large, or compressed."""
 
 
-def build_transport(context: ssl.SSLContext, servers: int) -> httpx.AsyncBaseTransport:
+def build_retry_transport(context: ssl.SSLContext, servers: int) -> httpx.AsyncBaseTransport:
     """Return the transport of requests about a number of servers."""
     bound = SMALLEST_BOUND + servers * BYTES_PER_SERVER
     return RetryTransport(BoundedTransport(httpx.AsyncHTTPTransport(verify=context), bound), RETRY)
@@ -144,7 +144,7 @@ class RestClient:
         if response.status_code != HTTPStatus.OK:
             raise self._refusal(response, target)
         try:
-            return await asyncio.to_thread(parse_json, response.content)
+            return await asyncio.to_thread(parse_answer, response.content)
         except InputError as error:
             raise self.unusable(error) from error
 
@@ -197,7 +197,7 @@ async def connect(endpoint: Endpoint, patience: float, servers: int) -> AsyncIte
         raise build_credentials_error(endpoint.url, error) from error
     async with httpx.AsyncClient(
         base_url=endpoint.url,
-        transport=build_transport(context, servers),
+        transport=build_retry_transport(context, servers),
         headers={"Accept-Encoding": PLAIN} | _authorization(token),
         timeout=httpx.Timeout(patience, connect=CONNECT_TIMEOUT),
     ) as client:

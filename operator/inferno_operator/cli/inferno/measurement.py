@@ -201,12 +201,12 @@ def calibrate(  # noqa: PLR0913 - an argument for each option
 
 def _read_past(prometheus: PrometheusOptions, labels: str, hours: float) -> "Measurements":
     """Return what replicas with these labels did, as Prometheus knows it."""
-    from inferno_operator.cli.calibration import parse_labels, read_windows
+    from inferno_operator.cli.calibration import parse_labels, parse_windows
 
     place, wanted = prometheus.place, parse_labels(labels)
     sources = prometheus.read_sources()
     with working("asking Prometheus") as tell:
-        return read_windows(place, sources, wanted, hours, tell)
+        return parse_windows(place, sources, wanted, hours, tell)
 
 
 def _print_model(pair: "CalibratedPair", laws: "Laws", measured: "Measurements") -> None:

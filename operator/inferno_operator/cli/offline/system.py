@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from inferno_operator.cli.offline.documents import Document
 from inferno_operator.cli.offline.manifests import count_others, object_name, read_documents
-from inferno_operator.runtime.texts import listed
+from inferno_operator.runtime.texts import join_names
 from inferno_optimizer.caveats import (
     IMPLAUSIBLE,
     cost_problem,
@@ -475,7 +475,7 @@ def _list_lines(problems: Iterable[Problem], place: Callable[[Problem], str]) ->
 
 def _name_others(problems: Sequence[Problem]) -> str:
     """Return which objects have the same problem, to be said after it; "" if none has."""
-    others = listed([problem.name for problem in problems], OTHERS_SHOWN)
+    others = join_names([problem.name for problem in problems], OTHERS_SHOWN)
     return f"; the same of {others}" if others else ""
 
 

@@ -18,8 +18,8 @@ import yaml
 from pydantic import AllowInfNan, BeforeValidator, ConfigDict, Field, ValidationError
 
 from inferno_operator.cli.offline.documents import Document
-from inferno_operator.controllers.boosters.validation import seconds
-from inferno_operator.controllers.capacity.catalogue import CardCatalogue, built_in
+from inferno_operator.controllers.boosters.validation import parse_duration
+from inferno_operator.controllers.capacity.catalogue import CardCatalogue, read_built_in_cards
 from inferno_operator.resources import Metadata
 from inferno_operator.resources.parsing import bad_manifest
 from inferno_operator.resources.schema import (
@@ -401,7 +401,7 @@ def read_workload(content: Mapping[str, Any]) -> Variant:
     workers = size - 1 if isinstance(size, int) else 0
     pods = [as_mapping(each.get("spec")) for each in (leader, *[worker] * workers)]
     containers = [as_mapping(each) for pod in pods for each in pod.get("containers") or ()]
-    replicas, cards = spec.get("replicas", 1), sum(map(count_cards, containers)) or None
+    replicas, cards = spec.get("replicas", 1), sum(map(count_wva_cards, containers)) or None
     command = next(filter(None, map(read_command, containers)), None)
     selectors = [selector for pod in pods if (selector := read_selector(pod))]
     by_label = (each[label] for each in selectors for label in card_labels() if each.get(label))
@@ -423,7 +423,7 @@ def read_workload(content: Mapping[str, Any]) -> Variant:
 @cache
 def card_catalogue() -> CardCatalogue:
     """Return the resources and labels of nodes that stand for cards."""
-    return built_in()
+    return read_built_in_cards()
 
 
 def card_labels() -> list[str]:
@@ -431,7 +431,7 @@ def card_labels() -> list[str]:
     return [label.label for label in card_catalogue().labels if not label.is_code]
 
 
-def count_cards(container: Mapping[str, Any]) -> int:
+def count_wva_cards(container: Mapping[str, Any]) -> int:
     """Return the cards that a container asks for."""
     resources = as_mapping(container.get("resources"))
     asked = {**as_mapping(resources.get("requests")), **as_mapping(resources.get("limits"))}
@@ -553,7 +553,7 @@ class WvaSettings:
     def add_controller_settings(self, title: str, given: Mapping[str, object]) -> None:
         """Add the settings of WVA's controller."""
         rest = dict(given)
-        interval = seconds(str(rest.get("GLOBAL_OPT_INTERVAL", "")))
+        interval = parse_duration(str(rest.get("GLOBAL_OPT_INTERVAL", "")))
         if interval is not None and interval >= 1:
             self.interval_s = round(interval)
             del rest["GLOBAL_OPT_INTERVAL"]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from inferno_operator.runtime.texts import listed
+from inferno_operator.runtime.texts import join_names
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.solution import Decision, Reason, Solution
 
@@ -100,7 +100,7 @@ def _servers(
 ) -> str:
     names = [decision.server for decision in plan.decisions if is_counted(decision)]
     number = f"{len(names)} of {len(plan.decisions)} servers"
-    return f"--fail-on {condition}: {number} {what}: {listed(names, SHOWN)}" if names else ""
+    return f"--fail-on {condition}: {number} {what}: {join_names(names, SHOWN)}" if names else ""
 
 
 def _gap(plan: Solution, condition: str, most: float) -> str:

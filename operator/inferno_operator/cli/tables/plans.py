@@ -13,8 +13,8 @@ from typing import Any
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.tables.servers import (
     Labels,
-    cost_of,
     count_replicas,
+    find_cost,
     format_band,
     format_cost,
     format_load,
@@ -276,7 +276,7 @@ def _sum_changes(previews: Sequence[ServerPreview], money: Money) -> str:
     changing = sum(item.action is not Action.NONE for item in previews)
     planned, total = sum(is_running(item.planned) for item in previews), len(previews)
     now, desired, then = (
-        money.amount(sum(cost_of(getattr(item, which)) for item in previews))
+        money.amount(sum(find_cost(getattr(item, which)) for item in previews))
         for which in ("current", "desired", "planned")
     )
     changes = f"{changing} of {total} servers would change" if changing else "nothing would change"

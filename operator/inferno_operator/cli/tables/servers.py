@@ -472,14 +472,14 @@ def format_band(prediction: Allocation | PlanStep | None) -> str:
     return band_of(prediction.origin or "", prediction.error_percent or 0.0)
 
 
-def cost_of(allocation: Allocation | None) -> float:
+def find_cost(allocation: Allocation | None) -> float:
     """Return the cost of an allocation [cents/hour]; 0 without an allocation."""
     return (allocation.cost or 0.0) if allocation and allocation.accelerator else 0.0
 
 
 def format_cost(allocation: Allocation | None, money: Money) -> str:
     """Return the cost as text, empty if nothing runs."""
-    return money.amount(cost_of(allocation)) if allocation and allocation.accelerator else ""
+    return money.amount(find_cost(allocation)) if allocation and allocation.accelerator else ""
 
 
 def format_load(allocation: Allocation | None) -> str:
@@ -541,9 +541,9 @@ def _describe_sums(views: Sequence[ServerView], money: Money) -> str:
         of_known = f"{missed} of {len(known)} servers with measured latencies"
         targets = f"{of_known} miss a target now; unknown: {unknown}{note}"
     specs = [view.spec for view in views if view.spec]
-    running = money.amount(sum(cost_of(spec.current_alloc) for spec in specs))
+    running = money.amount(sum(find_cost(spec.current_alloc) for spec in specs))
     decided = [spec.desired_alloc for spec in specs if spec.desired_alloc]
-    desired = f"{money.amount(sum(map(cost_of, decided)))} desired"
+    desired = f"{money.amount(sum(map(find_cost, decided)))} desired"
     if not decided:
         desired = "no desired allocation"
     elif len(decided) < len(views):

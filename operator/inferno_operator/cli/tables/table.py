@@ -12,7 +12,7 @@ from typing import Self
 
 from rich.text import Text
 
-from inferno_operator.runtime.texts import listed
+from inferno_operator.runtime.texts import join_names
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.solution import Reason
 from inferno_optimizer.suggestions import alternatives
@@ -254,7 +254,7 @@ def group_notes(notes: Iterable[tuple[str, str]]) -> Iterator[str]:
     servers: dict[str, list[str]] = {}
     for server, note in notes:
         servers.setdefault(note, []).append(server)
-    yield from (f"{listed(names, NAMES_SHOWN)}: {note}" for note, names in servers.items())
+    yield from (f"{join_names(names, NAMES_SHOWN)}: {note}" for note, names in servers.items())
 
 
 def format_age(since: datetime, now: datetime) -> str:

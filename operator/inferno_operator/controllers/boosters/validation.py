@@ -81,7 +81,7 @@ def advice(booster: Booster, dialect: Dialect) -> tuple[BoosterProblem, ...]:
     return (*of_whole, *of_backends)
 
 
-def seconds(text: str) -> float | None:
+def parse_duration(text: str) -> float | None:
     """Parse a duration in the syntax of Go [s]; None if it is not valid."""
     match = DURATION.fullmatch(text)
     if match is None:
@@ -130,7 +130,7 @@ def _of_backend(booster: Booster, backend: ModelBackend) -> Iterator[Remark]:
 def _of_grace(backend: ModelBackend) -> Iterator[Remark]:
     if backend.scale_to_zero_grace_period is None:
         return
-    grace = seconds(backend.scale_to_zero_grace_period)
+    grace = parse_duration(backend.scale_to_zero_grace_period)
     if grace is None or not 0 <= grace <= MAX_GRACE_SECONDS:
         yield ".scaleToZeroGracePeriod", "should be between 0s and 30m"
 

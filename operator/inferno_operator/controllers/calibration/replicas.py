@@ -17,7 +17,7 @@ from inferno_operator.controllers.calibration.windows import Pair
 from inferno_operator.engines.catalogue import tokens_per_step
 from inferno_operator.resources import Server
 from inferno_operator.resources.conditions import ACTUATED
-from inferno_operator.runtime.prometheus import Prometheus, QueryResult, is_label_name, quoted
+from inferno_operator.runtime.prometheus import Prometheus, QueryResult, is_label_name, quote_string
 from inferno_optimizer.calibration.windows import Window, batch_at_poisson_arrivals
 from inferno_optimizer.units import MS_PER_SECOND
 
@@ -180,7 +180,7 @@ def _build_selector(labelled: Sequence[LabelledReplicas]) -> str:
     """The labels of a single server; several are selected in the answer."""
     if len(labelled) > 1:
         return ""
-    matchers = (f"{name}={quoted(value)}" for name, value in labelled[0].labels.items())
+    matchers = (f"{name}={quote_string(value)}" for name, value in labelled[0].labels.items())
     return f"{{{', '.join(matchers)}}}"
 
 

@@ -285,7 +285,7 @@ def words_of(text: str) -> Words:
     return frozenset(GIGABYTES.sub("", word) for word in words)
 
 
-def built_in() -> CardCatalogue:
+def read_built_in_cards() -> CardCatalogue:
     """Return the catalogue of the operator."""
     text = files(__package__).joinpath("catalogue.yaml").read_text()
     return CardCatalogue.model_validate(yaml.safe_load(text))

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Literal
 
-from inferno_operator.controllers.capacity.catalogue import CardCatalogue, built_in
+from inferno_operator.controllers.capacity.catalogue import CardCatalogue, read_built_in_cards
 from inferno_operator.controllers.capacity.counts import (
     CardCount,
     Namespace,
@@ -42,7 +42,7 @@ from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.resources.pods import PodIndex
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Cluster, FieldManager, GoneError, RejectedError
-from inferno_operator.runtime.texts import listed
+from inferno_operator.runtime.texts import join_names
 from inferno_operator.runtime.updates import FieldUpdate, Writer, undefined, write_each
 from inferno_operator.runtime.work_queue import Cycles, ReconcileResult
 from inferno_optimizer.errors import InfernoError
@@ -137,7 +137,7 @@ def report_count(
     return _build_update(observation, _build_fields(count), verdict, now)
 
 
-def report_failure(
+def report_count_failure(
     observation: Observation, error: InfernoError, now: datetime
 ) -> FieldUpdate | None:
     """Return the update if the nodes cannot be read: the last counts stay."""
@@ -225,12 +225,13 @@ def _summarize(count: CardCount, warnings: Warnings) -> str:
     ]
     if warnings.rivals:
         parts.append(
-            f"{listed(warnings.rivals, NAMES_TOLD)} may use the same cards: set spec.share in each"
+            f"{join_names(warnings.rivals, NAMES_TOLD)} may use the same cards:"
+            " set spec.share in each"
         )
     if warnings.unnamed:
         parts.append(
             "pods of Servers that name neither workloads nor a modelBooster cannot be attributed"
-            f" and count as foreign: {listed(warnings.unnamed, NAMES_TOLD)}"
+            f" and count as foreign: {join_names(warnings.unnamed, NAMES_TOLD)}"
         )
     return "; ".join(parts)
 
@@ -245,7 +246,7 @@ def _describe_unmatched(unmatched: Sequence[Unmatched]) -> str:
     if without:
         parts.append(f"{without} nodes with a label of cards offer none")
     if unknown:
-        parts.append(f"resources that may be cards: {listed(unknown, NAMES_TOLD)}")
+        parts.append(f"resources that may be cards: {join_names(unknown, NAMES_TOLD)}")
     return f"{', '.join(parts)}: see status.unmatched"
 
 
@@ -268,7 +269,7 @@ class Context:
     namespaces: Sequence[str]
     now: Now
     changed: Callable[[str], None]
-    catalogue: CardCatalogue = field(default_factory=built_in)
+    catalogue: CardCatalogue = field(default_factory=read_built_in_cards)
     counts: dict[str, CardCount] = field(default_factory=dict)
 
     def keep(self, counts: Mapping[str, CardCount], failed: Collection[str] = ()) -> None:
@@ -328,7 +329,7 @@ async def _count(requested: Requested, context: Context) -> list[FieldUpdate | N
         )
     except InfernoError as error:
         logger.warning("the cards of nodes are not counted: %s", error)
-        return [report_failure(o, error, now) for o, _ in requested.counted.values()]
+        return [report_count_failure(o, error, now) for o, _ in requested.counted.values()]
     namespaces, failures = await _read_namespaces(requested, everywhere, context)
     servers = [(key, server) for key, server in world.servers if key.namespace in namespaces]
     owners = find_owners(servers, context.selectors.known, world.pods_by_namespace)
@@ -336,7 +337,7 @@ async def _count(requested: Requested, context: Context) -> list[FieldUpdate | N
     counts = count_cards(counted, world.machines, world.pods, owners, context.catalogue)
     context.keep(counts, failures)
     return [
-        report_failure(observation, failures[name], now)
+        report_count_failure(observation, failures[name], now)
         if name in failures
         else report_count(
             observation,

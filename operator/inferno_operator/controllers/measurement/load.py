@@ -19,7 +19,7 @@ from inferno_operator.resources import (
     Target,
 )
 from inferno_operator.resources.measurement import CATCH_UP_SECONDS, Quality, misses_targets
-from inferno_optimizer.noise import MOVED, followed, moved, noise
+from inferno_optimizer.noise import MOVED, find_moved, followed, noise
 from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.units import SECONDS_PER_MINUTE
 
@@ -100,7 +100,7 @@ def has_load_moved(old: Load | None, new: Load, measure: Measure | None = None) 
         or _has_other_drafts(old, new)
     ):
         return True
-    return bool(moved(_to_array(old), _to_array(new), windows_of(measure).long).any())
+    return bool(find_moved(_to_array(old), _to_array(new), windows_of(measure).long).any())
 
 
 def _count_computed_tokens(load: Load) -> int | None:

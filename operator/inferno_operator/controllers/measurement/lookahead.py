@@ -10,7 +10,7 @@ from math import ceil
 import numpy as np
 
 from inferno_operator.engines.catalogue import MetricSources
-from inferno_operator.engines.past import PastLoad, Span, loads_of
+from inferno_operator.engines.past import PastLoad, Span, read_loads
 from inferno_operator.engines.series_groups import windows_of
 from inferno_operator.resources import Ahead, Measure, Measured, Server
 from inferno_operator.resources.objects import Key
@@ -180,7 +180,7 @@ class PastRates:
         for part in _group_by_query(measures):
             seconds = windows_of(next(iter(part.values()))).long
             try:
-                loads, _ = await loads_of(
+                loads, _ = await read_loads(
                     part, self.prometheus, self.catalogue, span, logger.debug, seconds
                 )
             except InfernoError as error:

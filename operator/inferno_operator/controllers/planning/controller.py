@@ -46,7 +46,7 @@ from inferno_operator.resources.conditions import ALLOCATED, READY, WARNINGS, Ve
 from inferno_operator.resources.objects import Key, Manifest, Now, kind_of
 from inferno_operator.resources.observation import Observation, of_kind, only, readable
 from inferno_operator.runtime.cache import ObjectDifference, generation_of
-from inferno_operator.runtime.finalizers import FINALIZER, clean_up, hold, release
+from inferno_operator.runtime.finalizers import FINALIZER, add_finalizer, clean_up, remove_finalizer
 from inferno_operator.runtime.informers import Area, Informers, Subscription
 from inferno_operator.runtime.ports import Cluster, FieldManager
 from inferno_operator.runtime.updates import Writer
@@ -128,7 +128,7 @@ class Synchronization:
         """Send the objects of a namespace, then release those that are deleted."""
         try:
             objects = [o for o in self.objects(namespace) if o.kind is not Optimizer]
-            await hold(objects, self._cluster)
+            await add_finalizer(objects, self._cluster)
             deleted = [o for o, _ in _find_held_back(objects)]
             if not deleted and self._mirrored.namespaces() != {namespace}:
                 return (
@@ -136,7 +136,7 @@ class Synchronization:
                 )  # it stores one namespace; each is sent with its request
             present = await self._loads.with_loads([o for o in objects if o.deleted is None])
             await self._optimizer.replace(build_system(readable(present)).system)
-            await release(deleted, self._cluster)
+            await remove_finalizer(deleted, self._cluster)
         except InfernoError as error:
             logger.warning("namespace %s: the optimizer is not up to date: %s", namespace, error)
             return ReconcileResult.FAILED
@@ -147,7 +147,7 @@ class Synchronization:
         now, objects = self._now(), self.objects(namespace)
         due = [(o, since + PATIENCE - now) for o, since in _find_held_back(objects)]
         try:
-            await release((o for o, wait in due if wait <= timedelta(0)), self._cluster)
+            await remove_finalizer((o for o, wait in due if wait <= timedelta(0)), self._cluster)
         except InfernoError as error:
             logger.warning("namespace %s: objects keep the finalizer: %s", namespace, error)
             return ReconcileResult.FAILED
@@ -250,7 +250,7 @@ class OptimizationController:
         objects = self._synchronization.objects("")
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
-                await release(objects, self._cluster)
+                await remove_finalizer(objects, self._cluster)
         except (InfernoError, TimeoutError) as error:
             logger.warning("some objects keep their finalizer until the next start: %s", error)
 

@@ -392,7 +392,7 @@ def _find_least(resource: Server, catalogue: Catalogue, *, wakes: bool) -> int:
     return max(spec.min_num_replicas, 0 if rests else 1)
 
 
-def count_cards(resources: Iterable[Capacity]) -> Mapping[str, int]:
+def sum_cards(resources: Iterable[Capacity]) -> Mapping[str, int]:
     """The cards by type; of several Capacity objects that are to be counted, the oldest is."""
     declared: Counter[str] = Counter()
     counting: Capacity | None = None

@@ -184,7 +184,7 @@ def report_end(
     return _build_update(observation, phase, verdict, by=by, finished=now)
 
 
-def report_unreadable(observation: Observation, now: datetime) -> Update:
+def report_unreadable_plan(observation: Observation, now: datetime) -> Update:
     """Return the update of a Plan whose spec cannot be read."""
     return report_end(observation, "Failed", "Unreadable", observation.problem, now)
 

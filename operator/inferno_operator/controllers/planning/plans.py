@@ -717,7 +717,7 @@ async def _dismiss_stranger(observation: Observation[Plan], context: PlanContext
     if isinstance(before, PlanStatus) and before.phase in FINISHED:
         return
     is_read = observation.resource is not None
-    update = status.report_stranger if is_read else status.report_unreadable
+    update = status.report_stranger if is_read else status.report_unreadable_plan
     await context.store.write(observation, update(observation, context.now()))
 
 

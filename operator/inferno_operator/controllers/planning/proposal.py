@@ -58,7 +58,7 @@ from inferno_operator.resources import (
     Resource,
     Server,
     ServerAllocation,
-    moved,
+    describe_change,
 )
 from inferno_operator.resources.conditions import ALLOCATED, Verdict
 from inferno_operator.resources.objects import Key, Manifest
@@ -215,7 +215,7 @@ class StoredDecision:
             update.active,
             current.load.to_json() if current and current.load else None,
             list_placements(before),
-            cost_of(before),
+            get_cost(before),
         )
 
     @property
@@ -236,7 +236,7 @@ class StoredDecision:
             server=self.server,
             before=self.before,
             after=list_placements(after),
-            cost_change=round(cost_of(after) - self.cost_before, DIGITS),
+            cost_change=round(get_cost(after) - self.cost_before, DIGITS),
             reason=verdict.reason,
             message="" if verdict.reason == Reason.ALLOCATED else verdict.message,
             origin=after.origin,
@@ -254,7 +254,7 @@ class StoredDecision:
         return mark_approved(update, approved, list_placements(self.after)) if approved else update
 
 
-def cost_of(allocation: Allocation | None) -> float:
+def get_cost(allocation: Allocation | None) -> float:
     """Return the cost of an allocation [cents/hour]."""
     return (allocation.cost if allocation else None) or 0.0
 
@@ -407,7 +407,7 @@ def find_moved_load(decisions: Iterable[StoredDecision], resources: Iterable[Res
         current = server.spec.current_alloc
         if current is None or current.load is None:
             return f"Server {decision.server} is not measured any more"
-        if change := moved(Load.model_validate(decision.load), current.load):
+        if change := describe_change(Load.model_validate(decision.load), current.load):
             return f"Server {decision.server}: {change}"
     return ""
 
@@ -465,9 +465,9 @@ def compute_totals(
         The cards that all Servers take then.
     """
     servers = [*only(Server, resources)]
-    costs = {s.metadata.name: cost_of(find_standing(s, catalogue)) for s in servers}
+    costs = {s.metadata.name: get_cost(find_standing(s, catalogue)) for s in servers}
     before = sum(costs.values())
-    change = sum(cost_of(d.after) - costs.get(d.server, d.cost_before) for d in decisions)
+    change = sum(get_cost(d.after) - costs.get(d.server, d.cost_before) for d in decisions)
     return PlanTotals(
         servers=len(decisions),
         cost_before=round(before, DIGITS),

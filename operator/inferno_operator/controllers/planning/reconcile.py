@@ -37,7 +37,7 @@ from inferno_operator.controllers.planning.waking import (
 from inferno_operator.resources import Optimizer, OptimizerStatus, Server
 from inferno_operator.resources.objects import Key, Reference
 from inferno_operator.resources.observation import Observation, observe, readable, still_running
-from inferno_operator.runtime.finalizers import DefinitionTerminatingError, release
+from inferno_operator.runtime.finalizers import DefinitionTerminatingError, remove_finalizer
 from inferno_operator.runtime.ports import Cluster, FieldManager, GoneError, StaleError
 from inferno_operator.runtime.updates import Writer
 from inferno_operator.runtime.work_queue import ReconcileResult
@@ -108,7 +108,7 @@ async def _take_next_step(key: Key, context: Context, *, is_urgent: bool) -> Rec
     resource, others = observation.resource, list[Observation[Optimizer]]()
     if observation.deleted is not None:
         try:
-            await release([observation], context.cluster)
+            await remove_finalizer([observation], context.cluster)
         except DefinitionTerminatingError as error:  # the finalizer must wait
             await context.writer.write(status.report_failure(observation, error))
             return ReconcileResult.FAILED
@@ -279,7 +279,7 @@ def find_next_step(
     """
     resource = observation.resource
     if resource is None:
-        return ScheduleStep(status.report_unreadable(observation))
+        return ScheduleStep(status.report_unreadable_optimizer(observation))
     other = find_rival(observation, others)
     if other is not None:
         update = status.report_rival(observation, other.metadata.name)

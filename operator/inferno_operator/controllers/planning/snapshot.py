@@ -15,9 +15,9 @@ from inferno_operator.controllers.planning.conversions import (
     convert_profiles,
     convert_roles,
     convert_server,
-    count_cards,
     find_shared,
     remove_shared,
+    sum_cards,
 )
 from inferno_operator.controllers.planning.memory import Memory, find_calmed_servers
 from inferno_operator.resources import (
@@ -204,7 +204,7 @@ def convert_objects(snapshot: Snapshot) -> Snapshot:
         profiles=convert_profiles(models),
         roles=convert_roles(models),
         classes=tuple(map(convert_class, only(ServiceClass, resources))),
-        capacity=count_cards(only(Capacity, resources)),
+        capacity=sum_cards(only(Capacity, resources)),
         options=convert_options(
             optimizer.spec.data.optimizer if optimizer else None, snapshot.inputs.time_limit
         ),

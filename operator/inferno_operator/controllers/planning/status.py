@@ -34,7 +34,7 @@ NOT_REQUESTED = Verdict(
 )
 
 
-def report_unreadable(observation: Observation) -> Update:
+def report_unreadable_optimizer(observation: Observation) -> Update:
     """Return the update of an Optimizer whose spec cannot be read."""
     verdicts = tuple(
         Verdict(aspect, holds=False, reason=Reason.INVALID_SPEC, message=observation.problem)

@@ -18,7 +18,7 @@ from inferno_operator.resources import (
     ReplicaAllocation,
     Server,
     ServerAllocation,
-    moved,
+    describe_change,
 )
 from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, RECOMMENDED
 from inferno_operator.resources.objects import Manifest, kind_of
@@ -122,7 +122,7 @@ def is_as_decided(server: Server) -> bool:
     desired, current = server.spec.desired_alloc, server.spec.current_alloc
     if desired is None or desired.load is None or current is None or current.load is None:
         return False
-    return not moved(desired.load, current.load)
+    return not describe_change(desired.load, current.load)
 
 
 @dataclass(frozen=True, slots=True)

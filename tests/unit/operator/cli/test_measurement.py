@@ -19,7 +19,7 @@ from inferno_operator.cli.tables.measurement import (
     list_reported,
 )
 from inferno_operator.cli.tables.table import format_number
-from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.resources import (
     Ahead,
     Load,
@@ -76,7 +76,9 @@ def ask(
 ) -> tuple[list[ServerMeasurement], list[AskedQuery]]:
     """Measure in real time: the server is a real one."""
     with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-        return runner.run(measure(resources, PrometheusEndpoint(prometheus.url), built_in()))
+        return runner.run(
+            measure(resources, PrometheusEndpoint(prometheus.url), read_built_in_sources())
+        )
 
 
 def test_every_query_is_kept_with_its_answer(prometheus: PrometheusServer) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from inferno_operator.cli.offline.traces import read_trace, write_trace
 from inferno_operator.cli.past import build_past_trace, parse_span, read_past_loads
-from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.engines.past import PastLoad, Span
 from inferno_operator.engines.series_groups import PART
 from inferno_operator.resources import Server, parse
@@ -81,7 +81,7 @@ def span(steps: int) -> Span:
 
 async def read(prometheus: PrometheusPast, steps: int) -> PastLoad:
     loads, remarks = await read_past_loads(
-        [measured()], prometheus, built_in(), span(steps), lambda _: None
+        [measured()], prometheus, read_built_in_sources(), span(steps), lambda _: None
     )
     assert remarks == []
     return loads["chat"]
@@ -128,7 +128,7 @@ async def test_servers_without_a_measurement_are_nothing_to_read() -> None:
     assert isinstance(other, Server)
 
     with pytest.raises(InputError, match=r"no Server has spec\.measure"):
-        await read_past_loads([other], recorded(), built_in(), span(5), lambda _: None)
+        await read_past_loads([other], recorded(), read_built_in_sources(), span(5), lambda _: None)
 
 
 def loads(*rate: float, tokens: float = 100.0) -> dict[str, PastLoad]:

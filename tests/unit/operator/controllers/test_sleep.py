@@ -11,7 +11,7 @@ import pytest
 from inferno_operator.controllers.measurement.controller import MeasurementController
 from inferno_operator.controllers.planning.controller import OptimizationController
 from inferno_operator.controllers.planning.ports import Context, OnDemand
-from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.engines.demand import DemandSurvey
 from inferno_operator.engines.series_groups import PART
 from inferno_operator.engines.survey import Survey
@@ -146,11 +146,11 @@ class Scene:
         measurement = MeasurementController(
             self.cluster,
             informers,
-            Survey(self.table, built_in(), self.table.clock),
+            Survey(self.table, read_built_in_sources(), self.table.clock),
             CYCLE_S,
             self.now,
             Observer(),
-            DemandSurvey(self.table, built_in()),
+            DemandSurvey(self.table, read_built_in_sources()),
         )
         context = Context(
             self.cluster,

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from inferno_operator.engines.catalogue import (
-    built_in,
     catalogue_with,
     find_source,
+    read_built_in_sources,
     read_catalogue,
 )
 from inferno_operator.engines.series_groups import SeriesGroup, label_names
 from inferno_optimizer.errors import InputError
 
-VLLM = built_in()["vLLM"]
+VLLM = read_built_in_sources()["vLLM"]
 
 
 PAGE = Path(__file__).parents[4] / "docs/guides/sources.md"
@@ -24,7 +24,7 @@ def test_the_catalogue_has_every_source_of_the_docs() -> None:
     table = PAGE.read_text(encoding="utf-8").partition("| `source` |")[2].partition("\n\n")[0]
     first = (line.split("|")[1] for line in table.splitlines()[1:])
 
-    assert {*built_in(), "Custom"} == set(re.findall("`(.+?)`", "".join(first)))
+    assert {*read_built_in_sources(), "Custom"} == set(re.findall("`(.+?)`", "".join(first)))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_file_adds_sources_and_replaces_those_of_the_same_name(tmp_path: Path)
 
     found = catalogue_with(file)
 
-    assert set(found) == {*built_in(), "Mine"}
+    assert set(found) == {*read_built_in_sources(), "Mine"}
     assert found["vLLM"].heartbeat == ("c",)
 
 
@@ -73,7 +73,7 @@ def test_a_file_of_sources_that_is_no_text_is_refused(tmp_path: Path) -> None:
 
 def test_an_unknown_source_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(InputError, match=r"'vllm' is unknown; did you mean vLLM\?"):
-        find_source(built_in(), "vllm")
+        find_source(read_built_in_sources(), "vllm")
 
 
 @pytest.mark.parametrize("name", ["a-b", "1a", "", "__name__", 'a"}', "inferno_part"])

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.engines.demand import DemandReading, DemandSurvey
 from inferno_operator.resources import DemandSource
 from inferno_operator.resources.objects import Key
@@ -20,7 +20,7 @@ def pool(name: str, source: str = "EPP") -> DemandSource:
 
 async def asked(table: Table, **sources: DemandSource) -> dict[str, DemandReading]:
     keys = {Key("prod", name): source for name, source in sources.items()}
-    found = await DemandSurvey(table, built_in()).ask(keys)
+    found = await DemandSurvey(table, read_built_in_sources()).ask(keys)
     return {key.name: reading for key, reading in found.items()}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from inferno_operator.controllers.measurement.quality import judge_reading
-from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.engines.own_queries import longest_range, without_zero
 from inferno_operator.engines.survey import Results, Survey, SurveyResult
 from inferno_operator.resources import Measure, Measured, Queries
@@ -41,7 +41,7 @@ class Watch:
     """A survey, and when each result came [s]."""
 
     def __init__(self, table: Table) -> None:
-        self.survey = Survey(table, built_in(), lambda: NOW)
+        self.survey = Survey(table, read_built_in_sources(), lambda: NOW)
         self.came: dict[Key, float] = {}
         self.took = 0.0
 
@@ -211,7 +211,7 @@ async def test_a_slow_query_is_partial_until_it_is_known_for_one_window() -> Non
     table.serve(slow={"": 2.0})
     table.seconds = {"slow": SLOW_SECONDS / 2}
     clock = [NOW]
-    survey, s = Survey(table, built_in(), lambda: clock[0]), Key("slow", "s")
+    survey, s = Survey(table, read_built_in_sources(), lambda: clock[0]), Key("slow", "s")
 
     qualities = []
     for seconds in (0.0, 290.0, 310.0):

@@ -6,7 +6,7 @@ import pytest
 
 from inferno_operator.controllers.measurement.quality import judge_reading
 from inferno_operator.engines import promql
-from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.engines.round_queries import COPIES_LOOKED_AT
 from inferno_operator.engines.series_groups import WINDOWS, RateWindows, SeriesGroup
 from inferno_operator.engines.survey import AT_ONCE, Results, Survey, SurveyResult
@@ -38,7 +38,7 @@ def table() -> Table:
 
 
 def survey(table: Table) -> Survey:
-    return Survey(table, built_in(), lambda: NOW)
+    return Survey(table, read_built_in_sources(), lambda: NOW)
 
 
 def judged_one(result: SurveyResult) -> Measured:
@@ -259,7 +259,7 @@ async def test_the_cause_of_each_server_is_looked_for_where_a_survey_is_the_only
     names = ("m", "n", "o")
     there = [series("sglang:num_running_reqs", namespace="prod", model_name=n) for n in names]
     measures = {key(name): vllm(name) for name in names}
-    once = Survey(Scraped(*there), built_in(), lambda: NOW, looked_at=len(measures))
+    once = Survey(Scraped(*there), read_built_in_sources(), lambda: NOW, looked_at=len(measures))
     again = survey(Scraped(*there))
 
     found = judged(await once.ask(measures))
@@ -519,7 +519,7 @@ async def test_servers_with_large_answers_are_asked_about_in_parts_that_are_name
 def test_a_query_is_small_whatever_the_labels_are() -> None:
     long = {f"label_{n:02}{'x' * 240}": "\x00" * 255 for n in range(MAX_LABELS)}
     values = tuple(tuple(f"{text}{n}" for text in long.values()) for n in range(1000))
-    for source in built_in().values():
+    for source in read_built_in_sources().values():
         for is_part in (False, True):
             group = SeriesGroup("any", source, tuple(long), values, is_part)
             queries = [

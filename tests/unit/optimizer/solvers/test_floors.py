@@ -8,7 +8,7 @@ import pytest
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.goals import Floor, Goal, GoalKind
 from inferno_optimizer.solvers.problem import ReplicaProblem
-from inferno_optimizer.solvers.rounding import is_kept, lift_to_floors, make_fit
+from inferno_optimizer.solvers.rounding import is_floor_kept, lift_to_floors, make_fit
 from inferno_optimizer.system import Allocation, SaturationPolicy
 from tests.tiers import sampled
 from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy
@@ -171,5 +171,5 @@ def test_what_is_repaired_fits_and_keeps_all_floors(seed: int) -> None:
     if repaired is not None:
         assert np.all(problem.used(repaired) <= problem.capacity)
         assert np.all(repaired <= problem.most)
-        assert all(is_kept(problem, floor, repaired) for floor in floors)
+        assert all(is_floor_kept(problem, floor, repaired) for floor in floors)
         assert np.bincount(problem.case[repaired > 0]).max() == 1

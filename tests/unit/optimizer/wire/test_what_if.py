@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.explain.changes import parse_change, quoted
+from inferno_optimizer.explain.changes import parse_change, quote_name
 from inferno_optimizer.explain.comparison import compare, served
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import (
@@ -318,7 +318,7 @@ def test_any_name_in_the_quotes_that_it_needs_is_found_again(names: list[str]) -
     system = named(*names)
 
     for name in names:
-        after = rates(changed(f"server.{quoted(name)}.load.arrivalRate+=1", system=system))
+        after = rates(changed(f"server.{quote_name(name)}.load.arrivalRate+=1", system=system))
         assert after == {**rates(system), name: 61}
 
 

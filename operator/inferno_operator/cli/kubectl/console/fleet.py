@@ -22,11 +22,11 @@ from inferno_operator.cli.tables.servers import (
     Overview,
     ServerView,
     build_overview,
-    cost_of,
     count_replicas,
     describe_failure,
     describe_totals,
     encode_overview,
+    find_cost,
     find_latest_optimization,
     list_notes,
     tabulate_servers,
@@ -201,8 +201,8 @@ def _list_figures(
     seen: Overview, observations: Sequence[Observation], money: Money
 ) -> Iterator[KeyFigure]:
     specs = [view.spec for view in seen.servers if view.spec]
-    running = sum(cost_of(spec.current_alloc) for spec in specs)
-    desired = sum(cost_of(spec.desired_alloc) for spec in specs)
+    running = sum(find_cost(spec.current_alloc) for spec in specs)
+    desired = sum(find_cost(spec.desired_alloc) for spec in specs)
     yield KeyFigure("Cost now", money.amount(running), money.rate)
     yield KeyFigure(
         "Cost desired", money.amount(desired), f"{money.change(desired - running)} {money.rate}"
@@ -236,7 +236,7 @@ def _sum_class(name: str, views: Sequence[ServerView]) -> dict[str, Any]:
         "missed": sum(view.misses_target for view in known),
         "known": len(known),
         "load": round(load, 2),
-        "cost": sum(map(cost_of, running)),
+        "cost": sum(map(find_cost, running)),
     }
 
 

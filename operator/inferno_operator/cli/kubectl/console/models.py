@@ -11,8 +11,8 @@ from inferno_operator.cli.kubectl.selection import choose_model
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.tables.servers import (
     build_catalogue,
-    cost_of,
     describe_conditions,
+    find_cost,
     format_cost,
     format_placement,
 )
@@ -131,7 +131,7 @@ def _count_replicas(servers: Sequence[Server], accelerator: str = "") -> int:
 
 
 def _sum_costs(servers: Sequence[Server]) -> float:
-    return sum(cost_of(server.spec.current_alloc) for server in servers)
+    return sum(find_cost(server.spec.current_alloc) for server in servers)
 
 
 def _describe_model(

@@ -29,7 +29,7 @@ from inferno_operator.cli.tables.plans import (
     preview_plan,
     summarize,
 )
-from inferno_operator.cli.tables.servers import Labels, cost_of, find_labels
+from inferno_operator.cli.tables.servers import Labels, find_cost, find_labels
 from inferno_operator.cli.tables.table import Part
 from inferno_operator.controllers.planning.plan_status import describe_answers
 from inferno_operator.controllers.planning.ports import READ
@@ -41,7 +41,7 @@ from inferno_operator.resources import (
     Optimizer,
     Plan,
     Server,
-    moved,
+    describe_change,
 )
 from inferno_operator.resources.conditions import READY
 from inferno_operator.resources.observation import Observation, only, readable
@@ -114,7 +114,7 @@ def _has_changed(observations: Sequence[Observation], last: LastOptimization) ->
         if isinstance(resource, Server):  # its load may be another one, beyond a tolerance
             current, desired = resource.spec.current_alloc, resource.spec.desired_alloc
             now, then = current and current.load, desired and desired.load
-            if now and then and moved(then, now):
+            if now and then and describe_change(then, now):
                 return True
         elif ready := observation.status.condition(READY):
             seen = ready.observed_generation
@@ -162,7 +162,7 @@ def view_next_plan(
 def _list_next_figures(
     planned: PlanPreview, solution: Solution, money: Money
 ) -> Iterator[KeyFigure]:
-    change = solution.cost - sum(cost_of(item.current) for item in planned.servers)
+    change = solution.cost - sum(find_cost(item.current) for item in planned.servers)
     against_now = f"{money.rate}, {money.change(change)} against now"
     yield KeyFigure("Cost planned", money.amount(solution.cost), against_now)
     changing, count = sum(bool(item.action) for item in planned.servers), len(planned.servers)

@@ -19,8 +19,8 @@ from inferno_operator.cli.kubectl.selection import choose_server
 from inferno_operator.cli.options.currency import CENTS, Money
 from inferno_operator.cli.tables.measurement import describe_latencies, list_reported
 from inferno_operator.cli.tables.servers import (
-    cost_of,
     describe_conditions,
+    find_cost,
     format_band,
     format_load,
     format_placement,
@@ -171,7 +171,7 @@ def _list_figures(server: Server, catalogue: Catalogue, money: Money) -> Iterato
     yield KeyFigure("Model", spec.model, f"class {spec.service_class}")
     yield KeyFigure("Load", format_load(current), "requests/min")
     for title, found in (("Now", current), ("Desired", desired)):
-        note = f"{money.amount(cost_of(found))} {money.rate}"
+        note = f"{money.amount(find_cost(found))} {money.rate}"
         yield KeyFigure(title, format_placement(found, label), note)
     if desired and (band := format_band(desired)):
         yield KeyFigure("Predicted ITL", f"{desired.itl_average or 0:.2f} ms", f"({band})")

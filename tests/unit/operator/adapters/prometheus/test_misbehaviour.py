@@ -31,7 +31,7 @@ from inferno_operator.controllers.measurement.measured_servers import SERVER, Me
 from inferno_operator.controllers.planning.ports import Context as PlanningContext
 from inferno_operator.controllers.planning.ports import OnDemand
 from inferno_operator.controllers.planning.reconcile import reconcile as optimize_namespace
-from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key
@@ -334,7 +334,7 @@ class World:
             for number in range(2):
                 self.cluster.add(in_namespace(measured_server(namespace, number), namespace))
         self._servers = MeasuredServers(Informers(self.cluster), lambda _: None)
-        survey = Survey(prometheus, built_in(), time.time)
+        survey = Survey(prometheus, read_built_in_sources(), time.time)
         self._context = Context(self.cluster, self._servers, survey, self.now, Lookahead(30.0))
         http.usual = self.right
         self.http = http

@@ -4,7 +4,7 @@ import pytest
 
 from inferno_operator.controllers.boosters.booster import Booster, read_booster
 from inferno_operator.controllers.boosters.changes import decide
-from inferno_operator.controllers.boosters.validation import advice, problems, seconds
+from inferno_operator.controllers.boosters.validation import advice, parse_duration, problems
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER
 from inferno_operator.resources.parsing import ManifestError
 from tests.unit.operator.controllers.boosters.making import (
@@ -139,7 +139,7 @@ def test_the_limit_of_a_dialect_holds() -> None:
     [("30s", 30), ("1m30s", 90), ("-1.5h", -5400), ("0", 0), ("10ms", 0.01), ("ten", None)],
 )
 def test_durations_are_read_as_go_writes_them(text: str, length: float | None) -> None:
-    assert seconds(text) == (None if length is None else pytest.approx(length))
+    assert parse_duration(text) == (None if length is None else pytest.approx(length))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.capacity.catalogue import built_in
+from inferno_operator.controllers.capacity.catalogue import read_built_in_cards
 from inferno_operator.controllers.capacity.inventory import CardTypes, group_unmatched
 from inferno_operator.resources import Accelerator
 from tests.unit.operator import objects
@@ -23,7 +23,7 @@ def types(*names: str, **selections: Any) -> CardTypes:  # noqa: ANN401 - YAML o
         Accelerator.model_validate(objects.manifest("Accelerator", spec, name="a"))
         for spec in specs
     ]
-    return CardTypes(found, built_in())
+    return CardTypes(found, read_built_in_cards())
 
 
 @pytest.mark.parametrize(

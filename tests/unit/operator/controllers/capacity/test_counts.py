@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferno_operator.controllers.capacity.catalogue import built_in
+from inferno_operator.controllers.capacity.catalogue import read_built_in_cards
 from inferno_operator.controllers.capacity.counts import Namespace, Policies, count_cards
 from inferno_operator.controllers.capacity.inventory import PodOwner
 from inferno_operator.controllers.capacity.machines import Machine, Pod
@@ -44,7 +44,7 @@ def counted(
     **fields: Any,  # noqa: ANN401 - handed on
 ) -> CountedCards:
     """The H100 of one namespace."""
-    counts = count_cards([namespace(**fields)], machines, pods, owners or {}, built_in())
+    counts = count_cards([namespace(**fields)], machines, pods, owners or {}, read_built_in_cards())
     return next(cards for cards in counts["ns"].cards if cards.type == "H100")
 
 
@@ -109,7 +109,7 @@ def test_every_card_is_counted_once(
     cluster: tuple[list[Machine], list[Pod], dict[Key, PodOwner], dict[str, str]],
 ) -> None:
     machines, pods, owners, _ = cluster
-    counts = count_cards([namespace()], machines, pods, owners, built_in())
+    counts = count_cards([namespace()], machines, pods, owners, read_built_in_cards())
 
     for cards in counts["ns"].cards:
         total, others, ours = added_up(cluster, cards.type)
@@ -134,7 +134,7 @@ def test_two_namespaces_that_share_never_exceed_the_pool(
             namespace("ns", percent=first, assigned={"H100": assigned["ns"]}),
             namespace("other", percent=second, assigned={"H100": assigned["other"]}),
         ]
-        counts = count_cards(sharing, machines, pods, owners, built_in())
+        counts = count_cards(sharing, machines, pods, owners, read_built_in_cards())
         for name in data.draw(st.permutations(sorted(assigned))):
             assigned[name] = counts[name].cards[0].available
 
@@ -183,7 +183,7 @@ def test_pods_of_a_namespace_that_shares_are_not_held_by_others() -> None:
     pods = [card_pod(name=name, cards=2, namespace=name) for name in ("ns", "other", "third")]
     owners = {pod.key: owner(pod.key.namespace) for pod in pods}
     sharing = [namespace(name, percent=50) for name in ("ns", "other")]
-    counts = count_cards(sharing, [machine()], pods, owners, built_in())
+    counts = count_cards(sharing, [machine()], pods, owners, read_built_in_cards())
     cards = counts["ns"].cards[0]
 
     assert (cards.others, cards.ours, cards.free) == (4, 2, 2)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from inferno_operator.controllers.capacity.catalogue import built_in
+from inferno_operator.controllers.capacity.catalogue import read_built_in_cards
 from inferno_operator.controllers.capacity.inventory import (
     Fleet,
     NodeView,
@@ -71,7 +71,7 @@ def test_cards_of_a_node_are_counted_rightly_or_named(node: Manifest) -> None:
 
 
 def test_the_annotations_that_are_read_are_kept() -> None:
-    assert built_in().annotations == set(NODE_ANNOTATIONS)
+    assert read_built_in_cards().annotations == set(NODE_ANNOTATIONS)
 
 
 def test_parts_of_cards_that_were_selected_are_counted_and_told() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from inferno_operator.controllers.measurement.controller import MeasurementController
-from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Queries, Server
 from inferno_operator.resources.objects import Key, Kind, Manifest, kind_of
@@ -60,7 +60,7 @@ class Scene:
         self.key = self.cluster.add(server(spec=spec or {"measure": MEASURE}))
         self.cluster.add(service_class())
         self.table.clock = lambda: self.now().timestamp()
-        self.survey: Survey | None = Survey(self.table, built_in(), self.table.clock)
+        self.survey: Survey | None = Survey(self.table, read_built_in_sources(), self.table.clock)
 
     def serve(self, rate: float, short: float | None = None, **alive: float) -> None:
         rates = {"offset 300s": {"0": rate}, "offset 60s": {"0": rate if short is None else short}}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from inferno_operator.controllers.measurement.lookahead import STEP_S, Lookahead, PastRates
-from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.engines.series_groups import PART
 from inferno_operator.resources import Measure
 from inferno_operator.resources.objects import Key
@@ -49,7 +49,7 @@ def measure(**labels: str) -> Measure:
 async def filled(past: PrometheusPast, **measures: Measure) -> Lookahead:
     lookahead = Lookahead(30.0)
     keys = {Key("prod", name): found for name, found in measures.items()}
-    await PastRates(past, built_in(), lambda: NOW).fill(lookahead, keys)
+    await PastRates(past, read_built_in_sources(), lambda: NOW).fill(lookahead, keys)
     return lookahead
 
 

@@ -7,7 +7,7 @@ from math import inf, nan
 import pytest
 
 from inferno_operator.controllers.measurement.quality import judge_reading, note_missed_targets
-from inferno_operator.engines.catalogue import built_in
+from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.engines.reading import (
     CUSTOM_ANSWERS,
     LOAD_LONG,
@@ -21,7 +21,7 @@ from inferno_operator.engines.series_groups import RateWindows
 from inferno_operator.resources import Measured, Percentiles, Target
 
 NOW = 1_800_000_000.0
-VLLM = built_in()["vLLM"]
+VLLM = read_built_in_sources()["vLLM"]
 
 REPORTING = {
     "running": 3.0,
@@ -434,11 +434,16 @@ def test_a_source_tells_of_pods_that_decode_or_of_both_roles(
     assert judge_reading(subject, VLLM, None, ready_pods=(3, 5)).quality == quality
 
 
-@pytest.mark.parametrize("name", [n for n, each in built_in().items() if each.without_replicas])
+@pytest.mark.parametrize(
+    "name", [n for n, each in read_built_in_sources().items() if each.without_replicas]
+)
 def test_a_gateway_reports_for_all_pods(name: str) -> None:
     subject = reading(replicas={**REPORTING, "reporting": 1.0})
 
-    assert judge_reading(subject, built_in()[name], None, ready_pods=(5, 5)).quality == "Fresh"
+    assert (
+        judge_reading(subject, read_built_in_sources()[name], None, ready_pods=(5, 5)).quality
+        == "Fresh"
+    )
 
 
 def test_a_server_without_requests_is_not_idle_while_pods_do_not_report() -> None:

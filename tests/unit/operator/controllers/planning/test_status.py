@@ -256,7 +256,9 @@ def test_a_request_that_was_withdrawn_while_it_was_worked_on_is_not_asked_for() 
 
 
 def test_an_optimizer_without_a_spec_says_so_everywhere() -> None:
-    update = report.report_unreadable(observed(manifest("Optimizer", None, name="inferno")))
+    update = report.report_unreadable_optimizer(
+        observed(manifest("Optimizer", None, name="inferno"))
+    )
 
     assert said(update) == {
         "Ready": ("False", "InvalidSpec", "spec is missing"),
@@ -269,7 +271,7 @@ def test_an_optimizer_without_a_spec_says_so_everywhere() -> None:
 
 def test_an_optimizer_that_got_a_spec_forgets_that_it_had_none() -> None:
     before = status_of(
-        report.report_unreadable(observed(manifest("Optimizer", None, name="inferno")))
+        report.report_unreadable_optimizer(observed(manifest("Optimizer", None, name="inferno")))
     )
 
     update = report.report_settled(at(2, optimize=False, status=before))
