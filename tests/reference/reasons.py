@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = (ROOT / "operator" / "inferno_operator", ROOT / "optimizer" / "inferno_optimizer")
 
 PARAMETER = "reason"
-UNSAID = {"Error"}
-"""The reason of the errors' base class, which nobody raises."""
+UNSAID = {"", "Error"}
+"""No reason, and that of the errors' base class, which nobody raises."""
 
 
 def reasons() -> set[str]:

@@ -480,8 +480,8 @@ async def serve_proxied(console: ASGIApp, listener: Listener, tell: Callable[[st
     except OSError as error:  # ssl.SSLError is one
         is_wrong = isinstance(error, ssl.SSLError)
         pair = "no certificate with its private key, in PEM"
-        reason = pair if is_wrong else error.strerror or str(error)
-        raise InputError(f"{listener.files}: {reason}") from error
+        problem = pair if is_wrong else error.strerror or str(error)
+        raise InputError(f"{listener.files}: {problem}") from error
     with _listen(listener) as listening:
         tell(f"listening on {listener.host}, port {listening.getsockname()[1]}")
         await server.serve([listening])
