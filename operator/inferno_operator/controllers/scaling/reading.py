@@ -432,6 +432,8 @@ class _Reader:
                 "Conflict", f"{message} spec.modelBooster from one of the two Servers"
             )
             return ObservedWorkload(workload, problem=problem, is_of_another=True)
+        # What runs is no longer that of a Server that left it.
+        self._find_owner(_place_of(kinds.serving, self.namespace, workload), scaled, workload.place)
         kind = self.missing.get(scaled.server.metadata.name)
         if kind is not None:
             remedy = f"install the custom resource definitions of {kind.group}"
