@@ -427,6 +427,20 @@ async def test_what_a_booster_left_is_counted_for_the_server_that_names_the_boos
     assert (running_on(scene, "o"), running_on(scene, "s")) == ([], [("A", 1)])
 
 
+async def test_a_serving_with_both_roles_that_a_booster_left_counts_by_group() -> None:
+    scene = Scene()
+    scene.add(KTHENA.serving, "x-a", {"replicas": 2})
+    for group in ("x-a-0", "x-a-1"):
+        for role in ("prefill", "decode"):
+            add_pod(scene, "x-a", group, role)
+    add_server_that_left(scene, "x-a")
+
+    for _ in range(3):
+        await scene.actuate(after=SECOND)
+
+    assert running_on(scene, "o") == [("A", 2)]
+
+
 async def test_a_writer_who_asks_for_more_is_left_alone_for_five_minutes_and_named() -> None:
     scene = Scene(target="ModelServing")
     await scene.settle(A=4)
