@@ -302,14 +302,18 @@ class ScaledServer:
     def list_recorded(self, memory: WriteMemory) -> tuple[RecordedWorkload, ...]:
         """Return the workloads that its status has: one that is named no more is found there.
 
-        Their numbers are those that nobody disputes.
+        Their numbers are those that nobody disputes. Bounds of a backend that mean no number, as
+        somebody else had set them, have none: after a restart they are found anew.
         """
         recorded = []
         for item in self.counted:
-            workload, scale = item.workload, item.scale
+            workload, scale, backend = item.workload, item.scale, item.backend
             uid = scale.reference.uid if scale else self.server.recorded_uid(workload)
             known = memory[scale.place].replicas if scale else None
             replicas = self.server.recorded_replicas(workload, uid) if known is None else known
+            bounds = memory[scale.place].bounds if scale else None
+            if backend and known is not None and bounds not in (None, backend.bounds_for(known)):
+                replicas = None
             recorded.append(RecordedWorkload.of(workload, replicas, uid))
         return tuple(recorded)
 

@@ -456,17 +456,39 @@ async def test_a_writer_who_asks_for_more_is_left_alone_for_five_minutes_and_nam
     assert scene.replicas()["m-a"] == 4
 
 
-async def test_bounds_that_were_there_before_the_first_decision_are_nobodys() -> None:
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_bounds_that_were_there_before_the_first_decision_are_nobodys(
+    *, restarts: bool
+) -> None:
     scene = Scene()
     before = [{"name": name, "minReplicas": 0, "maxReplicas": 9} for name in ("a", "b")]
     scene.set_by_hand(KTHENA.booster, "m", {"backends": before})
     await scene.actuate(after=SECOND)
 
+    if restarts:
+        scene.restart()
     scene.decide(A=2)
     told = await scene.actuate(after=SECOND)
 
     assert told["reason"] != "ForeignWriter"
     assert bounds_of(scene.backends()) == [(2, 2), (0, 1)]
+
+
+async def test_a_number_that_was_written_is_known_after_a_restart_while_none_is_decided() -> None:
+    scene = Scene()
+    await scene.settle(A=4)
+    spec = {k: v for k, v in scene.server["spec"].items() if k != "desiredAlloc"}
+    others = [c for c in scene.server["status"]["conditions"] if c["type"] != ALLOCATED]
+    status = {**scene.server["status"], "conditions": others}
+    scene.cluster.add({**scene.server, "spec": spec, "status": status})
+    await scene.actuate(after=SECOND)
+
+    scene.restart()
+    scene.overwrite_all(1)
+    scene.decide(A=1)
+    await scene.actuate(after=SECOND)
+
+    assert bounds_of(scene.backends())[0] == (4, 4)  # set back before it goes down
 
 
 async def test_bounds_that_another_writer_raises_are_left_alone_for_five_minutes() -> None:
