@@ -26,7 +26,7 @@ from inferno_operator.controllers.scaling.status import (
     RECHECK,
     accept_published,
     describe_pod_troubles,
-    has_given_up,
+    has_given_up_pods,
     refusal,
     refuse_unnamed_places,
 )
@@ -377,7 +377,7 @@ class ScaledServer:
         """Return for how long no replica is added, after pods were given up."""
         before = self.condition
         # What began in the future, by the clock of another operator, tells nothing.
-        if not has_given_up(before) or before is None or before.last_transition_time > now:
+        if not has_given_up_pods(before) or before is None or before.last_transition_time > now:
             return timedelta()
         return max(before.last_transition_time + PATIENCE - now, timedelta())
 
