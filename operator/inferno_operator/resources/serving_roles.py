@@ -32,9 +32,16 @@ def kind_of_serving(workload: Workload) -> Kind | None:
 
 
 def serving_selector(kind: Kind, name: str) -> str:
-    """Return the selector of the first pod of each replica of a whole serving."""
-    dialect = _dialect(kind)
-    return f"{dialect.pod_label('name')}={name},{dialect.pod_label('entry')}=true"
+    """Return the selector of the pods of a whole serving.
+
+    In each replica, a group, every role has a first pod: `serving_group` tells one from another.
+    """
+    return f"{_dialect(kind).pod_label('name')}={name}"
+
+
+def serving_group(kind: Kind) -> str:
+    """Return the label of the pods of a serving with their replica, a group."""
+    return _dialect(kind).pod_label("group-name")
 
 
 def role_selector(kind: Kind, name: str, role: str) -> str:

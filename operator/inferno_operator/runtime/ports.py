@@ -135,7 +135,7 @@ class Scale:
         """Return the scale subresource of an object as it was watched; None if it must be read.
 
         The API server makes that of the kinds in `WITH_SCALE` from the spec. That of a serving says
-        no more than the object, early releases have none, and nobody grants the right to read it.
+        no more than the object, early releases have none, and the manifests grant no right to it.
         """
         spec = manifest.get("spec", {})
         if kind in SERVINGS:

@@ -124,6 +124,8 @@ def find_owners(
 ) -> dict[Key, PodOwner]:
     """Return the Servers by their pods; of several that select a pod, the first one has it.
 
+    One that names a pod's workload comes before those that name it no more.
+
     Parameters
     ----------
     servers
@@ -134,22 +136,21 @@ def find_owners(
         The pods of each namespace.
     """
     owners: dict[Key, PodOwner] = {}
-    for key, server in servers:
-        index = pods.get(key.namespace)
-        if index is None:
-            continue
-        for accelerator, selector in _find_selectors(key.namespace, server, selectors):
-            owner = PodOwner(key.namespace, server.spec.name, accelerator)
-            for pod in index.selected(selector):
-                owners.setdefault(Key.of(pod), owner)
+    servers = [(key, server) for key, server in servers if key.namespace in pods]
+    for find_selectors in (_find_named, _find_left):  # what another Server names is not left
+        for key, server in servers:
+            for accelerator, selector in find_selectors(key.namespace, server, selectors):
+                owner = PodOwner(key.namespace, server.spec.name, accelerator)
+                for pod in pods[key.namespace].selected(selector):
+                    owners.setdefault(Key.of(pod), owner)
     return owners
 
 
-def _find_selectors(
+def _find_named(
     namespace: str, server: Server, selectors: Mapping[WorkloadPlace, str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the accelerators of a Server with the selectors of its pods."""
-    for workload in server.counted_workloads:
+    """Yield the accelerators of a Server with the selectors of the pods that it names."""
+    for workload in server.spec.workloads:
         yield workload.accelerator, selectors.get((namespace, workload), "")
     booster = server.spec.model_booster
     if booster is not None:
@@ -158,6 +159,14 @@ def _find_selectors(
             role = f",{dialect.pod_label('role')}={backend.worker}" if backend.worker else ""
             serving = f"{dialect.pod_label('name')}={booster.serving_of(backend)}"
             yield backend.accelerator, serving + role
+
+
+def _find_left(
+    namespace: str, server: Server, selectors: Mapping[WorkloadPlace, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the accelerators of a Server with the selectors of the pods that it names no more."""
+    for workload in server.left_workloads:
+        yield workload.accelerator, selectors.get((namespace, workload), "")
 
 
 CAPACITY, SERVER = kind_of(Capacity), kind_of(Server)

@@ -55,9 +55,11 @@ from inferno_operator.resources.objects import POD, Key, Kind, Manifest, Place
 from inferno_operator.resources.observation import Observation
 from inferno_operator.resources.pods import PodIndex
 from inferno_operator.resources.serving_roles import (
+    SERVINGS,
     find_role,
     groups_of,
     kind_of_serving,
+    serving_group,
     serving_role,
 )
 from inferno_operator.resources.workload_kinds import kind_of_workload
@@ -279,7 +281,10 @@ class _Reader:
                 return ObservedWorkload(workload, scale, is_behind=True)
             return ObservedWorkload(workload, problem=refuse_scale_without_selector(workload))
         selector = scale.selector and kind.first_pods + scale.selector
-        pods = self._count_pods(place, self.pods.selected(selector))
+        own_pods: Sequence[Manifest] = self.pods.selected(selector)
+        if place.kind in SERVINGS and not place.part:  # each role of a replica has a first pod
+            own_pods = select_pod_of_each_replica(own_pods, serving_group(place.kind))
+        pods = self._count_pods(place, own_pods)
         if scale.is_unset:
             scale = replace(scale, replicas=pods.live)
         troubles = self._find_troubles(workload, manifest, scale.replicas, pods, selector)
@@ -432,6 +437,8 @@ class _Reader:
                 "Conflict", f"{message} spec.modelBooster from one of the two Servers"
             )
             return ObservedWorkload(workload, problem=problem, is_of_another=True)
+        # What runs is no longer that of a Server that left it.
+        self._find_owner(_place_of(kinds.serving, self.namespace, workload), scaled, workload.place)
         kind = self.missing.get(scaled.server.metadata.name)
         if kind is not None:
             remedy = f"install the custom resource definitions of {kind.group}"

@@ -116,8 +116,8 @@ async def reconcile(namespace: str, context: Context) -> ReconcileResult:
         is_released = not world.may_be_released(namespace) or await _release(namespace, context)
         observations = world.list_servers(namespace) if namespace else ()
         for observation in observations:
-            # What a Server has given up during the release, the next reconcile releases.
-            if _has_given_up(observation) and not world.may_be_released(namespace):
+            # What a Server has left during the release, the next reconcile releases.
+            if _has_left_workloads(observation) and not world.may_be_released(namespace):
                 await _report_release(observation, context)
         if any(o.resource is not None and o.resource.names_workloads for o in observations):
             result = await _take_step(namespace, observations, context)
@@ -146,7 +146,7 @@ async def _release(namespace: str, context: Context) -> bool:
     return is_released
 
 
-def _has_given_up(observation: Observation[Server]) -> bool:
+def _has_left_workloads(observation: Observation[Server]) -> bool:
     """Whether a Server names nothing any more, and its status still says how it is scaled."""
     before, server = observation.status.condition(ACTUATED), observation.resource
     is_named = server is None or server.names_workloads

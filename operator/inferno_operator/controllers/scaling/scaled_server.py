@@ -26,7 +26,7 @@ from inferno_operator.controllers.scaling.status import (
     RECHECK,
     accept_published,
     describe_pod_troubles,
-    has_given_up,
+    has_given_up_pods,
     refusal,
     refuse_unnamed_places,
 )
@@ -302,14 +302,18 @@ class ScaledServer:
     def list_recorded(self, memory: WriteMemory) -> tuple[RecordedWorkload, ...]:
         """Return the workloads that its status has: one that is named no more is found there.
 
-        Their numbers are those that nobody disputes.
+        Their numbers are those that nobody disputes. Bounds of a backend that mean no number, as
+        somebody else had set them, have none: after a restart they are found anew.
         """
         recorded = []
         for item in self.counted:
-            workload, scale = item.workload, item.scale
+            workload, scale, backend = item.workload, item.scale, item.backend
             uid = scale.reference.uid if scale else self.server.recorded_uid(workload)
             known = memory[scale.place].replicas if scale else None
             replicas = self.server.recorded_replicas(workload, uid) if known is None else known
+            bounds = memory[scale.place].bounds if scale else None
+            if backend and known is not None and bounds not in (None, backend.bounds_for(known)):
+                replicas = None
             recorded.append(RecordedWorkload.of(workload, replicas, uid))
         return tuple(recorded)
 
@@ -373,7 +377,7 @@ class ScaledServer:
         """Return for how long no replica is added, after pods were given up."""
         before = self.condition
         # What began in the future, by the clock of another operator, tells nothing.
-        if not has_given_up(before) or before is None or before.last_transition_time > now:
+        if not has_given_up_pods(before) or before is None or before.last_transition_time > now:
             return timedelta()
         return max(before.last_transition_time + PATIENCE - now, timedelta())
 

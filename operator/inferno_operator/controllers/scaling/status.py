@@ -117,7 +117,7 @@ def accept_published(wanted: Mapping[str, int], troubles: str) -> Verdict:
     return Verdict(ACTUATED, holds=True, reason="Published", message=message)
 
 
-def has_given_up(condition: Condition | None) -> bool:
+def has_given_up_pods(condition: Condition | None) -> bool:
     """Whether a condition reports pods that found no node and were given up."""
     return condition is not None and _GIVEN_UP in condition.message
 

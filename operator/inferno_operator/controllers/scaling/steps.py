@@ -262,13 +262,19 @@ class ServerTargets:
 
     @property
     def weights(self) -> Sequence[Mapping[str, float]]:
-        """What one replica counts on the way down, by accelerator, for each half of the work."""
+        """What one replica counts on the way down, by accelerator, for each half of the work.
+
+        What went proves that those served a window that are left on purpose. Elsewhere replicas
+        may have served for a moment, or for long: it counts both ways, so that neither one that
+        flaps nor one that fails lets more of the others go.
+        """
         served = {place for replicas in self.served for place in replicas}
-        return strengths(
-            {t.accelerator: t.role for t in self.targets},
-            {t.accelerator: t.rate for t in self.targets},
-            {t.accelerator for t in self.targets if t.standing} | served,
-        )
+        stands = {t.accelerator for t in self.targets if t.standing}
+        leaves = {t.accelerator for t in self.targets if t.excess or not t.wanted}
+        roles = {t.accelerator: t.role for t in self.targets}
+        rates = {t.accelerator: t.rate for t in self.targets}
+        proven = dict.fromkeys(map(frozenset, (stands | served & leaves, stands | served)))
+        return [half for places in proven for half in strengths(roles, rates, places)]
 
     def loses(self, reduced: Mapping[str, int]) -> bool:
         """Whether fewer ready replicas stay, with other numbers of replicas on some targets."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from inferno_operator.controllers.scaling.boosters import SERVER
 from inferno_operator.controllers.scaling.decision import OPTIMIZER, is_change_of_mode
@@ -12,6 +13,7 @@ from inferno_operator.resources.conditions import ACTUATED
 from inferno_operator.resources.objects import POD, Key, Kind, Manifest, Place, Reference
 from inferno_operator.resources.observation import Observation, of_kind
 from inferno_operator.resources.pods import PodIndex
+from inferno_operator.resources.serving_roles import SERVINGS, serving_selector
 from inferno_operator.runtime.cache import ObjectDifference, version_of
 from inferno_operator.runtime.informers import Area, Informers, Subscription
 from inferno_operator.runtime.ports import Cluster, GoneError, RejectedError, Scale, UnscaledError
@@ -183,7 +185,13 @@ class WorkloadObjects:
         return place in self._written
 
     def note_scale(self, scale: Scale) -> None:
-        """Take the scale subresource as the API server returned it to a write."""
+        """Take the scale subresource as the API server returned it to a write.
+
+        The selector of a whole serving follows from its name, whatever its status says.
+        """
+        kind, key = scale.reference.kind, scale.reference.key
+        if kind in SERVINGS and not scale.role:
+            scale = replace(scale, selector=serving_selector(kind, key.name))
         self._scales[scale.place] = scale
         self._written.add(scale.place)
 

@@ -18,11 +18,11 @@ from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.dialects import KTHENA
 from inferno_operator.resources.objects import POD, Key, Kind, Reference, kind_of
 from inferno_operator.runtime.informers import Informers
-from inferno_operator.runtime.ports import FieldManager, RejectedError
+from inferno_operator.runtime.ports import FieldManager, RejectedError, Served
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import UnavailableError
 from tests.examples import several
-from tests.fakes import FakeCluster
+from tests.fakes import DEPLOYMENT, FakeCluster
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
@@ -375,6 +375,72 @@ async def test_a_full_pool_moves_one_replica_at_a_time_within_the_cards() -> Non
     assert [backend["minReplicas"] for backend in scene.backends()] == [0, 4]
 
 
+def add_server_that_left(scene: Scene, name: str) -> None:
+    """An older Server that names a Deployment, and had a ModelServing before."""
+    header = {"apiVersion": "apps/v1", "kind": "Deployment"}
+    born = {"name": "d", "creationTimestamp": objects.born(0)}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "d"}}}
+    scene.cluster.add({**header, "metadata": born, "spec": spec})
+    serving = KTHENA.serving
+    scene.cluster.workloads.append(Served(serving, is_scalable=False))
+    left = {"apiVersion": serving.api_version, "kind": serving.kind, "name": name}
+    named = [{"accelerator": "B", "name": "d"}]
+    server = objects.server("O", spec={"workloads": named}, creationTimestamp=objects.born(0))
+    status = {"workloads": [{**left, "accelerator": "A"}]}
+    scene.cluster.add({**server, "status": status})
+    younger = {**scene.server["metadata"], "creationTimestamp": objects.born(5)}
+    scene.cluster.add({**scene.server, "metadata": younger})
+    scene.context.world.watch([DEPLOYMENT])
+
+
+def add_pod(scene: Scene, name: str, group: str, role: str = "leader") -> None:
+    """A ready entry pod of a group of a ModelServing."""
+    labels = {"name": name, "group-name": group, "role": role, "entry": "true"}
+    metadata = {
+        "name": f"{group}-{role}",
+        "uid": f"{group}-{role}",
+        "labels": {KTHENA.pod_label(key): value for key, value in labels.items()},
+        "creationTimestamp": objects.born(0),
+    }
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": objects.born(1)}
+    header = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    scene.cluster.add({**header, "spec": {"nodeName": "n"}, "status": {"conditions": [ready]}})
+
+
+def running_on(scene: Scene, server: str) -> list[tuple[str, int]]:
+    """What a Server reports to run, by accelerator."""
+    current = scene.cluster.objects["Server", Key("default", server)]["spec"]["currentAlloc"]
+    whole = [current] if current["numReplicas"] else []
+    return [(each["accelerator"], each["numReplicas"]) for each in current.get("mix") or whole]
+
+
+async def test_what_a_booster_left_is_counted_for_the_server_that_names_the_booster_now() -> None:
+    scene = Scene()
+    scene.set_by_hand(KTHENA.serving, "m-a", {"replicas": 1})
+    add_pod(scene, "m-a", "m-a-0")
+    scene.run("m-a", 1)
+    add_server_that_left(scene, "m-a")
+
+    for _ in range(3):
+        await scene.actuate(after=SECOND)
+
+    assert (running_on(scene, "o"), running_on(scene, "s")) == ([], [("A", 1)])
+
+
+async def test_a_serving_with_both_roles_that_a_booster_left_counts_by_group() -> None:
+    scene = Scene()
+    scene.add(KTHENA.serving, "x-a", {"replicas": 2})
+    for group in ("x-a-0", "x-a-1"):
+        for role in ("prefill", "decode"):
+            add_pod(scene, "x-a", group, role)
+    add_server_that_left(scene, "x-a")
+
+    for _ in range(3):
+        await scene.actuate(after=SECOND)
+
+    assert running_on(scene, "o") == [("A", 2)]
+
+
 async def test_a_writer_who_asks_for_more_is_left_alone_for_five_minutes_and_named() -> None:
     scene = Scene(target="ModelServing")
     await scene.settle(A=4)
@@ -390,17 +456,39 @@ async def test_a_writer_who_asks_for_more_is_left_alone_for_five_minutes_and_nam
     assert scene.replicas()["m-a"] == 4
 
 
-async def test_bounds_that_were_there_before_the_first_decision_are_nobodys() -> None:
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_bounds_that_were_there_before_the_first_decision_are_nobodys(
+    *, restarts: bool
+) -> None:
     scene = Scene()
     before = [{"name": name, "minReplicas": 0, "maxReplicas": 9} for name in ("a", "b")]
     scene.set_by_hand(KTHENA.booster, "m", {"backends": before})
     await scene.actuate(after=SECOND)
 
+    if restarts:
+        scene.restart()
     scene.decide(A=2)
     told = await scene.actuate(after=SECOND)
 
     assert told["reason"] != "ForeignWriter"
     assert bounds_of(scene.backends()) == [(2, 2), (0, 1)]
+
+
+async def test_a_number_that_was_written_is_known_after_a_restart_while_none_is_decided() -> None:
+    scene = Scene()
+    await scene.settle(A=4)
+    spec = {k: v for k, v in scene.server["spec"].items() if k != "desiredAlloc"}
+    others = [c for c in scene.server["status"]["conditions"] if c["type"] != ALLOCATED]
+    status = {**scene.server["status"], "conditions": others}
+    scene.cluster.add({**scene.server, "spec": spec, "status": status})
+    await scene.actuate(after=SECOND)
+
+    scene.restart()
+    scene.overwrite_all(1)
+    scene.decide(A=1)
+    await scene.actuate(after=SECOND)
+
+    assert bounds_of(scene.backends())[0] == (4, 4)  # set back before it goes down
 
 
 async def test_bounds_that_another_writer_raises_are_left_alone_for_five_minutes() -> None:

@@ -1,6 +1,7 @@
 """How workloads are read, also before the watch has caught up."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from inferno_operator.controllers.scaling.scaled_server import ScaledServer
 from inferno_operator.controllers.scaling.world import WorkloadObjects
 from inferno_operator.controllers.scaling.writers import WriteMemory
 from inferno_operator.resources.conditions import ALLOCATED
+from inferno_operator.resources.dialects import KTHENA
 from inferno_operator.resources.objects import POD, Key, Place
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import FieldManager
@@ -79,6 +81,28 @@ async def test_an_own_write_that_the_watch_has_not_shown_yet_is_no_foreign_one()
     scaled = await read(cluster, world, memory)
 
     assert (scaled.foreign_writer, scaled.named[0].replicas) == (None, 1)
+    await world.stop()
+
+
+async def test_a_write_of_a_whole_serving_leaves_its_selector_as_it_was() -> None:
+    """What its status tells is that of all pods, and nothing before its controller has run."""
+    cluster, place = FakeCluster(), Place(KTHENA.serving, Key("default", "m"))
+    header = {"apiVersion": KTHENA.serving.api_version, "kind": KTHENA.serving.kind}
+    cluster.add({**header, "metadata": {"name": "m"}, "spec": {"replicas": 1}})
+    world = WorkloadObjects(cluster, Informers(cluster), lambda _: None)
+    world.watch([KTHENA.serving])
+    await asyncio.sleep(1)
+    await world.read_scales([place])
+    scale = world.scale_of(place)
+    assert scale is not None
+    written = await cluster.set_scale(scale, 2, FieldManager.ACTUATION)
+
+    world.note_scale(replace(written, selector=""))
+
+    after = world.scale_of(place)
+    assert after is not None
+    assert (after.replicas, after.selector) == (2, scale.selector)
+    assert scale.selector
     await world.stop()
 
 

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferno_operator.controllers.scaling.reductions import Guards
+from inferno_operator.controllers.scaling.reductions import Guards, add_fallen, list_served
 from inferno_operator.controllers.scaling.steps import (
     ReplicaTarget,
     ServerTargets,
     State,
     next_steps,
 )
+from inferno_operator.resources import ReplicaReduction, ServedReplicas
 from inferno_operator.resources.objects import Key
 from inferno_optimizer.system import Role
 from inferno_optimizer.way_down import WayDown
@@ -461,6 +462,32 @@ def test_a_replica_that_just_came_takes_the_place_of_one_whatever_its_model_says
     rest = replace(old, spec=2, live=2, ready=2, standing=2)
     assert is_left(rest, new, {"A": 6}) == 2
     assert is_left(rest, replace(new, standing=1)) == (1 if rate is None else 0)
+
+
+def test_a_new_replica_that_was_not_ready_for_a_moment_has_not_served_for_a_window() -> None:
+    now = objects.NOW
+    six = (ServedReplicas(accelerator="A", replicas=6),)
+    went = ReplicaReduction(time=now - timedelta(seconds=30), going=False, replicas=six)
+    blink = now - timedelta(seconds=20)
+    known = add_fallen([went], {"A": 2, "B": 0}, {"A": 2, "B": 1}, WayDown(), blink, {"A": 2})
+    served = list_served(known, WayDown(), now)
+    rest = ReplicaTarget("A", "A", 1, 0, 2, 2, 2, rate=10.0, standing=2)
+    new = ReplicaTarget("B", "B", 1, 1, 1, 1, 1, rate=60.0)
+
+    steps = next_steps([ServerTargets("s", 1, 5.0, (rest, new), served=served)], {"A": 9, "B": 9})
+
+    assert any("B" in replicas for replicas in served)
+    assert steps.replicas == {}
+
+
+def test_strong_replicas_that_failed_count_as_what_they_carried() -> None:
+    old = ReplicaTarget("A", "A", 1, 0, 12, 12, 12, rate=10.0, standing=12)
+    new = ReplicaTarget("B", "B", 1, 6, 6, 6, 0, rate=60.0)  # they stood until they failed
+    served = ({"A": 12, "B": 6},)
+
+    steps = next_steps([ServerTargets("s", 1, 5.0, (old, new), served=served)], {"A": 20, "B": 9})
+
+    assert steps.replicas == {}
 
 
 def test_the_old_replicas_stay_until_the_new_ones_carry_the_measured_load() -> None:
