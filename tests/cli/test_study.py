@@ -149,6 +149,21 @@ def test_what_changes_is_computed_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.extended
+def test_a_policy_that_changes_is_replayed_anew(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text((ROOT / "samples/policies/melange.py").read_text())
+    changes = {"policies": ["hpa", "own:Melange"]}
+    study(tmp_path, changes=changes)
+    own.write_text(own.read_text() + "# changed\n")
+
+    again = study(tmp_path, changes=changes)
+
+    lines = [line for line in again.stderr.decode().splitlines() if line.startswith("replayed")]
+    assert len(lines) == len(STUDY["settings"])  # type: ignore[arg-type]
+    assert all("own:Melange" in line for line in lines)
+
+
+@pytest.mark.extended
 def test_policies_of_a_setting_may_see_random_counts(tmp_path: Path) -> None:
     settings = [{"name": "believed", "stepSeconds": 30, "poisson": True}]
     done = study(tmp_path, "-o", "csv", changes={"settings": settings, "policies": ["inferno"]})

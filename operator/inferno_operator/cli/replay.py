@@ -1,7 +1,6 @@
 """Replays of a trace with several policies, and their results as rows, JSON and CSV."""
 
 import csv
-import importlib
 import io
 import sys
 import traceback
@@ -9,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import cache
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -235,6 +235,16 @@ def find_policy(name: str) -> NamedPolicy:
     return NamedPolicy(name, policy, percentiles=getattr(policy, "percentiles", True))
 
 
+def find_policy_files(name: str) -> list[Path]:
+    """Return the file of a policy that `find_policy` loads; none of one of the optimizer."""
+    name = name.removesuffix(BEST)
+    if name in POLICIES:
+        return []
+    is_sample = name in SAMPLES
+    module = load_sample(SAMPLES[name][0]) if is_sample else import_module(name.partition(":")[0])
+    return [Path(module.__file__)] if module.__file__ else []
+
+
 def import_policy(name: str) -> Policy:
     """Import `module:name`, with the folder of the command to look in."""
     module, colon, attribute = name.partition(":")
@@ -243,7 +253,7 @@ def import_policy(name: str) -> Policy:
         raise InputError(f"no policy is named {name!r}{alternatives(name, known)}")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        policy: Policy = getattr(importlib.import_module(module), attribute)
+        policy: Policy = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise InputError(f"policy {name!r}: {error}") from error
     finally:
@@ -323,7 +333,7 @@ def replay_policy(scenario: Scenario, name: str, tell: Callable[[str], None] = _
     try:
         return replay(scenario, policy, home, tell=progress)
     except Exception as error:  # the code of a policy of the user may raise anything
-        if policy.name in POLICIES or isinstance(error, InfernoError):
+        if policy.name in {*POLICIES, *SAMPLES} or isinstance(error, InfernoError):
             raise
         raise InputError(_describe_failure(name, error)) from error
 

@@ -2,15 +2,15 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
+import inferno_optimizer
 from inferno_operator.cli.offline.documents import parse_documents
 from inferno_operator.cli.offline.manifests import read_documents
 from inferno_operator.cli.offline.system import OnUnknown, list_measures, parse_system
@@ -25,6 +25,7 @@ from inferno_operator.cli.replay import (
     build_scenario,
     divide,
     find_policy,
+    find_policy_files,
     replay_policy,
 )
 from inferno_operator.resources.parsing import ManifestError, read_part
@@ -165,6 +166,8 @@ def list_runs(study: Study, folder: Path, unknown: OnUnknown, warn: Warn) -> Ite
     policies = list(dict.fromkeys((BOUND.name, *study.policies)))
     for policy in policies:
         find_policy(policy)  # an unknown one is refused before the first replay
+    program = _hash_files(sorted(Path(inferno_optimizer.__file__).parent.rglob("*.py")))
+    code = {policy: _hash_files(find_policy_files(policy)) for policy in policies}
     for fleet, trace in product(study.fleets, study.traces):
         file = str(folder / trace.file)
         documents = read_documents(str(folder / path) for path in fleet.paths)
@@ -177,7 +180,7 @@ def list_runs(study: Study, folder: Path, unknown: OnUnknown, warn: Warn) -> Ite
             [document.content for document in documents],
             hashlib.sha256(read_bytes(file)).hexdigest(),
             trace.model_dump(exclude={"name", "file"}),
-            version("inferno-operator"),
+            program,
         )
         for setting in study.settings:
             truth_file = str(folder / setting.truth) if setting.truth else ""
@@ -200,7 +203,14 @@ def list_runs(study: Study, folder: Path, unknown: OnUnknown, warn: Warn) -> Ite
             scenario = build_scenario(system, load, options, warn)
             for policy in policies:
                 names = (fleet.name, trace.name, setting.name, policy)
-                yield StudyRun(*names, _digest(made, policy), scenario)
+                yield StudyRun(*names, _digest(made, policy, code[policy]), scenario)
+
+
+def _hash_files(files: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def _digest(*parts: object) -> str:

@@ -86,7 +86,8 @@ VARIABLES = (
     ),
     Variable(
         "INFERNO_MODEL_BOOSTER_RELEASE",
-        "Release of Kthena, where the fields of a ModelBooster leave it open: v0.2 to v0.4, later.",
+        "Release of Kthena, where the fields of a ModelBooster leave it open: v0.2 to v0.4, v1.0"
+        " or later.",
         "RELEASE",
     ),
     Variable(

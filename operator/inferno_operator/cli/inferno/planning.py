@@ -35,6 +35,16 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+PLAN_EXAMPLES = examples(
+    "kubectl get inferno -o yaml | inferno plan - -o json",
+    "inferno plan samples/fleet --set 'server.*.load.arrivalRate*=1.5'",
+    "inferno plan samples/fleet --fail-on unserved --fail-on 'gap>0.01'",
+    "inferno plan samples/fleet --write-lp plan.lp",
+    "inferno plan samples/fleet --set accelerator.B200.type=B200 "
+    "--set accelerator.B200.cost=100 --set capacity.B200=8 --set 'model.*.B200=H100' "
+    "--set 'model.*.B200.alpha*=0.5'",
+)
+
 
 @app.command(
     epilog=examples(
@@ -54,18 +64,8 @@ def sample() -> None:
     typer.echo(text, nl=False)
 
 
-@app.command("optimize", hidden=True)
-@app.command(
-    epilog=examples(
-        "kubectl get inferno -o yaml | inferno plan - -o json",
-        "inferno plan samples/fleet --set 'server.*.load.arrivalRate*=1.5'",
-        "inferno plan samples/fleet --fail-on unserved --fail-on 'gap>0.01'",
-        "inferno plan samples/fleet --write-lp plan.lp",
-        "inferno plan samples/fleet --set accelerator.B200.type=B200 "
-        "--set accelerator.B200.cost=100 --set capacity.B200=8 --set 'model.*.B200=H100' "
-        "--set 'model.*.B200.alpha*=0.5'",
-    )
-)
+@app.command("optimize", hidden=True, epilog=PLAN_EXAMPLES)
+@app.command(epilog=PLAN_EXAMPLES)
 def plan(  # noqa: PLR0913 - an argument for each option
     paths: Paths,
     output: Output = Format.TABLE,
