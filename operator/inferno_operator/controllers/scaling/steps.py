@@ -493,8 +493,7 @@ class _StepDraft:
                 urgent = max(target.spec - ceil(needed / target.cards), fastest)
                 least = min(least, server.find_lowest(target, reduced, urgent, is_urgent=True))
             if fastest < least:
-                self._slowed.add((server.name, target.accelerator))
-                self.is_in_flight = True  # more go when the window is over
+                self._note_slowed(server, target)
             if least < target.spec:
                 self._write(server, target, least)
 
@@ -537,10 +536,14 @@ class _StepDraft:
                 continue
             for target in server.targets:
                 reduced = {target.accelerator: target.spec - 1}
-                if target.excess and needed[target.card_type] > 0 and server.may_become(reduced):
+                if not target.excess or needed[target.card_type] <= 0:
+                    continue
+                if server.may_become(reduced):
                     self._write(server, target, target.spec - 1)
                     needed[target.card_type] -= target.cards
                     break
+                if server.carries_after(reduced):
+                    self._note_slowed(server, target)
 
     def lend(self, short: Sequence[tuple[ServerTargets, ReplicaTarget]]) -> None:
         """Remove replicas of servers that can do without, for the first server they suffice for.
@@ -632,6 +635,10 @@ class _StepDraft:
 
     def _is_written(self, server: ServerTargets, target: ReplicaTarget) -> bool:
         return (server.name, target.accelerator) in self.replicas
+
+    def _note_slowed(self, server: ServerTargets, target: ReplicaTarget) -> None:
+        self._slowed.add((server.name, target.accelerator))
+        self.is_in_flight = True  # more go when the window is over
 
     def _write(self, server: ServerTargets, target: ReplicaTarget, replicas: int) -> None:
         self.replicas[server.name, target.accelerator] = replicas

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_operator.controllers.scaling.reductions import Guards, add_fallen, list_served
+from inferno_operator.controllers.scaling.status import judge_progress
 from inferno_operator.controllers.scaling.steps import (
     ReplicaTarget,
     ServerTargets,
@@ -488,6 +489,25 @@ def test_strong_replicas_that_failed_count_as_what_they_carried() -> None:
     steps = next_steps([ServerTargets("s", 1, 5.0, (old, new), served=served)], {"A": 20, "B": 9})
 
     assert steps.replicas == {}
+
+
+def test_a_move_within_a_type_of_card_waits_for_the_window_and_says_until_when() -> None:
+    old = ReplicaTarget("A1", "T", 1, 0, 3, 3, 3, rate=10.0, standing=3)
+    new = ReplicaTarget("A4", "T", 4, 2, 1, 1, 1, rate=45.0)  # has just come
+    server = ServerTargets("s", 1, 40.0, (old, new), served=({"A1": 8}, {"A1": 4}))
+    able = ReplicaTarget("A4", "T", 4, 2, 2, 2, 2, rate=45.0, standing=2)  # to lend one
+
+    steps = next_steps([server, ServerTargets("t", 2, 1.0, (able,))], {"T": 16})
+    progress = steps.progress["s"]
+    verdict = judge_progress(server, progress, "", next_reduction=objects.NOW)
+
+    assert steps.replicas == {}
+    assert (progress.state, dict(progress.slowed)) == (State.MOVING, {"A1": (3, 3)})
+    assert verdict.reason == "Moving"
+    assert verdict.message == (
+        f"3 x A1 (0 wanted) + 1 x A4 (2 wanted); more may go at {objects.NOW:%H:%M:%S} UTC:"
+        " spec.guard.maxDecreasePercent is 50"
+    )
 
 
 def test_the_old_replicas_stay_until_the_new_ones_carry_the_measured_load() -> None:
