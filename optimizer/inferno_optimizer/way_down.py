@@ -37,6 +37,7 @@ def strengths(
     roles: Mapping[Place, Role],
     rates: Mapping[Place, float | None],
     proven: Container[Place] | None = None,
+    leaving: Container[Place] = (),
 ) -> Sequence[Mapping[Place, float]]:
     """Return what replicas count: what they carry, or 1 where that is unknown of any of them.
 
@@ -49,6 +50,9 @@ def strengths(
     proven
         The places whose replicas have served within the window before those that just came; None:
         all. What others carry only a Model says, so they count no more than the least of these.
+    leaving
+        The places whose replicas go. Others take over from these, so that a weak one that stays
+        does not bound a move.
     """
     known = {place: rate for place in roles if (rate := rates.get(place))}
     weights = known if len(known) == len(roles) else dict.fromkeys(roles, 1.0)
@@ -58,14 +62,15 @@ def strengths(
     ]
     if proven is None:
         return halves
-    return [_limit_unproven(half, proven) for half in halves]
+    return [_limit_unproven(half, proven, leaving) for half in halves]
 
 
 def _limit_unproven(
-    weights: Mapping[Place, float], proven: Container[Place]
+    weights: Mapping[Place, float], proven: Container[Place], leaving: Container[Place]
 ) -> Mapping[Place, float]:
-    known = [weight for place, weight in weights.items() if place in proven]
-    least = min(known or weights.values(), default=0.0)
+    known = {place: weight for place, weight in weights.items() if place in proven}
+    replaced = [weight for place, weight in known.items() if place in leaving]
+    least = min(replaced or known.values() or weights.values(), default=0.0)
     return {p: w if p in proven else min(w, least) for p, w in weights.items()}
 
 

@@ -531,6 +531,7 @@ class Planner:
                     *np.flatnonzero(standing[server]).tolist(),
                     *(p for r in recent for p in r.replicas),
                 },
+                set(np.flatnonzero(leaves).tolist()),
             )
             after = _map_places(seen.ready[server])
             for place in np.flatnonzero(leaves).tolist():

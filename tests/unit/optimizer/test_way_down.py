@@ -88,6 +88,15 @@ def test_replicas_that_nobody_has_seen_serve_count_as_the_least_of_the_others() 
     ]
 
 
+def test_replicas_that_nobody_has_seen_serve_count_as_the_least_of_those_that_go() -> None:
+    roles = {"A": Role.BOTH, "H": Role.BOTH, "L": Role.BOTH}
+    rates = {"A": 10.0, "H": 20.0, "L": 0.5}
+    half = {"A": 10.0, "H": 10.0, "L": 0.5}
+
+    assert strengths(roles, rates, {"A", "L"}, {"A"}) == [half, half]
+    assert strengths(roles, rates, {"A", "L"}, {"H"}) == [half | {"H": 0.5}] * 2
+
+
 def test_where_a_rate_is_unknown_replicas_count_one_each() -> None:
     weights = strengths({"A": Role.BOTH, "H": Role.BOTH}, {"A": 10.0, "H": None})
 

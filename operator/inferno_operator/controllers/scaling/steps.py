@@ -274,7 +274,7 @@ class ServerTargets:
         roles = {t.accelerator: t.role for t in self.targets}
         rates = {t.accelerator: t.rate for t in self.targets}
         proven = dict.fromkeys(map(frozenset, (stands | served & leaves, stands | served)))
-        return [half for places in proven for half in strengths(roles, rates, places)]
+        return [half for places in proven for half in strengths(roles, rates, places, leaves)]
 
     def loses(self, reduced: Mapping[str, int]) -> bool:
         """Whether fewer ready replicas stay, with other numbers of replicas on some targets."""

@@ -510,6 +510,15 @@ def test_a_move_within_a_type_of_card_waits_for_the_window_and_says_until_when()
     )
 
 
+def test_a_move_goes_on_as_fast_beside_a_weak_place_that_stays() -> None:
+    old = ReplicaTarget("A", "A", 1, 0, 6, 6, 6, rate=10.0, standing=6)
+    new = ReplicaTarget("H", "H", 1, 6, 6, 6, 6, rate=10.0)
+    weak = ReplicaTarget("L", "L", 1, 1, 1, 1, 1, rate=0.5, standing=1)
+    server = ServerTargets("s", 1, 5.0, (old, new, weak))
+
+    assert next_steps([server], {"A": 6, "H": 6, "L": 1}).replicas == {("s", "A"): 0}
+
+
 def test_the_old_replicas_stay_until_the_new_ones_carry_the_measured_load() -> None:
     old = ReplicaTarget("A", "A", 1, 0, 10, 10, 10, rate=10.0)
     new = ReplicaTarget("H", "H", 1, 4, 4, 4, 4, rate=25.0)
