@@ -7,8 +7,9 @@ new ones are ready. Without room for that, it gives up one old replica at a time
 others carry its load. If servers wait for each other's cards, a server that can do without one
 replica lends it.
 
-Within a window no server loses more than a share of what serves, see `way_down`; but for a more
-important server that waits for its cards.
+Within a window no server loses more than a share of what serves, see `way_down`; replicas that
+just came count as one of the old ones at most. A more important server that waits for its cards
+may take more.
 
 Nothing is remembered: steps follow from what there is, so they continue after a restart.
 """
