@@ -33,7 +33,7 @@ class StepDown(Generic[Place]):
     replicas: Mapping[Place, int]
 
 
-def strengths(
+def weigh_replicas(
     roles: Mapping[Place, Role],
     rates: Mapping[Place, float | None],
     proven: Container[Place] | None = None,
@@ -89,11 +89,11 @@ class WayDown:
     share: float = SHARE
     window_s: float = WINDOW_S
 
-    def fewest(self, replicas: int) -> int:
+    def count_fewest(self, replicas: int) -> int:
         """Return the fewest replicas of one kind that may be left of these; one may always go."""
         return max(replicas - max(1, floor(replicas * self.share)), 0)
 
-    def numbers(self, kinds: Sequence[tuple[int, int]]) -> list[int]:
+    def list_numbers_between(self, kinds: Sequence[tuple[int, int]]) -> list[int]:
         """Return the numbers of all replicas in between, one for each window.
 
         Parameters
@@ -104,12 +104,14 @@ class WayDown:
         found: list[int] = []
         left = [before for before, _ in kinds]
         while True:
-            left = [max(self.fewest(n), last) for n, (_, last) in zip(left, kinds, strict=True)]
+            left = [
+                max(self.count_fewest(n), last) for n, (_, last) in zip(left, kinds, strict=True)
+            ]
             if all(n == last for n, (_, last) in zip(left, kinds, strict=True)):
                 return found
             found.append(sum(left))
 
-    def recent(
+    def select_recent(
         self, reductions: Iterable[StepDown[Place]], now_s: float
     ) -> tuple[StepDown[Place], ...]:
         """Return the reductions in the window; a time in the future counts as now."""

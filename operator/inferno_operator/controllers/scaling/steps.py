@@ -23,7 +23,7 @@ from operator import attrgetter
 from types import MappingProxyType
 
 from inferno_optimizer.system import Role, can_answer
-from inferno_optimizer.way_down import HALF, WayDown, strengths
+from inferno_optimizer.way_down import HALF, WayDown, weigh_replicas
 
 ROUNDING = 1e-9
 """Replicas that carry less than a load by this share carry it."""
@@ -275,7 +275,7 @@ class ServerTargets:
         roles = {t.accelerator: t.role for t in self.targets}
         rates = {t.accelerator: t.rate for t in self.targets}
         proven = dict.fromkeys(map(frozenset, (stands | served & leaves, stands | served)))
-        return [half for places in proven for half in strengths(roles, rates, places, leaves)]
+        return [half for places in proven for half in weigh_replicas(roles, rates, places, leaves)]
 
     def loses(self, reduced: Mapping[str, int]) -> bool:
         """Whether fewer ready replicas stay, with other numbers of replicas on some targets."""

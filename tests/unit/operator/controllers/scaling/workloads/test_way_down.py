@@ -573,7 +573,7 @@ async def test_random_decisions_restarts_and_loads_never_take_more_than_the_shar
         (begin, ready, time, later)
         for place, (begin, ready, _) in enumerate(history)
         for time, later, _ in history[place:]
-        if time - begin < WINDOW_S and later < rule.fewest(ready)
+        if time - begin < WINDOW_S and later < rule.count_fewest(ready)
     ]
     assert falls == []
 
