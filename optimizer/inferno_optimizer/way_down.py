@@ -33,10 +33,11 @@ class StepDown(Generic[Place]):
     replicas: Mapping[Place, int]
 
 
-def strengths(
+def weigh_replicas(
     roles: Mapping[Place, Role],
     rates: Mapping[Place, float | None],
     proven: Container[Place] | None = None,
+    leaving: Container[Place] = (),
 ) -> Sequence[Mapping[Place, float]]:
     """Return what replicas count: what they carry, or 1 where that is unknown of any of them.
 
@@ -49,6 +50,9 @@ def strengths(
     proven
         The places whose replicas have served within the window before those that just came; None:
         all. What others carry only a Model says, so they count no more than the least of these.
+    leaving
+        The places whose replicas go. Others take over from these, so that a weak one that stays
+        does not bound a move.
     """
     known = {place: rate for place in roles if (rate := rates.get(place))}
     weights = known if len(known) == len(roles) else dict.fromkeys(roles, 1.0)
@@ -58,14 +62,15 @@ def strengths(
     ]
     if proven is None:
         return halves
-    return [_limit_unproven(half, proven) for half in halves]
+    return [_limit_unproven(half, proven, leaving) for half in halves]
 
 
 def _limit_unproven(
-    weights: Mapping[Place, float], proven: Container[Place]
+    weights: Mapping[Place, float], proven: Container[Place], leaving: Container[Place]
 ) -> Mapping[Place, float]:
-    known = [weight for place, weight in weights.items() if place in proven]
-    least = min(known or weights.values(), default=0.0)
+    known = {place: weight for place, weight in weights.items() if place in proven}
+    replaced = [weight for place, weight in known.items() if place in leaving]
+    least = min(replaced or known.values() or weights.values(), default=0.0)
     return {p: w if p in proven else min(w, least) for p, w in weights.items()}
 
 
@@ -84,11 +89,11 @@ class WayDown:
     share: float = SHARE
     window_s: float = WINDOW_S
 
-    def fewest(self, replicas: int) -> int:
+    def count_fewest(self, replicas: int) -> int:
         """Return the fewest replicas of one kind that may be left of these; one may always go."""
         return max(replicas - max(1, floor(replicas * self.share)), 0)
 
-    def numbers(self, kinds: Sequence[tuple[int, int]]) -> list[int]:
+    def list_numbers_between(self, kinds: Sequence[tuple[int, int]]) -> list[int]:
         """Return the numbers of all replicas in between, one for each window.
 
         Parameters
@@ -99,12 +104,14 @@ class WayDown:
         found: list[int] = []
         left = [before for before, _ in kinds]
         while True:
-            left = [max(self.fewest(n), last) for n, (_, last) in zip(left, kinds, strict=True)]
+            left = [
+                max(self.count_fewest(n), last) for n, (_, last) in zip(left, kinds, strict=True)
+            ]
             if all(n == last for n, (_, last) in zip(left, kinds, strict=True)):
                 return found
             found.append(sum(left))
 
-    def recent(
+    def select_recent(
         self, reductions: Iterable[StepDown[Place]], now_s: float
     ) -> tuple[StepDown[Place], ...]:
         """Return the reductions in the window; a time in the future counts as now."""

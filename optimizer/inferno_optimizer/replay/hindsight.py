@@ -111,10 +111,10 @@ def plan_step(fleet: ReplayFleet, trace: Trace, step: int) -> IntArray:
     servers = tuple(
         replace(server, current=Allocation(load=server.load)) for server in system.servers
     )
-    return build_matrix(fleet, optimize(replace(system, servers=servers)).allocations)
+    return build_allocation_matrix(fleet, optimize(replace(system, servers=servers)).allocations)
 
 
-def build_matrix(fleet: ReplayFleet, allocations: Mapping[str, Allocation]) -> IntArray:
+def build_allocation_matrix(fleet: ReplayFleet, allocations: Mapping[str, Allocation]) -> IntArray:
     """Allocations by name of server as a matrix of replicas."""
     places = {name: place for place, name in enumerate(fleet.accelerators)}
     matrix = np.zeros(fleet.shape, dtype=np.int64)

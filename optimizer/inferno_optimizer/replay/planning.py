@@ -44,7 +44,7 @@ from inferno_optimizer.system import (
     StepParameters,
 )
 from inferno_optimizer.units import MS_PER_SECOND
-from inferno_optimizer.way_down import HALF, StepDown, WayDown, strengths
+from inferno_optimizer.way_down import HALF, StepDown, WayDown, weigh_replicas
 
 INTERVAL_S = 600.0
 """Time between two calibrations [s]."""
@@ -210,7 +210,7 @@ class FleetPlans:
         stays = np.where(served[:, None], 0, present)
         left = np.maximum(self._cards - self._fleet.used_cards(stays).astype(np.int64), 0)
         answer = solve(candidates, left, time.perf_counter, time.perf_counter())
-        return stays + self._build_matrix(candidates, answer.assignment)
+        return stays + self._build_assignment_matrix(candidates, answer.assignment)
 
     def find_rates(self, lengths: FloatArray) -> FloatArray:
         """What one replica carries within its targets on each accelerator [requests/s].
@@ -268,7 +268,7 @@ class FleetPlans:
         pairs = replace(pairs, demand=demand)
         return candidates_of(self._catalogue, self._cases, pairs, sizing)
 
-    def _build_matrix(self, candidates: Candidates, assignment: Assignment) -> IntArray:
+    def _build_assignment_matrix(self, candidates: Candidates, assignment: Assignment) -> IntArray:
         matrix, accelerator = np.zeros(self._fleet.shape, dtype=np.int64), self._pairs.accelerator
         chosen = np.flatnonzero(assignment.rows != NO_ROW)
         rows = assignment.rows[chosen]
@@ -499,7 +499,7 @@ class Planner:
         for server in np.flatnonzero((ready < before).any(axis=1)).tolist():
             served = np.where(ready < before, before, np.minimum(standing, before))[server]
             went = StepDown(seen.time_s, _map_places(served))
-            known = self._rules.way_down.recent(self._served[server], seen.time_s)
+            known = self._rules.way_down.select_recent(self._served[server], seen.time_s)
             self._served[server] = (*known, went)
         self._ready.add(ready)
 
@@ -521,16 +521,17 @@ class Planner:
             needed = fleet.used_cards(above) - free
             leaves = wanted[server] < seen.ready[server]
             served = np.where(leaves, seen.ready[server], standing[server])
-            recent = self._rules.way_down.recent(self._served[server], seen.time_s)
+            recent = self._rules.way_down.select_recent(self._served[server], seen.time_s)
             before: list[Mapping[int, int]] = [_map_places(served)]
             before += [r.replicas for r in recent]
-            weights = strengths(
+            weights = weigh_replicas(
                 dict.fromkeys(np.flatnonzero(seen.ready[server]).tolist(), Role.BOTH),
                 dict(enumerate(rates[server].tolist())),
                 {
                     *np.flatnonzero(standing[server]).tolist(),
                     *(p for r in recent for p in r.replicas),
                 },
+                set(np.flatnonzero(leaves).tolist()),
             )
             after = _map_places(seen.ready[server])
             for place in np.flatnonzero(leaves).tolist():

@@ -128,7 +128,7 @@ class Episode:
         """The replicas that the policy wants, from what it sees now."""
         plant, passed_s = self.plant, self._steps * self._setting.step_s
         seen = Seen(passed_s, load, served, plant.present, plant.ready.copy())
-        return _build_matrix(self._decide(seen), self._setting)
+        return _build_wanted_matrix(self._decide(seen), self._setting)
 
 
 def iterate_loads(trace: Trace) -> Iterator[StepLoad]:
@@ -149,7 +149,7 @@ def _make_empty_result(plant: Plant) -> StepResult:
     return StepResult(*(zeros for _ in fields(StepResult)))
 
 
-def _build_matrix(wanted: IntArray, setting: Setting) -> IntArray:
+def _build_wanted_matrix(wanted: IntArray, setting: Setting) -> IntArray:
     """The wanted replicas as a matrix."""
     whole = np.maximum(wanted, 0)
     return whole if whole.ndim > 1 else setting.fleet.at_home(whole, setting.home)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_optimizer.system import Role
-from inferno_optimizer.way_down import HALF, StepDown, WayDown, strengths
+from inferno_optimizer.way_down import HALF, StepDown, WayDown, weigh_replicas
 
 ONE = [{"A": 1.0}]
 
@@ -23,21 +23,26 @@ def least(rule: WayDown, served: list[int]) -> int:
     ("replicas", "fewest"), [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (8, 4), (17, 9)]
 )
 def test_half_of_the_replicas_may_go_and_one_in_any_case(replicas: int, fewest: int) -> None:
-    assert HALF.fewest(replicas) == fewest
+    assert HALF.count_fewest(replicas) == fewest
     assert least(HALF, [replicas]) == fewest
 
 
 def test_the_numbers_on_the_way_down_are_those_of_one_window_each() -> None:
-    assert HALF.numbers([(17, 1)]) == [9, 5, 3, 2]
-    assert HALF.numbers([(2, 1)]) == HALF.numbers([(4, 2)]) == HALF.numbers([(1, 9)]) == []
-    assert HALF.numbers([(5, 5), (8, 1)]) == [9, 7]
+    assert HALF.list_numbers_between([(17, 1)]) == [9, 5, 3, 2]
+    assert (
+        HALF.list_numbers_between([(2, 1)])
+        == HALF.list_numbers_between([(4, 2)])
+        == HALF.list_numbers_between([(1, 9)])
+        == []
+    )
+    assert HALF.list_numbers_between([(5, 5), (8, 1)]) == [9, 7]
 
 
 @pytest.mark.parametrize(("percent", "fewest"), [(0, 9), (10, 9), (25, 8), (50, 5), (99, 1)])
 def test_the_share_is_rounded_so_that_no_more_goes(percent: int, fewest: int) -> None:
     rule = WayDown(percent / 100)
 
-    assert (rule.fewest(10), least(rule, [10])) == (fewest, fewest)
+    assert (rule.count_fewest(10), least(rule, [10])) == (fewest, fewest)
 
 
 def test_a_share_of_one_switches_the_rule_off() -> None:
@@ -48,13 +53,13 @@ def test_a_share_of_one_switches_the_rule_off() -> None:
 def test_every_moment_of_the_window_counts(served: list[int], percent: int) -> None:
     rule = WayDown(percent / 100)
 
-    assert least(rule, served) == max(map(rule.fewest, served))
+    assert least(rule, served) == max(map(rule.count_fewest, served))
 
 
 def test_what_went_before_the_window_does_not_count_and_the_future_counts_as_now() -> None:
     known = [StepDown(100.0, {"A": 8}), StepDown(100.5, {"A": 4}), StepDown(900.0, {"A": 2})]
 
-    recent = HALF.recent(known, 400.0)
+    recent = HALF.select_recent(known, 400.0)
 
     assert [(r.time_s, r.replicas) for r in recent] == [(100.5, {"A": 4}), (400.0, {"A": 2})]
 
@@ -68,7 +73,7 @@ def test_the_next_replicas_may_go_when_the_window_of_the_last_ones_is_over() -> 
 
 
 def test_replicas_of_different_accelerators_count_by_what_they_carry() -> None:
-    weights = strengths({"A": Role.BOTH, "H": Role.BOTH}, {"A": 10.0, "H": 25.0})
+    weights = weigh_replicas({"A": Role.BOTH, "H": Role.BOTH}, {"A": 10.0, "H": 25.0})
 
     assert HALF.permits({"H": 2}, [{"A": 10}], weights)
     assert not HALF.permits({"A": 2, "H": 1}, [{"A": 10}], weights)
@@ -78,18 +83,27 @@ def test_replicas_that_nobody_has_seen_serve_count_as_the_least_of_the_others() 
     roles = {"A": Role.BOTH, "B": Role.DECODE, "C": Role.PREFILL, "H": Role.BOTH}
     rates = {"A": 10.0, "B": 20.0, "C": 5.0, "H": 99.0}
 
-    assert strengths(roles, rates, {"A", "B"}) == [
+    assert weigh_replicas(roles, rates, {"A", "B"}) == [
         {"A": 10.0, "C": 5.0, "H": 10.0},
         {"A": 10.0, "B": 20.0, "H": 10.0},
     ]
-    assert strengths(roles, rates, set()) == [
+    assert weigh_replicas(roles, rates, set()) == [
         {"A": 5.0, "C": 5.0, "H": 5.0},
         {"A": 10.0, "B": 10.0, "H": 10.0},
     ]
 
 
+def test_replicas_that_nobody_has_seen_serve_count_as_the_least_of_those_that_go() -> None:
+    roles = {"A": Role.BOTH, "H": Role.BOTH, "L": Role.BOTH}
+    rates = {"A": 10.0, "H": 20.0, "L": 0.5}
+    half = {"A": 10.0, "H": 10.0, "L": 0.5}
+
+    assert weigh_replicas(roles, rates, {"A", "L"}, {"A"}) == [half, half]
+    assert weigh_replicas(roles, rates, {"A", "L"}, {"H"}) == [half | {"H": 0.5}] * 2
+
+
 def test_where_a_rate_is_unknown_replicas_count_one_each() -> None:
-    weights = strengths({"A": Role.BOTH, "H": Role.BOTH}, {"A": 10.0, "H": None})
+    weights = weigh_replicas({"A": Role.BOTH, "H": Role.BOTH}, {"A": 10.0, "H": None})
 
     assert HALF.permits({"H": 5}, [{"A": 10}], weights)
     assert not HALF.permits({"H": 4}, [{"A": 10}], weights)
@@ -97,7 +111,7 @@ def test_where_a_rate_is_unknown_replicas_count_one_each() -> None:
 
 def test_each_half_of_the_work_keeps_its_replicas() -> None:
     roles = {"A prefill": Role.PREFILL, "A decode": Role.DECODE, "B": Role.BOTH}
-    weights = strengths(roles, dict.fromkeys(roles, 10.0))
+    weights = weigh_replicas(roles, dict.fromkeys(roles, 10.0))
     before = {"A prefill": 8, "A decode": 2}
 
     assert HALF.permits({"A prefill": 4, "A decode": 1}, [before], weights)
@@ -117,7 +131,7 @@ def test_nobody_loses_more_than_the_share_within_any_window(
     history = [(now, serving)]
     for seconds, wanted in plans:
         now += seconds
-        served = [{"A": serving}, *(r.replicas for r in rule.recent(known, now))]
+        served = [{"A": serving}, *(r.replicas for r in rule.select_recent(known, now))]
         after = max(wanted, least(rule, [each["A"] for each in served]))
         if after < serving:
             known.append(StepDown(now, {"A": serving}))
@@ -128,4 +142,4 @@ def test_nobody_loses_more_than_the_share_within_any_window(
         until = history[place + 1][0] if place + 1 < len(history) else begin
         for time, after in history[place:]:
             if time - until < rule.window_s:
-                assert after >= rule.fewest(before)
+                assert after >= rule.count_fewest(before)

@@ -29,7 +29,7 @@ from inferno_operator.cli.tables.solution import (
     warn_of_single_replicas,
 )
 from inferno_operator.cli.tables.table import Part, TextTable, format_age, group_notes
-from inferno_operator.controllers.planning.allocations import Label, plain, price_current
+from inferno_operator.controllers.planning.allocations import Label, name_accelerator, price_current
 from inferno_operator.controllers.planning.plan_status import NOT_SIGNED, describe_answers
 from inferno_operator.controllers.planning.snapshot import Snapshot
 from inferno_operator.controllers.planning.updates import Update, plan_updates
@@ -100,7 +100,7 @@ class ServerPreview:
     message: str
     warnings: str = ""
     absence: str = ""
-    label: Label = field(default=plain, compare=False, repr=False)
+    label: Label = field(default=name_accelerator, compare=False, repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return what changes as JSON; allocations have the form of the Servers."""
@@ -331,7 +331,7 @@ class Alternative:
 
 def name_accelerators(_: str) -> Label:
     """Return names of accelerators as they are, where it is not known what a replica takes."""
-    return plain
+    return name_accelerator
 
 
 def describe_plan(
@@ -466,7 +466,7 @@ def describe_status(plan: Plan) -> str:
     return next(messages, "the operator has not looked at it yet")
 
 
-def format_placements(placements: Iterable[Placement], label: Label = plain) -> str:
+def format_placements(placements: Iterable[Placement], label: Label = name_accelerator) -> str:
     """Return replicas with their cards, and batch sizes; a dash if nothing runs."""
     parts = []
     for placement in placements:

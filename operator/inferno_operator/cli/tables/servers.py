@@ -35,7 +35,7 @@ from inferno_operator.controllers.measurement.quality import compare_with_target
 from inferno_operator.controllers.planning.allocations import (
     Label,
     list_parts_by_role,
-    plain,
+    name_accelerator,
     price_current,
 )
 from inferno_operator.controllers.planning.snapshot import KINDS, build_system
@@ -134,7 +134,7 @@ class ServerView:
     correction: str = ""
     measured: Measured | None = None
     priority: int = LOWEST_PRIORITY
-    label: Label = field(default=plain, compare=False, repr=False)
+    label: Label = field(default=name_accelerator, compare=False, repr=False)
 
     @property
     def is_measured(self) -> bool:
@@ -441,7 +441,7 @@ def find_labels(observations: Sequence[Observation]) -> Labels:
     return lambda server: partial(catalogue.label, models.get(server, ""))
 
 
-def format_placement(allocation: Allocation | None, label: Label = plain) -> str:
+def format_placement(allocation: Allocation | None, label: Label = name_accelerator) -> str:
     """Return replicas with their cards, one pair for each part; a dash if nothing runs."""
     if allocation is None or not allocation.accelerator:
         return "-"

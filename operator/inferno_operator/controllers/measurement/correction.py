@@ -126,7 +126,7 @@ def _is_enough(server: Server, newest: Measured, target: Target | None, factor: 
         newest.quality == "Fresh"
         and _is_settled(server)
         and not current.cold_replicas
-        and _count_replicas(current) >= _count_replicas(desired)
+        and _count_by_accelerator(current) >= _count_by_accelerator(desired)
         and is_covered(desired.load, server, newest, target, factor)
     )
 
@@ -139,7 +139,7 @@ def _is_settled(server: Server) -> bool:
     return keeps_all and (actuated is None or actuated.status == "True")
 
 
-def _count_replicas(whole: ServerAllocation) -> Counter[str]:
+def _count_by_accelerator(whole: ServerAllocation) -> Counter[str]:
     """The replicas by accelerator."""
     return Counter({part.accelerator: part.num_replicas for part in whole.parts})
 

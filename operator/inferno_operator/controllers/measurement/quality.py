@@ -232,7 +232,7 @@ def judge_reading(
     rate = find_arrival_rate(reading)
     replicas = None
     if source is not None:
-        replicas = _count_replicas(reading, None if source.without_replicas else ready_pods)
+        replicas = _measure_replicas(reading, None if source.without_replicas else ready_pods)
     verdict = _judge(reading, rate, source, hint, replicas)
     if verdict.quality not in USABLE:
         return _keep_last_good(reading, before, verdict)
@@ -557,7 +557,7 @@ def _read_percentiles(reading: Reading, quantity: str) -> Percentiles | None:
     return Percentiles(**values) if values else None
 
 
-def _count_replicas(
+def _measure_replicas(
     reading: Reading, ready_pods: tuple[int, int] | None
 ) -> MeasuredReplicas | None:
     """Return the targets, or the pods if fewer of them report than are ready."""

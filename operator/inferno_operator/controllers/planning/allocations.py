@@ -218,7 +218,7 @@ Label = Callable[[str, core.Role], str]
 """An accelerator as it is shown for replicas of a role: with the cards of one replica."""
 
 
-def plain(accelerator: str, role: core.Role = core.Role.BOTH) -> str:  # noqa: ARG001 - a Label
+def name_accelerator(accelerator: str, role: core.Role = core.Role.BOTH) -> str:  # noqa: ARG001 - a Label
     """Return the name of an accelerator, where it is not known what a replica takes."""
     return accelerator
 

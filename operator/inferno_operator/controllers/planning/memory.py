@@ -177,7 +177,7 @@ def _is_move(before: str, after: str) -> bool:
 
 
 def _update_recent(recent: RecentPlans | None, server: Server, now: datetime) -> RecentPlans:
-    standing, window = _find_standing(server), timedelta(seconds=server.window_seconds)
+    standing, window = _find_desired_or_current(server), timedelta(seconds=server.window_seconds)
     payback = timedelta(seconds=payback_s(server.lead_seconds))
     place = standing.place if standing and standing.num_replicas else ""
     if recent is None:
@@ -201,7 +201,7 @@ def _rate_of(allocation: ServerAllocation | None) -> float:
 
 
 def _count_fewest(server: Server, plans: Sequence[PastPlan]) -> int:
-    standing, newest = _find_standing(server), plans[-1]
+    standing, newest = _find_desired_or_current(server), plans[-1]
     if server.spec.measure is None:  # what is entered by hand counts at once
         return 0
     if standing is None or standing.mix or standing.place != newest.place:
@@ -210,6 +210,6 @@ def _count_fewest(server: Server, plans: Sequence[PastPlan]) -> int:
     return int(kept_replicas(standing.num_replicas, most))
 
 
-def _find_standing(server: Server) -> ServerAllocation | None:
+def _find_desired_or_current(server: Server) -> ServerAllocation | None:
     """Return what was decided last for a Server; what runs if nothing was decided yet."""
     return server.spec.desired_alloc or server.spec.current_alloc

@@ -551,14 +551,14 @@ def _compute_reduction(
         server, at_present = by_name[decision.server], count_by_place(before)
         # Where others come, those that serve stay until these do.
         grows = any(n > at_present.get(place, 0) for place, n in count_by_place(after).items())
-        goes = 0 if grows else max(_count_replicas(before) - _count_replicas(after), 0)
+        goes = 0 if grows else max(_sum_replicas(before) - _sum_replicas(after), 0)
         taken += goes
         # A role alone serves nothing: the last replica of prefill is as needed as that of decode.
         is_served, unserved_load = is_whole(after), _read_load(server)
         if is_served and decision.allocated.reason == Reason.ALLOCATED:
             unserved_load = 0.0
         elif is_served:
-            unserved_load = unserved_load * goes / _count_replicas(before)
+            unserved_load = unserved_load * goes / _sum_replicas(before)
         # A more important Server may get cards of a type that it runs on.
         priority = catalogue.priority(server.spec.service_class)
         cards = cards_of_placements(before, server, catalogue)
@@ -568,7 +568,7 @@ def _compute_reduction(
             if not is_served:
                 emptied.append(decision.server)
     return Reduction(
-        replicas=sum(map(_count_replicas, running.values())),
+        replicas=sum(map(_sum_replicas, running.values())),
         replicas_taken=taken,
         load=round(sum(_read_load(by_name[n]) for n, placed in running.items() if placed), DIGITS),
         load_lost=round(load_lost, DIGITS),
@@ -582,7 +582,7 @@ def _read_load(server: Server) -> float:
     return max(current.load.arrival_rate, 0.0) if current and current.load else 0.0
 
 
-def _count_replicas(placed: Iterable[Placement]) -> int:
+def _sum_replicas(placed: Iterable[Placement]) -> int:
     return sum(placement.replicas for placement in placed)
 
 
@@ -676,7 +676,7 @@ def _add_numbers_between(step: PlanStep, way_down: WayDown) -> PlanStep:
         )
         for role in Role
     )
-    via = way_down.numbers([pair for pair in pairs if pair[0]])
+    via = way_down.list_numbers_between([pair for pair in pairs if pair[0]])
     return step.model_copy(update={"via": tuple(via[:MAX_VIA])}) if via else step
 
 

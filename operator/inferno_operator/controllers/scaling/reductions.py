@@ -75,7 +75,7 @@ def list_served(
         StepDown(max((now if each.going else each.time).timestamp(), 0.0), _by_place(each.replicas))
         for each in known
     )
-    return tuple(each.replicas for each in way_down.recent(steps, now.timestamp()))
+    return tuple(each.replicas for each in way_down.select_recent(steps, now.timestamp()))
 
 
 def update_reductions(

@@ -7,8 +7,9 @@ new ones are ready. Without room for that, it gives up one old replica at a time
 others carry its load. If servers wait for each other's cards, a server that can do without one
 replica lends it.
 
-Within a window no server loses more than a share of what serves, see `way_down`; but for a more
-important server that waits for its cards.
+Within a window no server loses more than a share of what serves, see `way_down`; replicas that
+just came count as one of the old ones at most. A more important server that waits for its cards
+may take more.
 
 Nothing is remembered: steps follow from what there is, so they continue after a restart.
 """
@@ -22,7 +23,7 @@ from operator import attrgetter
 from types import MappingProxyType
 
 from inferno_optimizer.system import Role, can_answer
-from inferno_optimizer.way_down import HALF, WayDown, strengths
+from inferno_optimizer.way_down import HALF, WayDown, weigh_replicas
 
 ROUNDING = 1e-9
 """Replicas that carry less than a load by this share carry it."""
@@ -274,7 +275,7 @@ class ServerTargets:
         roles = {t.accelerator: t.role for t in self.targets}
         rates = {t.accelerator: t.rate for t in self.targets}
         proven = dict.fromkeys(map(frozenset, (stands | served & leaves, stands | served)))
-        return [half for places in proven for half in strengths(roles, rates, places)]
+        return [half for places in proven for half in weigh_replicas(roles, rates, places, leaves)]
 
     def loses(self, reduced: Mapping[str, int]) -> bool:
         """Whether fewer ready replicas stay, with other numbers of replicas on some targets."""
@@ -493,8 +494,7 @@ class _StepDraft:
                 urgent = max(target.spec - ceil(needed / target.cards), fastest)
                 least = min(least, server.find_lowest(target, reduced, urgent, is_urgent=True))
             if fastest < least:
-                self._slowed.add((server.name, target.accelerator))
-                self.is_in_flight = True  # more go when the window is over
+                self._note_slowed(server, target)
             if least < target.spec:
                 self._write(server, target, least)
 
@@ -537,10 +537,14 @@ class _StepDraft:
                 continue
             for target in server.targets:
                 reduced = {target.accelerator: target.spec - 1}
-                if target.excess and needed[target.card_type] > 0 and server.may_become(reduced):
+                if not target.excess or needed[target.card_type] <= 0:
+                    continue
+                if server.may_become(reduced):
                     self._write(server, target, target.spec - 1)
                     needed[target.card_type] -= target.cards
                     break
+                if server.carries_after(reduced):
+                    self._note_slowed(server, target)
 
     def lend(self, short: Sequence[tuple[ServerTargets, ReplicaTarget]]) -> None:
         """Remove replicas of servers that can do without, for the first server they suffice for.
@@ -632,6 +636,10 @@ class _StepDraft:
 
     def _is_written(self, server: ServerTargets, target: ReplicaTarget) -> bool:
         return (server.name, target.accelerator) in self.replicas
+
+    def _note_slowed(self, server: ServerTargets, target: ReplicaTarget) -> None:
+        self._slowed.add((server.name, target.accelerator))
+        self.is_in_flight = True  # more go when the window is over
 
     def _write(self, server: ServerTargets, target: ReplicaTarget, replicas: int) -> None:
         self.replicas[server.name, target.accelerator] = replicas

@@ -94,7 +94,7 @@ def test_of_eight_replicas_six_stay_as_targets_that_are_missed_hold_them() -> No
 
     assert before.ready == 8
     assert before.within == pytest.approx(1.0, abs=0.01)
-    assert all(each.ready >= HALF.fewest(8) for each in after)
+    assert all(each.ready >= HALF.count_fewest(8) for each in after)
     assert min(each.within for each in after) > 0.5
     first_loss = next(each.minute for each in after if each.ready < 8)
     noticed = next(each.minute for each in after if each.within < ENOUGH)

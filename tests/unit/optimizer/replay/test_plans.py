@@ -7,7 +7,7 @@ import pytest
 
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.replay.fleet import ReplayFleet, ResultCache, build_fleet, set_loads
-from inferno_optimizer.replay.hindsight import build_matrix
+from inferno_optimizer.replay.hindsight import build_allocation_matrix
 from inferno_optimizer.replay.planning import NONE, FleetPlans
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.system import Allocation, Options, SaturationPolicy, Server
@@ -26,7 +26,9 @@ def planned(
         as_it_is(of, server, counts, row, goal[row])
         for row, (server, counts) in enumerate(zip(system.servers, present, strict=True))
     ]
-    return build_matrix(of, optimize(replace(system, servers=tuple(servers))).allocations)
+    return build_allocation_matrix(
+        of, optimize(replace(system, servers=tuple(servers))).allocations
+    )
 
 
 def as_it_is(of: ReplayFleet, server: Server, counts: IntArray, row: int, goal: int) -> Server:

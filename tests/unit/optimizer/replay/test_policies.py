@@ -1,6 +1,6 @@
 """What the policies want, step by step, and what a replay makes of it."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -10,7 +10,8 @@ from inferno_operator.controllers.measurement.lookahead import LoadHistory
 from inferno_optimizer.forecast import ConformalBound, first_ratio
 from inferno_optimizer.replay.fleet import SizedFleet, build_fleet
 from inferno_optimizer.replay.hindsight import find_best_homes, find_floor
-from inferno_optimizer.replay.plant import LeadTime
+from inferno_optimizer.replay.planning import Planner, PlanningRules
+from inferno_optimizer.replay.plant import LeadTime, StepResult
 from inferno_optimizer.replay.policy import (
     Decide,
     NamedPolicy,
@@ -22,9 +23,18 @@ from inferno_optimizer.replay.policy import (
 )
 from inferno_optimizer.replay.replay import Scenario, replay
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.system import Accelerator, Target
+from inferno_optimizer.system import Accelerator, DecodeParameters, PerformanceProfile, Target
 from tests.tiers import extended
-from tests.unit.optimizer.replay.fleets import INPUT, fleet, load, plant, system, trace
+from tests.unit.optimizer.replay.fleets import (
+    BATCH,
+    INPUT,
+    OUTPUT,
+    fleet,
+    load,
+    plant,
+    system,
+    trace,
+)
 
 BIG, SMALL = 0, 1
 BOUNDED = ["hpa", "keda-slo", "inferno", "inferno-reactive", "static-peak"]
@@ -288,6 +298,37 @@ def test_a_server_that_outgrows_the_loads_of_its_move_moves_before_that_has_paid
 
     assert left < 50
     assert found.index(BIG, left) < left + 10
+
+
+def test_a_move_is_as_fast_beside_a_weak_place_that_stays() -> None:
+    """What has just come counts as what goes, not as the weakest of all."""
+    step_s, quiet = 30.0, StepResult(**{each.name: np.zeros(1) for each in fields(StepResult)})
+    times = {"A": (20.0, 0.4), "H": (20.0, 0.4), "L": (60.0, 10.0)}
+    of = replace(
+        system(),
+        accelerators=tuple(Accelerator(name, name, 20.0) for name in times),
+        profiles=tuple(
+            PerformanceProfile("m", name, DecodeParameters(*found), BATCH, OUTPUT)
+            for name, found in times.items()
+        ),
+        capacity=dict.fromkeys(times, 10),
+    )
+    before, both, after = (np.array([counts]) for counts in ([6, 0, 1], [6, 6, 1], [0, 6, 1]))
+
+    class Decided(Planner):
+        """A planner for which the decision is made."""
+
+        def _delay_reductions(self, seen: Seen) -> IntArray:
+            return before if seen.time_s < 600.0 else after
+
+    setting = Setting(
+        build_fleet(of)[0], step_s, 120.0, np.zeros(1, dtype=np.int64), trace([1.0], step_s)
+    )
+    planner = Decided(PlanningRules(), setting)
+    for time_s in np.arange(0.0, 600.0, step_s).tolist():
+        planner(Seen(time_s, load(1.0), quiet, before, before))
+
+    assert planner(Seen(600.0, load(1.0), quiet, both, both)).tolist() == after.tolist()
 
 
 def test_a_policy_may_choose_accelerators() -> None:

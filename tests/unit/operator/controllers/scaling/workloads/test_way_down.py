@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_operator.controllers.scaling.reductions import Guards, add_fallen, list_served
+from inferno_operator.controllers.scaling.status import judge_progress
 from inferno_operator.controllers.scaling.steps import (
     ReplicaTarget,
     ServerTargets,
@@ -490,6 +491,34 @@ def test_strong_replicas_that_failed_count_as_what_they_carried() -> None:
     assert steps.replicas == {}
 
 
+def test_a_move_within_a_type_of_card_waits_for_the_window_and_says_until_when() -> None:
+    old = ReplicaTarget("A1", "T", 1, 0, 3, 3, 3, rate=10.0, standing=3)
+    new = ReplicaTarget("A4", "T", 4, 2, 1, 1, 1, rate=45.0)  # has just come
+    server = ServerTargets("s", 1, 40.0, (old, new), served=({"A1": 8}, {"A1": 4}))
+    able = ReplicaTarget("A4", "T", 4, 2, 2, 2, 2, rate=45.0, standing=2)  # to lend one
+
+    steps = next_steps([server, ServerTargets("t", 2, 1.0, (able,))], {"T": 16})
+    progress = steps.progress["s"]
+    verdict = judge_progress(server, progress, "", next_reduction=objects.NOW)
+
+    assert steps.replicas == {}
+    assert (progress.state, dict(progress.slowed)) == (State.MOVING, {"A1": (3, 3)})
+    assert verdict.reason == "Moving"
+    assert verdict.message == (
+        f"3 x A1 (0 wanted) + 1 x A4 (2 wanted); more may go at {objects.NOW:%H:%M:%S} UTC:"
+        " spec.guard.maxDecreasePercent is 50"
+    )
+
+
+def test_a_move_goes_on_as_fast_beside_a_weak_place_that_stays() -> None:
+    old = ReplicaTarget("A", "A", 1, 0, 6, 6, 6, rate=10.0, standing=6)
+    new = ReplicaTarget("H", "H", 1, 6, 6, 6, 6, rate=10.0)
+    weak = ReplicaTarget("L", "L", 1, 1, 1, 1, 1, rate=0.5, standing=1)
+    server = ServerTargets("s", 1, 5.0, (old, new, weak))
+
+    assert next_steps([server], {"A": 6, "H": 6, "L": 1}).replicas == {("s", "A"): 0}
+
+
 def test_the_old_replicas_stay_until_the_new_ones_carry_the_measured_load() -> None:
     old = ReplicaTarget("A", "A", 1, 0, 10, 10, 10, rate=10.0)
     new = ReplicaTarget("H", "H", 1, 4, 4, 4, 4, rate=25.0)
@@ -544,7 +573,7 @@ async def test_random_decisions_restarts_and_loads_never_take_more_than_the_shar
         (begin, ready, time, later)
         for place, (begin, ready, _) in enumerate(history)
         for time, later, _ in history[place:]
-        if time - begin < WINDOW_S and later < rule.fewest(ready)
+        if time - begin < WINDOW_S and later < rule.count_fewest(ready)
     ]
     assert falls == []
 
