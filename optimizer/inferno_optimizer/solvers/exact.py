@@ -240,7 +240,9 @@ class _GoalByGoal:
     ) -> None:
         problem, small = replace(problem, has_cuts=mixes is None), problem.params.small
         self._pool = None if mixes is None else MixColumns(mixes, problem)
-        every = None if self._pool is None else self._pool.list_all(problem, small)
+        every = None
+        if self._pool is not None:
+            every = self._pool.list_all(problem, small, budget.part(problem.params.mix_pricing))
         if every is not None:
             problem, place = problem.add_columns(every)
             known = None if known is None else _move_counts(known, place, len(problem.case))

@@ -271,6 +271,12 @@ class SolveParams:
     mix_few_items: Number = 200
     """Rows up to which all mixes may be listed."""
 
+    mix_few_parts: Number = 100_000
+    """Parts of mixes at a time up to which all mixes may be listed."""
+
+    mix_part: Positive = 2e-6
+    """Listing, for each part [work]."""
+
     mix_width: Count = 50
     """Parts of mixes of a case that go on in pricing: with 200 a round takes twice the time, which
     the search of 2 s lacks; what is dropped leaves a bound behind."""
@@ -282,8 +288,8 @@ class SolveParams:
     """As `mixed_look`, for a program in which mixes have variables of their own [work]."""
 
     mix_pricing: Share = 0.3
-    """Of the work of a goal, in which mixes are priced; the following are shares of what is left,
-    in turn."""
+    """Of the work of a goal, in which mixes are priced, or of all work, listed; the following are
+    shares of what is left, in turn."""
 
     mix_search: Share = 0.2
     """In which columns are searched. Without it, before the programs, 2 s of 100 servers serve 67 %

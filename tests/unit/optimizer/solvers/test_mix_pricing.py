@@ -6,9 +6,17 @@ from itertools import product
 import numpy as np
 import pytest
 
+from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.queueing import IntArray
-from inferno_optimizer.solvers.mixes import MixTable, cheapest_mixes
+from inferno_optimizer.sizing.table import build_candidates
+from inferno_optimizer.solvers.budget import UNLIMITED, Budget
+from inferno_optimizer.solvers.mixes import MixColumns, MixTable, cheapest_mixes
+from inferno_optimizer.solvers.params import DEFAULTS
+from inferno_optimizer.solvers.problem import ReplicaProblem
+from inferno_optimizer.solvers.running import Running
+from inferno_optimizer.system import Accelerator, Options
 from tests.tiers import sampled
+from tests.unit.optimizer.systems import Demand, system_of
 
 CASES, TYPES = 3, 3
 LIMIT = np.full(CASES, 1e6)
@@ -88,3 +96,43 @@ def test_every_mix_below_the_limit_without_needless_replicas_is_found(seed: int)
             needed = np.array_equal(only.trim(counts[None])[0], counts)
             if value < limit[case] - 1e-9 and needed:
                 assert (case, tuple(counts.tolist())) in told
+
+
+@pytest.mark.parametrize(("width", "most"), [(1, UNLIMITED), (1000, 50)])
+def test_the_listing_of_all_mixes_ends_where_some_would_be_missed(width: int, most: int) -> None:
+    table, sizes = random_table(np.random.default_rng(1)), list[int]()
+
+    def may_go_on(parts: int) -> bool:
+        sizes.append(parts)
+        return parts <= most
+
+    found, missed = cheapest_mixes(
+        table, np.full(TYPES, 8), LIMIT, width, alike=True, may_go_on=may_go_on
+    )
+
+    assert len(sizes) < table.rows.shape[1]
+    assert len(found.place) == 0
+    assert np.all(missed < LIMIT)
+
+
+def test_a_listing_of_large_servers_does_no_more_than_its_work() -> None:
+    units = [Accelerator(f"A{place}", f"t{place}", 20 + 3 * place) for place in range(6)]
+    demands = [
+        Demand(f"s{place}", {unit.name: 300 + place for unit in units}) for place in range(10)
+    ]
+    capacity = {unit.type: 500 for unit in units}
+    system = system_of(demands, units, capacity, Options(milp=True, heterogeneous=True))
+    catalogue = Catalogue(system)
+    cases = [case for case in map(catalogue.case, system.servers) if isinstance(case, Case)]
+    candidates = build_candidates(catalogue, cases)
+    cards = np.array([capacity[name] for name in candidates.types])
+    table = MixTable.of(candidates, cards, changes=True)
+    problem = ReplicaProblem.of(candidates, cards, Running.of(candidates), others=table.case)
+    columns = MixColumns(table, problem)
+
+    plenty, little = Budget.of(100.0), Budget.of(0.001)
+
+    assert columns.list_all(problem, DEFAULTS.small, plenty) is None
+    assert plenty.left > 99.5
+    assert columns.list_all(problem, DEFAULTS.small, little) is None
+    assert columns.list_all(problem, DEFAULTS.small, Budget.of(0.0)) is None
